@@ -1,0 +1,1 @@
+"""PySpark data sources, jobs and reports over store files."""
