@@ -1,0 +1,63 @@
+"""Bits of a message's ``sysFlag``. Answers to ``org.apache.rocketmq.common.sysflag.MessageSysFlag``.
+
+    bit 0        body is compressed
+    bit 1        message has several tags
+    bits 2-3     transaction: 0 none, 1 prepared, 2 commit, 3 rollback
+    bit 4        born host is IPv6 (20 bytes instead of 8)
+    bit 5        store host is IPv6
+    bit 6        consumer must unwrap the body into inner messages
+    bit 7        body is an inner batch
+    bits 8-10    compression: 0 zlib of clients before 5.0, 1 LZ4 frame, 2 Zstandard, 3 zlib
+"""
+
+from typing import Final
+
+COMPRESSED_FLAG: Final = 0x1
+MULTI_TAGS_FLAG: Final = 0x2
+TRANSACTION_NOT_TYPE: Final = 0x0
+TRANSACTION_PREPARED_TYPE: Final = 0x4
+TRANSACTION_COMMIT_TYPE: Final = 0x8
+TRANSACTION_ROLLBACK_TYPE: Final = 0xC
+BORNHOST_V6_FLAG: Final = 0x10
+STOREHOSTADDRESS_V6_FLAG: Final = 0x20
+NEED_UNWRAP_FLAG: Final = 0x40
+INNER_BATCH_FLAG: Final = 0x80
+COMPRESSION_LZ4_TYPE: Final = 0x100
+COMPRESSION_ZSTD_TYPE: Final = 0x200
+COMPRESSION_ZLIB_TYPE: Final = 0x300
+COMPRESSION_TYPE_COMPARATOR: Final = 0x700
+
+#: Length in bytes of a host field: address and int32 port.
+HOST_V4_LENGTH: Final = 8
+HOST_V6_LENGTH: Final = 20
+
+
+def transaction_value(sys_flag: int) -> int:
+    """The transaction bits of ``sys_flag``: one of the ``TRANSACTION_*_TYPE`` values."""
+    return sys_flag & TRANSACTION_ROLLBACK_TYPE
+
+
+def reset_transaction_value(sys_flag: int, transaction_type: int) -> int:
+    """``sys_flag`` with its transaction bits replaced by ``transaction_type``."""
+    return (sys_flag & ~TRANSACTION_ROLLBACK_TYPE) | transaction_type
+
+
+def compression_type(sys_flag: int) -> int:
+    """The compression bits of ``sys_flag``: 0 or one of the ``COMPRESSION_*_TYPE`` values."""
+    return sys_flag & COMPRESSION_TYPE_COMPARATOR
+
+
+def born_host_length(sys_flag: int) -> int:
+    """Bytes the born host takes in a record with this ``sys_flag``: 8 or 20."""
+    return HOST_V6_LENGTH if sys_flag & BORNHOST_V6_FLAG else HOST_V4_LENGTH
+
+
+def store_host_length(sys_flag: int) -> int:
+    """Bytes the store host takes in a record with this ``sys_flag``: 8 or 20."""
+    return HOST_V6_LENGTH if sys_flag & STOREHOSTADDRESS_V6_FLAG else HOST_V4_LENGTH
+
+
+def host_flags(born_host: bytes, store_host: bytes) -> int:
+    """The IPv6 bits that hosts of these lengths call for."""
+    born = BORNHOST_V6_FLAG if len(born_host) == HOST_V6_LENGTH else 0
+    return born | (STOREHOSTADDRESS_V6_FLAG if len(store_host) == HOST_V6_LENGTH else 0)

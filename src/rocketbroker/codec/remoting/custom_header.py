@@ -1,0 +1,63 @@
+"""Typed request and response headers (org.apache.rocketmq.remoting.CommandCustomHeader).
+
+A header is a msgspec struct whose encoded field names are RocketMQ's. On the wire each value is a string; the C++ client
+also sends JSON numbers and booleans, and booleans as "0" and "1", so that reading is lax about the kind of a scalar.
+"""
+
+from enum import Enum
+from typing import Any, TypeVar
+
+import msgspec
+
+from rocketbroker.common.errors import CodecError
+
+
+class CommandCustomHeader(msgspec.Struct, rename="camel", omit_defaults=False):
+    """Base of all custom headers: snake_case attributes, RocketMQ's camelCase names on the wire."""
+
+
+T = TypeVar("T", bound=CommandCustomHeader)
+
+
+def text_of(value: object) -> str:
+    """A scalar as Java's ``toString`` writes it."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, Enum):
+        return value.name
+    return str(value)
+
+
+def to_ext_fields(header: object) -> dict[str, str] | None:
+    """The ``extFields`` of a header: a struct, a mapping or ``None``; fields that are ``None`` are left out."""
+    if header is None:
+        return None
+    if isinstance(header, dict):
+        return {key: text_of(value) for key, value in header.items() if value is not None}
+    names = header.__struct_encode_fields__  # type: ignore[attr-defined]
+    attributes = header.__struct_fields__  # type: ignore[attr-defined]
+    pairs = ((name, getattr(header, attribute)) for name, attribute in zip(names, attributes, strict=True))
+    return {name: text_of(value) for name, value in pairs if value is not None}
+
+
+def from_ext_fields(fields: dict[str, Any] | None, header_type: type[T]) -> T:
+    """A typed header from raw ``extFields``.
+
+    Raises:
+        CodecError: a required field is missing or a value has the wrong type; the text names the field.
+    """
+    texts = {key: value if isinstance(value, str) else text_of(value) for key, value in (fields or {}).items()}
+    try:
+        return msgspec.convert(texts, header_type, strict=False)
+    except msgspec.ValidationError as error:
+        raise CodecError(describe_field_error(str(error), texts)) from None
+
+
+def describe_field_error(text: str, fields: dict[str, str]) -> str:
+    """msgspec's error in the words of the protocol: which field, what was found, what would be right."""
+    if "missing required field" in text:
+        name = text.split("`")[1]
+        return f"the custom field <{name}> is missing from extFields"
+    reason, _, path = text.partition(" - at `$.")
+    name = path.rstrip("`")
+    return f"the custom field <{name}> has the value {fields.get(name, '')[:64]!r}: {reason}"

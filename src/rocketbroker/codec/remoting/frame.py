@@ -1,0 +1,79 @@
+"""Frames of the remoting protocol (NettyDecoder, NettyEncoder and RemotingCommand.encode).
+
+    int32  length          bytes that follow: 4 + headerLength + bodyLength
+    int32  mark            high byte: header encoding, 0 JSON, 1 ROCKETMQ; low 24 bits: headerLength
+    bytes  header
+    bytes  body
+"""
+
+from collections.abc import Callable
+from struct import Struct
+
+from rocketbroker.codec.remoting.json_header import decode_json_header, encode_json_header
+from rocketbroker.codec.remoting.remoting_command import Command
+from rocketbroker.codec.remoting.rocketmq_header import decode_rocketmq_header, encode_rocketmq_header
+from rocketbroker.common.errors import LocalProtocolError, RemoteProtocolError
+
+LENGTH = Struct(">i")
+LENGTH_AND_MARK = Struct(">iI")
+# com.rocketmq.remoting.frameMaxLength
+FRAME_MAX_LENGTH = 16 * 1024 * 1024
+SERIALIZE_JSON = 0
+SERIALIZE_ROCKETMQ = 1
+_MAX_HEADER_LENGTH = 0xFFFFFF
+
+
+def check_length(length: int, limit: int = FRAME_MAX_LENGTH) -> None:
+    """Check the length field of a frame before any memory is taken for it.
+
+    Raises:
+        RemoteProtocolError: it is below 4 or over the limit.
+    """
+    if length < LENGTH.size:
+        raise RemoteProtocolError(f"frame length {length} is below the 4 bytes that each frame has")
+    if length > limit:
+        raise RemoteProtocolError(f"frame length {length} is over the limit of {limit} bytes (frameMaxLength)")
+
+
+def split_frame(frame: memoryview) -> tuple[int, memoryview, memoryview]:
+    """Header encoding, header and body of a frame that starts with its mark (the length field cut off).
+
+    Raises:
+        RemoteProtocolError: the header is longer than the frame, or its encoding is unknown.
+    """
+    mark = int.from_bytes(frame[:4], "big")
+    end = 4 + (mark & _MAX_HEADER_LENGTH)
+    serialize_type = mark >> 24
+    if end > len(frame):
+        raise RemoteProtocolError(f"header length {end - 4} is over the {len(frame) - 4} bytes of the frame")
+    if serialize_type not in (SERIALIZE_JSON, SERIALIZE_ROCKETMQ):
+        raise RemoteProtocolError(f"header encoding {serialize_type} is unknown; 0 is JSON, 1 is ROCKETMQ")
+    return serialize_type, frame[4:end], frame[end:]
+
+
+def decode_frame(frame: memoryview) -> Command:
+    """Decode a frame without knowing its code; ``header`` is the raw ``extFields``, ``body`` a view.
+
+    Raises:
+        RemoteProtocolError: the frame is broken.
+    """
+    serialize_type, header, body = split_frame(frame)
+    command = decode_json_header(header) if serialize_type == SERIALIZE_JSON else decode_rocketmq_header(header)
+    command.body = body
+    return command
+
+
+def frame_parts(header: bytes, body: bytes, serialize_type: int = SERIALIZE_JSON) -> tuple[bytes, ...]:
+    """Length, mark, header and body of a frame as separate pieces."""
+    if len(header) > _MAX_HEADER_LENGTH:
+        raise LocalProtocolError(f"header has {len(header)} bytes; a frame can carry {_MAX_HEADER_LENGTH}")
+    mark = serialize_type << 24 | len(header)
+    return LENGTH_AND_MARK.pack(4 + len(header) + len(body), mark), header, body
+
+
+def encode_frame(command: Command, serialize_type: int = SERIALIZE_JSON) -> bytes:
+    """A whole frame, its length field included."""
+    encode: Callable[[Command], bytes] = (
+        encode_json_header if serialize_type == SERIALIZE_JSON else encode_rocketmq_header
+    )
+    return b"".join(frame_parts(encode(command), command.body, serialize_type))

@@ -1,0 +1,112 @@
+"""What a request handler sees: the connection it came by, and the route that leads to it (NettyRequestProcessor).
+
+These Protocols stand here so that ``transport`` and ``processor`` need not know each other.
+"""
+
+import inspect
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Protocol
+
+from rocketbroker.codec.remoting.custom_header import CommandCustomHeader
+from rocketbroker.codec.remoting.frame import SERIALIZE_JSON
+from rocketbroker.codec.remoting.json_header import TypedJsonDecoder, decode_json_header, with_typed_header
+from rocketbroker.codec.remoting.remoting_command import Command
+from rocketbroker.codec.remoting.rocketmq_header import decode_rocketmq_header
+
+Buffer = bytes | bytearray | memoryview
+
+
+class Connection(Protocol):
+    """One open connection, to write answers and requests to (io.netty.channel.Channel)."""
+
+    @property
+    def remote_address(self) -> str:
+        """``ip:port`` of the peer."""
+
+    @property
+    def remote_host(self) -> bytes:
+        """The peer as message records hold it: 4 or 16 address bytes and an int32 port."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether writes still reach the peer."""
+
+    @property
+    def last_read(self) -> float:
+        """When bytes last came in, in seconds of the monotonic clock."""
+
+    def write(self, buffers: Sequence[Buffer]) -> None:
+        """Send encoded frames; does nothing when the connection is closed."""
+
+    def reply(self, opaque: int, answer: Command) -> None:
+        """Encode and send the answer to the request with that opaque."""
+
+    def send_oneway(self, command: Command) -> None:
+        """Send a request that wants no answer."""
+
+    async def invoke(self, command: Command, timeout_s: float) -> Command:
+        """Send a request and wait for its answer.
+
+        Raises:
+            RemotingSendError: the connection was lost before the answer came.
+            RemotingTimeoutError: no answer in time.
+        """
+
+    def close(self, reason: str) -> None:
+        """Close the connection, after what was written has been sent; the reason goes to the log."""
+
+
+# An encoded answer, its pieces, a command to encode, something to wait for, or None: nothing to send now.
+Answer = bytes | list[Buffer] | Command | Awaitable["bytes | list[Buffer] | Command | None"] | None
+Process = Callable[[Connection, Any], Answer]
+
+
+class Route:
+    """Where requests of one code go: how their header is decoded and who handles them.
+
+    Args:
+        code: the request code.
+        process: called with the connection and the command; may be a coroutine function. The command's body is a view of
+            the receive buffer (a copy for coroutine functions), so what outlives the call must copy it.
+        header_type: the typed header, or ``None`` for the raw ``extFields``.
+    """
+
+    __slots__ = ("code", "copies_body", "decode_json", "header_type", "process")
+
+    def __init__(self, code: int, process: Process, header_type: type[CommandCustomHeader] | None = None) -> None:
+        self.code = int(code)
+        self.process = process
+        self.header_type = header_type
+        self.copies_body = inspect.iscoroutinefunction(process)
+        self.decode_json: Callable[[memoryview], Command] = (
+            decode_json_header if header_type is None else TypedJsonDecoder(header_type)
+        )
+
+    def decode(self, serialize_type: int, header: memoryview) -> Command:
+        """Decode a header in either encoding.
+
+        Raises:
+            RemoteProtocolError: the header is broken.
+            HeaderFieldError: a field is missing or of the wrong type.
+        """
+        if serialize_type == SERIALIZE_JSON:
+            return self.decode_json(header)
+        command = decode_rocketmq_header(header)
+        return command if self.header_type is None else with_typed_header(command, self.header_type)
+
+
+class MethodTable:
+    """Collects routes; a code is served by one handler (BrokerController.registerProcessor)."""
+
+    def __init__(self) -> None:
+        self.routes: dict[int, Route] = {}
+
+    def add(self, code: int, process: Process, header_type: type[CommandCustomHeader] | None = None) -> None:
+        """Serve a code.
+
+        Raises:
+            ValueError: the code is served already.
+        """
+        if code in self.routes:
+            raise ValueError(f"request code {int(code)} is routed twice")
+        self.routes[int(code)] = Route(code, process, header_type)

@@ -1,0 +1,59 @@
+"""One request or response of the remoting protocol (org.apache.rocketmq.remoting.protocol.RemotingCommand)."""
+
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+FLAG_RESPONSE = 1
+FLAG_ONEWAY = 2
+# MQVersion.Version.V5_5_0.ordinal(): clients switch features on by what the server says here.
+CURRENT_VERSION = 513
+
+H = TypeVar("H")
+
+
+class RemotingCommand(
+    msgspec.Struct,
+    Generic[H],
+    rename={"header": "extFields", "serialize_type": "serializeTypeCurrentRPC", "body": "_body"},
+):
+    """A command with its custom header.
+
+    ``header`` is the typed header struct where the code has one, else the raw ``extFields`` (``dict[str, str]``) or
+    ``None``. ``body`` is a bytes-like object; in a handler it is a view of the receive buffer, valid only during the
+    call.
+    """
+
+    code: int
+    header: H = None  # type: ignore[assignment]
+    flag: int = 0
+    language: str = "JAVA"
+    opaque: int = 0
+    remark: str | None = None
+    serialize_type: str = "JSON"
+    version: int = CURRENT_VERSION
+    body: Any = b""
+
+    @property
+    def is_response(self) -> bool:
+        """Whether this answers a request."""
+        return bool(self.flag & FLAG_RESPONSE)
+
+    @property
+    def is_oneway(self) -> bool:
+        """Whether the sender wants no answer."""
+        return bool(self.flag & FLAG_ONEWAY)
+
+
+# A command whose header may be of any shape.
+Command = RemotingCommand[Any]
+
+
+def request(code: int, header: object = None, body: bytes = b"", *, oneway: bool = False) -> Command:
+    """A request to send; its opaque is set by whoever sends it."""
+    return RemotingCommand(int(code), header, flag=FLAG_ONEWAY if oneway else 0, body=body)
+
+
+def response(code: int = 0, remark: str | None = None, header: object = None, body: bytes = b"") -> Command:
+    """An answer; its opaque is set to the request's by whoever sends it."""
+    return RemotingCommand(int(code), header, flag=FLAG_RESPONSE, remark=remark, body=body)

@@ -1,0 +1,1 @@
+"""Layouts of the files in a store directory."""

@@ -1,0 +1,1 @@
+"""Errors, clock, lifecycle and configuration: what every other room may use."""

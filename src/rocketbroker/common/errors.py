@@ -1,0 +1,86 @@
+"""All errors of rocketbroker, as one tree.
+
+    RocketBrokerError
+    ├── ConfigError                a setting or a settings file is wrong
+    ├── CodecError                 bytes that are not what they claim to be
+    │   └── CorruptRecordError     ... in a stored message record
+    ├── ProtocolError
+    │   ├── LocalProtocolError     our side was about to break the protocol
+    │   └── RemoteProtocolError    the peer broke the protocol
+    ├── RemotingError              a request could not be completed
+    │   ├── RemotingConnectError   no connection to the address
+    │   ├── RemotingSendError      the connection was lost while a request was under way
+    │   └── RemotingTimeoutError   no answer in time
+    ├── BrokerResponseError        an answer other than success: code and remark
+    └── StoreError                 the store cannot do what was asked
+        ├── StoreClosedError       ... since it is shut down or not started
+        └── StoreFullError         ... since the disk has no room
+"""
+
+
+class RocketBrokerError(Exception):
+    """Root of all errors raised by rocketbroker."""
+
+
+class ConfigError(RocketBrokerError):
+    """A setting or a settings file is wrong; the text names it and says what would be right."""
+
+
+class CodecError(RocketBrokerError, ValueError):
+    """Bytes that cannot be decoded, or values that cannot be encoded."""
+
+
+class CorruptRecordError(CodecError):
+    """A stored message record is damaged; the text names its position."""
+
+
+class ProtocolError(RocketBrokerError):
+    """The remoting protocol was broken."""
+
+
+class LocalProtocolError(ProtocolError):
+    """Our side was about to send something that is not allowed."""
+
+
+class RemoteProtocolError(ProtocolError):
+    """The peer sent something that is not allowed."""
+
+
+class RemotingError(RocketBrokerError):
+    """A request could not be completed."""
+
+
+class RemotingConnectError(RemotingError):
+    """No connection to the address (RemotingConnectException)."""
+
+
+class RemotingSendError(RemotingError):
+    """The connection was lost while a request was under way (RemotingSendRequestException)."""
+
+
+class RemotingTimeoutError(RemotingError):
+    """No answer in time (RemotingTimeoutException)."""
+
+
+class BrokerResponseError(RocketBrokerError):
+    """An answer other than success (MQBrokerException): ``code`` is a ResponseCode, ``remark`` its text.
+
+    A processor raises it to answer a request with that code; a client raises it for such an answer.
+    """
+
+    def __init__(self, code: int, remark: str) -> None:
+        super().__init__(f"CODE: {int(code)}  DESC: {remark}")
+        self.code = int(code)
+        self.remark = remark
+
+
+class StoreError(RocketBrokerError):
+    """The store cannot do what was asked."""
+
+
+class StoreClosedError(StoreError):
+    """The store is shut down or was not started."""
+
+
+class StoreFullError(StoreError):
+    """The disk has no room for what was to be written."""

@@ -1,0 +1,129 @@
+"""Owners of tasks, threads and parts: who started a thing stops it (ServiceThread and BrokerController.start/shutdown).
+
+``TaskOwner`` holds asyncio tasks, ``ServiceThread`` is one named thread with a work signal, ``PartList`` starts parts in
+order and stops them in the reverse order.
+"""
+
+import asyncio
+import logging
+import threading
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, Protocol
+
+log = logging.getLogger(__name__)
+
+
+class TaskOwner:
+    """Starts asyncio tasks, keeps them alive, logs those that fail, and cancels all of them at ``stop``."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    def start(self, coroutine: Coroutine[Any, Any, Any], name: str) -> asyncio.Task[Any]:
+        """Run a coroutine as a task of this owner."""
+        task = asyncio.get_running_loop().create_task(coroutine, name=f"{self._name}.{name}")
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
+        return task
+
+    def every(self, period_s: float, action: Callable[[], Awaitable[None] | None], name: str) -> asyncio.Task[Any]:
+        """Call ``action`` each ``period_s`` seconds; a failing call is logged and the next one still comes."""
+        return self.start(self._repeat(period_s, action, name), name)
+
+    async def _repeat(self, period_s: float, action: Callable[[], Awaitable[None] | None], name: str) -> None:
+        while True:
+            await asyncio.sleep(period_s)
+            try:
+                result = action()
+                if result is not None:
+                    await result
+            except Exception:
+                log.exception("%s.%s failed; next try in %s s", self._name, name, period_s)
+
+    def _done(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("task %s ended by an error", task.get_name(), exc_info=error)
+
+    async def stop(self) -> None:
+        """Cancel all tasks and wait until they have ended."""
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+class ServiceThread:
+    """One named thread that calls ``action`` when woken and at least each ``interval_s`` seconds.
+
+    ``stop`` wakes it, lets it call ``action`` a last time, and joins it. Errors of ``action`` are logged and do not end it.
+    """
+
+    def __init__(self, name: str, interval_s: float, action: Callable[[], None]) -> None:
+        self._action = action
+        self._interval_s = interval_s
+        self._work = threading.Event()
+        self._stopped = False
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def wakeup(self) -> None:
+        """Have ``action`` called soon."""
+        self._work.set()
+
+    def stop(self) -> None:
+        """Call ``action`` a last time and join the thread (blocks: not for the event loop)."""
+        self._stopped = True
+        self._work.set()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def _run(self) -> None:
+        while not self._stopped:
+            self._work.wait(self._interval_s)
+            self._work.clear()
+            try:
+                self._action()
+            except Exception:
+                log.exception("%s failed; it goes on", self._thread.name)
+
+
+class Part(Protocol):
+    """Something with a life: started once, stopped once."""
+
+    async def start(self) -> None:
+        """Start; raise when it cannot."""
+
+    async def stop(self) -> None:
+        """Stop and release all it holds."""
+
+
+class PartList:
+    """Starts parts in order; stops those that were started in the reverse order, also after a failed start."""
+
+    def __init__(self, *parts: Part) -> None:
+        self._parts = list(parts)
+        self._started: list[Part] = []
+
+    async def start(self) -> None:
+        """Start all; when one fails, stop the started ones and raise its error."""
+        try:
+            for part in self._parts:
+                await part.start()
+                self._started.append(part)
+        except BaseException:
+            await self.stop()
+            raise
+
+    async def stop(self) -> None:
+        """Stop in reverse order; an error of one part is logged and does not keep the others from stopping."""
+        while self._started:
+            part = self._started.pop()
+            try:
+                await part.stop()
+            except Exception:
+                log.exception("%s did not stop cleanly", type(part).__name__)
