@@ -1,15 +1,15 @@
 """Writes commit-log records. Answers to ``org.apache.rocketmq.store.MessageExtEncoder``.
 
-    int32 totalSize         int32 magic         int32 bodyCRC (crc32 & 0x7FFFFFFF)
-    int32 queueId           int32 flag          int64 queueOffset     int64 physicalOffset
-    int32 sysFlag           int64 bornTimestamp [4|16] bornIp int32 bornPort
-    int64 storeTimestamp    [4|16] storeIp      int32 storePort
-    int32 reconsumeTimes    int64 preparedTransactionOffset
-    int32 bodyLength        body
-    uint8 (V1) | int16 (V2) topicLength         topic
-    int16 propertiesLength  properties
+int32 totalSize         int32 magic         int32 bodyCRC (crc32 & 0x7FFFFFFF)
+int32 queueId           int32 flag          int64 queueOffset     int64 physicalOffset
+int32 sysFlag           int64 bornTimestamp [4|16] bornIp int32 bornPort
+int64 storeTimestamp    [4|16] storeIp      int32 storePort
+int32 reconsumeTimes    int64 preparedTransactionOffset
+int32 bodyLength        body
+uint8 (V1) | int16 (V2) topicLength         topic
+int16 propertiesLength  properties
 
-    BLANK: int32 rest of the file, int32 magic, the rest of the file undefined
+BLANK: int32 rest of the file, int32 magic, the rest of the file undefined
 """
 
 from __future__ import annotations
@@ -58,7 +58,8 @@ RECORD_HEADS: Final = (
     Struct(">iIIiiqqiq8sq20siqi"),
     Struct(">iIIiiqqiq20sq20siqi"),
 )
-#: bornTimestamp excluded: what ties a record to its place, for patching queueOffset and physicalOffset at once.
+_HOST_LENGTHS: Final = ((8, 8), (20, 8), (8, 20), (20, 20))
+#: queueOffset and physicalOffset, at QUEUE_OFFSET_POSITION: what ties a record to its place.
 OFFSETS: Final = Struct(">qq")
 BLANK: Final = Struct(">iI")
 BLANK_LENGTH: Final = 8
@@ -90,7 +91,8 @@ def magic_code(topic_len: int) -> int:
     return MESSAGE_MAGIC_CODE_V1 if topic_len <= MAX_TOPIC_LENGTH_V1 else MESSAGE_MAGIC_CODE_V2
 
 
-def encode_record(
+# One argument for each field: an object to hold them would be made and thrown away for every message.
+def encode_record(  # noqa: PLR0913, PLR0917
     queue_id: int,
     flag: int,
     queue_offset: int,
@@ -109,7 +111,7 @@ def encode_record(
 ) -> bytes:
     """One record. Times are ms since 1970, hosts 8 or 20 bytes as ``sys_flag`` says, ``crc`` is ``body_crc(body)``."""
     head, props_len = RECORD_HEADS[sys_flag >> 4 & 3], len(properties_bytes)
-    _check_lengths(head, born_host, store_host, props_len)
+    _check_lengths(sys_flag, born_host, store_host, props_len)
     topic, body_len = topic_block(topic_bytes), len(body)
     return b"".join(
         (
@@ -138,10 +140,13 @@ def encode_record(
     )
 
 
-def _check_lengths(head: Struct, born_host: bytes, store_host: bytes, props_len: int) -> None:
+def _check_lengths(sys_flag: int, born_host: bytes, store_host: bytes, props_len: int) -> None:
     # struct pads or cuts an ``s`` field silently, so a host of the wrong length would go unseen.
-    if head.size != BODY_POSITION - 16 + len(born_host) + len(store_host) or len(born_host) not in (8, 20):
-        raise CodecError(f"hosts of {len(born_host)} and {len(store_host)} bytes do not fit sysFlag's IPv6 bits")
+    if (len(born_host), len(store_host)) != _HOST_LENGTHS[sys_flag >> 4 & 3]:
+        raise CodecError(
+            f"hosts of {len(born_host)} and {len(store_host)} bytes do not fit the IPv6 bits of sysFlag {sys_flag}, "
+            f"which call for {_HOST_LENGTHS[sys_flag >> 4 & 3]}"
+        )
     if props_len > MAX_PROPERTIES_LENGTH:
         raise CodecError(f"properties take {props_len} bytes, a record holds at most {MAX_PROPERTIES_LENGTH}")
 

@@ -1,13 +1,13 @@
 """Bits of a message's ``sysFlag``. Answers to ``org.apache.rocketmq.common.sysflag.MessageSysFlag``.
 
-    bit 0        body is compressed
-    bit 1        message has several tags
-    bits 2-3     transaction: 0 none, 1 prepared, 2 commit, 3 rollback
-    bit 4        born host is IPv6 (20 bytes instead of 8)
-    bit 5        store host is IPv6
-    bit 6        consumer must unwrap the body into inner messages
-    bit 7        body is an inner batch
-    bits 8-10    compression: 0 zlib of clients before 5.0, 1 LZ4 frame, 2 Zstandard, 3 zlib
+bit 0        body is compressed
+bit 1        message has several tags
+bits 2-3     transaction: 0 none, 1 prepared, 2 commit, 3 rollback
+bit 4        born host is IPv6 (20 bytes instead of 8)
+bit 5        store host is IPv6
+bit 6        consumer must unwrap the body into inner messages
+bit 7        body is an inner batch
+bits 8-10    compression: 0 zlib of clients before 5.0, 1 LZ4 frame, 2 Zstandard, 3 zlib
 """
 
 from typing import Final

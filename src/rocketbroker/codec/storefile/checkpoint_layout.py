@@ -1,0 +1,63 @@
+"""Checkpoints. Answers to ``org.apache.rocketmq.store.StoreCheckpoint`` and ``timer.TimerCheckpoint``.
+
+checkpoint         := int64 physicMsgTimestamp, int64 logicsMsgTimestamp, int64 indexMsgTimestamp,
+                      int64 masterFlushedOffset, int64 confirmPhyOffset, zeros to 4096
+config/timercheck  := int64 lastReadTimeMs, int64 lastTimerLogFlushPos, int64 lastTimerQueueOffset,
+                      int64 masterTimerQueueOffset, int64 stateVersion, int64 timestamp, int64 counter,
+                      zeros to 4096
+"""
+
+from struct import Struct
+from typing import Final, NamedTuple
+
+from rocketbroker.codec.message.buffers import ReadableBuffer
+from rocketbroker.common.errors import CodecError
+
+#: Bytes of either file on disk.
+CHECKPOINT_FILE_SIZE: Final = 4096
+CHECKPOINT: Final = Struct(">qqqqq")
+TIMER_CHECKPOINT: Final = Struct(">qqqqqqq")
+
+
+class StoreCheckpoint(NamedTuple):
+    """How far the store was flushed. Timestamps are store times in ms, offsets are of the commit log."""
+
+    physic_msg_timestamp: int = 0
+    logics_msg_timestamp: int = 0
+    index_msg_timestamp: int = 0
+    master_flushed_offset: int = 0
+    confirm_phy_offset: int = 0
+
+    def encode(self) -> bytes:
+        """The whole file, 4096 bytes."""
+        return CHECKPOINT.pack(*self).ljust(CHECKPOINT_FILE_SIZE, b"\0")
+
+
+class TimerCheckpoint(NamedTuple):
+    """How far the timer has come, and the data version of its metrics."""
+
+    last_read_time_ms: int = 0
+    last_timer_log_flush_pos: int = 0
+    last_timer_queue_offset: int = 0
+    master_timer_queue_offset: int = 0
+    state_version: int = 0
+    timestamp: int = 0
+    counter: int = 0
+
+    def encode(self) -> bytes:
+        """The 56 bytes that a GET_TIMER_CHECK_POINT answer carries and the file begins with."""
+        return TIMER_CHECKPOINT.pack(*self)
+
+
+def decode_checkpoint(buffer: ReadableBuffer) -> StoreCheckpoint:
+    """The checkpoint in ``buffer``, which holds at least its 40 bytes."""
+    if len(buffer) < CHECKPOINT.size:
+        raise CodecError(f"checkpoint needs {CHECKPOINT.size} bytes, {len(buffer)} are there")
+    return StoreCheckpoint(*CHECKPOINT.unpack_from(buffer))
+
+
+def decode_timer_checkpoint(buffer: ReadableBuffer) -> TimerCheckpoint:
+    """The timer checkpoint in ``buffer``, which holds at least its 56 bytes."""
+    if len(buffer) < TIMER_CHECKPOINT.size:
+        raise CodecError(f"timer checkpoint needs {TIMER_CHECKPOINT.size} bytes, {len(buffer)} are there")
+    return TimerCheckpoint(*TIMER_CHECKPOINT.unpack_from(buffer))

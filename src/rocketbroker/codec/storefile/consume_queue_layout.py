@@ -1,0 +1,52 @@
+"""ConsumeQueue entries. Answers to ``org.apache.rocketmq.store.ConsumeQueue`` and ``BatchConsumeQueue``.
+
+    entry       := int64 commitLogOffset, int32 size, int64 tagsCode                              20 bytes
+    filler      := int64 0, int32 0x7FFFFFFF, int64 0
+    batch entry := int64 commitLogOffset, int32 size, int64 tagsCode, int64 storeTime,
+                   int64 msgBaseOffset, int16 batchSize, int32 compactedOffset, int32 reserved     46 bytes
+
+Entry n of a queue stands at byte n * 20 of the queue's files taken as one. A filler stands for each entry before a
+queue's first one when that is not 0. An entry of size 0 was never written.
+"""
+
+from struct import Struct
+from typing import Final
+
+CQ_STORE_UNIT_SIZE: Final = 20
+ENTRY: Final = Struct(">qiq")
+#: Default of ``mappedFileSizeConsumeQueue``, in bytes.
+MAPPED_FILE_SIZE_CONSUME_QUEUE: Final = 300_000 * CQ_STORE_UNIT_SIZE
+FILLER_SIZE: Final = 0x7FFFFFFF
+FILLER_ENTRY: Final = ENTRY.pack(0, FILLER_SIZE, 0)
+
+BATCH_CQ_STORE_UNIT_SIZE: Final = 46
+BATCH_ENTRY: Final = Struct(">qiqqqhii")
+#: Default of ``mapperFileSizeBatchConsumeQueue``, in bytes.
+MAPPED_FILE_SIZE_BATCH_CONSUME_QUEUE: Final = 300_000 * BATCH_CQ_STORE_UNIT_SIZE
+#: ``compactedOffset`` of an entry that was not compacted.
+INVALID_COMPACTED_OFFSET: Final = -1
+
+
+def position_of(queue_offset: int) -> int:
+    """Byte position of entry ``queue_offset`` in its queue."""
+    return queue_offset * CQ_STORE_UNIT_SIZE
+
+
+def queue_offset_of(position: int) -> int:
+    """Number of the entry that holds byte ``position`` of its queue."""
+    return position // CQ_STORE_UNIT_SIZE
+
+
+def round_file_size(file_size: int) -> int:
+    """``file_size`` in bytes rounded up to whole entries, as RocketMQ does with the configured size."""
+    return -(-file_size // CQ_STORE_UNIT_SIZE) * CQ_STORE_UNIT_SIZE
+
+
+def is_filler(commit_log_offset: int, size: int) -> bool:
+    """Whether an entry with these fields only fills the space before a queue's first entry."""
+    return commit_log_offset == 0 and size == FILLER_SIZE
+
+
+def is_written(size: int) -> bool:
+    """Whether an entry of this ``size`` was written at all."""
+    return size > 0
