@@ -1,0 +1,219 @@
+"""Settings of the broker; answers to org.apache.rocketmq.common.BrokerConfig."""
+
+import re
+from typing import Annotated
+
+from pydantic import AfterValidator
+
+from rocketbroker.common.config.fields import ConfigModel, Flag, Text, Trait, Whole, setting
+from rocketbroker.common.config.local_host import local_address, local_name
+from rocketbroker.common.config.transport_config import BROKER_PORT
+
+NAME_MAX = 127
+_NAME = re.compile(r"[%|a-zA-Z0-9_.:-]+\Z")
+_MS = Trait(unit="ms")
+_HOT = Trait(hot=True)
+_HOT_MS = Trait(unit="ms", hot=True)
+_HOT_IMPORTANT = Trait(hot=True, important=True)
+_DAY_MS = 86_400_000
+
+
+def _check_namesrv_addr(value: str) -> str:
+    """`host:port` or several of them joined by `;`, as RocketMQ's NAMESRV_ADDR; empty means none."""
+    for address in value.split(";") if value else ():
+        host, colon, port = address.rpartition(":")
+        if not (colon and host and port.isascii() and port.isdigit() and 0 < int(port) <= 65_535):
+            raise ValueError("not an address list")
+    return value
+
+
+def _check_name(value: str) -> str:
+    if not 0 < len(value) <= NAME_MAX or not _NAME.match(value):
+        raise ValueError("not a name")
+    return value
+
+
+def _check_address(value: str) -> str:
+    if not value or any(char.isspace() or char in ";,/" for char in value):
+        raise ValueError("not an address")
+    return value
+
+
+def _check_master(value: int) -> int:
+    if value != 0:
+        raise ValueError("refused: a master's brokerId is 0, and this version has no replication, hence no slaves")
+    return value
+
+
+def _check_permission(value: int) -> int:
+    if value not in (2, 4, 6):
+        raise ValueError("not a permission")
+    return value
+
+
+AddressList = Annotated[Text, AfterValidator(_check_namesrv_addr)]
+Name = Annotated[Text, AfterValidator(_check_name)]
+Address = Annotated[Text, AfterValidator(_check_address)]
+MasterId = Annotated[Whole, AfterValidator(_check_master)]
+Permission = Annotated[Whole, AfterValidator(_check_permission)]
+
+_NAME_WORDS = "1 to 127 of the characters a-z A-Z 0-9 _ - . : % |"
+_ADDRESS_WORDS = "an IP address or host name, without a port"
+
+
+class BrokerConfig(ConfigModel):
+    """Who the broker is, where it registers, and how it treats clients."""
+
+    namesrv_addr: AddressList = setting(
+        "namesrvAddr",
+        "",
+        "Name servers to register with; without it the environment variable NAMESRV_ADDR is taken.",
+        Trait(important=True, takes="host:port, several joined by ';'", shown_default="$NAMESRV_ADDR"),
+    )
+    fetch_namesrv_addr_by_address_server: Flag = setting(
+        "fetchNamesrvAddrByAddressServer",
+        False,
+        "Ask an address server over HTTP for the name servers when namesrvAddr is empty.",
+        Trait(important=True),
+    )
+    rmq_address_server_domain: Text = setting(
+        "rmqAddressServerDomain",
+        "jmenv.tbsite.net",
+        "Host of the address server, with :port unless that is 8080.",
+    )
+    rmq_address_server_sub_group: Text = setting(
+        "rmqAddressServerSubGroup", "nsaddr", "Last part of the address server's path /rocketmq/<sub group>."
+    )
+    fetch_namesrv_addr_interval: Whole = setting(
+        "fetchNamesrvAddrInterval",
+        10_000,
+        "How often the address server is asked while no name server is known.",
+        _MS,
+        low=100,
+        high=_DAY_MS,
+    )
+    update_name_server_addr_period: Whole = setting(
+        "updateNameServerAddrPeriod",
+        120_000,
+        "How often the address server is asked again.",
+        _MS,
+        low=1_000,
+        high=_DAY_MS,
+    )
+    broker_name: Name = setting(
+        "brokerName",
+        local_name,
+        "Name of the broker; a master and its slaves share it.",
+        Trait(takes=_NAME_WORDS, shown_default="the host's name"),
+    )
+    broker_cluster_name: Name = setting(
+        "brokerClusterName", "DefaultCluster", "Cluster the broker belongs to.", Trait(takes=_NAME_WORDS)
+    )
+    broker_id: MasterId = setting("brokerId", 0, "0 for a master, the only kind in this version.", Trait(takes="0"))
+    broker_ip1: Address = setting(
+        "brokerIP1",
+        local_address,
+        "Address that clients are told to connect to.",
+        Trait(hot=True, important=True, takes=_ADDRESS_WORDS, shown_default="the host's address"),
+    )
+    broker_ip2: Address = setting(
+        "brokerIP2",
+        local_address,
+        "Address that slaves are told to connect to.",
+        Trait(takes=_ADDRESS_WORDS, shown_default="the host's address"),
+    )
+    listen_port: Whole = setting(
+        "listenPort",
+        BROKER_PORT,
+        "Port that clients are told to connect to. A change at run time moves this one only: the broker goes on "
+        "listening where it started.",
+        _HOT_IMPORTANT,
+        low=0,
+        high=65_535,
+    )
+    broker_permission: Permission = setting(
+        "brokerPermission",
+        6,
+        "What clients may do on this broker: 4 read, 2 write, 6 both.",
+        Trait(hot=True, takes="2, 4 or 6"),
+    )
+    default_topic_queue_nums: Whole = setting(
+        "defaultTopicQueueNums",
+        8,
+        "Queues of TBW102, the most that a topic created by its first message may ask for.",
+        low=1,
+        high=1_024,
+    )
+    auto_create_topic_enable: Flag = setting(
+        "autoCreateTopicEnable", True, "Create a topic when its first message arrives (TBW102).", _HOT_IMPORTANT
+    )
+    auto_create_subscription_group: Flag = setting(
+        "autoCreateSubscriptionGroup", True, "Create a consumer group when its first client arrives.", _HOT_IMPORTANT
+    )
+    cluster_topic_enable: Flag = setting("clusterTopicEnable", True, "Have a topic named as the cluster.")
+    broker_topic_enable: Flag = setting("brokerTopicEnable", True, "Have a topic named as the broker.")
+    msg_trace_topic_name: Name = setting(
+        "msgTraceTopicName",
+        "RMQ_SYS_TRACE_TOPIC",
+        "Topic of message traces.",
+        Trait(important=True, takes=_NAME_WORDS),
+    )
+    trace_topic_enable: Flag = setting(
+        "traceTopicEnable", False, "Create the trace topic at start.", Trait(important=True)
+    )
+    reject_transaction_message: Flag = setting(
+        "rejectTransactionMessage", False, "Refuse transactional messages with NO_PERMISSION.", _HOT_IMPORTANT
+    )
+    region_id: Text = setting("regionId", "DefaultRegion", "Put into each message as MSG_REGION.", _HOT)
+    trace_on: Flag = setting("traceOn", True, "Put into each message as TRACE_ON, which makes clients trace.", _HOT)
+    enable_property_filter: Flag = setting(
+        "enablePropertyFilter", False, "Let consumers filter by SQL92. Stays false in this version."
+    )
+    lite_pull_message_enable: Flag = setting("litePullMessageEnable", True, "Serve LITE_PULL_MESSAGE.", _HOT)
+    long_polling_enable: Flag = setting(
+        "longPollingEnable", True, "Hold a pull that finds nothing for as long as it asks (suspendTimeoutMillis).", _HOT
+    )
+    short_polling_time_mills: Whole = setting(
+        "shortPollingTimeMills",
+        1_000,
+        "How long a pull is held when longPollingEnable=false.",
+        _HOT_MS,
+        low=1,
+        high=_DAY_MS,
+    )
+    channel_expired_timeout: Whole = setting(
+        "channelExpiredTimeout",
+        120_000,
+        "A producer or consumer that sent no heartbeat for this long is closed.",
+        _MS,
+        low=1_000,
+        high=_DAY_MS,
+    )
+    register_name_server_period: Whole = setting(
+        "registerNameServerPeriod",
+        30_000,
+        "How often the broker registers with every name server.",
+        _HOT_MS,
+        low=10_000,
+        high=60_000,
+    )
+    register_broker_timeout_mills: Whole = setting(
+        "registerBrokerTimeoutMills",
+        24_000,
+        "How long one registration may take.",
+        _HOT_MS,
+        low=100,
+        high=_DAY_MS,
+    )
+    force_register: Flag = setting(
+        "forceRegister", True, "Register each period even when no topic has changed since.", _HOT
+    )
+    compressed_register: Flag = setting("compressedRegister", False, "Deflate the body of registrations.", _HOT)
+    flush_consumer_offset_interval: Whole = setting(
+        "flushConsumerOffsetInterval",
+        5_000,
+        "How often consumer offsets are written to config/consumerOffset.json.",
+        _HOT_MS,
+        low=100,
+        high=_DAY_MS,
+    )

@@ -1,0 +1,23 @@
+"""What the machine calls itself; answers to NetworkUtil.getLocalAddress and BrokerConfig.localHostName."""
+
+import socket
+
+# Connecting a UDP socket sends nothing: the system only picks the route, and with it the address others see.
+_OUTSIDE = ((socket.AF_INET, "192.0.2.1"), (socket.AF_INET6, "2001:db8::1"))
+
+
+def local_address() -> str:
+    """The address of the interface that leads outside, else the loopback address."""
+    for family, target in _OUTSIDE:
+        try:
+            with socket.socket(family, socket.SOCK_DGRAM) as probe:
+                probe.connect((target, 9))
+                return str(probe.getsockname()[0])
+        except OSError:
+            continue
+    return "127.0.0.1"
+
+
+def local_name() -> str:
+    """The host name, `DEFAULT_BROKER` where there is none."""
+    return socket.gethostname() or "DEFAULT_BROKER"

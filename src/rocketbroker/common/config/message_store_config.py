@@ -1,0 +1,286 @@
+"""Settings of the store; answers to org.apache.rocketmq.store.config.MessageStoreConfig."""
+
+import re
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, BeforeValidator
+
+from rocketbroker.common.config.fields import ConfigModel, Flag, Text, Trait, Whole, setting
+
+CQ_STORE_UNIT_SIZE = 20
+_INT_MAX = 2**31 - 1
+_DAY_MS = 86_400_000
+_LEVEL = re.compile(r"[1-9][0-9]{0,8}[smhd]\Z")
+_PATH = Trait(important=True, takes="a path")
+_HOT = Trait(hot=True)
+_HOT_MS = Trait(unit="ms", hot=True)
+_HOT_BYTES = Trait(unit="bytes", hot=True)
+_TRANSFER_BYTES = Trait(unit="bytes", hot=True, important=True)
+_HOT_IMPORTANT = Trait(hot=True, important=True)
+
+_REFUSED_ROLES = {
+    "SLAVE": "refused: this version has no replication, and a slave without it would take writes of its own; "
+    "use ASYNC_MASTER",
+    "SYNC_MASTER": "refused: this version has no replication, so its synchronous acknowledgement would be false; "
+    "use ASYNC_MASTER",
+}
+
+
+def _upper(value: object) -> object:
+    return value.strip() if isinstance(value, str) else value
+
+
+def _check_role(value: object) -> object:
+    role = _upper(value)
+    if isinstance(role, str) and role in _REFUSED_ROLES:
+        raise ValueError(_REFUSED_ROLES[role])
+    return role
+
+
+def _check_levels(value: str) -> str:
+    if not value or not all(_LEVEL.match(level) for level in value.split(" ")):
+        raise ValueError("not a level list")
+    return value
+
+
+def _whole_units(value: int) -> int:
+    """MessageStoreConfig.getMappedFileSizeConsumeQueue: rounded up to whole 20-byte entries."""
+    return -(-value // CQ_STORE_UNIT_SIZE) * CQ_STORE_UNIT_SIZE
+
+
+BrokerRole = Annotated[Literal["ASYNC_MASTER"], BeforeValidator(_check_role)]
+FlushDiskType = Annotated[Literal["ASYNC_FLUSH", "SYNC_FLUSH"], BeforeValidator(_upper)]
+DelayLevels = Annotated[Text, AfterValidator(_check_levels)]
+ConsumeQueueSize = Annotated[Whole, AfterValidator(_whole_units)]
+
+
+class MessageStoreConfig(ConfigModel):
+    """Where the store's files are, how large they are, when they are flushed and how much a pull may take."""
+
+    store_path_root_dir: Text = setting(
+        "storePathRootDir",
+        lambda: str(Path.home() / "store"),
+        "Directory of everything the broker stores.",
+        Trait(important=True, takes="a path", shown_default="$HOME/store"),
+    )
+    store_path_commit_log: Text = setting(
+        "storePathCommitLog", "", "Directory of the commit log; empty means <root>/commitlog.", _PATH
+    )
+    store_path_consume_queue: Text = setting(
+        "storePathConsumeQueue",
+        "",
+        "Directory of the consume queues; empty means <root>/consumequeue.",
+        Trait(takes="a path", own=True),
+    )
+    store_path_index: Text = setting(
+        "storePathIndex",
+        "",
+        "Directory of the index files; empty means <root>/index.",
+        Trait(takes="a path", own=True),
+    )
+    store_checkpoint: Text = setting(
+        "storeCheckpoint", "", "The checkpoint file; empty means <root>/checkpoint.", Trait(takes="a path", own=True)
+    )
+    abort_file: Text = setting(
+        "abortFile", "", "The abort file; empty means <root>/abort.", Trait(takes="a path", own=True)
+    )
+    mapped_file_size_commit_log: Whole = setting(
+        "mappedFileSizeCommitLog",
+        1_073_741_824,
+        "Size of one commit log file.",
+        Trait(unit="bytes"),
+        low=4_096,
+        high=_INT_MAX,
+    )
+    mapped_file_size_consume_queue: ConsumeQueueSize = setting(
+        "mappedFileSizeConsumeQueue",
+        6_000_000,
+        "Size of one consume queue file, rounded up to whole entries of 20 bytes.",
+        Trait(unit="bytes"),
+        low=CQ_STORE_UNIT_SIZE,
+        high=_INT_MAX // CQ_STORE_UNIT_SIZE * CQ_STORE_UNIT_SIZE,
+    )
+    message_index_enable: Flag = setting(
+        "messageIndexEnable",
+        True,
+        "Write index files, by which messages are found by key and unique id.",
+        Trait(important=True),
+    )
+    max_hash_slot_num: Whole = setting(
+        "maxHashSlotNum", 5_000_000, "Hash slots of one index file.", low=1, high=100_000_000
+    )
+    max_index_num: Whole = setting(
+        "maxIndexNum",
+        20_000_000,
+        "Entries of one index file, of which the first is never used.",
+        low=2,
+        high=100_000_000,
+    )
+    max_msgs_num_batch: Whole = setting(
+        "maxMsgsNumBatch", 64, "Most messages that one QUERY_MESSAGE looks up.", _HOT, low=1, high=10_000
+    )
+    default_query_max_num: Whole = setting(
+        "defaultQueryMaxNum", 32, "Messages that a query by unique id returns at most.", _HOT, low=1, high=10_000
+    )
+    flush_disk_type: FlushDiskType = setting(
+        "flushDiskType",
+        "ASYNC_FLUSH",
+        "Whether a send is acknowledged before (ASYNC_FLUSH) or after (SYNC_FLUSH) it is on disk.",
+        Trait(important=True, takes="ASYNC_FLUSH or SYNC_FLUSH"),
+    )
+    sync_flush_timeout: Whole = setting(
+        "syncFlushTimeout",
+        5_000,
+        "SYNC_FLUSH: a send waiting longer than this is answered FLUSH_DISK_TIMEOUT.",
+        _HOT_MS,
+        low=1,
+        high=_DAY_MS,
+    )
+    flush_interval_commit_log: Whole = setting(
+        "flushIntervalCommitLog",
+        500,
+        "How often the commit log is flushed.",
+        Trait(unit="ms", hot=True, important=True),
+        low=1,
+        high=_DAY_MS,
+    )
+    flush_commit_log_least_pages: Whole = setting(
+        "flushCommitLogLeastPages",
+        4,
+        "Fewer unflushed pages than this wait for flushCommitLogThoroughInterval.",
+        Trait(unit="pages of 4096 bytes", hot=True),
+        low=0,
+        high=1 << 20,
+    )
+    flush_commit_log_thorough_interval: Whole = setting(
+        "flushCommitLogThoroughInterval",
+        10_000,
+        "At least this often everything in the commit log is flushed.",
+        _HOT_MS,
+        low=1,
+        high=_DAY_MS,
+    )
+    flush_interval_consume_queue: Whole = setting(
+        "flushIntervalConsumeQueue", 1_000, "How often the consume queues are flushed.", _HOT_MS, low=1, high=_DAY_MS
+    )
+    flush_consume_queue_least_pages: Whole = setting(
+        "flushConsumeQueueLeastPages",
+        2,
+        "Fewer unflushed pages than this wait for flushConsumeQueueThoroughInterval.",
+        Trait(unit="pages of 4096 bytes", hot=True),
+        low=0,
+        high=1 << 20,
+    )
+    flush_consume_queue_thorough_interval: Whole = setting(
+        "flushConsumeQueueThoroughInterval",
+        60_000,
+        "At least this often everything in the consume queues is flushed.",
+        _HOT_MS,
+        low=1,
+        high=_DAY_MS,
+    )
+    check_crc_on_recover: Flag = setting(
+        "checkCRCOnRecover", True, "Check each body's CRC when the store is recovered at start."
+    )
+    max_message_size: Whole = setting(
+        "maxMessageSize", 4_194_304, "Longest message body that is taken.", _HOT_BYTES, low=1, high=1 << 28
+    )
+    max_transfer_bytes_on_message_in_memory: Whole = setting(
+        "maxTransferBytesOnMessageInMemory",
+        262_144,
+        "Most bytes one pull returns from the part of the log held in memory.",
+        _TRANSFER_BYTES,
+        low=1,
+        high=1 << 28,
+    )
+    max_transfer_count_on_message_in_memory: Whole = setting(
+        "maxTransferCountOnMessageInMemory",
+        32,
+        "Most messages one pull returns from the part of the log held in memory.",
+        _HOT_IMPORTANT,
+        low=1,
+        high=100_000,
+    )
+    max_transfer_bytes_on_message_in_disk: Whole = setting(
+        "maxTransferBytesOnMessageInDisk",
+        65_536,
+        "Most bytes one pull returns from the part of the log that is only on disk.",
+        _TRANSFER_BYTES,
+        low=1,
+        high=1 << 28,
+    )
+    max_transfer_count_on_message_in_disk: Whole = setting(
+        "maxTransferCountOnMessageInDisk",
+        8,
+        "Most messages one pull returns from the part of the log that is only on disk.",
+        _HOT_IMPORTANT,
+        low=1,
+        high=100_000,
+    )
+    access_message_in_memory_max_ratio: Whole = setting(
+        "accessMessageInMemoryMaxRatio",
+        40,
+        "Share of the machine's memory; what lies further back than this in the log counts as on disk.",
+        Trait(unit="%", hot=True, important=True),
+        low=1,
+        high=100,
+    )
+    max_filter_message_size: Whole = setting(
+        "maxFilterMessageSize",
+        16_000,
+        "Bytes of a consume queue that one pull scans at most for matching tags.",
+        _HOT_BYTES,
+        low=CQ_STORE_UNIT_SIZE,
+        high=1 << 28,
+    )
+    message_delay_level: DelayLevels = setting(
+        "messageDelayLevel",
+        "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h",
+        "Delays of the levels 1, 2, ...",
+        Trait(takes="numbers with s, m, h or d, joined by single blanks"),
+    )
+    flush_delay_offset_interval: Whole = setting(
+        "flushDelayOffsetInterval",
+        10_000,
+        "How often config/delayOffset.json is written.",
+        _HOT_MS,
+        low=100,
+        high=_DAY_MS,
+    )
+    broker_role: BrokerRole = setting(
+        "brokerRole", "ASYNC_MASTER", "Role in replication.", Trait(important=True, takes="ASYNC_MASTER")
+    )
+    ha_listen_port: Whole = setting(
+        "haListenPort", 0, "Port told to slaves; 0 means listenPort plus 1.", low=0, high=65_535
+    )
+
+    @property
+    def commit_log_dir(self) -> Path:
+        """Directory of the commit log files."""
+        return Path(self.store_path_commit_log or Path(self.store_path_root_dir, "commitlog"))
+
+    @property
+    def consume_queue_dir(self) -> Path:
+        """Directory that holds `<topic>/<queueId>/`."""
+        return Path(self.store_path_consume_queue or Path(self.store_path_root_dir, "consumequeue"))
+
+    @property
+    def index_dir(self) -> Path:
+        """Directory of the index files."""
+        return Path(self.store_path_index or Path(self.store_path_root_dir, "index"))
+
+    @property
+    def checkpoint_path(self) -> Path:
+        """The checkpoint file."""
+        return Path(self.store_checkpoint or Path(self.store_path_root_dir, "checkpoint"))
+
+    @property
+    def abort_path(self) -> Path:
+        """The file that exists while the broker runs."""
+        return Path(self.abort_file or Path(self.store_path_root_dir, "abort"))
+
+    @property
+    def config_dir(self) -> Path:
+        """Directory of topics.json, consumerOffset.json and the like."""
+        return Path(self.store_path_root_dir, "config")

@@ -1,0 +1,74 @@
+"""Settings of the name server; answers to org.apache.rocketmq.common.namesrv.NamesrvConfig."""
+
+from pathlib import Path
+
+from rocketbroker.common.config.broker_config import AddressList
+from rocketbroker.common.config.fields import ConfigModel, Flag, Text, Trait, Whole, setting
+
+_HOT = Trait(hot=True)
+
+
+def _below_home(name: str) -> str:
+    return str(Path.home() / "namesrv" / name)
+
+
+class NamesrvConfig(ConfigModel):
+    """How the name server keeps routes and what it tells clients."""
+
+    config_store_path: Text = setting(
+        "configStorePath",
+        lambda: _below_home("namesrv.properties"),
+        "File that changes at run time are written to; with -c it is the file given there.",
+        Trait(shown_default="$HOME/namesrv/namesrv.properties"),
+    )
+    kv_config_path: Text = setting(
+        "kvConfigPath",
+        lambda: _below_home("kvConfig.json"),
+        "File of the key-value configuration.",
+        Trait(shown_default="$HOME/namesrv/kvConfig.json"),
+    )
+    scan_not_active_broker_interval: Whole = setting(
+        "scanNotActiveBrokerInterval",
+        5_000,
+        "How often silent brokers are looked for.",
+        Trait(unit="ms"),
+        low=100,
+        high=86_400_000,
+    )
+    order_message_enable: Flag = setting(
+        "orderMessageEnable", False, "Tell clients the order configuration of topics in routes.", _HOT
+    )
+    return_order_topic_config_to_broker: Flag = setting(
+        "returnOrderTopicConfigToBroker", True, "Answer a registration with the ORDER_TOPIC_CONFIG table.", _HOT
+    )
+    enable_all_topic_list: Flag = setting("enableAllTopicList", True, "Serve GET_ALL_TOPIC_LIST_FROM_NAMESERVER.", _HOT)
+    enable_topic_list: Flag = setting(
+        "enableTopicList", True, "Serve the lists of topics by cluster and of unit topics.", _HOT
+    )
+    delete_topic_with_broker_registration: Flag = setting(
+        "deleteTopicWithBrokerRegistration",
+        False,
+        "Drop a topic's queues on a broker when its registration no longer names the topic.",
+        _HOT,
+    )
+    address_server_enable: Flag = setting(
+        "addressServerEnable",
+        False,
+        "Serve /rocketmq/nsaddr over HTTP, where clients look for name servers.",
+        Trait(own=True),
+    )
+    address_server_port: Whole = setting(
+        "addressServerPort", 8080, "HTTP port of the address server.", Trait(own=True), low=0, high=65_535
+    )
+    address_server_bind_address: Text = setting(
+        "addressServerBindAddress",
+        "0.0.0.0",  # noqa: S104
+        "Address the address server listens on.",
+        Trait(own=True),
+    )
+    address_server_name_servers: AddressList = setting(
+        "addressServerNameServers",
+        "",
+        "What the address server answers; empty means this name server's own address and port.",
+        Trait(own=True, takes="host:port, several joined by ';'"),
+    )
