@@ -1,1 +1,1 @@
-"""transport"""
+"""Moves remoting commands over TCP; knows handler callables, never a processor or a store."""

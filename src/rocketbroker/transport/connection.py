@@ -1,0 +1,378 @@
+"""One TCP connection that carries requests and answers in both directions (NettyRemotingAbstract).
+
+One read event is one batch: all complete frames are decoded, handled and answered with one write. The path from bytes
+read to response bytes is plain calls; only an answer that must wait becomes a task of the endpoint.
+"""
+
+import asyncio
+import itertools
+import logging
+import socket
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+from rocketbroker.codec.remoting.frame import (
+    FRAME_MAX_LENGTH,
+    LENGTH,
+    SERIALIZE_JSON,
+    check_length,
+    decode_frame,
+    encode_frame,
+    split_frame,
+)
+from rocketbroker.codec.remoting.handler import Buffer, Route
+from rocketbroker.codec.remoting.json_header import HeaderFieldError, peek_code
+from rocketbroker.codec.remoting.remoting_command import FLAG_ONEWAY, FLAG_RESPONSE, Command, response
+from rocketbroker.codec.remoting.response_code import ResponseCode
+from rocketbroker.common.errors import (
+    BrokerResponseError,
+    RemoteProtocolError,
+    RemotingSendError,
+    RemotingTimeoutError,
+)
+from rocketbroker.common.lifecycle import TaskOwner
+from rocketbroker.transport.receive_buffer import SHARED_SIZE, ReceiveBuffer
+
+log = logging.getLogger(__name__)
+
+# Answers that wait to be sent; over it the connection is not read until the peer has taken some.
+WRITE_HIGH_WATER = 1024 * 1024
+# Answers of one read event are handed over in pieces of about this size.
+_WRITE_CHUNK = 256 * 1024
+_JOIN_LIMIT = 64 * 1024
+
+
+class Endpoint:
+    """What all connections of a server or of a client share.
+
+    Args:
+        routes: handlers by request code.
+        frame_max_length: limit of the length field, in bytes.
+        on_batch_end: called after the last frame of each read event, before its answers are written.
+        on_close: called when a connection is gone.
+        throttles: whether a peer that takes its answers slowly is not heard until it catches up. Only for servers: two
+            peers that both stop reading while their writes wait would wait for each other for ever.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        routes: dict[int, Route],
+        frame_max_length: int = FRAME_MAX_LENGTH,
+        on_batch_end: Callable[[], None] | None = None,
+        on_close: Callable[["RemotingConnection"], None] | None = None,
+        throttles: bool = True,
+    ) -> None:
+        self.routes = routes
+        self.throttles = throttles
+        self.frame_max_length = frame_max_length
+        self.on_batch_end = on_batch_end
+        self.on_close = on_close
+        self.tasks = TaskOwner(name)
+        self.connections: set[RemotingConnection] = set()
+        self.opaque = itertools.count(1)
+        self.shared_buffer = memoryview(bytearray(SHARED_SIZE))
+        # `{"code":310,` -> route: a look-up by the first bytes spares a first pass over the header.
+        self.routes_by_prefix = {b'{"code":%d' % code: route for code, route in routes.items()}
+
+
+def host_bytes(address: Any) -> bytes:
+    """A socket address as message records hold it: 4 or 16 address bytes and an int32 port."""
+    family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
+    packed = socket.inet_pton(family, address[0].partition("%")[0])
+    if family == socket.AF_INET6 and packed.startswith(b"\0" * 10 + b"\xff\xff"):
+        packed = packed[12:]
+    port: int = address[1]
+    return packed + port.to_bytes(4, "big")
+
+
+class RemotingConnection(asyncio.BufferedProtocol):
+    """Implements ``codec.remoting.handler.Connection`` over an asyncio transport."""
+
+    remote_address = "?"
+    remote_host = bytes(8)
+    last_read = 0.0
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self._endpoint = endpoint
+        self._loop = asyncio.get_running_loop()
+        self._buffer = ReceiveBuffer(endpoint.shared_buffer)
+        self._transport: asyncio.Transport | None = None
+        self._pending: dict[int, asyncio.Future[Command]] = {}
+        self._out: list[Buffer] = []
+        self._paused = False
+        self._unread: bytes = b""
+
+    # -- asyncio callbacks
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Called by asyncio."""
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        address = transport.get_extra_info("peername")
+        if address:
+            self.remote_address = f"[{address[0]}]:{address[1]}" if ":" in address[0] else f"{address[0]}:{address[1]}"
+            self.remote_host = host_bytes(address)
+        sock = transport.get_extra_info("socket")
+        if sock is not None and sock.family in (socket.AF_INET, socket.AF_INET6):
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        transport.set_write_buffer_limits(high=WRITE_HIGH_WATER)
+        self.last_read = self._loop.time()
+        self._endpoint.connections.add(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Called by asyncio."""
+        self._transport = None
+        self._unread = b""
+        self._buffer.clear()
+        self._endpoint.connections.discard(self)
+        for future in self._pending.values():
+            if not future.done():
+                future.set_exception(RemotingSendError(f"the connection to {self.remote_address} was lost"))
+        self._pending.clear()
+        if self._endpoint.on_close is not None:
+            self._endpoint.on_close(self)
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Called by asyncio: where to read to."""
+        return self._buffer.room()
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Called by asyncio: handle one batch."""
+        self.last_read = self._loop.time()
+        data = self._buffer.received(nbytes)
+        if self._unread:
+            # Read events may still come once after pause_reading.
+            self._unread += bytes(data)
+            self._buffer.clear()
+            return
+        self._handle_batch(data)
+
+    def pause_writing(self) -> None:
+        """Called by asyncio: the peer reads slower than it asks, so it is not heard until it catches up."""
+        if self._endpoint.throttles and self._transport is not None:
+            self._paused = True
+            self._transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        """Called by asyncio."""
+        if not self._paused:
+            return
+        self._paused = False
+        unread, self._unread = self._unread, b""
+        if unread:
+            self._handle_batch(memoryview(unread))
+        if not self._paused and self._transport is not None:
+            self._transport.resume_reading()
+
+    # -- reading
+
+    def _handle_batch(self, data: memoryview) -> None:
+        try:
+            position, needed = self._handle_frames(data)
+        except RemoteProtocolError as error:
+            self._refuse(str(error))
+            position = needed = len(data)
+        if position == len(data):
+            self._buffer.clear()
+        elif self._paused:
+            self._unread = bytes(data[position:])
+            self._buffer.clear()
+        else:
+            self._buffer.keep(data[position:], needed)
+        if self._endpoint.on_batch_end is not None:
+            self._endpoint.on_batch_end()
+        self._flush()
+
+    def _handle_frames(self, data: memoryview) -> tuple[int, int]:
+        """Handle all complete frames; gives where it stopped and how long the frame there is."""
+        position = 0
+        end = len(data)
+        limit = self._endpoint.frame_max_length
+        while end - position >= 4 and not self._paused:
+            (length,) = LENGTH.unpack_from(data, position)
+            if not 4 <= length <= limit:
+                check_length(length, limit)
+            start = position + 4
+            if end - start < length:
+                return position, 4 + length
+            position = start + length
+            self._handle_frame(data[start:position])
+            if self._transport is None:
+                return end, 0
+            if len(self._out) > 64:
+                self._flush()
+        return position, 4
+
+    def _handle_frame(self, frame: memoryview) -> None:
+        serialize_type, header, body = split_frame(frame)
+        if serialize_type == SERIALIZE_JSON:
+            route = self._endpoint.routes_by_prefix.get(bytes(header[: bytes(header[:20]).find(b",")]))
+        else:
+            route = self._endpoint.routes.get(int.from_bytes(header[:2], "big", signed=True))
+        if route is None:
+            self._handle_other(frame, serialize_type, header)
+            return
+        try:
+            command = route.decode(serialize_type, header)
+        except HeaderFieldError as error:
+            if not error.command.is_response:
+                self._answer(error.command, response(ResponseCode.SYSTEM_ERROR, str(error)))
+                return
+            command = error.command
+        if command.flag & FLAG_RESPONSE:
+            # A response code may equal a served request code.
+            self._handle_other(frame, serialize_type, header)
+            return
+        command.body = bytes(body) if route.copies_body else body
+        self._process(route, command)
+
+    def _handle_other(self, frame: memoryview, serialize_type: int, header: memoryview) -> None:
+        """A response, an unknown code, or a header that does not start with its code."""
+        code = peek_code(header) if serialize_type == SERIALIZE_JSON else int.from_bytes(header[:2], "big", signed=True)
+        command = decode_frame(frame)
+        if command.is_response:
+            self._handle_response(command)
+            return
+        route = self._endpoint.routes.get(code)
+        if route is None:
+            text = f" request type {code} not supported"
+            self._answer(command, response(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, text))
+            return
+        try:
+            typed = route.decode(serialize_type, header)
+        except HeaderFieldError as error:
+            self._answer(command, response(ResponseCode.SYSTEM_ERROR, str(error)))
+            return
+        typed.body = bytes(command.body) if route.copies_body else command.body
+        self._process(route, typed)
+
+    def _handle_response(self, command: Command) -> None:
+        future = self._pending.pop(command.opaque, None)
+        if future is None or future.done():
+            log.debug("%s answered %d, which nobody waits for", self.remote_address, command.opaque)
+            return
+        command.body = bytes(command.body)
+        future.set_result(command)
+
+    def _process(self, route: Route, command: Command) -> None:
+        try:
+            answer = route.process(self, command)
+        except Exception as error:
+            answer = error_answer(route, error)
+        if answer is None:
+            return
+        if isinstance(answer, Awaitable):
+            self._endpoint.tasks.start(self._answer_later(route, command, answer), f"request-{route.code}")
+        elif not command.flag & FLAG_ONEWAY:
+            self._queue(command.opaque, answer)
+
+    async def _answer_later(self, route: Route, command: Command, waiting: Awaitable[Any]) -> None:
+        try:
+            answer = await waiting
+        except Exception as error:
+            answer = error_answer(route, error)
+        if answer is not None:
+            self._answer(command, answer)
+            self._flush()
+
+    # -- writing
+
+    def _answer(self, command: Command, answer: Any) -> None:
+        if not command.flag & FLAG_ONEWAY:
+            self._queue(command.opaque, answer)
+
+    def _queue(self, opaque: int, answer: Any) -> None:
+        if isinstance(answer, bytes):
+            self._out.append(answer)
+        elif isinstance(answer, list):
+            self._out.extend(answer)
+        else:
+            answer.opaque = opaque
+            answer.flag |= FLAG_RESPONSE
+            self._out.append(encode_frame(answer))
+
+    def _flush(self) -> None:
+        out = self._out
+        if not out:
+            return
+        self._out = []
+        self.write(out)
+
+    def write(self, buffers: Sequence[Buffer]) -> None:
+        """Send encoded frames; does nothing when the connection is closed."""
+        transport = self._transport
+        if transport is None or transport.is_closing():
+            return
+        if len(buffers) == 1:
+            transport.write(buffers[0])
+        elif sum(map(len, buffers)) <= _JOIN_LIMIT:
+            transport.write(b"".join(buffers))
+        else:
+            transport.writelines(buffers)
+
+    def reply(self, opaque: int, answer: Command) -> None:
+        """Encode and send the answer to the request with that opaque."""
+        answer.opaque = opaque
+        answer.flag |= FLAG_RESPONSE
+        self.write([encode_frame(answer)])
+
+    def send_oneway(self, command: Command) -> None:
+        """Send a request that wants no answer."""
+        command.opaque = next(self._endpoint.opaque)
+        command.flag |= FLAG_ONEWAY
+        self.write([encode_frame(command)])
+
+    async def invoke(self, command: Command, timeout_s: float) -> Command:
+        """Send a request and wait for its answer.
+
+        Raises:
+            RemotingSendError: the connection was lost before the answer came.
+            RemotingTimeoutError: no answer in time.
+        """
+        if self._transport is None or self._transport.is_closing():
+            raise RemotingSendError(f"the connection to {self.remote_address} is closed")
+        command.opaque = opaque = next(self._endpoint.opaque)
+        future: asyncio.Future[Command] = self._loop.create_future()
+        self._pending[opaque] = future
+        try:
+            self.write([encode_frame(command)])
+            async with asyncio.timeout(timeout_s):
+                return await future
+        except TimeoutError:
+            text = f"no answer from {self.remote_address} to request code {command.code} within {timeout_s} s"
+            raise RemotingTimeoutError(text) from None
+        finally:
+            self._pending.pop(opaque, None)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether writes still reach the peer."""
+        return self._transport is not None and not self._transport.is_closing()
+
+    def close(self, reason: str) -> None:
+        """Close after what was written has been sent; the reason goes to the log."""
+        if self._transport is not None and not self._transport.is_closing():
+            log.info("closing the connection from %s: %s", self.remote_address, reason)
+            self._transport.close()
+
+    def abort(self, reason: str) -> None:
+        """Close at once; what was not sent is lost."""
+        if self._transport is not None:
+            log.info("dropping the connection from %s: %s", self.remote_address, reason)
+            self._transport.abort()
+
+    def _refuse(self, reason: str) -> None:
+        """Answer a broken frame, whose opaque is unknown, and close: the next frame cannot be found."""
+        log.warning("%s broke the protocol: %s", self.remote_address, reason)
+        self._out.append(encode_frame(response(ResponseCode.SYSTEM_ERROR, reason)))
+        self._flush()
+        self.close(reason)
+
+
+def error_answer(route: Route, error: Exception) -> Command:
+    """The answer for an error of a handler; an unforeseen one is logged with its trace."""
+    if isinstance(error, BrokerResponseError):
+        return response(error.code, error.remark)
+    log.error("request code %d failed", route.code, exc_info=error)
+    return response(ResponseCode.SYSTEM_ERROR, f"{type(error).__name__}: {error}")

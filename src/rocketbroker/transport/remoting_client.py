@@ -1,0 +1,112 @@
+"""A connecting endpoint: one connection per address, made when first needed (NettyRemotingClient)."""
+
+import asyncio
+from collections.abc import Callable
+
+from rocketbroker.codec.remoting.frame import FRAME_MAX_LENGTH
+from rocketbroker.codec.remoting.handler import Connection, Route
+from rocketbroker.codec.remoting.remoting_command import Command
+from rocketbroker.common.errors import RemotingConnectError
+from rocketbroker.transport.connection import Endpoint, RemotingConnection
+
+
+def split_address(address: str) -> tuple[str, int]:
+    """Host and port of ``host:port`` (an IPv6 host may stand in brackets).
+
+    Raises:
+        RemotingConnectError: the text has no port, or it is out of range.
+    """
+    host, _, port = address.strip().rpartition(":")
+    if not host or not port.isascii() or not port.isdigit() or not 0 < int(port) < 65536:
+        raise RemotingConnectError(f"{address!r} is no address; host:port is wanted, such as 127.0.0.1:9876")
+    return host.strip("[]"), int(port)
+
+
+class RemotingClient:
+    """Sends requests to addresses and serves the requests that come back over the same connections.
+
+    Args:
+        routes: handlers of requests that servers send (such as NOTIFY_CONSUMER_IDS_CHANGED).
+        connect_timeout_s: how long a connection attempt may take.
+        frame_max_length: limit of a frame's length field, in bytes.
+        on_close: called when a connection is gone.
+    """
+
+    def __init__(
+        self,
+        routes: dict[int, Route] | None = None,
+        *,
+        connect_timeout_s: float = 3.0,
+        frame_max_length: int = FRAME_MAX_LENGTH,
+        on_close: Callable[[Connection], None] | None = None,
+    ) -> None:
+        self._connect_timeout_s = connect_timeout_s
+        self._endpoint = Endpoint("client", routes or {}, frame_max_length, on_close=on_close, throttles=False)
+        self._connections: dict[str, RemotingConnection] = {}
+        self._locks: dict[str, asyncio.Lock] = {}
+
+    async def connect(self, address: str) -> RemotingConnection:
+        """The open connection to an address, made now if there is none.
+
+        Raises:
+            RemotingConnectError: nothing answers there.
+        """
+        connection = self._connections.get(address)
+        if connection is not None and connection.is_open:
+            return connection
+        async with self._locks.setdefault(address, asyncio.Lock()):
+            connection = self._connections.get(address)
+            if connection is None or not connection.is_open:
+                connection = self._connections[address] = await self._open(address)
+            return connection
+
+    async def _open(self, address: str) -> RemotingConnection:
+        host, port = split_address(address)
+        try:
+            async with asyncio.timeout(self._connect_timeout_s):
+                _, connection = await asyncio.get_running_loop().create_connection(
+                    lambda: RemotingConnection(self._endpoint), host, port
+                )
+        except TimeoutError:
+            text = f"connect to {address} failed: no answer within {self._connect_timeout_s:g} s"
+            raise RemotingConnectError(text) from None
+        except OSError as error:
+            raise RemotingConnectError(f"connect to {address} failed: {error.strerror or error}") from error
+        return connection
+
+    async def invoke(self, address: str, command: Command, timeout_s: float = 3.0) -> Command:
+        """Send a request and wait for its answer.
+
+        Raises:
+            RemotingConnectError: no connection to the address.
+            RemotingSendError: the connection was lost before the answer came.
+            RemotingTimeoutError: no answer in time.
+        """
+        connection = await self.connect(address)
+        return await connection.invoke(command, timeout_s)
+
+    async def invoke_oneway(self, address: str, command: Command) -> None:
+        """Send a request that wants no answer.
+
+        Raises:
+            RemotingConnectError: no connection to the address.
+        """
+        connection = await self.connect(address)
+        connection.send_oneway(command)
+
+    def close_address(self, address: str) -> None:
+        """Close the connection to an address, if there is one."""
+        connection = self._connections.pop(address, None)
+        if connection is not None:
+            connection.close("no longer needed")
+
+    async def stop(self) -> None:
+        """Close all connections and end all tasks."""
+        await self._endpoint.tasks.stop()
+        for address in list(self._connections):
+            self.close_address(address)
+        deadline = asyncio.get_running_loop().time() + 1.0
+        while self._endpoint.connections and asyncio.get_running_loop().time() < deadline:
+            await asyncio.sleep(0.005)
+        for connection in list(self._endpoint.connections):
+            connection.abort("the client stops")
