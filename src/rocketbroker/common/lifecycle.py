@@ -1,7 +1,7 @@
-"""Owners of tasks, threads and parts: who started a thing stops it (ServiceThread and BrokerController.start/shutdown).
+"""Owners of tasks, threads and parts: who started a thing stops it (ServiceThread, BrokerController.shutdown).
 
-``TaskOwner`` holds asyncio tasks, ``ServiceThread`` is one named thread with a work signal, ``PartList`` starts parts in
-order and stops them in the reverse order.
+``TaskOwner`` holds asyncio tasks, ``ServiceThread`` is one named thread with a work signal, ``PartList`` starts parts
+in order and stops them in the reverse order.
 """
 
 import asyncio
@@ -57,7 +57,7 @@ class TaskOwner:
 class ServiceThread:
     """One named thread that calls ``action`` when woken and at least each ``interval_s`` seconds.
 
-    ``stop`` wakes it, lets it call ``action`` a last time, and joins it. Errors of ``action`` are logged and do not end it.
+    ``stop`` wakes it, lets it call ``action`` a last time, and joins it. Errors of ``action`` are logged; it goes on.
     """
 
     def __init__(self, name: str, interval_s: float, action: Callable[[], None]) -> None:

@@ -9,7 +9,7 @@ import itertools
 import logging
 import socket
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 from rocketbroker.codec.remoting.frame import (
     FRAME_MAX_LENGTH,
@@ -37,9 +37,10 @@ log = logging.getLogger(__name__)
 
 # Answers that wait to be sent; over it the connection is not read until the peer has taken some.
 WRITE_HIGH_WATER = 1024 * 1024
-# Answers of one read event are handed over in pieces of about this size.
-_WRITE_CHUNK = 256 * 1024
+# So many pieces of answers are handed over at once; up to so many bytes they are joined first.
+_FLUSH_PIECES = 64
 _JOIN_LIMIT = 64 * 1024
+_CLOSE_TIMEOUT_S = 1.0
 
 
 class Endpoint:
@@ -74,6 +75,29 @@ class Endpoint:
         self.shared_buffer = memoryview(bytearray(SHARED_SIZE))
         # `{"code":310,` -> route: a look-up by the first bytes spares a first pass over the header.
         self.routes_by_prefix = {b'{"code":%d' % code: route for code, route in routes.items()}
+        self._all_gone = asyncio.Event()
+
+    def gone(self, connection: "RemotingConnection") -> None:
+        """Forget a connection that was lost."""
+        self.connections.discard(connection)
+        if not self.connections:
+            self._all_gone.set()
+        if self.on_close is not None:
+            self.on_close(connection)
+
+    async def stop(self, reason: str) -> None:
+        """End the tasks of open requests and close all connections; a peer has a second to take its last answers."""
+        await self.tasks.stop()
+        for connection in list(self.connections):
+            connection.close(reason)
+        try:
+            async with asyncio.timeout(_CLOSE_TIMEOUT_S):
+                while self.connections:
+                    self._all_gone.clear()
+                    await self._all_gone.wait()
+        except TimeoutError:
+            for connection in list(self.connections):
+                connection.abort(reason)
 
 
 def host_bytes(address: Any) -> bytes:
@@ -107,8 +131,8 @@ class RemotingConnection(asyncio.BufferedProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Called by asyncio."""
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        # uvloop's transports do not derive from asyncio.Transport.
+        self._transport = transport = cast("asyncio.Transport", transport)
         address = transport.get_extra_info("peername")
         if address:
             self.remote_address = f"[{address[0]}]:{address[1]}" if ":" in address[0] else f"{address[0]}:{address[1]}"
@@ -125,13 +149,11 @@ class RemotingConnection(asyncio.BufferedProtocol):
         self._transport = None
         self._unread = b""
         self._buffer.clear()
-        self._endpoint.connections.discard(self)
         for future in self._pending.values():
             if not future.done():
                 future.set_exception(RemotingSendError(f"the connection to {self.remote_address} was lost"))
         self._pending.clear()
-        if self._endpoint.on_close is not None:
-            self._endpoint.on_close(self)
+        self._endpoint.gone(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """Called by asyncio: where to read to."""
@@ -200,7 +222,7 @@ class RemotingConnection(asyncio.BufferedProtocol):
             self._handle_frame(data[start:position])
             if self._transport is None:
                 return end, 0
-            if len(self._out) > 64:
+            if len(self._out) > _FLUSH_PIECES:
                 self._flush()
         return position, 4
 
@@ -258,7 +280,7 @@ class RemotingConnection(asyncio.BufferedProtocol):
     def _process(self, route: Route, command: Command) -> None:
         try:
             answer = route.process(self, command)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - logged and answered; the connection goes on
             answer = error_answer(route, error)
         if answer is None:
             return
@@ -270,7 +292,7 @@ class RemotingConnection(asyncio.BufferedProtocol):
     async def _answer_later(self, route: Route, command: Command, waiting: Awaitable[Any]) -> None:
         try:
             answer = await waiting
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - logged and answered; the connection goes on
             answer = error_answer(route, error)
         if answer is not None:
             self._answer(command, answer)

@@ -102,11 +102,5 @@ class RemotingClient:
 
     async def stop(self) -> None:
         """Close all connections and end all tasks."""
-        await self._endpoint.tasks.stop()
-        for address in list(self._connections):
-            self.close_address(address)
-        deadline = asyncio.get_running_loop().time() + 1.0
-        while self._endpoint.connections and asyncio.get_running_loop().time() < deadline:
-            await asyncio.sleep(0.005)
-        for connection in list(self._endpoint.connections):
-            connection.abort("the client stops")
+        self._connections.clear()
+        await self._endpoint.stop("the client stops")

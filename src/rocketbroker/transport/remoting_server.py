@@ -68,11 +68,15 @@ class RemotingServer:
         loop = asyncio.get_running_loop()
         try:
             server = await loop.create_server(
-                lambda: RemotingConnection(self._endpoint), host or "0.0.0.0", port, backlog=_BACKLOG  # noqa: S104
+                lambda: RemotingConnection(self._endpoint),
+                host or "0.0.0.0",
+                port,
+                backlog=_BACKLOG,  # noqa: S104
             )
         except OSError as error:
             where = f"{host or '0.0.0.0'}:{port}"  # noqa: S104
-            raise ConfigError(f"cannot listen on {where}: {error.strerror or error}; change listenPort or stop what uses it") from error
+            cause = error.strerror or error
+            raise ConfigError(f"cannot listen on {where}: {cause}; change listenPort or stop what uses it") from error
         self._servers.append(server)
         bound: int = server.sockets[0].getsockname()[1]
         return bound
@@ -87,12 +91,5 @@ class RemotingServer:
         """Stop accepting, end the tasks of open requests, close all connections."""
         for server in self._servers:
             server.close()
-        await self._endpoint.tasks.stop()
-        for connection in list(self._endpoint.connections):
-            connection.close("the server stops")
-        deadline = asyncio.get_running_loop().time() + 1.0
-        while self._endpoint.connections and asyncio.get_running_loop().time() < deadline:
-            await asyncio.sleep(0.005)
-        for connection in list(self._endpoint.connections):
-            connection.abort("the peer did not take the last answers in time")
         self._servers.clear()
+        await self._endpoint.stop("the server stops")

@@ -1,9 +1,9 @@
 """Frames of the remoting protocol (NettyDecoder, NettyEncoder and RemotingCommand.encode).
 
-    int32  length          bytes that follow: 4 + headerLength + bodyLength
-    int32  mark            high byte: header encoding, 0 JSON, 1 ROCKETMQ; low 24 bits: headerLength
-    bytes  header
-    bytes  body
+int32  length          bytes that follow: 4 + headerLength + bodyLength
+int32  mark            high byte: header encoding, 0 JSON, 1 ROCKETMQ; low 24 bits: headerLength
+bytes  header
+bytes  body
 """
 
 from collections.abc import Callable

@@ -66,8 +66,8 @@ class Route:
 
     Args:
         code: the request code.
-        process: called with the connection and the command; may be a coroutine function. The command's body is a view of
-            the receive buffer (a copy for coroutine functions), so what outlives the call must copy it.
+        process: called with the connection and the command; may be a coroutine function. The command's body is a view
+            of the receive buffer (a copy for coroutine functions), so what outlives the call must copy it.
         header_type: the typed header, or ``None`` for the raw ``extFields``.
     """
 

@@ -92,7 +92,7 @@ class TypedJsonDecoder(Generic[T]):
             HeaderFieldError: a field is missing or of the wrong type; carries the command, so that it can be answered.
         """
         try:
-            command: RemotingCommand[T] = self._decode(header)
+            command: Command = self._decode(header)
         except (msgspec.MsgspecError, UnicodeDecodeError):
             # Rare shapes (numbers for texts, nulls) and errors: read without types, then name what is wrong.
             return with_typed_header(decode_json_header(header), self._header_type)

@@ -62,9 +62,7 @@ def decode_rocketmq_header(header: memoryview) -> Command:
         text = remark.decode() if remark_length else None
     except UnicodeDecodeError as error:
         raise RemoteProtocolError(f"ROCKETMQ header: a text is not UTF-8 ({error.reason})") from None
-    return RemotingCommand(
-        code, fields or None, flag, language_name(language), opaque, text, "ROCKETMQ", version
-    )
+    return RemotingCommand(code, fields or None, flag, language_name(language), opaque, text, "ROCKETMQ", version)
 
 
 def encode_rocketmq_header(command: Command) -> bytes:
