@@ -20,6 +20,8 @@ from typing import Final
 from zlib import crc32
 
 from rocketbroker.codec.message.buffers import ReadableBuffer, WritableBuffer
+from rocketbroker.codec.message.message_ext import MessageExt
+from rocketbroker.codec.message.message_properties import MAX_PROPERTIES_LENGTH
 from rocketbroker.common.errors import CodecError
 
 MESSAGE_MAGIC_CODE_V1: Final = 0xDAA320A7
@@ -47,7 +49,6 @@ BODY_POSITION: Final = 88
 #: A topic longer than this many bytes makes the record V2.
 MAX_TOPIC_LENGTH_V1: Final = 127
 MAX_TOPIC_LENGTH: Final = 32767
-MAX_PROPERTIES_LENGTH: Final = 32767
 
 #: totalSize … bodyLength, both hosts IPv4: 88 bytes.
 RECORD_HEAD: Final = Struct(">iIIiiqqiq8sq8siqi")
@@ -149,6 +150,26 @@ def _check_lengths(sys_flag: int, born_host: bytes, store_host: bytes, props_len
         )
     if props_len > MAX_PROPERTIES_LENGTH:
         raise CodecError(f"properties take {props_len} bytes, a record holds at most {MAX_PROPERTIES_LENGTH}")
+
+
+def encode_message(message: MessageExt) -> bytes:
+    """``message`` as a record again, from its raw properties and stored body."""
+    return encode_record(
+        message.queue_id,
+        message.flag,
+        message.queue_offset,
+        message.commit_log_offset,
+        message.sys_flag,
+        message.born_timestamp,
+        message.born_host,
+        message.store_timestamp,
+        message.store_host,
+        message.reconsume_times,
+        message.prepared_transaction_offset,
+        message.body,
+        message.topic.encode(),
+        message.properties_bytes,
+    )
 
 
 def encode_blank(size: int) -> bytes:

@@ -1,0 +1,87 @@
+"""Compressed bodies. Answers to ``org.apache.rocketmq.common.compression.CompressorFactory``.
+
+    sysFlag bits 8-10   0, 3 zlib stream (RFC 1950)     1 LZ4 frame     2 Zstandard frame
+
+zlib is Python's own; LZ4 and Zstandard are read when the packages ``lz4`` and ``zstandard`` are installed.
+"""
+
+from __future__ import annotations
+
+import zlib
+from importlib import import_module
+from types import ModuleType
+from typing import Final
+
+from rocketbroker.codec.message.buffers import ReadableBuffer
+from rocketbroker.codec.message.message_sys_flag import (
+    COMPRESSION_LZ4_TYPE,
+    COMPRESSION_ZLIB_TYPE,
+    COMPRESSION_ZSTD_TYPE,
+    compression_type,
+)
+from rocketbroker.common.errors import CodecError
+
+#: No body grows beyond this many bytes: a few kilobytes of zeros, well packed, would else fill the memory.
+MAX_DECOMPRESSED_SIZE: Final = 64 << 20
+
+
+def decompress(body: ReadableBuffer, sys_flag: int, *, max_size: int = MAX_DECOMPRESSED_SIZE) -> bytes:
+    """``body`` unpacked as ``sys_flag`` says; :class:`CodecError` if it cannot be, or is over ``max_size`` bytes."""
+    kind = compression_type(sys_flag)
+    if kind in {0, COMPRESSION_ZLIB_TYPE}:
+        return _decompress_zlib(body, max_size)
+    if kind == COMPRESSION_LZ4_TYPE:
+        return _decompress_lz4(body, max_size)
+    if kind == COMPRESSION_ZSTD_TYPE:
+        return _decompress_zstd(body, max_size)
+    raise CodecError(f"compression type {kind >> 8} is unknown: 0 and 3 (zlib), 1 (LZ4), 2 (Zstandard) are known")
+
+
+def compress(body: ReadableBuffer, level: int = 5) -> bytes:
+    """``body`` as a zlib stream, which every client reads; its message takes sysFlag bits 0x1 and 0x300."""
+    return zlib.compress(body, level)
+
+
+def _decompress_zlib(body: ReadableBuffer, max_size: int) -> bytes:
+    stream = zlib.decompressobj()
+    try:
+        data = stream.decompress(body, max_size + 1)
+    except zlib.error as error:
+        raise CodecError(f"body is no zlib stream: {error}") from error
+    _check(len(data), max_size, complete=stream.eof)
+    return data
+
+
+def _decompress_lz4(body: ReadableBuffer, max_size: int) -> bytes:
+    stream = _library("lz4.frame", "lz4", "LZ4").LZ4FrameDecompressor()
+    try:
+        data = bytes(stream.decompress(bytes(body), max_length=max_size + 1))
+    except (RuntimeError, EOFError) as error:
+        raise CodecError(f"body is no LZ4 frame: {error}") from error
+    _check(len(data), max_size, complete=stream.eof)
+    return data
+
+
+def _decompress_zstd(body: ReadableBuffer, max_size: int) -> bytes:
+    zstandard = _library("zstandard", "zstandard", "Zstandard")
+    stream = zstandard.ZstdDecompressor().stream_reader(body)
+    try:
+        data = bytes(stream.read(max_size + 1))
+    except zstandard.ZstdError as error:
+        raise CodecError(f"body is no Zstandard frame: {error}") from error
+    _check(len(data), max_size, complete=True)
+    return data
+
+
+def _library(module: str, package: str, what: str) -> ModuleType:
+    try:
+        return import_module(module)
+    except ImportError as error:
+        raise CodecError(f"body is compressed with {what}: install the package {package!r} to read it") from error
+
+
+def _check(size: int, max_size: int, *, complete: bool) -> None:
+    if size > max_size:
+        raise CodecError(f"body unpacks to more than {max_size} bytes")
+    if not complete:
+        raise CodecError("compressed body ends before its stream does")

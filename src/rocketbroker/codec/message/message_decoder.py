@@ -1,0 +1,178 @@
+"""Reads commit-log records, from files and from pull bodies. Answers to ``MessageDecoder`` and
+``CommitLog.checkMessageAndReturnSize``. The byte grammar stands in ``message_encoder.py``.
+
+Each length is held against what is left of the record, and the record against what is left of the buffer, before a
+byte is taken; whatever does not fit is a :class:`CorruptRecordError` that names the position.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from struct import Struct
+from typing import Final
+from zlib import crc32
+
+from rocketbroker.codec.message.buffers import ReadableBuffer
+from rocketbroker.codec.message.compression import decompress as decompress_body
+from rocketbroker.codec.message.message_encoder import (
+    BLANK,
+    BLANK_MAGIC_CODE,
+    MESSAGE_MAGIC_CODE_V1,
+    MESSAGE_MAGIC_CODE_V2,
+    PROPERTIES_LENGTH,
+    RECORD_HEAD,
+    RECORD_HEADS,
+    SYS_FLAG_POSITION,
+)
+from rocketbroker.codec.message.message_ext import MessageExt
+from rocketbroker.codec.message.message_sys_flag import COMPRESSED_FLAG
+from rocketbroker.common.errors import CodecError, CorruptRecordError
+
+_TOPIC_LENGTH_SIZES: Final = {MESSAGE_MAGIC_CODE_V1: 1, MESSAGE_MAGIC_CODE_V2: 2}
+
+
+def peek(buffer: ReadableBuffer, offset: int = 0, *, end: int | None = None) -> tuple[int, int]:
+    """totalSize and magic code at ``offset``, unchecked; ``(0, 0)`` where nothing was written."""
+    limit = len(buffer) if end is None else min(end, len(buffer))
+    if offset < 0 or limit - offset < BLANK.size:
+        raise corrupt(offset, f"{max(limit - offset, 0)} bytes are left, totalSize and magic code take {BLANK.size}")
+    total_size, magic = BLANK.unpack_from(buffer, offset)
+    return total_size, magic
+
+
+def decode_record(
+    buffer: ReadableBuffer,
+    offset: int = 0,
+    *,
+    end: int | None = None,
+    check_crc: bool = False,
+    read_body: bool = True,
+    decompress: bool = False,
+) -> MessageExt:
+    """The record that begins at ``offset`` and ends, ``store_size`` bytes on, not behind ``end``.
+
+    ``check_crc`` holds the stored body against its checksum. ``decompress`` unpacks the body and clears sysFlag's
+    compressed bit, as Java clients do. A BLANK, or space never written, is an error too: ask :func:`peek` first.
+    """
+    total_size, magic = peek(buffer, offset, end=end)
+    stop = offset + total_size
+    head = _head_of(buffer, offset, total_size, magic, len(buffer) if end is None else min(end, len(buffer)))
+    fields = head.unpack_from(buffer, offset)
+    body_start = offset + head.size
+    topic_start, topic_end = _topic_range(buffer, offset, body_start, fields[14], magic, stop)
+    properties = _properties(buffer, offset, topic_end, stop)
+    body, sys_flag = b"", fields[7]
+    body_end = body_start + fields[14]
+    if check_crc:
+        _check_crc(buffer[body_start:body_end], fields[2], offset)
+    if read_body:
+        body = bytes(buffer[body_start:body_end])
+        if decompress and body and sys_flag & COMPRESSED_FLAG:
+            body, sys_flag = _unpack(body, sys_flag, offset), sys_flag & ~COMPRESSED_FLAG
+    return MessageExt(
+        str(buffer[topic_start:topic_end], "utf-8", "replace"),
+        fields[3],
+        fields[5],
+        fields[6],
+        total_size,
+        body,
+        properties,
+        fields[4],
+        sys_flag,
+        fields[2],
+        fields[8],
+        fields[9],
+        fields[10],
+        fields[11],
+        fields[12],
+        fields[13],
+        fields[14],
+        magic,
+    )
+
+
+def decode_messages(
+    buffer: ReadableBuffer, *, check_crc: bool = True, read_body: bool = True, decompress: bool = True
+) -> list[MessageExt]:
+    """All records of a pull, query or view answer's body, which they fill to its last byte."""
+    messages = []
+    offset, size = 0, len(buffer)
+    while offset < size:
+        message = decode_record(buffer, offset, check_crc=check_crc, read_body=read_body, decompress=decompress)
+        messages.append(message)
+        offset += message.store_size
+    return messages
+
+
+def iter_records(
+    buffer: ReadableBuffer,
+    start: int = 0,
+    *,
+    end: int | None = None,
+    check_crc: bool = False,
+    read_body: bool = True,
+    decompress: bool = False,
+) -> Iterator[MessageExt]:
+    """The records of one commit-log file from position ``start`` to its BLANK or to where nothing was written."""
+    limit = len(buffer) if end is None else min(end, len(buffer))
+    while limit - start >= BLANK.size:
+        total_size, magic = peek(buffer, start, end=limit)
+        if total_size == 0 or magic == BLANK_MAGIC_CODE:
+            return
+        yield decode_record(buffer, start, end=limit, check_crc=check_crc, read_body=read_body, decompress=decompress)
+        start += total_size
+
+
+def corrupt(offset: int, cause: str) -> CorruptRecordError:
+    """The error for a record at ``offset`` of its buffer."""
+    return CorruptRecordError(f"message record at {offset}: {cause}")
+
+
+def _head_of(buffer: ReadableBuffer, offset: int, total_size: int, magic: int, limit: int) -> Struct:
+    if magic not in _TOPIC_LENGTH_SIZES:
+        what = "that of a BLANK" if magic == BLANK_MAGIC_CODE else "unknown"
+        raise corrupt(offset, f"magic code 0x{magic:08X} is {what}; 0xDAA320A7 (V1) or 0xDAA320AB (V2) is expected")
+    if total_size > limit - offset:
+        raise corrupt(offset, f"totalSize is {total_size}, {limit - offset} bytes are left")
+    rest = _TOPIC_LENGTH_SIZES[magic] + PROPERTIES_LENGTH.size
+    if total_size >= RECORD_HEAD.size:
+        head = RECORD_HEADS[buffer[offset + SYS_FLAG_POSITION + 3] >> 4 & 3]
+        if total_size >= head.size + rest:
+            return head
+    raise corrupt(offset, f"totalSize is {total_size}, the fixed fields alone take more")
+
+
+def _topic_range(
+    buffer: ReadableBuffer, offset: int, body_start: int, body_length: int, magic: int, stop: int
+) -> tuple[int, int]:
+    size = _TOPIC_LENGTH_SIZES[magic]
+    room = stop - body_start - size - PROPERTIES_LENGTH.size
+    if not 0 <= body_length <= room:
+        raise corrupt(offset, f"bodyLength is {body_length}, at most {room} bytes are left in the record")
+    at = body_start + body_length
+    start = at + size
+    topic_length = buffer[at] if size == 1 else buffer[at] << 8 | buffer[at + 1]
+    if topic_length > room - body_length:
+        raise corrupt(offset, f"topicLength is {topic_length}, at most {room - body_length} bytes are left")
+    return start, start + topic_length
+
+
+def _properties(buffer: ReadableBuffer, offset: int, at: int, stop: int) -> bytes:
+    (length,) = PROPERTIES_LENGTH.unpack_from(buffer, at)
+    start = at + PROPERTIES_LENGTH.size
+    if length != stop - start:
+        raise corrupt(offset, f"propertiesLength is {length}, totalSize leaves {stop - start} bytes for them")
+    return bytes(buffer[start:stop])
+
+
+def _check_crc(body: ReadableBuffer, expected: int, offset: int) -> None:
+    found = crc32(body) & 0x7FFFFFFF
+    if found != expected:
+        raise corrupt(offset, f"bodyCRC is 0x{expected:08X}, the body's own is 0x{found:08X}")
+
+
+def _unpack(body: bytes, sys_flag: int, offset: int) -> bytes:
+    try:
+        return decompress_body(body, sys_flag)
+    except CodecError as error:
+        raise corrupt(offset, str(error)) from error

@@ -1,0 +1,79 @@
+"""A stored message. Answers to ``org.apache.rocketmq.common.message.MessageExt``."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from rocketbroker.codec.message.message_id import create_message_id, host_text
+from rocketbroker.codec.message.message_properties import decode_properties, get_property_text
+
+
+class MessageExt(Struct, gc=False, kw_only=False):
+    """One record of the commit log, as it stands there. Times are ms since 1970, hosts the raw 8 or 20 bytes.
+
+    ``body`` is empty when it was not asked for, ``body_length`` is the stored length either way.
+    ``properties_bytes`` is the raw form; ``properties`` is made of it when first asked for.
+    """
+
+    topic: str
+    queue_id: int
+    queue_offset: int
+    commit_log_offset: int
+    store_size: int
+    body: bytes
+    properties_bytes: bytes
+    flag: int
+    sys_flag: int
+    body_crc: int
+    born_timestamp: int
+    born_host: bytes
+    store_timestamp: int
+    store_host: bytes
+    reconsume_times: int
+    prepared_transaction_offset: int
+    body_length: int
+    magic: int
+    _properties: dict[str, str] | None = None
+
+    @property
+    def properties(self) -> dict[str, str]:
+        """All properties. Changes to the dict do not reach ``properties_bytes``."""
+        if self._properties is None:
+            self._properties = decode_properties(self.properties_bytes)
+        return self._properties
+
+    def get_property(self, name: str) -> str | None:
+        """One property, without making the dict."""
+        if self._properties is not None:
+            return self._properties.get(name)
+        return get_property_text(self.properties_bytes, name)
+
+    @property
+    def tags(self) -> str | None:
+        """``TAGS``, None when the message has none."""
+        return self.get_property("TAGS")
+
+    @property
+    def keys(self) -> list[str]:
+        """The keys in ``KEYS``."""
+        return (self.get_property("KEYS") or "").split()
+
+    @property
+    def uniq_key(self) -> str | None:
+        """``UNIQ_KEY``, the id its producer gave the message."""
+        return self.get_property("UNIQ_KEY")
+
+    @property
+    def offset_msg_id(self) -> str:
+        """The id made of store host and commit-log offset: 32 or 56 upper-case hex digits."""
+        return create_message_id(self.store_host, self.commit_log_offset)
+
+    @property
+    def born_host_text(self) -> str:
+        """``ip:port`` of the producer."""
+        return host_text(self.born_host)
+
+    @property
+    def store_host_text(self) -> str:
+        """``ip:port`` of the broker."""
+        return host_text(self.store_host)

@@ -1,0 +1,118 @@
+"""Message ids and hosts. Answers to ``MessageId``, ``MessageDecoder.createMessageId`` and ``MessageClientIDSetter``.
+
+    host          := [4|16] ip, int32 port                                                      8 or 20 bytes
+    offset msg id := host of the broker, int64 commit-log offset              upper hex, 32 or 56 digits
+    unique id     := [4|16] ip, int16 pid, int32 class-loader hash,
+                     int32 ms since the month began, int16 counter            upper hex, 32 or 56 digits
+
+Other clients make unique ids of their own kinds; only the ids made here need parse.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import Final, NamedTuple
+
+from rocketbroker.common.errors import CodecError
+
+_PORT_AND_OFFSET: Final = Struct(">iq")
+_UNIQUE_TAIL: Final = Struct(">HIIH")
+_HEX_DIGITS: Final = frozenset("0123456789abcdefABCDEF")
+
+
+class MessageId(NamedTuple):
+    """A decoded offset message id: where the message lies and which broker has it."""
+
+    ip: str
+    port: int
+    offset: int
+
+
+class UniqueId(NamedTuple):
+    """A decoded unique id; ``ms_diff`` counts from the first of the month in the client's time zone."""
+
+    ip: str
+    pid: int
+    clazz_hash: int
+    ms_diff: int
+    counter: int
+
+
+def ip_bytes(ip: str) -> bytes:
+    """The 4 or 16 bytes of an address in text; :class:`CodecError` for a name or anything else."""
+    parts = ip.split(".")
+    if len(parts) == 4 and all(
+        part.isascii() and part.isdigit() and len(part) < 4 and int(part) < 256 for part in parts
+    ):
+        return bytes(map(int, parts))
+    from ipaddress import AddressValueError, IPv6Address
+
+    try:
+        return IPv6Address(ip).packed
+    except AddressValueError as error:
+        raise CodecError(f"{ip!r} is neither an IPv4 nor an IPv6 address: {error}") from error
+
+
+def ip_text(ip: bytes) -> str:
+    """Text of an address of 4 or 16 bytes."""
+    if len(ip) == 4:
+        return f"{ip[0]}.{ip[1]}.{ip[2]}.{ip[3]}"
+    if len(ip) != 16:
+        raise CodecError(f"an address has 4 or 16 bytes, not {len(ip)}")
+    from ipaddress import IPv6Address
+
+    return IPv6Address(ip).compressed
+
+
+def host_bytes(ip: str, port: int) -> bytes:
+    """A record's host field, 8 or 20 bytes."""
+    if not 0 <= port <= 65535:
+        raise CodecError(f"port {port} is outside 0..65535")
+    return ip_bytes(ip) + port.to_bytes(4, "big")
+
+
+def decode_host(host: bytes) -> tuple[str, int]:
+    """Address in text and port of a host field of 8 or 20 bytes."""
+    return ip_text(bytes(host[:-4])), int.from_bytes(host[-4:], "big", signed=True)
+
+
+def host_text(host: bytes) -> str:
+    """``ip:port`` of a host field, ``[ip]:port`` for IPv6."""
+    ip, port = decode_host(host)
+    return f"[{ip}]:{port}" if ":" in ip else f"{ip}:{port}"
+
+
+def create_message_id(store_host: bytes, offset: int) -> str:
+    """Offset message id of the record at commit-log ``offset`` of the broker with host field ``store_host``.
+
+    A caller that makes many for one host keeps ``store_host.hex().upper()`` and appends ``f"{offset:016X}"``.
+    """
+    return f"{store_host.hex().upper()}{offset:016X}"
+
+
+def decode_message_id(text: str) -> MessageId:
+    """The parts of an offset message id."""
+    data = _unhex(text, "an offset message id")
+    port, offset = _PORT_AND_OFFSET.unpack_from(data, len(data) - 12)
+    return MessageId(ip_text(data[:-12]), port, offset)
+
+
+def encode_unique_id(ip: bytes, pid: int, clazz_hash: int, ms_diff: int, counter: int) -> str:
+    """Unique id from its parts, each cut to its field's width as Java's casts do; ``ip`` has 4 or 16 bytes."""
+    if len(ip) not in {4, 16}:
+        raise CodecError(f"an address has 4 or 16 bytes, not {len(ip)}")
+    tail = _UNIQUE_TAIL.pack(pid & 0xFFFF, clazz_hash & 0xFFFFFFFF, ms_diff & 0xFFFFFFFF, counter & 0xFFFF)
+    return (ip + tail).hex().upper()
+
+
+def decode_unique_id(text: str) -> UniqueId:
+    """The parts of a unique id as Java and Go clients make it; any 32 or 56 hex digits pass."""
+    data = _unhex(text, "a unique message id")
+    return UniqueId(ip_text(data[:-12]), *_UNIQUE_TAIL.unpack_from(data, len(data) - 12))
+
+
+def _unhex(text: str, what: str) -> bytes:
+    if len(text) not in {32, 56} or not _HEX_DIGITS.issuperset(text):
+        shown = text if len(text) <= 64 else f"{text[:64]}…"
+        raise CodecError(f"{shown!r} is not {what}: 32 or 56 hexadecimal digits are expected")
+    return bytes.fromhex(text)

@@ -1,0 +1,95 @@
+"""A message's properties. Answers to ``MessageDecoder.string2messageProperties`` and ``messageProperties2String``.
+
+    properties := (name 0x01 value 0x02)*        UTF-8; the last 0x02 may be missing
+
+A pair without a value, or without a name, counts for nothing; of two pairs with one name the later counts. The
+functions on the raw bytes do without a dict, since the broker asks each message for two or three properties only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from rocketbroker.codec.message.buffers import ReadableBuffer
+from rocketbroker.common.errors import CodecError
+
+#: What a record's int16 propertiesLength can say.
+MAX_PROPERTIES_LENGTH: Final = 32767
+
+
+def encode_properties(properties: Mapping[str, str]) -> bytes:
+    """``properties`` as bytes in the mapping's order; :class:`CodecError` as in :func:`check_property`."""
+    for name, value in properties.items():
+        check_property(name, value)
+    return "".join([f"{name}\x01{value}\x02" for name, value in properties.items()]).encode()
+
+
+def decode_properties(raw: ReadableBuffer) -> dict[str, str]:
+    """All pairs in ``raw``; bytes that are not UTF-8 become U+FFFD, as in Java."""
+    found = {}
+    for pair in str(raw, "utf-8", "replace").split("\x02"):
+        name, _, value = pair.partition("\x01")
+        if name and value:
+            found[name] = value
+    return found
+
+
+def get_property(raw: ReadableBuffer, name: bytes) -> bytes | None:
+    """Value of property ``name`` in ``raw``, None when there is none. No other pair is looked at."""
+    data = bytes(raw) if isinstance(raw, memoryview) else raw
+    at = data.rfind(b"\x02" + name + b"\x01")
+    if at >= 0:
+        start = at + len(name) + 2
+    elif data.startswith(name + b"\x01"):
+        start = len(name) + 1
+    else:
+        return None
+    stop = data.find(b"\x02", start)
+    value = bytes(data[start:] if stop < 0 else data[start:stop])
+    if value:
+        return value
+    # An empty pair hides no earlier pair of the same name.
+    return get_property(data[:at], name) if at >= 0 else None
+
+
+def get_property_text(raw: ReadableBuffer, name: str) -> str | None:
+    """:func:`get_property` for text."""
+    value = get_property(raw, name.encode())
+    return None if value is None else value.decode("utf-8", "replace")
+
+
+def append_property(raw: bytes, name: bytes, value: bytes) -> bytes:
+    """``raw`` with one more pair at its end; ``name`` is known not to be in it."""
+    separator = b"" if not raw or raw.endswith(b"\x02") else b"\x02"
+    return b"%b%b%b\x01%b\x02" % (raw, separator, name, value)
+
+
+def remove_property(raw: bytes, name: bytes) -> bytes:
+    """``raw`` without any pair called ``name``; the other bytes stay as they are."""
+    prefix = name + b"\x01"
+    if prefix not in raw:
+        return raw
+    pairs = raw.split(b"\x02")
+    kept = [pair for pair in pairs if not pair.startswith(prefix)]
+    return raw if len(kept) == len(pairs) else b"\x02".join(kept)
+
+
+def replace_property(raw: bytes, name: bytes, value: bytes) -> bytes:
+    """``raw`` with ``name`` set to ``value``: any older pair of that name goes, the new one stands at the end."""
+    return append_property(remove_property(raw, name), name, value)
+
+
+def check_property(name: str, value: str) -> None:
+    """:class:`CodecError` unless ``name`` and ``value`` can be one pair."""
+    if not name or not value:
+        raise CodecError(f"property {name!r} = {value!r}: neither name nor value may be empty")
+    for text in (name, value):
+        if "\x01" in text or "\x02" in text:
+            raise CodecError(f"property {name!r} = {value!r} holds a separator (0x01 or 0x02), which it must not")
+
+
+def check_properties_length(raw: ReadableBuffer) -> None:
+    """:class:`CodecError` when ``raw`` is longer than a record's int16 length can say."""
+    if len(raw) > MAX_PROPERTIES_LENGTH:
+        raise CodecError(f"message properties take {len(raw)} bytes, at most {MAX_PROPERTIES_LENGTH} are allowed")
