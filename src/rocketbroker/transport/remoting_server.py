@@ -69,9 +69,9 @@ class RemotingServer:
         try:
             server = await loop.create_server(
                 lambda: RemotingConnection(self._endpoint),
-                host or "0.0.0.0",
+                host or "0.0.0.0",  # noqa: S104
                 port,
-                backlog=_BACKLOG,  # noqa: S104
+                backlog=_BACKLOG,
             )
         except OSError as error:
             where = f"{host or '0.0.0.0'}:{port}"  # noqa: S104

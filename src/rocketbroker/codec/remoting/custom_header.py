@@ -1,7 +1,7 @@
 """Typed request and response headers (org.apache.rocketmq.remoting.CommandCustomHeader).
 
 A header is a msgspec struct whose encoded field names are RocketMQ's. On the wire each value is a string; the C++
-client also sends JSON numbers and booleans, and booleans as "0" and "1", so that reading is lax about the kind of a scalar.
+client also sends JSON numbers and booleans, and booleans as "0" and "1", so reading is lax about the kind of a scalar.
 """
 
 from enum import Enum
