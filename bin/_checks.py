@@ -1,0 +1,126 @@
+"""What `bin/test` runs: format, lint, import contracts, types and docs on one core, the tests beside them.
+
+    bin/test [--soak] [--no-docs] [PYTEST_ARGUMENT]...
+
+A check that fails shows its output. The end says what was skipped, why and how often, then counts everything: each
+check and each test is one. Exit status 0 means that nothing failed. Given paths or options for pytest, only those tests run.
+"""
+
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import xml.etree.ElementTree as ET
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+PYTHON = sys.executable
+CHECK_LIMIT = 900  # seconds one check may take
+TESTS_LIMIT = 2700  # seconds after which no further test is started
+
+CHECKS: dict[str, list[str]] = {
+    "format (ruff format)": [PYTHON, "-m", "ruff", "format", "--check", "."],
+    "lint (ruff check)": [PYTHON, "-m", "ruff", "check", "--quiet", "."],
+    "import contracts (lint-imports)": [str(Path(PYTHON).with_name("lint-imports"))],
+    "types (mypy --strict src)": [PYTHON, "-m", "mypy", "--strict", "src"],
+    "types (mypy tests)": [PYTHON, "-m", "mypy", "tests"],
+    "docs (sphinx -W)": [PYTHON, "-m", "sphinx", "-W", "--keep-going", "-q", "-b", "html", "docs", "{scratch}/html"],
+}
+
+
+@dataclass(slots=True)
+class Outcome:
+    passed: int = 0
+    failures: list[str] = field(default_factory=list)
+    skips: Counter[str] = field(default_factory=Counter)
+
+
+def run_check(name: str, command: list[str], scratch: Path, outcome: Outcome) -> None:
+    started = time.monotonic()
+    command = [word.format(scratch=scratch) for word in command]
+    try:
+        done = subprocess.run(
+            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=CHECK_LIMIT, check=False
+        )
+        failed, output = done.returncode != 0, done.stdout
+    except subprocess.TimeoutExpired as expired:
+        failed, output = True, f"not done after {expired.timeout:.0f} s"
+    took = f"{time.monotonic() - started:.1f} s"
+    if failed:
+        outcome.failures.append(name)
+        print(f"FAILED {name}, {took}\n{output.rstrip()}", flush=True)
+    else:
+        outcome.passed += 1
+        print(f"ok     {name}, {took}", flush=True)
+
+
+def run_checks(checks: dict[str, list[str]], scratch: Path, outcome: Outcome) -> None:
+    for name, command in checks.items():
+        run_check(name, command, scratch, outcome)
+
+
+def run_tests(arguments: list[str], report: Path) -> int:
+    """Run pytest on two workers and return its status; a file's tests stay on one, so that its servers start once."""
+    command = [PYTHON, "-m", "pytest", "-q", "-n", "2", "--dist", "loadfile", f"--junit-xml={report}"]
+    command += [f"--session-timeout={TESTS_LIMIT}", *arguments]
+    return subprocess.run(command, check=False).returncode
+
+
+def read_report(report: Path, status: int) -> Outcome:
+    """Count what pytest's JUnit file holds; a run that ended badly without a failed test is a failure of its own."""
+    outcome = Outcome()
+    cases = ET.parse(report).getroot().iter("testcase") if report.exists() else ()
+    for case in cases:
+        name = f"{case.get('classname')}::{case.get('name')}"
+        skipped = case.find("skipped")
+        if case.find("failure") is not None or case.find("error") is not None:
+            outcome.failures.append(name)
+        elif skipped is not None:
+            outcome.skips[skipped.get("message") or "no reason given"] += 1
+        else:
+            outcome.passed += 1
+    if status != 0 and not outcome.failures:
+        outcome.failures.append(f"pytest ended with status {status}")
+    return outcome
+
+
+def summarise(checks: Outcome, tests: Outcome) -> int:
+    failures = checks.failures + tests.failures
+    skips = checks.skips + tests.skips
+    print()
+    for name in failures:
+        print(f"FAILED {name}")
+    for reason, count in sorted(skips.items()):
+        print(f"skipped {count}: {reason}")
+    if not skips:
+        print("nothing was skipped")
+    print(f"{checks.passed + tests.passed} passed, {len(failures)} failed, {skips.total()} skipped", flush=True)
+    return 1 if failures else 0
+
+
+def main(arguments: list[str]) -> int:
+    if "-h" in arguments or "--help" in arguments:
+        print(__doc__)
+        return 0
+    os.chdir(ROOT)
+    checks = dict(CHECKS)
+    outcome = Outcome()
+    if "--no-docs" in arguments:
+        arguments = [word for word in arguments if word != "--no-docs"]
+        del checks["docs (sphinx -W)"]
+        outcome.skips["docs: --no-docs was given"] += 1
+    with tempfile.TemporaryDirectory(prefix="rocketbroker-test-") as folder:
+        scratch = Path(folder)
+        static = threading.Thread(target=run_checks, args=(checks, scratch, outcome))
+        static.start()
+        status = run_tests(arguments, scratch / "tests.xml")
+        static.join()
+        return summarise(outcome, read_report(scratch / "tests.xml", status))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

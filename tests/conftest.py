@@ -1,0 +1,58 @@
+"""Fixtures and rules for all tests: what needs Java or minutes is skipped with a reason that bin/test counts."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.java import Java, JavaServer
+from tests.support.java_toolchain import missing_tools
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--soak", action="store_true", help="also run the tests marked soak, which take minutes")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if not config.getoption("--soak"):
+        for item in items:
+            if item.get_closest_marker("soak"):
+                item.add_marker(pytest.mark.skip(reason="soak: takes minutes, runs with --soak"))
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    if item.get_closest_marker("java"):
+        require_java()
+
+
+def require_java() -> None:
+    """Skip the test where Java tools are missing; fail it where ROCKETBROKER_REQUIRE_JAVA=1 says they must be."""
+    reason = missing_tools()
+    if reason and os.environ.get("ROCKETBROKER_REQUIRE_JAVA") == "1":
+        pytest.fail(f"{reason}, and ROCKETBROKER_REQUIRE_JAVA=1 forbids to skip", pytrace=False)
+    if reason:
+        pytest.skip(reason)
+
+
+@pytest.fixture
+def java(tmp_path: Path) -> Iterator[Java]:
+    """Runs Java for one test (tests/support/java.py says how); whatever it started ends with the test."""
+    require_java()
+    home = tmp_path / "java"
+    home.mkdir()
+    runner = Java(home)
+    yield runner
+    runner.close()
+
+
+@pytest.fixture
+def java_namesrv(java: Java) -> JavaServer:
+    """Apache's name server 5.5.0, ready."""
+    return java.namesrv()
+
+
+@pytest.fixture
+def java_broker(java: Java, java_namesrv: JavaServer) -> JavaServer:
+    """Apache's broker 5.5.0, ready and registered at `java_namesrv`."""
+    return java.broker(namesrv=java_namesrv.address)

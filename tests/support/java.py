@@ -1,0 +1,204 @@
+"""Running Java in a test: our drivers, Apache's mqadmin, Apache's name server and broker; all ended with the test.
+
+Use it through the fixtures of tests/conftest.py:
+
+    async def test_it(java, java_namesrv): ...
+        done = java.run("ClientVersion", "argument", client="4.9.8")      # waits; done.stdout
+        process = java.start("Consumer", address)                         # does not wait; .lines(), .stop(), .kill()
+        done = java.mqadmin("clusterList", namesrv=address)               # rocketmq-tools 5.5.0
+        broker = java.broker(namesrv=java_namesrv.address, store=tmp_path / "store", flushDiskType="SYNC_FLUSH")
+
+`run` and `mqadmin` block: call them by `asyncio.to_thread` when the server under test lives on the test's own loop.
+"""
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.support.java_toolchain import OPENS, JavaError, driver_classpath, find_tools, jars
+
+BOOT_LIMIT = 60  # seconds
+STOP_LIMIT = 20
+LOOPBACK = "127.0.0.1"
+
+
+def free_ports(*offsets: int) -> int:
+    """A port P with P and each P + offset free right now, outside the range that the system hands out by itself."""
+    for port in range(20000 + os.getpid() * 7 % 10000, 32000):
+        with contextlib.ExitStack() as held:
+            try:
+                for offset in (0, *offsets):
+                    held.enter_context(socket.create_server((LOOPBACK, port + offset)))
+            except OSError:
+                continue
+            return port
+    raise JavaError("no free ports between 20000 and 32000")
+
+
+@dataclass(slots=True)
+class JavaProcess:
+    """A running JVM whose output goes to a file."""
+
+    name: str
+    process: subprocess.Popen[bytes]
+    log: Path
+
+    def text(self) -> str:
+        return self.log.read_text(errors="replace")
+
+    def lines(self) -> list[str]:
+        return self.text().splitlines()
+
+    def wait_for(self, text: str, limit: float = BOOT_LIMIT) -> str:
+        """The first line that holds `text`; a process that ends or says nothing in time is an error with its output."""
+        deadline = time.monotonic() + limit
+        while True:
+            ended = self.process.poll()
+            for line in self.lines():
+                if text in line:
+                    return line
+            if ended is not None or time.monotonic() > deadline:
+                why = f"ended with {ended}" if ended is not None else f"did not within {limit:.0f} s"
+                raise JavaError(f"{self.name} was to print {text!r} and {why}:\n{self.text()[-4000:]}")
+            time.sleep(0.05)
+
+    def wait(self, limit: float = 60) -> int:
+        return self.process.wait(limit)
+
+    def freeze(self) -> None:
+        self.process.send_signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        self.process.send_signal(signal.SIGCONT)
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+    def stop(self) -> int:
+        """End it in order (SIGTERM), or by force when it does not; returns the exit status."""
+        if self.process.poll() is None:
+            self.thaw()
+            self.process.terminate()
+            try:
+                self.process.wait(STOP_LIMIT)
+            except subprocess.TimeoutExpired:
+                self.kill()
+        return self.process.wait()
+
+
+@dataclass(slots=True)
+class JavaServer(JavaProcess):
+    """Apache's own name server or broker."""
+
+    port: int = 0
+    store: Path = Path()  # storePathRootDir of a broker
+
+    @property
+    def address(self) -> str:
+        return f"{LOOPBACK}:{self.port}"
+
+
+@dataclass(slots=True)
+class Java:
+    """Starts JVMs for one test; `home` holds their logs, settings and user.home."""
+
+    home: Path
+    started: list[JavaProcess] = field(default_factory=list)
+
+    def _command(self, classpath: str, main: str, heap: str, properties: dict[str, str]) -> list[str]:
+        defined = {"user.home": str(self.home), "rocketmq.home.dir": str(self.home), **properties}
+        options = [f"-D{key}={value}" for key, value in defined.items()]
+        return [find_tools()["java"], "-Xms64m", f"-Xmx{heap}", *OPENS, *options, "-cp", classpath, main]
+
+    def _environment(self) -> dict[str, str]:
+        return {**os.environ, "ROCKETMQ_HOME": str(self.home), "NAMESRV_ADDR": ""}
+
+    def _run(self, command: list[str], timeout: float) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            check=False,
+            cwd=self.home,
+            env=self._environment(),
+        )
+
+    def _open(self, name: str, command: list[str]) -> tuple[subprocess.Popen[bytes], Path]:
+        log = self.home / f"{name}-{len(self.started)}.out"
+        with log.open("wb") as out:
+            process = subprocess.Popen(
+                command, stdout=out, stderr=subprocess.STDOUT, cwd=self.home, env=self._environment()
+            )
+        return process, log
+
+    def run(
+        self,
+        driver: str,
+        *args: str,
+        client: str = "5.5.0",
+        timeout: float = 90,
+        properties: dict[str, str] | None = None,
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a driver of tests/interop/java with the given official client to its end."""
+        command = self._command(driver_classpath(driver, client), driver, "512m", properties or {})
+        return self._run([*command, *args], timeout)
+
+    def start(
+        self, driver: str, *args: str, client: str = "5.5.0", properties: dict[str, str] | None = None
+    ) -> JavaProcess:
+        """Start a driver and return at once."""
+        command = self._command(driver_classpath(driver, client), driver, "512m", properties or {})
+        process = JavaProcess(driver, *self._open(driver, [*command, *args]))
+        self.started.append(process)
+        return process
+
+    def mqadmin(self, *args: str, namesrv: str, timeout: float = 90) -> subprocess.CompletedProcess[str]:
+        """Run Apache's mqadmin 5.5.0: `java.mqadmin("topicRoute", "-t", "T", namesrv="127.0.0.1:9876")`."""
+        main = "org.apache.rocketmq.tools.command.MQAdminStartup"
+        command = self._command(f"{jars('5.5.0')}/*", main, "512m", {"rocketmq.namesrv.addr": namesrv})
+        return self._run([*command, *args], timeout)
+
+    def namesrv(self, **properties: str | int) -> JavaServer:
+        """Start Apache's name server 5.5.0 on a free port; ready when this returns."""
+        port = free_ports()
+        return self._serve(
+            "namesrv", "org.apache.rocketmq.namesrv.NamesrvStartup", port, {"listenPort": port, **properties}
+        )
+
+    def broker(self, namesrv: str, store: Path | None = None, **properties: str | int) -> JavaServer:
+        """Start Apache's broker 5.5.0 on free ports, registered at `namesrv`; ready when this returns.
+
+        `store` is its storePathRootDir (a new folder by default); any broker property goes by its own name.
+        """
+        port = free_ports(-2, 1)  # listenPort - 2 is the VIP port, listenPort + 1 the one for HA
+        store = store or self.home / f"store-{port}"
+        settings: dict[str, str | int] = {
+            "brokerClusterName": "DefaultCluster", "brokerName": "broker-a", "brokerId": 0, "brokerIP1": LOOPBACK,
+            "listenPort": port, "haListenPort": port + 1, "namesrvAddr": namesrv, "storePathRootDir": str(store),
+            "storePathCommitLog": f"{store}/commitlog", "autoCreateTopicEnable": "true", "defaultTopicQueueNums": 8,
+            "diskMaxUsedSpaceRatio": 99, **properties,
+        }  # fmt: skip
+        server = self._serve("broker", "org.apache.rocketmq.broker.BrokerStartup", port, settings)
+        server.store = store
+        return server
+
+    def _serve(self, name: str, main: str, port: int, settings: dict[str, str | int]) -> JavaServer:
+        conf = self.home / f"{name}-{port}.properties"
+        conf.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
+        command = self._command(f"{jars('5.5.0')}/*", main, "512m", {})
+        server = JavaServer(name, *self._open(name, [*command, "-c", str(conf)]), port=port)
+        self.started.append(server)
+        server.wait_for("boot success")
+        return server
+
+    def close(self) -> None:
+        """Stop what was started, last first: brokers before their name server."""
+        for process in reversed(self.started):
+            process.stop()

@@ -1,0 +1,129 @@
+"""The official Java side for interop tests: a JDK and Maven found, jars fetched once, our drivers compiled once.
+
+Jars and classes are kept in a cache shared by all checkouts (ROCKETBROKER_TEST_CACHE, or `rocketbroker-tests` in the
+user's cache directory), under names that hold the digest of what they were made from. Parallel test workers wait for
+each other on a lock file, and a folder appears by rename, whole or not at all.
+"""
+
+import contextlib
+import fcntl
+import hashlib
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import Path
+
+SOURCES = Path(__file__).resolve().parent.parent / "interop" / "java"
+VERSIONS = ("5.5.0", "4.9.8")  # of the official client; 5.5.0 brings mqadmin, broker and name server too
+COPY_GOAL = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies"
+MAVEN_LIMIT = 600  # seconds
+JAVAC_LIMIT = 120
+TOOLS = ("java", "javac", "mvn")
+
+# The servers and clients reach into these packages; without the flags a JDK of 17 or later refuses.
+OPENS = (
+    "--add-exports=java.base/jdk.internal.ref=ALL-UNNAMED",
+    "--add-exports=java.base/sun.nio.ch=ALL-UNNAMED",
+    "--add-opens=java.base/java.nio=ALL-UNNAMED",
+    "--add-opens=java.base/jdk.internal.ref=ALL-UNNAMED",
+)
+
+
+class JavaError(Exception):
+    """A Java tool failed; the message holds its command and output."""
+
+
+@cache
+def find_tools() -> dict[str, str]:
+    """The paths of java, javac and mvn, as far as they are there; JAVA_HOME goes before PATH."""
+    found = {}
+    home = os.environ.get("JAVA_HOME")
+    for tool in TOOLS:
+        path = shutil.which(tool, path=str(Path(home, "bin"))) if home else None
+        path = path or shutil.which(tool)
+        if path:
+            found[tool] = path
+    return found
+
+
+def missing_tools() -> str | None:
+    """Why tests that need Java cannot run here, or None."""
+    missing = [tool for tool in TOOLS if tool not in find_tools()]
+    return f"needs-jdk: {', '.join(missing)} not found (a JDK of 17 or later and Maven)" if missing else None
+
+
+def cache_dir() -> Path:
+    given = os.environ.get("ROCKETBROKER_TEST_CACHE")
+    if given:
+        return Path(given)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "rocketbroker-tests"
+
+
+@contextlib.contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _made_once(folder: Path, make: Callable[[Path], None]) -> Path:
+    """`folder`, filled by `make` in a temporary folder beside it when it is not there yet."""
+    if folder.exists():
+        return folder
+    with _locked(folder.with_name(f"{folder.name}.lock")):
+        if not folder.exists():
+            part = Path(tempfile.mkdtemp(prefix=f"{folder.name}.", dir=folder.parent))
+            try:
+                make(part)
+                part.rename(folder)
+            finally:
+                shutil.rmtree(part, ignore_errors=True)
+    return folder
+
+
+def _call(command: list[str], limit: float) -> None:
+    done = subprocess.run(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=limit, check=False
+    )
+    if done.returncode != 0:
+        raise JavaError(f"{' '.join(command[:4])} ... ended with {done.returncode}:\n{done.stdout[-4000:]}")
+
+
+def _digest(*parts: bytes) -> str:
+    return hashlib.sha256(b"\0".join(parts)).hexdigest()[:12]
+
+
+def jars(version: str) -> Path:
+    """The folder of jars of one official version, fetched by Maven at first use."""
+    if version not in VERSIONS:
+        raise ValueError(f"no official version {version!r} here, there are {', '.join(VERSIONS)}")
+    pom = SOURCES / f"pom-{version}.xml"
+
+    def fetch(folder: Path) -> None:
+        options = ["-DincludeScope=runtime", f"-DoutputDirectory={folder}"]
+        _call([find_tools()["mvn"], "-q", "-B", "-f", str(pom), COPY_GOAL, *options], MAVEN_LIMIT)
+
+    return _made_once(cache_dir() / f"jars-{version}-{_digest(pom.read_bytes())}", fetch)
+
+
+def classes(driver: str, version: str) -> Path:
+    """The folder of classes of one driver, `tests/interop/java/<driver>.java` and what it uses beside it."""
+    sources = sorted(SOURCES.glob("*.java"))
+    if SOURCES / f"{driver}.java" not in sources:
+        raise ValueError(f"no driver {driver!r}, there are {', '.join(path.stem for path in sources)}")
+    jar_dir = jars(version)
+    digest = _digest(jar_dir.name.encode(), *(path.name.encode() + path.read_bytes() for path in sources))
+
+    def compile_it(folder: Path) -> None:
+        options = ["-nowarn", "-encoding", "UTF-8", "-sourcepath", str(SOURCES), "-cp", f"{jar_dir}/*"]
+        _call([find_tools()["javac"], *options, "-d", str(folder), str(SOURCES / f"{driver}.java")], JAVAC_LIMIT)
+
+    return _made_once(cache_dir() / f"classes-{driver}-{version}-{digest}", compile_it)
+
+
+def driver_classpath(driver: str, version: str = "5.5.0") -> str:
+    return f"{classes(driver, version)}:{jars(version)}/*"
