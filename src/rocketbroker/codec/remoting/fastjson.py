@@ -1,0 +1,273 @@
+"""The JSON that RocketMQ's bodies and config files are written in. Answers to ``RemotingSerializable`` and fastjson.
+
+    value  := standard JSON, except for the keys of objects:
+    object := '{' [ key ':' value (',' key ':' value)* ] '}'
+    key    := string | int (a map with integer keys) | object (a map with object keys)
+
+Integer keys become ``int``, object keys :class:`ObjectKey`. A map whose integer keys were quoted, as newer brokers do
+for some clients, keeps them as ``str``; who may meet both says ``int(key)``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from enum import Enum
+from math import isfinite
+from typing import Any, Final
+
+import msgspec
+
+from rocketbroker.common.errors import CodecError
+
+#: The largest frame is 16 MiB, and so is the largest body.
+MAX_SIZE: Final = 16 << 20
+#: RocketMQ nests five or six deep.
+MAX_DEPTH: Final = 128
+
+# Possessive quantifiers: a string without an end is given up at once instead of being tried in every split.
+_TOKEN: Final = re.compile(
+    r"""[ \t\r\n]*+(?:
+        (?P<mark>[\[\]{},:])
+      | (?P<string>"(?:[^"\\]++|\\.)*+")
+      | (?P<float>-?[0-9]{1,400}+(?:\.[0-9]{1,400}+(?:[eE][-+]?[0-9]{1,4}+)?|[eE][-+]?[0-9]{1,4}+))
+      | (?P<int>-?[0-9]{1,40}+)
+      | (?P<word>true|false|null)
+    )""",
+    re.VERBOSE | re.DOTALL,
+)
+_SPACE: Final = re.compile(r"[ \t\r\n]*+")
+_WORDS: Final = {"true": True, "false": False, "null": None}
+
+
+class ObjectKey(tuple[tuple[str, Any], ...]):
+    """A JSON object as the key of a map: pairs of name and value, in the order they are written.
+
+    Java writes the fields of an object by alphabet, and :meth:`of` does so. Nested lists are tuples here and nested
+    objects are keys of this kind themselves, so that it can be hashed.
+    """
+
+    __slots__ = ()
+
+    @classmethod
+    def of(cls, **fields: Any) -> ObjectKey:
+        """The key with these fields, sorted by name."""
+        return cls((name, _hashable(value)) for name, value in sorted(fields.items()))
+
+    def as_dict(self) -> dict[str, Any]:
+        """The fields as a dict."""
+        return dict(self)
+
+
+def loads(buffer: bytes | bytearray | memoryview, *, max_size: int = MAX_SIZE) -> Any:
+    """The value in ``buffer``; :class:`CodecError` for anything but one value of at most ``max_size`` bytes."""
+    if len(buffer) > max_size:
+        raise CodecError(f"JSON of {len(buffer)} bytes is over the limit of {max_size}")
+    try:
+        return msgspec.json.decode(buffer)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return _loads_lenient(buffer)
+
+
+def dumps(value: Any, *, indent: str = "") -> bytes:
+    """``value`` as fastjson writes it: compact, or pretty with ``indent`` (a TAB in RocketMQ's files) for each level.
+
+    Takes dicts with str, int, :class:`ObjectKey` or ``msgspec.Struct`` keys, lists, tuples, structs (fields by
+    alphabet), enums (by name) and plain values. Entries that are None are left out, as RocketMQ does.
+    """
+    out: list[str] = []
+    _Writer(out, indent).write(value, 0)
+    return "".join(out).encode("utf-8", "replace")
+
+
+def _loads_lenient(buffer: bytes | bytearray | memoryview) -> Any:
+    try:
+        text = str(buffer, "utf-8")
+    except UnicodeDecodeError as error:
+        raise CodecError(f"JSON is not UTF-8: {error.reason} at byte {error.start}") from error
+    reader = _Reader(text)
+    value = reader.value(*reader.token(), 0)
+    reader.end()
+    return value
+
+
+class _Reader:
+    """Reads one value from ``text``, token by token."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._at = 0
+
+    def token(self) -> tuple[str, str]:
+        """Kind and text of the next token."""
+        match = _TOKEN.match(self._text, self._at)
+        if match is None:
+            raise self._error("a value, a key or one of []{},: is expected")
+        self._at = match.end()
+        kind = match.lastgroup or ""
+        return kind, match[kind]
+
+    def value(self, kind: str, text: str, depth: int) -> Any:
+        """The value that begins with this token."""
+        if kind == "string":
+            return self._string(text)
+        if kind == "int":
+            return int(text)
+        if kind == "float":
+            return float(text)
+        if kind == "word":
+            return _WORDS[text]
+        if text == "{":
+            return dict(self._pairs(depth + 1))
+        if text == "[":
+            return self._items(depth + 1)
+        raise self._error(f"{text!r} stands where a value is expected")
+
+    def end(self) -> None:
+        """:class:`CodecError` unless only blanks are left."""
+        at = _SPACE.match(self._text, self._at)
+        if at is not None and at.end() != len(self._text):
+            raise self._error("nothing more is expected")
+
+    def _items(self, depth: int) -> list[Any]:
+        items: list[Any] = []
+        self._check_depth(depth)
+        kind, text = self.token()
+        if text == "]" and kind == "mark":
+            return items
+        while True:
+            items.append(self.value(kind, text, depth))
+            if self._mark(",]") == "]":
+                return items
+            kind, text = self.token()
+
+    def _pairs(self, depth: int) -> list[tuple[Any, Any]]:
+        pairs: list[tuple[Any, Any]] = []
+        self._check_depth(depth)
+        kind, text = self.token()
+        if text == "}" and kind == "mark":
+            return pairs
+        while True:
+            key = self._key(kind, text, depth)
+            self._mark(":")
+            pairs.append((key, self.value(*self.token(), depth)))
+            if self._mark(",}") == "}":
+                return pairs
+            kind, text = self.token()
+
+    def _key(self, kind: str, text: str, depth: int) -> str | int | ObjectKey:
+        if kind == "string":
+            return self._string(text)
+        if kind == "int":
+            return int(text)
+        if text == "{":
+            return _object_key(self._pairs(depth + 1))
+        raise self._error(f"{text!r} stands where a key is expected")
+
+    def _string(self, text: str) -> str:
+        if "\\" not in text:
+            return text[1:-1]
+        try:
+            return msgspec.json.decode(text, type=str)
+        except (msgspec.DecodeError, UnicodeError) as error:
+            raise self._error(f"string cannot be read: {error}") from error
+
+    def _mark(self, wanted: str) -> str:
+        kind, text = self.token()
+        if kind != "mark" or text not in wanted:
+            raise self._error(f"{' or '.join(wanted)} is expected, not {text[:32]!r}")
+        return text
+
+    def _check_depth(self, depth: int) -> None:
+        if depth > MAX_DEPTH:
+            raise self._error(f"nested deeper than {MAX_DEPTH} levels")
+
+    def _error(self, cause: str) -> CodecError:
+        return CodecError(f"JSON at character {self._at}: {cause}")
+
+
+class _Writer:
+    """Writes values to ``out``, piece by piece."""
+
+    def __init__(self, out: list[str], indent: str) -> None:
+        self._out = out
+        self._indent = indent
+
+    def write(self, value: Any, depth: int) -> None:
+        """Write ``value``, ``depth`` levels down."""
+        if isinstance(value, Enum):
+            value = value.name
+        if value is None or isinstance(value, bool | str):
+            self._out.append(msgspec.json.encode(value).decode())
+        elif isinstance(value, int):
+            self._out.append(str(int(value)))
+        elif isinstance(value, float):
+            self._out.append(java_double(value))
+        elif isinstance(value, ObjectKey | Mapping | msgspec.Struct):
+            self._object(_pairs_of(value), depth + 1)
+        elif isinstance(value, list | tuple | set | frozenset):
+            self._array(list(value), depth + 1)
+        else:
+            raise CodecError(f"{type(value).__name__} has no form in JSON")
+
+    def _object(self, pairs: list[tuple[Any, Any]], depth: int) -> None:
+        before = "{"
+        for key, value in pairs:
+            if value is not None:
+                self._out += before, self._line(depth)
+                self._key(key, depth)
+                self._out.append(":")
+                self.write(value, depth)
+                before = ","
+        self._out.append("{}" if before == "{" else self._line(depth - 1) + "}")
+
+    def _array(self, items: list[Any], depth: int) -> None:
+        # fastjson writes a Java int[] on one line, and nothing else in RocketMQ's files is a list of numbers.
+        inline = all(type(item) is int for item in items)
+        for number, item in enumerate(items):
+            self._out += "," if number else "[", "" if inline else self._line(depth)
+            self.write(item, depth)
+        self._out.append("[]" if not items else "]" if inline else self._line(depth - 1) + "]")
+
+    def _key(self, key: Any, depth: int) -> None:
+        if isinstance(key, str | ObjectKey | msgspec.Struct) or (isinstance(key, int) and not isinstance(key, bool)):
+            self.write(key, depth)
+        else:
+            raise CodecError(f"{type(key).__name__} cannot be the key of a JSON object")
+
+    def _line(self, depth: int) -> str:
+        return f"\n{self._indent * depth}" if self._indent else ""
+
+
+def java_double(value: float) -> str:
+    """``value`` as Java's ``Double.toString`` gives it; ``null`` when it is not finite, as fastjson writes that."""
+    if not isfinite(value):
+        return "null"
+    if value == 0 or 1e-3 <= abs(value) < 1e7:
+        return repr(value) if "e" not in repr(value) else f"{value:f}"
+    digits, _, exponent = f"{value:.16e}".partition("e")
+    for precision in range(1, 17):
+        shorter, _, shorter_exponent = f"{value:.{precision}e}".partition("e")
+        if float(f"{shorter}e{shorter_exponent}") == value:
+            digits, exponent = shorter, shorter_exponent
+            break
+    return f"{digits}E{int(exponent)}"
+
+
+def _pairs_of(value: ObjectKey | Mapping[Any, Any] | msgspec.Struct) -> list[tuple[Any, Any]]:
+    if isinstance(value, ObjectKey):
+        return list(value)
+    if isinstance(value, Mapping):
+        return list(value.items())
+    names = zip(value.__struct_encode_fields__, value.__struct_fields__, strict=True)
+    return [(shown, getattr(value, name)) for shown, name in sorted(names)]
+
+
+def _object_key(pairs: list[tuple[Any, Any]]) -> ObjectKey:
+    return ObjectKey((str(name), _hashable(value)) for name, value in pairs)
+
+
+def _hashable(value: Any) -> Any:
+    if isinstance(value, dict):
+        return _object_key(list(value.items()))
+    return tuple(_hashable(item) for item in value) if isinstance(value, list) else value
