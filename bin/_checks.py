@@ -3,7 +3,7 @@
     bin/test [--soak] [--no-docs] [PYTEST_ARGUMENT]...
 
 A check that fails shows its output. The end says what was skipped, why and how often, then counts everything: each
-check and each test is one. Exit status 0 means that nothing failed. Given paths or options for pytest, only those tests run.
+check and each test is one. Exit status 0 means that nothing failed. Paths and options for pytest narrow its part.
 """
 
 import os

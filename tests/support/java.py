@@ -23,7 +23,7 @@ from pathlib import Path
 from tests.support.java_toolchain import OPENS, JavaError, driver_classpath, find_tools, jars
 
 BOOT_LIMIT = 60  # seconds
-STOP_LIMIT = 20
+STOP_LIMIT = 60  # Apache's broker takes about 20 to end in order
 LOOPBACK = "127.0.0.1"
 
 
@@ -199,6 +199,6 @@ class Java:
         return server
 
     def close(self) -> None:
-        """Stop what was started, last first: brokers before their name server."""
-        for process in reversed(self.started):
-            process.stop()
+        """Kill what still runs: nobody looks at its store any more, and ending in order would take long."""
+        for process in self.started:
+            process.kill()
