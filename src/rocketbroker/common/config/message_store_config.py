@@ -252,7 +252,12 @@ class MessageStoreConfig(ConfigModel):
         "brokerRole", "ASYNC_MASTER", "Role in replication.", Trait(important=True, takes="ASYNC_MASTER")
     )
     ha_listen_port: Whole = setting(
-        "haListenPort", 0, "Port told to slaves; 0 means listenPort plus 1.", low=0, high=65_535
+        "haListenPort",
+        10_912,
+        "Port that slaves are told to connect to; listenPort plus 1 unless it is given.",
+        Trait(shown_default="listenPort + 1"),
+        low=0,
+        high=65_535,
     )
 
     @property

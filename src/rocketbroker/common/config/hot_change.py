@@ -1,0 +1,88 @@
+"""Changes at run time; answers to Configuration.update behind UPDATE_BROKER_CONFIG and UPDATE_NAMESRV_CONFIG.
+
+RocketMQ changes whatever has a setter, save a black list. Here there is an allow-list instead: a setting is changeable
+when its model says `hot`, and none that names a path, a class or a command does.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from pydantic import ValidationError
+
+from rocketbroker.common.config import known_properties
+from rocketbroker.common.config.describe import fields_by_name, problem, text_of
+from rocketbroker.common.config.fields import ConfigModel, trait_of
+from rocketbroker.common.config.properties_file import parse_properties, properties_text
+from rocketbroker.common.errors import ConfigError
+
+
+class NotChangeableError(ConfigError):
+    """The setting exists but cannot be changed at run time; RocketMQ answers NO_PERMISSION for its black list."""
+
+
+def hot_names(models: Sequence[ConfigModel]) -> list[str]:
+    """Names that `apply_updates` takes, sorted."""
+    tables = (fields_by_name(type(model)) for model in models)
+    return sorted({name for table in tables for name, (_, field) in table.items() if trait_of(field).hot})
+
+
+def parse_updates(body: bytes) -> dict[str, str]:
+    """The body of UPDATE_BROKER_CONFIG: properties text in UTF-8. Raises ConfigError when it is empty or broken."""
+    entries = parse_properties(body.decode("utf-8", "surrogateescape"), "line")
+    if not entries:
+        raise ConfigError("the body names no setting; it takes lines of key=value")
+    return {entry.key: entry.value for entry in entries}
+
+
+def apply_updates(models: Sequence[ConfigModel], updates: Mapping[str, str]) -> dict[str, str]:
+    """Set all of `updates` in place or none; gives the names whose value became another, with their new text.
+
+    Raises NotChangeableError or ConfigError naming the key and the reason.
+    """
+    for name, text in updates.items():
+        _check_hot(models, name)
+        if name == "listenPort" and not text.strip("0 "):  # at start 0 lets the system choose; nobody can connect to it
+            raise ConfigError(f"listenPort={text} is not valid: it takes a whole number from 1 to 65535")
+    checked = [(model, _checked(model, updates)) for model in models]
+    changed: dict[str, str] = {}
+    for model, fresh in checked:
+        for name, (attribute, _) in fields_by_name(type(model)).items():
+            if attribute in fresh and fresh[attribute] != getattr(model, attribute):
+                changed[name] = text_of(fresh[attribute])
+        model.__dict__.update(fresh)  # the one place that may change a frozen model
+    return changed
+
+
+def _check_hot(models: Sequence[ConfigModel], name: str) -> None:
+    hot = hot_names(models)
+    if name in hot:
+        return
+    known = any(name in fields_by_name(type(model)) for model in models) or known_properties.find(name)
+    if known:
+        raise NotChangeableError(f"{name} cannot be changed at run time; these can: {', '.join(hot)}")
+    near = known_properties.nearest(name, hot)
+    raise ConfigError(f"no setting is called {name}" + (f"; did you mean {near}?" if near else ""))
+
+
+def _checked(model: ConfigModel, updates: Mapping[str, str]) -> dict[str, object]:
+    """Attribute -> checked value of those `updates` that are hot in this model."""
+    table = fields_by_name(type(model))
+    mine = {name: text for name, text in updates.items() if name in table and trait_of(table[name][1]).hot}
+    if not mine:
+        return {}
+    present: dict[str, object] = {name: getattr(model, attribute) for name, (attribute, _) in table.items()}
+    try:
+        fresh = type(model).model_validate(present | mine)
+    except ValidationError as error:
+        details = error.errors(include_url=False)
+        lines = [problem(type(model), detail, mine[str(detail["loc"][0])]) for detail in details]
+        raise ConfigError("; ".join(lines)) from error
+    return {table[name][0]: getattr(fresh, table[name][0]) for name in mine}
+
+
+def config_text(models: Sequence[ConfigModel]) -> str:
+    """Body of GET_BROKER_CONFIG and GET_NAMESRV_CONFIG: every setting that is acted on, with its present value."""
+    values: dict[str, str] = {}
+    for model in models:
+        for name, (attribute, _) in fields_by_name(type(model)).items():
+            values.setdefault(name, text_of(getattr(model, attribute)))
+    return properties_text(values)

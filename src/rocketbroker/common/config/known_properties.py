@@ -1,0 +1,60 @@
+"""Every property that RocketMQ has or had, from a packaged file.
+
+The file is read when it is needed: for a name that no model has, and for `-p`.
+"""
+
+import difflib
+import json
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class KnownProperty:
+    """A property of RocketMQ: the Java class that holds it, its default as text (None: none), the last version that
+    had it (None: 5.5.0 has it), and whether `-m` prints it.
+    """
+
+    name: str
+    java_class: str
+    default: str | None
+    last_version: str | None = None
+    important: bool = False
+
+
+@cache
+def _document() -> dict[str, Any]:
+    resource = files("rocketbroker.common.config").joinpath("data/rocketmq-properties.json")
+    document: dict[str, Any] = json.loads(resource.read_text(encoding="utf-8"))
+    return document
+
+
+def properties_of(java_class: str) -> list[KnownProperty]:
+    """The properties of one class of 5.5.0, such as `MessageStoreConfig`, in order of declaration."""
+    document = _document()
+    important = set(document["important"])
+    return [
+        KnownProperty(name, java_class, default, important=name in important)
+        for name, default in document["properties"][java_class].items()
+    ]
+
+
+def find(name: str) -> KnownProperty | None:
+    """The property of that name in any class or version, else None."""
+    document = _document()
+    for java_class, properties in document["properties"].items():
+        if name in properties:
+            return KnownProperty(name, java_class, properties[name], important=name in document["important"])
+    other = document["others"].get(name)
+    return other and KnownProperty(name, other["class"], other["default"], other["last"])
+
+
+def nearest(name: str, own: list[str]) -> str | None:
+    """The name most like a mistyped one, among RocketMQ's and `own`; letter case does not count."""
+    document = _document()
+    names = {known.lower(): known for properties in document["properties"].values() for known in properties}
+    names |= {known.lower(): known for known in document["others"]} | {known.lower(): known for known in own}
+    matches = difflib.get_close_matches(name.lower(), names, n=1)
+    return names[matches[0]] if matches else None

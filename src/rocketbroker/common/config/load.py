@@ -1,0 +1,121 @@
+"""The settings of a process: file, `-n`, environment, defaults, in the order in which RocketMQ lets them win.
+
+Answers to BrokerStartup.configFileToConfigContext and NamesrvStartup.parseCommandlineAndConfigFile.
+"""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from rocketbroker.common.config.broker_config import BrokerConfig
+from rocketbroker.common.config.fields import ConfigModel
+from rocketbroker.common.config.message_store_config import MessageStoreConfig
+from rocketbroker.common.config.namesrv_config import NamesrvConfig
+from rocketbroker.common.config.properties_file import Entry, load_properties
+from rocketbroker.common.config.resolve import Resolved, resolve
+from rocketbroker.common.config.transport_config import NAMESRV_PORT, TransportConfig
+
+NAMESRV_ADDR_ENV = "NAMESRV_ADDR"
+PORT_MAX = 65_535
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerSettings:
+    """All that `mqbroker` was told. `path` is the file of `-c`; `not_acted_on` holds properties without effect."""
+
+    broker: BrokerConfig
+    store: MessageStoreConfig
+    transport: TransportConfig
+    path: Path | None
+    warnings: tuple[str, ...]
+    not_acted_on: dict[str, str]
+
+    @property
+    def models(self) -> tuple[ConfigModel, ...]:
+        """What GET_BROKER_CONFIG shows; where two share a name the first speaks."""
+        return (self.broker, self.store, self.transport)
+
+    @property
+    def persist_path(self) -> Path:
+        """File that changes at run time go to: the one given, else `broker.properties` beside the other state."""
+        return self.path or self.store.config_dir / "broker.properties"
+
+
+@dataclass(frozen=True, slots=True)
+class NamesrvSettings:
+    """All that `mqnamesrv` was told, as `BrokerSettings`."""
+
+    namesrv: NamesrvConfig
+    transport: TransportConfig
+    path: Path | None
+    warnings: tuple[str, ...]
+    not_acted_on: dict[str, str]
+
+    @property
+    def models(self) -> tuple[ConfigModel, ...]:
+        """What GET_NAMESRV_CONFIG shows."""
+        return (self.namesrv, self.transport)
+
+    @property
+    def persist_path(self) -> Path:
+        """File that changes at run time go to (configStorePath)."""
+        return Path(self.namesrv.config_store_path)
+
+
+def load_broker_settings(
+    path: str | Path | None = None,
+    namesrv_addr: str | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> BrokerSettings:
+    """Settings of a broker from the file `path`, `-n` and NAMESRV_ADDR. Raises ConfigError, one line a problem."""
+    entries = _environment_entries(os.environ if environment is None else environment)
+    entries += load_properties(path) if path is not None else []
+    if namesrv_addr is not None:
+        entries.append(Entry("namesrvAddr", namesrv_addr, "-n"))
+    resolved = resolve((BrokerConfig, MessageStoreConfig, TransportConfig), entries)
+    transport = resolved.model(TransportConfig)
+    return BrokerSettings(
+        _without_sql_filter(resolved),
+        _with_ha_port(resolved, transport.listen_port),
+        transport,
+        Path(path) if path is not None else None,
+        tuple(resolved.warnings),
+        resolved.not_acted_on,
+    )
+
+
+def load_namesrv_settings(path: str | Path | None = None) -> NamesrvSettings:
+    """Settings of a name server from the file `path`. Raises ConfigError, one line a problem."""
+    entries = load_properties(path) if path is not None else []
+    if path is not None:  # as in RocketMQ, the file of -c is the one that changes are written to
+        entries.append(Entry("configStorePath", str(path), "-c"))
+    resolved = resolve((NamesrvConfig, TransportConfig), entries, {"listenPort": NAMESRV_PORT})
+    return NamesrvSettings(
+        resolved.model(NamesrvConfig),
+        resolved.model(TransportConfig),
+        Path(path) if path is not None else None,
+        tuple(resolved.warnings),
+        resolved.not_acted_on,
+    )
+
+
+def _environment_entries(environment: Mapping[str, str]) -> list[Entry]:
+    addresses = environment.get(NAMESRV_ADDR_ENV, "")
+    return [Entry("namesrvAddr", addresses, f"environment variable {NAMESRV_ADDR_ENV}")] if addresses else []
+
+
+def _without_sql_filter(resolved: Resolved) -> BrokerConfig:
+    broker = resolved.model(BrokerConfig)
+    if not broker.enable_property_filter:
+        return broker
+    resolved.warnings.append("enablePropertyFilter=true has no effect: this version filters by tag, not by SQL92")
+    return broker.model_copy(update={"enable_property_filter": False})
+
+
+def _with_ha_port(resolved: Resolved, listen_port: int) -> MessageStoreConfig:
+    """BrokerStartup gives the HA service the port after the broker's unless the file names one."""
+    store = resolved.model(MessageStoreConfig)
+    if "haListenPort" in resolved.given and store.ha_listen_port:
+        return store
+    return store.model_copy(update={"ha_listen_port": listen_port + 1 if 0 < listen_port < PORT_MAX else 0})

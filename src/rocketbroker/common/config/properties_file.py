@@ -1,0 +1,115 @@
+"""Java .properties text: read with the place of each entry, written back without touching other lines.
+
+Answers to java.util.Properties as BrokerStartup and Configuration use it. Files are read as UTF-8 (RocketMQ takes
+Latin-1; for ASCII, and with \\uXXXX escapes, it is the same). Comments may be in any encoding.
+
+The library costs some 40 ms of import, so it is imported when there is something to read.
+"""
+
+import os
+import re
+import shutil
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from rocketbroker.common.errors import ConfigError
+
+_LINE_END = re.compile(r"\r\n|\r|\n")
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One `key=value`, and where it was given, as an error names it: `broker.conf:12`, `-n`."""
+
+    key: str
+    value: str
+    where: str
+
+
+def parse_properties(text: str, source: str) -> list[Entry]:
+    """The entries of properties text in order, duplicates included; raises ConfigError naming source and line."""
+    from javaproperties import InvalidUEscapeError, KeyValue, parse
+
+    entries: list[Entry] = []
+    line = 1
+    try:
+        for element in parse(text):
+            if isinstance(element, KeyValue):
+                entries.append(_checked(Entry(element.key, element.value, f"{source}:{line}")))
+            line += len(_LINE_END.findall(element.source))
+    except InvalidUEscapeError as error:
+        raise ConfigError(f"{source}:{line}: {error}; \\u takes four hexadecimal digits") from error
+    return entries
+
+
+def _checked(entry: Entry) -> Entry:
+    if not (entry.key + entry.value).isprintable():
+        raise ConfigError(
+            f"{entry.where}: the entry holds bytes that are not UTF-8 or characters that do not print; "
+            "write others than ASCII in UTF-8 or as \\uXXXX"
+        )
+    return entry
+
+
+def load_properties(path: str | Path) -> list[Entry]:
+    """The entries of a properties file; raises ConfigError in one line when it cannot be read."""
+    return parse_properties(_read(Path(path)), str(path))
+
+
+def _read(path: Path) -> str:
+    try:
+        # surrogateescape keeps comments in other encodings as they are
+        return path.read_bytes().decode("utf-8", "surrogateescape")
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot read the settings file: {error.strerror}") from error
+
+
+def properties_text(values: dict[str, str]) -> str:
+    """`key=value` lines sorted by key, each ended by a line feed, escaped for java.util.Properties to read back."""
+    from javaproperties import join_key_value
+
+    return "".join(join_key_value(key, values[key], separator="=") + "\n" for key in sorted(values))
+
+
+def save_changes(path: str | Path, changed: dict[str, str]) -> None:
+    """Put `changed` into a properties file, keeping its other lines; whole or not at all, durable on return.
+
+    A file that does not exist is made. Blocks (fsync). Raises ConfigError when it cannot be written.
+    """
+    from javaproperties import PropertiesFile
+
+    target = Path(path).resolve()  # a link stays a link
+    content = PropertiesFile.loads(_read(target) if target.exists() else "")
+    for key, value in changed.items():
+        content[key] = value
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        _replace(target, content.dumps().encode("utf-8", "surrogateescape"))
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot write the settings file: {error.strerror}") from error
+
+
+def _replace(target: Path, data: bytes) -> None:
+    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+    temporary = Path(name)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        if target.exists():
+            shutil.copymode(target, temporary)
+        temporary.replace(target)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    _sync_directory(target.parent)
+
+
+def _sync_directory(directory: Path) -> None:
+    handle = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,103 @@
+"""From entries to checked models: unknown names, bad values and refusals are errors that name their place.
+
+A name that RocketMQ 4.x or 5.x has and no model does is a warning; one that nobody knows is an error with the nearest.
+Answers to MixAll.properties2Object, which ignores both.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from pydantic import ValidationError
+
+from rocketbroker.common.config import known_properties
+from rocketbroker.common.config.broker_config import BrokerConfig
+from rocketbroker.common.config.describe import fields_by_name, problem
+from rocketbroker.common.config.fields import ConfigModel
+from rocketbroker.common.config.message_store_config import MessageStoreConfig
+from rocketbroker.common.config.namesrv_config import NamesrvConfig
+from rocketbroker.common.config.properties_file import Entry
+from rocketbroker.common.config.transport_config import TransportConfig
+from rocketbroker.common.errors import ConfigError
+
+MODELS: tuple[type[ConfigModel], ...] = (BrokerConfig, MessageStoreConfig, NamesrvConfig, TransportConfig)
+
+Model = TypeVar("Model", bound=ConfigModel)
+
+
+@dataclass(slots=True)
+class Resolved:
+    """Models by class, one warning a line, and the values of properties that are not acted on."""
+
+    models: dict[type[ConfigModel], ConfigModel]
+    warnings: list[str] = field(default_factory=list)
+    not_acted_on: dict[str, str] = field(default_factory=dict)
+    given: set[str] = field(default_factory=set)
+
+    def model(self, kind: type[Model]) -> Model:
+        """The model of that class, which was among the `kinds` of `resolve`."""
+        model = self.models[kind]
+        assert isinstance(model, kind)
+        return model
+
+
+def resolve(
+    kinds: Sequence[type[ConfigModel]], entries: Iterable[Entry], defaults: Mapping[str, object] | None = None
+) -> Resolved:
+    """Build the models of `kinds`; a later entry of the same name wins over an earlier one and over `defaults`.
+
+    Raises ConfigError with one line for each thing that is wrong.
+    """
+    last = {entry.key: entry for entry in entries}
+    tables = {kind: fields_by_name(kind) for kind in kinds}
+    problems: dict[str, str] = {}
+    result = Resolved({}, given=set(last))
+    for entry in last.values():
+        if not any(entry.key in table for table in tables.values()):
+            _unacted(entry, result, problems)
+    for kind, table in tables.items():
+        values = {name: value for name, value in (defaults or {}).items() if name in table}
+        chosen = {name: last[name] for name in table if name in last}
+        _build(kind, values, chosen, result, problems)
+    if problems:
+        raise ConfigError("\n".join(_worst({name: problems[name] for name in last if name in problems})))
+    return result
+
+
+def _build(
+    kind: type[ConfigModel],
+    values: dict[str, object],
+    chosen: dict[str, Entry],
+    result: Resolved,
+    problems: dict[str, str],
+) -> None:
+    try:
+        result.models[kind] = kind.model_validate(values | {name: entry.value for name, entry in chosen.items()})
+    except ValidationError as error:
+        for details in error.errors(include_url=False):
+            entry = chosen[str(details["loc"][0])]
+            problems[entry.key] = f"{entry.where}: {problem(kind, details, entry.value)}"
+
+
+def _unacted(entry: Entry, result: Resolved, problems: dict[str, str]) -> None:
+    own = [name for model in MODELS for name in fields_by_name(model)]
+    known = known_properties.find(entry.key)
+    if entry.key in own:
+        result.warnings.append(f"{entry.where}: {entry.key} has no effect in this process")
+    elif known is not None:
+        until = f" up to {known.last_version}" if known.last_version else ""
+        result.warnings.append(
+            f"{entry.where}: {entry.key} is a setting of RocketMQ{until} that this version does not act on"
+        )
+    else:
+        near = known_properties.nearest(entry.key, own)
+        hint = f"; did you mean {near}?" if near else ""
+        problems[entry.key] = f"{entry.where}: no setting is called {entry.key}{hint}"
+        return
+    result.not_acted_on[entry.key] = entry.value
+
+
+def _worst(problems: dict[str, str]) -> list[str]:
+    """A role that is refused is the one thing to say: the rest of such a file follows from it."""
+    role = problems.get("brokerRole", "")
+    return [role] if " is refused: " in role else list(problems.values())
