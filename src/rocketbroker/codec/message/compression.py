@@ -24,6 +24,9 @@ from rocketbroker.common.errors import CodecError
 #: No body grows beyond this many bytes: a few kilobytes of zeros, well packed, would else fill the memory.
 MAX_DECOMPRESSED_SIZE: Final = 64 << 20
 
+# The library cannot stop at a size. A block has at least 4 bytes and gives at most 128 KiB, so a piece gives 32 MiB.
+_ZSTD_PIECE: Final = 1024
+
 
 def decompress(body: ReadableBuffer, sys_flag: int, *, max_size: int = MAX_DECOMPRESSED_SIZE) -> bytes:
     """``body`` unpacked as ``sys_flag`` says; :class:`CodecError` if it cannot be, or is over ``max_size`` bytes."""
@@ -64,13 +67,17 @@ def _decompress_lz4(body: ReadableBuffer, max_size: int) -> bytes:
 
 def _decompress_zstd(body: ReadableBuffer, max_size: int) -> bytes:
     zstandard = _library("zstandard", "zstandard", "Zstandard")
-    stream = zstandard.ZstdDecompressor().stream_reader(body)
+    stream = zstandard.ZstdDecompressor().decompressobj()
+    data = bytearray()
     try:
-        data = bytes(stream.read(max_size + 1))
+        for start in range(0, len(body), _ZSTD_PIECE):
+            data += stream.decompress(body[start : start + _ZSTD_PIECE])
+            if stream.eof or len(data) > max_size:
+                break
     except zstandard.ZstdError as error:
         raise CodecError(f"body is no Zstandard frame: {error}") from error
-    _check(len(data), max_size, complete=True)
-    return data
+    _check(len(data), max_size, complete=stream.eof)
+    return bytes(data)
 
 
 def _library(module: str, package: str, what: str) -> ModuleType:

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 from struct import Struct
+from struct import error as StructError  # noqa: N812 - the struct module's one error
 from typing import Final
 from zlib import crc32
 
@@ -111,34 +112,30 @@ def encode_record(  # noqa: PLR0913, PLR0917
     crc: int | None = None,
 ) -> bytes:
     """One record. Times are ms since 1970, hosts 8 or 20 bytes as ``sys_flag`` says, ``crc`` is ``body_crc(body)``."""
-    head, props_len = RECORD_HEADS[sys_flag >> 4 & 3], len(properties_bytes)
+    props_len = len(properties_bytes)
     _check_lengths(sys_flag, born_host, store_host, props_len)
-    topic, body_len = topic_block(topic_bytes), len(body)
-    return b"".join(
-        (
-            head.pack(
-                head.size + body_len + len(topic) + 2 + props_len,
-                magic_code(len(topic_bytes)),
-                body_crc(body) if crc is None else crc,
-                queue_id,
-                flag,
-                queue_offset,
-                physical_offset,
-                sys_flag,
-                born_timestamp,
-                born_host,
-                store_timestamp,
-                store_host,
-                reconsume_times,
-                prepared_transaction_offset,
-                body_len,
-            ),
-            body,
-            topic,
-            PROPERTIES_LENGTH.pack(props_len),
-            properties_bytes,
+    head, topic = RECORD_HEADS[sys_flag >> 4 & 3], topic_block(topic_bytes)
+    try:
+        fixed = head.pack(
+            head.size + len(body) + len(topic) + 2 + props_len,
+            magic_code(len(topic_bytes)),
+            body_crc(body) if crc is None else crc,
+            queue_id,
+            flag,
+            queue_offset,
+            physical_offset,
+            sys_flag,
+            born_timestamp,
+            born_host,
+            store_timestamp,
+            store_host,
+            reconsume_times,
+            prepared_transaction_offset,
+            len(body),
         )
-    )
+    except StructError as cause:
+        raise CodecError(f"a number of the message does not fit its field: {cause}") from cause
+    return b"".join((fixed, body, topic, PROPERTIES_LENGTH.pack(props_len), properties_bytes))
 
 
 def _check_lengths(sys_flag: int, born_host: bytes, store_host: bytes, props_len: int) -> None:

@@ -1,0 +1,47 @@
+"""Many hashes at once are the hashes one by one."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rocketbroker.codec.message.java_hash_many import index_key_hash_many, java_hash_many
+from rocketbroker.codec.message.tags_code import extend_hash, java_hash_bytes
+from rocketbroker.codec.storefile.index_file_layout import key_hash_of
+
+keys = st.lists(
+    st.one_of(st.text(max_size=6).map(lambda t: t.encode("utf-8", "replace")), st.binary(max_size=6)), max_size=20
+)
+int32 = st.integers(-(1 << 31), (1 << 31) - 1)
+
+
+@given(keys)
+def test_each_is_its_own_hash(many: list[bytes]) -> None:
+    found = java_hash_many(many)
+    assert found.dtype == np.int32
+    assert found.tolist() == [java_hash_bytes(key) for key in many]
+    assert index_key_hash_many(many).tolist() == [key_hash_of(java_hash_bytes(key)) for key in many]
+
+
+@given(st.lists(st.tuples(int32, st.text(max_size=6).map(lambda t: t.encode("utf-8", "replace"))), max_size=20))
+def test_each_extends_its_own_prefix(pairs: list[tuple[int, bytes]]) -> None:
+    many = [key for _, key in pairs]
+    found = java_hash_many(many, [prefix for prefix, _ in pairs])
+    assert found.tolist() == [extend_hash(prefix, key) for prefix, key in pairs]
+
+
+def test_keys_of_one_length_and_long_keys() -> None:
+    same = [b"%032d" % number for number in range(100)]
+    prefixes = np.arange(100, dtype=np.int32)
+    assert java_hash_many(same, prefixes).tolist() == [extend_hash(n, key) for n, key in enumerate(same)]
+    assert java_hash_many([b"x" * 5000, b"y"]).tolist() == [java_hash_bytes(b"x" * 5000), 121]
+    assert java_hash_many([]).tolist() == []
+
+
+def test_the_hash_without_an_absolute_value_is_zero() -> None:
+    assert index_key_hash_many([b"polygenelubricants", b"a"]).tolist() == [0, 97]
+
+
+def test_prefixes_must_match_the_keys() -> None:
+    with pytest.raises(ValueError, match="2 keys need as many prefix hashes, 1 were given"):
+        java_hash_many([b"a", b"b"], [1])

@@ -1,0 +1,85 @@
+"""Batches in one body: recorded, made up, cut and spoilt."""
+
+import struct
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rocketbroker.codec.message.message_batch import encode_batch, split_batch, unwrap_batch
+from rocketbroker.codec.message.message_decoder import decode_record
+from rocketbroker.common.errors import CodecError
+from tests.support import golden_store
+
+# As the Go client sends two messages "b1" and "b2", without properties.
+GO_BATCH = bytes.fromhex(
+    "000000180000000000000000000000000000000262310000000000180000000000000000000000000000000262320000"
+)
+int32 = st.integers(-(1 << 31), (1 << 31) - 1)
+batch = st.lists(st.tuples(int32, st.binary(max_size=40), st.binary(max_size=40)), min_size=1, max_size=5)
+
+
+def test_a_batch_of_the_go_client() -> None:
+    messages = split_batch(GO_BATCH)
+    assert messages == [(0, b"b1", b""), (0, b"b2", b"")]
+    assert encode_batch(messages) == GO_BATCH
+
+
+@given(batch)
+def test_batches_round_trip(messages: list[tuple[int, bytes, bytes]]) -> None:
+    body = encode_batch(messages)
+    assert split_batch(body) == messages
+    assert [(f, bytes(b), bytes(p)) for f, b, p in split_batch(memoryview(body))] == messages
+
+
+@given(batch)
+def test_a_batch_cut_inside_a_message_is_refused(messages: list[tuple[int, bytes, bytes]]) -> None:
+    body = encode_batch(messages)
+    ends = [len(encode_batch(messages[:count])) for count in range(1, len(messages) + 1)]
+    for length in range(len(body)):
+        if length not in ends:
+            with pytest.raises(CodecError):
+                split_batch(body[:length])
+
+
+@pytest.mark.parametrize("name", golden_store.NAMES)
+def test_the_golden_inner_batch_unwraps(name: str) -> None:
+    numbers = [n for n, want in enumerate(golden_store.manifest(name)["messages"]) if want["sysFlag"] & 0x80]
+    assert len(numbers) == 1
+    outer = decode_record(golden_store.records(name)[numbers[0]][1])
+    inner = unwrap_batch(outer)
+    assert len(inner) == int(outer.properties["INNER_NUM"]) == 3
+    assert [m.queue_offset for m in inner] == [outer.queue_offset + n for n in range(3)]
+    assert len({m.uniq_key for m in inner}) == 3
+    assert {m.commit_log_offset for m in inner} == {outer.commit_log_offset}
+    assert encode_batch((m.flag, m.body, m.properties_bytes) for m in inner) == outer.body
+
+
+@pytest.mark.parametrize(
+    ("at", "form", "value", "cause"),
+    [
+        (24, ">i", -1, "totalSize is -1"),
+        (24, ">i", 21, "totalSize is 21"),
+        (24, ">i", 0x7FFFFFFF, "24 bytes are left"),
+        (40, ">i", -1, "bodyLength is -1"),
+        (40, ">i", 3, "bodyLength is 3"),
+        (40, ">i", 1, "propertiesLength is 12800, not 1"),
+        (46, ">h", -1, "propertiesLength is -1, not 0"),
+    ],
+)
+def test_lengths_that_do_not_add_up_are_named(at: int, form: str, value: int, cause: str) -> None:
+    body = bytearray(GO_BATCH)
+    struct.pack_into(form, body, at, value)
+    with pytest.raises(CodecError, match="message 1 of the batch, at byte 24: ") as caught:
+        split_batch(bytes(body))
+    assert cause in str(caught.value)
+
+
+def test_an_empty_batch_is_refused() -> None:
+    with pytest.raises(CodecError, match="batch body is empty"):
+        split_batch(b"")
+
+
+def test_properties_over_their_field_are_refused() -> None:
+    with pytest.raises(CodecError, match="at most 32767"):
+        encode_batch([(0, b"", b"p" * 32768)])

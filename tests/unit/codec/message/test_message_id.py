@@ -1,0 +1,84 @@
+"""Ids against recorded ones, and what is no id."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rocketbroker.codec.message import message_id as ids
+from rocketbroker.common.errors import CodecError
+from tests.support import golden_store
+
+ip = st.one_of(st.binary(min_size=4, max_size=4), st.binary(min_size=16, max_size=16))
+
+
+@pytest.mark.parametrize("name", golden_store.NAMES)
+def test_golden_offset_ids_parse_to_host_and_offset(name: str) -> None:
+    for message in golden_store.manifest(name)["messages"]:
+        found = ids.decode_message_id(message["offsetMsgId"])
+        assert f"{found.ip}:{found.port}" == message["storeHost"]
+        assert found.offset == message["phyOffset"]
+        host = ids.host_bytes(found.ip, found.port)
+        assert ids.create_message_id(host, found.offset) == message["offsetMsgId"]
+
+
+@pytest.mark.parametrize("name", golden_store.NAMES)
+def test_golden_unique_ids_parse_and_come_back(name: str) -> None:
+    seen = 0
+    for message in golden_store.manifest(name)["messages"]:
+        if len(message["uniqKey"] or "") in {32, 56} and "@" not in message["uniqKey"]:
+            found = ids.decode_unique_id(message["uniqKey"])
+            again = ids.encode_unique_id(ids.ip_bytes(found.ip), *found[1:])
+            assert again == message["uniqKey"]
+            seen += 1
+    assert seen > 100
+
+
+@given(ip, st.integers(0, 65535), st.integers(0, (1 << 63) - 1))
+def test_offset_ids_round_trip(address: bytes, port: int, offset: int) -> None:
+    host = address + port.to_bytes(4, "big")
+    text = ids.create_message_id(host, offset)
+    assert ids.decode_message_id(text) == (*ids.decode_host(host), offset)
+    assert ids.decode_message_id(text.lower()) == ids.decode_message_id(text)
+    assert ids.host_bytes(*ids.decode_host(host)) == host
+
+
+@given(ip, st.integers(0, 65535), st.integers(0, (1 << 32) - 1), st.integers(0, (1 << 32) - 1), st.integers(0, 65535))
+def test_unique_ids_round_trip(address: bytes, pid: int, clazz_hash: int, ms_diff: int, counter: int) -> None:
+    text = ids.encode_unique_id(address, pid, clazz_hash, ms_diff, counter)
+    assert ids.decode_unique_id(text) == (ids.ip_text(address), pid, clazz_hash, ms_diff, counter)
+
+
+def test_unique_id_parts_are_cut_to_their_fields() -> None:
+    address = bytes(4)
+    assert ids.encode_unique_id(address, 0x12345, -1, -1, 0x10001) == "000000002345FFFFFFFFFFFFFFFF0001"[-32:]
+    with pytest.raises(CodecError, match="4 or 16 bytes, not 5"):
+        ids.encode_unique_id(bytes(5), 0, 0, 0, 0)
+
+
+@pytest.mark.parametrize("text", ["", "7F00", "G" * 32, "0" * 31, "0" * 57, "0" * 30 + " 0", "\u0660" * 32, "0" * 1000])
+def test_what_is_no_id_is_named(text: str) -> None:
+    with pytest.raises(CodecError, match="32 or 56 hexadecimal digits"):
+        ids.decode_message_id(text)
+    with pytest.raises(CodecError, match="is not a unique message id"):
+        ids.decode_unique_id(text)
+
+
+def test_hosts_read_as_text() -> None:
+    assert ids.host_text(ids.host_bytes("127.0.0.1", 10911)) == "127.0.0.1:10911"
+    assert ids.host_text(ids.host_bytes("::1", 10911)) == "[::1]:10911"
+
+
+@pytest.mark.parametrize(
+    "text", ["", "localhost", "1.2.3", "1.2.3.256", "1.2.3.-4", "1.2.3.0004", "1.2.3.\u0664", "::g"]
+)
+def test_what_is_no_address_is_named(text: str) -> None:
+    with pytest.raises(CodecError, match="neither an IPv4 nor an IPv6 address"):
+        ids.ip_bytes(text)
+
+
+def test_ports_and_lengths_are_held() -> None:
+    for port in (-1, 65536):
+        with pytest.raises(CodecError, match=r"outside 0\.\.65535"):
+            ids.host_bytes("127.0.0.1", port)
+    with pytest.raises(CodecError, match="4 or 16 bytes, not 3"):
+        ids.ip_text(b"abc")

@@ -1,0 +1,82 @@
+"""Properties as dict and as raw bytes must tell the same story."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rocketbroker.codec.message import message_properties as mp
+from rocketbroker.codec.message.message_decoder import decode_record
+from rocketbroker.common.errors import CodecError
+from tests.support import golden_store
+
+word = st.text(st.sampled_from("AKSEY\x01\x02é"), max_size=6)
+plain = st.text(st.characters(exclude_characters="\x01\x02", exclude_categories=["Cs"]), min_size=1, max_size=12)
+raw_properties = st.lists(word, max_size=8).map(lambda words: "\x02".join(words).encode())
+
+
+@pytest.mark.parametrize("name", golden_store.NAMES)
+def test_golden_properties_round_trip_and_each_is_found_alone(name: str) -> None:
+    for _, record in golden_store.records(name):
+        raw = decode_record(record).properties_bytes
+        properties = mp.decode_properties(memoryview(raw))
+        assert mp.encode_properties(properties) == raw
+        assert {key: mp.get_property_text(memoryview(raw), key) for key in properties} == properties
+        assert mp.get_property(raw, b"NO_SUCH") is None
+
+
+@given(st.dictionaries(plain, plain, max_size=6))
+def test_a_dict_comes_back(properties: dict[str, str]) -> None:
+    raw = mp.encode_properties(properties)
+    assert mp.decode_properties(raw) == properties
+    assert mp.decode_properties(raw.removesuffix(b"\x02")) == properties
+
+
+@given(raw_properties, st.sampled_from(["KEYS", "A", "K", "é", "EY"]))
+def test_the_fast_look_agrees_with_the_full_parse(raw: bytes, name: str) -> None:
+    assert mp.get_property_text(raw, name) == mp.decode_properties(raw).get(name)
+
+
+@given(raw_properties, st.sampled_from([b"KEYS", b"A", b"K"]), plain.map(str.encode))
+def test_replacing_and_removing_touch_one_name_only(raw: bytes, name: bytes, value: bytes) -> None:
+    before = mp.decode_properties(raw)
+    before.pop(name.decode(), None)
+    assert mp.decode_properties(mp.remove_property(raw, name)) == before
+    after = mp.decode_properties(mp.replace_property(raw, name, value))
+    assert after == before | {name.decode(): value.decode()}
+
+
+def test_a_name_that_ends_like_another_is_another() -> None:
+    raw = b"XKEYS\x01x\x02KEYS\x01k\x02KEYSX\x01y\x02"
+    assert mp.get_property(raw, b"KEYS") == b"k"
+    assert mp.get_property(b"XKEYS\x01x\x02", b"KEYS") is None
+    assert mp.get_property(b"A\x01KEYS\x02", b"KEYS") is None
+    assert mp.remove_property(raw, b"KEYS") == b"XKEYS\x01x\x02KEYSX\x01y\x02"
+    assert mp.remove_property(raw, b"EYS") is raw
+
+
+def test_of_two_pairs_the_later_counts_and_empty_ones_do_not() -> None:
+    assert mp.get_property(b"A\x011\x02A\x012\x02", b"A") == b"2"
+    assert mp.get_property(b"A\x011\x02A\x01\x02", b"A") == b"1"
+    assert mp.get_property(b"A\x01\x02", b"A") is None
+    assert mp.decode_properties(b"A\x01\x02\x01b\x02\x02c") == {}
+
+
+def test_a_missing_last_separator_is_made_up_before_appending() -> None:
+    assert mp.append_property(b"A\x011", b"B", b"2") == b"A\x011\x02B\x012\x02"
+    assert mp.append_property(b"", b"B", b"2") == b"B\x012\x02"
+
+
+@pytest.mark.parametrize(("name", "value"), [("", "v"), ("n", ""), ("n\x01", "v"), ("n", "\x02v"), ("n", "v\x01")])
+def test_what_cannot_be_a_pair_is_refused(name: str, value: str) -> None:
+    with pytest.raises(CodecError):
+        mp.encode_properties({name: value})
+
+
+def test_length_is_counted_in_bytes() -> None:
+    mp.check_properties_length(b"x" * 32767)
+    with pytest.raises(CodecError, match="take 32768 bytes, at most 32767"):
+        mp.check_properties_length(b"x" * 32768)
+
+
+def test_bytes_that_are_no_text_do_not_stop_the_others() -> None:
+    assert mp.decode_properties(b"A\x01\xff\x02B\x01b\x02") == {"A": "�", "B": "b"}
