@@ -1,7 +1,7 @@
 """Administration of a broker: GET_BROKER_CONFIG (26), VIEW_BROKER_STATS_DATA (315), high availability (906 to 1008)."""
 
 from rocketbroker.codec.remoting.custom_header import CommandCustomHeader
-from rocketbroker.codec.remoting.headers.field_types import Int, Long
+from rocketbroker.codec.remoting.java_types import Int, Long
 
 
 class GetBrokerConfigResponseHeader(CommandCustomHeader):

@@ -6,7 +6,7 @@ HEART_BEAT (34), CHECK_CLIENT_CONFIG (46), LOCK_BATCH_MQ (41) and UNLOCK_BATCH_M
 import msgspec
 
 from rocketbroker.codec.remoting.custom_header import CommandCustomHeader
-from rocketbroker.codec.remoting.headers.field_types import Int
+from rocketbroker.codec.remoting.java_types import Int
 
 
 class HeartbeatRequestHeader(CommandCustomHeader):

@@ -1,7 +1,7 @@
 """Offsets: of consumers (14, 15), of queues (29 to 32), resets and comparisons (222, 223, 308, 314)."""
 
 from rocketbroker.codec.remoting.custom_header import CommandCustomHeader
-from rocketbroker.codec.remoting.headers.field_types import Int, Long
+from rocketbroker.codec.remoting.java_types import Int, Long
 
 
 class QueryConsumerOffsetRequestHeader(CommandCustomHeader, gc=False):

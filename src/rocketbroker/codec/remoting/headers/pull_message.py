@@ -1,7 +1,7 @@
 """Fetching: PULL_MESSAGE (11), LITE_PULL_MESSAGE (361), VIEW_MESSAGE_BY_ID (33)."""
 
 from rocketbroker.codec.remoting.custom_header import CommandCustomHeader
-from rocketbroker.codec.remoting.headers.field_types import Int, Long
+from rocketbroker.codec.remoting.java_types import Int, Long
 
 
 class PullMessageRequestHeader(CommandCustomHeader, gc=False):

@@ -3,7 +3,7 @@
 import msgspec
 
 from rocketbroker.codec.remoting.custom_header import CommandCustomHeader
-from rocketbroker.codec.remoting.headers.field_types import Int, Long
+from rocketbroker.codec.remoting.java_types import Int, Long
 
 
 class QueryMessageRequestHeader(CommandCustomHeader):

@@ -7,7 +7,7 @@ order, so that one handler serves both.
 import msgspec
 
 from rocketbroker.codec.remoting.custom_header import CommandCustomHeader
-from rocketbroker.codec.remoting.headers.field_types import Int, Long
+from rocketbroker.codec.remoting.java_types import Int, Long
 
 
 class SendMessageRequestHeader(CommandCustomHeader, gc=False):

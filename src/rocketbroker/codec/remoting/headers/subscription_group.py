@@ -4,7 +4,7 @@ UPDATE_AND_CREATE_SUBSCRIPTIONGROUP (200) and its list form (225) have bodies an
 """
 
 from rocketbroker.codec.remoting.custom_header import CommandCustomHeader
-from rocketbroker.codec.remoting.headers.field_types import Int
+from rocketbroker.codec.remoting.java_types import Int
 
 
 class GetAllSubscriptionGroupRequestHeader(CommandCustomHeader):

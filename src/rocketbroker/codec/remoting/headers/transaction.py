@@ -1,7 +1,7 @@
 """Transactions: END_TRANSACTION (37), CHECK_TRANSACTION_STATE (39), RESUME_CHECK_HALF_MESSAGE (323)."""
 
 from rocketbroker.codec.remoting.custom_header import CommandCustomHeader
-from rocketbroker.codec.remoting.headers.field_types import Int, Long
+from rocketbroker.codec.remoting.java_types import Int, Long
 
 
 class EndTransactionRequestHeader(CommandCustomHeader, gc=False):

@@ -1,4 +1,4 @@
-"""The number types of Java header fields: a value out of range is a mistyped field, not a larger number."""
+"""Java number types in headers and bodies: a value out of range is a mistyped field, not a larger number."""
 
 from typing import Annotated
 

@@ -1,0 +1,28 @@
+"""Version of a configuration table (org.apache.rocketmq.remoting.protocol.DataVersion)."""
+
+from typing import Self
+
+from rocketbroker.codec.remoting.bodies.remoting_serializable import RemotingSerializable
+from rocketbroker.codec.remoting.java_types import Long
+
+
+class DataVersion(RemotingSerializable):
+    """Two tables are equal when all three numbers are. ``timestamp`` in ms."""
+
+    timestamp: Long = 0
+    counter: Long = 0
+    state_version: Long = 0
+
+    def next_version(self, now_ms: int, state_version: int = 0) -> None:
+        """Note a change."""
+        self.timestamp = now_ms
+        self.state_version = state_version
+        self.counter += 1
+
+    def assign_new_one(self, other: Self) -> None:
+        """Take over the numbers of another version."""
+        self.timestamp, self.counter, self.state_version = other.timestamp, other.counter, other.state_version
+
+    def copy(self) -> Self:
+        """A version of its own with the same numbers."""
+        return type(self)(self.timestamp, self.counter, self.state_version)

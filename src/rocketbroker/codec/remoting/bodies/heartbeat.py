@@ -1,0 +1,134 @@
+"""Heartbeats of clients (org.apache.rocketmq.remoting.protocol.heartbeat), and what subscriptions look like.
+
+Java and Go write enums by name, C++ by ordinal with ``subVersion`` as text. Go writes ``codeSet`` as texts; it is never
+to be trusted: the codes follow from ``tagsSet``.
+"""
+
+from enum import StrEnum
+from typing import Any, Self
+
+import msgspec
+
+from rocketbroker.codec.remoting import fastjson
+from rocketbroker.codec.remoting.bodies.remoting_serializable import (
+    Buffer,
+    RemotingSerializable,
+    body_from,
+    decode_body,
+)
+from rocketbroker.codec.remoting.java_types import Int, Long
+from rocketbroker.common.errors import CodecError
+
+
+class ConsumeType(StrEnum):
+    """How a consumer gets its messages; in the order of Java's ordinals, as are the next two."""
+
+    CONSUME_ACTIVELY = "CONSUME_ACTIVELY"
+    CONSUME_PASSIVELY = "CONSUME_PASSIVELY"
+    CONSUME_POP = "CONSUME_POP"
+
+
+class MessageModel(StrEnum):
+    """Whether each consumer of a group gets all messages, or each message goes to one."""
+
+    BROADCASTING = "BROADCASTING"
+    CLUSTERING = "CLUSTERING"
+
+
+class ConsumeFromWhere(StrEnum):
+    """Where a new group starts."""
+
+    CONSUME_FROM_LAST_OFFSET = "CONSUME_FROM_LAST_OFFSET"
+    CONSUME_FROM_LAST_OFFSET_AND_FROM_MIN_WHEN_BOOT_FIRST = "CONSUME_FROM_LAST_OFFSET_AND_FROM_MIN_WHEN_BOOT_FIRST"
+    CONSUME_FROM_MIN_OFFSET = "CONSUME_FROM_MIN_OFFSET"
+    CONSUME_FROM_MAX_OFFSET = "CONSUME_FROM_MAX_OFFSET"
+    CONSUME_FROM_FIRST_OFFSET = "CONSUME_FROM_FIRST_OFFSET"
+    CONSUME_FROM_TIMESTAMP = "CONSUME_FROM_TIMESTAMP"
+
+
+_ENUMS: dict[str, type[StrEnum]] = {
+    "consumeType": ConsumeType,
+    "messageModel": MessageModel,
+    "consumeFromWhere": ConsumeFromWhere,
+}
+
+
+class SubscriptionData(RemotingSerializable):
+    """What a group reads of a topic; ``sub_version`` in ms (Go: ns)."""
+
+    topic: str = ""
+    sub_string: str = ""
+    sub_version: Long = 0
+    tags_set: list[str] = msgspec.field(default_factory=list)
+    code_set: list[Int] = msgspec.field(default_factory=list)
+    expression_type: str = "TAG"
+    class_filter_mode: bool = False
+
+
+class ConsumerData(RemotingSerializable):
+    """One group a client consumes in."""
+
+    group_name: str
+    consume_type: ConsumeType | None = None
+    message_model: MessageModel | None = None
+    consume_from_where: ConsumeFromWhere | None = None
+    subscription_data_set: list[SubscriptionData] = msgspec.field(default_factory=list)
+    unit_mode: bool = False
+
+
+class ProducerData(RemotingSerializable):
+    """One group a client produces in."""
+
+    group_name: str
+
+
+class HeartbeatData(RemotingSerializable):
+    """Request of HEART_BEAT (34). With ``without_sub`` a client of 5.x sends their fingerprint instead of groups."""
+
+    client_id: str = msgspec.field(name="clientID")
+    producer_data_set: list[ProducerData] = msgspec.field(default_factory=list)
+    consumer_data_set: list[ConsumerData] = msgspec.field(default_factory=list)
+    heartbeat_fingerprint: Int = 0
+    without_sub: bool = False
+
+    @classmethod
+    def decode(cls, body: Buffer) -> Self:
+        """Read a heartbeat of any client.
+
+        Raises:
+            CodecError: it is no JSON, or a field is missing or of the wrong type; the text names it.
+        """
+        try:
+            return decode_body(body, cls)
+        except CodecError:
+            return body_from(_with_enum_names(fastjson.loads(body)), cls)
+
+
+def _with_enum_names(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _enum_name(key, _with_enum_names(item)) for key, item in value.items()}
+    return [_with_enum_names(item) for item in value] if isinstance(value, list) else value
+
+
+def _enum_name(key: Any, value: Any) -> Any:
+    if key not in _ENUMS or type(value) is not int:
+        return value
+    names = list(_ENUMS[key])
+    return names[value] if 0 <= value < len(names) else value
+
+
+class CheckClientRequestBody(RemotingSerializable):
+    """Request of CHECK_CLIENT_CONFIG (46)."""
+
+    client_id: str = ""
+    group: str = ""
+    subscription_data: SubscriptionData | None = None
+    namespace: str | None = None
+
+
+class QuerySubscriptionResponseBody(RemotingSerializable):
+    """Answer to QUERY_SUBSCRIPTION_BY_CONSUMER (345)."""
+
+    subscription_data: SubscriptionData | None = None
+    group: str | None = None
+    topic: str | None = None

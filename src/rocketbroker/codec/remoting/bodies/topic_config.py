@@ -1,0 +1,94 @@
+"""A topic as a broker keeps it (org.apache.rocketmq.common.TopicConfig).
+
+As text, in the compressed registration, fields are joined by one blank:
+
+    topicName readQueueNums writeQueueNums perm topicFilterType attributes-as-JSON
+"""
+
+from enum import StrEnum
+from typing import Any, Self
+
+import msgspec
+
+from rocketbroker.codec.remoting import fastjson
+from rocketbroker.codec.remoting.bodies.data_version import DataVersion
+from rocketbroker.codec.remoting.bodies.remoting_serializable import RemotingSerializable
+from rocketbroker.codec.remoting.java_types import Int
+from rocketbroker.common.errors import CodecError
+
+_TEXT_FIELDS = 5
+
+
+class TopicFilterType(StrEnum):
+    """Whether a message carries one tag or several."""
+
+    SINGLE_TAG = "SINGLE_TAG"
+    MULTI_TAG = "MULTI_TAG"
+
+
+class TopicConfig(RemotingSerializable):
+    """``perm`` is a PermName (4 read, 2 write, 1 inherit); ``attributes`` are kept without their ``+``."""
+
+    topic_name: str = ""
+    read_queue_nums: Int = 16
+    write_queue_nums: Int = 16
+    perm: Int = 6
+    topic_filter_type: TopicFilterType = TopicFilterType.SINGLE_TAG
+    topic_sys_flag: Int = 0
+    order: bool = False
+    attributes: dict[str, str] = msgspec.field(default_factory=dict)
+
+    def encode_text(self) -> str:
+        """The text form; ``order`` and ``topicSysFlag`` have no place in it."""
+        numbers = f"{self.read_queue_nums} {self.write_queue_nums} {self.perm}"
+        attributes = fastjson.dumps(self.attributes).decode()
+        return f"{self.topic_name} {numbers} {self.topic_filter_type} {attributes}"
+
+    @classmethod
+    def decode_text(cls, text: str) -> Self:
+        """Read the text form.
+
+        Raises:
+            CodecError: a field is missing or wrong.
+        """
+        name, *fields = text.split(" ", _TEXT_FIELDS)
+        try:
+            read, write, perm = (int(field) for field in fields[:3])
+            filter_type = TopicFilterType(fields[3])
+        except (ValueError, IndexError):
+            wanted = "<name> <readQueueNums> <writeQueueNums> <perm> <topicFilterType> [<attributes>]"
+            raise CodecError(f"topic {text[:160]!r} is not {wanted}") from None
+        return cls(name, read, write, perm, filter_type, attributes=_attributes(fields[4] if fields[4:] else ""))
+
+
+def _attributes(text: str) -> dict[str, str]:
+    # 4.x ends after the filter type, with or without a blank.
+    value = fastjson.loads(text.encode()) if text else {}
+    return {str(key): str(item) for key, item in value.items()} if isinstance(value, dict) else {}
+
+
+class TopicConfigAndQueueMapping(TopicConfig):
+    """Answer to GET_TOPIC_CONFIG (351); ``mapping_detail`` only for static topics."""
+
+    mapping_detail: dict[str, Any] | None = None
+
+
+class CreateTopicListRequestBody(RemotingSerializable):
+    """Request of UPDATE_AND_CREATE_TOPIC_LIST (18)."""
+
+    topic_config_list: list[TopicConfig]
+
+
+class TopicConfigSerializeWrapper(RemotingSerializable):
+    """All topics of a broker by name."""
+
+    topic_config_table: dict[str, TopicConfig] = msgspec.field(default_factory=dict)
+    data_version: DataVersion = msgspec.field(default_factory=DataVersion)
+
+
+class TopicConfigAndMappingSerializeWrapper(TopicConfigSerializeWrapper):
+    """Topics with what static topics need, in REGISTER_BROKER (103) and the answer to GET_ALL_TOPIC_CONFIG (21)."""
+
+    mapping_data_version: DataVersion = msgspec.field(default_factory=DataVersion)
+    topic_queue_mapping_info_map: dict[str, dict[str, Any]] = msgspec.field(default_factory=dict)
+    topic_queue_mapping_detail_map: dict[str, dict[str, Any]] = msgspec.field(default_factory=dict)
