@@ -11,6 +11,7 @@ from rocketbroker.common.config.transport_config import BROKER_PORT
 
 NAME_MAX = 127
 _NAME = re.compile(r"[%|a-zA-Z0-9_.:-]+\Z")
+_HOST = re.compile(r"[^\s,;/]+\Z")
 _MS = Trait(unit="ms")
 _HOT = Trait(hot=True)
 _HOT_MS = Trait(unit="ms", hot=True)
@@ -22,7 +23,7 @@ def _check_namesrv_addr(value: str) -> str:
     """`host:port` or several of them joined by `;`, as RocketMQ's NAMESRV_ADDR; empty means none."""
     for address in value.split(";") if value else ():
         host, colon, port = address.rpartition(":")
-        if not (colon and host and port.isascii() and port.isdigit() and 0 < int(port) <= 65_535):
+        if not (colon and _HOST.match(host) and port.isascii() and port.isdigit() and 0 < int(port) <= 65_535):
             raise ValueError("not an address list")
     return value
 
@@ -46,7 +47,7 @@ def _check_master(value: int) -> int:
 
 
 def _check_permission(value: int) -> int:
-    if value not in (2, 4, 6):
+    if value not in (0, 2, 4, 6):
         raise ValueError("not a permission")
     return value
 
@@ -127,15 +128,15 @@ class BrokerConfig(ConfigModel):
         BROKER_PORT,
         "Port that clients are told to connect to. A change at run time moves this one only: the broker goes on "
         "listening where it started.",
-        _HOT_IMPORTANT,
+        Trait(hot=True, important=True, shown_default="10911"),
         low=0,
         high=65_535,
     )
     broker_permission: Permission = setting(
         "brokerPermission",
         6,
-        "What clients may do on this broker: 4 read, 2 write, 6 both.",
-        Trait(hot=True, takes="2, 4 or 6"),
+        "What clients may do on this broker: 4 read, 2 write, 6 both, 0 neither.",
+        Trait(hot=True, takes="0, 2, 4 or 6"),
     )
     default_topic_queue_nums: Whole = setting(
         "defaultTopicQueueNums",
@@ -194,8 +195,8 @@ class BrokerConfig(ConfigModel):
         30_000,
         "How often the broker registers with every name server.",
         _HOT_MS,
-        low=10_000,
-        high=60_000,
+        low=1_000,
+        high=_DAY_MS,
     )
     register_broker_timeout_mills: Whole = setting(
         "registerBrokerTimeoutMills",

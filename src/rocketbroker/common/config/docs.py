@@ -20,7 +20,7 @@ file over the environment variable `NAMESRV_ADDR`, and that over the defaults be
 
 - A property that RocketMQ 4.x or 5.x has and this version does not act on is named in a warning.
 - A property that nobody knows is an error that names file, line and the nearest known name.
-- A value that is not valid is an error that says what would be right; nothing is rounded or ignored in silence.
+- A value that is not valid is an error that says what would be right; nothing is ignored in silence.
 - `brokerRole=SLAVE` and `brokerRole=SYNC_MASTER` are refused until there is replication.
 - Settings marked *hot* can be changed while the process runs (`mqadmin updateBrokerConfig`, `updateNamesrvConfig`):
   the change is checked, applied at once and written to the file, all of it or nothing.

@@ -51,6 +51,26 @@ class NamesrvConfig(ConfigModel):
         "Drop a topic's queues on a broker when its registration no longer names the topic.",
         _HOT,
     )
+    support_acting_master: Flag = setting(
+        "supportActingMaster",
+        False,
+        "Show clients the slave with the smallest id as read-only master of a broker that lost its master.",
+        _HOT,
+    )
+    notify_min_broker_id_changed: Flag = setting(
+        "notifyMinBrokerIdChanged", False, "Tell brokers of one name when the smallest id among them changes.", _HOT
+    )
+    need_wait_for_service: Flag = setting(
+        "needWaitForService", False, "Refuse routes for waitSecondsForService after the start.", _HOT
+    )
+    wait_seconds_for_service: Whole = setting(
+        "waitSecondsForService",
+        45,
+        "How long brokers have to register before routes are given, where needWaitForService is on.",
+        Trait(unit="s", hot=True),
+        low=0,
+        high=86_400,
+    )
     address_server_enable: Flag = setting(
         "addressServerEnable",
         False,

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from rocketbroker.common.errors import ConfigError
 
+_ESCAPES = {"\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\f": "\\f"}
 _LINE_END = re.compile(r"\r\n|\r|\n")
 
 
@@ -66,10 +67,22 @@ def _read(path: Path) -> str:
 
 
 def properties_text(values: dict[str, str]) -> str:
-    """`key=value` lines sorted by key, each ended by a line feed, escaped for java.util.Properties to read back."""
-    from javaproperties import join_key_value
+    """`key=value` lines sorted by key, each ended by a line feed: the body of GET_BROKER_CONFIG.
 
-    return "".join(join_key_value(key, values[key], separator="=") + "\n" for key in sorted(values))
+    MixAll.properties2String escapes nothing, though what is sent is read by java.util.Properties. Here only what would
+    be read differently is escaped, so that addresses look as they do there and every value arrives as it is.
+    """
+    return "".join(f"{key}={_escaped(values[key])}\n" for key in sorted(values))
+
+
+def _escaped(value: str) -> str:
+    escaped = "".join(_ESCAPES.get(char, char) if char.isascii() else _unicode_escape(char) for char in value)
+    return "\\" + escaped if escaped.startswith(" ") else escaped
+
+
+def _unicode_escape(char: str) -> str:
+    units = char.encode("utf-16-be", "surrogatepass").hex()
+    return "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4))
 
 
 def save_changes(path: str | Path, changed: dict[str, str]) -> None:

@@ -1,0 +1,161 @@
+"""Files, `-n`, environment and defaults; what is wrong is said with its place."""
+
+from pathlib import Path
+
+import pytest
+
+from rocketbroker.common.config.load import load_broker_settings, load_namesrv_settings
+from rocketbroker.common.errors import ConfigError
+
+CONF = Path(__file__).parents[4] / "conf"
+RUNNING = ("broker.conf", "2m-noslave/broker-a.properties", "2m-noslave/broker-b.properties",
+           "2m-2s-async/broker-a.properties", "2m-2s-async/broker-b.properties")  # fmt: skip
+SYNC_MASTERS = ("2m-2s-sync/broker-a.properties", "2m-2s-sync/broker-b.properties")
+SLAVES = tuple(f"2m-2s-{kind}/broker-{name}-s.properties" for kind in ("async", "sync") for name in "ab")
+
+
+@pytest.fixture
+def conf(tmp_path):
+    def write(text):
+        file = tmp_path / "b.conf"
+        file.write_text(text)
+        return file
+
+    return write
+
+
+def load(path=None, namesrv_addr=None, environment=None):
+    return load_broker_settings(path, namesrv_addr, environment or {})
+
+
+def test_every_shipped_file_is_spoken_for():
+    shipped = {str(path.relative_to(CONF)) for path in CONF.rglob("*") if path.is_file()}
+    assert shipped == {*RUNNING, *SYNC_MASTERS, *SLAVES, "namesrv.properties"}
+
+
+@pytest.mark.parametrize("name", RUNNING)
+def test_shipped_masters_load_and_name_what_is_not_acted_on(name):
+    settings = load(CONF / name)
+    assert settings.broker.broker_name == ("broker-b" if "broker-b" in name else "broker-a")
+    assert settings.store.flush_disk_type == "ASYNC_FLUSH"
+    assert [warning.split(": ")[1].split()[0] for warning in settings.warnings] == ["deleteWhen", "fileReservedTime"]
+    assert settings.not_acted_on == {"deleteWhen": "04", "fileReservedTime": "48"}
+
+
+@pytest.mark.parametrize("name", SLAVES)
+def test_shipped_slaves_are_refused_in_one_line(name):
+    with pytest.raises(ConfigError) as caught:
+        load(CONF / name)
+    assert str(caught.value) == (
+        f"{CONF / name}:7: brokerRole=SLAVE is refused: this version has no replication, and a slave without it would "
+        "take writes of its own; use ASYNC_MASTER"
+    ).replace(":7:", f":{_line(name)}:")
+
+
+@pytest.mark.parametrize("name", SYNC_MASTERS)
+def test_shipped_synchronous_masters_are_refused_in_one_line(name):
+    with pytest.raises(ConfigError) as caught:
+        load(CONF / name)
+    assert str(caught.value) == (
+        f"{CONF / name}:{_line(name)}: brokerRole=SYNC_MASTER is refused: this version has no replication, so its "
+        "synchronous acknowledgement would be false; use ASYNC_MASTER"
+    )
+
+
+def _line(name):
+    lines = (CONF / name).read_text().splitlines()
+    return next(number for number, line in enumerate(lines, 1) if line.startswith("brokerRole"))
+
+
+def test_the_shipped_name_server_file_loads():
+    settings = load_namesrv_settings(CONF / "namesrv.properties")
+    assert settings.transport.listen_port == 9876
+    assert settings.warnings == ()
+    assert settings.persist_path == CONF / "namesrv.properties"
+
+
+def test_ports_without_a_file():
+    broker = load()
+    assert (broker.transport.listen_port, broker.broker.listen_port, broker.store.ha_listen_port) == (
+        10911,
+        10911,
+        10912,
+    )
+    assert load_namesrv_settings().transport.listen_port == 9876
+
+
+def test_one_listen_port_sets_what_is_bound_and_what_is_told(conf):
+    settings = load(conf("listenPort=30911\n"))
+    assert settings.transport.listen_port == settings.broker.listen_port == 30911
+    assert settings.store.ha_listen_port == 30912
+    assert load(conf("listenPort=30911\nhaListenPort=7\n")).store.ha_listen_port == 7
+    assert load(conf("listenPort=0\n")).store.ha_listen_port == 0
+
+
+def test_name_servers_come_from_n_then_the_file_then_the_environment(conf):
+    file = conf("namesrvAddr=file:1\n")
+    environment = {"NAMESRV_ADDR": "env:1"}
+    assert load(None, None, {}).broker.namesrv_addr == ""
+    assert load(None, None, environment).broker.namesrv_addr == "env:1"
+    assert load(file, None, environment).broker.namesrv_addr == "file:1"
+    assert load(file, "n:1", environment).broker.namesrv_addr == "n:1"
+
+
+def test_errors_name_where_a_wrong_address_came_from():
+    with pytest.raises(ConfigError, match=r"^-n: namesrvAddr=x is not valid: it takes host:port"):
+        load(None, "x")
+    with pytest.raises(ConfigError, match=r"^environment variable NAMESRV_ADDR: namesrvAddr=x "):
+        load(None, None, {"NAMESRV_ADDR": "x"})
+
+
+def test_a_later_line_wins(conf):
+    assert load(conf("brokerName=a\nbrokerName=b\n")).broker.broker_name == "b"
+
+
+def test_everything_wrong_is_said_in_the_order_of_the_file(conf):
+    file = conf("brokerNmae=x\nlistenPort=70000\nautoCreateTopicEnable=yes\nflushDiskType=FOO\n")
+    with pytest.raises(ConfigError) as caught:
+        load(file)
+    assert str(caught.value).splitlines() == [
+        f"{file}:1: no setting is called brokerNmae; did you mean brokerName?",
+        f"{file}:2: listenPort=70000 is not valid: it takes a whole number from 0 to 65535",
+        f"{file}:3: autoCreateTopicEnable=yes is not valid: it takes true or false",
+        f"{file}:4: flushDiskType=FOO is not valid: it takes ASYNC_FLUSH or SYNC_FLUSH",
+    ]
+
+
+def test_a_master_with_a_slaves_id_is_refused(conf):
+    file = conf("brokerId=1\n")
+    with pytest.raises(ConfigError, match=r"^.*b\.conf:1: brokerId=1 is refused: a master's brokerId is 0") as caught:
+        load(file)
+    assert "\n" not in str(caught.value)
+
+
+def test_names_of_other_versions_and_processes_are_warnings(conf):
+    file = conf("mapedFileSizeCommitLog=1\nsendMessageThreadPoolNums=4\nkvConfigPath=/x\naddressServerPort=1\n")
+    assert load(file).warnings == (
+        f"{file}:1: mapedFileSizeCommitLog is a setting of RocketMQ up to 4.5.1 that this version does not act on",
+        f"{file}:2: sendMessageThreadPoolNums is a setting of RocketMQ that this version does not act on",
+        f"{file}:3: kvConfigPath has no effect in this process",
+        f"{file}:4: addressServerPort has no effect in this process",
+    )
+
+
+def test_sql_filtering_is_not_claimed(conf):
+    settings = load(conf("enablePropertyFilter=true\n"))
+    assert settings.broker.enable_property_filter is False
+    assert len(settings.warnings) == 1
+    assert "enablePropertyFilter=true has no effect" in settings.warnings[0]
+
+
+def test_changes_go_to_the_file_given_or_beside_the_state(conf, tmp_path):
+    file = conf(f"storePathRootDir={tmp_path}\n")
+    assert load(file).persist_path == file
+    assert load().persist_path == load().store.config_dir / "broker.properties"
+    assert load_namesrv_settings().persist_path.name == "namesrv.properties"
+
+
+def test_a_missing_file_is_one_line(tmp_path):
+    with pytest.raises(ConfigError, match=r"cannot read the settings file: No such file") as caught:
+        load(tmp_path / "none")
+    assert "\n" not in str(caught.value)

@@ -1,0 +1,136 @@
+"""The four models: RocketMQ's names and defaults, strict text, ranges, refusals."""
+
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from rocketbroker.common.config import BrokerConfig, MessageStoreConfig, NamesrvConfig, TransportConfig
+from rocketbroker.common.config.describe import bounds, fields_by_name, text_of
+from rocketbroker.common.config.fields import trait_of
+from rocketbroker.common.config.resolve import MODELS
+
+GOLDEN = Path(__file__).parents[3] / "golden" / "mqadmin"
+JAVA_CLASS = {TransportConfig: "NettyServerConfig"}
+
+
+def recorded_defaults():
+    """Java class -> property -> default, as read from fresh objects of RocketMQ 5.5.0."""
+    found, current = {}, {}
+    for line in (GOLDEN / "config-defaults-5.5.0.properties").read_text().splitlines():
+        if line.startswith("# org."):
+            current = found.setdefault(line.rpartition(".")[2], {})
+        elif "=" in line:
+            name, _, value = line.partition("=")
+            current[name] = value
+    return found
+
+
+@pytest.mark.parametrize("model", MODELS, ids=lambda model: model.__name__)
+def test_names_and_defaults_are_those_of_rocketmq(model):
+    recorded = recorded_defaults()[JAVA_CLASS.get(model, model.__name__)]
+    compared = 0
+    for name, (_, field) in fields_by_name(model).items():
+        if trait_of(field).own or trait_of(field).shown_default is not None:
+            continue
+        if name.startswith("rmqAddressServer") or name == "storePathCommitLog":
+            continue  # read by BrokerStartup; null in Java, hence not recorded
+        assert text_of(field.default) == recorded[name], name
+        compared += 1
+    assert compared >= 5
+
+
+@pytest.mark.parametrize("model", MODELS, ids=lambda model: model.__name__)
+def test_every_setting_can_be_told_as_text_and_gives_itself_back(model):
+    values = {name: text_of(getattr(model(), attribute)) for name, (attribute, _) in fields_by_name(model).items()}
+    assert model.model_validate(values) == model()
+
+
+@pytest.mark.parametrize("model", MODELS, ids=lambda model: model.__name__)
+def test_every_number_has_a_range_that_is_enforced(model):
+    for name, (_, field) in fields_by_name(model).items():
+        if field.annotation is not int or name in ("brokerId", "brokerPermission"):
+            continue
+        low, high = bounds(field)
+        assert low is not None, name
+        assert high is not None, name
+        for wrong in (low - 1, high + 1):
+            with pytest.raises(ValidationError):
+                model.model_validate({name: str(wrong)})
+        for right in (low, high):
+            model.model_validate({name: str(right)})
+
+
+@pytest.mark.parametrize("text", ["true", "TRUE", " true "])
+def test_booleans_read_true_as_rocketmq_does(text):
+    assert BrokerConfig.model_validate({"traceTopicEnable": text}).trace_topic_enable is True
+
+
+@pytest.mark.parametrize("text", ["yes", "1", "on", "", "t"])
+def test_booleans_refuse_other_words(text):
+    with pytest.raises(ValidationError):
+        BrokerConfig.model_validate({"traceTopicEnable": text})
+
+
+@pytest.mark.parametrize("text", ["1_000", "1.0", "1e3", "", "0x10", "٣", "9" * 30, "true"])
+def test_numbers_refuse_other_text(text):
+    with pytest.raises(ValidationError):
+        MessageStoreConfig.model_validate({"maxMessageSize": text})
+
+
+def test_a_boolean_is_no_number():
+    with pytest.raises(ValidationError):
+        MessageStoreConfig.model_validate({"maxMessageSize": True})
+
+
+@pytest.mark.parametrize(("given", "kept"), [(6_000_000, 6_000_000), (1190, 1200), (20, 20), (21, 40)])
+def test_consume_queue_files_hold_whole_entries(given, kept):
+    assert MessageStoreConfig(mapped_file_size_consume_queue=given).mapped_file_size_consume_queue == kept
+
+
+def test_store_paths_follow_the_root_unless_they_are_told_apart(tmp_path):
+    store = MessageStoreConfig(store_path_root_dir=str(tmp_path), store_path_index="/elsewhere/index")
+    assert store.commit_log_dir == tmp_path / "commitlog"
+    assert store.consume_queue_dir == tmp_path / "consumequeue"
+    assert store.index_dir == Path("/elsewhere/index")
+    assert store.checkpoint_path == tmp_path / "checkpoint"
+    assert store.abort_path == tmp_path / "abort"
+    assert store.config_dir == tmp_path / "config"
+
+
+@pytest.mark.parametrize("role", ["SLAVE", "SYNC_MASTER"])
+def test_roles_that_need_replication_are_refused_by_the_model_itself(role):
+    with pytest.raises(ValidationError, match="refused: this version has no replication"):
+        MessageStoreConfig.model_validate({"brokerRole": role})
+
+
+@pytest.mark.parametrize(
+    "addresses", ["", "127.0.0.1:9876", "a:1;b:65535", "[::1]:9876", "host.example:9876"], ids=repr
+)
+def test_name_server_addresses(addresses):
+    assert BrokerConfig(namesrv_addr=addresses).namesrv_addr == addresses
+
+
+@pytest.mark.parametrize("addresses", ["127.0.0.1", "a:0", "a:65536", ":9876", "a:1;", "a:1,b:2", "a:x"])
+def test_wrong_name_server_addresses(addresses):
+    with pytest.raises(ValidationError):
+        BrokerConfig(namesrv_addr=addresses)
+
+
+@pytest.mark.parametrize("name", ["", "../x", "a b", "x" * 128, "a\n"])
+def test_wrong_broker_names(name):
+    with pytest.raises(ValidationError):
+        BrokerConfig(broker_cluster_name=name if name != "a\n" else "a\nb")
+
+
+@pytest.mark.parametrize("levels", ["", "1s  2s", "1x", "0s", "s", "1s,2s"])
+def test_wrong_delay_levels(levels):
+    with pytest.raises(ValidationError):
+        MessageStoreConfig(message_delay_level=levels)
+
+
+def test_models_are_frozen_and_refuse_unknown_names():
+    with pytest.raises(ValidationError, match="frozen"):
+        BrokerConfig().broker_name = "other"
+    with pytest.raises(ValidationError, match="Extra inputs"):
+        NamesrvConfig.model_validate({"brokerName": "x"})

@@ -1,0 +1,95 @@
+"""Java properties text: places of entries, rewriting, unreadable files."""
+
+import stat
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rocketbroker.common.config.properties_file import (
+    Entry,
+    load_properties,
+    parse_properties,
+    properties_text,
+    save_changes,
+)
+from rocketbroker.common.errors import ConfigError
+
+
+def test_entries_carry_the_line_they_begin_on():
+    text = "# c\r\na = 1\\\n  2\n\n! d\rb:3\n\u2028c 4"
+    assert parse_properties(text.replace("\u2028", ""), "f") == [
+        Entry("a", "12", "f:2"),
+        Entry("b", "3", "f:6"),
+        Entry("c", "4", "f:7"),
+    ]
+
+
+def test_a_broken_escape_names_its_line():
+    with pytest.raises(ConfigError, match=r"^f:2: .*four hexadecimal digits$"):
+        parse_properties("a=1\nb=\\u12\n", "f")
+
+
+def test_comments_may_be_in_any_encoding_but_values_are_utf8(tmp_path):
+    file = tmp_path / "b.conf"
+    file.write_bytes(b"# \xb4\xf3\na=\xe5\xad\x98\n")
+    assert load_properties(file) == [Entry("a", "存", f"{file}:2")]
+    file.write_bytes(b"x=1\na=\xb4\xf3\n")
+    with pytest.raises(ConfigError, match=r"b\.conf:2: .*UTF-8"):
+        load_properties(file)
+
+
+@pytest.mark.parametrize("what", ["missing", "directory"])
+def test_an_unreadable_file_is_one_line(tmp_path, what):
+    path = tmp_path if what == "directory" else tmp_path / "none.conf"
+    with pytest.raises(ConfigError) as caught:
+        load_properties(path)
+    assert str(path) in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@given(st.text(st.characters(exclude_categories=["Cs"])))
+def test_values_read_back(value):
+    from javaproperties import loads
+
+    assert loads(properties_text({"name": value, "other": "x"})) == {"name": value, "other": "x"}
+
+
+def test_text_is_sorted_and_leaves_colons_alone():
+    assert properties_text({"b": "h:1;i:2", "a": "x = y"}) == "a=x = y\nb=h:1;i:2\n"
+
+
+def test_saving_touches_the_changed_entries_only(tmp_path):
+    file = tmp_path / "b.conf"
+    file.write_bytes(b"# \xb4\xf3 kept\nbrokerName = a\\\n  b\n\nlistenPort:1\nlast=x")
+    file.chmod(0o640)
+    save_changes(file, {"listenPort": "2", "maxMessageSize": "100"})
+    assert file.read_bytes() == (
+        b"# \xb4\xf3 kept\nbrokerName = a\\\n  b\n\nlistenPort=2\nlast=x\nmaxMessageSize=100\n"
+    )
+    assert stat.S_IMODE(file.stat().st_mode) == 0o640
+    assert [path.name for path in tmp_path.iterdir()] == ["b.conf"]
+
+
+def test_saving_makes_a_missing_file_and_follows_a_link(tmp_path):
+    target = tmp_path / "deep" / "b.conf"
+    save_changes(target, {"a": "1"})
+    link = tmp_path / "link.conf"
+    link.symlink_to(target)
+    save_changes(link, {"a": "2"})
+    assert link.is_symlink()
+    assert target.read_text() == "a=2\n"
+
+
+def test_a_file_that_cannot_be_written_stays_as_it_is(tmp_path, monkeypatch):
+    file = tmp_path / "b.conf"
+    file.write_text("a=1\n")
+
+    def full(_handle):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("rocketbroker.common.config.properties_file.os.fsync", full)
+    with pytest.raises(ConfigError, match="No space left"):
+        save_changes(file, {"a": "2"})
+    assert file.read_text() == "a=1\n"
+    assert [path.name for path in tmp_path.iterdir()] == ["b.conf"]
