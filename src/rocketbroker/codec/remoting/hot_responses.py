@@ -1,0 +1,101 @@
+"""Answers of the hot codes as byte templates: whole frames with JSON headers, no command, no dict, no encoder.
+
+Field by field they are what ``encode_frame`` makes of the same answer; the order of ``extFields`` is the one in which
+Java's hash map hands them out, so that the bytes are those of Apache RocketMQ.
+"""
+
+from functools import lru_cache
+
+import msgspec
+
+from rocketbroker.codec.remoting.frame import LENGTH_AND_MARK
+from rocketbroker.codec.remoting.remoting_command import CURRENT_VERSION
+
+_TAIL = b',"serializeTypeCurrentRPC":"JSON","version":%d}' % CURRENT_VERSION
+_FLAG = b'"flag":1,"language":"JAVA","opaque":%d'
+_SUCCESS = b'{"code":0,"extFields":{},' + _FLAG + _TAIL
+_OFFSET = b'{"code":0,"extFields":{"offset":"%d"},' + _FLAG + _TAIL
+_SEND = b'{"code":0,"extFields":{"queueId":"%d"%b,"msgId":"%b"%b,"queueOffset":"%d"},' + _FLAG + _TAIL
+_PULL = (
+    b'{"code":%d,"extFields":{"suggestWhichBrokerId":"%d","groupSysFlag":"%d","nextBeginOffset":"%d","maxOffset":"%d",'
+    b'"minOffset":"%d","topicSysFlag":"%d"},' + _FLAG + b"%b" + _TAIL
+)
+_pack = LENGTH_AND_MARK.pack
+
+
+def success_response(opaque: int) -> bytes:
+    """Success without fields or body."""
+    header = _SUCCESS % opaque
+    length = len(header)
+    return _pack(4 + length, length) + header
+
+
+def offset_response(opaque: int, offset: int) -> bytes:
+    """Success with the one field ``offset`` (codes 14, 29, 30, 31)."""
+    header = _OFFSET % (offset, opaque)
+    length = len(header)
+    return _pack(4 + length, length) + header
+
+
+def region_suffix(region_id: str, *, trace_on: bool) -> bytes:
+    """The fields ``TRACE_ON`` and ``MSG_REGION`` that each answer to a send carries, to be made once."""
+    return b',"TRACE_ON":"%b","MSG_REGION":%b' % (b"true" if trace_on else b"false", msgspec.json.encode(region_id))
+
+
+def send_response(
+    opaque: int, queue_id: int, queue_offset: int, msg_id: bytes, transaction_id: str | None, region_suffix: bytes
+) -> bytes:
+    """Success of a send (codes 10, 310, 320).
+
+    Args:
+        opaque: that of the request.
+        queue_id: where the message went.
+        queue_offset: of the message, or of the first in a batch.
+        msg_id: offset message id in ASCII hex; comma-joined for a batch.
+        transaction_id: the message's UNIQ_KEY, left out when ``None``.
+        region_suffix: made by the function of that name.
+    """
+    header = _SEND % (queue_id, _transaction(transaction_id), msg_id, region_suffix, queue_offset, opaque)
+    length = len(header)
+    return _pack(4 + length, length) + header
+
+
+def _transaction(transaction_id: str | None) -> bytes:
+    if transaction_id is None:
+        return b""
+    if transaction_id.isascii() and transaction_id.isalnum():
+        return b',"transactionId":"%b"' % transaction_id.encode()
+    return b',"transactionId":%b' % msgspec.json.encode(transaction_id)
+
+
+def pull_response_head(  # noqa: PLR0913, PLR0917 - one argument for each field of the answer
+    opaque: int,
+    code: int,
+    remark: str,
+    suggest_which_broker_id: int,
+    next_begin_offset: int,
+    min_offset: int,
+    max_offset: int,
+    body_length: int,
+    topic_sys_flag: int = 0,
+    group_sys_flag: int = 0,
+) -> bytes:
+    """Length, mark and header of an answer to a pull (codes 11, 361); ``body_length`` bytes of records must follow."""
+    header = _PULL % (
+        code,
+        suggest_which_broker_id,
+        group_sys_flag,
+        next_begin_offset,
+        max_offset,
+        min_offset,
+        topic_sys_flag,
+        opaque,
+        _remark(remark),
+    )
+    length = len(header)
+    return _pack(4 + length + body_length, length) + header
+
+
+@lru_cache(maxsize=64)
+def _remark(remark: str) -> bytes:
+    return b',"remark":%b' % msgspec.json.encode(remark)
