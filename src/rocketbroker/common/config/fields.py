@@ -85,7 +85,8 @@ class ConfigModel(BaseModel):
     Instances are frozen to everyone but `hot_change.apply_updates`.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True, validate_default=False)
+    # defer_build: a broker does not pay for the validator of the name server's settings, nor the other way round
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True, defer_build=True)
 
 
 def trait_of(field: FieldInfo) -> Trait:

@@ -3,11 +3,8 @@
 The file is read when it is needed: for a name that no model has, and for `-p`.
 """
 
-import difflib
-import json
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
 from typing import Any
 
 
@@ -26,6 +23,9 @@ class KnownProperty:
 
 @cache
 def _document() -> dict[str, Any]:
+    import json  # what most starts never need is imported here
+    from importlib.resources import files
+
     resource = files("rocketbroker.common.config").joinpath("data/rocketmq-properties.json")
     document: dict[str, Any] = json.loads(resource.read_text(encoding="utf-8"))
     return document
@@ -53,6 +53,8 @@ def find(name: str) -> KnownProperty | None:
 
 def nearest(name: str, own: list[str]) -> str | None:
     """The name most like a mistyped one, among RocketMQ's and `own`; letter case does not count."""
+    import difflib
+
     document = _document()
     names = {known.lower(): known for properties in document["properties"].values() for known in properties}
     names |= {known.lower(): known for known in document["others"]} | {known.lower(): known for known in own}

@@ -8,8 +8,6 @@ The library costs some 40 ms of import, so it is imported when there is somethin
 
 import os
 import re
-import shutil
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -104,6 +102,9 @@ def save_changes(path: str | Path, changed: dict[str, str]) -> None:
 
 
 def _replace(target: Path, data: bytes) -> None:
+    import shutil
+    import tempfile
+
     handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
     temporary = Path(name)
     try:
