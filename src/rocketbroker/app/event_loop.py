@@ -1,0 +1,43 @@
+"""How a server command lives: on uvloop where it exists, until SIGTERM or SIGINT, then stopped in order."""
+
+import asyncio
+import signal
+from collections.abc import Awaitable, Callable, Coroutine
+
+from rocketbroker.common.lifecycle import Part
+
+
+def run(main: Coroutine[None, None, None]) -> None:
+    """Run a coroutine on a new event loop, uvloop's where it is installed."""
+    try:
+        import uvloop
+    except ImportError:
+        factory: Callable[[], asyncio.AbstractEventLoop] = asyncio.new_event_loop
+    else:
+        factory = uvloop.new_event_loop
+    with asyncio.Runner(loop_factory=factory) as runner:
+        runner.run(main)
+
+
+async def serve(part: Part, booted: Callable[[], Awaitable[None] | None]) -> None:
+    """Start a part, call ``booted``, wait for SIGTERM or SIGINT, stop the part.
+
+    A signal during the start is heeded once the start is over. Errors of the start are raised.
+    """
+    stopped = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    signals = (signal.SIGTERM, signal.SIGINT)
+    for number in signals:
+        loop.add_signal_handler(number, stopped.set)
+    try:
+        await part.start()
+        try:
+            said = booted()
+            if said is not None:
+                await said
+            await stopped.wait()
+        finally:
+            await part.stop()
+    finally:
+        for number in signals:
+            loop.remove_signal_handler(number)

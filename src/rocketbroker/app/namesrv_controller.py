@@ -1,0 +1,115 @@
+"""The name server as one part: started once, stopped once (org.apache.rocketmq.namesrv.NamesrvController).
+
+``mqnamesrv`` runs one alone, ``mqdev`` beside a broker in the same process.
+"""
+
+import ipaddress
+import logging
+from concurrent.futures import ThreadPoolExecutor
+
+from rocketbroker.codec.remoting.headers.namesrv import NotifyMinBrokerIdChangeRequestHeader
+from rocketbroker.codec.remoting.remoting_command import request
+from rocketbroker.codec.remoting.request_code import RequestCode
+from rocketbroker.common.clock import SystemClock
+from rocketbroker.common.config.load import NamesrvSettings
+from rocketbroker.common.config.local_host import local_address
+from rocketbroker.common.errors import RemotingError
+from rocketbroker.common.lifecycle import PartList, TaskOwner
+from rocketbroker.namesrv.address_server import AddressServer
+from rocketbroker.namesrv.kv_config_manager import KVConfigManager
+from rocketbroker.namesrv.min_broker_id_notifier import MinBrokerIdNotifier
+from rocketbroker.namesrv.route_info_manager import RouteInfoManager
+from rocketbroker.processor.namesrv_table import ConfigStore, namesrv_routes
+from rocketbroker.transport.remoting_client import RemotingClient
+from rocketbroker.transport.remoting_server import RemotingServer
+
+log = logging.getLogger(__name__)
+
+
+class NamesrvController:
+    """Wires and runs a name server.
+
+    Args:
+        settings: what ``mqnamesrv`` was told; ``listenPort`` 0 takes a free port.
+
+    ``port`` and ``address`` are true once it is started.
+    """
+
+    def __init__(self, settings: NamesrvSettings) -> None:
+        self._settings = settings
+        self._tasks = TaskOwner("namesrv")
+        self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="namesrv-persist")
+        self._client = RemotingClient()
+        config = settings.namesrv
+        clock = SystemClock()
+        self.kv_config_manager = KVConfigManager(config.kv_config_path, self._executor)
+        self.route_info_manager = RouteInfoManager(config, clock, MinBrokerIdNotifier(config, self._notify))
+        store = ConfigStore(
+            settings.models, settings.persist_path, self._executor, self.route_info_manager.routes.forget_all
+        )
+        routes = namesrv_routes(config, self.route_info_manager, self.kv_config_manager, store, clock)
+        transport = settings.transport
+        self._server = RemotingServer(
+            routes,
+            host=transport.bind_address,
+            port=transport.listen_port,
+            frame_max_length=transport.frame_max_length,
+            max_idle_s=transport.server_channel_max_idle_time_seconds,
+            on_close=self.route_info_manager.connection_closed,
+        )
+        self.address_server: AddressServer | None = None
+        if config.address_server_enable:
+            self.address_server = AddressServer(
+                config.address_server_bind_address, config.address_server_port, self._name_servers
+            )
+        self._parts = PartList(*(part for part in (self._server, self.address_server) if part is not None))
+
+    @property
+    def port(self) -> int:
+        """The port it listens on."""
+        return self._server.port
+
+    @property
+    def address(self) -> str:
+        """``host:port`` for clients: the bound address, or this machine's where all addresses are bound."""
+        host = self._settings.transport.bind_address
+        if not host or _is_unspecified(host):
+            host = local_address()
+        return f"[{host}]:{self.port}" if ":" in host else f"{host}:{self.port}"
+
+    def _name_servers(self) -> str:
+        return self._settings.namesrv.address_server_name_servers or self.address
+
+    async def start(self) -> None:
+        """Load the key-value configuration, listen, look for silent brokers.
+
+        Raises:
+            ConfigError: the key-value file cannot be read, or a port is in use.
+        """
+        self.kv_config_manager.load()
+        await self._parts.start()
+        interval_s = self._settings.namesrv.scan_not_active_broker_interval / 1000
+        self._tasks.every(interval_s, self.route_info_manager.scan_not_active_broker, "scanNotActiveBroker")
+
+    async def stop(self) -> None:
+        """Stop listening, close all connections, end what runs in the background."""
+        await self._tasks.stop()
+        await self._parts.stop()
+        await self._client.stop()
+        self._executor.shutdown()
+
+    def _notify(self, address: str, header: NotifyMinBrokerIdChangeRequestHeader) -> None:
+        self._tasks.start(self._send(address, header), "notifyMinBrokerIdChanged")
+
+    async def _send(self, address: str, header: NotifyMinBrokerIdChangeRequestHeader) -> None:
+        try:
+            await self._client.invoke_oneway(address, request(RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE, header))
+        except RemotingError as error:
+            log.warning("broker at %s was not told of the smallest broker id: %s", address, error)
+
+
+def _is_unspecified(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_unspecified
+    except ValueError:
+        return False

@@ -1,0 +1,80 @@
+"""The command ``mqnamesrv`` (org.apache.rocketmq.namesrv.NamesrvStartup).
+
+mqnamesrv [-c namesrv.properties] [-p]
+"""
+
+import sys
+from typing import Annotated
+
+import typer
+
+from rocketbroker.app.event_loop import run, serve
+from rocketbroker.app.logging_setup import set_up_logging
+from rocketbroker.app.trust_notice import trust_notice
+from rocketbroker.common.config.load import NamesrvSettings, load_namesrv_settings
+from rocketbroker.common.errors import ConfigError
+
+app = typer.Typer(
+    add_completion=False,
+    rich_markup_mode=None,  # rich would cost a tenth of a second at each start
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+@app.command()
+def mqnamesrv(
+    config_file: Annotated[str | None, typer.Option("-c", "--configFile", help="Properties file.")] = None,
+    print_config: Annotated[bool, typer.Option("-p", "--printConfigItem", help="Print all settings and end.")] = False,
+    namesrv_addr: Annotated[
+        str | None, typer.Option("-n", "--namesrvAddr", help="Taken and ignored, as by RocketMQ.")
+    ] = None,
+) -> None:
+    """Run a RocketMQ name server until SIGTERM or SIGINT."""
+    try:
+        settings = load_namesrv_settings(config_file)
+        if print_config:
+            _print_settings(settings)
+        else:
+            _run(settings)
+    except ConfigError as error:
+        print(f"mqnamesrv: {error}", file=sys.stderr)
+        raise typer.Exit(1) from error
+
+
+def _print_settings(settings: NamesrvSettings) -> None:
+    from rocketbroker.common.config.printing import namesrv_lines
+
+    for line in namesrv_lines(settings):
+        print(line)
+
+
+def _run(settings: NamesrvSettings) -> None:
+    from rocketbroker.app.namesrv_controller import NamesrvController
+
+    set_up_logging()
+    for warning in settings.warnings:
+        print(f"mqnamesrv: {warning}", file=sys.stderr)
+    if settings.path is not None:
+        print(f"load config properties file OK, {settings.path}")
+    controller = NamesrvController(settings)
+
+    def booted() -> None:
+        transport = settings.transport
+        notice = trust_notice("name server", transport.bind_address, controller.port)
+        if notice:
+            print(notice, file=sys.stderr)
+        where = f"address {transport.bind_address}:{controller.port}"
+        # Scripts wait for this line, so it is RocketMQ's to the letter.
+        print(f"The Name Server boot success. serializeType={transport.serialize_type}, {where}", flush=True)
+
+    run(serve(controller, booted))
+
+
+def main() -> None:
+    """Entry point of the console script."""
+    app(prog_name="mqnamesrv")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,35 @@
+"""Replacing a file so that a crash leaves the old contents or the new ones, never a part (MixAll.string2File)."""
+
+import os
+from pathlib import Path
+
+
+def backup_of(path: Path) -> Path:
+    """Where the previous contents of a file are kept."""
+    return path.with_name(path.name + ".bak")
+
+
+def replace_contents(path: Path, data: bytes) -> None:
+    """Write ``path`` anew, with what was there before in ``<path>.bak``; blocks until the disk has it.
+
+    Raises:
+        OSError: it cannot be written; the old contents stay.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_name(path.name + ".tmp")
+    _write_synced(draft, data)
+    if path.exists():
+        backup_of(path).write_bytes(path.read_bytes())
+    draft.replace(path)
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def _write_synced(path: Path, data: bytes) -> None:
+    with path.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())

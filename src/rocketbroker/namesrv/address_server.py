@@ -1,0 +1,65 @@
+"""The static address server: where clients without a fixed list look for name servers over HTTP.
+
+Answers what org.apache.rocketmq.common.namesrv.DefaultTopAddressing asks for: ``GET /rocketmq/nsaddr``, or
+``/rocketmq/nsaddr-<unit>?nofix=1`` of clients with a unit name. The body is ``host:port;host:port`` and nothing else.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from rocketbroker.common.errors import ConfigError
+
+if TYPE_CHECKING:
+    from aiohttp import web
+
+PATH = "/rocketmq/nsaddr"
+_UNIT_PATH = PATH + r"-{unit:[%|a-zA-Z0-9_-]{1,255}}"
+_SHUTDOWN_S = 1.0
+
+
+class AddressServer:
+    """Serves the addresses of the name servers.
+
+    Args:
+        host: address to listen on.
+        port: port to listen on; 0 takes a free one, then ``port`` tells which.
+        addresses: gives ``host:port;host:port`` at each request.
+    """
+
+    def __init__(self, host: str, port: int, addresses: Callable[[], str]) -> None:
+        self._host = host
+        self._addresses = addresses
+        self._runner: web.AppRunner | None = None
+        self.port = port
+
+    async def start(self) -> None:
+        """Listen.
+
+        Raises:
+            ConfigError: the address cannot be bound.
+        """
+        from aiohttp import web  # costs a quarter of a second, and few name servers want it
+
+        async def answer(request: web.Request) -> web.Response:
+            return web.Response(text=self._addresses())
+
+        application = web.Application()
+        application.router.add_get(PATH, answer)
+        application.router.add_get(_UNIT_PATH, answer)
+        self._runner = web.AppRunner(application, access_log=None, shutdown_timeout=_SHUTDOWN_S)
+        await self._runner.setup()
+        site = web.TCPSite(self._runner, self._host, self.port)
+        try:
+            await site.start()
+        except OSError as error:
+            await self.stop()
+            where = f"{self._host}:{self.port}: {error.strerror or error}"
+            text = f"the address server cannot listen on {where}; change addressServerPort or stop what uses it"
+            raise ConfigError(text) from error
+        self.port = self._runner.addresses[0][1]
+
+    async def stop(self) -> None:
+        """Stop listening and close all connections."""
+        if self._runner is not None:
+            await self._runner.cleanup()
+            self._runner = None

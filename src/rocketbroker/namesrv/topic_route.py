@@ -1,0 +1,106 @@
+"""What clients are told of a topic (pickupTopicRouteData of RouteInfoManager), kept as encoded bytes.
+
+Clients ask for each of their topics every 30 s, while routes change seldom.
+"""
+
+from typing import Any
+
+from rocketbroker.codec.remoting.bodies.route import BrokerData, QueueData, TopicRouteData
+from rocketbroker.common.config.namesrv_config import NamesrvConfig
+from rocketbroker.namesrv.broker_table import MASTER_ID, BrokerTable
+from rocketbroker.namesrv.topic_queue_table import PERM_WRITE, TopicQueueTable
+
+# TopicQueueMappingInfo by topic and broker name, as brokers sent it.
+Mappings = dict[str, dict[str, dict[str, Any]]]
+
+SYNC_BROKER_MEMBER_GROUP_PREFIX = "rmq_sys_SYNC_BROKER_MEMBER_"
+
+
+class TopicRoutes:
+    """Routes by topic.
+
+    Args:
+        config: read at each use.
+        brokers: where the brokers are.
+        topic_queues: who holds which queues.
+        mappings: the logical queues of static topics by topic and broker name.
+    """
+
+    def __init__(
+        self,
+        config: NamesrvConfig,
+        brokers: BrokerTable,
+        topic_queues: TopicQueueTable,
+        mappings: Mappings,
+    ) -> None:
+        self._config = config
+        self._brokers = brokers
+        self._topic_queues = topic_queues
+        self._mappings = mappings
+        self._encoded: dict[tuple[str, bool], bytes] = {}
+
+    def forget(self, topic: str) -> None:
+        """The queues of a topic changed."""
+        self._encoded.pop((topic, True), None)
+        self._encoded.pop((topic, False), None)
+
+    def forget_all(self) -> None:
+        """A broker came, left or changed."""
+        self._encoded.clear()
+
+    def encoded(self, topic: str, *, standard_json: bool, order_topic_conf: str | None = None) -> bytes | None:
+        """The route as a body, ``None`` for a topic without one; ``standard_json`` quotes the broker ids."""
+        if order_topic_conf is not None:
+            route = self.pickup(topic)
+            if route is None:
+                return None
+            route.order_topic_conf = order_topic_conf
+            return _encode(route, standard_json=standard_json)
+        key = (topic, standard_json)
+        body = self._encoded.get(key)
+        if body is None:
+            route = self.pickup(topic)
+            if route is not None:
+                body = self._encoded[key] = _encode(route, standard_json=standard_json)
+        return body
+
+    def pickup(self, topic: str) -> TopicRouteData | None:
+        """The route, ``None`` when no broker that holds the topic is known."""
+        queues = self._topic_queues.queues(topic)
+        brokers = [self._brokers.by_name[name] for name in queues if name in self._brokers.by_name]
+        if not brokers:
+            return None
+        acting = self._config.support_acting_master and not topic.startswith(SYNC_BROKER_MEMBER_GROUP_PREFIX)
+        return TopicRouteData(
+            broker_datas=[_acting_as_master(data, queues) if acting else data for data in brokers],
+            queue_datas=list(queues.values()),
+            filter_server_table=self._filter_servers(brokers),
+            topic_queue_mapping_by_broker=self._mappings.get(topic),
+        )
+
+    def _filter_servers(self, brokers: list[BrokerData]) -> dict[str, list[str]]:
+        live = self._brokers.live
+        where = [(data.cluster, address) for data in brokers for address in data.broker_addrs.values()]
+        return {key[1]: live[key].filter_servers for key in where if key in live and live[key].filter_servers}
+
+
+def _encode(route: TopicRouteData, *, standard_json: bool) -> bytes:
+    return route.encode_standard() if standard_json else route.encode()
+
+
+def _acting_as_master(data: BrokerData, queues: dict[str, QueueData]) -> BrokerData:
+    """The broker as clients see it: without a master the slave with the smallest id stands in for it, read-only."""
+    addresses = data.broker_addrs
+    may = data.enable_acting_master and addresses and MASTER_ID not in addresses
+    if not may or queues[data.broker_name].perm & PERM_WRITE:
+        return data
+    smallest = min(addresses)
+    seen = {MASTER_ID: addresses[smallest]}
+    seen.update((broker_id, address) for broker_id, address in addresses.items() if broker_id != smallest)
+    return BrokerData(
+        cluster=data.cluster,
+        broker_name=data.broker_name,
+        broker_addrs=seen,
+        zone_name=data.zone_name,
+        enable_acting_master=data.enable_acting_master,
+    )

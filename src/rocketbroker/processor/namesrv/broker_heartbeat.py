@@ -1,0 +1,19 @@
+"""BROKER_HEARTBEAT (904): a sign of life between two registrations, mostly sent one way."""
+
+from rocketbroker.codec.remoting.handler import Connection
+from rocketbroker.codec.remoting.headers.namesrv import BrokerHeartbeatRequestHeader
+from rocketbroker.codec.remoting.remoting_command import Command, RemotingCommand, response
+from rocketbroker.namesrv.route_info_manager import RouteInfoManager
+
+
+class BrokerHeartbeatProcessor:
+    """Notes that a broker lives; one that is not registered is no error."""
+
+    def __init__(self, routes: RouteInfoManager) -> None:
+        self._routes = routes
+
+    def process(self, connection: Connection, command: RemotingCommand[BrokerHeartbeatRequestHeader]) -> Command:
+        """Answer the request."""
+        header = command.header
+        self._routes.update_broker_info_update_timestamp(header.cluster_name, header.broker_addr)
+        return response()

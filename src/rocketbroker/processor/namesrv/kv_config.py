@@ -1,0 +1,77 @@
+"""PUT_KV_CONFIG (100), GET_KV_CONFIG (101), DELETE_KV_CONFIG (102), GET_KVLIST_BY_NAMESPACE (219)."""
+
+from rocketbroker.codec.remoting.handler import Connection
+from rocketbroker.codec.remoting.headers.namesrv import (
+    DeleteKVConfigRequestHeader,
+    GetKVConfigRequestHeader,
+    GetKVConfigResponseHeader,
+    GetKVListByNamespaceRequestHeader,
+    PutKVConfigRequestHeader,
+)
+from rocketbroker.codec.remoting.remoting_command import Command, RemotingCommand, response
+from rocketbroker.codec.remoting.response_code import ResponseCode
+from rocketbroker.common.errors import BrokerResponseError
+from rocketbroker.namesrv.kv_config_manager import NAMESPACE_ORDER_TOPIC_CONFIG, KVConfigManager
+from rocketbroker.namesrv.names import check_key, check_topic
+
+
+class KVConfigProcessor:
+    """Reads and changes the key-value configuration; a change is answered when the disk has it."""
+
+    def __init__(self, kv_configs: KVConfigManager) -> None:
+        self._kv_configs = kv_configs
+
+    async def process_put(self, connection: Connection, command: RemotingCommand[PutKVConfigRequestHeader]) -> Command:
+        """Set a value (100).
+
+        Raises:
+            BrokerResponseError: namespace or key is not allowed, or the value cannot be stored.
+        """
+        header = command.header
+        check_key("namespace", header.namespace)
+        if header.namespace == NAMESPACE_ORDER_TOPIC_CONFIG:
+            check_topic(header.key)
+        else:
+            check_key("key", header.key)
+        try:
+            await self._kv_configs.put(header.namespace, header.key, header.value)
+        except OSError as error:
+            raise _not_stored(error) from error
+        return response()
+
+    def process_get(self, connection: Connection, command: RemotingCommand[GetKVConfigRequestHeader]) -> Command:
+        """Answer a value (101)."""
+        header = command.header
+        value = self._kv_configs.get(header.namespace, header.key)
+        if value is None:
+            remark = f"No config item, Namespace: {header.namespace} Key: {header.key}"
+            return response(ResponseCode.QUERY_NOT_FOUND, remark, GetKVConfigResponseHeader())
+        return response(header=GetKVConfigResponseHeader(value=value))
+
+    async def process_delete(
+        self, connection: Connection, command: RemotingCommand[DeleteKVConfigRequestHeader]
+    ) -> Command:
+        """Drop a value (102); one that is not there is no error.
+
+        Raises:
+            BrokerResponseError: the change cannot be stored.
+        """
+        try:
+            await self._kv_configs.delete(command.header.namespace, command.header.key)
+        except OSError as error:
+            raise _not_stored(error) from error
+        return response()
+
+    def process_list(
+        self, connection: Connection, command: RemotingCommand[GetKVListByNamespaceRequestHeader]
+    ) -> Command:
+        """Answer all pairs of a namespace (219)."""
+        body = self._kv_configs.encoded_namespace(command.header.namespace)
+        if body is None:
+            return response(ResponseCode.QUERY_NOT_FOUND, f"No config item, Namespace: {command.header.namespace}")
+        return response(body=body)
+
+
+def _not_stored(error: OSError) -> BrokerResponseError:
+    text = f"the change holds until the name server stops, but it cannot be stored in kvConfigPath: {error}"
+    return BrokerResponseError(ResponseCode.SYSTEM_ERROR, text)

@@ -1,0 +1,40 @@
+"""QUERY_DATA_VERSION (322): a broker asks whether its topics differ from those it last registered."""
+
+from rocketbroker.codec.remoting.bodies.data_version import DataVersion
+from rocketbroker.codec.remoting.handler import Connection
+from rocketbroker.codec.remoting.headers.namesrv import QueryDataVersionRequestHeader, QueryDataVersionResponseHeader
+from rocketbroker.codec.remoting.remoting_command import Command, RemotingCommand, response
+from rocketbroker.codec.remoting.response_code import ResponseCode
+from rocketbroker.common.errors import BrokerResponseError, CodecError
+from rocketbroker.namesrv.route_info_manager import RouteInfoManager
+
+
+class QueryDataVersionProcessor:
+    """Compares versions; asking counts as a sign of life."""
+
+    def __init__(self, routes: RouteInfoManager) -> None:
+        self._routes = routes
+
+    def process(self, connection: Connection, command: RemotingCommand[QueryDataVersionRequestHeader]) -> Command:
+        """Answer the request.
+
+        Raises:
+            BrokerResponseError: the body is no DataVersion.
+        """
+        where = (command.header.cluster_name, command.header.broker_addr)
+        changed = self._routes.is_broker_topic_config_changed(*where, asked_version(command))
+        self._routes.update_broker_info_update_timestamp(*where)
+        known = self._routes.data_version(*where)
+        header = QueryDataVersionResponseHeader(changed=changed)
+        return response(header=header, body=b"" if known is None else known.encode())
+
+
+def asked_version(command: RemotingCommand[QueryDataVersionRequestHeader]) -> DataVersion | None:
+    """The broker's own version, ``None`` when it sent no body."""
+    if not command.body:
+        return None
+    try:
+        return DataVersion.decode(command.body)
+    except CodecError as error:
+        text = f"the body of QUERY_DATA_VERSION is no DataVersion: {error}"
+        raise BrokerResponseError(ResponseCode.SYSTEM_ERROR, text) from error

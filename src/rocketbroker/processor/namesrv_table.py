@@ -1,0 +1,97 @@
+"""Which request code of the name server goes where; one line each."""
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from pathlib import Path
+
+from rocketbroker.codec.remoting.handler import MethodTable, Route
+from rocketbroker.codec.remoting.headers import namesrv as headers
+from rocketbroker.codec.remoting.request_code import RequestCode
+from rocketbroker.common.clock import Clock
+from rocketbroker.common.config.fields import ConfigModel
+from rocketbroker.common.config.namesrv_config import NamesrvConfig
+from rocketbroker.namesrv.kv_config_manager import KVConfigManager
+from rocketbroker.namesrv.route_info_manager import RouteInfoManager
+from rocketbroker.processor.namesrv.broker_heartbeat import BrokerHeartbeatProcessor
+from rocketbroker.processor.namesrv.delete_topic_in_namesrv import DeleteTopicInNamesrvProcessor
+from rocketbroker.processor.namesrv.get_all_topic_list_from_nameserver import GetAllTopicListFromNameserverProcessor
+from rocketbroker.processor.namesrv.get_broker_cluster_info import GetBrokerClusterInfoProcessor
+from rocketbroker.processor.namesrv.get_broker_member_group import GetBrokerMemberGroupProcessor
+from rocketbroker.processor.namesrv.get_route_info_by_topic import GetRouteInfoByTopicProcessor
+from rocketbroker.processor.namesrv.get_system_topic_list_from_ns import GetSystemTopicListFromNsProcessor
+from rocketbroker.processor.namesrv.get_topics_by_cluster import GetTopicsByClusterProcessor
+from rocketbroker.processor.namesrv.get_unit_topic_list import GetUnitTopicListProcessor
+from rocketbroker.processor.namesrv.kv_config import KVConfigProcessor
+from rocketbroker.processor.namesrv.namesrv_config import NamesrvConfigProcessor
+from rocketbroker.processor.namesrv.query_data_version import QueryDataVersionProcessor
+from rocketbroker.processor.namesrv.register_broker import RegisterBrokerProcessor
+from rocketbroker.processor.namesrv.register_topic_in_namesrv import RegisterTopicInNamesrvProcessor
+from rocketbroker.processor.namesrv.unregister_broker import UnregisterBrokerProcessor
+from rocketbroker.processor.namesrv.write_perm_of_broker import WritePermOfBrokerProcessor
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigStore:
+    """Where changed settings go.
+
+    ``models`` are changed in place, ``path`` is the file, ``executor`` writes it, ``on_change`` hears of changes.
+    """
+
+    models: Sequence[ConfigModel]
+    path: Path
+    executor: Executor
+    on_change: Callable[[], None]
+
+
+def namesrv_routes(
+    config: NamesrvConfig, manager: RouteInfoManager, kv_configs: KVConfigManager, store: ConfigStore, clock: Clock
+) -> dict[int, Route]:
+    """All requests that a name server answers."""
+    brokers, queues, code = manager.brokers, manager.topic_queues, RequestCode
+    kv = KVConfigProcessor(kv_configs)
+    settings = NamesrvConfigProcessor(store.models, store.path, store.executor, store.on_change)
+    units = GetUnitTopicListProcessor(config, queues)
+    perm = WritePermOfBrokerProcessor(manager)
+    register = RegisterBrokerProcessor(config, manager, kv_configs)
+    route = GetRouteInfoByTopicProcessor(config, manager.routes, kv_configs, clock)
+    all_topics = GetAllTopicListFromNameserverProcessor(config, queues)
+    by_cluster = GetTopicsByClusterProcessor(config, manager)
+    table = MethodTable()
+    add = table.add
+    add(code.PUT_KV_CONFIG, kv.process_put, headers.PutKVConfigRequestHeader)
+    add(code.GET_KV_CONFIG, kv.process_get, headers.GetKVConfigRequestHeader)
+    add(code.DELETE_KV_CONFIG, kv.process_delete, headers.DeleteKVConfigRequestHeader)
+    add(code.GET_KVLIST_BY_NAMESPACE, kv.process_list, headers.GetKVListByNamespaceRequestHeader)
+    add(code.REGISTER_BROKER, register.process, headers.RegisterBrokerRequestHeader)
+    add(code.UNREGISTER_BROKER, UnregisterBrokerProcessor(manager).process, headers.UnRegisterBrokerRequestHeader)
+    add(code.QUERY_DATA_VERSION, QueryDataVersionProcessor(manager).process, headers.QueryDataVersionRequestHeader)
+    add(code.BROKER_HEARTBEAT, BrokerHeartbeatProcessor(manager).process, headers.BrokerHeartbeatRequestHeader)
+    add(
+        code.GET_BROKER_MEMBER_GROUP,
+        GetBrokerMemberGroupProcessor(brokers).process,
+        headers.GetBrokerMemberGroupRequestHeader,
+    )
+    add(code.GET_BROKER_CLUSTER_INFO, GetBrokerClusterInfoProcessor(brokers).process)
+    add(code.GET_ROUTEINFO_BY_TOPIC, route.process, headers.GetRouteInfoRequestHeader)
+    add(code.GET_ALL_TOPIC_LIST_FROM_NAMESERVER, all_topics.process)
+    add(code.GET_TOPICS_BY_CLUSTER, by_cluster.process, headers.GetTopicsByClusterRequestHeader)
+    add(code.GET_SYSTEM_TOPIC_LIST_FROM_NS, GetSystemTopicListFromNsProcessor(brokers).process)
+    add(code.GET_UNIT_TOPIC_LIST, units.process)
+    add(code.GET_HAS_UNIT_SUB_TOPIC_LIST, units.process_unit_sub)
+    add(code.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST, units.process_unit_sub_ununit)
+    add(
+        code.DELETE_TOPIC_IN_NAMESRV,
+        DeleteTopicInNamesrvProcessor(manager).process,
+        headers.DeleteTopicFromNamesrvRequestHeader,
+    )
+    add(
+        code.REGISTER_TOPIC_IN_NAMESRV,
+        RegisterTopicInNamesrvProcessor(manager).process,
+        headers.RegisterTopicRequestHeader,
+    )
+    add(code.WIPE_WRITE_PERM_OF_BROKER, perm.process_wipe, headers.WipeWritePermOfBrokerRequestHeader)
+    add(code.ADD_WRITE_PERM_OF_BROKER, perm.process_add, headers.AddWritePermOfBrokerRequestHeader)
+    add(code.UPDATE_NAMESRV_CONFIG, settings.process_update)
+    add(code.GET_NAMESRV_CONFIG, settings.process_get)
+    return table.routes
