@@ -1,0 +1,92 @@
+"""The parts that producers and consumers share (org.apache.rocketmq.client.impl.factory.MQClientInstance)."""
+
+import itertools
+import os
+from types import TracebackType
+from typing import Self
+
+from rocketbroker.client.heartbeat_sender import HeartbeatSender
+from rocketbroker.client.name_server_client import NameServerClient, split_addresses
+from rocketbroker.client.queue_offsets import QueueOffsets
+from rocketbroker.client.topic_route_table import TopicRouteTable
+from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
+from rocketbroker.codec.remoting.handler import Route
+from rocketbroker.codec.remoting.remoting_command import Command
+from rocketbroker.common.config.local_host import local_address
+from rocketbroker.common.lifecycle import PartList
+from rocketbroker.transport.remoting_client import RemotingClient
+
+_instance_numbers = itertools.count(1)
+
+
+class ClientInstance:
+    """Connections, name servers, routes, heartbeats and offsets; wires them and does nothing else.
+
+    Args:
+        namesrv_addr: ``host:port`` of the name servers, joined by ``;``.
+        instance_name: makes the client id ``address@instance`` unique; by default by process and a number.
+        client_ip: the address of this machine, by default found out.
+        timeout_s: how long a request other than a send or a pull may take (mqClientApiTimeout).
+        poll_name_server_interval_s: how often routes are refreshed.
+        heartbeat_broker_interval_s: how often heartbeats are sent.
+        routes: handlers of requests that brokers send.
+    """
+
+    def __init__(
+        self,
+        namesrv_addr: str,
+        *,
+        instance_name: str | None = None,
+        client_ip: str | None = None,
+        timeout_s: float = 3.0,
+        poll_name_server_interval_s: float = 30.0,
+        heartbeat_broker_interval_s: float = 30.0,
+        routes: dict[int, Route] | None = None,
+    ) -> None:
+        self._timeout_s = timeout_s
+        self.client_ip = client_ip or local_address()
+        self.client_id = f"{self.client_ip}@{instance_name or f'{os.getpid()}#{next(_instance_numbers)}'}"
+        self.remoting = RemotingClient(
+            routes, connect_timeout_s=timeout_s, on_close=lambda _connection: self.heartbeats.forget_greetings()
+        )
+        self.name_server = NameServerClient(self.remoting, split_addresses(namesrv_addr), timeout_s)
+        self.routes = TopicRouteTable(self.name_server.topic_route, refresh_interval_s=poll_name_server_interval_s)
+        self.heartbeats = HeartbeatSender(
+            self.remoting,
+            self.client_id,
+            lambda masters_only: self.routes.addresses(masters_only=masters_only),
+            interval_s=heartbeat_broker_interval_s,
+            timeout_s=timeout_s,
+        )
+        self.offsets = QueueOffsets(self.invoke_at_broker)
+        self._parts = PartList(self.routes, self.heartbeats)
+
+    async def start(self) -> None:
+        """Begin to refresh routes and to send heartbeats; connections are made when they are needed."""
+        await self._parts.start()
+
+    async def stop(self) -> None:
+        """Stop, and close the connections."""
+        await self._parts.stop()
+        await self.remoting.stop()
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.stop()
+
+    async def invoke_at_broker(self, queue: MessageQueue, command: Command, timeout_s: float | None = None) -> Command:
+        """Send a request to the master of a queue, which knows the client's groups by then.
+
+        Raises:
+            TopicRouteError, NameServerError, BrokerNotFoundError: the broker is not to be found.
+            RemotingError: it does not answer.
+        """
+        await self.routes.route(queue.topic)
+        address = self.routes.broker_address(queue)
+        await self.heartbeats.greet(address)
+        return await self.remoting.invoke(address, command, timeout_s or self._timeout_s)

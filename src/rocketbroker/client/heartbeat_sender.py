@@ -1,0 +1,116 @@
+"""Tells brokers that this client lives (MQClientInstance.sendHeartbeatToAllBroker and unregisterClient)."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from rocketbroker.client.requests import check_success, client_request
+from rocketbroker.codec.remoting.bodies.heartbeat import ConsumerData, HeartbeatData, ProducerData
+from rocketbroker.codec.remoting.headers.client import UnregisterClientRequestHeader
+from rocketbroker.codec.remoting.request_code import RequestCode
+from rocketbroker.common.errors import RocketBrokerError
+from rocketbroker.common.lifecycle import TaskOwner
+from rocketbroker.transport.remoting_client import RemotingClient
+
+log = logging.getLogger(__name__)
+
+
+class HeartbeatSender:
+    """Sends heartbeats of all groups of one client, at once to a broker that is used first, then regularly.
+
+    Args:
+        remoting: carries the requests.
+        client_id: the id of the client, unique among all clients.
+        broker_addresses: gives the addresses to send to; called with ``masters_only``.
+        interval_s: how often (heartbeatBrokerInterval).
+        timeout_s: how long a broker may take to answer.
+    """
+
+    def __init__(
+        self,
+        remoting: RemotingClient,
+        client_id: str,
+        broker_addresses: Callable[[bool], set[str]],
+        *,
+        interval_s: float = 30.0,
+        timeout_s: float = 3.0,
+    ) -> None:
+        self._remoting = remoting
+        self.client_id = client_id
+        self._broker_addresses = broker_addresses
+        self._interval_s = interval_s
+        self._timeout_s = timeout_s
+        self._producers: set[str] = set()
+        self._consumers: dict[str, ConsumerData] = {}
+        self._greeted: set[str] = set()
+        self._tasks = TaskOwner("heartbeat-sender")
+
+    async def start(self) -> None:
+        """Begin to send regularly."""
+        self._tasks.every(self._interval_s, self.send_to_all, "send")
+
+    async def stop(self) -> None:
+        """Stop sending."""
+        await self._tasks.stop()
+
+    def register_producer(self, group: str) -> None:
+        """Name a producer group in the heartbeats from now on."""
+        self._producers.add(group)
+        self._greeted.clear()
+
+    def register_consumer(self, data: ConsumerData) -> None:
+        """Name a consumer group and its subscriptions in the heartbeats from now on, instead of what was known."""
+        self._consumers[data.group_name] = data
+        self._greeted.clear()
+
+    async def unregister_producer(self, group: str) -> None:
+        """Sign a producer group off at all brokers that know it."""
+        self._producers.discard(group)
+        await self._unregister(UnregisterClientRequestHeader(self.client_id, producer_group=group))
+
+    async def unregister_consumer(self, group: str) -> None:
+        """Sign a consumer group off at all brokers that know it."""
+        self._consumers.pop(group, None)
+        await self._unregister(UnregisterClientRequestHeader(self.client_id, consumer_group=group))
+
+    async def greet(self, address: str) -> None:
+        """Send a heartbeat to a broker unless it had one of the groups as they are now; a failure is logged."""
+        if address not in self._greeted:
+            self._greeted.add(address)
+            await self._send(address)
+
+    def greet_soon(self, address: str) -> None:
+        """As ``greet``, without waiting for it."""
+        if address not in self._greeted:
+            self._greeted.add(address)
+            self._tasks.start(self._send(address), "greet")
+
+    def forget_greetings(self) -> None:
+        """Greet each broker anew when it is used next: with a lost connection a broker forgets the client."""
+        self._greeted.clear()
+
+    async def send_to_all(self) -> None:
+        """Send a heartbeat to all brokers in known routes; to masters only while there are only producers."""
+        if not self._producers and not self._consumers:
+            return
+        addresses = self._broker_addresses(not self._consumers)
+        self._greeted |= addresses
+        await asyncio.gather(*map(self._send, addresses))
+
+    async def _send(self, address: str) -> None:
+        producers = [ProducerData(group) for group in sorted(self._producers)]
+        body = HeartbeatData(self.client_id, producers, list(self._consumers.values())).encode()
+        try:
+            command = client_request(RequestCode.HEART_BEAT, body=body)
+            check_success(await self._remoting.invoke(address, command, self._timeout_s))
+        except RocketBrokerError as error:
+            self._greeted.discard(address)
+            log.warning("no heartbeat to %s: %s", address, error)
+
+    async def _unregister(self, header: UnregisterClientRequestHeader) -> None:
+        for address in list(self._greeted):
+            try:
+                command = client_request(RequestCode.UNREGISTER_CLIENT, header)
+                check_success(await self._remoting.invoke(address, command, self._timeout_s))
+            except RocketBrokerError as error:
+                log.warning("not signed off at %s: %s", address, error)

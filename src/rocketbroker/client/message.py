@@ -1,0 +1,93 @@
+"""What an application sends (org.apache.rocketmq.common.message.Message)."""
+
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from rocketbroker.client.errors import InvalidMessageError
+from rocketbroker.codec.message.message_const import (
+    KEY_SEPARATOR,
+    PROPERTY_DELAY_TIME_LEVEL,
+    PROPERTY_KEYS,
+    PROPERTY_TAGS,
+    PROPERTY_WAIT_STORE_MSG_OK,
+    STRING_HASH_SET,
+)
+from rocketbroker.codec.message.topic_validator import is_not_allowed_send_topic, validate_group, validate_topic
+
+MAX_MESSAGE_SIZE = 4 * 1024 * 1024
+
+
+class Message(msgspec.Struct, frozen=True):
+    """A message that was not sent yet.
+
+    Args:
+        topic: where it goes.
+        body: its content; may not be empty.
+        tags: what consumers filter by.
+        keys: what it can be looked up by: one key, or several.
+        properties: own properties; names that RocketMQ keeps for itself are refused.
+        flag: a number for the application; the broker only carries it.
+        delay_time_level: 0, or a level of the broker's messageDelayLevel, from 1 on.
+        wait_store_msg_ok: whether the answer waits for a synchronous flush, where the broker has one.
+    """
+
+    topic: str
+    body: bytes
+    tags: str | None = None
+    keys: str | tuple[str, ...] | None = None
+    properties: Mapping[str, str] = {}
+    flag: int = 0
+    delay_time_level: int = 0
+    wait_store_msg_ok: bool = True
+
+    def all_properties(self) -> dict[str, str]:
+        """The properties as they go to the broker, those made of other fields included."""
+        properties = dict(self.properties)
+        if self.keys:
+            properties[PROPERTY_KEYS] = self.keys if isinstance(self.keys, str) else KEY_SEPARATOR.join(self.keys)
+        properties[PROPERTY_WAIT_STORE_MSG_OK] = "true" if self.wait_store_msg_ok else "false"
+        if self.tags:
+            properties[PROPERTY_TAGS] = self.tags
+        if self.delay_time_level > 0:
+            properties[PROPERTY_DELAY_TIME_LEVEL] = str(self.delay_time_level)
+        return properties
+
+
+def check_message(message: Message, max_message_size: int = MAX_MESSAGE_SIZE) -> None:
+    """Check a message before it is sent (Validators.checkMessage).
+
+    Raises:
+        InvalidMessageError: topic, body or a property is not allowed; the text says what would be.
+    """
+    check_topic(message.topic)
+    if is_not_allowed_send_topic(message.topic):
+        raise InvalidMessageError(f"Sending message to topic[{message.topic}] is forbidden.")
+    if not message.body:
+        raise InvalidMessageError("the message body is empty; at least one byte is wanted")
+    if len(message.body) > max_message_size:
+        size = len(message.body)
+        raise InvalidMessageError(f"the message body has {size} bytes, over the {max_message_size} of maxMessageSize")
+    check_properties(message.properties)
+
+
+def check_topic(topic: str) -> None:
+    """Raise InvalidMessageError when a topic may not be called so."""
+    result = validate_topic(topic)
+    if not result.valid:
+        raise InvalidMessageError(result.remark)
+
+
+def check_properties(names: Iterable[str]) -> None:
+    """Raise InvalidMessageError when one of the names is RocketMQ's own."""
+    for name in names:
+        if name in STRING_HASH_SET:
+            text = f"the property {name!r} is kept for RocketMQ itself; use the field of Message, or another name"
+            raise InvalidMessageError(text)
+
+
+def check_group(group: str) -> None:
+    """Raise InvalidMessageError when a group of producers or consumers may not be called so."""
+    result = validate_group(group)
+    if not result.valid:
+        raise InvalidMessageError(result.remark)

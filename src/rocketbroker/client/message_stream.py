@@ -1,0 +1,144 @@
+"""Pulls many queues at once and gives their messages one by one (the pull loop of DefaultLitePullConsumerImpl).
+
+One task for each queue pulls ahead into a bounded buffer: a slow reader stops the pulling, not the other way round.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+
+from rocketbroker.client.errors import ClientError, ClientStateError
+from rocketbroker.client.pull_result import PullResult, PullStatus
+from rocketbroker.codec.message.message_ext import MessageExt
+from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
+from rocketbroker.codec.remoting.response_code import ResponseCode
+from rocketbroker.common.errors import BrokerResponseError, RemotingError, RocketBrokerError
+from rocketbroker.common.lifecycle import TaskOwner
+
+log = logging.getLogger(__name__)
+
+# Refusals that pass: the broker is busy, starting, or does not have what the client told it yet.
+PASSING_CODES = frozenset(
+    {
+        ResponseCode.SYSTEM_ERROR,
+        ResponseCode.SYSTEM_BUSY,
+        ResponseCode.SERVICE_NOT_AVAILABLE,
+        ResponseCode.SUBSCRIPTION_NOT_EXIST,
+        ResponseCode.SUBSCRIPTION_NOT_LATEST,
+        ResponseCode.FLOW_CONTROL,
+        ResponseCode.GO_AWAY,
+    }
+)
+
+Batch = tuple[MessageQueue, list[MessageExt], int]
+
+
+class MessageStream:
+    """The messages of some queues, until it is closed.
+
+    Args:
+        find_queues: gives the queues; asked again and again, since topics grow.
+        pull: pulls from a queue at an offset; the broker may hold it for the seconds given.
+        start_offset: gives the first offset of a queue.
+        commit: keeps that all before an offset was consumed; None to keep nothing.
+        suspend_timeout_s: how long the broker may hold a pull.
+        retry_delay_s: how long to wait after a failed pull (pullTimeDelayMillsWhenException).
+        commit_interval_s: how often to commit (autoCommitIntervalMillis).
+        rescan_interval_s: how often to ask for queues.
+        buffered_batches: how many pull results may wait for the reader.
+    """
+
+    def __init__(  # noqa: PLR0913 - the settings of DefaultLitePullConsumer
+        self,
+        *,
+        find_queues: Callable[[], Awaitable[Sequence[MessageQueue]]],
+        pull: Callable[[MessageQueue, int, float], Awaitable[PullResult]],
+        start_offset: Callable[[MessageQueue], Awaitable[int]],
+        commit: Callable[[MessageQueue, int], Awaitable[None]] | None = None,
+        suspend_timeout_s: float = 20.0,
+        retry_delay_s: float = 1.0,
+        commit_interval_s: float = 5.0,
+        rescan_interval_s: float = 30.0,
+        buffered_batches: int = 16,
+    ) -> None:
+        self._find_queues = find_queues
+        self._pull = pull
+        self._start_offset = start_offset
+        self._commit = commit
+        self._suspend_timeout_s = suspend_timeout_s
+        self._retry_delay_s = retry_delay_s
+        self._commit_interval_s = commit_interval_s
+        self._rescan_interval_s = rescan_interval_s
+        self._buffer: asyncio.Queue[Batch | RocketBrokerError] = asyncio.Queue(buffered_batches)
+        self._pulled: set[MessageQueue] = set()
+        self._consumed: dict[MessageQueue, int] = {}
+        self._committed: dict[MessageQueue, int] = {}
+        self._tasks = TaskOwner("message-stream")
+
+    async def messages(self) -> AsyncIterator[MessageExt]:
+        """The messages; an error that waiting does not mend ends it."""
+        await self._rescan()
+        self._tasks.every(self._rescan_interval_s, self._rescan, "rescan")
+        if self._commit is not None:
+            self._tasks.every(self._commit_interval_s, self.commit, "commit")
+        try:
+            while True:
+                batch = await self._buffer.get()
+                if isinstance(batch, RocketBrokerError):
+                    raise batch
+                queue, messages, next_offset = batch
+                for message in messages:
+                    yield message
+                    self._consumed[queue] = message.queue_offset + 1
+                self._consumed[queue] = next_offset
+        finally:
+            await self._tasks.stop()
+            await self.commit()
+
+    async def commit(self) -> None:
+        """Commit what was consumed since the last commit; a failure is logged and tried again at the next time."""
+        if self._commit is None:
+            return
+        for queue, offset in list(self._consumed.items()):
+            if self._committed.get(queue) == offset:
+                continue
+            try:
+                await self._commit(queue, offset)
+                self._committed[queue] = offset
+            except RocketBrokerError as error:
+                log.warning("offset %d of %s was not committed: %s", offset, queue, error)
+
+    async def _rescan(self) -> None:
+        for queue in await self._find_queues():
+            if queue not in self._pulled:
+                self._pulled.add(queue)
+                self._tasks.start(self._pull_queue(queue), f"pull-{queue.broker_name}-{queue.queue_id}")
+
+    async def _pull_queue(self, queue: MessageQueue) -> None:
+        offset: int | None = None
+        while True:
+            try:
+                if offset is None:
+                    offset = await self._start_offset(queue)
+                result = await self._pull(queue, offset, self._suspend_timeout_s)
+            except RocketBrokerError as error:
+                if not passes(error):
+                    await self._buffer.put(error)
+                    return
+                log.warning(
+                    "pull from %s at %s failed, next try in %g s: %s", queue, offset, self._retry_delay_s, error
+                )
+                await asyncio.sleep(self._retry_delay_s)
+                continue
+            if result.pull_status is PullStatus.OFFSET_ILLEGAL:
+                log.warning("offset %d of %s is not there; going on at %d", offset, queue, result.next_begin_offset)
+            if result.messages or result.next_begin_offset != offset:
+                await self._buffer.put((queue, result.messages, result.next_begin_offset))
+            offset = result.next_begin_offset
+
+
+def passes(error: RocketBrokerError) -> bool:
+    """Whether a failed pull may succeed a little later."""
+    if isinstance(error, BrokerResponseError):
+        return error.code in PASSING_CODES
+    return isinstance(error, RemotingError | ClientError) and not isinstance(error, ClientStateError)

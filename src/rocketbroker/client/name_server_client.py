@@ -1,0 +1,74 @@
+"""Asks the name servers (the part of NettyRemotingClient and MQClientAPIImpl that talks to them)."""
+
+from rocketbroker.client.errors import NameServerError, TopicRouteError
+from rocketbroker.client.requests import check_success, client_request
+from rocketbroker.codec.remoting.bodies.route import TopicRouteData
+from rocketbroker.codec.remoting.headers.namesrv import GetRouteInfoRequestHeader
+from rocketbroker.codec.remoting.remoting_command import Command
+from rocketbroker.codec.remoting.request_code import RequestCode
+from rocketbroker.codec.remoting.response_code import ResponseCode
+from rocketbroker.common.errors import ConfigError, RemotingConnectError, RemotingError
+from rocketbroker.transport.remoting_client import RemotingClient, split_address
+
+
+def split_addresses(namesrv_addr: str) -> tuple[str, ...]:
+    """The addresses of ``host:port;host:port``.
+
+    Raises:
+        ConfigError: there is none, or one of them has no port.
+    """
+    addresses = tuple(part.strip() for part in namesrv_addr.split(";") if part.strip())
+    if not addresses:
+        raise ConfigError("no name server address is given; host:port is wanted, or several joined by ';'")
+    for address in addresses:
+        try:
+            split_address(address)
+        except RemotingConnectError as error:
+            raise ConfigError(f"name server address: {error}") from None
+    return addresses
+
+
+class NameServerClient:
+    """Sends a request to the name server that answered last, and to the next ones when it does not answer.
+
+    Args:
+        remoting: carries the requests.
+        addresses: ``host:port`` of each name server; at least one.
+        timeout_s: how long one name server may take.
+    """
+
+    def __init__(self, remoting: RemotingClient, addresses: tuple[str, ...], timeout_s: float = 3.0) -> None:
+        self._remoting = remoting
+        self._timeout_s = timeout_s
+        self._chosen = 0
+        self.addresses = addresses
+
+    async def invoke(self, command: Command) -> Command:
+        """The answer of the first name server that gives one, whatever its code.
+
+        Raises:
+            NameServerError: none answered; the text has the reason of each.
+        """
+        reasons = []
+        for _ in self.addresses:
+            try:
+                return await self._remoting.invoke(self.addresses[self._chosen], command, self._timeout_s)
+            except RemotingError as error:
+                reasons.append(str(error))
+                self._chosen = (self._chosen + 1) % len(self.addresses)
+        raise NameServerError(f"no name server answers: {'; '.join(reasons)}")
+
+    async def topic_route(self, topic: str) -> TopicRouteData:
+        """Where the queues of a topic are.
+
+        Raises:
+            TopicRouteError: the name server does not know the topic.
+            NameServerError: none answered.
+            BrokerResponseError: an answer other than these.
+        """
+        answer = await self.invoke(
+            client_request(RequestCode.GET_ROUTEINFO_BY_TOPIC, GetRouteInfoRequestHeader(topic, True))
+        )
+        if answer.code == ResponseCode.TOPIC_NOT_EXIST:
+            raise TopicRouteError(answer.remark or f"No topic route info in name server for the topic: {topic}")
+        return TopicRouteData.decode(check_success(answer).body)

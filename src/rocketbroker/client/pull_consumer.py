@@ -1,0 +1,251 @@
+"""Pulls messages (org.apache.rocketmq.client.consumer.DefaultMQPullConsumer, and its loop)."""
+
+from collections.abc import AsyncIterator, Iterable
+from enum import Enum
+from types import TracebackType
+from typing import Self
+
+from rocketbroker.client.client_instance import ClientInstance
+from rocketbroker.client.errors import ClientStateError
+from rocketbroker.client.message import check_group, check_topic
+from rocketbroker.client.message_stream import MessageStream
+from rocketbroker.client.pull_result import PullResult, pull_result, tags_of
+from rocketbroker.client.requests import client_request
+from rocketbroker.codec.message.message_ext import MessageExt
+from rocketbroker.codec.message.tags_code import java_hash
+from rocketbroker.codec.remoting.bodies.heartbeat import (
+    ConsumeFromWhere,
+    ConsumerData,
+    ConsumeType,
+    MessageModel,
+    SubscriptionData,
+)
+from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
+from rocketbroker.codec.remoting.bodies.route import MASTER_ID
+from rocketbroker.codec.remoting.headers.pull_message import PullMessageRequestHeader
+from rocketbroker.codec.remoting.request_code import RequestCode
+from rocketbroker.common.clock import Clock, SystemClock
+
+# org.apache.rocketmq.common.sysflag.PullSysFlag
+FLAG_SUSPEND = 0x2
+FLAG_SUBSCRIPTION = 0x4
+
+
+class StartFrom(Enum):
+    """Where an iteration starts in a queue."""
+
+    COMMITTED = "where the group stopped; for a new group at the first message"
+    FIRST = "at the first message"
+    LAST = "after the last message"
+
+
+class PullConsumer:
+    """Pulls from queues that the caller chooses; nothing is shared out among the consumers of a group.
+
+    Args:
+        group: the consumer group.
+        namesrv_addr: ``host:port`` of the name servers, joined by ``;``; not needed with ``client``.
+        client: an instance to share with others, which its owner starts and stops.
+        consumer_pull_timeout_s: how long a pull may take on top of the time that the broker may hold it.
+    """
+
+    def __init__(
+        self,
+        group: str,
+        namesrv_addr: str = "",
+        *,
+        client: ClientInstance | None = None,
+        consumer_pull_timeout_s: float = 10.0,
+        clock: Clock | None = None,
+    ) -> None:
+        check_group(group)
+        self.group = group
+        self._owns_client = client is None
+        self._client = client or ClientInstance(namesrv_addr)
+        self._pull_timeout_s = consumer_pull_timeout_s
+        self._clock = clock or SystemClock()
+        self._subscriptions: dict[str, SubscriptionData] = {}
+        self._pull_from: dict[MessageQueue, int] = {}
+        self._started = False
+
+    async def start(self) -> None:
+        """Begin; brokers are told of the group when they are used first."""
+        if self._owns_client:
+            await self._client.start()
+        self._register()
+        self._started = True
+
+    async def close(self) -> None:
+        """Sign off at the brokers and close the connections."""
+        if not self._started:
+            return
+        self._started = False
+        await self._client.heartbeats.unregister_consumer(self.group)
+        if self._owns_client:
+            await self._client.stop()
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def fetch_subscribe_queues(self, topic: str) -> tuple[MessageQueue, ...]:
+        """The queues that a topic can be read from, in order (fetchSubscribeMessageQueues)."""
+        self._check_started()
+        check_topic(topic)
+        return (await self._client.routes.route(topic)).subscribe_queues
+
+    async def pull(
+        self,
+        queue: MessageQueue,
+        offset: int,
+        max_nums: int = 32,
+        *,
+        expression: str = "*",
+        suspend_timeout_s: float = 0.0,
+    ) -> PullResult:
+        """Messages of a queue from an offset on.
+
+        Args:
+            queue: where from.
+            offset: the queue offset of the first message wanted.
+            max_nums: at most so many messages; the broker has a limit of its own.
+            expression: ``*``, or tags joined by ``||``.
+            suspend_timeout_s: how long the broker holds the request while there is no message.
+
+        Raises:
+            TopicRouteError, BrokerNotFoundError, NameServerError: the broker is not to be found.
+            BrokerResponseError: it refused.
+            RemotingError: it does not answer.
+        """
+        self._check_started()
+        self._subscribe(queue.topic, expression)
+        header = self._pull_header(queue, offset, max_nums, expression, suspend_timeout_s)
+        await self._client.routes.route(queue.topic)
+        broker_id = self._pull_from.get(queue, MASTER_ID)
+        address = self._client.routes.broker_address(queue, broker_id, exactly=False)
+        await self._client.heartbeats.greet(address)
+        command = client_request(RequestCode.PULL_MESSAGE, header)
+        answer = await self._client.remoting.invoke(address, command, self._pull_timeout_s + suspend_timeout_s)
+        result = pull_result(answer, tags_of(expression))
+        self._pull_from[queue] = result.suggest_which_broker_id
+        return result
+
+    def iterate(
+        self,
+        topic: str,
+        *,
+        expression: str = "*",
+        start_from: StartFrom = StartFrom.COMMITTED,
+        queues: Iterable[MessageQueue] | None = None,
+        commit: bool = True,
+        max_nums: int = 32,
+    ) -> AsyncIterator[MessageExt]:
+        """Messages of all queues of a topic, in order within each queue, without end.
+
+        A message counts as consumed when the next one is asked for; consumed offsets are committed every few seconds
+        and when the iteration is closed, so that after a crash some messages come twice and none is lost. Close it
+        with ``aclosing`` where the loop may be left early.
+
+        Args:
+            topic: the topic.
+            expression: ``*``, or tags joined by ``||``.
+            start_from: where to start in each queue.
+            queues: only these queues of the topic; by default all, new ones included as they appear.
+            commit: whether to commit offsets.
+            max_nums: how many messages are pulled at once.
+
+        Raises:
+            TopicRouteError: the topic does not exist.
+            BrokerResponseError: a broker refuses in a way that waiting does not mend.
+        """
+        chosen = None if queues is None else tuple(queues)
+
+        async def find_queues() -> tuple[MessageQueue, ...]:
+            return await self.fetch_subscribe_queues(topic) if chosen is None else chosen
+
+        stream = MessageStream(
+            find_queues=find_queues,
+            pull=lambda queue, offset, suspend_timeout_s: self.pull(
+                queue, offset, max_nums, expression=expression, suspend_timeout_s=suspend_timeout_s
+            ),
+            start_offset=lambda queue: self._start_offset(queue, start_from),
+            commit=self.commit_offset if commit else None,
+        )
+        return stream.messages()
+
+    async def committed_offset(self, queue: MessageQueue) -> int | None:
+        """The offset that the group has committed for a queue, None when there is none (fetchConsumeOffset)."""
+        return await self._client.offsets.committed(self.group, queue)
+
+    async def commit_offset(self, queue: MessageQueue, offset: int) -> None:
+        """Keep that the group has consumed all messages of a queue before an offset (updateConsumeOffset)."""
+        await self._client.offsets.commit(self.group, queue, offset)
+
+    async def max_offset(self, queue: MessageQueue) -> int:
+        """The offset after the last message of a queue."""
+        return await self._client.offsets.max_offset(queue)
+
+    async def min_offset(self, queue: MessageQueue) -> int:
+        """The offset of the first message of a queue that is still there."""
+        return await self._client.offsets.min_offset(queue)
+
+    async def search_offset(self, queue: MessageQueue, timestamp_ms: int) -> int:
+        """The offset of the first message of a queue stored at that time or after it."""
+        return await self._client.offsets.search_offset(queue, timestamp_ms)
+
+    async def _start_offset(self, queue: MessageQueue, start_from: StartFrom) -> int:
+        if start_from is StartFrom.LAST:
+            return await self.max_offset(queue)
+        if start_from is StartFrom.COMMITTED:
+            committed = await self.committed_offset(queue)
+            if committed is not None:
+                return committed
+        return await self.min_offset(queue)
+
+    def _pull_header(
+        self, queue: MessageQueue, offset: int, max_nums: int, expression: str, suspend_timeout_s: float
+    ) -> PullMessageRequestHeader:
+        return PullMessageRequestHeader(
+            consumer_group=self.group,
+            topic=queue.topic,
+            queue_id=queue.queue_id,
+            queue_offset=offset,
+            max_msg_nums=max_nums,
+            sys_flag=FLAG_SUBSCRIPTION | (FLAG_SUSPEND if suspend_timeout_s > 0 else 0),
+            commit_offset=0,
+            suspend_timeout_millis=round(suspend_timeout_s * 1000),
+            sub_version=self._subscriptions[queue.topic].sub_version,
+            subscription=expression,
+            expression_type="TAG",
+        )
+
+    def _subscribe(self, topic: str, expression: str) -> None:
+        known = self._subscriptions.get(topic)
+        if known is not None and known.sub_string == expression:
+            return
+        tags = sorted(tags_of(expression))
+        version = self._clock.time_ms()
+        self._subscriptions[topic] = SubscriptionData(
+            topic, expression, version, tags_set=tags, code_set=[java_hash(tag) for tag in tags]
+        )
+        self._register()
+
+    def _register(self) -> None:
+        self._client.heartbeats.register_consumer(
+            ConsumerData(
+                self.group,
+                ConsumeType.CONSUME_ACTIVELY,
+                MessageModel.CLUSTERING,
+                ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET,
+                list(self._subscriptions.values()),
+            )
+        )
+
+    def _check_started(self) -> None:
+        if not self._started:
+            raise ClientStateError(f"consumer {self.group} is not started, or closed: use it within 'async with'")

@@ -1,0 +1,42 @@
+"""Which queue a message goes to (TopicPublishInfo.selectOneMessageQueue and MQFaultStrategy without latency faults)."""
+
+import itertools
+import random
+from collections.abc import Callable, Iterator, Sequence
+
+from rocketbroker.client.message import Message
+from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
+
+# Chooses one of a topic's writable queues for a message (MessageQueueSelector).
+QueueSelector = Callable[[Sequence[MessageQueue], Message], MessageQueue]
+
+
+class RoundRobin:
+    """Takes the queues of each topic in turn, from a random one on."""
+
+    def __init__(self) -> None:
+        self._turns: dict[str, Iterator[int]] = {}
+
+    def select(self, queues: Sequence[MessageQueue], avoided_broker: str | None = None) -> MessageQueue:
+        """The next queue; after a failure one of another broker than the failed one, where there is another.
+
+        Args:
+            queues: the writable queues of one topic; at least one.
+            avoided_broker: the broker that failed last.
+        """
+        turns = self._turns.get(queues[0].topic)
+        if turns is None:
+            turns = self._turns[queues[0].topic] = itertools.count(random.randrange(len(queues)))
+        for _ in queues:
+            queue = queues[next(turns) % len(queues)]
+            if queue.broker_name != avoided_broker:
+                return queue
+        return queue
+
+
+def select_by_hash(sharding_key: str) -> QueueSelector:
+    """A selector that sends equal keys to the same queue (SelectMessageQueueByHash)."""
+    from rocketbroker.codec.message.tags_code import java_hash
+
+    value = abs(java_hash(sharding_key))
+    return lambda queues, _message: queues[value % len(queues)]

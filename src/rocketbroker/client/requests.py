@@ -1,0 +1,40 @@
+"""Requests as this client sends them, and what becomes of answers (org.apache.rocketmq.client.impl.MQClientAPIImpl)."""
+
+from typing import TypeVar
+
+from rocketbroker.codec.remoting.custom_header import CommandCustomHeader, from_ext_fields
+from rocketbroker.codec.remoting.remoting_command import Command, request
+from rocketbroker.codec.remoting.response_code import ResponseCode
+from rocketbroker.common.errors import BrokerResponseError
+
+LANGUAGE = "PYTHON"
+
+T = TypeVar("T", bound=CommandCustomHeader)
+
+
+def client_request(code: int, header: object = None, body: bytes = b"", *, oneway: bool = False) -> Command:
+    """A request that says which language sent it."""
+    command = request(code, header, body, oneway=oneway)
+    command.language = LANGUAGE
+    return command
+
+
+def check_success(answer: Command) -> Command:
+    """The answer itself.
+
+    Raises:
+        BrokerResponseError: it is one other than success.
+    """
+    if answer.code != ResponseCode.SUCCESS:
+        raise BrokerResponseError(answer.code, answer.remark or "")
+    return answer
+
+
+def answer_header(answer: Command, header_type: type[T]) -> T:
+    """The typed header of a successful answer.
+
+    Raises:
+        BrokerResponseError: the answer is one other than success.
+        CodecError: a field is missing or mistyped.
+    """
+    return from_ext_fields(check_success(answer).header, header_type)

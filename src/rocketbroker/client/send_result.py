@@ -1,0 +1,70 @@
+"""What a send gives back (org.apache.rocketmq.client.producer.SendResult and SendStatus)."""
+
+from enum import IntEnum
+
+import msgspec
+
+from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
+from rocketbroker.codec.remoting.custom_header import from_ext_fields
+from rocketbroker.codec.remoting.headers.send_message import SendMessageResponseHeader
+from rocketbroker.codec.remoting.remoting_command import Command
+from rocketbroker.codec.remoting.response_code import ResponseCode
+from rocketbroker.common.errors import BrokerResponseError
+
+
+class SendStatus(IntEnum):
+    """How safely the message is stored; each means that it is stored on the master."""
+
+    SEND_OK = 0
+    FLUSH_DISK_TIMEOUT = 1
+    FLUSH_SLAVE_TIMEOUT = 2
+    SLAVE_NOT_AVAILABLE = 3
+
+
+class SendResult(msgspec.Struct, frozen=True):
+    """Where a message went.
+
+    ``msg_id`` is the unique id (comma-joined for a batch), ``offset_msg_id`` the broker's id, ``queue_offset`` the
+    position in the queue, of the first message for a batch.
+    """
+
+    send_status: SendStatus
+    msg_id: str
+    offset_msg_id: str
+    message_queue: MessageQueue
+    queue_offset: int
+    transaction_id: str | None = None
+    region_id: str | None = None
+    trace_on: bool = False
+
+
+_STATUS_OF_CODE = {
+    int(ResponseCode.SUCCESS): SendStatus.SEND_OK,
+    int(ResponseCode.FLUSH_DISK_TIMEOUT): SendStatus.FLUSH_DISK_TIMEOUT,
+    int(ResponseCode.FLUSH_SLAVE_TIMEOUT): SendStatus.FLUSH_SLAVE_TIMEOUT,
+    int(ResponseCode.SLAVE_NOT_AVAILABLE): SendStatus.SLAVE_NOT_AVAILABLE,
+}
+
+
+def send_result(answer: Command, queue: MessageQueue, unique_ids: str) -> SendResult:
+    """The result in the answer to a send.
+
+    Raises:
+        BrokerResponseError: the broker refused.
+        CodecError: a field of the answer is missing or mistyped.
+    """
+    status = _STATUS_OF_CODE.get(answer.code)
+    if status is None:
+        raise BrokerResponseError(answer.code, answer.remark or "")
+    header = from_ext_fields(answer.header, SendMessageResponseHeader)
+    fields: dict[str, str] = answer.header
+    return SendResult(
+        status,
+        unique_ids,
+        header.msg_id,
+        MessageQueue(queue.topic, queue.broker_name, header.queue_id),
+        header.queue_offset,
+        header.transaction_id,
+        fields.get("MSG_REGION"),
+        fields.get("TRACE_ON", "true") != "false",
+    )

@@ -1,0 +1,189 @@
+"""Where topics and brokers are (the route tables of MQClientInstance, TopicPublishInfo).
+
+Routes are fetched when first asked for and refreshed in the background; a refresh that fails keeps the old route.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+
+import msgspec
+
+from rocketbroker.client.errors import BrokerNotFoundError, TopicRouteError
+from rocketbroker.codec.message.topic_validator import AUTO_CREATE_TOPIC_KEY_TOPIC
+from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
+from rocketbroker.codec.remoting.bodies.route import MASTER_ID, TopicRouteData
+from rocketbroker.common.errors import RemoteProtocolError, RocketBrokerError
+from rocketbroker.common.lifecycle import TaskOwner
+
+log = logging.getLogger(__name__)
+
+PERM_READ = 4
+PERM_WRITE = 2
+
+FetchRoute = Callable[[str], Awaitable[TopicRouteData]]
+
+
+class TopicRoute(msgspec.Struct, frozen=True):
+    """The route of one topic: its queues in order, and the addresses of its brokers by name and id."""
+
+    topic: str
+    publish_queues: tuple[MessageQueue, ...]
+    subscribe_queues: tuple[MessageQueue, ...]
+    addresses: Mapping[str, Mapping[int, str]]
+    is_fallback: bool = False
+
+
+def topic_route(topic: str, data: TopicRouteData) -> TopicRoute:
+    """The queues of a route; only brokers that have a master are written to."""
+    addresses = {broker.broker_name: dict(broker.broker_addrs) for broker in data.broker_datas}
+    publish: list[MessageQueue] = []
+    subscribe: list[MessageQueue] = []
+    for queues in sorted(data.queue_datas, key=lambda each: each.broker_name):
+        name = queues.broker_name
+        if queues.perm & PERM_READ:
+            subscribe += (MessageQueue(topic, name, index) for index in range(queues.read_queue_nums))
+        if queues.perm & PERM_WRITE and MASTER_ID in addresses.get(name, {}):
+            publish += (MessageQueue(topic, name, index) for index in range(queues.write_queue_nums))
+    if data.order_topic_conf:
+        publish = ordered_queues(topic, data.order_topic_conf)
+    return TopicRoute(topic, tuple(publish), tuple(subscribe), addresses)
+
+
+def ordered_queues(topic: str, order_topic_conf: str) -> list[MessageQueue]:
+    """The queues of an ordered topic, which stay the same while brokers come and go: ``broker:number;broker:number``.
+
+    Raises:
+        RemoteProtocolError: the text is not of this form.
+    """
+    queues = []
+    for part in filter(None, order_topic_conf.split(";")):
+        name, _, number = part.partition(":")
+        if not name or not number.isascii() or not number.isdigit():
+            raise RemoteProtocolError(f"orderTopicConf of {topic} has {part!r}; broker:number is wanted")
+        queues += [MessageQueue(topic, name, index) for index in range(int(number))]
+    return queues
+
+
+class TopicRouteTable:
+    """Routes by topic.
+
+    Args:
+        fetch: asks a name server; raises TopicRouteError for an unknown topic.
+        refresh_interval_s: how often known routes are fetched anew (pollNameServerInterval).
+        default_topic_queue_nums: how many queues of each broker a topic gets that does not exist yet.
+    """
+
+    def __init__(
+        self, fetch: FetchRoute, *, refresh_interval_s: float = 30.0, default_topic_queue_nums: int = 4
+    ) -> None:
+        self._fetch = fetch
+        self._refresh_interval_s = refresh_interval_s
+        self.default_topic_queue_nums = default_topic_queue_nums
+        self._routes: dict[str, TopicRoute] = {}
+        self._locks: dict[str, asyncio.Lock] = {}
+        self._tasks = TaskOwner("topic-route-table")
+
+    async def start(self) -> None:
+        """Begin to refresh."""
+        self._tasks.every(self._refresh_interval_s, self.refresh, "refresh")
+
+    async def stop(self) -> None:
+        """Stop refreshing."""
+        await self._tasks.stop()
+
+    async def route(self, topic: str) -> TopicRoute:
+        """The route of a topic that exists.
+
+        Raises:
+            TopicRouteError: the topic is unknown.
+            NameServerError: no name server answers.
+        """
+        known = self._routes.get(topic)
+        if known is not None and not known.is_fallback:
+            return known
+        async with self._locks.setdefault(topic, asyncio.Lock()):
+            known = self._routes.get(topic)
+            if known is None or known.is_fallback:
+                known = self._routes[topic] = topic_route(topic, await self._fetch(topic))
+            return known
+
+    async def publish_route(self, topic: str) -> TopicRoute:
+        """The route to send by: of the topic itself, else that of TBW102, through which brokers create topics.
+
+        Raises:
+            TopicRouteError: the topic is unknown and no broker creates topics, or no queue of it can be written.
+            NameServerError: no name server answers.
+        """
+        route = self._routes.get(topic)
+        if route is None or not route.publish_queues:
+            route = await self._find_publish_route(topic)
+        if not route.publish_queues:
+            raise TopicRouteError(f"topic {topic} has no queue that can be written: see its perm and its brokers")
+        return route
+
+    async def _find_publish_route(self, topic: str) -> TopicRoute:
+        async with self._locks.setdefault(topic, asyncio.Lock()):
+            known = self._routes.get(topic)
+            if known is not None and known.publish_queues:
+                return known
+            try:
+                found = topic_route(topic, await self._fetch(topic))
+            except TopicRouteError:
+                found = await self._fallback(topic)
+            self._routes[topic] = found
+            return found
+
+    async def _fallback(self, topic: str) -> TopicRoute:
+        try:
+            data = await self._fetch(AUTO_CREATE_TOPIC_KEY_TOPIC)
+        except TopicRouteError:
+            text = f"No route info of this topic: {topic}; no broker creates topics by itself (autoCreateTopicEnable)"
+            raise TopicRouteError(text) from None
+        template = topic_route(topic, data)
+        limit = self.default_topic_queue_nums
+        return msgspec.structs.replace(
+            template,
+            publish_queues=tuple(queue for queue in template.publish_queues if queue.queue_id < limit),
+            subscribe_queues=tuple(queue for queue in template.subscribe_queues if queue.queue_id < limit),
+            is_fallback=True,
+        )
+
+    async def refresh(self) -> None:
+        """Fetch all known routes anew; what fails is logged and stays as it was."""
+        for topic in list(self._routes):
+            await self.refresh_topic(topic)
+
+    async def refresh_topic(self, topic: str) -> None:
+        """Fetch one route anew; when that fails, it is logged and the route stays as it was."""
+        try:
+            self._routes[topic] = topic_route(topic, await self._fetch(topic))
+        except RocketBrokerError as error:
+            known = self._routes.get(topic)
+            level = logging.DEBUG if known is not None and known.is_fallback else logging.WARNING
+            log.log(level, "the route of %s was not refreshed: %s", topic, error)
+
+    def addresses(self, *, masters_only: bool) -> set[str]:
+        """The addresses of all brokers in known routes."""
+        found: set[str] = set()
+        for route in self._routes.values():
+            for by_id in route.addresses.values():
+                found.update(
+                    address for broker_id, address in by_id.items() if broker_id == MASTER_ID or not masters_only
+                )
+        return found
+
+    def broker_address(self, queue: MessageQueue, broker_id: int = MASTER_ID, *, exactly: bool = True) -> str:
+        """The address of a queue's broker; unless ``exactly``, another of its name will do when that id is gone.
+
+        Raises:
+            BrokerNotFoundError: no such broker in the route of the queue's topic.
+        """
+        route = self._routes.get(queue.topic)
+        by_id = route.addresses.get(queue.broker_name, {}) if route is not None else {}
+        address = by_id.get(broker_id)
+        if address is None and not exactly and by_id:
+            address = by_id[min(by_id)]
+        if address is None:
+            raise BrokerNotFoundError(f"broker {queue.broker_name} (id {broker_id}) is in no route of {queue.topic}")
+        return address
