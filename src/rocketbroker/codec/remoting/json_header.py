@@ -41,6 +41,8 @@ def peek_code(header: memoryview) -> int:
         raise RemoteProtocolError(f"JSON header: {error}") from None
     except UnicodeDecodeError as error:
         raise RemoteProtocolError(f"JSON header is not UTF-8: {error.reason}") from None
+    except RecursionError:
+        raise RemoteProtocolError("JSON header is nested too deep; extFields holds plain values") from None
 
 
 def decode_json_header(header: memoryview) -> Command:
@@ -55,6 +57,8 @@ def decode_json_header(header: memoryview) -> Command:
         raise RemoteProtocolError(f"JSON header: {error}") from None
     except UnicodeDecodeError as error:
         raise RemoteProtocolError(f"JSON header is not UTF-8: {error.reason}") from None
+    except RecursionError:
+        raise RemoteProtocolError("JSON header is nested too deep; extFields holds plain values") from None
     if command.header is not None:
         command.header = {key: text_of(value) for key, value in command.header.items() if value is not None}
     command.body = b""
@@ -93,7 +97,7 @@ class TypedJsonDecoder(Generic[T]):
         """
         try:
             command: Command = self._decode(header)
-        except (msgspec.MsgspecError, UnicodeDecodeError):
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             # Rare shapes (numbers for texts, nulls) and errors: read without types, then name what is wrong.
             return with_typed_header(decode_json_header(header), self._header_type)
         if command.header is None:

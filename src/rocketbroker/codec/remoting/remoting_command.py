@@ -4,6 +4,8 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
+from rocketbroker.codec.remoting.java_types import Int
+
 FLAG_RESPONSE = 1
 FLAG_ONEWAY = 2
 # MQVersion.Version.V5_5_0.ordinal(): clients switch features on by what the server says here.
@@ -24,14 +26,14 @@ class RemotingCommand(
     call.
     """
 
-    code: int
+    code: Int
     header: H = None  # type: ignore[assignment]
-    flag: int = 0
+    flag: Int = 0
     language: str = "JAVA"
-    opaque: int = 0
+    opaque: Int = 0
     remark: str | None = None
     serialize_type: str = "JSON"
-    version: int = CURRENT_VERSION
+    version: Int = CURRENT_VERSION
     body: Any = b""
 
     @property

@@ -38,7 +38,7 @@ def decode_body(body: Buffer, kind: type[T]) -> T:
     """
     try:
         decoded: T = _decoder(kind)(body)  # type: ignore[arg-type]
-    except (msgspec.MsgspecError, UnicodeDecodeError):
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         # Unquoted keys, nulls where Java has a default, or an error: read without types, then say what is wrong.
         decoded = body_from(fastjson.loads(body), kind)
     return decoded
