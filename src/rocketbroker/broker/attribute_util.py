@@ -1,0 +1,98 @@
+"""Attributes of topics and groups: which exist, and how a request alters them (AttributeUtil, TopicAttributes).
+
+A request names each attribute with a sign before it: ``+queue.type=BatchCQ`` adds or changes, ``-queue.type`` deletes.
+They are kept without the sign.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import NoReturn
+
+from rocketbroker.codec.remoting.response_code import ResponseCode
+from rocketbroker.common.errors import BrokerResponseError
+
+
+@dataclass(frozen=True, slots=True)
+class Attribute:
+    """One known attribute: whether it may change after creation, and its right values in words and as a test."""
+
+    changeable: bool
+    takes: str
+    accepts: Callable[[str], bool]
+
+
+def _one_of(*values: str, changeable: bool = False) -> Attribute:
+    return Attribute(changeable, "one of " + ", ".join(values), lambda value: value in values)
+
+
+TOPIC_ATTRIBUTES: Mapping[str, Attribute] = {
+    "queue.type": _one_of("BatchCQ", "SimpleCQ"),
+    "cleanup.policy": _one_of("DELETE", "COMPACTION"),
+    "message.type": _one_of("UNSPECIFIED", "NORMAL", "FIFO", "DELAY", "TRANSACTION", "MIXED", changeable=True),
+}
+
+
+def alter_attributes(
+    known: Mapping[str, Attribute], current: Mapping[str, str] | None, changes: Mapping[str, str]
+) -> dict[str, str]:
+    """The attributes after a request.
+
+    Args:
+        known: the attributes there are.
+        current: those of the existing topic, or ``None`` when it is being created.
+        changes: name with its sign -> value (any value for ``-``).
+
+    Raises:
+        BrokerResponseError: SYSTEM_ERROR, naming the attribute that is unknown, unchangeable, missing or has a wrong
+            value.
+    """
+    altered = dict(current or {})
+    seen: set[str] = set()
+    for signed_name, value in changes.items():
+        sign, name = signed_name[:1], signed_name[1:]
+        _check_name(signed_name, name, seen)
+        if sign == "+":
+            _check_value(known, name, value, creating=current is None)
+            altered[name] = value
+        elif current is None:
+            _refuse(f"only add attribute is supported while creating topic. key: {name}")
+        elif sign != "-":
+            _refuse(f"wrong format key: {name}")
+        else:
+            _check_deletable(known, name, current)
+            del altered[name]
+    return altered
+
+
+def _check_name(signed_name: str, name: str, seen: set[str]) -> None:
+    if not name or "+" in name or "-" in name:
+        _refuse(f"kv string format wrong. key: {signed_name!r}, a name with one + or - before it would be right")
+    if name in seen:
+        _refuse(f"alter duplication key. key: {name}")
+    seen.add(name)
+
+
+def _check_value(known: Mapping[str, Attribute], name: str, value: str, *, creating: bool) -> None:
+    attribute = _attribute(known, name)
+    if not creating and not attribute.changeable:
+        _refuse(f"attempt to update an unchangeable attribute. key: {name}")
+    if not attribute.accepts(value):
+        _refuse(f"value is not in set: {name}={value}, {attribute.takes} would be right")
+
+
+def _check_deletable(known: Mapping[str, Attribute], name: str, current: Mapping[str, str]) -> None:
+    if name not in current:
+        _refuse(f"attempt to delete a nonexistent key: {name}")
+    if not _attribute(known, name).changeable:
+        _refuse(f"attempt to update an unchangeable attribute. key: {name}")
+
+
+def _attribute(known: Mapping[str, Attribute], name: str) -> Attribute:
+    attribute = known.get(name)
+    if attribute is None:
+        _refuse(f"unsupported key: {name}")
+    return attribute
+
+
+def _refuse(remark: str) -> NoReturn:
+    raise BrokerResponseError(ResponseCode.SYSTEM_ERROR, remark)

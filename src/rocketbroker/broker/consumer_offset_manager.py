@@ -1,0 +1,131 @@
+"""How far each group has consumed, and ``config/consumerOffset.json`` (o.a.r.broker.offset.ConsumerOffsetManager).
+
+Tables are keyed ``topic@group``; neither name can hold an ``@``. Commits mark the table as changed; ``flush``, called
+each ``flushConsumerOffsetInterval``, has a changed table written.
+"""
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+
+from rocketbroker.broker.config_manager import ConfigManager, decode_file, encode_file
+from rocketbroker.codec.remoting.bodies.data_version import DataVersion
+from rocketbroker.codec.remoting.bodies.offset import ConsumerOffsetSerializeWrapper
+from rocketbroker.common.clock import Clock
+
+log = logging.getLogger(__name__)
+
+TOPIC_GROUP_SEPARATOR = "@"
+
+# topic@group -> queue id -> offset of the next message to consume
+OffsetTable = dict[str, dict[int, int]]
+
+
+class ConsumerOffsetManager(ConfigManager):
+    """Consumer offsets. All methods are for the event loop.
+
+    Args:
+        path: ``config/consumerOffset.json``.
+        clock: dates the data version.
+        on_persist: see ``ConfigManager``.
+    """
+
+    def __init__(self, path: Path, clock: Clock, on_persist: Callable[[ConfigManager], None] | None = None) -> None:
+        super().__init__(path, on_persist)
+        self.data_version = DataVersion(timestamp=clock.time_ms())
+        self.table: OffsetTable = {}
+        # Where pulls of groups that keep their offsets elsewhere stand (broadcasting); only told, never consumed from.
+        self.pull_table: OffsetTable = {}
+        self._changed = False
+
+    def commit(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+        """Keep an offset; one that goes back is taken too, since consumers may be reset."""
+        key = f"{topic}@{group}"
+        queues = self.table.get(key)
+        if queues is None:
+            self.table[key] = {queue_id: offset}
+        else:
+            if offset < queues.get(queue_id, offset):
+                log.debug("offset of %s queue %s goes back from %s to %s", key, queue_id, queues[queue_id], offset)
+            queues[queue_id] = offset
+        self._changed = True
+
+    def query(self, group: str, topic: str, queue_id: int) -> int:
+        """The committed offset, -1 when there is none."""
+        queues = self.table.get(f"{topic}@{group}")
+        return -1 if queues is None else queues.get(queue_id, -1)
+
+    def commit_pull(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+        """Keep the offset that the group pulled from last."""
+        self.pull_table.setdefault(f"{topic}@{group}", {})[queue_id] = offset
+        self._changed = True
+
+    def query_pull(self, group: str, topic: str, queue_id: int) -> int:
+        """The offset that the group pulled from last, else the committed one, else -1."""
+        offset = self.pull_table.get(f"{topic}@{group}", {}).get(queue_id)
+        return self.query(group, topic, queue_id) if offset is None else offset
+
+    def offsets_of(self, group: str, topic: str) -> dict[int, int]:
+        """Queue id -> committed offset, as a copy."""
+        return dict(self.table.get(f"{topic}@{group}", {}))
+
+    def topics_of(self, group: str) -> set[str]:
+        """Topics that the group has offsets in (whichTopicByConsumer)."""
+        suffix = TOPIC_GROUP_SEPARATOR + group
+        return {key.removesuffix(suffix) for key in self.table if key.endswith(suffix)}
+
+    def groups_of(self, topic: str) -> set[str]:
+        """Groups that have offsets in the topic (whichGroupByTopic)."""
+        prefix = topic + TOPIC_GROUP_SEPARATOR
+        return {key.removeprefix(prefix) for key in self.table if key.startswith(prefix)}
+
+    def remove_group(self, group: str) -> None:
+        """Forget the offsets of a group (removeOffset)."""
+        suffix = TOPIC_GROUP_SEPARATOR + group
+        self._remove(lambda key: key.endswith(suffix))
+
+    def remove_topic(self, topic: str) -> None:
+        """Forget the offsets in a topic (cleanOffsetByTopic)."""
+        prefix = topic + TOPIC_GROUP_SEPARATOR
+        self._remove(lambda key: key.startswith(prefix))
+
+    def clone_offset(self, source_group: str, target_group: str, topic: str) -> None:
+        """Give a group the offsets of another one in a topic."""
+        offsets = self.offsets_of(source_group, topic)
+        if offsets:
+            self.table[f"{topic}@{target_group}"] = offsets
+            self._changed = True
+
+    def flush(self) -> None:
+        """Have the table written when it has changed since."""
+        if self._changed:
+            self._changed = False
+            self.persist()
+
+    def group_topic_map(self) -> dict[str, list[str]]:
+        """Group -> its topics, as the file holds it for readers; it is made from the offset table."""
+        topics: dict[str, list[str]] = {}
+        for key in self.table:
+            topic, _, group = key.partition(TOPIC_GROUP_SEPARATOR)
+            topics.setdefault(group, []).append(topic)
+        return topics
+
+    def encode(self) -> bytes:
+        """``consumerOffset.json`` as RocketMQ writes it."""
+        return encode_file(
+            ConsumerOffsetSerializeWrapper(self.table, self.data_version, self.pull_table, self.group_topic_map())
+        )
+
+    def decode(self, data: bytes) -> None:
+        """Replace the tables by those of a ``consumerOffset.json``."""
+        file = decode_file(data, ConsumerOffsetSerializeWrapper)
+        self.table = file.offset_table
+        self.pull_table = file.pull_offset_table or {}
+        self.data_version = file.data_version or self.data_version
+
+    def _remove(self, belongs: Callable[[str], bool]) -> None:
+        for table in (self.table, self.pull_table):
+            for key in [key for key in table if belongs(key)]:
+                del table[key]
+                self._changed = True
+        self.flush()

@@ -1,0 +1,120 @@
+"""Consumer groups and ``config/subscriptionGroup.json`` (o.a.r.broker.subscription.SubscriptionGroupManager)."""
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from rocketbroker.broker.attribute_util import alter_attributes
+from rocketbroker.broker.config_manager import ConfigManager, decode_file, encode_file
+from rocketbroker.codec.message.topic_validator import validate_group
+from rocketbroker.codec.remoting.bodies.data_version import DataVersion
+from rocketbroker.codec.remoting.bodies.subscription_group import SubscriptionGroupConfig, SubscriptionGroupWrapper
+from rocketbroker.common.clock import Clock
+from rocketbroker.common.config import BrokerConfig
+
+log = logging.getLogger(__name__)
+
+BUILT_IN_GROUPS = (
+    "TOOLS_CONSUMER",
+    "FILTERSRV_CONSUMER",
+    "SELF_TEST_C_GROUP",
+    "CID_ONS-HTTP-PROXY",
+    "CID_ONSAPI_PULL",
+    "CID_ONSAPI_PERMISSION",
+    "CID_ONSAPI_OWNER",
+    "CID_RMQ_SYS_TRANS",
+)
+
+
+class SubscriptionGroupManager(ConfigManager):
+    """Consumer groups by name. All methods are for the event loop.
+
+    Args:
+        path: ``config/subscriptionGroup.json``.
+        config: says whether a group is created when its first client arrives.
+        clock: dates the data version.
+        on_persist: see ``ConfigManager``.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        config: BrokerConfig,
+        clock: Clock,
+        on_persist: Callable[[ConfigManager], None] | None = None,
+    ) -> None:
+        super().__init__(path, on_persist)
+        self._config = config
+        self._clock = clock
+        self.data_version = DataVersion(timestamp=clock.time_ms())
+        self.groups = {name: SubscriptionGroupConfig(group_name=name) for name in BUILT_IN_GROUPS}
+        # group -> topic -> bits of what is forbidden; bit 0 is reading (GroupForbidden).
+        self.forbidden_table: dict[str, dict[str, int]] = {}
+
+    def find(self, group: str) -> SubscriptionGroupConfig | None:
+        """The group; with ``autoCreateSubscriptionGroup`` one of a legal name is created when it is new."""
+        found = self.groups.get(group)
+        if found is not None or not self._config.auto_create_subscription_group or not validate_group(group).valid:
+            return found
+        created = SubscriptionGroupConfig(group_name=group)
+        log.info("consumer group %s is created", group)
+        self._put(created)
+        return created
+
+    def contains(self, group: str) -> bool:
+        """Whether the group exists; creates none."""
+        return group in self.groups
+
+    def update(self, group: SubscriptionGroupConfig) -> None:
+        """Create or replace a group; its attributes are changes, with ``+`` or ``-`` before each name.
+
+        Raises:
+            BrokerResponseError: an attribute is given; there are none for groups.
+        """
+        old = self.groups.get(group.group_name)
+        attributes = alter_attributes({}, None if old is None else old.attributes, group.attributes)
+        self._put(msgspec.structs.replace(group, attributes=attributes))
+
+    def delete(self, group: str) -> bool:
+        """Forget a group and what is forbidden to it. Returns whether there was one."""
+        found = self.groups.pop(group, None) is not None
+        if self.forbidden_table.pop(group, None) is not None or found:
+            log.info("consumer group %s is deleted", group)
+            self.data_version.next_version(self._clock.time_ms())
+            self.persist()
+        return found
+
+    def forbidden(self, group: str, topic: str) -> int:
+        """Bits of what the group may not do with the topic; 0 is nothing."""
+        return max(0, self.forbidden_table.get(group, {}).get(topic, 0))
+
+    def update_forbidden(self, group: str, topic: str, index: int, *, forbid: bool) -> None:
+        """Set or clear bit ``index`` (0 to 30) of what the group may not do with the topic."""
+        bit = 1 << index
+        bits = self.forbidden(group, topic)
+        topics = self.forbidden_table.setdefault(group, {})
+        topics[topic] = bits | bit if forbid else bits & ~bit
+        if not topics[topic]:
+            del topics[topic]
+        if not topics:
+            del self.forbidden_table[group]
+        self.data_version.next_version(self._clock.time_ms())
+        self.persist()
+
+    def encode(self) -> bytes:
+        """``subscriptionGroup.json`` as RocketMQ writes it."""
+        return encode_file(SubscriptionGroupWrapper(self.groups, self.forbidden_table, self.data_version))
+
+    def decode(self, data: bytes) -> None:
+        """Add the groups of a ``subscriptionGroup.json``; they replace built-in groups of the same name."""
+        file = decode_file(data, SubscriptionGroupWrapper)
+        self.groups.update(file.subscription_group_table)
+        self.forbidden_table.update(file.forbidden_table)
+        self.data_version = file.data_version
+
+    def _put(self, group: SubscriptionGroupConfig) -> None:
+        self.groups[group.group_name] = group
+        self.data_version.next_version(self._clock.time_ms())
+        self.persist()

@@ -1,0 +1,155 @@
+"""The broker's topics and ``config/topics.json`` (org.apache.rocketmq.broker.topic.TopicConfigManager)."""
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from rocketbroker.broker.attribute_util import TOPIC_ATTRIBUTES, alter_attributes
+from rocketbroker.broker.config_manager import ConfigManager, decode_file, encode_file
+from rocketbroker.broker.perm_name import PERM_INHERIT
+from rocketbroker.broker.system_topics import system_topic_configs
+from rocketbroker.codec.message.topic_validator import AUTO_CREATE_TOPIC_KEY_TOPIC
+from rocketbroker.codec.remoting.bodies.data_version import DataVersion
+from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig, TopicConfigSerializeWrapper
+from rocketbroker.common.clock import Clock
+from rocketbroker.common.config import BrokerConfig
+
+log = logging.getLogger(__name__)
+
+ChangeListener = Callable[[list[TopicConfig]], None]
+
+
+class TopicConfigManager(ConfigManager):
+    """Topics by name, those of the system included. All methods are for the event loop.
+
+    Args:
+        path: ``config/topics.json``.
+        config: says which system topics there are and whether topics are created by their first message.
+        clock: dates the data version.
+        on_persist: see ``ConfigManager``.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        config: BrokerConfig,
+        clock: Clock,
+        on_persist: Callable[[ConfigManager], None] | None = None,
+    ) -> None:
+        super().__init__(path, on_persist)
+        self._config = config
+        self._clock = clock
+        self._listeners: list[ChangeListener] = []
+        self.data_version = DataVersion(timestamp=clock.time_ms())
+        self.topics: dict[str, TopicConfig] = {topic.topic_name: topic for topic in system_topic_configs(config)}
+        self.system_topics = frozenset(self.topics)
+
+    def on_change(self, listener: ChangeListener) -> None:
+        """Have the listener told which topics were created or changed (it registers them at the name servers)."""
+        self._listeners.append(listener)
+
+    def select(self, topic: str) -> TopicConfig | None:
+        """The topic, or ``None`` when there is none of that name."""
+        return self.topics.get(topic)
+
+    def is_order_topic(self, topic: str) -> bool:
+        """Whether the topic exists and is ordered."""
+        found = self.topics.get(topic)
+        return found is not None and found.order
+
+    def create_in_send_message(
+        self, topic: str, default_topic: str, remote_address: str, queue_nums: int, topic_sys_flag: int
+    ) -> TopicConfig | None:
+        """The topic, created after ``default_topic`` when it is new (createTopicInSendMessageMethod).
+
+        It gets min(``queue_nums``, those of the default topic) queues and its permissions without PERM_INHERIT.
+
+        Returns:
+            ``None`` when the default topic is missing or may not be inherited, or ``autoCreateTopicEnable`` is off.
+        """
+        found = self.topics.get(topic)
+        if found is not None:
+            return found
+        template = self.topics.get(default_topic)
+        if template is None or not self._may_inherit(template):
+            log.info("topic %s of %s is not created: %s cannot be inherited", topic, remote_address, default_topic)
+            return None
+        nums = max(0, min(queue_nums, template.write_queue_nums))
+        return self._create(
+            TopicConfig(
+                topic_name=topic,
+                read_queue_nums=nums,
+                write_queue_nums=nums,
+                perm=template.perm & ~PERM_INHERIT,
+                topic_filter_type=template.topic_filter_type,
+                topic_sys_flag=topic_sys_flag,
+            )
+        )
+
+    def create_in_send_message_back(
+        self, topic: str, queue_nums: int, perm: int, sys_flag: int = 0, *, order: bool = False
+    ) -> TopicConfig:
+        """The retry or dead-letter topic, created when it is new (createTopicInSendMessageBackMethod)."""
+        found = self.topics.get(topic)
+        if found is None:
+            return self._create(
+                TopicConfig(
+                    topic_name=topic,
+                    read_queue_nums=queue_nums,
+                    write_queue_nums=queue_nums,
+                    perm=perm,
+                    topic_sys_flag=sys_flag,
+                    order=order,
+                )
+            )
+        if found.order != order:
+            self._put(msgspec.structs.replace(found, order=order))
+        return self.topics[topic]
+
+    def update(self, topic: TopicConfig) -> None:
+        """Create or replace a topic; its attributes are changes, with ``+`` or ``-`` before each name.
+
+        Raises:
+            BrokerResponseError: an attribute is unknown, cannot be changed or has a wrong value.
+        """
+        old = self.topics.get(topic.topic_name)
+        attributes = alter_attributes(TOPIC_ATTRIBUTES, None if old is None else old.attributes, topic.attributes)
+        self._put(msgspec.structs.replace(topic, attributes=attributes))
+
+    def delete(self, topic: str) -> bool:
+        """Forget a topic; its name servers learn it by the next whole registration. Returns whether there was one."""
+        if self.topics.pop(topic, None) is None:
+            return False
+        log.info("topic %s is deleted", topic)
+        self.data_version.next_version(self._clock.time_ms())
+        self.persist()
+        return True
+
+    def encode(self) -> bytes:
+        """``topics.json`` as RocketMQ writes it."""
+        return encode_file(TopicConfigSerializeWrapper(self.topics, self.data_version))
+
+    def decode(self, data: bytes) -> None:
+        """Add the topics of a ``topics.json``; they replace system topics of the same name."""
+        file = decode_file(data, TopicConfigSerializeWrapper)
+        self.topics.update(file.topic_config_table)
+        self.data_version = file.data_version
+
+    def _may_inherit(self, template: TopicConfig) -> bool:
+        if template.topic_name == AUTO_CREATE_TOPIC_KEY_TOPIC and not self._config.auto_create_topic_enable:
+            return False
+        return bool(template.perm & PERM_INHERIT)
+
+    def _create(self, topic: TopicConfig) -> TopicConfig:
+        log.info("topic %s is created: %s queues, perm %s", topic.topic_name, topic.write_queue_nums, topic.perm)
+        self._put(topic)
+        return topic
+
+    def _put(self, topic: TopicConfig) -> None:
+        self.topics[topic.topic_name] = topic
+        self.data_version.next_version(self._clock.time_ms())
+        self.persist()
+        for listener in self._listeners:
+            listener([topic])

@@ -1,0 +1,53 @@
+"""Stand-ins for what unit tests must steer: time and connections."""
+
+from collections.abc import Sequence
+
+from rocketbroker.codec.remoting.handler import Buffer
+from rocketbroker.codec.remoting.remoting_command import Command
+
+
+class FakeClock:
+    """Time that stands still until ``advance``."""
+
+    def __init__(self, time_ms: int = 1_795_255_000_000) -> None:
+        self._time_ms = time_ms
+        self._start_ms = time_ms
+
+    def time_ms(self) -> int:
+        return self._time_ms
+
+    def monotonic(self) -> float:
+        return (self._time_ms - self._start_ms) / 1000 + 1.0
+
+    def advance(self, seconds: float) -> None:
+        self._time_ms += round(seconds * 1000)
+
+
+class FakeConnection:
+    """A connection that keeps what is sent over it."""
+
+    def __init__(self, remote_address: str = "127.0.0.1:50000") -> None:
+        self.remote_address = remote_address
+        self.remote_host = bytes([127, 0, 0, 1]) + (50000).to_bytes(4, "big")
+        self.is_open = True
+        self.last_read = 0.0
+        self.sent: list[Command] = []
+        self.replies: list[tuple[int, Command]] = []
+        self.written: list[Buffer] = []
+        self.close_reason: str | None = None
+
+    def write(self, buffers: Sequence[Buffer]) -> None:
+        self.written.extend(buffers)
+
+    def reply(self, opaque: int, answer: Command) -> None:
+        self.replies.append((opaque, answer))
+
+    def send_oneway(self, command: Command) -> None:
+        self.sent.append(command)
+
+    async def invoke(self, command: Command, timeout_s: float) -> Command:
+        raise NotImplementedError
+
+    def close(self, reason: str) -> None:
+        self.is_open = False
+        self.close_reason = reason

@@ -1,0 +1,111 @@
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rocketbroker.broker.consumer_offset_manager import ConsumerOffsetManager
+from rocketbroker.common.errors import ConfigError
+from tests.support.fakes import FakeClock
+from tests.support.golden_store import files
+
+GOLDEN = files("clean")["config/consumerOffset.json"]
+
+
+def make(path=Path("consumerOffset.json"), on_persist=None):
+    return ConsumerOffsetManager(path, FakeClock(), on_persist)
+
+
+def test_commit_and_query():
+    manager = make()
+    assert manager.query("g", "T", 0) == -1
+    manager.commit("g", "T", 0, 7)
+    manager.commit("g", "T", 1, 8)
+    assert manager.query("g", "T", 0) == 7
+    assert manager.query("g", "T", 2) == -1
+    assert manager.query("h", "T", 0) == -1
+    manager.commit("g", "T", 0, 3)
+    assert manager.query("g", "T", 0) == 3
+    assert manager.offsets_of("g", "T") == {0: 3, 1: 8}
+    assert manager.table == {"T@g": {0: 3, 1: 8}}
+
+
+def test_pull_offsets_fall_back_to_the_committed_one():
+    manager = make()
+    manager.commit("g", "T", 0, 7)
+    assert manager.query_pull("g", "T", 0) == 7
+    manager.commit_pull("g", "T", 0, 9)
+    assert manager.query_pull("g", "T", 0) == 9
+    assert manager.query("g", "T", 0) == 7
+
+
+def test_names_that_contain_each_other():
+    manager = make()
+    for group, topic in (("g", "T"), ("gg", "T"), ("g", "TT"), ("T", "g")):
+        manager.commit(group, topic, 0, 1)
+    assert manager.topics_of("g") == {"T", "TT"}
+    assert manager.groups_of("T") == {"g", "gg"}
+    manager.remove_group("g")
+    assert manager.table.keys() == {"T@gg", "g@T"}
+    manager.remove_topic("T")
+    assert manager.table.keys() == {"g@T"}
+
+
+def test_clone_offset():
+    manager = make()
+    manager.commit("g", "T", 0, 5)
+    manager.clone_offset("g", "h", "T")
+    manager.clone_offset("g", "h", "Unknown")
+    manager.commit("g", "T", 0, 6)
+    assert manager.query("h", "T", 0) == 5
+    assert "Unknown@h" not in manager.table
+
+
+def test_flush_persists_only_what_changed():
+    submitted = []
+    manager = make(on_persist=submitted.append)
+    manager.flush()
+    assert submitted == []
+    manager.commit("g", "T", 0, 5)
+    manager.flush()
+    manager.flush()
+    assert submitted == [manager]
+
+
+def test_recorded_file(tmp_path):
+    manager = make()
+    manager.decode(GOLDEN)
+    assert manager.offsets_of("CG_StPlain", "StPlain") == {0: 2, 1: 2, 2: 1, 3: 1}
+    again = make()
+    again.decode(manager.encode())
+    assert (again.table, again.pull_table, again.data_version) == (
+        manager.table,
+        manager.pull_table,
+        manager.data_version,
+    )
+    # Only the order of groupTopicMap is Java's hash order.
+    assert sorted(manager.encode().replace(b",", b"").splitlines()) == sorted(GOLDEN.replace(b",", b"").splitlines())
+
+
+@pytest.mark.parametrize("content", [b'{"offsetTable":{"T@g":{"x":1}}}', b'{"offsetTable":{"T@g":{0:"x"}}}', b"[]"])
+def test_damaged_file(tmp_path, content):
+    manager = make(tmp_path / "consumerOffset.json")
+    manager.path.write_bytes(content)
+    with pytest.raises(ConfigError, match=r"consumerOffset\.json is damaged"):
+        manager.load()
+    assert manager.table == {}
+
+
+NAMES = st.text("abcT%_-|0", min_size=1, max_size=8)
+
+
+@given(st.lists(st.tuples(NAMES, NAMES, st.integers(0, 65535), st.integers(-1, 2**63 - 1)), max_size=20))
+def test_round_trip(commits):
+    manager = make()
+    for group, topic, queue_id, offset in commits:
+        manager.commit(group, topic, queue_id, offset)
+    loaded = make()
+    loaded.decode(manager.encode())
+    assert loaded.table == manager.table
+    for group, topic, queue_id, _ in commits:
+        assert loaded.query(group, topic, queue_id) == manager.query(group, topic, queue_id)
