@@ -1,0 +1,19 @@
+"""A client on a connection (org.apache.rocketmq.broker.client.ClientChannelInfo)."""
+
+from rocketbroker.codec.remoting.handler import Connection
+
+
+class ClientChannelInfo:
+    """Who is at the other end, and when it was last heard of (``last_update``, seconds of the monotonic clock)."""
+
+    __slots__ = ("client_id", "connection", "language", "last_update", "version")
+
+    def __init__(self, connection: Connection, client_id: str, language: str, version: int, last_update: float) -> None:
+        self.connection = connection
+        self.client_id = client_id
+        self.language = language
+        self.version = version
+        self.last_update = last_update
+
+    def __repr__(self) -> str:
+        return f"{self.client_id}@{self.connection.remote_address}"

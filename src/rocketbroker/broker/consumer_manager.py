@@ -1,0 +1,131 @@
+"""Which consumers are there (org.apache.rocketmq.broker.client.ConsumerManager)."""
+
+import logging
+from collections.abc import Callable
+
+from rocketbroker.broker.client_channel_info import ClientChannelInfo
+from rocketbroker.broker.consumer_group_info import ConsumerGroupInfo
+from rocketbroker.broker.subscription import Subscription
+from rocketbroker.codec.remoting.bodies.heartbeat import ConsumerData
+from rocketbroker.codec.remoting.handler import Connection
+from rocketbroker.common.clock import Clock
+
+log = logging.getLogger(__name__)
+
+# Told the group and the connections of all its clients.
+ConsumerIdsChangeListener = Callable[[str, list[Connection]], None]
+
+
+class ConsumerManager:
+    """Consumer groups that have clients, by name. All methods are for the event loop.
+
+    Args:
+        clock: says how long a client has been silent.
+        channel_expired_timeout_s: after how much silence a client is closed.
+        on_ids_changed: told when the clients or topics of a group have changed, unless it is broadcasting or does not
+            want to know (``notifyConsumerIdsChangedEnable``).
+    """
+
+    def __init__(
+        self, clock: Clock, channel_expired_timeout_s: float, on_ids_changed: ConsumerIdsChangeListener
+    ) -> None:
+        self._clock = clock
+        self._timeout_s = channel_expired_timeout_s
+        self._on_ids_changed = on_ids_changed
+        self._groups_of: dict[Connection, set[str]] = {}
+        self.groups: dict[str, ConsumerGroupInfo] = {}
+
+    def group_info(self, group: str) -> ConsumerGroupInfo | None:
+        """The group, ``None`` when no client of it is there."""
+        return self.groups.get(group)
+
+    def find_subscription_data(self, group: str, topic: str) -> Subscription | None:
+        """What the group consumes of the topic."""
+        info = self.groups.get(group)
+        return None if info is None else info.subscription_table.get(topic)
+
+    def find_channel(self, group: str, client_id: str) -> ClientChannelInfo | None:
+        """A client of the group."""
+        info = self.groups.get(group)
+        return None if info is None else info.find_channel(client_id)
+
+    def groups_subscribed_to(self, topic: str) -> list[str]:
+        """Groups with clients that consume the topic (queryTopicConsumeByWho)."""
+        return [name for name, info in self.groups.items() if topic in info.subscription_table]
+
+    def register(
+        self,
+        channel: ClientChannelInfo,
+        data: ConsumerData,
+        *,
+        notify_enabled: bool = True,
+        update_subscription: bool = True,
+    ) -> bool:
+        """Take over one group of a heartbeat.
+
+        Args:
+            channel: the client.
+            data: the group as the heartbeat tells of it.
+            notify_enabled: whether the group wants to know when its clients change.
+            update_subscription: false for a heartbeat that leaves them out (``withoutSub``).
+
+        Returns:
+            Whether the client is new in the group or topics came or went.
+        """
+        info = self.groups.get(data.group_name)
+        if info is None:
+            info = self.groups[data.group_name] = ConsumerGroupInfo(data.group_name)
+        info.consume_type = data.consume_type
+        info.message_model = data.message_model
+        info.consume_from_where = data.consume_from_where
+        info.notify_enabled = notify_enabled
+        changed = info.update_channel(channel)
+        self._groups_of.setdefault(channel.connection, set()).add(data.group_name)
+        if update_subscription:
+            changed |= info.update_subscription(data.subscription_data_set)
+        if changed:
+            log.info("group %s has changed by %r", data.group_name, channel)
+            self._notify(info)
+        return changed
+
+    def unregister(self, group: str, connection: Connection) -> None:
+        """Drop a client from a group."""
+        groups = self._groups_of.get(connection)
+        if groups is not None:
+            groups.discard(group)
+            if not groups:
+                del self._groups_of[connection]
+        self._drop(group, connection)
+
+    def close_connection(self, connection: Connection) -> None:
+        """Drop a client from all its groups, since its connection is gone (doChannelCloseEvent)."""
+        for group in self._groups_of.pop(connection, ()):
+            self._drop(group, connection)
+
+    def scan_not_active(self) -> None:
+        """Close the clients that sent no heartbeat for too long, and drop them."""
+        limit = self._clock.monotonic() - self._timeout_s
+        expired = {
+            channel.connection: channel
+            for info in self.groups.values()
+            for channel in info.channels.values()
+            if channel.last_update < limit
+        }
+        for connection, channel in expired.items():
+            log.warning("consumer %r sent no heartbeat for %s s", channel, self._timeout_s)
+            self.close_connection(connection)
+            connection.close(f"consumer {channel.client_id} sent no heartbeat for {self._timeout_s:g} s")
+
+    def _drop(self, group: str, connection: Connection) -> None:
+        info = self.groups.get(group)
+        if info is None or info.channels.pop(connection, None) is None:
+            return
+        if info.channels:
+            self._notify(info)
+        else:
+            log.info("group %s has no clients any more", group)
+            del self.groups[group]
+
+    def _notify(self, info: ConsumerGroupInfo) -> None:
+        if info.notify_enabled and not info.is_broadcasting:
+            self._on_ids_changed(info.group_name, list(info.channels))
