@@ -1,7 +1,8 @@
 """Checkpoints. Answers to ``org.apache.rocketmq.store.StoreCheckpoint`` and ``timer.TimerCheckpoint``.
 
 checkpoint         := int64 physicMsgTimestamp, int64 logicsMsgTimestamp, int64 indexMsgTimestamp,
-                      int64 masterFlushedOffset, int64 confirmPhyOffset, zeros to 4096
+                      int64 masterFlushedOffset, int64 confirmPhyOffset, int64 logicsPhysicalOffset,
+                      zeros to 4096
 config/timercheck  := int64 lastReadTimeMs, int64 lastTimerLogFlushPos, int64 lastTimerQueueOffset,
                       int64 masterTimerQueueOffset, int64 stateVersion, int64 timestamp, int64 counter,
                       zeros to 4096
@@ -15,18 +16,22 @@ from rocketbroker.common.errors import CodecError
 
 #: Bytes of either file on disk.
 CHECKPOINT_FILE_SIZE: Final = 4096
-CHECKPOINT: Final = Struct(">qqqqq")
+CHECKPOINT: Final = Struct(">qqqqqq")
 TIMER_CHECKPOINT: Final = Struct(">qqqqqqq")
 
 
 class StoreCheckpoint(NamedTuple):
-    """How far the store was flushed. Timestamps are store times in ms, offsets are of the commit log."""
+    """How far the store was flushed. Timestamps are store times in ms, offsets are of the commit log.
+
+    Releases before 5.5.0 leave ``logics_physical_offset``, and 4.x both offsets before it, at 0.
+    """
 
     physic_msg_timestamp: int = 0
     logics_msg_timestamp: int = 0
     index_msg_timestamp: int = 0
     master_flushed_offset: int = 0
     confirm_phy_offset: int = 0
+    logics_physical_offset: int = 0
 
     def encode(self) -> bytes:
         """The whole file, 4096 bytes."""
@@ -50,7 +55,7 @@ class TimerCheckpoint(NamedTuple):
 
 
 def decode_checkpoint(buffer: ReadableBuffer) -> StoreCheckpoint:
-    """The checkpoint in ``buffer``, which holds at least its 40 bytes."""
+    """The checkpoint in ``buffer``, which holds at least its 48 bytes."""
     if len(buffer) < CHECKPOINT.size:
         raise CodecError(f"checkpoint needs {CHECKPOINT.size} bytes, {len(buffer)} are there")
     return StoreCheckpoint(*CHECKPOINT.unpack_from(buffer))

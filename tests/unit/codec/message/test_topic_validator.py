@@ -32,8 +32,10 @@ def test_valid_topics(name: str) -> None:
         ("t" * 128, f"The specified topic: {'t' * 128}, is longer than topic max length: 127"),
         (
             "%RETRY%" + "g" * 249,
-            f"The specified topic is DLQ or Retry topic: %RETRY%{'g' * 249}, "
-            "and it's longer than topic max length: 255",
+            (
+                f"The specified topic is DLQ or Retry topic: %RETRY%{'g' * 249}, "
+                "and it's longer than topic max length: 255"
+            ),
         ),
     ],
 )
