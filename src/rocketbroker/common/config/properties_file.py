@@ -6,11 +6,12 @@ Latin-1; for ASCII, and with \\uXXXX escapes, it is the same). Comments may be i
 The library costs some 40 ms of import, so it is imported when there is something to read.
 """
 
-import os
 import re
+import stat
 from dataclasses import dataclass
 from pathlib import Path
 
+from rocketbroker.common.atomic_file import replace_contents
 from rocketbroker.common.errors import ConfigError
 
 _ESCAPES = {"\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\f": "\\f"}
@@ -86,7 +87,8 @@ def _unicode_escape(char: str) -> str:
 def save_changes(path: str | Path, changed: dict[str, str]) -> None:
     """Put `changed` into a properties file, keeping its other lines; whole or not at all, durable on return.
 
-    A file that does not exist is made. Blocks (fsync). Raises ConfigError when it cannot be written.
+    What was there before is kept in `<path>.bak`, as RocketMQ does. A file that does not exist is
+    made. Blocks (fsync). Raises ConfigError when it cannot be written.
     """
     from javaproperties import PropertiesFile
 
@@ -95,35 +97,9 @@ def save_changes(path: str | Path, changed: dict[str, str]) -> None:
     for key, value in changed.items():
         content[key] = value
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        _replace(target, content.dumps().encode("utf-8", "surrogateescape"))
+        mode = target.stat().st_mode if target.exists() else None
+        replace_contents(target, content.dumps().encode("utf-8", "surrogateescape"))
+        if mode is not None:
+            target.chmod(stat.S_IMODE(mode))
     except OSError as error:
         raise ConfigError(f"{path}: cannot write the settings file: {error.strerror}") from error
-
-
-def _replace(target: Path, data: bytes) -> None:
-    import shutil
-    import tempfile
-
-    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-    temporary = Path(name)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        if target.exists():
-            shutil.copymode(target, temporary)
-        temporary.replace(target)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
-    _sync_directory(target.parent)
-
-
-def _sync_directory(directory: Path) -> None:
-    handle = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -37,7 +37,7 @@ def test_names_and_defaults_are_those_of_rocketmq(model):
             continue  # read by BrokerStartup; null in Java, hence not recorded
         assert text_of(field.default) == recorded[name], name
         compared += 1
-    assert compared >= 5
+    assert compared >= 2
 
 
 @pytest.mark.parametrize("model", MODELS, ids=lambda model: model.__name__)
