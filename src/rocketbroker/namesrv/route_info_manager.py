@@ -93,6 +93,8 @@ class RouteInfoManager:
                 del group.broker_addrs[broker_id]  # a slave that became master, or the other way round
         first = not group.broker_addrs.get(said.broker_id)
         group.broker_addrs[said.broker_id] = said.broker_addr
+        # In the order in which RocketMQ tells them: by id, the master first.
+        group.broker_addrs = dict(sorted(group.broker_addrs.items()))
         return first
 
     def _take_topics(self, group: BrokerData, said: BrokerRegistration, first: bool) -> None:
