@@ -1,0 +1,55 @@
+"""Has the next file and the next blocks ready before they are needed (AllocateMappedFileService).
+
+One owned thread: making, mapping and allocating can all wait for the disk.
+"""
+
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+
+from rocketbroker.store.mapped_file import MappedFile
+
+
+class AllocateMappedFileService:
+    """Prepares files and blocks on a thread of its own."""
+
+    def __init__(self) -> None:
+        self._executor = ThreadPoolExecutor(1, thread_name_prefix="AllocateMappedFileService")
+        self._files: dict[Path, Future[MappedFile]] = {}
+        self._growing: set[Path] = set()
+
+    def prepare(self, path: Path, file_size: int, step: int) -> None:
+        """Have a file made; ``take`` hands it over."""
+        if path not in self._files:
+            self._files[path] = self._executor.submit(_make, path, file_size, step)
+
+    def take(self, path: Path, file_size: int, step: int) -> MappedFile:
+        """The prepared file, waited for when it is not ready yet, or made now when nobody prepared it.
+
+        Raises:
+            StoreFullError: the disk has no room for it.
+        """
+        future = self._files.pop(path, None)
+        return _make(path, file_size, step) if future is None else future.result()
+
+    def grow(self, file: MappedFile, end: int) -> None:
+        """Have blocks allocated up to ``end``; a failure shows when the writer gets there and tries itself."""
+        if file.path in self._growing or end <= file.allocated:
+            return
+        self._growing.add(file.path)
+        self._executor.submit(file.ensure_allocated, min(end, file.file_size)).add_done_callback(
+            lambda _: self._growing.discard(file.path)
+        )
+
+    def stop(self) -> None:
+        """End the thread; files that nobody took are closed and, being empty, stay for the next start."""
+        self._executor.shutdown()
+        for future in self._files.values():
+            if future.exception() is None:
+                future.result().close()
+        self._files.clear()
+
+
+def _make(path: Path, file_size: int, step: int) -> MappedFile:
+    file = MappedFile(path, file_size, step)
+    file.ensure_allocated(min(step or file_size, file_size))
+    return file

@@ -1,0 +1,213 @@
+"""All messages of the broker in the order they came (org.apache.rocketmq.store.CommitLog).
+
+A record that does not fit into the rest of a file is preceded by a BLANK, and begins the next file. Records are written
+by the event loop's thread only; the flush thread reads ``wrote`` positions and syncs.
+"""
+
+import os
+from collections.abc import Sequence
+
+from rocketbroker.codec.message.buffers import ReadableBuffer
+from rocketbroker.codec.message.message_encoder import (
+    BLANK_LENGTH,
+    BODY_POSITION,
+    MESSAGE_MAGIC_CODE_V1,
+    PROPERTIES_LENGTH,
+    RECORD_HEAD,
+    RECORD_HEADS,
+    body_crc,
+    encode_blank_into,
+    magic_code,
+    record_size,
+    topic_block,
+)
+from rocketbroker.codec.message.message_decoder import peek
+from rocketbroker.codec.storefile.commit_log_layout import fits
+from rocketbroker.store.allocate_mapped_file_service import AllocateMappedFileService
+from rocketbroker.store.mapped_file import MappedFile
+from rocketbroker.store.mapped_file_queue import MappedFileQueue
+from rocketbroker.store.put_message import MessageExtBrokerInner
+
+# Blocks are allocated 64 MiB at a time, and the next step is asked for when half of the last one is used.
+ALLOCATE_STEP = 64 * 1024 * 1024
+
+_HOST_BITS = 3
+_head_pack = RECORD_HEAD.pack
+_length_pack = PROPERTIES_LENGTH.pack
+
+
+class CommitLog:
+    """The log: appends records and hands out slices of what it holds.
+
+    Args:
+        queue: its files.
+        allocate_service: prepares files and blocks.
+        store_host: the broker's address as records hold it.
+    """
+
+    __slots__ = ("_allocate_service", "_file", "_grow_at", "queue", "store_host")
+
+    def __init__(self, queue: MappedFileQueue, allocate_service: AllocateMappedFileService, store_host: bytes) -> None:
+        self.queue = queue
+        self.store_host = store_host
+        self._allocate_service = allocate_service
+        self._file: MappedFile | None = None
+        self._grow_at = 0
+
+    @property
+    def min_offset(self) -> int:
+        """Offset of the first record there is."""
+        return self.queue.min_offset
+
+    @property
+    def max_offset(self) -> int:
+        """Offset after the last record."""
+        return self.queue.max_offset
+
+    def append(self, message: MessageExtBrokerInner, queue_offset: int, store_timestamp: int) -> tuple[int, int]:
+        """Write one record; gives its offset and size. The caller has checked the lengths.
+
+        Raises:
+            StoreFullError: the disk has no room for it; nothing was written.
+        """
+        body = message.body
+        properties = message.properties
+        topic = message.topic.encode()
+        block = topic_block(topic)
+        sys_flag = message.sys_flag
+        head = RECORD_HEADS[sys_flag >> 4 & _HOST_BITS]
+        size = head.size + len(body) + len(block) + 2 + len(properties)
+        file = self._room(size)
+        position = file.wrote
+        offset = file.file_from_offset + position
+        file.buffer[position : position + size] = b"".join(
+            (
+                head.pack(
+                    size,
+                    MESSAGE_MAGIC_CODE_V1 if len(topic) < 128 else magic_code(len(topic)),
+                    body_crc(body),
+                    message.queue_id,
+                    message.flag,
+                    queue_offset,
+                    offset,
+                    sys_flag,
+                    message.born_timestamp,
+                    message.born_host,
+                    store_timestamp,
+                    self.store_host,
+                    message.reconsume_times,
+                    message.prepared_transaction_offset,
+                    len(body),
+                ),
+                body,
+                block,
+                _length_pack(len(properties)),
+                properties,
+            )
+        )
+        file.wrote = position + size
+        return offset, size
+
+    def append_encoded(self, records: ReadableBuffer, offset: int) -> None:
+        """Write records that were encoded for ``offset``, which ``reserve`` gave.
+
+        Raises:
+            StoreFullError: the disk has no room for them; nothing was written.
+        """
+        file = self._room(len(records))
+        position = offset - file.file_from_offset
+        file.buffer[position : position + len(records)] = records
+        file.wrote = position + len(records)
+
+    def reserve(self, size: int) -> int:
+        """The offset that records of ``size`` bytes in all will get: they lie in one file.
+
+        Raises:
+            StoreFullError: the disk has no room for them.
+        """
+        file = self._room(size)
+        return file.file_from_offset + file.wrote
+
+    def _room(self, size: int) -> MappedFile:
+        """The file with allocated room for a record of ``size`` bytes at its ``wrote`` position."""
+        file = self._file
+        if file is None or not fits(size, file.file_size - file.wrote):
+            file = self._roll(file)
+        end = file.wrote + size + BLANK_LENGTH
+        if end > self._grow_at:
+            self._grow(file, end)
+        return file
+
+    def _roll(self, file: MappedFile | None) -> MappedFile:
+        """Close the last file by a BLANK and go on in the next one."""
+        queue = self.queue
+        if file is None and queue.files and queue.files[-1].wrote < queue.file_size:
+            self._file = queue.files[-1]
+            self._grow_at = 0
+            return self._file
+        following = self._allocate_service.take(queue.path_of(queue.max_file_end), queue.file_size, queue.step)
+        if file is not None:
+            encode_blank_into(file.buffer, file.wrote, file.file_size - file.wrote)
+            file.wrote = file.file_size
+        queue.append(following)
+        self._file = following
+        self._grow_at = 0
+        self._allocate_service.prepare(queue.path_of(queue.max_file_end), queue.file_size, queue.step)
+        return following
+
+    def _grow(self, file: MappedFile, end: int) -> None:
+        """Make sure that blocks are there, and have the next ones allocated ahead."""
+        file.ensure_allocated(min(end, file.file_size))
+        step = self.queue.step or file.file_size
+        self._grow_at = min(file.allocated, max(end, file.allocated - step // 2))
+        self._allocate_service.grow(file, min(file.allocated + step // 2, file.file_size))
+
+    def slice(self, offset: int, size: int) -> memoryview | None:
+        """The bytes at an offset, as a slice of the mapped file; ``None`` when the log does not hold all of them."""
+        file = self.queue.find(offset)
+        if file is None:
+            return None
+        position = offset - file.file_from_offset
+        if position + size > file.wrote:
+            return None
+        return file.buffer[position : position + size]
+
+    def slices(self, ranges: Sequence[tuple[int, int]]) -> list[memoryview]:
+        """The bytes of several ranges, those that were deleted meanwhile left out."""
+        found = (self.slice(offset, size) for offset, size in ranges)
+        return [view for view in found if view is not None]
+
+    def read(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+        """The bytes of several ranges by reading, which waits for the disk where a slice would fault (blocks)."""
+        found = []
+        for offset, size in ranges:
+            file = self.queue.find(offset)
+            if file is not None and offset - file.file_from_offset + size <= file.wrote:
+                found.append(os.pread(file.fd, size, offset - file.file_from_offset))
+        return found
+
+    def warm_up(self) -> None:
+        """Have the file that is written next, its blocks and its successor ready."""
+        self._room(BLANK_LENGTH)
+
+    def record(self, offset: int) -> bytes | None:
+        """The whole record at an offset, or ``None`` when none begins there."""
+        head = self.slice(offset, BODY_POSITION)
+        if head is None:
+            return None
+        size, magic = peek(head)
+        if not is_record(size, magic) or int.from_bytes(head[28:36], "big") != offset:
+            return None
+        view = self.slice(offset, size)
+        return None if view is None else bytes(view)
+
+
+def is_record(size: int, magic: int) -> bool:
+    """Whether the first two fields are those of a record, and not of a BLANK, zeros, or something foreign."""
+    return size > BODY_POSITION and magic in {MESSAGE_MAGIC_CODE_V1, magic_code(128)}
+
+
+def size_of(message: MessageExtBrokerInner) -> int:
+    """Bytes that the record of a message takes."""
+    topic_length = len(message.topic.encode())
+    return record_size(len(message.body), topic_length, len(message.properties), sys_flag=message.sys_flag)

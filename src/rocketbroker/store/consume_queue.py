@@ -1,0 +1,162 @@
+"""The index of one queue: 20 bytes a message (org.apache.rocketmq.store.ConsumeQueue).
+
+``next_offset`` is the queue offset that the next message gets; ``max_offset`` is where readers find the end. Between the
+two lie messages that are in the CommitLog but not dispatched yet.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from rocketbroker.codec.storefile.consume_queue_layout import CQ_STORE_UNIT_SIZE, ENTRY, FILLER_ENTRY, is_filler, is_written
+from rocketbroker.store.mapped_file import MappedFile
+from rocketbroker.store.mapped_file_queue import MappedFileQueue
+
+# Blocks of a queue are allocated 3,276 messages at a time.
+_ALLOCATE_STEP = 65536
+
+
+class ConsumeQueue:
+    """One queue of a topic.
+
+    Args:
+        topic: its topic.
+        queue_id: its number.
+        directory: its folder, ``consumequeue/<topic>/<queueId>``.
+        file_size: bytes of each file, a multiple of 20.
+    """
+
+    __slots__ = ("_end", "_file", "_start", "dirty", "max_offset", "min_offset", "next_offset", "queue", "queue_id", "topic")
+
+    def __init__(self, topic: str, queue_id: int, directory: Path, file_size: int) -> None:
+        self.topic = topic
+        self.queue_id = queue_id
+        self.queue = MappedFileQueue(directory, file_size, min(_ALLOCATE_STEP, file_size))
+        self.min_offset = 0
+        self.max_offset = 0
+        self.next_offset = 0
+        self.dirty = False
+        # The file being written, and the queue offsets it spans.
+        self._file: MappedFile | None = None
+        self._start = self._end = 0
+
+    def put(self, queue_offset: int, physical_offset: int, size: int, tags_code: int) -> None:
+        """Enter a message; it becomes the last one that readers find.
+
+        Raises:
+            StoreFullError: the disk has no room for the next file.
+        """
+        if not self._start <= queue_offset < self._end:
+            self._select_file(queue_offset)
+        file = self._file
+        position = (queue_offset - self._start) * CQ_STORE_UNIT_SIZE
+        end = position + CQ_STORE_UNIT_SIZE
+        if end > file.allocated:  # type: ignore[union-attr]
+            file.ensure_allocated(end)  # type: ignore[union-attr]
+        ENTRY.pack_into(file.buffer, position, physical_offset, size, tags_code)  # type: ignore[union-attr]
+        file.wrote = end  # type: ignore[union-attr]
+        self.max_offset = queue_offset + 1
+        self.dirty = True
+
+    def _select_file(self, queue_offset: int) -> None:
+        """Make the file that holds ``queue_offset`` the one being written; a first file may begin in the middle."""
+        queue = self.queue
+        per_file = queue.file_size // CQ_STORE_UNIT_SIZE
+        base = queue_offset // per_file * per_file
+        file = queue.find(queue_offset * CQ_STORE_UNIT_SIZE)
+        while file is None:
+            created = queue.create_next(base * CQ_STORE_UNIT_SIZE)
+            file = queue.find(queue_offset * CQ_STORE_UNIT_SIZE)
+            if file is not created:
+                self._fill(created, per_file)
+        if file.wrote < (queue_offset - base) * CQ_STORE_UNIT_SIZE:
+            self._fill(file, queue_offset - base)
+        self._file = file
+        self._start = file.file_from_offset // CQ_STORE_UNIT_SIZE
+        self._end = self._start + per_file
+
+    def _fill(self, file: MappedFile, entries: int) -> None:
+        """Write filler entries before a queue that begins in the middle of a file."""
+        end = entries * CQ_STORE_UNIT_SIZE
+        file.ensure_allocated(end)
+        file.buffer[file.wrote : end] = FILLER_ENTRY * (entries - file.wrote // CQ_STORE_UNIT_SIZE)
+        file.wrote = end
+        self.min_offset = file.file_from_offset // CQ_STORE_UNIT_SIZE + entries
+
+    def entries(self, queue_offset: int, limit: int) -> Iterator[tuple[int, int, int]]:
+        """Up to ``limit`` entries (physical offset, size, tags code) from ``queue_offset``, none past the file's end."""
+        file = self.queue.find(queue_offset * CQ_STORE_UNIT_SIZE)
+        if file is None:
+            return iter(())
+        position = queue_offset * CQ_STORE_UNIT_SIZE - file.file_from_offset
+        count = min(limit, self.max_offset - queue_offset, (file.file_size - position) // CQ_STORE_UNIT_SIZE)
+        return ENTRY.iter_unpack(file.buffer[position : position + max(count, 0) * CQ_STORE_UNIT_SIZE])
+
+    def entry(self, queue_offset: int) -> tuple[int, int, int] | None:
+        """The entry of one message, or ``None`` when the queue does not hold it."""
+        if not self.min_offset <= queue_offset < self.max_offset:
+            return None
+        return next(self.entries(queue_offset, 1), None)
+
+    def load(self) -> None:
+        """Map the files and find where the entries begin and end.
+
+        Raises:
+            StoreError: a file is missing or has another size.
+        """
+        self.queue.load()
+        for file in reversed(self.queue.files):
+            file.wrote = file.flushed = _written_bytes(file)
+            if file.wrote or file is self.queue.files[0]:
+                break
+        if self.queue.files:
+            self.max_offset = self.next_offset = self.queue.max_offset // CQ_STORE_UNIT_SIZE
+            self.min_offset = self._first_entry(self.queue.files[0])
+
+    @staticmethod
+    def _first_entry(file: MappedFile) -> int:
+        """Queue offset of the first entry of a file that is no filler."""
+        low, high = 0, file.wrote // CQ_STORE_UNIT_SIZE
+        while low < high:
+            middle = (low + high) // 2
+            offset, size, _ = ENTRY.unpack_from(file.buffer, middle * CQ_STORE_UNIT_SIZE)
+            if is_filler(offset, size):
+                low = middle + 1
+            else:
+                high = middle
+        return file.file_from_offset // CQ_STORE_UNIT_SIZE + low
+
+    def truncate_from(self, physical_offset: int) -> None:
+        """Forget the entries of messages at and after a physical offset."""
+        while self.max_offset > self.min_offset:
+            entry = self.entry(self.max_offset - 1)
+            if entry is None or entry[0] < physical_offset:
+                break
+            self.max_offset -= 1
+        self.queue.truncate(self.max_offset * CQ_STORE_UNIT_SIZE)
+        self.next_offset = self.max_offset
+        self._start = self._end = 0
+
+    def correct_min_offset(self, min_physical_offset: int) -> None:
+        """Move ``min_offset`` to the first message that the CommitLog still holds."""
+        low, high = self.min_offset, self.max_offset
+        while low < high:
+            middle = (low + high) // 2
+            entry = next(self.entries(middle, 1), None)
+            if entry is None or entry[0] < min_physical_offset:
+                low = middle + 1
+            else:
+                high = middle
+        self.min_offset = low
+
+
+def _written_bytes(file: MappedFile) -> int:
+    """Bytes of entries at the start of a file: entries are written in order, so that halving finds the end."""
+    low, high = 0, file.file_size // CQ_STORE_UNIT_SIZE
+    while low < high:
+        middle = (low + high) // 2
+        _, size, _ = ENTRY.unpack_from(file.buffer, middle * CQ_STORE_UNIT_SIZE)
+        if is_written(size):
+            low = middle + 1
+        else:
+            high = middle
+    return low * CQ_STORE_UNIT_SIZE

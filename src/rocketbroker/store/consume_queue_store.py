@@ -1,0 +1,111 @@
+"""The queues of all topics (org.apache.rocketmq.store.queue.ConsumeQueueStore)."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from rocketbroker.common.errors import StoreError
+from rocketbroker.store.consume_queue import ConsumeQueue
+from rocketbroker.store.mapped_file import MappedFile
+
+
+class ConsumeQueueStore:
+    """Finds queues by topic and number; queues come into being with their first message.
+
+    Args:
+        directory: ``consumequeue``; a folder a topic in it, a folder a queue in that.
+        file_size: bytes of each queue file.
+    """
+
+    def __init__(self, directory: Path, file_size: int) -> None:
+        self._directory = directory
+        self._file_size = file_size
+        self._queues: dict[tuple[str, int], ConsumeQueue] = {}
+        self._topics: dict[str, dict[int, ConsumeQueue]] = {}
+
+    def find(self, topic: str, queue_id: int) -> ConsumeQueue | None:
+        """The queue, if it has ever had a message."""
+        return self._queues.get((topic, queue_id))
+
+    def find_or_create(self, topic: str, queue_id: int) -> ConsumeQueue:
+        """The queue, made when there is none. The caller has checked the topic's name."""
+        queue = self._queues.get((topic, queue_id))
+        return queue if queue is not None else self._add(topic, queue_id)
+
+    def _add(self, topic: str, queue_id: int) -> ConsumeQueue:
+        if "/" in topic or topic in {"", ".", ".."}:
+            raise StoreError(f"topic {topic!r} cannot be the name of a folder")
+        queue = ConsumeQueue(topic, queue_id, self._directory / topic / str(queue_id), self._file_size)
+        self._queues[topic, queue_id] = queue
+        self._topics.setdefault(topic, {})[queue_id] = queue
+        return queue
+
+    def queues_of(self, topic: str) -> dict[int, ConsumeQueue]:
+        """The queues of a topic by number."""
+        return self._topics.get(topic, {})
+
+    @property
+    def topics(self) -> set[str]:
+        """All topics that have queues."""
+        return set(self._topics)
+
+    def __iter__(self) -> Iterator[ConsumeQueue]:
+        return iter(list(self._queues.values()))
+
+    def load(self) -> None:
+        """Map all queues that exist.
+
+        Raises:
+            StoreError: a file of a queue is missing or has another size.
+        """
+        if not self._directory.is_dir():
+            return
+        for topic in sorted(p for p in self._directory.iterdir() if p.is_dir()):
+            for queue in sorted(p for p in topic.iterdir() if p.is_dir() and p.name.isdigit()):
+                self._add(topic.name, int(queue.name)).load()
+
+    def changed_files(self) -> Iterator[MappedFile]:
+        """The files with entries that were not synced; called on the flush thread."""
+        for queue in list(self._queues.values()):
+            if queue.dirty:
+                queue.dirty = False
+                yield from [file for file in list(queue.queue.files) if file.wrote > file.flushed]
+
+    @property
+    def max_physical_offset(self) -> int:
+        """CommitLog offset after the last message that any queue knows, 0 when none knows any."""
+        return max((_end_of(queue) for queue in self), default=0)
+
+    def truncate_from(self, physical_offset: int) -> None:
+        """Forget all entries of messages at and after a CommitLog offset."""
+        for queue in self:
+            queue.truncate_from(physical_offset)
+
+    def correct_min_offsets(self, min_physical_offset: int) -> None:
+        """Let each queue begin with the first message that the CommitLog still holds."""
+        for queue in self:
+            queue.correct_min_offset(min_physical_offset)
+
+    def delete_topic(self, topic: str) -> bool:
+        """Remove all queues of a topic and their files; false when it has none."""
+        queues = self._topics.pop(topic, None)
+        if queues is None:
+            return False
+        for queue in queues.values():
+            del self._queues[topic, queue.queue_id]
+            queue.queue.delete_all()
+        folder = self._directory / topic
+        if folder.is_dir():
+            folder.rmdir()
+        return True
+
+    def close(self) -> None:
+        """Release all mappings."""
+        for queue in self:
+            queue.queue.close()
+        self._queues.clear()
+        self._topics.clear()
+
+
+def _end_of(queue: ConsumeQueue) -> int:
+    entry = queue.entry(queue.max_offset - 1)
+    return entry[0] + entry[1] if entry else 0

@@ -1,0 +1,25 @@
+"""The delay levels (MessageStoreConfig.messageDelayLevel, ScheduleMessageService.parseDelayLevel)."""
+
+from rocketbroker.common.errors import ConfigError
+
+_UNITS_MS = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+
+
+def parse_delay_levels(text: str) -> dict[int, int]:
+    """Milliseconds by level, the first level being 1, from a text such as ``1s 5s 10m 2h``.
+
+    Raises:
+        ConfigError: a part is no number with a unit.
+    """
+    table = {}
+    for level, part in enumerate(text.split(), 1):
+        number, unit = part[:-1], part[-1:]
+        if unit not in _UNITS_MS or not (number.isascii() and number.isdigit()):
+            raise ConfigError(f"messageDelayLevel: {part!r} is no delay; a number with s, m, h or d is wanted, as in 10s")
+        table[level] = int(number) * _UNITS_MS[unit]
+    return table
+
+
+def deliver_timestamp(levels: dict[int, int], level: int, store_timestamp: int) -> int:
+    """When a message stored at ``store_timestamp`` with a delay level is due, in ms; an unknown level is due in a second."""
+    return store_timestamp + levels.get(level, 1000)

@@ -1,0 +1,124 @@
+"""Brings what was written to disk (FlushRealTimeService, GroupCommitService, FlushConsumeQueueService).
+
+One owned thread for the CommitLog and one for the queues; the event loop never waits for a disk. Under ASYNC_FLUSH the
+log is synced each ``flushIntervalCommitLog``; under SYNC_FLUSH one sync serves all sends that came before it.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+
+from rocketbroker.common.lifecycle import ServiceThread
+from rocketbroker.store.mapped_file import MappedFile
+from rocketbroker.store.mapped_file_queue import MappedFileQueue
+
+log = logging.getLogger(__name__)
+
+
+class CommitLogFlusher:
+    """Syncs the CommitLog.
+
+    Args:
+        queue: the files of the log.
+        interval_s: how often it is synced when nobody waits.
+        on_flushed: called on the flush thread after each sync.
+    """
+
+    def __init__(self, queue: MappedFileQueue, interval_s: float, on_flushed: Callable[[], None]) -> None:
+        self._queue = queue
+        self._on_flushed = on_flushed
+        self._thread = ServiceThread("FlushRealTimeService", interval_s, self.flush)
+        self._waiting: list[tuple[int, asyncio.Future[bool]]] = []
+        self._loop: asyncio.AbstractEventLoop | None = None
+        # Why the last sync failed; while it is set nothing more is acknowledged.
+        self.error = ""
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._loop = asyncio.get_running_loop()
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Sync a last time and end the thread (blocks)."""
+        self._thread.stop()
+
+    @property
+    def flushed_offset(self) -> int:
+        """Everything before this offset of the log is on disk."""
+        for file in self._queue.files:
+            if file.flushed < file.file_size:
+                return file.file_from_offset + file.flushed
+        return self._queue.max_offset
+
+    def wait_flushed(self, offset: int) -> asyncio.Future[bool]:
+        """Done when the log is on disk up to ``offset``: true, or false when the disk refused."""
+        assert self._loop is not None
+        future = self._loop.create_future()
+        self._waiting.append((offset, future))
+        self._thread.wakeup()
+        return future
+
+    def flush(self) -> None:
+        """Sync each file that has unsynced bytes; runs on the flush thread."""
+        try:
+            for file in list(self._queue.files):
+                self._flush_file(file)
+            self.error = ""
+        except OSError as error:
+            self.error = f"the CommitLog could not be synced: {error.strerror}"
+            log.exception("%s; sends are refused until a sync succeeds", self.error)
+        else:
+            self._on_flushed()
+        if self._waiting and self._loop is not None:
+            self._loop.call_soon_threadsafe(self._release)
+
+    @staticmethod
+    def _flush_file(file: MappedFile) -> None:
+        wrote = file.wrote
+        if wrote > file.flushed:
+            file.sync()
+            file.flushed = wrote
+
+    def _release(self) -> None:
+        """Tell the sends whose messages are on disk; all of them when the disk refused."""
+        flushed = self.flushed_offset
+        still: list[tuple[int, asyncio.Future[bool]]] = []
+        for offset, future in self._waiting:
+            if future.done():
+                continue
+            if self.error:
+                future.set_result(False)
+            elif offset <= flushed:
+                future.set_result(True)
+            else:
+                still.append((offset, future))
+        self._waiting = still
+        if still:
+            self._thread.wakeup()
+
+
+class ConsumeQueueFlusher:
+    """Syncs the queues that changed.
+
+    Args:
+        changed: gives the files to sync, and forgets them.
+        interval_s: how often it looks.
+        on_flushed: called on the flush thread after all of them were synced.
+    """
+
+    def __init__(
+        self, changed: Callable[[], Iterable[MappedFile]], interval_s: float, on_flushed: Callable[[], None]
+    ) -> None:
+        self._changed = changed
+        self._on_flushed = on_flushed
+        self._thread = ServiceThread("FlushConsumeQueueService", interval_s, self.flush)
+        self.start = self._thread.start
+        self.stop = self._thread.stop
+
+    def flush(self) -> None:
+        """Sync what changed; runs on the flush thread. What a disk refuses is tried again with its next change."""
+        for file in self._changed():
+            wrote = file.wrote
+            file.sync()
+            file.flushed = wrote
+        self._on_flushed()

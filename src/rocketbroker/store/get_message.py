@@ -1,0 +1,36 @@
+"""What a read of a queue found (GetMessageResult, GetMessageStatus)."""
+
+from enum import Enum
+
+import msgspec
+
+
+class GetMessageStatus(Enum):
+    """How a read ended (org.apache.rocketmq.store.GetMessageStatus)."""
+
+    FOUND = 0
+    NO_MATCHED_MESSAGE = 1
+    MESSAGE_WAS_REMOVING = 2
+    OFFSET_FOUND_NULL = 3
+    OFFSET_OVERFLOW_BADLY = 4
+    OFFSET_OVERFLOW_ONE = 5
+    OFFSET_TOO_SMALL = 6
+    NO_MATCHED_LOGIC_QUEUE = 7
+    NO_MESSAGE_IN_QUEUE = 8
+    OFFSET_RESET = 9
+
+
+class GetMessageResult(msgspec.Struct):
+    """Where the messages lie: ``ranges`` of the CommitLog as (offset, size), neighbours joined; not their bytes.
+
+    ``in_memory`` is false when they lie so far back that reading them may wait for the disk.
+    """
+
+    status: GetMessageStatus
+    next_begin_offset: int
+    min_offset: int
+    max_offset: int
+    ranges: list[tuple[int, int]] = []
+    message_count: int = 0
+    total_size: int = 0
+    in_memory: bool = True

@@ -1,0 +1,155 @@
+"""One hash index of message keys (org.apache.rocketmq.store.index.IndexFile).
+
+Keys are entered in batches, as numpy columns: the slot of each, the chain through the slot's older entries, and the
+entries themselves are a handful of array operations, whatever the number of keys.
+"""
+
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from rocketbroker.codec.storefile.dtypes import INDEX_ENTRY, INDEX_SLOT
+from rocketbroker.codec.storefile.index_file_layout import (
+    ENTRY,
+    HASH_SLOT_SIZE,
+    HEADER,
+    INDEX_HEADER_SIZE,
+    INDEX_SIZE,
+    SLOT,
+    decode_header,
+    entry_position,
+    file_size,
+    slot_position,
+)
+from rocketbroker.store.mapped_file import MappedFile
+
+_ALLOCATE_STEP = 4 * 1024 * 1024
+_MAX_TIME_DIFF = 0x7FFFFFFF
+
+Column = npt.NDArray[np.int64]
+
+
+class IndexFile:
+    """An index file.
+
+    Args:
+        path: its path; made when it does not exist.
+        slot_count: maxHashSlotNum.
+        entry_count: maxIndexNum.
+
+    Raises:
+        StoreFullError: the disk has no room for its slots.
+        StoreError: it exists with another size.
+    """
+
+    def __init__(self, path: Path, slot_count: int, entry_count: int) -> None:
+        size = file_size(slot_count, entry_count)
+        self.file = MappedFile(path, size, min(_ALLOCATE_STEP, size))
+        self._slot_count = slot_count
+        self._entry_count = entry_count
+        self._entries_position = INDEX_HEADER_SIZE + slot_count * HASH_SLOT_SIZE
+        self.header = decode_header(self.file.buffer[:INDEX_HEADER_SIZE])
+        self.file.ensure_allocated(min(entry_position(self.header.index_count, slot_count), size))
+        self._slots = np.frombuffer(self.file.buffer, INDEX_SLOT, slot_count, INDEX_HEADER_SIZE)
+        self._entries = np.frombuffer(self.file.buffer, INDEX_ENTRY, entry_count, self._entries_position)
+
+    @property
+    def room(self) -> int:
+        """How many keys can still be entered."""
+        return self._entry_count - self.header.index_count
+
+    def put_keys(self, key_hashes: npt.NDArray[np.int32], physical_offsets: Column, timestamps: Column) -> None:
+        """Enter keys of messages, oldest first; there must be ``room`` for them.
+
+        Args:
+            key_hashes: int32, not negative, shape (n,).
+            physical_offsets: CommitLog offsets of their messages, shape (n,).
+            timestamps: store times of their messages in ms, shape (n,).
+
+        Raises:
+            StoreFullError: the disk has no room for the entries.
+        """
+        header = self.header
+        count = len(key_hashes)
+        first = header.index_count
+        self.file.ensure_allocated(entry_position(first + count, self._slot_count))
+        begin = header.begin_timestamp if first > 1 else int(timestamps[0])
+        entries = self._entries[first : first + count]
+        entries["key_hash"] = key_hashes
+        entries["phy_offset"] = physical_offsets
+        entries["time_diff"] = np.clip((timestamps - begin) // 1000, 0, _MAX_TIME_DIFF)
+        numbers = np.arange(first, first + count, dtype=np.int32)
+        previous, new_slots = self._chain(key_hashes % self._slot_count, numbers)
+        entries["previous"] = previous
+        self.header = header._replace(
+            begin_timestamp=begin,
+            end_timestamp=int(timestamps[-1]),
+            begin_phy_offset=header.begin_phy_offset if first > 1 else int(physical_offsets[0]),
+            end_phy_offset=int(physical_offsets[-1]),
+            hash_slot_count=header.hash_slot_count + new_slots,
+            index_count=first + count,
+        )
+        HEADER.pack_into(self.file.buffer, 0, *self.header)
+
+    def _chain(
+        self, slots: npt.NDArray[np.int32], numbers: npt.NDArray[np.int32]
+    ) -> tuple[npt.NDArray[np.int32], int]:
+        """Put entries at the head of their slots' chains; gives what each one follows, and how many slots were empty."""
+        previous = self._slots[slots].astype(np.int32)
+        order = np.argsort(slots, kind="stable")
+        sorted_slots = slots[order]
+        repeated = sorted_slots[1:] == sorted_slots[:-1]
+        if repeated.any():
+            # Keys of this batch that share a slot follow each other, not what stood in the slot before.
+            followers = order[1:][repeated]
+            previous[followers] = numbers[order[:-1][repeated]]
+        new_slots = int(np.count_nonzero(previous == 0))
+        # Of several values for one slot numpy keeps the last, which is the newest entry.
+        self._slots[slots] = numbers
+        return previous, new_slots
+
+    def covers(self, begin_ms: int, end_ms: int) -> bool:
+        """Whether messages of this time range may be indexed here."""
+        header = self.header
+        return header.index_count > 1 and begin_ms <= header.end_timestamp and end_ms >= header.begin_timestamp
+
+    def select(self, key_hash: int, max_num: int, begin_ms: int, end_ms: int) -> list[int]:
+        """CommitLog offsets of up to ``max_num`` messages with that key hash and store time, newest first."""
+        found: list[int] = []
+        buffer = self.file.buffer
+        (number,) = SLOT.unpack_from(buffer, slot_position(key_hash, self._slot_count))
+        # Chains lead to ever smaller numbers; a damaged one that does not is not followed.
+        limit = self.header.index_count
+        while 0 < number < limit and len(found) < max_num:
+            entry_hash, offset, diff, previous = ENTRY.unpack_from(buffer, entry_position(number, self._slot_count))
+            if entry_hash == key_hash and self._in_range(diff, begin_ms, end_ms):
+                found.append(offset)
+            limit, number = number, previous
+        return found
+
+    def _in_range(self, time_diff: int, begin_ms: int, end_ms: int) -> bool:
+        # Entries know seconds only: a second's messages are all taken.
+        stored = self.header.begin_timestamp + time_diff * 1000
+        return begin_ms - 1000 < stored <= end_ms
+
+    def sync(self) -> None:
+        """Write it to disk (blocks).
+
+        Raises:
+            OSError: the disk refused.
+        """
+        self.file.sync()
+
+    def close(self) -> None:
+        """Release the mapping and close the file."""
+        del self._slots, self._entries
+        self.file.close()
+
+    def delete(self) -> None:
+        """Close and remove the file."""
+        self.close()
+        self.file.path.unlink(missing_ok=True)
+
+
+assert INDEX_SIZE == INDEX_ENTRY.itemsize

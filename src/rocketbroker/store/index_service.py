@@ -1,0 +1,190 @@
+"""The index files and what is about to go into them (org.apache.rocketmq.store.index.IndexService).
+
+Keys wait until there are enough of them for numpy to pay, or until somebody asks: a query enters what waits first, so
+that it finds every message that was dispatched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rocketbroker.codec.message.message_properties import get_property
+from rocketbroker.codec.message.tags_code import java_hash
+from rocketbroker.codec.storefile.index_file_layout import build_key, build_tag_key, key_hash_of
+
+if TYPE_CHECKING:
+    from rocketbroker.store.index_file import IndexFile
+
+# So many keys are worth a batch; a tick of the store enters fewer.
+BATCH_KEYS = 1024
+
+
+class IndexService:
+    """Enters keys and answers queries.
+
+    Args:
+        directory: where the index files lie.
+        slot_count: maxHashSlotNum.
+        entry_count: maxIndexNum.
+        new_name: gives the name of a new file, its local time as ``yyyyMMddHHmmssSSS``.
+        on_full: called with a file that is full, to have it synced off the event loop.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        slot_count: int,
+        entry_count: int,
+        new_name: Callable[[], str],
+        on_full: Callable[[IndexFile], None],
+    ) -> None:
+        self._directory = directory
+        self._slot_count = slot_count
+        self._entry_count = entry_count
+        self._new_name = new_name
+        self._on_full = on_full
+        self.files: list[IndexFile] = []
+        self._prefixes: dict[str, tuple[int, int]] = {}
+        self._hashes: list[int] = []
+        self._keys: list[bytes] = []
+        self._offsets: list[int] = []
+        self._timestamps: list[int] = []
+
+    def _drop(self, count: int) -> None:
+        del self._hashes[:count], self._keys[:count], self._offsets[:count], self._timestamps[:count]
+
+    def load(self) -> None:
+        """Map the files that exist.
+
+        Raises:
+            StoreError: a file has another size than the settings say.
+        """
+        if self._directory.is_dir():
+            for path in sorted(p for p in self._directory.iterdir() if p.name.isdigit()):
+                self.files.append(self._make(path))
+
+    def delete_after(self, timestamp_ms: int) -> int | None:
+        """Remove the newest files, not all of which were on disk at that time.
+
+        Gives the CommitLog offset from which the index has to be built anew, ``None`` when nothing was removed.
+        """
+        offset = None
+        while self.files and self.files[-1].header.end_timestamp > timestamp_ms:
+            file = self.files.pop()
+            offset = file.header.begin_phy_offset
+            file.delete()
+        return offset
+
+    @property
+    def end_physical_offset(self) -> int:
+        """CommitLog offset of the last message that is indexed, -1 when none is."""
+        indexed = [file.header.end_phy_offset for file in self.files if file.header.index_count > 1]
+        return max(indexed, default=-1)
+
+    def add(self, topic: str, properties: bytes, physical_offset: int, store_timestamp: int) -> None:
+        """Have the keys of a message entered: its unique id, each of KEYS, and its tags."""
+        keys = self._keys
+        before = len(keys)
+        prefix, tag_prefix = self._prefixes.get(topic) or self._prefix_hashes(topic)
+        unique = get_property(properties, b"UNIQ_KEY")
+        if unique:
+            keys.append(unique)
+        named = get_property(properties, b"KEYS")
+        if named:
+            keys.extend(named.split())
+        self._hashes.extend([prefix] * (len(keys) - before))
+        tags = get_property(properties, b"TAGS")
+        if tags:
+            keys.append(tags)
+            self._hashes.append(tag_prefix)
+        added = len(keys) - before
+        self._offsets.extend([physical_offset] * added)
+        self._timestamps.extend([store_timestamp] * added)
+
+    @property
+    def pending(self) -> int:
+        """How many keys wait to be entered."""
+        return len(self._keys)
+
+    def _prefix_hashes(self, topic: str) -> tuple[int, int]:
+        prefixes = self._prefixes[topic] = (java_hash(build_key(topic, "")), java_hash(build_tag_key(topic, "")))
+        return prefixes
+
+    def flush(self) -> None:
+        """Enter the keys that wait.
+
+        Raises:
+            StoreFullError: the disk has no room; the keys are kept for the next try.
+        """
+        if not self._keys:
+            return
+        import numpy as np  # noqa: PLC0415 - takes longer to import than the rest of the broker to start
+
+        from rocketbroker.codec.message.java_hash_many import index_key_hash_many  # noqa: PLC0415
+
+        hashes = index_key_hash_many(self._keys, np.array(self._hashes, np.int32))
+        offsets = np.array(self._offsets, np.int64)
+        timestamps = np.array(self._timestamps, np.int64)
+        done = 0
+        try:
+            while done < len(hashes):
+                file = self._file_with_room()
+                end = done + min(file.room, len(hashes) - done)
+                file.put_keys(hashes[done:end], offsets[done:end], timestamps[done:end])
+                done = end
+        finally:
+            self._drop(done)
+
+    def _make(self, path: Path) -> IndexFile:
+        from rocketbroker.store.index_file import IndexFile  # noqa: PLC0415 - imports numpy
+
+        return IndexFile(path, self._slot_count, self._entry_count)
+
+    def _file_with_room(self) -> IndexFile:
+        if self.files and self.files[-1].room > 0:
+            return self.files[-1]
+        file = self._make(self._new_path())
+        if self.files:
+            self._on_full(self.files[-1])
+        self.files.append(file)
+        return file
+
+    def _new_path(self) -> Path:
+        """A path that is not taken and sorts after those that are."""
+        name = self._new_name()
+        if self.files and name <= self.files[-1].file.path.name:
+            name = str(int(self.files[-1].file.path.name) + 1)
+        return self._directory / name
+
+    def query(self, topic: str, key: str, max_num: int, begin_ms: int, end_ms: int, *, tag: bool = False) -> list[int]:
+        """CommitLog offsets of messages with a key (or a tag), newest first."""
+        self.flush()
+        key_hash = key_hash_of(java_hash(build_tag_key(topic, key) if tag else build_key(topic, key)))
+        found: list[int] = []
+        for file in reversed(self.files):
+            if len(found) >= max_num:
+                break
+            if file.covers(begin_ms, end_ms):
+                found += file.select(key_hash, max_num - len(found), begin_ms, end_ms)
+        return found
+
+    @property
+    def last_update(self) -> tuple[int, int]:
+        """Store time and CommitLog offset of the last message that is indexed; zeros when none is."""
+        if not self.files:
+            return 0, 0
+        header = self.files[-1].header
+        return header.end_timestamp, header.end_phy_offset
+
+    def delete_before(self, min_physical_offset: int) -> None:
+        """Remove the files all of whose messages are gone from the CommitLog, but never the one being written."""
+        while len(self.files) > 1 and self.files[0].header.end_phy_offset < min_physical_offset:
+            self.files.pop(0).delete()
+
+    def close(self) -> None:
+        """Release all mappings."""
+        for file in self.files:
+            file.close()
+        self.files = []

@@ -1,0 +1,124 @@
+"""One file of fixed size, mapped into memory (org.apache.rocketmq.store.logfile.DefaultMappedFile).
+
+The file has its full size from the start, but blocks are allocated in steps ahead of the write position: a store into a
+hole of a sparse mapping would kill the process by SIGBUS when the disk is full. No mapped file is ever cut short.
+
+This is the one place of the store that maps, allocates and syncs.
+"""
+
+import errno
+import mmap
+import os
+from pathlib import Path
+
+from rocketbroker.codec.storefile.mapped_file_name import file_name_to_offset
+from rocketbroker.common.errors import StoreError, StoreFullError
+
+# Queue files are named by their offset, 20 digits; index files by their time.
+_NAME_LENGTH = 20
+_ZERO_CHUNK = 1024 * 1024
+
+
+class MappedFile:
+    """A mapped file; ``buffer`` is its content, ``file_from_offset`` the offset of its first byte in the queue of files.
+
+    Args:
+        path: the file; made when it does not exist.
+        file_size: its size in bytes.
+        step: blocks are allocated in steps of so many bytes; 0 allocates all at once.
+
+    Raises:
+        StoreFullError: the disk has no room for it.
+        StoreError: it exists with another size, or cannot be opened.
+    """
+
+    __slots__ = ("_step", "allocated", "buffer", "fd", "file_from_offset", "file_size", "flushed", "path", "wrote", "_map")
+
+    def __init__(self, path: Path, file_size: int, step: int = 0) -> None:
+        self.path = path
+        self.file_size = file_size
+        self.file_from_offset = file_name_to_offset(path.name) if len(path.name) == _NAME_LENGTH else 0
+        self._step = step or file_size
+        # Bytes written, bytes known to be on disk, bytes that have blocks: positions within the file.
+        self.wrote = 0
+        self.flushed = 0
+        self.fd = self._open()
+        try:
+            existed = os.fstat(self.fd).st_size
+            self._check_size(existed)
+            self.allocated = 0
+            if not existed:
+                os.ftruncate(self.fd, file_size)
+            self._map = mmap.mmap(self.fd, file_size)
+        except BaseException:
+            os.close(self.fd)
+            raise
+        self.buffer = memoryview(self._map)
+
+    def _open(self) -> int:
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            return os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        except OSError as error:
+            raise StoreError(f"cannot open {self.path}: {error.strerror}") from error
+
+    def _check_size(self, size: int) -> None:
+        if size not in (0, self.file_size):
+            raise StoreError(
+                f"{self.path} has {size} bytes, but files of this kind are set to {self.file_size}; "
+                "set the mappedFileSize of the settings to what the store was made with"
+            )
+
+    def ensure_allocated(self, end: int) -> None:
+        """Have blocks for all bytes before ``end``; to be called before they are stored.
+
+        Raises:
+            StoreFullError: the disk has no room.
+        """
+        if end <= self.allocated:
+            return
+        target = min(-(-end // self._step) * self._step, self.file_size)
+        try:
+            os.posix_fallocate(self.fd, self.allocated, target - self.allocated)
+        except OSError as error:
+            if error.errno in (errno.ENOSPC, errno.EDQUOT):
+                text = f"no room for {target - self.allocated} bytes of {self.path}: {error.strerror}"
+                raise StoreFullError(text) from error
+            raise StoreError(f"cannot allocate {self.path}: {error.strerror}") from error
+        self.allocated = target
+
+    def zero_from(self, position: int) -> None:
+        """Overwrite with zeros all data at ``position`` and after it, so that no stale record is ever read again."""
+        while position < self.file_size:
+            try:
+                position = os.lseek(self.fd, position, os.SEEK_DATA)
+            except OSError as error:
+                if error.errno == errno.ENXIO:
+                    return
+                raise
+            end = min(os.lseek(self.fd, position, os.SEEK_HOLE), self.file_size)
+            while position < end:
+                position += os.pwrite(self.fd, bytes(min(end - position, _ZERO_CHUNK)), position)
+
+    def sync(self) -> None:
+        """Write all dirty pages of the file to disk; blocks without holding the GIL.
+
+        Raises:
+            OSError: the disk refused; what is dirty may be lost.
+        """
+        os.fdatasync(self.fd)
+
+    def close(self) -> None:
+        """Release the mapping as soon as nobody holds a slice of it, and close the file."""
+        self.buffer.release()
+        try:
+            self._map.close()
+        except BufferError:
+            # Slices of it are on their way to a peer: the last of them unmaps it.
+            pass
+        os.close(self.fd)
+
+    def delete(self) -> None:
+        """Close and remove the file."""
+        self.close()
+        self.path.unlink(missing_ok=True)

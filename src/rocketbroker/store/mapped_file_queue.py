@@ -1,0 +1,118 @@
+"""Files of equal size that follow each other (org.apache.rocketmq.store.MappedFileQueue).
+
+A file's name is the offset of its first byte, as 20 digits.
+"""
+
+from pathlib import Path
+
+from rocketbroker.codec.storefile.mapped_file_name import offset_to_file_name
+from rocketbroker.common.errors import StoreError
+from rocketbroker.store.mapped_file import MappedFile
+
+
+class MappedFileQueue:
+    """The files of one directory, in order.
+
+    Args:
+        directory: where they lie; made with the first file.
+        file_size: size of each, in bytes.
+        step: blocks are allocated in steps of so many bytes.
+    """
+
+    __slots__ = ("directory", "file_size", "files", "step")
+
+    def __init__(self, directory: Path, file_size: int, step: int = 0) -> None:
+        self.directory = directory
+        self.file_size = file_size
+        self.step = step
+        self.files: list[MappedFile] = []
+
+    def load(self) -> None:
+        """Map the files that exist, each taken as written to its end.
+
+        Raises:
+            StoreError: a file has another size, or one is missing between two others.
+        """
+        if not self.directory.is_dir():
+            return
+        for path in sorted(p for p in self.directory.iterdir() if p.name.isdigit() and len(p.name) == 20):
+            if path.stat().st_size == 0:
+                # Made, but never grown to its size: a crash came between.
+                path.unlink()
+                continue
+            file = MappedFile(path, self.file_size, self.step)
+            self.files.append(file)
+            self._check_order(file)
+            file.wrote = file.flushed = file.file_size
+
+    def _check_order(self, file: MappedFile) -> None:
+        if len(self.files) > 1 and file.file_from_offset != self.files[-2].file_from_offset + self.file_size:
+            expected = self.directory / offset_to_file_name(self.files[-2].file_from_offset + self.file_size)
+            raise StoreError(f"{file.path} does not follow {self.files[-2].path}: {expected} is missing")
+
+    @property
+    def min_offset(self) -> int:
+        """Offset of the first byte there is."""
+        return self.files[0].file_from_offset if self.files else 0
+
+    @property
+    def max_offset(self) -> int:
+        """Offset after the last byte written."""
+        return self.files[-1].file_from_offset + self.files[-1].wrote if self.files else 0
+
+    @property
+    def max_file_end(self) -> int:
+        """Offset at which the next file will begin."""
+        return self.files[-1].file_from_offset + self.file_size if self.files else 0
+
+    def find(self, offset: int) -> MappedFile | None:
+        """The file that holds the byte at an offset, if there is one."""
+        if not self.files:
+            return None
+        index = (offset - self.files[0].file_from_offset) // self.file_size
+        return self.files[index] if 0 <= index < len(self.files) else None
+
+    def path_of(self, offset: int) -> Path:
+        """The path of the file that begins at an offset."""
+        return self.directory / offset_to_file_name(offset)
+
+    def append(self, file: MappedFile) -> None:
+        """Add the file that follows the last one."""
+        self.files.append(file)
+
+    def create_next(self, offset: int | None = None) -> MappedFile:
+        """Make and add the next file; ``offset`` says where the first one begins.
+
+        Raises:
+            StoreFullError: the disk has no room for it.
+        """
+        if self.files:
+            offset = self.files[-1].file_from_offset + self.file_size
+        file = MappedFile(self.path_of(offset or 0), self.file_size, self.step)
+        self.files.append(file)
+        return file
+
+    def truncate(self, offset: int) -> None:
+        """Forget what lies at ``offset`` and after it: whole files are removed, the rest is zeroed and written anew."""
+        while self.files and self.files[-1].file_from_offset >= offset and self.files[-1] is not self.files[0]:
+            self.files.pop().delete()
+        if not self.files:
+            return
+        last = self.files[-1]
+        last.wrote = max(0, min(offset - last.file_from_offset, last.file_size))
+        last.flushed = min(last.flushed, last.wrote)
+        last.zero_from(last.wrote)
+
+    def delete_all(self) -> None:
+        """Close and remove all files and their directory."""
+        for file in self.files:
+            file.delete()
+        self.files = []
+        if self.directory.is_dir():
+            self.directory.rmdir()
+
+    def close(self) -> None:
+        """Release all mappings."""
+        for file in self.files:
+            file.close()
+        self.files = []

@@ -1,0 +1,136 @@
+"""The way of a message into the store, on the event loop's thread (CommitLog.asyncPutMessage, DefaultMessageStore)."""
+
+from collections.abc import Sequence
+
+from rocketbroker.codec.message.message_properties import MAX_PROPERTIES_LENGTH
+from rocketbroker.codec.message.message_sys_flag import (
+    TRANSACTION_PREPARED_TYPE,
+    TRANSACTION_ROLLBACK_TYPE,
+)
+from rocketbroker.common.clock import Clock
+from rocketbroker.common.config import MessageStoreConfig
+from rocketbroker.common.errors import StoreError, StoreFullError
+from rocketbroker.store.commit_log import CommitLog
+from rocketbroker.store.commit_log_dispatcher import CommitLogDispatcher, DispatchRequest
+from rocketbroker.store.consume_queue_store import ConsumeQueueStore
+from rocketbroker.store.put_message import BatchPart, MessageExtBrokerInner, PutMessageResult, PutMessageStatus
+
+# sysFlag bits of a half message (prepared) and of a rollback: neither is put into a queue.
+_NOT_QUEUED = {TRANSACTION_PREPARED_TYPE, TRANSACTION_ROLLBACK_TYPE}
+_TRANSACTION_BITS = TRANSACTION_ROLLBACK_TYPE
+
+
+class MessageAppender:
+    """Appends messages and keeps those that are not dispatched yet.
+
+    Args:
+        commit_log: the log.
+        queues: the queues.
+        dispatcher: makes messages readable.
+        config: the limits.
+        clock: gives store times.
+    """
+
+    def __init__(
+        self,
+        commit_log: CommitLog,
+        queues: ConsumeQueueStore,
+        dispatcher: CommitLogDispatcher,
+        config: MessageStoreConfig,
+        clock: Clock,
+    ) -> None:
+        self._commit_log = commit_log
+        self._queues = queues
+        self._dispatcher = dispatcher
+        self._config = config
+        self._clock = clock
+        self._pending: list[DispatchRequest] = []
+        # Store time of the last message in ms.
+        self.last_store_timestamp = 0
+        self.put_count = 0
+
+    def put(self, message: MessageExtBrokerInner) -> PutMessageResult:
+        """Append one message; it is readable after the next ``dispatch``."""
+        properties = message.properties
+        if len(properties) > MAX_PROPERTIES_LENGTH:
+            return _properties_too_long(len(properties))
+        if len(message.body) > self._config.max_message_size:
+            return self._body_too_long(len(message.body))
+        queued = message.sys_flag & _TRANSACTION_BITS not in _NOT_QUEUED
+        timestamp = self._clock.time_ms()
+        try:
+            queue = self._queues.find_or_create(message.topic, message.queue_id)
+            queue_offset = queue.next_offset if queued else 0
+            offset, size = self._commit_log.append(message, queue_offset, timestamp)
+        except StoreError as error:
+            return failed(error)
+        if queued:
+            queue.next_offset = queue_offset + 1
+            self._pending.append(DispatchRequest(queue, queue_offset, offset, size, properties, timestamp))
+        self.last_store_timestamp = timestamp
+        self.put_count += 1
+        return PutMessageResult(PutMessageStatus.PUT_OK, offset, queue_offset, timestamp, size)
+
+    def put_batch(self, message: MessageExtBrokerInner, parts: Sequence[BatchPart]) -> PutMessageResult:
+        """Append several messages to one queue, back to back; all of them or none.
+
+        Args:
+            message: what they have in common; its body and properties are not looked at.
+            parts: flag, body and raw properties of each.
+        """
+        # numpy takes longer to import than the rest of the broker to start.
+        from rocketbroker.store.append_batch import batch_sizes, encode_batch_records  # noqa: PLC0415
+
+        total = sum(len(body) for _, body, _ in parts)
+        if total > self._config.max_message_size:
+            return self._body_too_long(total)
+        timestamp = self._clock.time_ms()
+        commit_log = self._commit_log
+        try:
+            queue = self._queues.find_or_create(message.topic, message.queue_id)
+            sizes = batch_sizes(message, parts)
+            offset = commit_log.reserve(sizes.total)
+            first = queue.next_offset
+            records, offsets = encode_batch_records(
+                message, parts, sizes, offset, first, timestamp, commit_log.store_host
+            )
+            commit_log.append_encoded(records, offset)
+        except StoreError as error:
+            return failed(error)
+        queue.next_offset = first + len(parts)
+        self._pending += [
+            DispatchRequest(queue, first + number, offsets[number], size, bytes(parts[number][2]), timestamp)
+            for number, size in enumerate(sizes.each.tolist())
+        ]
+        self.last_store_timestamp = timestamp
+        self.put_count += len(parts)
+        return PutMessageResult(PutMessageStatus.PUT_OK, offset, first, timestamp, sizes.total, "", offsets)
+
+    def dispatch(self) -> None:
+        """Make all appended messages readable; what a full disk keeps back is tried again next time."""
+        pending = self._pending
+        if not pending:
+            return
+        self._pending = []
+        try:
+            self._dispatcher.dispatch(pending)
+        except StoreFullError:
+            self._pending = [request for request in pending if request.queue_offset >= request.queue.max_offset]
+            raise
+
+    def _body_too_long(self, length: int) -> PutMessageResult:
+        limit = self._config.max_message_size
+        reason = f"the body has {length} bytes, the limit is {limit} (maxMessageSize)"
+        return PutMessageResult(PutMessageStatus.MESSAGE_ILLEGAL, reason=reason)
+
+
+def failed(error: StoreError) -> PutMessageResult:
+    """The result of a put that the store could not do."""
+    full = isinstance(error, StoreFullError)
+    status = PutMessageStatus.DISK_FULL if full else PutMessageStatus.SERVICE_NOT_AVAILABLE
+    return PutMessageResult(status, reason=str(error))
+
+
+def _properties_too_long(length: int) -> PutMessageResult:
+    reason = f"the properties have {length} bytes, the limit is {MAX_PROPERTIES_LENGTH}"
+    return PutMessageResult(PutMessageStatus.PROPERTIES_SIZE_EXCEEDED, reason=reason)

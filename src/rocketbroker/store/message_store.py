@@ -1,0 +1,282 @@
+"""The store as the broker sees it (org.apache.rocketmq.store.MessageStore): wires the parts and forwards to them.
+
+Puts, gets and dispatch run on the event loop's thread. What may wait for the disk runs on owned threads: files and
+blocks are made ahead, syncs have their flushers, and reads far from the end of the log have an executor.
+"""
+
+import asyncio
+import logging
+import os
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rocketbroker.common.clock import Clock
+from rocketbroker.common.config import MessageStoreConfig
+from rocketbroker.common.lifecycle import TaskOwner
+from rocketbroker.store.allocate_mapped_file_service import AllocateMappedFileService
+from rocketbroker.store.commit_log import ALLOCATE_STEP, CommitLog
+from rocketbroker.store.commit_log_dispatcher import CommitLogDispatcher
+from rocketbroker.store.consume_queue import ConsumeQueue
+from rocketbroker.store.consume_queue_store import ConsumeQueueStore
+from rocketbroker.store.delay_level_table import parse_delay_levels
+from rocketbroker.store.flush_service import CommitLogFlusher, ConsumeQueueFlusher
+from rocketbroker.store.get_message import GetMessageResult, GetMessageStatus
+from rocketbroker.store.index_service import IndexService
+from rocketbroker.store.mapped_file_queue import MappedFileQueue
+from rocketbroker.store.message_appender import MessageAppender
+from rocketbroker.store.message_arriving_listener import MessageArrivingListener
+from rocketbroker.store.put_message import BatchPart, MessageExtBrokerInner, PutMessageResult, PutMessageStatus
+from rocketbroker.store.query_message import QueryMessageResult
+from rocketbroker.store.queue_reader import QueueReader
+from rocketbroker.store.reput_message_service import ReputMessageService
+from rocketbroker.store.store_checkpoint import StoreCheckpoint
+from rocketbroker.store.store_lock import StoreLock
+from rocketbroker.store.store_recovery import RecoveryReport, recover
+
+if TYPE_CHECKING:
+    # Imports numpy, which a start without index files does without.
+    from rocketbroker.store.index_file import IndexFile
+
+log = logging.getLogger(__name__)
+
+# Keys of the index wait so long for others at the most.
+_INDEX_TICK_S = 0.1
+_COLD_READERS = 2
+
+
+class MessageStore:
+    """A store directory that is open for reading and writing.
+
+    Args:
+        config: paths, sizes, limits.
+        store_host: the broker's address as records hold it.
+        listener: told of messages as they become readable.
+        clock: gives store times.
+    """
+
+    def __init__(
+        self, config: MessageStoreConfig, store_host: bytes, listener: MessageArrivingListener, clock: Clock
+    ) -> None:
+        self.config = config
+        self._clock = clock
+        self._lock = StoreLock(Path(config.store_path_root_dir), config.abort_path)
+        self._checkpoint = StoreCheckpoint(config.checkpoint_path)
+        self._allocate_service = AllocateMappedFileService()
+        log_size = config.mapped_file_size_commit_log
+        log_queue = MappedFileQueue(config.commit_log_dir, log_size, min(ALLOCATE_STEP, log_size))
+        self.commit_log = CommitLog(log_queue, self._allocate_service, store_host)
+        self.queues = ConsumeQueueStore(config.consume_queue_dir, config.mapped_file_size_consume_queue)
+        self.index_service = self._make_index_service() if config.message_index_enable else None
+        delay_levels = parse_delay_levels(config.message_delay_level)
+        self._dispatcher = CommitLogDispatcher(self.index_service, listener, delay_levels)
+        self._appender = MessageAppender(self.commit_log, self.queues, self._dispatcher, config, clock)
+        self._reader = QueueReader(self.commit_log, config, _hot_bytes(config.access_message_in_memory_max_ratio))
+        self.flusher = CommitLogFlusher(log_queue, config.flush_interval_commit_log / 1000, self._log_flushed)
+        self._queue_flusher = ConsumeQueueFlusher(
+            self.queues.changed_files, config.flush_interval_consume_queue / 1000, self._queues_flushed
+        )
+        self._cold_readers = ThreadPoolExecutor(_COLD_READERS, thread_name_prefix="ColdRead")
+        self._tasks = TaskOwner("MessageStore")
+        self._running = False
+        self.boot_time_ms = clock.time_ms()
+        self.dispatch = self._appender.dispatch
+
+    def _make_index_service(self) -> IndexService:
+        config = self.config
+        return IndexService(
+            config.index_dir, config.max_hash_slot_num, config.max_index_num, self._index_name, self._index_full
+        )
+
+    def _index_name(self) -> str:
+        now = self._clock.time_ms()
+        return time.strftime("%Y%m%d%H%M%S", time.localtime(now // 1000)) + f"{now % 1000:03d}"
+
+    def _index_full(self, file: "IndexFile") -> None:
+        end = file.header.end_timestamp
+        self._cold_readers.submit(file.sync).add_done_callback(
+            lambda done: None if done.exception() else self._checkpoint.update(index_msg_timestamp=end)
+        )
+
+    # -- life
+
+    async def start(self) -> None:
+        """Open the store: lock, load, recover, start the threads.
+
+        Raises:
+            StoreError: it is in use, a file is missing or has another size, or the disk is full.
+        """
+        report = await asyncio.get_running_loop().run_in_executor(None, self._open)
+        (log.warning if report.damage or not report.clean_stop else log.info)("%s", report)
+        self.flusher.start()
+        self._queue_flusher.start()
+        if self.index_service is not None:
+            self._tasks.every(_INDEX_TICK_S, self._dispatcher.flush_index, "index")
+        self._running = True
+
+    def _open(self) -> RecoveryReport:
+        self._lock.acquire()
+        clean = self._lock.was_clean
+        self._checkpoint.load()
+        self.commit_log.queue.load()
+        self.queues.load()
+        if self.index_service is not None:
+            self.index_service.load()
+        reput = ReputMessageService(self.commit_log, self.queues, self._dispatcher)
+        report = recover(
+            self.commit_log, self.queues, self.index_service, self._checkpoint, reput, clean_stop=clean
+        )
+        self._lock.mark_running(os.getpid())
+        self.commit_log.warm_up()
+        return report
+
+    async def stop(self) -> None:
+        """Write all to disk, leave a clean store, release all files."""
+        self._running = False
+        await self._tasks.stop()
+        self.dispatch()
+        self._dispatcher.flush_index()
+        await asyncio.get_running_loop().run_in_executor(None, self._close)
+
+    def _close(self) -> None:
+        self.flusher.stop()
+        self._queue_flusher.stop()
+        self._allocate_service.stop()
+        if self.index_service is not None:
+            for file in self.index_service.files:
+                file.sync()
+            self._checkpoint.update(index_msg_timestamp=self._appender.last_store_timestamp)
+        self._cold_readers.shutdown()
+        self._checkpoint.save()
+        if not self.flusher.error:
+            self._lock.mark_stopped()
+        self.queues.close()
+        if self.index_service is not None:
+            self.index_service.close()
+        self.commit_log.queue.close()
+        self._lock.release()
+
+    def _log_flushed(self) -> None:
+        self._checkpoint.update(physic_msg_timestamp=self._appender.last_store_timestamp)
+
+    def _queues_flushed(self) -> None:
+        self._checkpoint.update(logics_msg_timestamp=self._appender.last_store_timestamp)
+        self._checkpoint.save()
+
+    # -- writing
+
+    def put_message(self, message: MessageExtBrokerInner) -> PutMessageResult:
+        """Append one message; readable after ``dispatch``, which the batch end of the transport calls."""
+        return self._refusal() or self._appender.put(message)
+
+    def put_messages(self, message: MessageExtBrokerInner, parts: Sequence[BatchPart]) -> PutMessageResult:
+        """Append several messages to one queue: all or none."""
+        return self._refusal() or self._appender.put_batch(message, parts)
+
+    def _refusal(self) -> PutMessageResult | None:
+        if self._running and not self.flusher.error:
+            return None
+        reason = self.flusher.error or "the store is shutting down"
+        return PutMessageResult(PutMessageStatus.SERVICE_NOT_AVAILABLE, reason=reason)
+
+    # -- reading
+
+    def get_message(
+        self,
+        topic: str,
+        queue_id: int,
+        offset: int,
+        max_msgs: int,
+        max_bytes: int,
+        matches: Callable[[int], bool] | None = None,
+    ) -> GetMessageResult:
+        """Where the messages of a pull lie; ``slices`` or ``read_cold`` give their bytes."""
+        queue = self.queues.find(topic, queue_id)
+        if queue is None:
+            return GetMessageResult(GetMessageStatus.NO_MATCHED_LOGIC_QUEUE, 0, 0, 0)
+        return self._reader.read(queue, offset, max_msgs, max_bytes, matches)
+
+    def slices(self, ranges: Sequence[tuple[int, int]]) -> list[memoryview]:
+        """The bytes of ranges of the log, as slices of the mapped files."""
+        return self.commit_log.slices(ranges)
+
+    async def read_cold(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+        """The bytes of ranges far from the end of the log, read on an owned thread."""
+        return await asyncio.get_running_loop().run_in_executor(self._cold_readers, self.commit_log.read, ranges)
+
+    def topic_queues(self, topic: str) -> dict[int, ConsumeQueue]:
+        """The queues of a topic that ever had a message, by number."""
+        return self.queues.queues_of(topic)
+
+    def max_offset_in_queue(self, topic: str, queue_id: int) -> int:
+        """Queue offset after the last readable message; 0 for a queue without messages."""
+        queue = self.queues.find(topic, queue_id)
+        return queue.max_offset if queue else 0
+
+    def min_offset_in_queue(self, topic: str, queue_id: int) -> int:
+        """Queue offset of the first message there is."""
+        queue = self.queues.find(topic, queue_id)
+        return queue.min_offset if queue else 0
+
+    def commit_log_offset_in_queue(self, topic: str, queue_id: int, queue_offset: int) -> int:
+        """CommitLog offset of a message of a queue, 0 when the queue does not hold it."""
+        queue = self.queues.find(topic, queue_id)
+        entry = queue.entry(queue_offset) if queue else None
+        return entry[0] if entry else 0
+
+    def message_store_timestamp(self, topic: str, queue_id: int, queue_offset: int) -> int:
+        """Store time in ms of a message of a queue, -1 when the queue does not hold it."""
+        queue = self.queues.find(topic, queue_id)
+        return self._reader.store_timestamp(queue, queue_offset) if queue else -1
+
+    def earliest_message_time(self, topic: str, queue_id: int) -> int:
+        """Store time in ms of the first message of a queue, -1 when it has none."""
+        return self.message_store_timestamp(topic, queue_id, self.min_offset_in_queue(topic, queue_id))
+
+    def offset_in_queue_by_time(self, topic: str, queue_id: int, timestamp_ms: int, boundary: str = "LOWER") -> int:
+        """Queue offset of the first message at or after a time (``LOWER``) or of the last one not after it (``UPPER``)."""
+        queue = self.queues.find(topic, queue_id)
+        return self._reader.offset_by_time(queue, timestamp_ms, upper=boundary == "UPPER") if queue else 0
+
+    def look_message_by_offset(self, physical_offset: int) -> bytes | None:
+        """The record at a CommitLog offset, or ``None`` when no record begins there."""
+        return self.commit_log.record(physical_offset)
+
+    def query_message(
+        self, topic: str, key: str, max_num: int, begin_ms: int, end_ms: int, index_type: str | None = None
+    ) -> QueryMessageResult:
+        """Messages by key or unique id (``K``, ``U``, ``None``) or by tag (``T``), newest first."""
+        if self.index_service is None:
+            return QueryMessageResult([], 0, 0)
+        limit = min(max_num, self.config.max_msgs_num_batch)
+        offsets = self.index_service.query(topic, key, limit, begin_ms, end_ms, tag=index_type == "T")
+        records = [record for offset in offsets if (record := self.commit_log.record(offset)) is not None]
+        return QueryMessageResult(records, *self.index_service.last_update)
+
+    # -- keeping
+
+    def delete_topics(self, topics: set[str]) -> int:
+        """Remove the queues of topics; gives how many topics had any. The messages stay until their file expires."""
+        return sum(self.queues.delete_topic(topic) for topic in topics)
+
+    @property
+    def min_physical_offset(self) -> int:
+        """CommitLog offset of the first record."""
+        return self.commit_log.min_offset
+
+    @property
+    def max_physical_offset(self) -> int:
+        """CommitLog offset after the last record."""
+        return self.commit_log.max_offset
+
+    @property
+    def put_count(self) -> int:
+        """Messages stored since the start."""
+        return self._appender.put_count
+
+
+def _hot_bytes(ratio_percent: int) -> int:
+    """How many bytes of the log may be taken to be in memory (StoreUtil.TOTAL_PHYSICAL_MEMORY_SIZE)."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") * ratio_percent // 100

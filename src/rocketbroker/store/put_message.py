@@ -1,0 +1,48 @@
+"""What goes into the store, and what became of it (MessageExtBrokerInner, PutMessageResult, PutMessageStatus)."""
+
+from enum import Enum
+
+import msgspec
+
+from rocketbroker.codec.message.buffers import ReadableBuffer
+
+# Flag, body and raw properties of one message of a batch.
+BatchPart = tuple[int, memoryview, memoryview]
+
+
+class MessageExtBrokerInner(msgspec.Struct, gc=False):
+    """A message on its way into the store. Hosts are 4 or 16 address bytes and an int32 port, times are ms."""
+
+    topic: str
+    queue_id: int
+    body: ReadableBuffer
+    properties: bytes = b""
+    flag: int = 0
+    sys_flag: int = 0
+    born_timestamp: int = 0
+    born_host: bytes = bytes(8)
+    reconsume_times: int = 0
+    prepared_transaction_offset: int = 0
+
+
+class PutMessageStatus(Enum):
+    """How a put ended (org.apache.rocketmq.store.PutMessageStatus)."""
+
+    PUT_OK = 0
+    MESSAGE_ILLEGAL = 1
+    PROPERTIES_SIZE_EXCEEDED = 2
+    SERVICE_NOT_AVAILABLE = 3
+    DISK_FULL = 4
+
+
+class PutMessageResult(msgspec.Struct, gc=False):
+    """How a put ended. Of a batch, offset and id are those of the first message, and ``count`` says how many."""
+
+    status: PutMessageStatus
+    physical_offset: int = -1
+    queue_offset: int = -1
+    store_timestamp: int = 0
+    size: int = 0
+    reason: str = ""
+    # Physical offsets of all messages of a batch.
+    physical_offsets: list[int] | None = None

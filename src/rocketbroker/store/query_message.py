@@ -1,0 +1,11 @@
+"""What a query by key found (org.apache.rocketmq.store.QueryMessageResult)."""
+
+import msgspec
+
+
+class QueryMessageResult(msgspec.Struct):
+    """Records, newest first, and how far the index had come: store time in ms and CommitLog offset."""
+
+    records: list[bytes]
+    index_last_update_timestamp: int
+    index_last_update_physical_offset: int

@@ -1,0 +1,137 @@
+"""Reads of one queue: which messages a pull gets, and offsets by time (DefaultMessageStore.getMessage, ConsumeQueue)."""
+
+from collections.abc import Callable
+
+from rocketbroker.codec.message.message_encoder import STORE_TIMESTAMP_POSITION, SYS_FLAG_POSITION
+from rocketbroker.codec.storefile.consume_queue_layout import CQ_STORE_UNIT_SIZE
+from rocketbroker.common.config import MessageStoreConfig
+from rocketbroker.store.commit_log import CommitLog
+from rocketbroker.store.consume_queue import ConsumeQueue
+from rocketbroker.store.get_message import GetMessageResult, GetMessageStatus
+
+# Entries that a filtered pull looks at before it answers that nothing matched (Java: maxFilterMessageSize 16000 bytes).
+_FILTER_ENTRIES = 16000 // CQ_STORE_UNIT_SIZE
+_BORN_HOST_V6 = 0x10
+
+
+class QueueReader:
+    """Answers pulls from the queue's entries; the messages themselves are not touched.
+
+    Args:
+        commit_log: where the messages lie.
+        config: the transfer limits.
+        memory_bytes: messages so near to the end of the log count as in memory.
+    """
+
+    def __init__(self, commit_log: CommitLog, config: MessageStoreConfig, memory_bytes: int) -> None:
+        self._commit_log = commit_log
+        self._config = config
+        self._memory_bytes = memory_bytes
+
+    def read(
+        self, queue: ConsumeQueue, offset: int, max_msgs: int, max_bytes: int, matches: Callable[[int], bool] | None
+    ) -> GetMessageResult:
+        """Messages of a queue from ``offset`` on: at least one if there is any, within the limits.
+
+        Args:
+            queue: the queue.
+            offset: queue offset of the first message wanted.
+            max_msgs: how many at the most.
+            max_bytes: how many bytes at the most; the settings' limits hold as well.
+            matches: whether a tags code is wanted; ``None`` for all.
+        """
+        minimum, maximum = queue.min_offset, queue.max_offset
+        if maximum == 0 or minimum == maximum:
+            return GetMessageResult(GetMessageStatus.NO_MESSAGE_IN_QUEUE, maximum, minimum, maximum)
+        if offset < minimum:
+            return GetMessageResult(GetMessageStatus.OFFSET_TOO_SMALL, minimum, minimum, maximum)
+        if offset == maximum:
+            return GetMessageResult(GetMessageStatus.OFFSET_OVERFLOW_ONE, offset, minimum, maximum)
+        if offset > maximum:
+            return GetMessageResult(GetMessageStatus.OFFSET_OVERFLOW_BADLY, maximum, minimum, maximum)
+        result = GetMessageResult(GetMessageStatus.NO_MATCHED_MESSAGE, offset, minimum, maximum, [])
+        self._collect(queue, result, max_msgs, max_bytes, matches)
+        return result
+
+    def _collect(
+        self,
+        queue: ConsumeQueue,
+        result: GetMessageResult,
+        max_msgs: int,
+        max_bytes: int,
+        matches: Callable[[int], bool] | None,
+    ) -> None:
+        log_min = self._commit_log.min_offset
+        hot = self._commit_log.max_offset - self._memory_bytes
+        ranges = result.ranges
+        next_offset = result.next_begin_offset
+        count = total = last_end = 0
+        limit = max_msgs if matches is None else max(_FILTER_ENTRIES, max_msgs)
+        for physical_offset, size, tags_code in queue.entries(next_offset, limit):
+            next_offset += 1
+            if physical_offset < log_min:
+                result.status = GetMessageStatus.MESSAGE_WAS_REMOVING
+                continue
+            if matches is not None and not matches(tags_code):
+                continue
+            if not count:
+                result.in_memory = physical_offset >= hot
+                max_msgs, max_bytes = self._limits(max_msgs, max_bytes, in_memory=result.in_memory)
+            elif total + size > max_bytes:
+                next_offset -= 1
+                break
+            if physical_offset == last_end:
+                ranges[-1] = (ranges[-1][0], ranges[-1][1] + size)
+            else:
+                ranges.append((physical_offset, size))
+            last_end = physical_offset + size
+            count += 1
+            total += size
+            if count >= max_msgs:
+                break
+        if count:
+            result.status = GetMessageStatus.FOUND
+        elif next_offset == result.next_begin_offset:
+            # The rest of the file has no entries: what follows is in the next one.
+            result.status = GetMessageStatus.OFFSET_FOUND_NULL
+        result.next_begin_offset = next_offset
+        result.message_count = count
+        result.total_size = total
+
+    def _limits(self, max_msgs: int, max_bytes: int, *, in_memory: bool) -> tuple[int, int]:
+        config = self._config
+        if in_memory:
+            count, size = (
+                config.max_transfer_count_on_message_in_memory,
+                config.max_transfer_bytes_on_message_in_memory,
+            )
+        else:
+            count, size = config.max_transfer_count_on_message_in_disk, config.max_transfer_bytes_on_message_in_disk
+        return min(max_msgs, count), min(max_bytes, size)
+
+    def store_timestamp(self, queue: ConsumeQueue, queue_offset: int) -> int:
+        """Store time in ms of a message of the queue, -1 when it does not hold it."""
+        entry = queue.entry(queue_offset)
+        head = self._commit_log.slice(entry[0], STORE_TIMESTAMP_POSITION + 20) if entry else None
+        if head is None:
+            return -1
+        sys_flag = int.from_bytes(head[SYS_FLAG_POSITION : SYS_FLAG_POSITION + 4], "big")
+        position = STORE_TIMESTAMP_POSITION + (12 if sys_flag & _BORN_HOST_V6 else 0)
+        return int.from_bytes(head[position : position + 8], "big")
+
+    def offset_by_time(self, queue: ConsumeQueue, timestamp_ms: int, *, upper: bool) -> int:
+        """Queue offset of the first message stored at or after a time, or with ``upper`` the last one not after it.
+
+        Messages are in the order of their store times, so that halving finds it.
+        """
+        low, high = queue.min_offset, queue.max_offset
+        while low < high:
+            middle = (low + high) // 2
+            stored = self.store_timestamp(queue, middle)
+            if stored < timestamp_ms or (upper and stored == timestamp_ms):
+                low = middle + 1
+            else:
+                high = middle
+        if upper:
+            return max(low - 1, queue.min_offset)
+        return low

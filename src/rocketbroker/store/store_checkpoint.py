@@ -1,0 +1,60 @@
+"""Up to when the files of the store are known to be on disk (org.apache.rocketmq.store.StoreCheckpoint)."""
+
+import os
+from pathlib import Path
+
+from rocketbroker.codec.storefile.checkpoint_layout import StoreCheckpoint as CheckpointLayout
+from rocketbroker.codec.storefile.checkpoint_layout import decode_checkpoint
+from rocketbroker.common.errors import CodecError, StoreError
+
+# Java steps back so far, since messages of one millisecond may lie on both sides of a flush.
+_SAFETY_MS = 3000
+
+
+class StoreCheckpoint:
+    """Store times in ms up to which CommitLog, queues and index are on disk, kept in the ``checkpoint`` file.
+
+    Args:
+        path: the file.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.layout = CheckpointLayout()
+
+    def load(self) -> None:
+        """Read the file, if there is one.
+
+        Raises:
+            StoreError: it cannot be read; without it the whole store is checked at the next start.
+        """
+        try:
+            data = self._path.read_bytes()
+            self.layout = decode_checkpoint(data) if data else CheckpointLayout()
+        except FileNotFoundError:
+            return
+        except (OSError, CodecError) as error:
+            raise StoreError(f"cannot read {self._path} ({error}); remove it to have the whole store checked") from error
+
+    def update(self, **timestamps: int) -> None:
+        """Set some of the times, by the names of the layout's fields."""
+        self.layout = self.layout._replace(**timestamps)
+
+    def min_timestamp(self, *, with_index: bool) -> int:
+        """Messages stored before this time are on disk in the CommitLog and the queues (and the index)."""
+        layout = self.layout
+        found = min(layout.physic_msg_timestamp, layout.logics_msg_timestamp) - _SAFETY_MS
+        return max(min(found, layout.index_msg_timestamp) if with_index else found, 0)
+
+    def save(self) -> None:
+        """Write and sync the file (blocks).
+
+        Raises:
+            OSError: the disk refused.
+        """
+        fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            os.pwrite(fd, self.layout.encode(), 0)
+            os.fsync(fd)
+        finally:
+            os.close(fd)
