@@ -37,20 +37,19 @@ def decode_properties(raw: ReadableBuffer) -> dict[str, str]:
 
 def get_property(raw: ReadableBuffer, name: bytes) -> bytes | None:
     """Value of property ``name`` in ``raw``, None when there is none. No other pair is looked at."""
-    data = bytes(raw) if isinstance(raw, memoryview) else raw
-    at = data.rfind(b"\x02" + name + b"\x01")
-    if at >= 0:
-        start = at + len(name) + 2
-    elif data.startswith(name + b"\x01"):
-        start = len(name) + 1
-    else:
-        return None
-    stop = data.find(b"\x02", start)
-    value = bytes(data[start:] if stop < 0 else data[start:stop])
-    if value:
-        return value
-    # An empty pair hides no earlier pair of the same name.
-    return get_property(data[:at], name) if at >= 0 else None
+    data = bytes(raw) if type(raw) is memoryview else raw
+    start = name + b"\x01"
+    at = data.rfind(start)
+    while at >= 0:
+        # A name that only ends like this one has other bytes before it than a separator.
+        if at == 0 or data[at - 1] == 2:
+            value_at = at + len(start)
+            stop = data.find(b"\x02", value_at)
+            # An empty pair counts for nothing, so it hides no earlier one.
+            if value := bytes(data[value_at:] if stop < 0 else data[value_at:stop]):
+                return value
+        at = data.rfind(start, 0, at)
+    return None
 
 
 def get_property_text(raw: ReadableBuffer, name: str) -> str | None:

@@ -7,21 +7,24 @@ Answers to ``MessageExtBrokerInner.tagsString2tagsCode``.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import lru_cache
-from operator import mul
 from struct import unpack
 from typing import Final
 
-_CHUNK: Final = 256
-_POWERS: Final = tuple(pow(31, exponent, 1 << 32) for exponent in range(_CHUNK - 1, -1, -1))
+_INT32: Final = 0xFFFFFFFF
+_LANE: Final = 0xFFFFFFFFFFFFFFFF
+_CHUNK: Final = 64
+_POWERS: Final = tuple(pow(31, exponent, 1 << 32) for exponent in range(_CHUNK + 1))
+_MASK_8: Final = int.from_bytes(b"\x00\xff" * (_CHUNK // 2), "big")
+_MASK_16: Final = int.from_bytes(b"\x00\x00\xff\xff" * (_CHUNK // 4), "big")
+_MASK_32: Final = int.from_bytes((b"\x00" * 4 + b"\xff" * 4) * (_CHUNK // 8), "big")
 #: Longer tags are hashed each time, so that the cache stays small whatever clients send.
 _LONGEST_CACHED: Final = 128
 
 
 def java_hash(text: str) -> int:
     """``text.hashCode()`` as an int32."""
-    return _signed(_extend(0, _code_units(text)))
+    return _signed(_extend(0, text))
 
 
 def java_hash_bytes(utf8: bytes) -> int:
@@ -31,7 +34,7 @@ def java_hash_bytes(utf8: bytes) -> int:
 
 def extend_hash(prefix_hash: int, utf8: bytes) -> int:
     """``hashCode()`` of a text that hashes to ``prefix_hash``, followed by the text of ``utf8``, as an int32."""
-    return _signed(_extend(prefix_hash, utf8 if utf8.isascii() else _code_units(utf8.decode("utf-8", "replace"))))
+    return _signed(_extend(prefix_hash, utf8 if utf8.isascii() else utf8.decode("utf-8", "replace")))
 
 
 def tags_code(tags: str | None) -> int:
@@ -51,17 +54,32 @@ def _cached(tags: bytes) -> int:
     return java_hash_bytes(tags)
 
 
-def _code_units(text: str) -> Sequence[int]:
-    if text.isascii():
-        return text.encode()
-    return unpack(f">{len(data) // 2}H", data) if (data := text.encode("utf-16-be", "surrogatepass")) else ()
+def _extend(value: int, text: bytes | str) -> int:
+    if isinstance(text, str) and not text.isascii():
+        units = text.encode("utf-16-be", "surrogatepass")
+        for unit in unpack(f">{len(units) // 2}H", units):
+            value = (value * 31 + unit) & _INT32
+        return value & _INT32
+    ascii_text = text.encode() if isinstance(text, str) else text
+    for start in range(0, len(ascii_text), _CHUNK):
+        part = ascii_text[start : start + _CHUNK]
+        value = (value * _POWERS[len(part)] + _fold(part)) & _INT32
+    return value & _INT32
 
 
-def _extend(value: int, units: Sequence[int]) -> int:
-    for start in range(0, len(units), _CHUNK):
-        part = units[start : start + _CHUNK]
-        value = (value * pow(31, len(part), 1 << 32) + sum(map(mul, part, _POWERS[-len(part) :]))) & 0xFFFFFFFF
-    return value & 0xFFFFFFFF
+def _fold(part: bytes) -> int:
+    # The bytes are lanes of one long integer. Each step joins neighbours, x[i]*31^k + x[i+1], in lanes twice as wide:
+    # three long multiplications instead of a short one for each byte. A byte more makes a lane 5 bits longer at most
+    # (31 < 2^5) and gives it 8 bits of room, so none overflows.
+    lanes = int.from_bytes(part, "big")
+    lanes = (lanes >> 8 & _MASK_8) * 31 + (lanes & _MASK_8)
+    lanes = (lanes >> 16 & _MASK_16) * 31**2 + (lanes & _MASK_16)
+    lanes = (lanes >> 32 & _MASK_32) * 31**4 + (lanes & _MASK_32)
+    value, power = lanes & _LANE, _POWERS[8]
+    while lanes := lanes >> 64:
+        value += (lanes & _LANE) * power
+        power = power * _POWERS[8] & _INT32
+    return value
 
 
 def _signed(value: int) -> int:

@@ -61,6 +61,10 @@ def test_of_two_pairs_the_later_counts_and_empty_ones_do_not() -> None:
     assert mp.decode_properties(b"A\x01\x02\x01b\x02\x02c") == {}
 
 
+def test_many_empty_pairs_are_passed_by() -> None:
+    assert mp.get_property(b"A\x011\x02" + b"A\x01\x02" * 10_000, b"A") == b"1"
+
+
 def test_a_missing_last_separator_is_made_up_before_appending() -> None:
     assert mp.append_property(b"A\x011", b"B", b"2") == b"A\x011\x02B\x012\x02"
     assert mp.append_property(b"", b"B", b"2") == b"B\x012\x02"
