@@ -1,0 +1,71 @@
+"""The columns of the table ``messages``. Answers to ``MessageExt``.
+
+One row is one commit-log record, so a message of a ``BatchCQ`` topic, a half message or a retry is a row of its own.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+import pyarrow as pa
+
+from rocketbroker.common.errors import ConfigError
+
+_TIME: Final = pa.timestamp("us", tz="UTC")
+_MAP: Final = pa.map_(pa.string(), pa.string())
+
+#: Name and type of every column in order; each field's metadata says what it is.
+MESSAGE_SCHEMA: Final = pa.schema(
+    [
+        pa.field("topic", pa.string(), metadata={"comment": "topic the record is stored under"}),
+        pa.field("queue_id", pa.int32(), metadata={"comment": "queue within the topic"}),
+        pa.field("queue_offset", pa.int64(), metadata={"comment": "number of the message in its queue"}),
+        pa.field("physical_offset", pa.int64(), metadata={"comment": "byte offset of the record in the commit log"}),
+        pa.field("store_timestamp", _TIME, metadata={"comment": "when the broker stored it"}),
+        pa.field("born_timestamp", _TIME, metadata={"comment": "when the producer made it, by the producer's clock"}),
+        pa.field("born_host", pa.string(), metadata={"comment": "address:port of the producer"}),
+        pa.field("store_host", pa.string(), metadata={"comment": "address:port of the broker"}),
+        pa.field("msg_id", pa.string(), metadata={"comment": "offset message id: store host and physical offset"}),
+        pa.field("uniq_key", pa.string(), metadata={"comment": "unique message id (property UNIQ_KEY)"}),
+        pa.field("keys", pa.string(), metadata={"comment": "keys, separated by blanks (property KEYS)"}),
+        pa.field("tags", pa.string(), metadata={"comment": "property TAGS"}),
+        pa.field("flag", pa.int32(), metadata={"comment": "the application's flag"}),
+        pa.field("sys_flag", pa.int32(), metadata={"comment": "bits of MessageSysFlag"}),
+        pa.field("reconsume_times", pa.int32(), metadata={"comment": "failed consumptions so far"}),
+        pa.field(
+            "prepared_transaction_offset", pa.int64(), metadata={"comment": "physical offset of the half message"}
+        ),
+        pa.field("body", pa.binary(), metadata={"comment": "the body as stored: compressed if sys_flag & 1"}),
+        pa.field("body_crc", pa.int32(), metadata={"comment": "CRC-32 of the stored body without its highest bit"}),
+        pa.field("properties", _MAP, metadata={"comment": "all properties by name"}),
+        pa.field("size", pa.int32(), metadata={"comment": "bytes of the whole record"}),
+    ]
+)
+
+#: Types a column may also be asked for in: milliseconds since 1970 exactly as stored.
+ALTERNATIVE_TYPES: Final = {"store_timestamp": pa.int64(), "born_timestamp": pa.int64()}
+
+
+def select_fields(columns: Sequence[str] | None) -> pa.Schema:
+    """``columns`` of ``MESSAGE_SCHEMA`` in their order, all if None. :class:`ConfigError` for an unknown name."""
+    names = MESSAGE_SCHEMA.names if columns is None else columns
+    check_column_names(names)
+    return pa.schema([MESSAGE_SCHEMA.field(name).remove_metadata() for name in names])
+
+
+def check_column_names(names: Sequence[str]) -> None:
+    """:class:`ConfigError` when one of ``names`` is no column or stands there twice."""
+    for name in names:
+        if name not in MESSAGE_SCHEMA.names:
+            raise ConfigError(f"messages have no column {name!r}; there are {', '.join(MESSAGE_SCHEMA.names)}")
+    if len(set(names)) != len(names):
+        raise ConfigError(f"a column is named twice in {', '.join(names)}")
+
+
+def check_schema(schema: pa.Schema) -> None:
+    """:class:`ConfigError` when ``schema`` asks for a column or a type that messages do not have."""
+    check_column_names(schema.names)
+    for field in schema:
+        allowed = [MESSAGE_SCHEMA.field(field.name).type, ALTERNATIVE_TYPES.get(field.name)]
+        if field.type not in allowed:
+            wanted = " or ".join(str(kind) for kind in allowed if kind is not None)
+            raise ConfigError(f"column {field.name} is of type {wanted}, not {field.type}")

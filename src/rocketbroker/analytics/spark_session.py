@@ -1,0 +1,125 @@
+"""A local Spark session that finds Java, Python and rocketbroker by itself, is quiet, and ends when it is left."""
+
+import os
+import sys
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+from pyspark import SparkConf, SparkContext
+from pyspark.errors import PySparkRuntimeError
+from pyspark.java_gateway import launch_gateway
+from pyspark.sql import SparkSession
+
+import rocketbroker
+from rocketbroker.analytics.java_runtime import ensure_java_home
+from rocketbroker.common.errors import ConfigError
+
+_LOOPBACK = "127.0.0.1"
+# Lines that no setting turns off: the JVM's on a flag that Spark always passes, and the Spark shell's greeting.
+_NOISE = (
+    "WARNING: Using incubator modules: jdk.incubator.vector",
+    'Setting default log level to "',
+    "To adjust logging level use sc.setLogLevel(newLevel).",
+)
+_EXIT_SECONDS = 20
+
+
+@contextmanager
+def spark_session(app_name: str, settings: Mapping[str, str] | None = None) -> Iterator[SparkSession]:
+    """A session on all cores of this machine, bound to loopback and without web pages; ``settings`` are Spark's own.
+
+    The session that is active already is handed out, and left running, if there is one. Otherwise the session and its
+    JVM are gone when the block is left.
+    """
+    active = SparkSession.getActiveSession()
+    if active is not None:
+        yield active
+        return
+    conf = _conf(app_name, settings or {})
+    gateway, stderr = _launch(conf)
+    forwarder = threading.Thread(target=_forward, args=(stderr,), name="spark-stderr", daemon=True)
+    forwarder.start()
+    try:
+        with _environment(_variables()):  # the context takes the workers' Python from it
+            spark = SparkSession(SparkContext(gateway=gateway, conf=conf))
+        try:
+            yield spark
+        finally:
+            spark.stop()
+    finally:
+        _end(gateway)
+        forwarder.join(_EXIT_SECONDS)
+
+
+def _conf(app_name: str, settings: Mapping[str, str]) -> SparkConf:
+    log4j = Path(__file__).with_name("log4j2.properties")
+    conf = SparkConf(loadDefaults=False).setMaster("local[*]").setAppName(app_name)
+    conf.set("spark.ui.enabled", "false").set("spark.ui.showConsoleProgress", "false")
+    conf.set("spark.driver.host", _LOOPBACK).set("spark.driver.bindAddress", _LOOPBACK)
+    conf.set("spark.driver.extraJavaOptions", f'"-Dlog4j2.configurationFile={log4j.as_uri()}"')
+    conf.set("spark.sql.shuffle.partitions", str(os.cpu_count() or 1))
+    return conf.setAll(list(settings.items()))
+
+
+def _variables() -> dict[str, str]:
+    package_root = str(Path(rocketbroker.__file__).parents[1])
+    python_path = [package_root, *filter(None, [os.environ.get("PYTHONPATH")])]
+    return {
+        "JAVA_HOME": str(ensure_java_home()),
+        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_DRIVER_PYTHON": sys.executable,
+        "PYTHONPATH": os.pathsep.join(python_path),
+        "SPARK_LOCAL_IP": _LOOPBACK,
+    }
+
+
+@contextmanager
+def _environment(variables: Mapping[str, str]) -> Iterator[None]:
+    """Set environment variables for the processes started in the block."""
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            os.environ.pop(name) if value is None else os.environ.update({name: value})
+
+
+def _launch(conf: SparkConf) -> tuple[Any, IO[bytes]]:
+    """Start the JVM; its gateway, and what it and the Python workers it starts will say on stderr."""
+    read_end, write_end = os.pipe()
+    stderr = os.fdopen(read_end, "rb")
+    try:
+        with _environment(_variables()):
+            gateway = launch_gateway(conf, popen_kwargs={"stderr": write_end})  # type: ignore[no-untyped-call]
+            return gateway, stderr
+    except PySparkRuntimeError as error:
+        os.close(write_end)
+        write_end = -1
+        with stderr:
+            said = stderr.read().decode(errors="replace").strip() or str(error)
+        raise ConfigError(f"Spark's Java process did not start: {said}") from error
+    finally:
+        if write_end >= 0:
+            os.close(write_end)
+
+
+def _forward(stream: IO[bytes]) -> None:
+    """Pass on what the JVM and the Python workers say on stderr."""
+    with stream:
+        for line in stream:
+            text = line.decode(errors="replace")
+            if not text.startswith(_NOISE):
+                sys.stderr.write(text)
+
+
+def _end(gateway: Any) -> None:
+    """End the JVM that belongs to ``gateway`` and forget it, so that a later session starts its own."""
+    gateway.shutdown()
+    gateway.proc.stdin.close()  # the JVM ends when its stdin does
+    gateway.proc.wait(_EXIT_SECONDS)
+    if SparkContext._gateway is gateway:
+        SparkContext._gateway = SparkContext._jvm = None
