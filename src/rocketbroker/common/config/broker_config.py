@@ -11,6 +11,7 @@ from rocketbroker.common.config.transport_config import BROKER_PORT
 
 NAME_MAX = 127
 _NAME = re.compile(r"[%|a-zA-Z0-9_.:-]+\Z")
+_TOPIC = re.compile(r"[%|a-zA-Z0-9_-]+\Z")
 _HOST = re.compile(r"[^\s,;/]+\Z")
 _MS = Trait(unit="ms")
 _HOT = Trait(hot=True)
@@ -29,8 +30,15 @@ def _check_namesrv_addr(value: str) -> str:
 
 
 def _check_name(value: str) -> str:
-    if not 0 < len(value) <= NAME_MAX or not _NAME.match(value):
+    # a topic, hence a directory, is named after the broker and the cluster
+    if not 0 < len(value) <= NAME_MAX or not _NAME.match(value) or not value.strip("."):
         raise ValueError("not a name")
+    return value
+
+
+def _check_topic(value: str) -> str:
+    if not 0 < len(value) <= NAME_MAX or not _TOPIC.match(value):
+        raise ValueError("not a topic name")
     return value
 
 
@@ -54,11 +62,13 @@ def _check_permission(value: int) -> int:
 
 AddressList = Annotated[Text, AfterValidator(_check_namesrv_addr)]
 Name = Annotated[Text, AfterValidator(_check_name)]
+TopicName = Annotated[Text, AfterValidator(_check_topic)]
 Address = Annotated[Text, AfterValidator(_check_address)]
 MasterId = Annotated[Whole, AfterValidator(_check_master)]
 Permission = Annotated[Whole, AfterValidator(_check_permission)]
 
-_NAME_WORDS = "1 to 127 of the characters a-z A-Z 0-9 _ - . : % |"
+_NAME_WORDS = "1 to 127 of the characters a-z A-Z 0-9 _ - . : % |, not dots alone"
+_TOPIC_WORDS = "1 to 127 of the characters a-z A-Z 0-9 _ - % |"
 _ADDRESS_WORDS = "an IP address or host name, without a port"
 
 
@@ -153,11 +163,11 @@ class BrokerConfig(ConfigModel):
     )
     cluster_topic_enable: Flag = setting("clusterTopicEnable", True, "Have a topic named as the cluster.")
     broker_topic_enable: Flag = setting("brokerTopicEnable", True, "Have a topic named as the broker.")
-    msg_trace_topic_name: Name = setting(
+    msg_trace_topic_name: TopicName = setting(
         "msgTraceTopicName",
         "RMQ_SYS_TRACE_TOPIC",
         "Topic of message traces.",
-        Trait(important=True, takes=_NAME_WORDS),
+        Trait(important=True, takes=_TOPIC_WORDS),
     )
     trace_topic_enable: Flag = setting(
         "traceTopicEnable", False, "Create the trace topic at start.", Trait(important=True)

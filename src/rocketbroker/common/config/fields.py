@@ -7,7 +7,7 @@ MixAll.properties2Object reads from text. Unlike there, text that is no value of
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic.fields import FieldInfo
 
 DIGITS_MAX = 20
@@ -37,9 +37,16 @@ def _read_text(value: object) -> object:
     return value.strip() if isinstance(value, str) else value
 
 
+def _check_path(value: str) -> str:
+    if not value or "\0" in value:
+        raise ValueError("not a path")
+    return value
+
+
 Flag = Annotated[bool, BeforeValidator(_read_flag)]
 Whole = Annotated[int, BeforeValidator(_read_whole)]
 Text = Annotated[str, BeforeValidator(_read_text)]
+FilePath = Annotated[Text, AfterValidator(_check_path)]
 
 
 @dataclass(frozen=True, slots=True)

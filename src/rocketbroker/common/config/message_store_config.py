@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BeforeValidator
 
-from rocketbroker.common.config.fields import ConfigModel, Flag, Text, Trait, Whole, setting
+from rocketbroker.common.config.fields import ConfigModel, FilePath, Flag, Text, Trait, Whole, setting
 
 CQ_STORE_UNIT_SIZE = 20
 _INT_MAX = 2**31 - 1
@@ -44,6 +44,12 @@ def _check_levels(value: str) -> str:
     return value
 
 
+def _check_one_directory(value: str) -> str:
+    if "," in value:
+        raise ValueError("refused: this version keeps the commit log in one directory, not in several joined by ','")
+    return value
+
+
 def _whole_units(value: int) -> int:
     """MessageStoreConfig.getMappedFileSizeConsumeQueue: rounded up to whole 20-byte entries."""
     return -(-value // CQ_STORE_UNIT_SIZE) * CQ_STORE_UNIT_SIZE
@@ -51,6 +57,7 @@ def _whole_units(value: int) -> int:
 
 BrokerRole = Annotated[Literal["ASYNC_MASTER"], BeforeValidator(_check_role)]
 FlushDiskType = Annotated[Literal["ASYNC_FLUSH", "SYNC_FLUSH"], BeforeValidator(_upper)]
+OneDirectory = Annotated[Text, AfterValidator(_check_one_directory)]
 DelayLevels = Annotated[Text, AfterValidator(_check_levels)]
 ConsumeQueueSize = Annotated[Whole, AfterValidator(_whole_units)]
 
@@ -58,13 +65,13 @@ ConsumeQueueSize = Annotated[Whole, AfterValidator(_whole_units)]
 class MessageStoreConfig(ConfigModel):
     """Where the store's files are, how large they are, when they are flushed and how much a pull may take."""
 
-    store_path_root_dir: Text = setting(
+    store_path_root_dir: FilePath = setting(
         "storePathRootDir",
         lambda: str(Path.home() / "store"),
         "Directory of everything the broker stores.",
         Trait(important=True, takes="a path", shown_default="$HOME/store"),
     )
-    store_path_commit_log: Text = setting(
+    store_path_commit_log: OneDirectory = setting(
         "storePathCommitLog", "", "Directory of the commit log; empty means <root>/commitlog.", _PATH
     )
     store_path_consume_queue: Text = setting(

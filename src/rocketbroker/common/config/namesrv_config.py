@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from rocketbroker.common.config.broker_config import AddressList
-from rocketbroker.common.config.fields import ConfigModel, Flag, Text, Trait, Whole, setting
+from rocketbroker.common.config.fields import ConfigModel, FilePath, Flag, Text, Trait, Whole, setting
 
 _HOT = Trait(hot=True)
 
@@ -15,17 +15,17 @@ def _below_home(name: str) -> str:
 class NamesrvConfig(ConfigModel):
     """How the name server keeps routes and what it tells clients."""
 
-    config_store_path: Text = setting(
+    config_store_path: FilePath = setting(
         "configStorePath",
         lambda: _below_home("namesrv.properties"),
         "File that changes at run time are written to; with -c it is the file given there.",
-        Trait(shown_default="$HOME/namesrv/namesrv.properties"),
+        Trait(takes="a path", shown_default="$HOME/namesrv/namesrv.properties"),
     )
-    kv_config_path: Text = setting(
+    kv_config_path: FilePath = setting(
         "kvConfigPath",
         lambda: _below_home("kvConfig.json"),
         "File of the key-value configuration.",
-        Trait(shown_default="$HOME/namesrv/kvConfig.json"),
+        Trait(takes="a path", shown_default="$HOME/namesrv/kvConfig.json"),
     )
     scan_not_active_broker_interval: Whole = setting(
         "scanNotActiveBrokerInterval",

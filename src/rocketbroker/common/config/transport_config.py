@@ -35,7 +35,7 @@ class TransportConfig(ConfigModel):
     frame_max_length: Whole = setting(
         "com.rocketmq.remoting.frameMaxLength",
         FRAME_MAX_LENGTH,
-        "Longest frame that is taken, its four length bytes included. A system property in RocketMQ.",
+        "Largest frame that is taken, counted after its length field. A system property in RocketMQ.",
         Trait(unit="bytes", own=True),
         low=4_096,
         high=1 << 30,

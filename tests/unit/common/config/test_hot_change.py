@@ -12,7 +12,7 @@ from rocketbroker.common.config.hot_change import (
     parse_updates,
 )
 from rocketbroker.common.config.load import load_broker_settings, load_namesrv_settings
-from rocketbroker.common.config.properties_file import parse_properties
+from rocketbroker.common.config.properties_file import parse_properties, save_changes
 from rocketbroker.common.config.resolve import MODELS
 from rocketbroker.common.errors import ConfigError
 
@@ -100,3 +100,15 @@ def test_the_text_of_all_settings_reads_back_and_is_sorted(settings):
     assert names == sorted(set(names))
     assert set(names) == {name for model in settings.models for name in fields_by_name(type(model))}
     assert {entry.key: entry.value for entry in entries}["autoCreateTopicEnable"] == "true"
+
+
+def test_saved_changes_are_there_after_a_restart(tmp_path):
+    file = tmp_path / "b.conf"
+    file.write_text("# mine\nbrokerName=a\nmaxMessageSize=1\n")
+    settings = load_broker_settings(file, None, {})
+    updates = {"maxMessageSize": "100", "brokerIP1": "2001:db8::7", "regionId": "Süd = 1"}
+    save_changes(settings.persist_path, apply_updates(settings.models, updates))
+    again = load_broker_settings(file, None, {})
+    assert again.models == settings.models
+    assert again.broker.region_id == "Süd = 1"
+    assert file.read_text().startswith("# mine\nbrokerName=a\nmaxMessageSize=100\n")

@@ -18,10 +18,10 @@ def test_a_machine_without_a_way_outside_is_loopback(monkeypatch):
         def connect(self, _address):
             raise OSError(101, "Network is unreachable")
 
-    monkeypatch.setattr(local_host.socket, "socket", Unreachable)
+    monkeypatch.setattr("rocketbroker.common.config.local_host.socket.socket", Unreachable)
     assert local_host.local_address() == "127.0.0.1"
 
 
 def test_a_machine_without_a_name(monkeypatch):
-    monkeypatch.setattr(local_host.socket, "gethostname", lambda: "")
+    monkeypatch.setattr("rocketbroker.common.config.local_host.socket.gethostname", lambda: "")
     assert local_host.local_name() == "DEFAULT_BROKER"

@@ -16,7 +16,8 @@ JAVA_CLASS = {TransportConfig: "NettyServerConfig"}
 
 def recorded_defaults():
     """Java class -> property -> default, as read from fresh objects of RocketMQ 5.5.0."""
-    found, current = {}, {}
+    found: dict[str, dict[str, str]] = {}
+    current: dict[str, str] = {}
     for line in (GOLDEN / "config-defaults-5.5.0.properties").read_text().splitlines():
         if line.startswith("# org."):
             current = found.setdefault(line.rpartition(".")[2], {})
@@ -117,10 +118,36 @@ def test_wrong_name_server_addresses(addresses):
         BrokerConfig(namesrv_addr=addresses)
 
 
-@pytest.mark.parametrize("name", ["", "../x", "a b", "x" * 128, "a\n"])
-def test_wrong_broker_names(name):
+@pytest.mark.parametrize("name", ["", "../x", "..", "a b", "x" * 128, "a\nb", "ä"])
+@pytest.mark.parametrize("field", ["brokerName", "brokerClusterName", "msgTraceTopicName"])
+def test_wrong_names(field, name):
     with pytest.raises(ValidationError):
-        BrokerConfig(broker_cluster_name=name if name != "a\n" else "a\nb")
+        BrokerConfig.model_validate({field: name})
+
+
+def test_a_broker_may_be_named_as_a_host():
+    assert BrokerConfig(broker_name="node-1.example").broker_name == "node-1.example"
+
+
+@pytest.mark.parametrize("address", ["", "a b", "a;b", "a/b"])
+def test_wrong_addresses(address):
+    with pytest.raises(ValidationError):
+        BrokerConfig(broker_ip1=address)
+
+
+@pytest.mark.parametrize("permission", ["1", "3", "7", "8", "-2"])
+def test_wrong_permissions(permission):
+    with pytest.raises(ValidationError):
+        BrokerConfig.model_validate({"brokerPermission": permission})
+
+
+def test_paths_are_not_empty_and_the_commit_log_has_one():
+    with pytest.raises(ValidationError):
+        MessageStoreConfig(store_path_root_dir="")
+    with pytest.raises(ValidationError):
+        NamesrvConfig(kv_config_path="")
+    with pytest.raises(ValidationError, match="refused: this version keeps the commit log in one directory"):
+        MessageStoreConfig(store_path_commit_log="/disk1/log,/disk2/log")
 
 
 @pytest.mark.parametrize("levels", ["", "1s  2s", "1x", "0s", "s", "1s,2s"])
@@ -131,6 +158,6 @@ def test_wrong_delay_levels(levels):
 
 def test_models_are_frozen_and_refuse_unknown_names():
     with pytest.raises(ValidationError, match="frozen"):
-        BrokerConfig().broker_name = "other"
+        setattr(BrokerConfig(), "broker_name", "other")  # noqa: B010
     with pytest.raises(ValidationError, match="Extra inputs"):
         NamesrvConfig.model_validate({"brokerName": "x"})
