@@ -2,7 +2,7 @@
 
     sysFlag bits 8-10   0, 3 zlib stream (RFC 1950)     1 LZ4 frame     2 Zstandard frame
 
-zlib is Python's own; LZ4 and Zstandard are read when the packages ``lz4`` and ``zstandard`` are installed.
+zlib is Python's own; the packages ``lz4`` and ``zstandard`` are imported when the first such body is met.
 """
 
 from __future__ import annotations
