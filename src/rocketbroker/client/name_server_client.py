@@ -1,5 +1,7 @@
 """Asks the name servers (the part of NettyRemotingClient and MQClientAPIImpl that talks to them)."""
 
+from collections.abc import Callable
+
 from rocketbroker.client.errors import NameServerError, TopicRouteError
 from rocketbroker.client.requests import check_success, client_request
 from rocketbroker.codec.remoting.bodies.route import TopicRouteData
@@ -57,6 +59,16 @@ class NameServerClient:
                 reasons.append(str(error))
                 self._chosen = (self._chosen + 1) % len(self.addresses)
         raise NameServerError(f"no name server answers: {'; '.join(reasons)}")
+
+    async def invoke_all(self, command: Callable[[], Command]) -> None:
+        """Send a request to each name server; each must agree.
+
+        Raises:
+            RemotingError: one does not answer.
+            BrokerResponseError: one refuses.
+        """
+        for address in self.addresses:
+            check_success(await self._remoting.invoke(address, command(), self._timeout_s))
 
     async def topic_route(self, topic: str) -> TopicRouteData:
         """Where the queues of a topic are.

@@ -1,0 +1,282 @@
+"""Looks after topics, groups and brokers (org.apache.rocketmq.tools.admin.DefaultMQAdminExt)."""
+
+from collections.abc import Iterable
+from types import TracebackType
+from typing import Any, Self
+
+from rocketbroker.client.errors import BrokerNotFoundError, ClientError, TopicRouteError
+from rocketbroker.client.message import check_group, check_topic
+from rocketbroker.client.name_server_client import NameServerClient, split_addresses
+from rocketbroker.client.requests import check_success, client_request
+from rocketbroker.codec.message.message_decoder import decode_messages
+from rocketbroker.codec.message.message_ext import MessageExt
+from rocketbroker.codec.message.message_id import decode_message_id
+from rocketbroker.codec.message.topic_validator import (
+    AUTO_CREATE_TOPIC_KEY_TOPIC,
+    RETRY_GROUP_TOPIC_PREFIX,
+)
+from rocketbroker.codec.remoting import fastjson
+from rocketbroker.codec.remoting.bodies.connection import ConsumerConnection
+from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
+from rocketbroker.codec.remoting.bodies.remoting_serializable import body_from
+from rocketbroker.codec.remoting.bodies.route import MASTER_ID, BrokerData, ClusterInfo, TopicRouteData
+from rocketbroker.codec.remoting.bodies.statistics import ConsumeStats, TopicStatsTable
+from rocketbroker.codec.remoting.bodies.tables import GroupList, KVTable, TopicList
+from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
+from rocketbroker.codec.remoting.headers.client import (
+    GetConsumerConnectionListRequestHeader,
+    GetConsumerRunningInfoRequestHeader,
+)
+from rocketbroker.codec.remoting.headers.namesrv import DeleteTopicFromNamesrvRequestHeader, PutKVConfigRequestHeader
+from rocketbroker.codec.remoting.headers.pull_message import ViewMessageRequestHeader
+from rocketbroker.codec.remoting.headers.query_message import QueryMessageRequestHeader
+from rocketbroker.codec.remoting.headers.subscription_group import GetConsumeStatsRequestHeader
+from rocketbroker.codec.remoting.headers.topic import (
+    CreateTopicRequestHeader,
+    DeleteTopicRequestHeader,
+    GetTopicStatsInfoRequestHeader,
+    QueryTopicConsumeByWhoRequestHeader,
+)
+from rocketbroker.codec.remoting.remoting_command import Command
+from rocketbroker.codec.remoting.request_code import RequestCode
+from rocketbroker.codec.remoting.response_code import ResponseCode
+from rocketbroker.common.errors import CodecError
+from rocketbroker.transport.remoting_client import RemotingClient
+
+NAMESPACE_ORDER_TOPIC_CONFIG = "ORDER_TOPIC_CONFIG"
+_NO_END = 2**63 - 1
+
+
+class AdminClient:
+    """Asks name servers and brokers; each method may raise NameServerError, RemotingError and BrokerResponseError.
+
+    Args:
+        namesrv_addr: ``host:port`` of the name servers, joined by ``;``.
+        timeout_s: how long each request may take.
+    """
+
+    def __init__(self, namesrv_addr: str, *, timeout_s: float = 5.0) -> None:
+        self._remoting = RemotingClient(connect_timeout_s=min(timeout_s, 3.0))
+        self._timeout_s = timeout_s
+        self._name_server = NameServerClient(self._remoting, split_addresses(namesrv_addr), timeout_s)
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._remoting.stop()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    # -- clusters and routes
+
+    async def examine_broker_cluster_info(self) -> ClusterInfo:
+        """Clusters, brokers and their addresses."""
+        answer = await self._name_server.invoke(client_request(RequestCode.GET_BROKER_CLUSTER_INFO))
+        return ClusterInfo.decode(check_success(answer).body)
+
+    async def examine_topic_route_info(self, topic: str) -> TopicRouteData:
+        """Where a topic is; TopicRouteError when the name server does not know it."""
+        return await self._name_server.topic_route(topic)
+
+    async def fetch_all_topic_list(self) -> list[str]:
+        """Names of all topics."""
+        answer = await self._name_server.invoke(client_request(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER))
+        return TopicList.decode(check_success(answer).body).topic_list
+
+    async def fetch_master_addresses(self, cluster: str) -> dict[str, str]:
+        """Addresses of a cluster's masters by broker name.
+
+        Raises:
+            ClientError: there is no such cluster; the text names those there are.
+        """
+        info = await self.examine_broker_cluster_info()
+        names = info.cluster_addr_table.get(cluster)
+        if not names:
+            known = ", ".join(sorted(info.cluster_addr_table)) or "none"
+            raise ClientError(f"there is no cluster {cluster!r}; the name server knows: {known}")
+        brokers = {name: info.broker_addr_table[name] for name in sorted(names) if name in info.broker_addr_table}
+        return {name: data.broker_addrs[MASTER_ID] for name, data in brokers.items() if MASTER_ID in data.broker_addrs}
+
+    async def fetch_broker_name(self, address: str) -> str:
+        """The name of the broker with that address; BrokerNotFoundError when the name server knows none."""
+        info = await self.examine_broker_cluster_info()
+        for name, data in info.broker_addr_table.items():
+            if address in data.broker_addrs.values():
+                return name
+        raise BrokerNotFoundError(f"no registered broker has the address {address}")
+
+    async def fetch_broker_runtime_stats(self, address: str) -> dict[str, str]:
+        """What a broker says of itself, all values as text."""
+        answer = await self._invoke(address, client_request(RequestCode.GET_BROKER_RUNTIME_INFO))
+        return KVTable.decode(check_success(answer).body).table
+
+    # -- topics
+
+    async def create_and_update_topic_config(self, address: str, config: TopicConfig) -> None:
+        """Make a topic on a broker, or change it; in ``attributes`` a key has its ``+`` or ``-``."""
+        check_topic(config.topic_name)
+        header = CreateTopicRequestHeader(
+            topic=config.topic_name,
+            default_topic=AUTO_CREATE_TOPIC_KEY_TOPIC,
+            read_queue_nums=config.read_queue_nums,
+            write_queue_nums=config.write_queue_nums,
+            perm=config.perm,
+            topic_filter_type=config.topic_filter_type,
+            topic_sys_flag=config.topic_sys_flag,
+            order=config.order,
+            attributes=",".join(f"{key}={value}" if value else key for key, value in config.attributes.items()) or None,
+        )
+        check_success(await self._invoke(address, client_request(RequestCode.UPDATE_AND_CREATE_TOPIC, header)))
+
+    async def create_or_update_order_conf(self, topic: str, order_conf: str) -> None:
+        """Fix the queues of an ordered topic at all name servers: ``broker:number;broker:number``."""
+        header = PutKVConfigRequestHeader(NAMESPACE_ORDER_TOPIC_CONFIG, topic, order_conf)
+        await self._name_server.invoke_all(lambda: client_request(RequestCode.PUT_KV_CONFIG, header))
+
+    async def delete_topic_in_broker(self, addresses: Iterable[str], topic: str) -> None:
+        """Delete a topic and its queues on brokers."""
+        for address in addresses:
+            command = client_request(RequestCode.DELETE_TOPIC_IN_BROKER, DeleteTopicRequestHeader(topic))
+            check_success(await self._invoke(address, command))
+
+    async def delete_topic_in_name_server(self, topic: str, cluster: str | None = None) -> None:
+        """Delete a topic's route at all name servers."""
+        header = DeleteTopicFromNamesrvRequestHeader(topic, cluster)
+        await self._name_server.invoke_all(lambda: client_request(RequestCode.DELETE_TOPIC_IN_NAMESRV, header))
+
+    async def examine_topic_stats(self, topic: str, route_topic: str | None = None) -> TopicStatsTable:
+        """Offsets of all queues of a topic, on the brokers in the route of ``route_topic`` or of the topic itself."""
+        route = await self.examine_topic_route_info(route_topic or topic)
+        total = TopicStatsTable()
+        for address in addresses_of(route.broker_datas):
+            command = client_request(RequestCode.GET_TOPIC_STATS_INFO, GetTopicStatsInfoRequestHeader(topic))
+            stats = TopicStatsTable.decode(check_success(await self._invoke(address, command)).body)
+            total.offset_table.update(stats.offset_table)
+            total.topic_put_tps += stats.topic_put_tps
+        return total
+
+    # -- consumers
+
+    async def query_topic_consume_by_who(self, topic: str) -> list[str]:
+        """Groups that consume a topic, as any broker of it tells."""
+        route = await self.examine_topic_route_info(topic)
+        for address in addresses_of(route.broker_datas):
+            header = QueryTopicConsumeByWhoRequestHeader(topic)
+            answer = await self._invoke(address, client_request(RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, header))
+            return GroupList.decode(check_success(answer).body).group_list
+        return []
+
+    async def examine_consume_stats(
+        self, group: str, topic: str | None = None, route_topic: str | None = None
+    ) -> ConsumeStats:
+        """How far a group is in each queue; only of ``topic`` if it is given.
+
+        Raises:
+            TopicRouteError: the group has no retry topic, and ``topic`` (or ``route_topic``) no route either.
+        """
+        check_group(group)
+        route = await self._first_route([RETRY_GROUP_TOPIC_PREFIX + group, topic, route_topic])
+        total = ConsumeStats()
+        for address in addresses_of(route.broker_datas):
+            command = client_request(RequestCode.GET_CONSUME_STATS, GetConsumeStatsRequestHeader(group, topic))
+            stats = ConsumeStats.decode(check_success(await self._invoke(address, command)).body)
+            total.offset_table.update(stats.offset_table)
+            total.consume_tps += stats.consume_tps
+        return total
+
+    async def examine_consumer_connection_info(self, group: str) -> ConsumerConnection:
+        """The clients of a group; BrokerResponseError with CONSUMER_NOT_ONLINE when there are none."""
+        route = await self._first_route([RETRY_GROUP_TOPIC_PREFIX + group])
+        for address in addresses_of(route.broker_datas):
+            header = GetConsumerConnectionListRequestHeader(group)
+            answer = await self._invoke(address, client_request(RequestCode.GET_CONSUMER_CONNECTION_LIST, header))
+            return ConsumerConnection.decode(check_success(answer).body)
+        raise BrokerNotFoundError(f"no broker in the route of {RETRY_GROUP_TOPIC_PREFIX}{group} has an address")
+
+    async def assigned_queues(self, group: str, client_id: str) -> list[MessageQueue]:
+        """The queues that a client of a group consumes now, as the client itself tells."""
+        route = await self._first_route([RETRY_GROUP_TOPIC_PREFIX + group])
+        for address in addresses_of(route.broker_datas):
+            header = GetConsumerRunningInfoRequestHeader(group, client_id)
+            answer = await self._invoke(address, client_request(RequestCode.GET_CONSUMER_RUNNING_INFO, header))
+            return queues_in_running_info(fastjson.loads(check_success(answer).body))
+        return []
+
+    # -- messages
+
+    async def view_message(self, offset_msg_id: str, topic: str | None = None) -> MessageExt:
+        """The message with an offset message id, from the broker that the id names.
+
+        Raises:
+            CodecError: the id is not one.
+        """
+        where = decode_message_id(offset_msg_id)
+        address = f"[{where.ip}]:{where.port}" if ":" in where.ip else f"{where.ip}:{where.port}"
+        header = ViewMessageRequestHeader(where.offset, topic)
+        answer = check_success(await self._invoke(address, client_request(RequestCode.VIEW_MESSAGE_BY_ID, header)))
+        return decode_messages(answer.body)[0]
+
+    async def query_message(
+        self,
+        topic: str,
+        key: str,
+        *,
+        index_type: str = "K",
+        max_num: int = 32,
+        begin_ms: int = 0,
+        end_ms: int = _NO_END,
+    ) -> list[MessageExt]:
+        """Messages of a topic with a key (``index_type`` K), a unique id (U) or a tag (T), by store time."""
+        route = await self.examine_topic_route_info(topic)
+        found: list[MessageExt] = []
+        for address in addresses_of(route.broker_datas):
+            header = QueryMessageRequestHeader(
+                topic, key, max_num, begin_ms, end_ms, index_type, unique_key_query=index_type == "U"
+            )
+            answer = await self._invoke(address, client_request(RequestCode.QUERY_MESSAGE, header))
+            if answer.code != ResponseCode.QUERY_NOT_FOUND:
+                found += decode_messages(check_success(answer).body)
+        # The index knows a hash of the key only.
+        matching = [message for message in found if message.topic == topic and key in looked_up_by(message, index_type)]
+        return sorted(matching, key=lambda message: message.store_timestamp)
+
+    async def _first_route(self, topics: Iterable[str | None]) -> TopicRouteData:
+        causes = []
+        for topic in filter(None, topics):
+            try:
+                return await self.examine_topic_route_info(topic)
+            except TopicRouteError as error:
+                causes.append(error)
+        raise causes[-1]
+
+    async def _invoke(self, address: str, command: Command) -> Command:
+        return await self._remoting.invoke(address, command, self._timeout_s)
+
+
+def addresses_of(brokers: Iterable[BrokerData]) -> list[str]:
+    """One address of each broker: the master's, else that of the lowest id (BrokerData.selectBrokerAddr)."""
+    return [data.broker_addrs[min(data.broker_addrs)] for data in brokers if data.broker_addrs]
+
+
+def queues_in_running_info(info: Any) -> list[MessageQueue]:
+    """The keys of ``mqTable`` in a ConsumerRunningInfo.
+
+    Raises:
+        CodecError: it is not of that shape.
+    """
+    table = info.get("mqTable", {}) if isinstance(info, dict) else None
+    if not isinstance(table, dict) or not all(isinstance(key, fastjson.ObjectKey) for key in table):
+        raise CodecError("ConsumerRunningInfo: mqTable is no map of message queues")
+    return [body_from(key.as_dict(), MessageQueue) for key in table]
+
+
+def looked_up_by(message: MessageExt, index_type: str) -> list[str | None]:
+    """What a message is found by in an index of that type."""
+    if index_type == "U":
+        return [message.uniq_key]
+    return [message.tags] if index_type == "T" else [*message.keys, message.uniq_key]
