@@ -19,5 +19,8 @@ def local_address() -> str:
 
 
 def local_name() -> str:
-    """The host name, `DEFAULT_BROKER` where there is none."""
-    return socket.gethostname() or "DEFAULT_BROKER"
+    """The host name, `DEFAULT_BROKER` where there is none; what a broker's name cannot hold becomes `-`."""
+    name = "".join(
+        char if char.isascii() and (char.isalnum() or char in "_-.") else "-" for char in socket.gethostname()
+    )
+    return name[:127] if name.strip(".") else "DEFAULT_BROKER"

@@ -3,7 +3,9 @@
 import ipaddress
 import socket
 
-from rocketbroker.common.config import local_host
+import pytest
+
+from rocketbroker.common.config import BrokerConfig, local_host
 
 
 def test_the_local_address_is_an_address_one_can_bind():
@@ -22,6 +24,10 @@ def test_a_machine_without_a_way_outside_is_loopback(monkeypatch):
     assert local_host.local_address() == "127.0.0.1"
 
 
-def test_a_machine_without_a_name(monkeypatch):
-    monkeypatch.setattr("rocketbroker.common.config.local_host.socket.gethostname", lambda: "")
-    assert local_host.local_name() == "DEFAULT_BROKER"
+@pytest.mark.parametrize(
+    ("host", "name"), [("", "DEFAULT_BROKER"), ("..", "DEFAULT_BROKER"), ("my höst.example", "my-h-st.example")]
+)
+def test_the_machines_name_is_one_that_a_broker_can_have(monkeypatch, host, name):
+    monkeypatch.setattr("rocketbroker.common.config.local_host.socket.gethostname", lambda: host)
+    assert local_host.local_name() == name
+    assert BrokerConfig(broker_name=local_host.local_name()) == BrokerConfig()
