@@ -47,8 +47,8 @@ def test_shipped_slaves_are_refused_in_one_line(name):
     with pytest.raises(ConfigError) as caught:
         load(CONF / name)
     assert str(caught.value) == (
-        f"{CONF / name}:{_line(name)}: brokerRole=SLAVE is refused: this version has no replication, and a slave without it would "
-        "take writes of its own; use ASYNC_MASTER"
+        f"{CONF / name}:{_line(name)}: brokerRole=SLAVE is refused: this version has no replication, and a slave "
+        "without it would take writes of its own; use ASYNC_MASTER"
     )
 
 
