@@ -5,7 +5,7 @@ One task for each queue pulls ahead into a bounded buffer: a slow reader stops t
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 
 from rocketbroker.client.errors import ClientError, ClientStateError
 from rocketbroker.client.pull_result import PullResult, PullStatus
@@ -75,7 +75,7 @@ class MessageStream:
         self._committed: dict[MessageQueue, int] = {}
         self._tasks = TaskOwner("message-stream")
 
-    async def messages(self) -> AsyncIterator[MessageExt]:
+    async def messages(self) -> AsyncGenerator[MessageExt, None]:
         """The messages; an error that waiting does not mend ends it."""
         await self._rescan()
         self._tasks.every(self._rescan_interval_s, self._rescan, "rescan")

@@ -1,6 +1,6 @@
 """Pulls messages (org.apache.rocketmq.client.consumer.DefaultMQPullConsumer, and its loop)."""
 
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncGenerator, Iterable
 from enum import Enum
 from types import TracebackType
 from typing import Self
@@ -144,7 +144,7 @@ class PullConsumer:
         queues: Iterable[MessageQueue] | None = None,
         commit: bool = True,
         max_nums: int = 32,
-    ) -> AsyncIterator[MessageExt]:
+    ) -> AsyncGenerator[MessageExt, None]:
         """Messages of all queues of a topic, in order within each queue, without end.
 
         A message counts as consumed when the next one is asked for; consumed offsets are committed every few seconds

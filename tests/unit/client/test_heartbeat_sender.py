@@ -1,0 +1,84 @@
+"""Heartbeats: to whom, when, and what is in them."""
+
+import pytest
+
+from rocketbroker.client.heartbeat_sender import HeartbeatSender
+from rocketbroker.codec.remoting.bodies.heartbeat import ConsumerData, HeartbeatData
+from rocketbroker.codec.remoting.remoting_command import response
+from rocketbroker.codec.remoting.request_code import RequestCode
+from rocketbroker.codec.remoting.response_code import ResponseCode
+from rocketbroker.transport.remoting_client import RemotingClient
+from tests.support.scripted_server import ScriptedServer, until
+
+BEAT = RequestCode.HEART_BEAT
+
+
+async def test_heartbeats_come_regularly_from_producers_and_consumers():
+    remoting = RemotingClient()
+    asked: list[bool] = []
+    async with ScriptedServer({}) as broker:
+
+        def addresses(masters_only: bool) -> set[str]:
+            asked.append(masters_only)
+            return {broker.address}
+
+        sender = HeartbeatSender(remoting, "id", addresses, interval_s=0.01)
+        await sender.start()
+        sender.register_producer("PG")
+        await until(lambda: len(broker.of(BEAT)) >= 2)
+        sender.register_consumer(ConsumerData("CG"))
+        count = len(broker.of(BEAT))
+        await until(lambda: len(broker.of(BEAT)) >= count + 2)
+        await sender.stop()
+        first, last = (HeartbeatData.decode(broker.of(BEAT)[index].body) for index in (0, -1))
+        await remoting.stop()
+    assert (first.client_id, [each.group_name for each in first.producer_data_set]) == ("id", ["PG"])
+    assert [each.group_name for each in last.consumer_data_set] == ["CG"]
+    assert (asked[0], asked[-1]) == (True, False)
+
+
+async def test_nothing_is_sent_without_a_group():
+    sender = HeartbeatSender(RemotingClient(), "id", lambda _masters_only: pytest.fail("asked for addresses"))
+    await sender.send_to_all()
+
+
+async def test_a_broker_is_greeted_again_after_a_loss_or_a_change():
+    remoting = RemotingClient()
+    async with ScriptedServer({}) as broker:
+        sender = HeartbeatSender(remoting, "id", lambda _masters_only: set())
+        sender.register_producer("PG")
+        for _ in range(3):
+            await sender.greet(broker.address)
+        assert len(broker.of(BEAT)) == 1
+        sender.forget_greetings()
+        await sender.greet(broker.address)
+        sender.register_consumer(ConsumerData("CG"))
+        await sender.greet(broker.address)
+        assert len(broker.of(BEAT)) == 3
+        await remoting.stop()
+
+
+async def test_a_refused_heartbeat_is_tried_again(caplog: pytest.LogCaptureFixture):
+    remoting = RemotingClient()
+    answers = [response(ResponseCode.SYSTEM_BUSY, "busy"), response()]
+    async with ScriptedServer({BEAT: lambda _fields, _body: answers.pop(0)}) as broker:
+        sender = HeartbeatSender(remoting, "id", lambda _masters_only: set())
+        await sender.greet(broker.address)
+        await sender.greet(broker.address)
+        await remoting.stop()
+    assert answers == []
+    assert "CODE: 2" in caplog.text
+
+
+async def test_signing_off_names_the_group_and_outlives_a_dead_broker():
+    remoting = RemotingClient()
+    async with ScriptedServer({}) as dead, ScriptedServer({}) as broker:
+        sender = HeartbeatSender(remoting, "id", lambda _masters_only: set())
+        sender.register_consumer(ConsumerData("CG"))
+        await sender.greet(dead.address)
+        await sender.greet(broker.address)
+        await dead.stop()
+        await sender.unregister_consumer("CG")
+        (goodbye,) = broker.of(RequestCode.UNREGISTER_CLIENT)
+        await remoting.stop()
+    assert goodbye.fields == {"clientID": "id", "consumerGroup": "CG"}

@@ -1,0 +1,44 @@
+"""What may be sent, and which properties it gets."""
+
+import pytest
+
+from rocketbroker.client.errors import InvalidMessageError
+from rocketbroker.client.message import Message, check_group, check_message
+
+
+def test_the_fields_become_properties():
+    message = Message("T", b"x", tags="TagA", keys=("k1", "k2"), properties={"color": "red"}, delay_time_level=3)
+    assert message.all_properties() == {
+        "color": "red",
+        "KEYS": "k1 k2",
+        "WAIT": "true",
+        "TAGS": "TagA",
+        "DELAY": "3",
+    }
+
+
+def test_a_bare_message_has_only_wait():
+    assert Message("T", b"x", wait_store_msg_ok=False).all_properties() == {"WAIT": "false"}
+
+
+@pytest.mark.parametrize(
+    ("message", "text"),
+    [
+        (Message("", b"x"), "blank"),
+        (Message("a/../b", b"x"), "illegal characters"),
+        (Message("T" * 128, b"x"), "longer than topic max length"),
+        (Message("SCHEDULE_TOPIC_XXXX", b"x"), "forbidden"),
+        (Message("T", b""), "body is empty"),
+        (Message("T", b"x" * 101), "101 bytes, over the 100"),
+        (Message("T", b"x", properties={"UNIQ_KEY": "1"}), "'UNIQ_KEY' is kept"),
+    ],
+)
+def test_what_may_not_be_sent_is_named(message: Message, text: str):
+    with pytest.raises(InvalidMessageError, match=text):
+        check_message(message, max_message_size=100)
+
+
+def test_a_group_has_rules_too():
+    check_group("CG_ok-1")
+    with pytest.raises(InvalidMessageError, match="illegal characters"):
+        check_group("a b")

@@ -1,0 +1,261 @@
+"""Sending, against scripted brokers."""
+
+import asyncio
+import zlib
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+
+import pytest
+
+from rocketbroker.client.errors import (
+    ClientStateError,
+    InvalidMessageError,
+    SendFailedError,
+    TopicRouteError,
+)
+from rocketbroker.client.message import Message
+from rocketbroker.client.producer import Producer
+from rocketbroker.client.send_result import SendStatus
+from rocketbroker.codec.message.message_batch import split_batch
+from rocketbroker.codec.message.message_properties import decode_properties
+from rocketbroker.codec.remoting.bodies.heartbeat import HeartbeatData
+from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
+from rocketbroker.codec.remoting.headers.send_message import SendMessageResponseHeader
+from rocketbroker.codec.remoting.remoting_command import Command, response
+from rocketbroker.codec.remoting.request_code import RequestCode
+from rocketbroker.codec.remoting.response_code import ResponseCode
+from rocketbroker.common.errors import BrokerResponseError, RemotingConnectError, RemotingTimeoutError
+from tests.support.scripted_server import ScriptedServer, header_of, name_server, route_of, until
+
+SEND = RequestCode.SEND_MESSAGE_V2
+
+
+class Broker(ScriptedServer):
+    """Takes messages, or answers with the codes in ``refusals`` first."""
+
+    def __init__(self) -> None:
+        codes = (SEND, RequestCode.SEND_BATCH_MESSAGE)
+        super().__init__(dict.fromkeys(codes, self.take))
+        self.refusals: list[int] = []
+        self.stored = 0
+
+    def take(self, fields: dict[str, str], _body: bytes) -> Command:
+        code = self.refusals.pop(0) if self.refusals else ResponseCode.SUCCESS
+        header = header_of(SendMessageResponseHeader(f"{self.stored:032X}", int(fields["e"]), self.stored))
+        self.stored += 1
+        return response(
+            code, "refused" if code else None, {**header, "MSG_REGION": "DefaultRegion", "TRACE_ON": "true"}
+        )
+
+
+class Stage:
+    """A name server and two brokers; topic T is on both, topic One on the first only."""
+
+    def __init__(self) -> None:
+        self.a, self.b = Broker(), Broker()
+        self.names = name_server({})
+
+    async def open(self, stack: AsyncExitStack) -> None:
+        for server in (self.a, self.b, self.names):
+            await stack.enter_async_context(server)
+        both = {"broker-a": self.a.address, "broker-b": self.b.address}
+        self.routes = {"T": route_of(both), "One": route_of({"broker-a": self.a.address}, queues=2)}
+        self.names = await stack.enter_async_context(name_server(self.routes))
+
+    def sent(self) -> list[tuple[str, dict[str, str], bytes]]:
+        pairs = [("broker-a", self.a), ("broker-b", self.b)]
+        return [(name, asked.fields, asked.body) for name, server in pairs for asked in server.of(SEND)]
+
+
+@pytest.fixture
+async def stage() -> AsyncIterator[Stage]:
+    async with AsyncExitStack() as stack:
+        stage = Stage()
+        await stage.open(stack)
+        yield stage
+
+
+async def test_a_message_arrives_with_its_fields(stage: Stage):
+    async with Producer("PG", stage.names.address) as producer:
+        message = Message("One", b"hello", tags="TagA", keys="k", properties={"color": "red"}, flag=7)
+        result = await producer.send(message)
+    ((_, fields, body),) = stage.sent()
+    properties = decode_properties(fields["i"].encode())
+    assert body == b"hello"
+    assert (fields["a"], fields["b"], fields["c"], fields["d"], fields["h"]) == ("PG", "One", "TBW102", "4", "7")
+    assert (fields["n"], fields["f"], fields["m"]) == ("broker-a", "0", "false")
+    assert properties == {"color": "red", "KEYS": "k", "WAIT": "true", "TAGS": "TagA", "UNIQ_KEY": result.msg_id}
+    assert result.send_status is SendStatus.SEND_OK
+    assert result.message_queue == MessageQueue("One", "broker-a", int(fields["e"]))
+    assert (result.queue_offset, result.offset_msg_id, result.region_id) == (0, "0" * 32, "DefaultRegion")
+    assert stage.a.of(SEND)[0].language == "PYTHON"
+
+
+async def test_queues_take_turns(stage: Stage):
+    async with Producer("PG", stage.names.address) as producer:
+        results = await asyncio.gather(*(producer.send(Message("T", b"x")) for _ in range(16)))
+    queues = [result.message_queue for result in results]
+    assert Counter(Counter(queues).values()) == {2: 8}
+
+    assert len({result.msg_id for result in results}) == 16
+
+
+async def test_a_given_queue_is_used(stage: Stage):
+    queue = MessageQueue("T", "broker-b", 3)
+    async with Producer("PG", stage.names.address) as producer:
+        assert (await producer.send(Message("T", b"x"), queue)).message_queue == queue
+        chosen = await producer.send(Message("T", b"x"), lambda queues, message: queues[len(message.body)])
+    assert chosen.message_queue == MessageQueue("T", "broker-a", 1)
+
+
+async def test_a_big_body_is_compressed(stage: Stage):
+    body = b"abcd" * 2000
+    async with Producer("PG", stage.names.address) as producer:
+        await producer.send(Message("One", body))
+        await producer.send(Message("One", body[:4095]))
+    (_, first, packed), (_, second, plain) = stage.sent()
+    assert (int(first["f"]), zlib.decompress(packed)) == (0x301, body)
+    assert (int(second["f"]), plain) == (0, body[:4095])
+
+
+async def test_a_refusal_that_passes_is_tried_on_another_broker(stage: Stage):
+    stage.a.refusals = [ResponseCode.SYSTEM_BUSY] * 9
+    async with Producer("PG", stage.names.address) as producer:
+        results = [await producer.send(Message("T", b"x")) for _ in range(4)]
+    assert {result.message_queue.broker_name for result in results} == {"broker-b"}
+    assert len({result.msg_id for result in results}) == 4
+
+
+async def test_a_dead_broker_is_passed_over(stage: Stage):
+    await stage.a.stop()
+    async with Producer("PG", stage.names.address) as producer:
+        results = [await producer.send(Message("T", b"x")) for _ in range(4)]
+    assert {result.message_queue.broker_name for result in results} == {"broker-b"}
+
+
+async def test_a_refusal_that_lasts_is_raised_at_once(stage: Stage):
+    stage.a.refusals = [ResponseCode.MESSAGE_ILLEGAL] * 9
+    async with Producer("PG", stage.names.address) as producer:
+        with pytest.raises(BrokerResponseError, match="CODE: 13  DESC: refused"):
+            await producer.send(Message("One", b"x"))
+    assert len(stage.sent()) == 1
+
+
+async def test_after_all_tries_every_cause_is_told(stage: Stage):
+    stage.a.refusals = [ResponseCode.SYSTEM_BUSY] * 9
+    async with Producer("PG", stage.names.address) as producer:
+        with pytest.raises(SendFailedError, match=r"sent 3 times .* broker-a, broker-a, broker-a: CODE: 2") as caught:
+            await producer.send(Message("One", b"x"))
+    assert [cause.code for cause in caught.value.causes if isinstance(cause, BrokerResponseError)] == [2, 2, 2]
+
+
+async def test_a_given_queue_is_tried_once(stage: Stage):
+    await stage.a.stop()
+    async with Producer("PG", stage.names.address) as producer:
+        with pytest.raises(RemotingConnectError):
+            await producer.send(Message("One", b"x"), MessageQueue("One", "broker-a", 0))
+
+
+async def test_a_broker_that_does_not_answer_costs_no_more_than_the_timeout():
+    async with (
+        ScriptedServer({SEND: lambda _fields, _body: None}) as mute,  # type: ignore[arg-type,return-value]
+        name_server({"T": route_of({"mute": mute.address})}) as names,
+        Producer("PG", names.address) as producer,
+    ):
+        start = asyncio.get_running_loop().time()
+        with pytest.raises(SendFailedError) as caught:
+            await producer.send(Message("T", b"x"), timeout_s=0.2)
+        assert asyncio.get_running_loop().time() - start < 2
+    assert isinstance(caught.value.causes[0], RemotingTimeoutError)
+
+
+@pytest.mark.parametrize(
+    ("code", "status"),
+    [
+        (ResponseCode.FLUSH_DISK_TIMEOUT, SendStatus.FLUSH_DISK_TIMEOUT),
+        (ResponseCode.FLUSH_SLAVE_TIMEOUT, SendStatus.FLUSH_SLAVE_TIMEOUT),
+        (ResponseCode.SLAVE_NOT_AVAILABLE, SendStatus.SLAVE_NOT_AVAILABLE),
+    ],
+)
+async def test_a_stored_message_is_no_failure(stage: Stage, code: int, status: SendStatus):
+    stage.a.refusals = [code]
+    async with Producer("PG", stage.names.address) as producer:
+        assert (await producer.send(Message("One", b"x"))).send_status is status
+
+
+async def test_unless_asked_for(stage: Stage):
+    stage.a.refusals = [ResponseCode.FLUSH_DISK_TIMEOUT]
+    async with Producer("PG", stage.names.address, retry_another_broker_when_not_store_ok=True) as producer:
+        assert (await producer.send(Message("One", b"x"))).send_status is SendStatus.SEND_OK
+    assert len(stage.sent()) == 2
+
+
+async def test_a_batch_is_one_request(stage: Stage):
+    messages = [Message("One", b"%d" % index, tags=f"t{index}", flag=index) for index in range(3)]
+    async with Producer("PG", stage.names.address) as producer:
+        result = await producer.send_batch(messages)
+    (asked,) = stage.a.of(RequestCode.SEND_BATCH_MESSAGE)
+    parts = split_batch(asked.body)
+    ids = [decode_properties(properties)["UNIQ_KEY"] for _, _, properties in parts]
+    assert [(flag, bytes(body)) for flag, body, _ in parts] == [(0, b"0"), (1, b"1"), (2, b"2")]
+    assert asked.fields["m"] == "true"
+    assert result.msg_id == ",".join(ids)
+
+
+@pytest.mark.parametrize(
+    ("messages", "text"),
+    [
+        ([], "empty"),
+        ([Message("A", b"x"), Message("B", b"x")], "one topic; found A and B"),
+        ([Message("A", b"x", delay_time_level=1)], "delayed"),
+        ([Message("A", b"x"), Message("A", b"x", wait_store_msg_ok=False)], "wait"),
+        ([Message("%RETRY%g", b"x")], "retries"),
+    ],
+)
+async def test_a_batch_has_rules(stage: Stage, messages: list[Message], text: str):
+    async with Producer("PG", stage.names.address) as producer:
+        with pytest.raises(InvalidMessageError, match=text):
+            await producer.send_batch(messages)
+
+
+async def test_oneway_does_not_wait(stage: Stage):
+    async with Producer("PG", stage.names.address) as producer:
+        await producer.send_oneway(Message("One", b"x"))
+        await until(lambda: bool(stage.a.of(SEND)))
+    assert stage.a.of(SEND)[0].oneway
+
+
+async def test_a_new_topic_goes_by_the_template(stage: Stage):
+    stage.routes["TBW102"] = route_of({"broker-a": stage.a.address}, queues=8, perm=7)
+    async with Producer("PG", stage.names.address) as producer:
+        results = [await producer.send(Message("New", b"x")) for _ in range(8)]
+    assert {result.message_queue.queue_id for result in results} == {0, 1, 2, 3}
+    assert {fields["b"] for _, fields, _ in stage.sent()} == {"New"}
+
+
+async def test_an_unknown_topic_is_an_error_without_a_template(stage: Stage):
+    async with Producer("PG", stage.names.address) as producer:
+        with pytest.raises(TopicRouteError, match="New"):
+            await producer.send(Message("New", b"x"))
+
+
+async def test_a_broker_is_greeted_once_and_signed_off(stage: Stage):
+    async with Producer("PG", stage.names.address) as producer:
+        for _ in range(3):
+            await producer.send(Message("One", b"x"))
+    (heartbeat,) = stage.a.of(RequestCode.HEART_BEAT)
+    (goodbye,) = stage.a.of(RequestCode.UNREGISTER_CLIENT)
+    beat = HeartbeatData.decode(heartbeat.body)
+    assert [each.group_name for each in beat.producer_data_set] == ["PG"]
+    assert goodbye.fields == {"clientID": beat.client_id, "producerGroup": "PG"}
+
+
+async def test_only_a_started_producer_sends(stage: Stage):
+    producer = Producer("PG", stage.names.address)
+    with pytest.raises(ClientStateError, match="PG is not started"):
+        await producer.send(Message("One", b"x"))
+    async with producer:
+        pass
+    with pytest.raises(ClientStateError):
+        await producer.send(Message("One", b"x"))

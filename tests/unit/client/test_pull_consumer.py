@@ -1,0 +1,213 @@
+"""Pulling, against a scripted broker."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, aclosing
+
+import pytest
+
+from rocketbroker.client.errors import BrokerNotFoundError, TopicRouteError
+from rocketbroker.client.pull_consumer import PullConsumer, StartFrom
+from rocketbroker.client.pull_result import PullStatus, tags_of
+from rocketbroker.codec.message.message_encoder import encode_record
+from rocketbroker.codec.message.message_id import host_bytes
+from rocketbroker.codec.message.message_properties import encode_properties
+from rocketbroker.codec.remoting.bodies.heartbeat import ConsumeType, HeartbeatData
+from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
+from rocketbroker.codec.remoting.headers.pull_message import PullMessageResponseHeader
+from rocketbroker.codec.remoting.remoting_command import Command, response
+from rocketbroker.codec.remoting.request_code import RequestCode
+from rocketbroker.codec.remoting.response_code import ResponseCode
+from rocketbroker.common.errors import BrokerResponseError
+from tests.support.scripted_server import ScriptedServer, header_of, name_server, route_of, until
+
+HOST = host_bytes("127.0.0.1", 10911)
+
+
+def record(queue_id: int, offset: int, tag: str) -> bytes:
+    properties = encode_properties({"TAGS": tag})
+    body = b"%d-%d" % (queue_id, offset)
+    return encode_record(queue_id, 0, offset, offset * 100, 0, 1, HOST, 2, HOST, 0, 0, body, b"T", properties)
+
+
+class Broker(ScriptedServer):
+    """Serves queues of topic T; a pull at the end waits for nothing."""
+
+    def __init__(self, queues: dict[int, list[str]]) -> None:
+        super().__init__(
+            {
+                RequestCode.PULL_MESSAGE: self.pull,
+                RequestCode.QUERY_CONSUMER_OFFSET: self.query,
+                RequestCode.UPDATE_CONSUMER_OFFSET: self.update,
+                RequestCode.GET_MAX_OFFSET: lambda fields, _body: response(
+                    header={"offset": str(len(queues[int(fields["queueId"])]))}
+                ),
+                RequestCode.GET_MIN_OFFSET: lambda _fields, _body: response(header={"offset": "0"}),
+            }
+        )
+        self.queues = queues
+        self.committed: dict[int, int] = {}
+        self.refusals: list[int] = []
+
+    def pull(self, fields: dict[str, str], _body: bytes) -> Command:
+        if self.refusals:
+            return response(self.refusals.pop(0), "refused")
+        queue_id, offset = int(fields["queueId"]), int(fields["queueOffset"])
+        tags = self.queues[queue_id]
+        end = min(len(tags), offset + int(fields["maxMsgNums"]))
+        code, body = ResponseCode.SUCCESS, b"".join(record(queue_id, at, tags[at]) for at in range(offset, end))
+        if offset > len(tags):
+            code, end = ResponseCode.PULL_OFFSET_MOVED, len(tags)
+        elif not body:
+            code = ResponseCode.PULL_NOT_FOUND
+        return response(code, None, header_of(PullMessageResponseHeader(0, end, 0, len(tags))), body)
+
+    def query(self, fields: dict[str, str], _body: bytes) -> Command:
+        offset = self.committed.get(int(fields["queueId"]))
+        return response(ResponseCode.QUERY_NOT_FOUND, "none") if offset is None else response(header={"offset": offset})
+
+    def update(self, fields: dict[str, str], _body: bytes) -> Command:
+        self.committed[int(fields["queueId"])] = int(fields["commitOffset"])
+        return response()
+
+
+class Stage:
+    """One broker with two queues of 100 messages, tags a and b in turn, and its name server."""
+
+    def __init__(self, broker: Broker, address: str) -> None:
+        self.broker = broker
+        self.namesrv_addr = address
+        self.queue = MessageQueue("T", "broker-a", 0)
+
+
+@pytest.fixture
+async def stage() -> AsyncIterator[Stage]:
+    async with AsyncExitStack() as stack:
+        broker = await stack.enter_async_context(Broker({index: ["a", "b"] * 50 for index in range(2)}))
+        routes = {"T": route_of({"broker-a": broker.address}, queues=2)}
+        names = await stack.enter_async_context(name_server(routes))
+        yield Stage(broker, names.address)
+
+
+async def test_a_pull_gives_messages_and_where_to_go_on(stage: Stage):
+    async with PullConsumer("CG", stage.namesrv_addr) as consumer:
+        assert await consumer.fetch_subscribe_queues("T") == (stage.queue, MessageQueue("T", "broker-a", 1))
+        result = await consumer.pull(stage.queue, 5, 3)
+    assert result.pull_status is PullStatus.FOUND
+    assert [message.body for message in result.messages] == [b"0-5", b"0-6", b"0-7"]
+    assert (result.next_begin_offset, result.min_offset, result.max_offset) == (8, 0, 100)
+    fields = stage.broker.of(RequestCode.PULL_MESSAGE)[0].fields
+    assert (fields["sysFlag"], fields["suspendTimeoutMillis"], fields["subscription"]) == ("4", "0", "*")
+
+
+async def test_a_pull_that_may_wait_says_so(stage: Stage):
+    async with PullConsumer("CG", stage.namesrv_addr) as consumer:
+        result = await consumer.pull(stage.queue, 100, suspend_timeout_s=1.5)
+    fields = stage.broker.of(RequestCode.PULL_MESSAGE)[0].fields
+    assert (fields["sysFlag"], fields["suspendTimeoutMillis"]) == ("6", "1500")
+    assert (result.pull_status, result.messages, result.next_begin_offset) == (PullStatus.NO_NEW_MSG, [], 100)
+
+
+async def test_an_offset_that_is_not_there_is_moved(stage: Stage):
+    async with PullConsumer("CG", stage.namesrv_addr) as consumer:
+        result = await consumer.pull(stage.queue, 500)
+    assert (result.pull_status, result.next_begin_offset) == (PullStatus.OFFSET_ILLEGAL, 100)
+
+
+async def test_tags_are_compared_again(stage: Stage):
+    async with PullConsumer("CG", stage.namesrv_addr) as consumer:
+        result = await consumer.pull(stage.queue, 0, 6, expression="b || c")
+    assert [message.body for message in result.messages] == [b"0-1", b"0-3", b"0-5"]
+
+
+async def test_the_broker_knows_the_group_before_the_first_pull(stage: Stage):
+    async with PullConsumer("CG", stage.namesrv_addr) as consumer:
+        await consumer.pull(stage.queue, 0, expression="a||b")
+        await consumer.pull(stage.queue, 0, expression="a||b")
+    codes = [asked.code for asked in stage.broker.asked]
+    assert codes == [RequestCode.HEART_BEAT, 11, 11, RequestCode.UNREGISTER_CLIENT]
+    (data,) = HeartbeatData.decode(stage.broker.asked[0].body).consumer_data_set
+    assert (data.group_name, data.consume_type) == ("CG", ConsumeType.CONSUME_ACTIVELY)
+    assert data.subscription_data_set[0].tags_set == ["a", "b"]
+    assert data.subscription_data_set[0].code_set == [97, 98]
+    assert stage.broker.asked[-1].fields["consumerGroup"] == "CG"
+
+
+async def test_a_refused_pull_is_raised(stage: Stage):
+    stage.broker.refusals = [ResponseCode.NO_PERMISSION]
+    async with PullConsumer("CG", stage.namesrv_addr) as consumer:
+        with pytest.raises(BrokerResponseError, match="CODE: 16"):
+            await consumer.pull(stage.queue, 0)
+        with pytest.raises(TopicRouteError):
+            await consumer.pull(MessageQueue("Unknown", "broker-a", 0), 0)
+        with pytest.raises(BrokerNotFoundError, match="broker-x"):
+            await consumer.pull(MessageQueue("T", "broker-x", 0), 0)
+
+
+async def test_offsets_are_committed_and_asked_for(stage: Stage):
+    async with PullConsumer("CG", stage.namesrv_addr) as consumer:
+        assert await consumer.committed_offset(stage.queue) is None
+        await consumer.commit_offset(stage.queue, 42)
+        assert await consumer.committed_offset(stage.queue) == 42
+        assert (await consumer.min_offset(stage.queue), await consumer.max_offset(stage.queue)) == (0, 100)
+
+
+async def read(consumer: PullConsumer, number: int, start_from: StartFrom = StartFrom.COMMITTED) -> list[bytes]:
+    bodies: list[bytes] = []
+    async with asyncio.timeout(10), aclosing(consumer.iterate("T", start_from=start_from)) as messages:
+        async for message in messages:
+            bodies.append(message.body)
+            if len(bodies) == number:
+                break
+    return bodies
+
+
+async def test_an_iteration_gives_all_in_order_within_a_queue(stage: Stage):
+    async with PullConsumer("CG", stage.namesrv_addr) as consumer:
+        bodies = await read(consumer, 200)
+    for queue_id in range(2):
+        mine = [body for body in bodies if body.startswith(b"%d-" % queue_id)]
+        assert mine == [b"%d-%d" % (queue_id, offset) for offset in range(100)]
+
+
+async def test_an_iteration_goes_on_where_the_last_stopped(stage: Stage):
+    async with PullConsumer("CG", stage.namesrv_addr) as consumer:
+        first = await read(consumer, 50)
+        # The last one was given out, but nobody asked for the next: it may come again.
+        assert sum(stage.broker.committed.values()) == 49
+        rest = await read(consumer, 151)
+    assert first[-1] in rest
+    assert len({*first, *rest}) == 200
+
+
+async def test_an_iteration_from_the_end_waits_for_what_is_new(stage: Stage):
+    async with PullConsumer("CG", stage.namesrv_addr) as consumer:
+        reading = asyncio.ensure_future(read(consumer, 1, StartFrom.LAST))
+        await until(lambda: len(stage.broker.of(RequestCode.PULL_MESSAGE)) >= 2)
+        stage.broker.queues[1].append("a")
+        assert await reading == [b"1-100"]
+
+
+async def test_an_iteration_outlives_a_refusal_that_passes(stage: Stage, caplog: pytest.LogCaptureFixture):
+    stage.broker.refusals = [ResponseCode.SYSTEM_BUSY]
+    async with PullConsumer("CG", stage.namesrv_addr) as consumer:
+        assert len(await read(consumer, 200)) == 200
+    assert "CODE: 2" in caplog.text
+
+
+async def test_an_iteration_ends_by_a_refusal_that_lasts(stage: Stage):
+    stage.broker.refusals = [ResponseCode.NO_PERMISSION]
+    async with PullConsumer("CG", stage.namesrv_addr) as consumer:
+        with pytest.raises(BrokerResponseError, match="CODE: 16"):
+            await read(consumer, 201)
+
+
+async def test_an_iteration_of_an_unknown_topic_is_an_error(stage: Stage):
+    async with PullConsumer("CG", stage.namesrv_addr) as consumer:
+        with pytest.raises(TopicRouteError):
+            await anext(consumer.iterate("Unknown"))
+
+
+@pytest.mark.parametrize(("expression", "tags"), [("*", set()), ("", set()), ("a", {"a"}), (" a || b||", {"a", "b"})])
+def test_an_expression_names_tags(expression: str, tags: set[str]):
+    assert tags_of(expression) == tags
