@@ -15,7 +15,6 @@ class AllocateMappedFileService:
     def __init__(self) -> None:
         self._executor = ThreadPoolExecutor(1, thread_name_prefix="AllocateMappedFileService")
         self._files: dict[Path, Future[MappedFile]] = {}
-        self._growing: set[Path] = set()
 
     def prepare(self, path: Path, file_size: int, step: int) -> None:
         """Have a file made; ``take`` hands it over."""
@@ -31,14 +30,9 @@ class AllocateMappedFileService:
         future = self._files.pop(path, None)
         return _make(path, file_size, step) if future is None else future.result()
 
-    def grow(self, file: MappedFile, end: int) -> None:
-        """Have blocks allocated up to ``end``; a failure shows when the writer gets there and tries itself."""
-        if file.path in self._growing or end <= file.allocated:
-            return
-        self._growing.add(file.path)
-        self._executor.submit(file.ensure_allocated, min(end, file.file_size)).add_done_callback(
-            lambda _: self._growing.discard(file.path)
-        )
+    def grow(self, file: MappedFile, start: int, end: int) -> None:
+        """Have blocks and pages of a range made; a failure shows when the writer gets there and tries itself."""
+        self._executor.submit(_grow, file, start, end)
 
     def stop(self) -> None:
         """End the thread; files that nobody took are closed and, being empty, stay for the next start."""
@@ -53,3 +47,9 @@ def _make(path: Path, file_size: int, step: int) -> MappedFile:
     file = MappedFile(path, file_size, step)
     file.ensure_allocated(min(step or file_size, file_size))
     return file
+
+
+def _grow(file: MappedFile, start: int, end: int) -> None:
+    end = min(end, file.file_size)
+    file.ensure_allocated(end)
+    file.populate(start, end)

@@ -6,33 +6,32 @@ by the event loop's thread only; the flush thread reads ``wrote`` positions and 
 
 import os
 from collections.abc import Sequence
+from zlib import crc32
 
 from rocketbroker.codec.message.buffers import ReadableBuffer
 from rocketbroker.codec.message.message_encoder import (
     BLANK_LENGTH,
     BODY_POSITION,
     MESSAGE_MAGIC_CODE_V1,
+    MESSAGE_MAGIC_CODE_V2,
     PROPERTIES_LENGTH,
-    RECORD_HEAD,
     RECORD_HEADS,
-    body_crc,
     encode_blank_into,
-    magic_code,
-    record_size,
-    topic_block,
 )
 from rocketbroker.codec.message.message_decoder import peek
 from rocketbroker.codec.storefile.commit_log_layout import fits
 from rocketbroker.store.allocate_mapped_file_service import AllocateMappedFileService
+from rocketbroker.store.consume_queue import ConsumeQueue
 from rocketbroker.store.mapped_file import MappedFile
 from rocketbroker.store.mapped_file_queue import MappedFileQueue
 from rocketbroker.store.put_message import MessageExtBrokerInner
 
-# Blocks are allocated 64 MiB at a time, and the next step is asked for when half of the last one is used.
+# Blocks are allocated 64 MiB at a time; pages are made 4 MiB at a time and 8 MiB ahead of the writer.
 ALLOCATE_STEP = 64 * 1024 * 1024
+_POPULATE_STEP = 4 * 1024 * 1024
+_POPULATE_AHEAD = 8 * 1024 * 1024
 
 _HOST_BITS = 3
-_head_pack = RECORD_HEAD.pack
 _length_pack = PROPERTIES_LENGTH.pack
 
 
@@ -45,14 +44,16 @@ class CommitLog:
         store_host: the broker's address as records hold it.
     """
 
-    __slots__ = ("_allocate_service", "_file", "_grow_at", "queue", "store_host")
+    __slots__ = ("_allocate_service", "_file", "_limit", "_populated", "queue", "store_host")
 
     def __init__(self, queue: MappedFileQueue, allocate_service: AllocateMappedFileService, store_host: bytes) -> None:
         self.queue = queue
         self.store_host = store_host
         self._allocate_service = allocate_service
         self._file: MappedFile | None = None
-        self._grow_at = 0
+        # Positions in the file being written: up to where it may be written without asking, and has pages.
+        self._limit = 0
+        self._populated = 0
 
     @property
     def min_offset(self) -> int:
@@ -64,7 +65,9 @@ class CommitLog:
         """Offset after the last record."""
         return self.queue.max_offset
 
-    def append(self, message: MessageExtBrokerInner, queue_offset: int, store_timestamp: int) -> tuple[int, int]:
+    def append(
+        self, message: MessageExtBrokerInner, queue: ConsumeQueue, queue_offset: int, store_timestamp: int
+    ) -> tuple[int, int]:
         """Write one record; gives its offset and size. The caller has checked the lengths.
 
         Raises:
@@ -72,20 +75,22 @@ class CommitLog:
         """
         body = message.body
         properties = message.properties
-        topic = message.topic.encode()
-        block = topic_block(topic)
+        block = queue.topic_block
         sys_flag = message.sys_flag
         head = RECORD_HEADS[sys_flag >> 4 & _HOST_BITS]
         size = head.size + len(body) + len(block) + 2 + len(properties)
-        file = self._room(size)
+        file = self._file
+        if file is None or file.wrote + size + BLANK_LENGTH > self._limit:
+            file = self._room(size)
         position = file.wrote
+        end = position + size
         offset = file.file_from_offset + position
-        file.buffer[position : position + size] = b"".join(
+        file.buffer[position:end] = b"".join(
             (
                 head.pack(
                     size,
-                    MESSAGE_MAGIC_CODE_V1 if len(topic) < 128 else magic_code(len(topic)),
-                    body_crc(body),
+                    queue.magic,
+                    crc32(body) & 0x7FFFFFFF,
                     message.queue_id,
                     message.flag,
                     queue_offset,
@@ -105,7 +110,7 @@ class CommitLog:
                 properties,
             )
         )
-        file.wrote = position + size
+        file.wrote = end
         return offset, size
 
     def append_encoded(self, records: ReadableBuffer, offset: int) -> None:
@@ -129,12 +134,12 @@ class CommitLog:
         return file.file_from_offset + file.wrote
 
     def _room(self, size: int) -> MappedFile:
-        """The file with allocated room for a record of ``size`` bytes at its ``wrote`` position."""
+        """The file with allocated room for records of ``size`` bytes at its ``wrote`` position."""
         file = self._file
         if file is None or not fits(size, file.file_size - file.wrote):
             file = self._roll(file)
-        end = file.wrote + size + BLANK_LENGTH
-        if end > self._grow_at:
+        end = min(file.wrote + size + BLANK_LENGTH, file.file_size)
+        if end > self._limit:
             self._grow(file, end)
         return file
 
@@ -142,25 +147,26 @@ class CommitLog:
         """Close the last file by a BLANK and go on in the next one."""
         queue = self.queue
         if file is None and queue.files and queue.files[-1].wrote < queue.file_size:
-            self._file = queue.files[-1]
-            self._grow_at = 0
-            return self._file
-        following = self._allocate_service.take(queue.path_of(queue.max_file_end), queue.file_size, queue.step)
-        if file is not None:
-            encode_blank_into(file.buffer, file.wrote, file.file_size - file.wrote)
-            file.wrote = file.file_size
-        queue.append(following)
+            following = queue.files[-1]
+        else:
+            following = self._allocate_service.take(queue.path_of(queue.max_file_end), queue.file_size, queue.step)
+            if file is not None:
+                encode_blank_into(file.buffer, file.wrote, file.file_size - file.wrote)
+                file.wrote = file.file_size
+            queue.append(following)
         self._file = following
-        self._grow_at = 0
+        self._limit = self._populated = following.wrote
         self._allocate_service.prepare(queue.path_of(queue.max_file_end), queue.file_size, queue.step)
         return following
 
     def _grow(self, file: MappedFile, end: int) -> None:
-        """Make sure that blocks are there, and have the next ones allocated ahead."""
-        file.ensure_allocated(min(end, file.file_size))
-        step = self.queue.step or file.file_size
-        self._grow_at = min(file.allocated, max(end, file.allocated - step // 2))
-        self._allocate_service.grow(file, min(file.allocated + step // 2, file.file_size))
+        """Make sure that blocks are there, and have more of them and their pages made ahead of the writer."""
+        file.ensure_allocated(end)
+        wanted = min(end + _POPULATE_AHEAD, file.file_size)
+        if wanted > self._populated:
+            self._allocate_service.grow(file, max(self._populated, end), wanted)
+            self._populated = wanted
+        self._limit = min(file.allocated, max(end, end - end % _POPULATE_STEP + _POPULATE_STEP))
 
     def slice(self, offset: int, size: int) -> memoryview | None:
         """The bytes at an offset, as a slice of the mapped file; ``None`` when the log does not hold all of them."""
@@ -204,10 +210,4 @@ class CommitLog:
 
 def is_record(size: int, magic: int) -> bool:
     """Whether the first two fields are those of a record, and not of a BLANK, zeros, or something foreign."""
-    return size > BODY_POSITION and magic in {MESSAGE_MAGIC_CODE_V1, magic_code(128)}
-
-
-def size_of(message: MessageExtBrokerInner) -> int:
-    """Bytes that the record of a message takes."""
-    topic_length = len(message.topic.encode())
-    return record_size(len(message.body), topic_length, len(message.properties), sys_flag=message.sys_flag)
+    return size > BODY_POSITION and magic in {MESSAGE_MAGIC_CODE_V1, MESSAGE_MAGIC_CODE_V2}

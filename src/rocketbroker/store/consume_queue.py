@@ -7,7 +7,17 @@ two lie messages that are in the CommitLog but not dispatched yet.
 from collections.abc import Iterator
 from pathlib import Path
 
-from rocketbroker.codec.storefile.consume_queue_layout import CQ_STORE_UNIT_SIZE, ENTRY, FILLER_ENTRY, is_filler, is_written
+from rocketbroker.codec.message.message_encoder import magic_code, topic_block
+from rocketbroker.codec.message.tags_code import java_hash
+from rocketbroker.codec.message.topic_validator import RMQ_SYS_SCHEDULE_TOPIC
+from rocketbroker.codec.storefile.consume_queue_layout import (
+    CQ_STORE_UNIT_SIZE,
+    ENTRY,
+    FILLER_ENTRY,
+    is_filler,
+    is_written,
+)
+from rocketbroker.codec.storefile.index_file_layout import build_key, build_tag_key
 from rocketbroker.store.mapped_file import MappedFile
 from rocketbroker.store.mapped_file_queue import MappedFileQueue
 
@@ -25,12 +35,35 @@ class ConsumeQueue:
         file_size: bytes of each file, a multiple of 20.
     """
 
-    __slots__ = ("_end", "_file", "_start", "dirty", "max_offset", "min_offset", "next_offset", "queue", "queue_id", "topic")
+    __slots__ = (
+        "_end",
+        "_file",
+        "_start",
+        "dirty",
+        "key_prefix_hash",
+        "magic",
+        "max_offset",
+        "min_offset",
+        "next_offset",
+        "queue",
+        "queue_id",
+        "schedule",
+        "tag_prefix_hash",
+        "topic",
+        "topic_block",
+    )
 
     def __init__(self, topic: str, queue_id: int, directory: Path, file_size: int) -> None:
         self.topic = topic
         self.queue_id = queue_id
         self.queue = MappedFileQueue(directory, file_size, min(_ALLOCATE_STEP, file_size))
+        # What each record of the topic bears, and what each of its index keys begins with.
+        encoded = topic.encode()
+        self.topic_block = topic_block(encoded)
+        self.magic = magic_code(len(encoded))
+        self.schedule = topic == RMQ_SYS_SCHEDULE_TOPIC
+        self.key_prefix_hash = java_hash(build_key(topic, ""))
+        self.tag_prefix_hash = java_hash(build_tag_key(topic, ""))
         self.min_offset = 0
         self.max_offset = 0
         self.next_offset = 0

@@ -15,7 +15,9 @@ def parse_delay_levels(text: str) -> dict[int, int]:
     for level, part in enumerate(text.split(), 1):
         number, unit = part[:-1], part[-1:]
         if unit not in _UNITS_MS or not (number.isascii() and number.isdigit()):
-            raise ConfigError(f"messageDelayLevel: {part!r} is no delay; a number with s, m, h or d is wanted, as in 10s")
+            raise ConfigError(
+                f"messageDelayLevel: {part!r} is no delay; a number with s, m, h or d is wanted, as in 10s"
+            )
         table[level] = int(number) * _UNITS_MS[unit]
     return table
 

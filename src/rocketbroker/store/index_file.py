@@ -92,9 +92,7 @@ class IndexFile:
         )
         HEADER.pack_into(self.file.buffer, 0, *self.header)
 
-    def _chain(
-        self, slots: npt.NDArray[np.int32], numbers: npt.NDArray[np.int32]
-    ) -> tuple[npt.NDArray[np.int32], int]:
+    def _chain(self, slots: npt.NDArray[np.int32], numbers: npt.NDArray[np.int32]) -> tuple[npt.NDArray[np.int32], int]:
         """Put entries at the head of their slots' chains; gives what each one follows, and how many slots were empty."""
         previous = self._slots[slots].astype(np.int32)
         order = np.argsort(slots, kind="stable")

@@ -10,15 +10,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rocketbroker.codec.message.message_properties import get_property
 from rocketbroker.codec.message.tags_code import java_hash
 from rocketbroker.codec.storefile.index_file_layout import build_key, build_tag_key, key_hash_of
+from rocketbroker.common.errors import StoreFullError
+from rocketbroker.store.consume_queue import ConsumeQueue
 
 if TYPE_CHECKING:
     from rocketbroker.store.index_file import IndexFile
 
-# So many keys are worth a batch; a tick of the store enters fewer.
-BATCH_KEYS = 1024
+# So many messages are worth a batch; a tick of the store enters fewer.
+BATCH_MESSAGES = 512
 
 
 class IndexService:
@@ -46,14 +47,14 @@ class IndexService:
         self._new_name = new_name
         self._on_full = on_full
         self.files: list[IndexFile] = []
-        self._prefixes: dict[str, tuple[int, int]] = {}
-        self._hashes: list[int] = []
+        # Messages up to this CommitLog offset are indexed already; only a re-dispatch brings them again.
+        self._indexed_to = -1
+        # What waits: a text and a prefix's hash for each key, the rest for each message.
         self._keys: list[bytes] = []
+        self._prefix_hashes: list[int] = []
+        self._counts: list[int] = []
         self._offsets: list[int] = []
         self._timestamps: list[int] = []
-
-    def _drop(self, count: int) -> None:
-        del self._hashes[:count], self._keys[:count], self._offsets[:count], self._timestamps[:count]
 
     def load(self) -> None:
         """Map the files that exist.
@@ -64,6 +65,7 @@ class IndexService:
         if self._directory.is_dir():
             for path in sorted(p for p in self._directory.iterdir() if p.name.isdigit()):
                 self.files.append(self._make(path))
+        self._indexed_to = self.end_physical_offset
 
     def delete_after(self, timestamp_ms: int) -> int | None:
         """Remove the newest files, not all of which were on disk at that time.
@@ -75,6 +77,7 @@ class IndexService:
             file = self.files.pop()
             offset = file.header.begin_phy_offset
             file.delete()
+        self._indexed_to = self.end_physical_offset
         return offset
 
     @property
@@ -83,34 +86,39 @@ class IndexService:
         indexed = [file.header.end_phy_offset for file in self.files if file.header.index_count > 1]
         return max(indexed, default=-1)
 
-    def add(self, topic: str, properties: bytes, physical_offset: int, store_timestamp: int) -> None:
-        """Have the keys of a message entered: its unique id, each of KEYS, and its tags."""
-        keys = self._keys
-        before = len(keys)
-        prefix, tag_prefix = self._prefixes.get(topic) or self._prefix_hashes(topic)
-        unique = get_property(properties, b"UNIQ_KEY")
-        if unique:
-            keys.append(unique)
-        named = get_property(properties, b"KEYS")
-        if named:
-            keys.extend(named.split())
-        self._hashes.extend([prefix] * (len(keys) - before))
-        tags = get_property(properties, b"TAGS")
+    def add(
+        self,
+        queue: ConsumeQueue,
+        physical_offset: int,
+        store_timestamp: int,
+        unique_key: bytes | None,
+        keys: bytes | None,
+        tags: bytes | None,
+    ) -> None:
+        """Have the keys of a message entered: its unique id, each of ``keys`` (parted by blanks), and its tags."""
+        if physical_offset <= self._indexed_to:
+            return
+        texts = self._keys
+        before = len(texts)
+        if unique_key:
+            texts.append(unique_key)
+        if keys:
+            texts += keys.split()
+        count = len(texts) - before
+        prefixes = self._prefix_hashes
+        prefixes += (queue.key_prefix_hash,) * count
         if tags:
-            keys.append(tags)
-            self._hashes.append(tag_prefix)
-        added = len(keys) - before
-        self._offsets.extend([physical_offset] * added)
-        self._timestamps.extend([store_timestamp] * added)
+            texts.append(tags)
+            prefixes.append(queue.tag_prefix_hash)
+            count += 1
+        self._counts.append(count)
+        self._offsets.append(physical_offset)
+        self._timestamps.append(store_timestamp)
 
     @property
     def pending(self) -> int:
-        """How many keys wait to be entered."""
-        return len(self._keys)
-
-    def _prefix_hashes(self, topic: str) -> tuple[int, int]:
-        prefixes = self._prefixes[topic] = (java_hash(build_key(topic, "")), java_hash(build_tag_key(topic, "")))
-        return prefixes
+        """How many messages wait to be entered."""
+        return len(self._counts)
 
     def flush(self) -> None:
         """Enter the keys that wait.
@@ -118,15 +126,16 @@ class IndexService:
         Raises:
             StoreFullError: the disk has no room; the keys are kept for the next try.
         """
-        if not self._keys:
+        if not self._counts:
             return
         import numpy as np  # noqa: PLC0415 - takes longer to import than the rest of the broker to start
 
         from rocketbroker.codec.message.java_hash_many import index_key_hash_many  # noqa: PLC0415
 
-        hashes = index_key_hash_many(self._keys, np.array(self._hashes, np.int32))
-        offsets = np.array(self._offsets, np.int64)
-        timestamps = np.array(self._timestamps, np.int64)
+        hashes = index_key_hash_many(self._keys, np.array(self._prefix_hashes, np.int32))
+        counts = np.array(self._counts)
+        offsets = np.repeat(np.array(self._offsets, np.int64), counts)
+        timestamps = np.repeat(np.array(self._timestamps, np.int64), counts)
         done = 0
         try:
             while done < len(hashes):
@@ -134,8 +143,16 @@ class IndexService:
                 end = done + min(file.room, len(hashes) - done)
                 file.put_keys(hashes[done:end], offsets[done:end], timestamps[done:end])
                 done = end
-        finally:
-            self._drop(done)
+        except StoreFullError:
+            # Those of a message that is half entered are entered again, which a query does not mind.
+            self._keep_from(int(np.searchsorted(np.cumsum(counts), done, side="right")))
+            raise
+        self._keep_from(len(counts))
+
+    def _keep_from(self, message: int) -> None:
+        key = sum(self._counts[:message])
+        del self._keys[:key], self._prefix_hashes[:key]
+        del self._counts[:message], self._offsets[:message], self._timestamps[:message]
 
     def _make(self, path: Path) -> IndexFile:
         from rocketbroker.store.index_file import IndexFile  # noqa: PLC0415 - imports numpy

@@ -6,6 +6,7 @@ hole of a sparse mapping would kill the process by SIGBUS when the disk is full.
 This is the one place of the store that maps, allocates and syncs.
 """
 
+import ctypes
 import errno
 import mmap
 import os
@@ -17,6 +18,10 @@ from rocketbroker.common.errors import StoreError, StoreFullError
 # Queue files are named by their offset, 20 digits; index files by their time.
 _NAME_LENGTH = 20
 _ZERO_CHUNK = 1024 * 1024
+# madvise(2); Linux 5.14 and later. mmap.madvise would hold the GIL while thousands of pages are made.
+_MADV_POPULATE_WRITE = 23
+_madvise = ctypes.CDLL(None, use_errno=True).madvise
+_madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
 
 
 class MappedFile:
@@ -32,7 +37,18 @@ class MappedFile:
         StoreError: it exists with another size, or cannot be opened.
     """
 
-    __slots__ = ("_step", "allocated", "buffer", "fd", "file_from_offset", "file_size", "flushed", "path", "wrote", "_map")
+    __slots__ = (
+        "_step",
+        "allocated",
+        "buffer",
+        "fd",
+        "file_from_offset",
+        "file_size",
+        "flushed",
+        "path",
+        "wrote",
+        "_map",
+    )
 
     def __init__(self, path: Path, file_size: int, step: int = 0) -> None:
         self.path = path
@@ -86,6 +102,17 @@ class MappedFile:
                 raise StoreFullError(text) from error
             raise StoreError(f"cannot allocate {self.path}: {error.strerror}") from error
         self.allocated = target
+
+    def populate(self, start: int, end: int) -> None:
+        """Make the pages of a range present and writable, so that the writer does not fault on each (blocks).
+
+        The range must have blocks. A kernel that cannot do it is left to fault pages in one by one.
+        """
+        start -= start % mmap.PAGESIZE
+        end = min(end, self.allocated)
+        if end > start:
+            address = ctypes.addressof(ctypes.c_char.from_buffer(self._map)) + start
+            _madvise(address, end - start, _MADV_POPULATE_WRITE)
 
     def zero_from(self, position: int) -> None:
         """Overwrite with zeros all data at ``position`` and after it, so that no stale record is ever read again."""

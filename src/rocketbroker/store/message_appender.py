@@ -61,12 +61,12 @@ class MessageAppender:
         try:
             queue = self._queues.find_or_create(message.topic, message.queue_id)
             queue_offset = queue.next_offset if queued else 0
-            offset, size = self._commit_log.append(message, queue_offset, timestamp)
+            offset, size = self._commit_log.append(message, queue, queue_offset, timestamp)
         except StoreError as error:
             return failed(error)
         if queued:
             queue.next_offset = queue_offset + 1
-            self._pending.append(DispatchRequest(queue, queue_offset, offset, size, properties, timestamp))
+            self._pending.append((queue, queue_offset, offset, size, properties, timestamp))
         self.last_store_timestamp = timestamp
         self.put_count += 1
         return PutMessageResult(PutMessageStatus.PUT_OK, offset, queue_offset, timestamp, size)
@@ -99,7 +99,7 @@ class MessageAppender:
             return failed(error)
         queue.next_offset = first + len(parts)
         self._pending += [
-            DispatchRequest(queue, first + number, offsets[number], size, bytes(parts[number][2]), timestamp)
+            (queue, first + number, offsets[number], size, parts[number][2], timestamp)
             for number, size in enumerate(sizes.each.tolist())
         ]
         self.last_store_timestamp = timestamp
@@ -115,7 +115,7 @@ class MessageAppender:
         try:
             self._dispatcher.dispatch(pending)
         except StoreFullError:
-            self._pending = [request for request in pending if request.queue_offset >= request.queue.max_offset]
+            self._pending = [request for request in pending if request[1] >= request[0].max_offset]
             raise
 
     def _body_too_long(self, length: int) -> PutMessageResult:

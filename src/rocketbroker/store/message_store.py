@@ -125,9 +125,7 @@ class MessageStore:
         if self.index_service is not None:
             self.index_service.load()
         reput = ReputMessageService(self.commit_log, self.queues, self._dispatcher)
-        report = recover(
-            self.commit_log, self.queues, self.index_service, self._checkpoint, reput, clean_stop=clean
-        )
+        report = recover(self.commit_log, self.queues, self.index_service, self._checkpoint, reput, clean_stop=clean)
         self._lock.mark_running(os.getpid())
         self.commit_log.warm_up()
         return report

@@ -7,7 +7,7 @@ import msgspec
 from rocketbroker.codec.message.buffers import ReadableBuffer
 
 # Flag, body and raw properties of one message of a batch.
-BatchPart = tuple[int, memoryview, memoryview]
+BatchPart = tuple[int, bytes, bytes]
 
 
 class MessageExtBrokerInner(msgspec.Struct, gc=False):

@@ -34,7 +34,9 @@ class StoreCheckpoint:
         except FileNotFoundError:
             return
         except (OSError, CodecError) as error:
-            raise StoreError(f"cannot read {self._path} ({error}); remove it to have the whole store checked") from error
+            raise StoreError(
+                f"cannot read {self._path} ({error}); remove it to have the whole store checked"
+            ) from error
 
     def update(self, **timestamps: int) -> None:
         """Set some of the times, by the names of the layout's fields."""

@@ -63,8 +63,7 @@ def recover(
     queues.correct_min_offsets(commit_log.min_offset)
     start = queues.max_physical_offset if clean_stop else min(report.checked_from, queues.max_physical_offset)
     start = max(min(start, index_from), commit_log.min_offset)
-    indexed_to = -1 if index_service is None else index_service.end_physical_offset
-    report.dispatched = reput.catch_up(start, indexed_to)
+    report.dispatched = reput.catch_up(start)
     return report
 
 

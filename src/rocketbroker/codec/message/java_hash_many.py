@@ -23,19 +23,22 @@ def java_hash_many(
 
     With ``prefix_hashes``, of the same length, each is the hash of the prefix with that hash followed by the key.
     """
-    groups: dict[int, list[int]] = {}
-    for index, key in enumerate(keys):
-        groups.setdefault(len(key) if key.isascii() and len(key) <= _LONGEST else -1, []).append(index)
     prefixes = _prefixes(prefix_hashes, len(keys))
+    joined = b"".join(keys)
+    lengths = np.fromiter(map(len, keys), np.int64, len(keys))
     hashes = np.empty(len(keys), np.uint32)
-    for length, members in groups.items():
-        if length < 0:
-            _one_by_one(keys, prefixes, members, hashes)
-        elif len(groups) == 1:
-            hashes[:] = prefixes * _power(length) + _same_length(keys, length)
-        else:
-            rows = np.array(members)
-            hashes[rows] = prefixes[rows] * _power(length) + _same_length([keys[i] for i in members], length)
+    if not joined.isascii():
+        _one_by_one(keys, prefixes, range(len(keys)), hashes)
+        return hashes.view(np.int32)
+    units = np.frombuffer(joined, np.uint8)
+    starts = np.cumsum(lengths) - lengths
+    for length in np.unique(lengths).tolist():
+        rows = np.flatnonzero(lengths == length)
+        if length > _LONGEST:
+            _one_by_one(keys, prefixes, rows.tolist(), hashes)
+            continue
+        matrix = units[starts[rows, None] + np.arange(length)].astype(np.uint32)
+        hashes[rows] = prefixes[rows] * _power(length) + matrix @ _powers(length)
     return hashes.view(np.int32)
 
 
@@ -56,13 +59,8 @@ def _prefixes(prefix_hashes: Sequence[int] | npt.NDArray[np.int32] | None, count
     return prefixes
 
 
-def _same_length(keys: Sequence[bytes], length: int) -> npt.NDArray[np.uint32]:
-    units = np.frombuffer(b"".join(keys), np.uint8).reshape(len(keys), length)
-    return units.astype(np.uint32) @ _powers(length)
-
-
 def _one_by_one(
-    keys: Sequence[bytes], prefixes: npt.NDArray[np.uint32], members: list[int], hashes: npt.NDArray[np.uint32]
+    keys: Sequence[bytes], prefixes: npt.NDArray[np.uint32], members: Sequence[int], hashes: npt.NDArray[np.uint32]
 ) -> None:
     for index in members:
         hashes[index] = extend_hash(int(prefixes[index]), keys[index]) & 0xFFFFFFFF
