@@ -32,7 +32,10 @@ class RebalanceLockManager:
     def try_lock_batch(self, group: str, queues: Iterable[Q], client_id: str) -> list[Q]:
         """Lock or renew; returns the queues that the client holds now, in the order asked for."""
         now = self._clock.monotonic()
-        entries = self._table.setdefault(group, {})
+        entries = self._table.get(group)
+        if entries is None:
+            self._forget_expired(now)
+            entries = self._table[group] = {}
         return [queue for queue in queues if self._try_lock(group, entries, queue, client_id, now)]
 
     def unlock_batch(self, group: str, queues: Iterable[object], client_id: str) -> None:
@@ -51,6 +54,11 @@ class RebalanceLockManager:
         """Whether no client holds a lock of the group."""
         now = self._clock.monotonic()
         return all(self._is_expired(entry, now) for entry in self._table.get(group, {}).values())
+
+    def _forget_expired(self, now: float) -> None:
+        for group, entries in list(self._table.items()):
+            if all(self._is_expired(entry, now) for entry in entries.values()):
+                del self._table[group]
 
     def _try_lock(
         self, group: str, entries: dict[object, _LockEntry], queue: object, client_id: str, now: float

@@ -1,0 +1,175 @@
+"""CONSUMER_SEND_MSG_BACK (36): a message is to be consumed again (AbstractSendMessageProcessor.consumerSendMsgBack)."""
+
+import logging
+import random
+from typing import Protocol
+
+from rocketbroker.broker.broker_stats_manager import BrokerStatsManager
+from rocketbroker.broker.delay_rewrite import delay_rewrite
+from rocketbroker.broker.message_copy import copy_message
+from rocketbroker.broker.perm_name import PERM_READ, PERM_WRITE
+from rocketbroker.broker.subscription_group_manager import SubscriptionGroupManager
+from rocketbroker.broker.topic_config_manager import TopicConfigManager
+from rocketbroker.codec.message.message_const import (
+    PROPERTY_DELAY_TIME_LEVEL,
+    PROPERTY_ORIGIN_MESSAGE_ID,
+    PROPERTY_RETRY_TOPIC,
+    PROPERTY_WAIT_STORE_MSG_OK,
+)
+from rocketbroker.codec.message.message_decoder import decode_record
+from rocketbroker.codec.message.message_ext import MessageExt
+from rocketbroker.codec.message.message_properties import replace_property
+from rocketbroker.codec.message.topic_validator import DLQ_GROUP_TOPIC_PREFIX, RETRY_GROUP_TOPIC_PREFIX
+from rocketbroker.codec.remoting.bodies.subscription_group import SubscriptionGroupConfig
+from rocketbroker.codec.remoting.handler import Connection
+from rocketbroker.codec.remoting.headers.send_message import ConsumerSendMsgBackRequestHeader
+from rocketbroker.codec.remoting.remoting_command import Command, RemotingCommand, response
+from rocketbroker.codec.remoting.response_code import ResponseCode
+from rocketbroker.common.config import BrokerConfig
+from rocketbroker.common.errors import BrokerResponseError
+from rocketbroker.store.put_message import MessageExtBrokerInner, PutMessageResult, PutMessageStatus
+
+log = logging.getLogger(__name__)
+
+DLQ_NUMS_PER_GROUP = 1
+# The level of the first retry when the client leaves it to the broker: 10 s.
+FIRST_RETRY_LEVEL = 3
+# TopicSysFlag.buildSysFlag(false, true)
+UNIT_SUB_FLAG = 2
+# MQVersion.Version.V3_4_9.ordinal(): older clients send no maxReconsumeTimes that could be meant.
+V3_4_9 = 121
+_FAQ = "\nSee https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."
+_SHOWN = 255
+
+
+class RecordStore(Protocol):
+    """What is needed of the message store."""
+
+    def look_message_by_offset(self, physical_offset: int) -> bytes | None:
+        """A whole record; ``None`` when none begins there."""
+
+    def put_message(self, message: MessageExtBrokerInner) -> PutMessageResult:
+        """Store a message."""
+
+
+class ConsumerSendMsgBackProcessor:
+    """Stores a copy for ``%RETRY%<group>`` with a delay, or for ``%DLQ%<group>`` when it was tried too often.
+
+    Args:
+        config: says whether the broker may be written to.
+        subscription_groups: say how often to retry.
+        topic_configs: where the retry and dead-letter topics are created.
+        store: holds the message and takes its copy.
+        store_host: the broker's address as records hold it.
+        max_delay_level: the highest delay level there is.
+        stats: counts what is sent back.
+    """
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        subscription_groups: SubscriptionGroupManager,
+        topic_configs: TopicConfigManager,
+        store: RecordStore,
+        *,
+        store_host: bytes,
+        max_delay_level: int,
+        stats: BrokerStatsManager,
+    ) -> None:
+        self._config = config
+        self._subscription_groups = subscription_groups
+        self._topic_configs = topic_configs
+        self._store = store
+        self._store_host = store_host
+        self._max_delay_level = max_delay_level
+        self._stats = stats
+
+    def process(self, _connection: Connection, command: RemotingCommand[ConsumerSendMsgBackRequestHeader]) -> Command:
+        """Answer the request.
+
+        Raises:
+            BrokerResponseError: SUBSCRIPTION_GROUP_NOT_EXIST; NO_PERMISSION; SYSTEM_ERROR, no message is at the offset
+                or its copy could not be stored.
+        """
+        header = command.header
+        group = self._writable_group(header.group)
+        if group.retry_queue_nums <= 0:
+            return response()
+        retry_topic = self._retry_topic(header, group)
+        found = self._find(header.offset)
+        limit = group.retry_max_times
+        if header.max_reconsume_times is not None and command.version >= V3_4_9:
+            limit = header.max_reconsume_times
+        is_dlq = header.delay_level < 0 or found.reconsume_times >= limit
+        if is_dlq:
+            topic, queue_nums, delay_level = self._dlq_topic(header.group), DLQ_NUMS_PER_GROUP, 0
+        else:
+            topic, queue_nums = retry_topic, group.retry_queue_nums
+            delay_level = header.delay_level or FIRST_RETRY_LEVEL + found.reconsume_times
+        self._store_copy(found, topic, random.randrange(queue_nums), delay_level)
+        self._count(found, header.group, is_dlq=is_dlq)
+        return response()
+
+    def _writable_group(self, name: str) -> SubscriptionGroupConfig:
+        group = self._subscription_groups.find(name)
+        if group is None:
+            remark = f"subscription group not exist, {name[:_SHOWN]} {_FAQ}"
+            raise BrokerResponseError(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark)
+        if not self._config.broker_permission & PERM_WRITE:
+            remark = f"the broker[{self._config.broker_ip1}] sending message is forbidden"
+            raise BrokerResponseError(ResponseCode.NO_PERMISSION, remark)
+        return group
+
+    def _retry_topic(self, header: ConsumerSendMsgBackRequestHeader, group: SubscriptionGroupConfig) -> str:
+        topic = self._topic_configs.create_in_send_message_back(
+            RETRY_GROUP_TOPIC_PREFIX + header.group,
+            group.retry_queue_nums,
+            PERM_READ | PERM_WRITE,
+            UNIT_SUB_FLAG if header.unit_mode else 0,
+        )
+        if not topic.perm & PERM_WRITE:
+            remark = f"the topic[{topic.topic_name}] sending message is forbidden"
+            raise BrokerResponseError(ResponseCode.NO_PERMISSION, remark)
+        return topic.topic_name
+
+    def _dlq_topic(self, group: str) -> str:
+        name = DLQ_GROUP_TOPIC_PREFIX + group
+        self._topic_configs.create_in_send_message_back(name, DLQ_NUMS_PER_GROUP, PERM_READ | PERM_WRITE)
+        return name
+
+    def _find(self, physical_offset: int) -> MessageExt:
+        record = self._store.look_message_by_offset(physical_offset) if physical_offset >= 0 else None
+        if record is None:
+            remark = f"look message by offset failed, {physical_offset}"
+            raise BrokerResponseError(ResponseCode.SYSTEM_ERROR, remark)
+        return decode_record(record)
+
+    def _store_copy(self, found: MessageExt, topic: str, queue_id: int, delay_level: int) -> None:
+        properties = found.properties_bytes
+        for name, value in (
+            (PROPERTY_RETRY_TOPIC, found.get_property(PROPERTY_RETRY_TOPIC) or found.topic),
+            (PROPERTY_WAIT_STORE_MSG_OK, "false"),
+            (PROPERTY_DELAY_TIME_LEVEL, str(delay_level)),
+            (PROPERTY_ORIGIN_MESSAGE_ID, found.get_property(PROPERTY_ORIGIN_MESSAGE_ID) or found.offset_msg_id),
+        ):
+            properties = replace_property(properties, name.encode(), value.encode())
+        message = copy_message(
+            found,
+            topic,
+            queue_id,
+            self._store_host,
+            properties=properties,
+            reconsume_times=found.reconsume_times + 1,
+        )
+        delay_rewrite(message, self._max_delay_level)
+        result = self._store.put_message(message)
+        if result.status is not PutMessageStatus.PUT_OK:
+            raise BrokerResponseError(ResponseCode.SYSTEM_ERROR, f"{result.status.name}: {result.reason}")
+        self._stats.topic_put(message.topic).add(1, result.size)
+
+    def _count(self, found: MessageExt, group: str, *, is_dlq: bool) -> None:
+        topic = found.get_property(PROPERTY_RETRY_TOPIC) or found.topic
+        self._stats.send_back(topic, group).add(1, found.store_size)
+        if is_dlq:
+            self._stats.dead_letter(topic, group).add(1, found.store_size)
+            log.info("message %s of %s is given up by group %s", found.uniq_key or found.offset_msg_id, topic, group)

@@ -1,0 +1,25 @@
+"""GET_CONSUMER_LIST_BY_GROUP (38): the clients of a group (ConsumerManageProcessor.getConsumerListByGroup)."""
+
+from rocketbroker.broker.consumer_manager import ConsumerManager
+from rocketbroker.codec.remoting.bodies.connection import GetConsumerListByGroupResponseBody
+from rocketbroker.codec.remoting.handler import Connection
+from rocketbroker.codec.remoting.headers.client import GetConsumerListByGroupRequestHeader
+from rocketbroker.codec.remoting.remoting_command import Command, RemotingCommand, response
+from rocketbroker.codec.remoting.response_code import ResponseCode
+
+
+class GetConsumerListByGroupProcessor:
+    """Answers the ids of a group's clients, which share the queues by them."""
+
+    def __init__(self, consumers: ConsumerManager) -> None:
+        self._consumers = consumers
+
+    def process(
+        self, _connection: Connection, command: RemotingCommand[GetConsumerListByGroupRequestHeader]
+    ) -> Command:
+        """Answer the request; SYSTEM_ERROR for a group without clients, as in RocketMQ."""
+        group = command.header.consumer_group
+        info = self._consumers.group_info(group)
+        if info is None:
+            return response(ResponseCode.SYSTEM_ERROR, f"no consumer for this group, {group}", {})
+        return response(header={}, body=GetConsumerListByGroupResponseBody(info.client_ids()).encode())

@@ -1,0 +1,105 @@
+"""HEART_BEAT (34): which groups a client produces and consumes in (ClientManageProcessor.heartBeat)."""
+
+import logging
+
+from rocketbroker.broker.client_channel_info import ClientChannelInfo
+from rocketbroker.broker.consumer_manager import ConsumerManager
+from rocketbroker.broker.perm_name import PERM_READ, PERM_WRITE
+from rocketbroker.broker.producer_manager import ProducerManager
+from rocketbroker.broker.subscription_group_manager import SubscriptionGroupManager
+from rocketbroker.broker.topic_config_manager import TopicConfigManager
+from rocketbroker.codec.message.topic_validator import RETRY_GROUP_TOPIC_PREFIX, is_topic_or_group_illegal
+from rocketbroker.codec.remoting.bodies.heartbeat import ConsumerData, HeartbeatData
+from rocketbroker.codec.remoting.handler import Connection
+from rocketbroker.codec.remoting.remoting_command import Command, response
+from rocketbroker.codec.remoting.response_code import ResponseCode
+from rocketbroker.common.clock import Clock
+from rocketbroker.common.errors import BrokerResponseError
+from rocketbroker.processor.request_body import read_body
+
+log = logging.getLogger(__name__)
+
+# TopicSysFlag.buildSysFlag(false, true)
+UNIT_SUB_FLAG = 2
+_SHOWN = 64
+
+
+class HeartBeatProcessor:
+    """Registers clients; creates the retry topic of each group that consumes.
+
+    A client of 5.x may send its groups without their subscriptions and a fingerprint of them instead (heartbeat V2):
+    it is told to send them again when they are not known here or another client of the group has others.
+    """
+
+    def __init__(
+        self,
+        topic_configs: TopicConfigManager,
+        subscription_groups: SubscriptionGroupManager,
+        consumers: ConsumerManager,
+        producers: ProducerManager,
+        clock: Clock,
+    ) -> None:
+        self._topic_configs = topic_configs
+        self._subscription_groups = subscription_groups
+        self._consumers = consumers
+        self._producers = producers
+        self._clock = clock
+        self._fingerprints: dict[str, int] = {}
+
+    def process(self, connection: Connection, command: Command) -> Command:
+        """Answer the request.
+
+        Raises:
+            BrokerResponseError: SYSTEM_ERROR for a body that is no heartbeat, INVALID_PARAMETER for an illegal name
+                of a group or topic; the legal groups are registered all the same.
+        """
+        heartbeat = read_body(command.body, HeartbeatData)
+        channel = ClientChannelInfo(
+            connection, heartbeat.client_id, command.language, command.version, self._clock.monotonic()
+        )
+        illegal = [_illegal_name(data) for data in heartbeat.consumer_data_set]
+        changed = [
+            self._register_consumer(channel, data, heartbeat)
+            for data, name in zip(heartbeat.consumer_data_set, illegal, strict=True)
+            if name is None
+        ]
+        for producer in heartbeat.producer_data_set:
+            if is_topic_or_group_illegal(producer.group_name):
+                illegal.append(producer.group_name)
+            else:
+                self._producers.register(producer.group_name, channel)
+        for name in filter(None, illegal):
+            remark = f"the group or topic {name[:_SHOWN]!r} has illegal characters, ^[%|a-zA-Z0-9_-]+$ would be right"
+            raise BrokerResponseError(ResponseCode.INVALID_PARAMETER, remark)
+        sub_change = not heartbeat.heartbeat_fingerprint or any(changed)
+        return response(header={"IS_SUPPORT_HEART_BEAT_V2": True, "IS_SUB_CHANGE": sub_change})
+
+    def _register_consumer(self, channel: ClientChannelInfo, data: ConsumerData, heartbeat: HeartbeatData) -> bool:
+        """Register one group; returns whether the client must send its subscriptions again."""
+        group = self._subscription_groups.find(data.group_name)
+        if group is None:
+            log.debug("%r consumes in the group %s, which does not exist", channel, data.group_name)
+            return False
+        self._topic_configs.create_in_send_message_back(
+            RETRY_GROUP_TOPIC_PREFIX + data.group_name,
+            group.retry_queue_nums,
+            PERM_READ | PERM_WRITE,
+            UNIT_SUB_FLAG if data.unit_mode else 0,
+            order=any(self._topic_configs.is_order_topic(each.topic) for each in data.subscription_data_set),
+        )
+        info = self._consumers.group_info(data.group_name)
+        subscribed = info is not None and bool(info.subscription_table)
+        self._consumers.register(
+            channel,
+            data,
+            notify_enabled=group.notify_consumer_ids_changed_enable,
+            update_subscription=not heartbeat.without_sub,
+        )
+        known = self._fingerprints.get(data.group_name, heartbeat.heartbeat_fingerprint)
+        self._fingerprints[data.group_name] = heartbeat.heartbeat_fingerprint
+        return known != heartbeat.heartbeat_fingerprint or (heartbeat.without_sub and not subscribed)
+
+
+def _illegal_name(data: ConsumerData) -> str | None:
+    names = [data.group_name, *(subscription.topic for subscription in data.subscription_data_set)]
+    return next((name for name in names if is_topic_or_group_illegal(name)), None)

@@ -1,0 +1,24 @@
+"""UNREGISTER_CLIENT (35): a client leaves its groups (ClientManageProcessor.unregisterClient)."""
+
+from rocketbroker.broker.consumer_manager import ConsumerManager
+from rocketbroker.broker.producer_manager import ProducerManager
+from rocketbroker.codec.remoting.handler import Connection
+from rocketbroker.codec.remoting.headers.client import UnregisterClientRequestHeader
+from rocketbroker.codec.remoting.remoting_command import Command, RemotingCommand, response
+
+
+class UnregisterClientProcessor:
+    """Drops the client from the producer group, the consumer group, or both."""
+
+    def __init__(self, consumers: ConsumerManager, producers: ProducerManager) -> None:
+        self._consumers = consumers
+        self._producers = producers
+
+    def process(self, connection: Connection, command: RemotingCommand[UnregisterClientRequestHeader]) -> Command:
+        """Answer the request; a group that the client is not in is no error."""
+        header = command.header
+        if header.producer_group:
+            self._producers.unregister(header.producer_group, connection)
+        if header.consumer_group:
+            self._consumers.unregister(header.consumer_group, connection)
+        return response(header={})
