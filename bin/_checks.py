@@ -70,11 +70,17 @@ def run_tests(arguments: list[str], report: Path) -> int:
     return subprocess.run(command, check=False).returncode
 
 
+def read_cases(report: Path) -> list[ET.Element]:
+    try:
+        return list(ET.parse(report).getroot().iter("testcase"))
+    except (FileNotFoundError, ET.ParseError):  # pytest was ended before it could write it whole
+        return []
+
+
 def read_report(report: Path, status: int) -> Outcome:
     """Count what pytest's JUnit file holds; a run that ended badly without a failed test is a failure of its own."""
     outcome = Outcome()
-    cases = ET.parse(report).getroot().iter("testcase") if report.exists() else ()
-    for case in cases:
+    for case in read_cases(report):
         name = f"{case.get('classname')}::{case.get('name')}"
         skipped = case.find("skipped")
         if case.find("failure") is not None or case.find("error") is not None:

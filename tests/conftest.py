@@ -1,13 +1,13 @@
 """Fixtures and rules for all tests: what needs Java or minutes is skipped with a reason that bin/test counts."""
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.support.java import Java, JavaServer
-from tests.support.java_toolchain import missing_tools
+from tests.support.java import Java
+from tests.support.java_process import JavaServer
+from tests.support.java_toolchain import require_java
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -24,15 +24,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def pytest_runtest_setup(item: pytest.Item) -> None:
     if item.get_closest_marker("java"):
         require_java()
-
-
-def require_java() -> None:
-    """Skip the test where Java tools are missing; fail it where ROCKETBROKER_REQUIRE_JAVA=1 says they must be."""
-    reason = missing_tools()
-    if reason and os.environ.get("ROCKETBROKER_REQUIRE_JAVA") == "1":
-        pytest.fail(f"{reason}, and ROCKETBROKER_REQUIRE_JAVA=1 forbids to skip", pytrace=False)
-    if reason:
-        pytest.skip(reason)
 
 
 @pytest.fixture

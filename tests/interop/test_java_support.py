@@ -2,7 +2,8 @@
 
 import pytest
 
-from tests.support.java import Java, JavaServer
+from tests.support.java import Java
+from tests.support.java_process import JavaServer
 
 pytestmark = pytest.mark.java
 

@@ -11,97 +11,24 @@ Use it through the fixtures of tests/conftest.py:
 `run` and `mqadmin` block: call them by `asyncio.to_thread` when the server under test lives on the test's own loop.
 """
 
-import contextlib
 import os
-import signal
-import socket
 import subprocess
-import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.support.java_toolchain import OPENS, JavaError, driver_classpath, find_tools, jars
+from tests.support.java_process import LOOPBACK, JavaProcess, JavaServer, free_ports, wait_registered
+from tests.support.java_toolchain import OPENS, driver_classpath, find_tools, jars
 
-BOOT_LIMIT = 60  # seconds
-STOP_LIMIT = 60  # Apache's broker takes about 20 to end in order
-LOOPBACK = "127.0.0.1"
-
-
-def free_ports(*offsets: int) -> int:
-    """A port P with P and each P + offset free right now, outside the range that the system hands out by itself."""
-    for port in range(20000 + os.getpid() * 7 % 10000, 32000):
-        with contextlib.ExitStack() as held:
-            try:
-                for offset in (0, *offsets):
-                    held.enter_context(socket.create_server((LOOPBACK, port + offset)))
-            except OSError:
-                continue
-            return port
-    raise JavaError("no free ports between 20000 and 32000")
-
-
-@dataclass(slots=True)
-class JavaProcess:
-    """A running JVM whose output goes to a file."""
-
-    name: str
-    process: subprocess.Popen[bytes]
-    log: Path
-
-    def text(self) -> str:
-        return self.log.read_text(errors="replace")
-
-    def lines(self) -> list[str]:
-        return self.text().splitlines()
-
-    def wait_for(self, text: str, limit: float = BOOT_LIMIT) -> str:
-        """The first line that holds `text`; a process that ends or says nothing in time is an error with its output."""
-        deadline = time.monotonic() + limit
-        while True:
-            ended = self.process.poll()
-            for line in self.lines():
-                if text in line:
-                    return line
-            if ended is not None or time.monotonic() > deadline:
-                why = f"ended with {ended}" if ended is not None else f"did not within {limit:.0f} s"
-                raise JavaError(f"{self.name} was to print {text!r} and {why}:\n{self.text()[-4000:]}")
-            time.sleep(0.05)
-
-    def wait(self, limit: float = 60) -> int:
-        return self.process.wait(limit)
-
-    def freeze(self) -> None:
-        self.process.send_signal(signal.SIGSTOP)
-
-    def thaw(self) -> None:
-        self.process.send_signal(signal.SIGCONT)
-
-    def kill(self) -> None:
-        self.process.kill()
-        self.process.wait()
-
-    def stop(self) -> int:
-        """End it in order (SIGTERM), or by force when it does not; returns the exit status."""
-        if self.process.poll() is None:
-            self.thaw()
-            self.process.terminate()
-            try:
-                self.process.wait(STOP_LIMIT)
-            except subprocess.TimeoutExpired:
-                self.kill()
-        return self.process.wait()
-
-
-@dataclass(slots=True)
-class JavaServer(JavaProcess):
-    """Apache's own name server or broker."""
-
-    port: int = 0
-    store: Path = Path()  # storePathRootDir of a broker
-
-    @property
-    def address(self) -> str:
-        return f"{LOOPBACK}:{self.port}"
+# Without a settings file for its logging, the official code prints pages about it to standard output.
+LOGGING = """\
+<configuration>
+  <appender name="file" class="ch.qos.logback.core.FileAppender">
+    <file>${log.file}</file>
+    <encoder><pattern>%d{HH:mm:ss.SSS} %level %logger{0} %thread - %m%n</pattern></encoder>
+  </appender>
+  <root level="INFO"><appender-ref ref="file"/></root>
+</configuration>
+"""
 
 
 @dataclass(slots=True)
@@ -111,8 +38,13 @@ class Java:
     home: Path
     started: list[JavaProcess] = field(default_factory=list)
 
+    def __post_init__(self) -> None:
+        (self.home / "logback.xml").write_text(LOGGING)
+
     def _command(self, classpath: str, main: str, heap: str, properties: dict[str, str]) -> list[str]:
-        defined = {"user.home": str(self.home), "rocketmq.home.dir": str(self.home), **properties}
+        home = str(self.home)
+        defined = {"user.home": home, "rocketmq.home.dir": home, "log.file": f"{home}/{main.rpartition('.')[2]}.log"}
+        defined |= {"rmq.logback.configurationFile": f"{home}/logback.xml", **properties}
         options = [f"-D{key}={value}" for key, value in defined.items()]
         return [find_tools()["java"], "-Xms64m", f"-Xmx{heap}", *OPENS, *options, "-cp", classpath, main]
 
@@ -187,6 +119,7 @@ class Java:
         }  # fmt: skip
         server = self._serve("broker", "org.apache.rocketmq.broker.BrokerStartup", port, settings)
         server.store = store
+        wait_registered(server.address, namesrv)
         return server
 
     def _serve(self, name: str, main: str, port: int, settings: dict[str, str | int]) -> JavaServer:

@@ -16,6 +16,8 @@ from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 
+import pytest
+
 SOURCES = Path(__file__).resolve().parent.parent / "interop" / "java"
 VERSIONS = ("5.5.0", "4.9.8")  # of the official client; 5.5.0 brings mqadmin, broker and name server too
 COPY_GOAL = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies"
@@ -55,6 +57,15 @@ def missing_tools() -> str | None:
     return f"needs-jdk: {', '.join(missing)} not found (a JDK of 17 or later and Maven)" if missing else None
 
 
+def require_java() -> None:
+    """Skip the test where Java tools are missing; fail it where ROCKETBROKER_REQUIRE_JAVA=1 says they exist."""
+    reason = missing_tools()
+    if reason and os.environ.get("ROCKETBROKER_REQUIRE_JAVA") == "1":
+        pytest.fail(f"{reason}, and ROCKETBROKER_REQUIRE_JAVA=1 forbids to skip", pytrace=False)
+    if reason:
+        pytest.skip(reason)
+
+
 def cache_dir() -> Path:
     given = os.environ.get("ROCKETBROKER_TEST_CACHE")
     if given:
@@ -70,7 +81,7 @@ def _locked(path: Path) -> Iterator[None]:
         yield
 
 
-def _made_once(folder: Path, make: Callable[[Path], None]) -> Path:
+def made_once(folder: Path, make: Callable[[Path], None]) -> Path:
     """`folder`, filled by `make` in a temporary folder beside it when it is not there yet."""
     if folder.exists():
         return folder
@@ -107,7 +118,7 @@ def jars(version: str) -> Path:
         options = ["-DincludeScope=runtime", f"-DoutputDirectory={folder}"]
         _call([find_tools()["mvn"], "-q", "-B", "-f", str(pom), COPY_GOAL, *options], MAVEN_LIMIT)
 
-    return _made_once(cache_dir() / f"jars-{version}-{_digest(pom.read_bytes())}", fetch)
+    return made_once(cache_dir() / f"jars-{version}-{_digest(pom.read_bytes())}", fetch)
 
 
 def classes(driver: str, version: str) -> Path:
@@ -122,7 +133,7 @@ def classes(driver: str, version: str) -> Path:
         options = ["-nowarn", "-encoding", "UTF-8", "-sourcepath", str(SOURCES), "-cp", f"{jar_dir}/*"]
         _call([find_tools()["javac"], *options, "-d", str(folder), str(SOURCES / f"{driver}.java")], JAVAC_LIMIT)
 
-    return _made_once(cache_dir() / f"classes-{driver}-{version}-{digest}", compile_it)
+    return made_once(cache_dir() / f"classes-{driver}-{version}-{digest}", compile_it)
 
 
 def driver_classpath(driver: str, version: str = "5.5.0") -> str:

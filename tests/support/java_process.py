@@ -1,0 +1,117 @@
+"""A JVM under a test's control: wait for what it prints, freeze, kill or stop it, and see a broker registered."""
+
+import contextlib
+import os
+import signal
+import socket
+import struct
+import subprocess
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.support.java_toolchain import JavaError
+
+BOOT_LIMIT = 60  # seconds
+STOP_LIMIT = 60  # Apache's broker takes about 20 to end in order
+LOOPBACK = "127.0.0.1"
+
+# GET_BROKER_CLUSTER_INFO (106) as a frame: total length, header length, JSON header.
+_HEADER = b'{"code":106,"flag":0,"language":"OTHER","opaque":1,"serializeTypeCurrentRPC":"JSON","version":0}'
+CLUSTER_INFO_REQUEST = struct.pack(">II", len(_HEADER) + 4, len(_HEADER)) + _HEADER
+
+
+def free_ports(*offsets: int) -> int:
+    """A port P with P and each P + offset free right now, outside the range that the system hands out by itself."""
+    for port in range(20000 + os.getpid() * 7 % 10000, 32000):
+        with contextlib.ExitStack() as held:
+            try:
+                for offset in (0, *offsets):
+                    held.enter_context(socket.create_server((LOOPBACK, port + offset)))
+            except OSError:
+                continue
+            return port
+    raise JavaError("no free ports between 20000 and 32000")
+
+
+def cluster_info(namesrv: str) -> str:
+    """What a name server at "host:port" answers to GET_BROKER_CLUSTER_INFO, header and body as text."""
+    host, _, port = namesrv.rpartition(":")
+    with socket.create_connection((host, int(port)), timeout=5) as link, link.makefile("rb") as stream:
+        link.sendall(CLUSTER_INFO_REQUEST)
+        (length,) = struct.unpack(">I", stream.read(4))
+        return stream.read(length).decode(errors="replace")
+
+
+def wait_registered(broker: str, namesrvs: str, limit: float = BOOT_LIMIT) -> None:
+    """Wait till each of the name servers ("host:port;host:port") knows the broker's address."""
+    deadline = time.monotonic() + limit
+    for namesrv in namesrvs.split(";"):
+        while f'"{broker}"' not in cluster_info(namesrv):
+            if time.monotonic() > deadline:
+                raise JavaError(f"the broker {broker} is not registered at {namesrv} after {limit:.0f} s")
+            time.sleep(0.05)
+
+
+@dataclass(slots=True)
+class JavaProcess:
+    """A running JVM whose output goes to a file."""
+
+    name: str
+    process: subprocess.Popen[bytes]
+    log: Path
+
+    def text(self) -> str:
+        return self.log.read_text(errors="replace")
+
+    def lines(self) -> list[str]:
+        return self.text().splitlines()
+
+    def wait_for(self, text: str, limit: float = BOOT_LIMIT) -> str:
+        """The first line that holds `text`; a process that ends or says nothing in time is an error with its output."""
+        deadline = time.monotonic() + limit
+        while True:
+            ended = self.process.poll()
+            for line in self.lines():
+                if text in line:
+                    return line
+            if ended is not None or time.monotonic() > deadline:
+                why = f"ended with {ended}" if ended is not None else f"did not within {limit:.0f} s"
+                raise JavaError(f"{self.name} was to print {text!r} and {why}:\n{self.text()[-4000:]}")
+            time.sleep(0.05)
+
+    def wait(self, limit: float = 60) -> int:
+        return self.process.wait(limit)
+
+    def freeze(self) -> None:
+        self.process.send_signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        self.process.send_signal(signal.SIGCONT)
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+    def stop(self) -> int:
+        """End it in order (SIGTERM), or by force when it does not; returns the exit status."""
+        if self.process.poll() is None:
+            self.thaw()
+            self.process.terminate()
+            try:
+                self.process.wait(STOP_LIMIT)
+            except subprocess.TimeoutExpired:
+                self.kill()
+        return self.process.wait()
+
+
+@dataclass(slots=True)
+class JavaServer(JavaProcess):
+    """Apache's own name server or broker."""
+
+    port: int = 0
+    store: Path = Path()  # storePathRootDir of a broker
+
+    @property
+    def address(self) -> str:
+        return f"{LOOPBACK}:{self.port}"

@@ -1,0 +1,83 @@
+"""bin/_checks.py counts what pytest and the checks did, and its status is true."""
+
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent.parent.parent
+REPORT = """\
+<?xml version="1.0" encoding="utf-8"?>
+<testsuites><testsuite name="pytest">
+  <testcase classname="tests.a" name="good"/>
+  <testcase classname="tests.a" name="bad"><failure message="no">text</failure></testcase>
+  <testcase classname="tests.a" name="broken"><error message="set-up">text</error></testcase>
+  <testcase classname="tests.b" name="one"><skipped type="pytest.skip" message="needs-jdk: javac not found"/></testcase>
+  <testcase classname="tests.b" name="two"><skipped type="pytest.skip" message="needs-jdk: javac not found"/></testcase>
+  <testcase classname="tests.b" name="three"><skipped type="pytest.skip" message="soak"/></testcase>
+</testsuite></testsuites>
+"""
+
+
+@pytest.fixture(scope="module")
+def checks() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("rocketbroker_checks", ROOT / "bin" / "_checks.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # dataclasses look their module up
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_report_is_counted(checks: ModuleType, tmp_path: Path):
+    (tmp_path / "tests.xml").write_text(REPORT)
+
+    outcome = checks.read_report(tmp_path / "tests.xml", 1)
+
+    assert outcome.passed == 1
+    assert outcome.failures == ["tests.a::bad", "tests.a::broken"]
+    assert outcome.skips == {"needs-jdk: javac not found": 2, "soak": 1}
+
+
+@pytest.mark.parametrize("text", [None, "<testsuites/>", "<testsui"])
+def test_a_run_that_broke_off_is_a_failure(checks: ModuleType, tmp_path: Path, text: str | None):
+    if text is not None:
+        (tmp_path / "tests.xml").write_text(text)
+
+    outcome = checks.read_report(tmp_path / "tests.xml", 3)
+
+    assert (outcome.passed, outcome.failures) == (0, ["pytest ended with status 3"])
+
+
+def test_the_last_line_counts_checks_and_tests(checks: ModuleType, capsys: pytest.CaptureFixture[str]):
+    done = checks.Outcome(passed=5)
+    tests = checks.Outcome(passed=10)
+    tests.skips["soak"] += 2
+
+    assert checks.summarise(done, tests) == 0
+    assert capsys.readouterr().out.splitlines()[-2:] == ["skipped 2: soak", "15 passed, 0 failed, 2 skipped"]
+
+
+def test_one_failure_makes_the_status_one(checks: ModuleType, capsys: pytest.CaptureFixture[str]):
+    assert checks.summarise(checks.Outcome(failures=["lint"]), checks.Outcome(passed=1)) == 1
+    assert capsys.readouterr().out.splitlines()[-3:] == [
+        "FAILED lint",
+        "nothing was skipped",
+        "1 passed, 1 failed, 0 skipped",
+    ]
+
+
+def test_a_check_that_fails_shows_its_output(checks: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    outcome = checks.Outcome()
+    program = "import sys; print('what is wrong with', sys.argv[1]); sys.exit(len(sys.argv) - 2)"
+
+    checks.run_check("good", [sys.executable, "-c", program, "nothing"], tmp_path, outcome)
+    checks.run_check("bad", [sys.executable, "-c", program, "{scratch}", "more"], tmp_path, outcome)
+
+    assert (outcome.passed, outcome.failures) == (1, ["bad"])
+    printed = capsys.readouterr().out
+    assert f"what is wrong with {tmp_path}" in printed
+    assert "what is wrong with nothing" not in printed
