@@ -31,7 +31,7 @@ def success_response(opaque: int) -> bytes:
 
 
 def offset_response(opaque: int, offset: int) -> bytes:
-    """Success with the one field ``offset`` (codes 14, 29, 30, 31)."""
+    """Success with the one field ``offset`` (codes 14, 29, 30; Java adds an empty remark to 31)."""
     header = _OFFSET % (offset, opaque)
     length = len(header)
     return _pack(4 + length, length) + header

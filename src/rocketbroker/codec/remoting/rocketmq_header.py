@@ -4,7 +4,7 @@
     int32 remarkLength     remark, UTF-8 (length 0 when there is none)
     int32 extFieldsLength  pairs until consumed: int16 keyLength, key, int32 valueLength, value
 
-The code has 16 bits only: larger request codes are cut, as Java does it.
+Code and version have 16 bits only: larger numbers are cut, as Java does it.
 """
 
 from struct import Struct
@@ -12,11 +12,12 @@ from struct import Struct
 from rocketbroker.codec.remoting.custom_header import to_ext_fields
 from rocketbroker.codec.remoting.language_code import LANGUAGE_CODES, OTHER, language_name
 from rocketbroker.codec.remoting.remoting_command import Command, RemotingCommand
-from rocketbroker.common.errors import RemoteProtocolError
+from rocketbroker.common.errors import LocalProtocolError, RemoteProtocolError
 
 _FIXED = Struct(">hbhiii")
 _KEY_LENGTH = Struct(">h")
 _LENGTH = Struct(">i")
+_MAX_KEY_LENGTH = 0x7FFF
 
 
 def _cut(header: memoryview, position: int, length: int, what: str) -> tuple[bytes, int]:
@@ -65,14 +66,23 @@ def decode_rocketmq_header(header: memoryview) -> Command:
     return RemotingCommand(code, fields or None, flag, language_name(language), opaque, text, "ROCKETMQ", version)
 
 
+def _short(number: int) -> int:
+    return (number + 0x8000 & 0xFFFF) - 0x8000
+
+
 def encode_rocketmq_header(command: Command) -> bytes:
     """Encode the header of a command in the binary form; fields that are ``None`` are left out."""
     remark = (command.remark or "").encode()
     fields = bytearray()
     for key, value in (to_ext_fields(command.header) or {}).items():
         name, text = key.encode(), value.encode()
+        if len(name) > _MAX_KEY_LENGTH:
+            raise LocalProtocolError(
+                f"field name of {len(name)} bytes: the ROCKETMQ header has room for {_MAX_KEY_LENGTH}"
+            )
         fields += _KEY_LENGTH.pack(len(name)) + name + _LENGTH.pack(len(text)) + text
-    code = (command.code + 0x8000 & 0xFFFF) - 0x8000
     language = LANGUAGE_CODES.get(command.language, OTHER)
-    fixed = _FIXED.pack(code, language, command.version, command.opaque, command.flag, len(remark))
+    fixed = _FIXED.pack(
+        _short(command.code), language, _short(command.version), command.opaque, command.flag, len(remark)
+    )
     return b"".join((fixed, remark, _LENGTH.pack(len(fields)), fields))

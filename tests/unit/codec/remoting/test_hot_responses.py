@@ -1,0 +1,128 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rocketbroker.codec.remoting.frame import LENGTH, decode_frame, encode_frame
+from rocketbroker.codec.remoting.headers.offset import GetMaxOffsetResponseHeader
+from rocketbroker.codec.remoting.headers.pull_message import PullMessageResponseHeader
+from rocketbroker.codec.remoting.hot_responses import (
+    offset_response,
+    pull_response_head,
+    region_suffix,
+    send_response,
+    success_response,
+)
+from rocketbroker.codec.remoting.remoting_command import Command, response
+from tests.support.golden_frames import answers_to
+
+INT = st.integers(-(2**31), 2**31 - 1)
+LONG = st.integers(-(2**63), 2**63 - 1)
+TEXT = st.text(st.characters(codec="utf-8"), max_size=40)
+SUFFIX = region_suffix("DefaultRegion", trace_on=True)
+
+
+def same_as(frame: bytes, opaque: int, answer: Command) -> None:
+    """The frame is complete and holds what the general encoder makes of the answer."""
+    answer.opaque = opaque
+    assert LENGTH.unpack_from(frame)[0] == len(frame) - 4
+    assert decode_frame(memoryview(frame)[4:]) == decode_frame(memoryview(encode_frame(answer))[4:])
+
+
+@given(INT)
+def test_success(opaque: int):
+    same_as(success_response(opaque), opaque, response(header={}))
+
+
+@given(INT, LONG)
+def test_offset(opaque: int, offset: int):
+    same_as(offset_response(opaque, offset), opaque, response(header=GetMaxOffsetResponseHeader(offset)))
+
+
+@given(INT, INT, LONG, st.none() | TEXT, TEXT, st.booleans())
+def test_send(opaque: int, queue_id: int, offset: int, unique_key: str | None, region: str, trace_on: bool):
+    frame = send_response(opaque, queue_id, offset, b"7F01,7F02", unique_key, region_suffix(region, trace_on=trace_on))
+
+    fields = {
+        "queueId": queue_id,
+        "queueOffset": offset,
+        "msgId": "7F01,7F02",
+        "transactionId": unique_key,
+        "MSG_REGION": region,
+        "TRACE_ON": trace_on,
+    }
+    same_as(frame, opaque, response(header=fields))
+
+
+@given(INT, st.integers(0, 30), TEXT, LONG, LONG, LONG, LONG, st.binary(max_size=50), INT, INT)
+def test_pull(  # noqa: PLR0917 - one argument for each field of the answer
+    opaque, code, remark, suggested, following, least, most, body, topic_flag, group_flag
+):
+    head = pull_response_head(
+        opaque, code, remark, suggested, following, least, most, len(body), topic_flag, group_flag
+    )
+
+    header = PullMessageResponseHeader(
+        suggested, following, least, most, topic_sys_flag=topic_flag, group_sys_flag=group_flag
+    )
+    same_as(head + body, opaque, response(code, remark, header, body))
+    assert bytes(decode_frame(memoryview(head + body)[4:]).body) == body
+
+
+@pytest.mark.parametrize(("code", "expected"), [(10, 14), (310, 147), (320, 4)])
+def test_sends_are_answered_with_the_recorded_bytes(code: int, expected: int):
+    checked = 0
+    for _, answer in answers_to(code):
+        assert answer
+        if answer.binary or answer.code:
+            continue
+        fields = answer.command().header
+        if "recallHandle" in fields:
+            continue
+        numbers = int(fields["queueId"]), int(fields["queueOffset"]), fields["msgId"].encode()
+        assert send_response(answer.opaque, *numbers, fields.get("transactionId"), SUFFIX) == answer.data
+        checked += 1
+    assert checked == expected
+
+
+@pytest.mark.parametrize(("code", "expected"), [(11, 412), (361, 29)])
+def test_pulls_are_answered_with_the_recorded_bytes(code: int, expected: int):
+    checked = 0
+    for _, answer in answers_to(code):
+        assert answer
+        command = answer.command()
+        if answer.binary or not command.header:
+            continue
+        number = {name: int(text) for name, text in command.header.items()}
+        head = pull_response_head(
+            answer.opaque,
+            answer.code,
+            command.remark or "",
+            number["suggestWhichBrokerId"],
+            number["nextBeginOffset"],
+            number["minOffset"],
+            number["maxOffset"],
+            len(command.body),
+            number["topicSysFlag"],
+            number["groupSysFlag"],
+        )
+        assert head + bytes(command.body) == answer.data
+        checked += 1
+    assert checked == expected
+
+
+@pytest.mark.parametrize("code", [14, 29, 30])
+def test_offsets_are_answered_with_the_recorded_bytes(code: int):
+    answers = [answer for _, answer in answers_to(code) if answer and not answer.binary and not answer.code]
+
+    assert answers
+    for answer in answers:
+        assert offset_response(answer.opaque, int(answer.command().header["offset"])) == answer.data
+
+
+@pytest.mark.parametrize("code", [15, 35])
+def test_success_is_answered_with_the_recorded_bytes(code: int):
+    answers = [answer for _, answer in answers_to(code) if answer and not answer.binary and not answer.code]
+
+    assert answers
+    for answer in answers:
+        assert success_response(answer.opaque) == answer.data
