@@ -1,0 +1,47 @@
+"""Which brokers there are, in which clusters."""
+
+from rocketbroker.codec.remoting.bodies.data_version import DataVersion
+from rocketbroker.namesrv.broker_table import BrokerLiveInfo, BrokerTable
+from tests.support.fakes import FakeConnection
+
+
+def test_a_group_is_made_once() -> None:
+    table = BrokerTable()
+    group = table.group("C", "a")
+    assert table.group("C", "a") is group
+    assert table.clusters == {"C": {"a"}}
+
+
+def test_a_broker_is_found_by_cluster_and_address() -> None:
+    table = BrokerTable()
+    table.group("C", "a").broker_addrs = {0: "h:1", 1: "h:2"}
+    table.group("D", "b").broker_addrs = {0: "h:2"}
+    assert table.find("C", "h:2") == ("a", 1)
+    assert table.find("D", "h:2") == ("b", 0)
+    assert table.find("D", "h:1") is None
+
+
+def test_a_cluster_goes_with_its_last_name() -> None:
+    table = BrokerTable()
+    table.group("C", "a")
+    table.group("C", "b")
+    table.drop_group("C", "a")
+    assert table.clusters == {"C": {"b"}}
+    table.drop_group("C", "b")
+    table.drop_group("unknown", "b")
+    assert (table.clusters, table.by_name) == ({}, {})
+
+
+def test_a_name_has_a_master_when_id_0_is_there() -> None:
+    table = BrokerTable()
+    assert not table.has_master("a")
+    table.group("C", "a").broker_addrs = {1: "h:2"}
+    assert not table.has_master("a")
+    table.group("C", "a").broker_addrs = {0: "h:1", 1: "h:2"}
+    assert table.has_master("a")
+
+
+def test_a_broker_expires_after_its_own_timeout() -> None:
+    info = BrokerLiveInfo(10.0, 2.0, DataVersion(), FakeConnection(), "h:3")
+    assert not info.expired(12.0)
+    assert info.expired(12.1)

@@ -1,0 +1,88 @@
+"""The names that may key the tables of the name server."""
+
+import pytest
+
+from rocketbroker.codec.remoting.response_code import ResponseCode
+from rocketbroker.common.errors import BrokerResponseError
+from rocketbroker.namesrv.names import (
+    check_address,
+    check_broker_name,
+    check_key,
+    check_topic,
+    is_registered_topic,
+    is_topic,
+)
+
+
+@pytest.mark.parametrize(
+    "topic", ["TBW102", "%RETRY%group_topic", "a|b", "x" * 127, "%RETRY%" + "x" * 248, "%DLQ%" + "x" * 250]
+)
+def test_names_that_the_topic_rule_allows(topic: str) -> None:
+    assert is_topic(topic)
+    check_topic(topic)
+
+
+@pytest.mark.parametrize(
+    "topic", ["", "../a", "a.b", "a/b", "a b", "a\n", "\u00e9", "x" * 128, "%RETRY%" + "x" * 249, "%LMQ%" + "x" * 130]
+)
+def test_names_that_the_topic_rule_forbids(topic: str) -> None:
+    assert not is_topic(topic)
+    with pytest.raises(
+        BrokerResponseError, match=r"the topic .* is not allowed; right is: \^\[%\|a-zA-Z0-9_-\]"
+    ) as bad:
+        check_topic(topic)
+    assert bad.value.code == ResponseCode.INVALID_PARAMETER
+
+
+def test_a_refusal_shows_the_head_of_a_long_name_only() -> None:
+    with pytest.raises(BrokerResponseError) as bad:
+        check_topic("x" * 1_000_000)
+    assert len(bad.value.remark) < 250
+
+
+@pytest.mark.parametrize(
+    ("topic", "allowed"),
+    [
+        ("TopicA", True),
+        ("host.example.org", True),
+        ("rmq_sys_SYNC_BROKER_MEMBER_host.example.org", True),
+        ("my.cluster_REPLY_TOPIC", True),
+        ("other.example.org", False),
+        ("../host.example.org", False),
+        ("host.example.org/..", False),
+        ("host.example.org" * 20, False),
+    ],
+)
+def test_topics_named_after_a_broker_may_have_its_dots(topic: str, allowed: bool) -> None:
+    assert is_registered_topic(topic, "host.example.org", "my.cluster") is allowed
+
+
+@pytest.mark.parametrize("name", ["broker-a", "host.example.org", "a" * 255, "DefaultCluster"])
+def test_broker_names_that_are_allowed(name: str) -> None:
+    check_broker_name("brokerName", name)
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", ".hidden", "a/b", "../x", "a b", "a" * 256, "a\x00"])
+def test_broker_names_that_are_refused(name: str) -> None:
+    with pytest.raises(BrokerResponseError, match=r"the clusterName .* is not allowed"):
+        check_broker_name("clusterName", name)
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:1", "host:65535", "[::1]:10911", "fe80::1%eth0:10911"])
+def test_addresses_that_are_allowed(address: str) -> None:
+    check_address(address)
+
+
+@pytest.mark.parametrize(
+    "address", ["", "host", ":1", "host:", "host:0", "host:65536", "host:1a", "host:-1", "host:²", "a b:1", "h" * 260]
+)
+def test_addresses_that_are_refused(address: str) -> None:
+    with pytest.raises(BrokerResponseError, match="host:port"):
+        check_address(address)
+
+
+def test_keys_may_be_addresses_but_hold_no_blanks() -> None:
+    check_key("key", "192.0.2.1")
+    for bad in ("", "a b", "a\nb", "x" * 256):
+        with pytest.raises(BrokerResponseError, match=r"the namespace .* 1 to 255 characters"):
+            check_key("namespace", bad)

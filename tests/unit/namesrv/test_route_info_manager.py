@@ -1,0 +1,311 @@
+"""Registration, liveness and leaving of brokers."""
+
+import pytest
+
+from rocketbroker.codec.remoting.bodies.data_version import DataVersion
+from rocketbroker.codec.remoting.bodies.register_broker_body import RegisterBrokerBody
+from rocketbroker.codec.remoting.bodies.route import QueueData
+from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig, TopicConfigAndMappingSerializeWrapper
+from rocketbroker.codec.remoting.headers.namesrv import NotifyMinBrokerIdChangeRequestHeader
+from rocketbroker.common.config import NamesrvConfig
+from rocketbroker.namesrv.broker_registration import BrokerRegistration, RegisterBrokerResult
+from rocketbroker.namesrv.min_broker_id_notifier import MinBrokerIdNotifier
+from rocketbroker.namesrv.route_info_manager import RouteInfoManager
+from tests.support.fakes import FakeClock, FakeConnection
+
+MASTER = "127.0.0.1:10911"
+SLAVE = "127.0.0.1:10921"
+
+
+class Fixture:
+    """A manager with a clock that stands still, and what it told brokers."""
+
+    def __init__(self, **settings: object) -> None:
+        self.config = NamesrvConfig.model_validate(settings)
+        self.clock = FakeClock()
+        self.told: list[tuple[str, NotifyMinBrokerIdChangeRequestHeader]] = []
+        notifier = MinBrokerIdNotifier(self.config, lambda *said: self.told.append(said))
+        self.manager = RouteInfoManager(self.config, self.clock, notifier)
+
+    def register(
+        self,
+        *topics: TopicConfig | str,
+        address: str = MASTER,
+        broker_id: int = 0,
+        version: DataVersion | None = None,
+        connection: FakeConnection | None = None,
+        acting: bool | None = False,
+        timeout_ms: int | None = None,
+        mappings: dict[str, dict[str, object]] | None = None,
+        name: str = "broker-a",
+        servers: list[str] | None = None,
+    ) -> RegisterBrokerResult | None:
+        configs = [TopicConfig(topic) if isinstance(topic, str) else topic for topic in topics]
+        wrapper = TopicConfigAndMappingSerializeWrapper(
+            {config.topic_name: config for config in configs},
+            version or DataVersion(1, 1),
+            topic_queue_mapping_info_map=mappings or {},
+        )
+        return self.manager.register_broker(
+            BrokerRegistration(
+                cluster_name="C",
+                broker_name=name,
+                broker_addr=address,
+                broker_id=broker_id,
+                ha_server_addr=f"ha-of-{address}",
+                heartbeat_timeout_ms=timeout_ms,
+                enable_acting_master=acting,
+                body=RegisterBrokerBody(wrapper, servers or []),
+                connection=connection or FakeConnection(),
+            )
+        )
+
+    def perm(self, topic: str, broker: str = "broker-a") -> int:
+        return self.manager.topic_queues.queues(topic)[broker].perm
+
+    def topics(self) -> list[str]:
+        return self.manager.topic_queues.topics()
+
+    def addresses(self, topic: str = "T") -> dict[int, str] | None:
+        route = self.manager.routes.pickup(topic)
+        return None if route is None else route.broker_datas[0].broker_addrs
+
+
+@pytest.fixture
+def namesrv() -> Fixture:
+    return Fixture()
+
+
+def test_a_master_is_routed_and_learns_of_no_other(namesrv: Fixture) -> None:
+    assert namesrv.register("T", "U") == RegisterBrokerResult(None, None)
+    assert namesrv.addresses() == {0: MASTER}
+    assert namesrv.manager.brokers.clusters == {"C": {"broker-a"}}
+
+
+def test_a_slave_learns_of_its_master_and_brings_no_topics(namesrv: Fixture) -> None:
+    assert namesrv.register("T", "U", address=SLAVE, broker_id=1, acting=None) == RegisterBrokerResult()
+    assert namesrv.topics() == []
+    namesrv.register("T", "U")
+    result = namesrv.register("T", "V", address=SLAVE, broker_id=1)
+    assert result == RegisterBrokerResult(f"ha-of-{MASTER}", MASTER)
+    assert namesrv.topics() == ["T", "U"]
+    assert namesrv.addresses() == {0: MASTER, 1: SLAVE}
+
+
+def test_a_slave_without_master_brings_topics_and_only_an_acting_master_is_read_only() -> None:
+    for acting, perm in ((False, 6), (True, 4)):
+        namesrv = Fixture()
+        namesrv.register("T", "U", address=SLAVE, broker_id=1, acting=acting)
+        assert namesrv.perm("T") == perm
+
+
+def test_one_topic_alone_is_refused_before_the_whole_registration(namesrv: Fixture) -> None:
+    assert namesrv.register("T") is None
+    assert namesrv.manager.brokers.by_name == {}
+    assert namesrv.manager.brokers.clusters == {}
+    namesrv.register("T", "U")
+    assert namesrv.register("V", version=DataVersion(2, 2)) == RegisterBrokerResult()
+    assert namesrv.topics() == ["T", "U", "V"]
+
+
+def test_topics_of_an_unchanged_version_are_not_taken_again(namesrv: Fixture) -> None:
+    namesrv.register("T", "U")
+    namesrv.manager.wipe_write_perm_of_broker("broker-a")
+    namesrv.register("T", "U")
+    assert namesrv.perm("T") == 4
+    namesrv.manager.delete_topic("U")
+    namesrv.register("T", "U")
+    assert (namesrv.perm("T"), namesrv.perm("U")) == (4, 6)
+    namesrv.register("T", "U", version=DataVersion(2, 2))
+    assert namesrv.perm("T") == 6
+
+
+def test_absent_topics_stay_unless_the_setting_says_otherwise() -> None:
+    for setting, left in (("false", ["T", "U"]), ("true", ["T"])):
+        namesrv = Fixture(deleteTopicWithBrokerRegistration=setting)
+        namesrv.register("T", "U")
+        namesrv.register("T", version=DataVersion(2, 2))
+        assert namesrv.topics() == left
+
+
+def test_static_topics_keep_absent_topics_from_being_deleted() -> None:
+    namesrv = Fixture(deleteTopicWithBrokerRegistration="true")
+    namesrv.register("T", "U")
+    namesrv.register("T", version=DataVersion(2, 2), mappings={"T": {"topic": "T", "bname": "broker-a"}})
+    assert namesrv.topics() == ["T", "U"]
+
+
+def test_static_topics_are_in_the_route_until_their_broker_leaves(namesrv: Fixture) -> None:
+    info = {"topic": "T", "bname": "broker-a", "totalQueues": 2}
+    namesrv.register("T", "U", mappings={"T": info})
+    route = namesrv.manager.routes.pickup("T")
+    assert route is not None
+    assert route.topic_queue_mapping_by_broker == {"broker-a": info}
+    namesrv.manager.unregister_broker("C", MASTER, "broker-a", 0)
+    namesrv.register("T", "U")
+    route = namesrv.manager.routes.pickup("T")
+    assert route is not None
+    assert route.topic_queue_mapping_by_broker is None
+
+
+def test_an_address_has_one_id_only(namesrv: Fixture) -> None:
+    namesrv.register("T", "U", address=SLAVE, broker_id=1)
+    namesrv.register("T", "U", address=SLAVE, broker_id=0)
+    assert namesrv.addresses() == {0: SLAVE}
+
+
+def test_a_newcomer_with_an_older_state_is_ignored(namesrv: Fixture) -> None:
+    namesrv.register("T", "U", version=DataVersion(1, 1, state_version=5))
+    assert namesrv.register("X", "Y", address="127.0.0.1:9", version=DataVersion(9, 9, 4)) == RegisterBrokerResult()
+    assert namesrv.addresses() == {0: MASTER}
+    assert namesrv.topics() == ["T", "U"]
+    assert ("C", "127.0.0.1:9") not in namesrv.manager.brokers.live
+    namesrv.register("X", "Y", address="127.0.0.1:9", version=DataVersion(9, 9, 5))
+    assert namesrv.addresses() == {0: "127.0.0.1:9"}
+
+
+def test_filter_servers_are_in_the_route(namesrv: Fixture) -> None:
+    namesrv.register("T", "U", servers=["127.0.0.1:7"])
+    route = namesrv.manager.routes.pickup("T")
+    assert route is not None
+    assert route.filter_server_table == {MASTER: ["127.0.0.1:7"]}
+
+
+def test_topics_stay_while_another_broker_of_the_name_lives(namesrv: Fixture) -> None:
+    namesrv.register("T", "U")
+    namesrv.register("T", "U", address=SLAVE, broker_id=1)
+    namesrv.manager.unregister_broker("C", MASTER, "broker-a", 0)
+    assert namesrv.addresses() == {1: SLAVE}
+    assert namesrv.perm("T") == 6
+    namesrv.manager.unregister_broker("C", SLAVE, "broker-a", 1)
+    assert namesrv.topics() == []
+    assert namesrv.manager.brokers.clusters == {}
+
+
+def test_a_lost_master_leaves_an_acting_master_that_cannot_be_written(namesrv: Fixture) -> None:
+    namesrv.register("T", "U", acting=True)
+    namesrv.register("T", "U", address=SLAVE, broker_id=1, acting=True)
+    namesrv.manager.unregister_broker("C", MASTER, "broker-a", 0)
+    assert namesrv.perm("T") == 4
+
+
+def test_unregistering_a_stranger_changes_nothing(namesrv: Fixture) -> None:
+    namesrv.register("T", "U")
+    namesrv.manager.unregister_broker("C", "127.0.0.1:31999", "broker-none", 0)
+    namesrv.manager.unregister_broker("C", "127.0.0.1:31999", "broker-a", 7)
+    assert namesrv.addresses() == {0: MASTER}
+
+
+def test_all_brokers_of_a_closed_connection_are_gone(namesrv: Fixture) -> None:
+    shared, other = FakeConnection(), FakeConnection()
+    namesrv.register("T", "U", connection=shared)
+    namesrv.register("T", "U", name="broker-b", address="127.0.0.1:2", connection=shared)
+    namesrv.register("T", "U", name="broker-c", address="127.0.0.1:3", connection=other)
+    namesrv.manager.connection_closed(shared)
+    assert list(namesrv.manager.brokers.by_name) == ["broker-c"]
+    assert list(namesrv.manager.topic_queues.queues("T")) == ["broker-c"]
+
+
+def test_the_old_connection_of_a_broker_that_came_again_does_not_count(namesrv: Fixture) -> None:
+    old, new = FakeConnection(), FakeConnection()
+    namesrv.register("T", "U", connection=old)
+    namesrv.register("T", "U", connection=new)
+    namesrv.manager.connection_closed(old)
+    assert namesrv.addresses() == {0: MASTER}
+
+
+def test_a_broker_silent_for_120_s_is_removed_and_its_connection_closed(namesrv: Fixture) -> None:
+    connection = FakeConnection()
+    namesrv.register("T", "U", connection=connection)
+    namesrv.clock.advance(120)
+    namesrv.manager.scan_not_active_broker()
+    assert namesrv.addresses() == {0: MASTER}
+    namesrv.clock.advance(0.001)
+    namesrv.manager.scan_not_active_broker()
+    assert namesrv.addresses() is None
+    assert connection.close_reason == f"the broker at {MASTER} was silent for 120 s"
+
+
+def test_heartbeats_and_the_broker_s_own_timeout_count(namesrv: Fixture) -> None:
+    namesrv.register("T", "U", timeout_ms=1000)
+    namesrv.clock.advance(0.9)
+    namesrv.manager.update_broker_info_update_timestamp("C", MASTER)
+    namesrv.manager.update_broker_info_update_timestamp("C", "127.0.0.1:31999")
+    namesrv.clock.advance(0.9)
+    namesrv.manager.scan_not_active_broker()
+    assert namesrv.addresses() == {0: MASTER}
+    namesrv.clock.advance(0.2)
+    namesrv.manager.scan_not_active_broker()
+    assert namesrv.addresses() is None
+
+
+def test_versions_are_compared_as_a_whole(namesrv: Fixture) -> None:
+    manager = namesrv.manager
+    assert manager.is_broker_topic_config_changed("C", MASTER, DataVersion(1, 1))
+    namesrv.register("T", "U", version=DataVersion(1, 2, 3))
+    assert not manager.is_broker_topic_config_changed("C", MASTER, DataVersion(1, 2, 3))
+    for other in (DataVersion(9, 2, 3), DataVersion(1, 9, 3), DataVersion(1, 2, 9), None):
+        assert manager.is_broker_topic_config_changed("C", MASTER, other)
+
+
+def test_a_topic_by_hand_needs_known_brokers(namesrv: Fixture) -> None:
+    namesrv.register("T", "U")
+    namesrv.manager.register_topic("X", [QueueData("broker-a", 1, 1, 6)])
+    namesrv.manager.register_topic("Y", [QueueData("broker-a", 1, 1, 6), QueueData("stranger", 1, 1, 6)])
+    assert namesrv.topics() == ["T", "U", "X"]
+
+
+def test_a_topic_is_deleted_in_one_cluster_or_everywhere(namesrv: Fixture) -> None:
+    namesrv.register("T", "U")
+    namesrv.manager.delete_topic("T", "other-cluster")
+    assert namesrv.topics() == ["T", "U"]
+    namesrv.manager.delete_topic("T", "C")
+    namesrv.manager.delete_topic("U")
+    assert namesrv.topics() == []
+
+
+def test_write_permission_is_taken_and_given_back(namesrv: Fixture) -> None:
+    namesrv.register(TopicConfig("T", perm=7), "U")
+    assert namesrv.manager.wipe_write_perm_of_broker("broker-a") == 2
+    assert namesrv.perm("T") == 5
+    assert namesrv.manager.add_write_perm_of_broker("broker-a") == 2
+    assert namesrv.perm("T") == 6
+    assert namesrv.manager.add_write_perm_of_broker("stranger") == 0
+
+
+def test_topics_by_cluster_are_listed_once(namesrv: Fixture) -> None:
+    namesrv.register("T", "U")
+    namesrv.register("T", "U", name="broker-b", address="127.0.0.1:2")
+    assert namesrv.manager.topics_by_cluster("C") == ["T", "U"]
+    assert namesrv.manager.topics_by_cluster("unknown") == []
+
+
+def test_routes_that_were_given_are_given_anew_after_each_change(namesrv: Fixture) -> None:
+    def route() -> bytes | None:
+        return namesrv.manager.routes.encoded("T", standard_json=True)
+
+    seen = [route()]
+    namesrv.register("T", "U")
+    seen.append(route())
+    namesrv.register("T", "U", address=SLAVE, broker_id=1)
+    seen.append(route())
+    namesrv.manager.wipe_write_perm_of_broker("broker-a")
+    seen.append(route())
+    namesrv.register(TopicConfig("T", 2, 2), version=DataVersion(2, 2))
+    seen.append(route())
+    namesrv.manager.unregister_broker("C", MASTER, "broker-a", 0)
+    seen.append(route())
+    assert len(set(seen)) == len(seen)
+    assert route() is route()
+    namesrv.manager.delete_topic("T")
+    assert route() is None
+
+
+def test_brokers_hear_of_a_changed_smallest_id_where_that_is_on() -> None:
+    namesrv = Fixture(notifyMinBrokerIdChanged="true")
+    namesrv.register("T", "U", address=SLAVE, broker_id=1, acting=True)
+    namesrv.register("T", "U", acting=True)
+    namesrv.manager.unregister_broker("C", MASTER, "broker-a", 0)
+    came = NotifyMinBrokerIdChangeRequestHeader(0, None, MASTER, None, f"ha-of-{MASTER}")
+    left = NotifyMinBrokerIdChangeRequestHeader(1, None, SLAVE, MASTER, None)
+    assert namesrv.told == [(SLAVE, came), (SLAVE, left)]

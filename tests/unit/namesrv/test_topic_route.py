@@ -1,0 +1,78 @@
+"""What clients are told of a topic."""
+
+import json
+
+from rocketbroker.codec.remoting.bodies.route import QueueData
+from rocketbroker.common.config import NamesrvConfig
+from rocketbroker.namesrv.broker_table import BrokerTable
+from rocketbroker.namesrv.topic_queue_table import TopicQueueTable
+from rocketbroker.namesrv.topic_route import TopicRoutes
+
+SYNC_TOPIC = "rmq_sys_SYNC_BROKER_MEMBER_broker-a"
+
+
+def routes(addresses: dict[int, str], perm: int = 6, *, acting: bool = False, support: str = "false") -> TopicRoutes:
+    brokers = BrokerTable()
+    group = brokers.group("C", "broker-a")
+    group.broker_addrs = addresses
+    group.enable_acting_master = acting
+    queues = TopicQueueTable(lambda topic: None)
+    for topic in ("T", SYNC_TOPIC):
+        queues.put(topic, QueueData("broker-a", 1, 1, perm))
+    queues.put("orphan", QueueData("broker-gone", 1, 1, perm))
+    return TopicRoutes(NamesrvConfig.model_validate({"supportActingMaster": support}), brokers, queues, {})
+
+
+def seen(table: TopicRoutes, topic: str = "T") -> dict[int, str]:
+    route = table.pickup(topic)
+    assert route is not None
+    return route.broker_datas[0].broker_addrs
+
+
+def test_broker_ids_are_quoted_for_those_who_read_standard_json_only() -> None:
+    table = routes({0: "h:0"})
+    standard = table.encoded("T", standard_json=True)
+    bare = table.encoded("T", standard_json=False)
+    assert standard is not None
+    assert bare is not None
+    assert json.loads(standard)["brokerDatas"][0]["brokerAddrs"] == {"0": "h:0"}
+    assert b'"brokerAddrs":{0:"h:0"}' in bare
+
+
+def test_a_topic_without_a_known_broker_has_no_route() -> None:
+    table = routes({0: "h:0"})
+    for topic in ("unknown", "orphan"):
+        assert table.pickup(topic) is None
+        assert table.encoded(topic, standard_json=True) is None
+        assert table.encoded(topic, standard_json=True, order_topic_conf="broker-a:1") is None
+
+
+def test_unknown_topics_take_no_memory() -> None:
+    table = routes({0: "h:0"})
+    for number in range(100):
+        table.encoded(f"unknown-{number}", standard_json=True)
+    assert table._encoded == {}
+
+
+def test_the_order_configuration_is_told_and_not_kept() -> None:
+    table = routes({0: "h:0"})
+    plain = table.encoded("T", standard_json=True)
+    ordered = table.encoded("T", standard_json=True, order_topic_conf="broker-a:1")
+    assert ordered is not None
+    assert json.loads(ordered)["orderTopicConf"] == "broker-a:1"
+    assert table.encoded("T", standard_json=True) == plain
+
+
+def test_a_slave_stands_in_for_a_lost_master() -> None:
+    table = routes({1: "h:1", 2: "h:2"}, perm=4, acting=True, support="true")
+    assert seen(table) == {0: "h:1", 2: "h:2"}
+    assert seen(table, SYNC_TOPIC) == {1: "h:1", 2: "h:2"}
+
+
+def test_a_slave_does_not_stand_in() -> None:
+    addresses = {1: "h:1"}
+    assert seen(routes(addresses, perm=4, acting=True, support="false")) == addresses
+    assert seen(routes(addresses, perm=4, acting=False, support="true")) == addresses
+    assert seen(routes(addresses, perm=6, acting=True, support="true")) == addresses
+    both = {0: "h:0", 1: "h:1"}
+    assert seen(routes(both, perm=4, acting=True, support="true")) == both
