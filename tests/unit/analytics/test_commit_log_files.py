@@ -1,0 +1,56 @@
+"""Finding a commit log, and where its data ends."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from rocketbroker.analytics.commit_log_files import commit_log_directory, commit_log_files
+from rocketbroker.common.errors import StoreError
+from tests.support.commit_log_writer import CommitLogWriter
+
+NAME = "0" * 20
+
+
+def test_what_is_no_store_is_refused_in_one_line(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    cases = {"missing": "does not exist", "file": "is not a directory", ".": "holds no commit log"}
+    for name, wrong in cases.items():
+        with pytest.raises(StoreError) as error:
+            commit_log_files(tmp_path / name)
+        text = str(error.value)
+        assert wrong in text
+        assert text.endswith(
+            "a RocketMQ store directory (with commitlog/ in it) or its commit-log directory is expected"
+        )
+        assert "\n" not in text
+
+
+def test_root_and_commit_log_directory_are_both_taken(tmp_path: Path) -> None:
+    directory = CommitLogWriter(tmp_path).directory
+    assert commit_log_directory(tmp_path) == directory
+    assert commit_log_directory(directory) == directory
+
+
+def test_files_come_by_offset_and_others_are_passed_over(tmp_path: Path) -> None:
+    for name in (f"{4096:020d}", NAME, ".tmp", "readme.txt"):
+        (tmp_path / name).write_bytes(b"x" * 4096)
+    assert [file.base for file in commit_log_files(tmp_path)] == [0, 4096]
+
+
+@pytest.mark.parametrize("last", [None, 0, 1, (1 << 20) - 1, 1 << 20, 3_000_000, (8 << 20) - 1])
+@pytest.mark.parametrize("sparse", [True, False])
+def test_data_ends_behind_the_last_byte_that_is_not_zero(tmp_path: Path, last: int | None, sparse: bool) -> None:
+    path, size = tmp_path / NAME, 8 << 20
+    with path.open("wb") as file:
+        os.truncate(file.fileno(), size) if sparse else file.write(bytes(size))
+        if last is not None:
+            file.seek(last)
+            file.write(b"x")
+    (found,) = commit_log_files(tmp_path)
+    assert (found.size, found.data_end) == (size, 0 if last is None else last + 1)
+
+
+def test_an_empty_file_has_no_data(tmp_path: Path) -> None:
+    (tmp_path / NAME).touch()
+    assert commit_log_files(tmp_path)[0].data_end == 0
