@@ -52,10 +52,10 @@ def run_check(name: str, command: list[str], scratch: Path, outcome: Outcome) ->
     took = f"{time.monotonic() - started:.1f} s"
     if failed:
         outcome.failures.append(name)
-        print(f"FAILED {name}, {took}\n{output.rstrip()}", flush=True)
+        print(f"\nFAILED {name}, {took}\n{output.rstrip()}", flush=True)  # pytest may be amid a line of dots
     else:
         outcome.passed += 1
-        print(f"ok     {name}, {took}", flush=True)
+        print(f"\nok     {name}, {took}", flush=True)
 
 
 def run_checks(checks: dict[str, list[str]], scratch: Path, outcome: Outcome) -> None:

@@ -31,6 +31,8 @@ def copy_checkout(folder: Path) -> Path:
     shutil.copytree(ROOT / "bin", folder / "bin")
     app = folder / "src" / "rocketbroker" / "app"
     app.mkdir(parents=True)
+    for package in (app, app.parent):
+        (package / "__init__.py").touch()
     (app / "namesrv_startup.py").write_text(PROGRAM)
     (folder / "requirements").mkdir()
     for name in ("build", "core", "analytics", "dev"):
@@ -38,12 +40,17 @@ def copy_checkout(folder: Path) -> Path:
     return folder
 
 
+def without_path() -> dict[str, str]:
+    """The environment without the PYTHONPATH that bin/test sets for the tests themselves."""
+    return {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+
+
 @pytest.fixture(scope="module")
 def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A checkout whose environment was made by two commands started at the same moment."""
     folder = copy_checkout(tmp_path_factory.mktemp("a checkout") / "root")
     command = [folder / "bin" / "mqnamesrv"]
-    environ = {**os.environ, "ROCKETBROKER_PYTHON": sys.executable}
+    environ = {**without_path(), "ROCKETBROKER_PYTHON": sys.executable}
     started = [subprocess.Popen(command, env=environ, stderr=subprocess.PIPE, text=True) for _ in range(2)]
     said = [process.communicate(timeout=100)[1] for process in started]
 
@@ -53,7 +60,7 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def call(*command: str | Path, cwd: Path, **environ: str) -> subprocess.CompletedProcess[str]:
-    environ = {**os.environ, **environ}
+    environ = {**without_path(), **environ}
     return subprocess.run(command, capture_output=True, text=True, check=False, cwd=cwd, env=environ, timeout=60)
 
 
