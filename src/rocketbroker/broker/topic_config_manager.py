@@ -1,7 +1,7 @@
 """The broker's topics and ``config/topics.json`` (org.apache.rocketmq.broker.topic.TopicConfigManager)."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import msgspec
@@ -117,6 +117,13 @@ class TopicConfigManager(ConfigManager):
         old = self.topics.get(topic.topic_name)
         attributes = alter_attributes(TOPIC_ATTRIBUTES, None if old is None else old.attributes, topic.attributes)
         self._put(msgspec.structs.replace(topic, attributes=attributes))
+
+    def set_order_topics(self, topics: Iterable[str]) -> None:
+        """Make topics ordered that a name server has configured so (updateOrderTopicConfig)."""
+        for name in topics:
+            found = self.topics.get(name)
+            if found is not None and not found.order:
+                self._put(msgspec.structs.replace(found, order=True))
 
     def delete(self, topic: str) -> bool:
         """Forget a topic; its name servers learn it by the next whole registration. Returns whether there was one."""

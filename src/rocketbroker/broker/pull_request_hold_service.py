@@ -1,0 +1,144 @@
+"""Pulls that wait for messages (org.apache.rocketmq.broker.longpolling.PullRequestHoldService).
+
+A held pull ends in one of three ways: a message that it wants arrives, its time is over, or its connection closes. It is
+answered by running it once more; a pull that was woken is never held again.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from rocketbroker.codec.remoting.handler import Connection
+from rocketbroker.common.lifecycle import TaskOwner
+from rocketbroker.store.message_store import MessageStore
+
+_CHECK_S = 5.0
+
+
+class PullRequest:
+    """A pull that is held: from where it wants messages, and which tags codes (``None`` for all)."""
+
+    __slots__ = ("command", "connection", "offset", "queue_id", "tag_codes", "timer", "topic")
+
+    def __init__(
+        self,
+        connection: Connection,
+        command: Any,
+        topic: str,
+        queue_id: int,
+        offset: int,
+        tag_codes: frozenset[int] | None,
+    ) -> None:
+        self.connection = connection
+        self.command = command
+        self.topic = topic
+        self.queue_id = queue_id
+        self.offset = offset
+        self.tag_codes = tag_codes
+        self.timer: asyncio.TimerHandle | None = None
+
+
+class PullRequestHoldService:
+    """Holds pulls and has them run again; implements ``store.message_arriving_listener.MessageArrivingListener``.
+
+    Args:
+        resume: runs a pull once more and sends its answer.
+        max_offset_in_queue: where a queue ends, for the check that no wake-up was missed.
+        check_s: gives how often that check runs, in seconds.
+    """
+
+    def __init__(
+        self,
+        resume: Callable[[PullRequest], None],
+        max_offset_in_queue: Callable[[str, int], int],
+        check_s: Callable[[], float] = lambda: _CHECK_S,
+    ) -> None:
+        self._resume = resume
+        self._max_offset_in_queue = max_offset_in_queue
+        self._check_s = check_s
+        self._held: dict[tuple[str, int], set[PullRequest]] = {}
+        self._by_connection: dict[Connection, set[PullRequest]] = {}
+        self._ready: list[PullRequest] = []
+        self._tasks = TaskOwner("PullRequestHoldService")
+        self.waiting = False
+
+    async def start(self) -> None:
+        """Start the check."""
+        self._tasks.start(self._check(), "check")
+
+    async def stop(self) -> None:
+        """Stop the check and forget the held pulls."""
+        await self._tasks.stop()
+        for requests in list(self._held.values()):
+            for request in list(requests):
+                self._forget(request)
+
+    def suspend(self, request: PullRequest, timeout_ms: int) -> None:
+        """Hold a pull for so many milliseconds at the most."""
+        self._held.setdefault((request.topic, request.queue_id), set()).add(request)
+        self._by_connection.setdefault(request.connection, set()).add(request)
+        self.waiting = True
+        loop = asyncio.get_running_loop()
+        request.timer = loop.call_later(max(timeout_ms, 0) / 1000, self._expire, request)
+
+    def arriving(self, topic: str, queue_id: int, max_offset: int, tags_code: int) -> None:
+        """A message arrived: wake the pulls that want it."""
+        requests = self._held.get((topic, queue_id))
+        if requests is None:
+            return
+        for request in list(requests):
+            wanted = request.tag_codes is None or tags_code in request.tag_codes
+            if wanted and max_offset > request.offset:
+                self._wake(request)
+
+    def _wake(self, request: PullRequest) -> None:
+        """Run a pull again after the batch of messages that is being dispatched, which it then gets whole."""
+        self._forget(request)
+        if not self._ready:
+            asyncio.get_running_loop().call_soon(self._resume_ready)
+        self._ready.append(request)
+
+    def _resume_ready(self) -> None:
+        ready, self._ready = self._ready, []
+        for request in ready:
+            if request.connection.is_open:
+                self._resume(request)
+
+    def _expire(self, request: PullRequest) -> None:
+        self._forget(request)
+        if request.connection.is_open:
+            self._resume(request)
+
+    def _forget(self, request: PullRequest) -> None:
+        if request.timer is not None:
+            request.timer.cancel()
+        _discard(self._held, (request.topic, request.queue_id), request)
+        _discard(self._by_connection, request.connection, request)
+        self.waiting = bool(self._held)
+
+    def on_close(self, connection: Connection) -> None:
+        """Forget the pulls of a connection that is closed."""
+        for request in list(self._by_connection.get(connection, ())):
+            self._forget(request)
+
+    async def _check(self) -> None:
+        while True:
+            await asyncio.sleep(self._check_s())
+            for (topic, queue_id), requests in list(self._held.items()):
+                max_offset = self._max_offset_in_queue(topic, queue_id)
+                for request in list(requests):
+                    if request.tag_codes is None and max_offset > request.offset:
+                        self._wake(request)
+
+    @property
+    def held_count(self) -> int:
+        """How many pulls are held."""
+        return sum(map(len, self._held.values()))
+
+
+def _discard(table: dict[Any, set[PullRequest]], key: object, request: PullRequest) -> None:
+    requests = table.get(key)
+    if requests is not None:
+        requests.discard(request)
+        if not requests:
+            del table[key]
