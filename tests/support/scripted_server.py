@@ -13,7 +13,7 @@ from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.transport.remoting_server import RemotingServer
 
-Script = Callable[[dict[str, str], bytes], Command]
+Script = Callable[[dict[str, str], bytes], Command | None]
 
 
 class Asked(NamedTuple):
@@ -37,8 +37,8 @@ class ScriptedServer:
             table.add(code, self._handler(script))
         self._server = RemotingServer(table.routes, host="127.0.0.1")
 
-    def _handler(self, script: Script) -> Callable[[Connection, Command], Command]:
-        def handle(_connection: Connection, command: Command) -> Command:
+    def _handler(self, script: Script) -> Callable[[Connection, Command], Command | None]:
+        def handle(_connection: Connection, command: Command) -> Command | None:
             fields = dict(command.header or {})
             body = bytes(command.body)
             self.asked.append(Asked(command.code, fields, body, command.language, command.is_oneway))

@@ -104,11 +104,15 @@ class AdminClient:
 
     async def fetch_broker_name(self, address: str) -> str:
         """The name of the broker with that address; BrokerNotFoundError when the name server knows none."""
+        names = await self.broker_names_at(address)
+        if not names:
+            raise BrokerNotFoundError(f"no registered broker has the address {address}")
+        return min(names)
+
+    async def broker_names_at(self, address: str) -> set[str]:
+        """The names of the brokers with that address: one, or none when it is not registered."""
         info = await self.examine_broker_cluster_info()
-        for name, data in info.broker_addr_table.items():
-            if address in data.broker_addrs.values():
-                return name
-        raise BrokerNotFoundError(f"no registered broker has the address {address}")
+        return {name for name, data in info.broker_addr_table.items() if address in data.broker_addrs.values()}
 
     async def fetch_broker_runtime_stats(self, address: str) -> dict[str, str]:
         """What a broker says of itself, all values as text."""
@@ -216,10 +220,27 @@ class AdminClient:
             CodecError: the id is not one.
         """
         where = decode_message_id(offset_msg_id)
-        address = f"[{where.ip}]:{where.port}" if ":" in where.ip else f"{where.ip}:{where.port}"
+        address = address_text(where.ip, where.port)
         header = ViewMessageRequestHeader(where.offset, topic)
         answer = check_success(await self._invoke(address, client_request(RequestCode.VIEW_MESSAGE_BY_ID, header)))
         return decode_messages(answer.body)[0]
+
+    async def find_message(self, topic: str, msg_id: str) -> MessageExt:
+        """The message with an id of either kind: an offset message id or a unique id (which look alike).
+
+        Raises:
+            ClientError: there is none.
+        """
+        try:
+            where = decode_message_id(msg_id)
+        except CodecError:
+            where = None
+        if where is not None and await self.broker_names_at(address_text(where.ip, where.port)):
+            return await self.view_message(msg_id, topic)
+        found = await self.query_message(topic, msg_id, index_type="U")
+        if not found:
+            raise ClientError(f"topic {topic} has no message with this id")
+        return found[0]
 
     async def query_message(
         self,
@@ -256,6 +277,11 @@ class AdminClient:
 
     async def _invoke(self, address: str, command: Command) -> Command:
         return await self._remoting.invoke(address, command, self._timeout_s)
+
+
+def address_text(ip: str, port: int) -> str:
+    """``ip:port``, an IPv6 address in brackets."""
+    return f"[{ip}]:{port}" if ":" in ip else f"{ip}:{port}"
 
 
 def addresses_of(brokers: Iterable[BrokerData]) -> list[str]:

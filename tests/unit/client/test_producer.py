@@ -159,7 +159,7 @@ async def test_a_given_queue_is_tried_once(stage: Stage):
 
 async def test_a_broker_that_does_not_answer_costs_no_more_than_the_timeout():
     async with (
-        ScriptedServer({SEND: lambda _fields, _body: None}) as mute,  # type: ignore[arg-type,return-value]
+        ScriptedServer({SEND: lambda _fields, _body: None}) as mute,
         name_server({"T": route_of({"mute": mute.address})}) as names,
         Producer("PG", names.address) as producer,
     ):

@@ -1,0 +1,1 @@
+"""The command ``mqadmin``: one file for each sub-command."""

@@ -1,0 +1,145 @@
+"""``mqadmin clusterList`` (org.apache.rocketmq.tools.command.cluster.ClusterListSubCommand)."""
+
+import asyncio
+import time
+from collections.abc import Sequence
+from typing import Annotated
+
+import msgspec
+import typer
+
+from rocketbroker.app.mqadmin.report import Column, Report, Table
+from rocketbroker.app.mqadmin.running import AsJson, NamesrvAddr, run
+from rocketbroker.client.admin_client import AdminClient
+from rocketbroker.client.errors import ClientError
+from rocketbroker.common.clock import SystemClock
+from rocketbroker.common.errors import RocketBrokerError
+
+_MS_PER_HOUR = 3_600_000
+
+
+class BrokerRow(msgspec.Struct, rename="camel"):
+    """One broker process; ``runtime`` is what it says of itself, all values as text, ``error`` why it says nothing."""
+
+    cluster_name: str
+    broker_name: str
+    broker_id: int
+    addr: str
+    runtime: dict[str, str]
+    error: str | None = None
+
+
+def command(
+    namesrv_addr: NamesrvAddr = None,
+    cluster_name: Annotated[str | None, typer.Option("-c", "--clusterName", help="Only this cluster.")] = None,
+    more_stats: Annotated[bool, typer.Option("-m", "--moreStats", help="Show totals of messages instead.")] = False,
+    interval: Annotated[
+        int | None, typer.Option("-i", "--interval", min=1, help="Show it again every so many seconds.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """List clusters and their brokers."""
+    while True:
+        run(namesrv_addr, as_json, lambda admin: examine(admin, cluster_name, more_stats))
+        if interval is None:
+            return
+        time.sleep(interval)
+
+
+async def examine(admin: AdminClient, cluster_name: str | None, more_stats: bool) -> Report:
+    """Find the brokers and ask each for its statistics, all at once."""
+    info = await admin.examine_broker_cluster_info()
+    if cluster_name is not None and cluster_name not in info.cluster_addr_table:
+        known = ", ".join(sorted(info.cluster_addr_table)) or "none"
+        raise ClientError(f"there is no cluster {cluster_name!r}; the name server knows: {known}")
+    found = [
+        (cluster, name, broker_id, address)
+        for cluster, names in sorted(info.cluster_addr_table.items())
+        if cluster_name in {None, cluster}
+        for name in sorted(names)
+        if name in info.broker_addr_table
+        for broker_id, address in sorted(info.broker_addr_table[name].broker_addrs.items())
+    ]
+    rows = await asyncio.gather(*(_broker_row(admin, *each) for each in found))
+    table = more_table(rows) if more_stats else base_table(rows, SystemClock().time_ms())
+    return Report({"brokers": rows}, [table], [f"{row.addr}: {row.error}" for row in rows if row.error])
+
+
+async def _broker_row(admin: AdminClient, cluster: str, name: str, broker_id: int, address: str) -> BrokerRow:
+    row = BrokerRow(cluster, name, broker_id, address, {})
+    try:
+        row.runtime = await admin.fetch_broker_runtime_stats(address)
+    except RocketBrokerError as error:
+        row.error = str(error)
+    return row
+
+
+def base_table(rows: Sequence[BrokerRow], now_ms: int) -> Table:
+    """Version, rates and state of each broker; what it does not tell is a dash."""
+    columns = [
+        *map(Column, ("#Cluster Name", "#Broker Name", "#BID", "#Addr", "#Version")),
+        Column("#InTPS(LOAD)", True),
+        Column("#OutTPS(LOAD)", True),
+        Column("#Timer(Progress)"),
+        Column("#PCWait(ms)", True),
+        *map(Column, ("#Hour", "#SPACE", "#ACTIVATED")),
+    ]
+    return Table(columns, [_base_cells(row, now_ms) for row in rows])
+
+
+def _base_cells(row: BrokerRow, now_ms: int) -> list[str]:
+    def told(name: str) -> str:
+        return row.runtime.get(name, "-")
+
+    def load(kind: str) -> str:
+        return f"{told(f'{kind}ThreadPoolQueueSize')},{told(f'{kind}ThreadPoolQueueHeadWaitTimeMills')}ms"
+
+    earliest = row.runtime.get("earliestMessageTimeStamp")
+    space = row.runtime.get("commitLogDiskRatio")
+    return [
+        row.cluster_name,
+        row.broker_name,
+        str(row.broker_id),
+        row.addr,
+        told("brokerVersionDesc"),
+        f"{_newest_rate(row, 'putTps')}({load('send')})",
+        f"{_newest_rate(row, 'getTransferredTps')}({load('pull')}|{load('ack')})",
+        _timer(row.runtime),
+        told("pageCacheLockTimeMills"),
+        "-" if earliest is None else f"{(now_ms - int(earliest)) / _MS_PER_HOUR:.2f}",
+        "-" if space is None else f"{float(space):.4f}",
+        told("brokerActive"),
+    ]
+
+
+def _newest_rate(row: BrokerRow, name: str) -> str:
+    """Rates come as text over 10 s, 1 min and 10 min; the first is the newest."""
+    rates = row.runtime.get(name, "").split()
+    return f"{float(rates[0]):.2f}" if rates else "-"
+
+
+def _timer(runtime: dict[str, str]) -> str:
+    names = ("timerReadBehind", "timerOffsetBehind", "timerCongestNum", "timerEnqueueTps", "timerDequeueTps")
+    if not all(name in runtime for name in names):
+        return "-"
+    read, offset, congested, enqueued, dequeued = (runtime[name] for name in names)
+    return f"{read}-{offset}({int(congested) / 10000:.1f}w, {float(enqueued):.1f}, {float(dequeued):.1f})"
+
+
+def more_table(rows: Sequence[BrokerRow]) -> Table:
+    """Messages taken and given of each broker, yesterday and today; what it does not tell is a dash."""
+    titles = ("#InTotalYest", "#OutTotalYest", "#InTotalToday", "#OutTotalToday")
+    columns = [Column("#Cluster Name"), Column("#Broker Name"), *(Column(title, True) for title in titles)]
+    spans = [
+        ("msgPutTotalYesterdayMorning", "msgPutTotalTodayMorning"),
+        ("msgGetTotalYesterdayMorning", "msgGetTotalTodayMorning"),
+        ("msgPutTotalTodayMorning", "msgPutTotalTodayNow"),
+        ("msgGetTotalTodayMorning", "msgGetTotalTodayNow"),
+    ]
+    return Table(
+        columns, [[row.cluster_name, row.broker_name, *(_growth(row.runtime, *span) for span in spans)] for row in rows]
+    )
+
+
+def _growth(runtime: dict[str, str], start: str, end: str) -> str:
+    return str(int(runtime[end]) - int(runtime[start])) if start in runtime and end in runtime else "-"

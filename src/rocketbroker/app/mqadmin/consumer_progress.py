@@ -1,0 +1,173 @@
+"""``mqadmin consumerProgress`` (org.apache.rocketmq.tools.command.consumer.ConsumerProgressSubCommand)."""
+
+from typing import Annotated
+
+import msgspec
+import typer
+
+from rocketbroker.app.mqadmin.report import Column, Report, Table
+from rocketbroker.app.mqadmin.running import AsJson, NamesrvAddr, TrueFalse, run
+from rocketbroker.app.mqadmin.times import human_seconds
+from rocketbroker.client.admin_client import AdminClient
+from rocketbroker.client.errors import TopicRouteError
+from rocketbroker.client.mq_version import version_desc
+from rocketbroker.codec.message.topic_validator import RETRY_GROUP_TOPIC_PREFIX
+from rocketbroker.codec.remoting.bodies.heartbeat import ConsumeType
+from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
+from rocketbroker.codec.remoting.response_code import ResponseCode
+from rocketbroker.common.errors import BrokerResponseError
+
+
+class QueueRow(msgspec.Struct, rename="camel"):
+    """How far a group is in one queue; ``last_timestamp`` in ms, 0 when nothing was consumed."""
+
+    topic: str
+    broker_name: str
+    queue_id: int
+    broker_offset: int
+    consumer_offset: int
+    diff: int
+    inflight: int
+    last_timestamp: int
+    client_ip: str | None = msgspec.field(default=None, name="clientIP")
+
+
+class GroupRow(msgspec.Struct, rename="camel"):
+    """One group: how many clients it has, of which least version and kind, and how far it is in all."""
+
+    group: str
+    count: int
+    version: str
+    type: str
+    model: str
+    tps: float
+    diff_total: int
+
+
+def command(
+    namesrv_addr: NamesrvAddr = None,
+    group_name: Annotated[str | None, typer.Option("-g", "--groupName", help="Queue by queue for this group.")] = None,
+    topic_name: Annotated[str | None, typer.Option("-t", "--topicName", help="Only this topic; with -g.")] = None,
+    cluster: Annotated[
+        str | None, typer.Option("-c", "--cluster", help="Cluster or parent topic whose route is used, for an LMQ.")
+    ] = None,
+    show_client_ip: Annotated[
+        TrueFalse, typer.Option("-s", "--showClientIP", help="Whether to say which client has each queue; with -g.")
+    ] = TrueFalse.false,
+    as_json: AsJson = False,
+) -> None:
+    """Show how far consumer groups are."""
+    if group_name is None:
+        run(namesrv_addr, as_json, examine_all)
+    else:
+        group = group_name.strip()
+        run(
+            namesrv_addr,
+            as_json,
+            lambda admin: examine_group(admin, group, topic_name, cluster, show_client_ip.is_true),
+        )
+
+
+async def examine_group(
+    admin: AdminClient, group: str, topic: str | None, cluster: str | None, show_client_ip: bool
+) -> Report:
+    """Ask the brokers of a group for each of its queues."""
+    stats = await admin.examine_consume_stats(group, topic, cluster)
+    owners = await _owners(admin, group) if show_client_ip else {}
+    rows = [
+        QueueRow(
+            queue.topic,
+            queue.broker_name,
+            queue.queue_id,
+            offsets.broker_offset,
+            offsets.consumer_offset,
+            offsets.broker_offset - offsets.consumer_offset,
+            offsets.pull_offset - offsets.consumer_offset,
+            offsets.last_timestamp,
+            owners.get(queue),
+        )
+        for queue, offsets in sorted(stats.offset_table.items())
+    ]
+    diff, inflight = sum(row.diff for row in rows), sum(row.inflight for row in rows)
+    data = {
+        "group": group,
+        "queues": rows,
+        "consumeTps": stats.consume_tps,
+        "diffTotal": diff,
+        "inflightTotal": inflight,
+    }
+    lines = [
+        "",
+        f"Consume TPS: {stats.consume_tps:.2f}",
+        f"Consume Diff Total: {diff}",
+        f"Consume Inflight Total: {inflight}",
+    ]
+    return Report(data, [group_table(rows, show_client_ip), *lines])
+
+
+async def _owners(admin: AdminClient, group: str) -> dict[MessageQueue, str]:
+    """The address of the client that has each queue, as the clients themselves tell; none when none is online."""
+    owners = {}
+    try:
+        connections = await admin.examine_consumer_connection_info(group)
+    except BrokerResponseError as error:
+        if error.code == ResponseCode.CONSUMER_NOT_ONLINE:
+            return {}
+        raise
+    for connection in connections.connection_set:
+        for queue in await admin.assigned_queues(group, connection.client_id):
+            owners[queue] = connection.client_id.partition("@")[0]
+    return owners
+
+
+def group_table(rows: list[QueueRow], show_client_ip: bool) -> Table:
+    """One row for each queue."""
+    titles = ["#Topic", "#Broker Name", "#QID", "#Broker Offset", "#Consumer Offset"]
+    titles += ["#Client IP"] * show_client_ip + ["#Diff", "#Inflight", "#LastTime"]
+    cells = []
+    for row in rows:
+        cell = [row.topic, row.broker_name, str(row.queue_id), str(row.broker_offset), str(row.consumer_offset)]
+        cell += [row.client_ip or "N/A"] * show_client_ip
+        cells.append([*cell, str(row.diff), str(row.inflight), human_seconds(row.last_timestamp)])
+    return Table([*map(Column, titles)], cells)
+
+
+async def examine_all(admin: AdminClient) -> Report:
+    """Ask for all groups, which are known by their retry topics."""
+    rows, failures = [], []
+    for topic in await admin.fetch_all_topic_list():
+        if not topic.startswith(RETRY_GROUP_TOPIC_PREFIX):
+            continue
+        group = topic.removeprefix(RETRY_GROUP_TOPIC_PREFIX)
+        try:
+            rows.append(await group_row(admin, group))
+        except TopicRouteError:
+            continue  # deleted since the list was made
+        except BrokerResponseError as error:
+            failures.append(f"{group}: {error}")
+    titles = ("#Group", "#Count", "#Version", "#Type", "#Model", "#TPS", "#Diff Total")
+    cells = [
+        [row.group, str(row.count), row.version, row.type, row.model, str(int(row.tps)), str(row.diff_total)]
+        for row in rows
+    ]
+    return Report({"groups": rows}, [Table([*map(Column, titles)], cells)], failures)
+
+
+async def group_row(admin: AdminClient, group: str) -> GroupRow:
+    """What is known of one group."""
+    stats = await admin.examine_consume_stats(group)
+    diff = sum(offsets.broker_offset - offsets.consumer_offset for offsets in stats.offset_table.values())
+    row = GroupRow(group, 0, "OFFLINE", "", "", stats.consume_tps, diff)
+    try:
+        clients = await admin.examine_consumer_connection_info(group)
+    except BrokerResponseError as error:
+        if error.code != ResponseCode.CONSUMER_NOT_ONLINE:
+            raise
+        return row
+    row.count = len(clients.connection_set)
+    if row.count:
+        row.version = version_desc(min(connection.version for connection in clients.connection_set))
+        row.type = "PULL" if clients.consume_type is ConsumeType.CONSUME_ACTIVELY else "PUSH"
+        if clients.consume_type is ConsumeType.CONSUME_PASSIVELY and clients.message_model is not None:
+            row.model = clients.message_model.value
+    return row

@@ -1,0 +1,122 @@
+"""``mqadmin queryMsgById`` (org.apache.rocketmq.tools.command.message.QueryMsgByIdSubCommand)."""
+
+import base64
+from typing import Annotated
+
+import msgspec
+import typer
+
+from rocketbroker.app.mqadmin.report import Report
+from rocketbroker.app.mqadmin.running import AsJson, NamesrvAddr, Topic, run
+from rocketbroker.app.mqadmin.times import human_millis
+from rocketbroker.client.admin_client import AdminClient
+from rocketbroker.client.message_track import MessageTrack, message_track_detail
+from rocketbroker.codec.message.message_ext import MessageExt
+from rocketbroker.common.errors import RocketBrokerError
+
+
+class MessageRow(msgspec.Struct, rename="camel"):
+    """A message; times in ms, ``body`` in base64."""
+
+    offset_msg_id: str
+    msg_id: str | None
+    topic: str
+    tags: str | None
+    keys: list[str]
+    queue_id: int
+    queue_offset: int
+    commit_log_offset: int
+    reconsume_times: int
+    born_timestamp: int
+    store_timestamp: int
+    born_host: str
+    store_host: str
+    sys_flag: int
+    properties: dict[str, str]
+    body: str
+    tracks: list[MessageTrack]
+
+
+def command(
+    topic: Topic,
+    msg_id: Annotated[str, typer.Option("-i", "--msgId", help="Offset message id or unique id; several by commas.")],
+    namesrv_addr: NamesrvAddr = None,
+    body_format: Annotated[
+        str, typer.Option("-f", "--bodyFormat", metavar="CHARSET", help="How to read the body.")
+    ] = "UTF-8",
+    as_json: AsJson = False,
+) -> None:
+    """Show messages by offset message id or by unique id."""
+    try:
+        b"".decode(body_format)
+    except LookupError:
+        raise typer.BadParameter(f"there is no charset {body_format!r}; UTF-8 is one") from None
+    ids = [part.strip() for part in msg_id.split(",") if part.strip()]
+    if not ids:
+        raise typer.BadParameter("-i has no message id")
+    run(namesrv_addr, as_json, lambda admin: examine(admin, topic.strip(), ids, body_format))
+
+
+async def examine(admin: AdminClient, topic: str, ids: list[str], body_format: str) -> Report:
+    """Look each message up; an id that leads to none is a failure."""
+    rows, lines, failures = [], [], []
+    for each in ids:
+        try:
+            message = await admin.find_message(topic, each)
+        except RocketBrokerError as error:
+            failures.append(f"{each}: {error}")
+            continue
+        tracks = await message_track_detail(admin, message)
+        rows.append(message_row(message, tracks))
+        lines += [
+            *message_lines(message, body_format),
+            "",
+            *([str(track) for track in tracks] or ["WARN: No Consumer"]),
+        ]
+    return Report({"messages": rows}, lines, failures)
+
+
+def message_row(message: MessageExt, tracks: list[MessageTrack]) -> MessageRow:
+    """A message for programs."""
+    return MessageRow(
+        offset_msg_id=message.offset_msg_id,
+        msg_id=message.uniq_key,
+        topic=message.topic,
+        tags=message.tags,
+        keys=message.keys,
+        queue_id=message.queue_id,
+        queue_offset=message.queue_offset,
+        commit_log_offset=message.commit_log_offset,
+        reconsume_times=message.reconsume_times,
+        born_timestamp=message.born_timestamp,
+        store_timestamp=message.store_timestamp,
+        born_host=message.born_host_text,
+        store_host=message.store_host_text,
+        sys_flag=message.sys_flag,
+        properties=message.properties,
+        body=base64.b64encode(message.body).decode(),
+        tracks=tracks,
+    )
+
+
+def message_lines(message: MessageExt, body_format: str) -> list[str]:
+    """A message for people; bytes that the charset does not have are shown as escapes."""
+    properties = ", ".join(f"{name}={value}" for name, value in message.properties.items())
+    fields: dict[str, object] = {
+        "OffsetID:": message.offset_msg_id,
+        "Topic:": message.topic,
+        "Tags:": f"[{message.tags or 'null'}]",
+        "Keys:": f"[{' '.join(message.keys) or 'null'}]",
+        "Queue ID:": message.queue_id,
+        "Queue Offset:": message.queue_offset,
+        "CommitLog Offset:": message.commit_log_offset,
+        "Reconsume Times:": message.reconsume_times,
+        "Born Timestamp:": human_millis(message.born_timestamp),
+        "Store Timestamp:": human_millis(message.store_timestamp),
+        "Born Host:": message.born_host_text,
+        "Store Host:": message.store_host_text,
+        "System Flag:": message.sys_flag,
+        "Properties:": f"{{{properties}}}",
+        "Message Body:": message.body.decode(body_format, "backslashreplace"),
+    }
+    return [f"{name:<20} {value}" for name, value in fields.items()]

@@ -1,0 +1,50 @@
+"""Prints reports: tables by rich, JSON by msgspec. Only this file knows how things look."""
+
+import sys
+from typing import Any
+
+import msgspec
+
+from rocketbroker.app.mqadmin.report import Report, Table
+
+# Wide enough that nothing is folded where the output goes to a file or another program.
+_UNLIMITED = 100_000
+
+
+def print_report(report: Report, *, as_json: bool) -> None:
+    """Print a report to stdout and its failures to stderr."""
+    if as_json:
+        print_json(report.data)
+    else:
+        for part in report.parts:
+            print(part) if isinstance(part, str) else print_table(part)
+    for failure in report.failures:
+        print_error(failure)
+
+
+def print_json(data: Any) -> None:
+    """Print one JSON value."""
+    print(msgspec.json.format(msgspec.json.encode(data), indent=2).decode())
+
+
+def print_table(table: Table) -> None:
+    """Print a table: to a terminal folded to its width, else each row on one line."""
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table as RichTable
+    from rich.text import Text
+
+    console = Console(highlight=False, markup=False, emoji=False)
+    if not console.is_terminal:
+        console = Console(highlight=False, markup=False, emoji=False, width=_UNLIMITED)
+    grid = RichTable(box=box.SIMPLE_HEAD if console.is_terminal else None, pad_edge=False, padding=(0, 2, 0, 0))
+    for column in table.columns:
+        grid.add_column(Text(column.title), justify="right" if column.right else "left", overflow="fold")
+    for row in table.rows:
+        grid.add_row(*map(Text, row))
+    console.print(grid)
+
+
+def print_error(reason: str) -> None:
+    """Print one line to stderr, whatever line breaks the reason has."""
+    print("mqadmin:", " ".join(reason.split()), file=sys.stderr)

@@ -1,0 +1,66 @@
+"""What all sub-commands share: options, and how they run and fail."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from rocketbroker.app.mqadmin.rendering import print_error, print_report
+from rocketbroker.app.mqadmin.report import Report
+from rocketbroker.client.admin_client import AdminClient
+from rocketbroker.common.errors import ConfigError, RocketBrokerError
+
+NamesrvAddr = Annotated[
+    str | None,
+    typer.Option(
+        "-n",
+        "--namesrvAddr",
+        envvar="NAMESRV_ADDR",
+        metavar="HOST:PORT[;...]",
+        help="Name servers; else NAMESRV_ADDR of the environment.",
+    ),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON value with stable keys.")]
+Topic = Annotated[str, typer.Option("-t", "--topic", help="Topic name.")]
+
+_EXIT_FAILED = 1
+
+
+class TrueFalse(StrEnum):
+    """A yes or no that RocketMQ's tools take as the value of an option: ``-o true``."""
+
+    true = "true"
+    false = "false"
+
+    @property
+    def is_true(self) -> bool:
+        """As Python has it."""
+        return self is TrueFalse.true
+
+
+def run(namesrv_addr: str | None, as_json: bool, examine: Callable[[AdminClient], Awaitable[Report]]) -> None:
+    """Run a sub-command and print its report; on failure print one line to stderr and exit with 1.
+
+    Raises:
+        typer.BadParameter: there is no name server address, or it is wrong (exit code 2).
+        typer.Exit: it failed.
+    """
+    if not (namesrv_addr or "").strip():
+        raise typer.BadParameter("no name server is given: use -n host:port or set NAMESRV_ADDR")
+    try:
+        report = asyncio.run(_examine(str(namesrv_addr), examine))
+    except ConfigError as error:
+        raise typer.BadParameter(str(error)) from error
+    except RocketBrokerError as error:
+        print_error(str(error))
+        raise typer.Exit(_EXIT_FAILED) from error
+    print_report(report, as_json=as_json)
+    if report.failures:
+        raise typer.Exit(_EXIT_FAILED)
+
+
+async def _examine(namesrv_addr: str, examine: Callable[[AdminClient], Awaitable[Report]]) -> Report:
+    async with AdminClient(namesrv_addr) as admin:
+        return await examine(admin)

@@ -1,0 +1,31 @@
+"""Which sub-commands there are, and in which file each is (org.apache.rocketmq.tools.command.MQAdminStartup).
+
+A file is imported when its command is called, so that ``mqadmin topicList`` does not load what ``clusterList`` needs.
+"""
+
+from importlib import import_module
+from typing import Any, NamedTuple
+
+
+class SubCommand(NamedTuple):
+    """Its file in this package, and what it does in one line."""
+
+    module: str
+    summary: str
+
+
+SUB_COMMANDS = {
+    "clusterList": SubCommand("cluster_list", "List clusters and their brokers."),
+    "topicList": SubCommand("topic_list", "List all topics."),
+    "topicRoute": SubCommand("topic_route", "Show the route of a topic."),
+    "updateTopic": SubCommand("update_topic", "Make or change a topic."),
+    "deleteTopic": SubCommand("delete_topic", "Delete a topic from brokers and name servers."),
+    "topicStatus": SubCommand("topic_status", "Show the offsets of a topic's queues."),
+    "consumerProgress": SubCommand("consumer_progress", "Show how far consumer groups are."),
+    "queryMsgById": SubCommand("query_msg_by_id", "Show a message by its id."),
+}
+
+
+def load(name: str) -> Any:
+    """The function of a sub-command, which typer makes a command of."""
+    return import_module(f"{__package__}.{SUB_COMMANDS[name].module}").command

@@ -1,0 +1,19 @@
+"""Times as RocketMQ's tools print them, in local time."""
+
+from datetime import UTC, datetime
+
+
+def human_millis(time_ms: int) -> str:
+    """``2026-11-21 09:59:24,121`` (UtilAll.timeMillisToHumanString2); empty when there is no time."""
+    if time_ms <= 0:
+        return ""
+    return f"{_local(time_ms):%Y-%m-%d %H:%M:%S},{time_ms % 1000:03d}"
+
+
+def human_seconds(time_ms: int) -> str:
+    """``2026-11-21 09:59:24``; ``N/A`` when there is no time."""
+    return f"{_local(time_ms):%Y-%m-%d %H:%M:%S}" if time_ms > 0 else "N/A"
+
+
+def _local(time_ms: int) -> datetime:
+    return datetime.fromtimestamp(time_ms // 1000, tz=UTC).astimezone()
