@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rocketbroker.analytics.decode_report import DecodeReport as DecodeReport
+    from rocketbroker.analytics.local_session import spark_session as spark_session
     from rocketbroker.analytics.message_count import TopicQueueCount as TopicQueueCount
     from rocketbroker.analytics.message_count import count_messages as count_messages
     from rocketbroker.analytics.message_reader import read_store as read_store
     from rocketbroker.analytics.rocketmq_store import register as register
-    from rocketbroker.analytics.spark_session import spark_session as spark_session
 
 _HOMES = {
     "DecodeReport": "decode_report",
@@ -20,14 +20,11 @@ _HOMES = {
     "count_messages": "message_count",
     "read_store": "message_reader",
     "register": "rocketmq_store",
-    "spark_session": "spark_session",
+    "spark_session": "local_session",
 }
 
 
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
-    # Importing a module also sets its name here; a function of the same name (spark_session) must win over it.
-    globals()[name] = value
-    return value
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

@@ -8,8 +8,8 @@ from pathlib import Path
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from rocketbroker.analytics.local_session import spark_session
 from rocketbroker.analytics.rocketmq_store import FORMAT, register
-from rocketbroker.analytics.spark_session import spark_session
 from rocketbroker.analytics.split import plan_splits
 from rocketbroker.common.errors import StoreError
 

@@ -28,7 +28,7 @@ def test_each_read_gives_a_beginning_of_the_log(tmp_path: Path) -> None:
     live.write_bytes(bytes(len(final)))
     reads = threading.Semaphore(0)
     writer = threading.Thread(target=write_by_pieces, args=(final[: source.end], live, reads))
-    counts = []
+    counts: list[int] = []
     writer.start()
     try:
         while not counts or counts[-1] < len(expected):

@@ -49,20 +49,35 @@ def test_recorded_stores_equal_the_slow_reader_however_split(recorded: tuple[str
     assert report == DecodeReport(messages=len(expected))
 
 
+_IN_MANIFEST = {
+    "topic": "topic",
+    "queue_id": "queueId",
+    "queue_offset": "queueOffset",
+    "physical_offset": "phyOffset",
+    "size": "size",
+    "msg_id": "offsetMsgId",
+    "uniq_key": "uniqKey",
+    "keys": "keys",
+    "tags": "tags",
+    "born_host": "bornHost",
+    "store_host": "storeHost",
+    "born_timestamp": "bornTimestamp",
+    "store_timestamp": "storeTimestamp",
+    "flag": "flag",
+    "sys_flag": "sysFlag",
+    "body_crc": "bodyCRC",
+    "reconsume_times": "reconsumeTimes",
+    "prepared_transaction_offset": "preparedTransactionOffset",
+}
+
+
 def test_recorded_stores_equal_their_manifest(recorded: tuple[str, Path]) -> None:
     name, root = recorded
     messages = golden_store.manifest(name)["messages"]
     rows = read_rows(root)
     assert len(rows) == len(messages)
     for row, message in zip(rows, messages, strict=True):
-        seen = (row["topic"], row["queue_id"], row["queue_offset"], row["physical_offset"], row["size"])
-        assert seen == tuple(message[k] for k in ("topic", "queueId", "queueOffset", "phyOffset", "size"))
-        seen = (row["msg_id"], row["uniq_key"], row["keys"], row["tags"], row["born_host"], row["store_host"])
-        wanted = ("offsetMsgId", "uniqKey", "keys", "tags", "bornHost", "storeHost")
-        assert seen == tuple(message[k] for k in wanted)
-        seen = (row["born_timestamp"], row["store_timestamp"], row["sys_flag"], row["flag"], row["body_crc"])
-        wanted = ("bornTimestamp", "storeTimestamp", "sysFlag", "flag", "bodyCRC")
-        assert seen == tuple(message[k] for k in wanted)
+        assert {name: row[name] for name in _IN_MANIFEST} == {k: message[v] for k, v in _IN_MANIFEST.items()}
         assert (row["properties"], len(row["body"])) == (message["properties"], message["bodyLen"])
 
 

@@ -1,0 +1,135 @@
+"""The data source and the count in a Spark session; what needs none is tested in tests/unit/analytics."""
+
+import json
+import shutil
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.errors import AnalysisException
+from pyspark.sql import SparkSession
+from typer.testing import CliRunner
+
+from rocketbroker.analytics import TopicQueueCount, count_messages, register, spark_session
+from rocketbroker.app.mqanalytics import app
+from rocketbroker.common.errors import StoreError
+from tests.support import golden_store
+from tests.support.commit_log_writer import CommitLogWriter, overwrite
+from tests.support.slow_store_reader import slow_rows
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[SparkSession]:
+    with spark_session("tests") as session:
+        register(session)
+        yield session
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return golden_store.unpack("clean", tmp_path_factory.mktemp("clean"))
+
+
+def expected_counts(commit_log: Path) -> list[TopicQueueCount]:
+    counts = Counter((row["topic"], row["queue_id"]) for row in slow_rows(commit_log))
+    return sorted(TopicQueueCount(*key, messages) for key, messages in counts.items())
+
+
+def test_every_column_of_every_row_is_what_a_plain_loop_reads(spark: SparkSession, store: Path) -> None:
+    messages = spark.read.format("rocketmq_store").option("splitSize", "10000").load(str(store))
+    times = {name: f"unix_millis({name}) AS {name}" for name in ("store_timestamp", "born_timestamp")}
+    selected = messages.selectExpr(*(times.get(name, name) for name in messages.columns))
+    rows = sorted((row.asDict() for row in selected.collect()), key=lambda row: row["physical_offset"])
+    expected = slow_rows(store / "commitlog")
+    assert rows == expected
+    assert messages.columns == list(expected[0])
+
+
+def test_a_schema_chooses_columns_and_their_order(spark: SparkSession, store: Path) -> None:
+    schema = "size int, store_timestamp bigint, topic string"
+    messages = spark.read.format("rocketmq_store").schema(schema).load(str(store / "commitlog"))
+    expected = [(row["size"], row["store_timestamp"], row["topic"]) for row in slow_rows(store / "commitlog")]
+    assert sorted(map(tuple, messages.collect())) == sorted(expected)
+
+
+def test_what_is_wrong_with_a_query_reaches_the_user(spark: SparkSession, store: Path, tmp_path: Path) -> None:
+    with pytest.raises(AnalysisException, match="messages have no column 'offset'; there are topic"):
+        spark.read.format("rocketmq_store").schema("offset int").load(str(store)).collect()
+    with pytest.raises(AnalysisException, match="holds no commit log; a RocketMQ store directory"):
+        spark.read.format("rocketmq_store").load(str(tmp_path)).collect()
+    with pytest.raises(StoreError, match="does not exist"):
+        count_messages(tmp_path / "none", spark)
+
+
+def test_counts_are_those_of_a_plain_loop(spark: SparkSession, store: Path) -> None:
+    told: list[tuple[int, int]] = []
+    assert count_messages(store, spark, progress=lambda *done: told.append(done)) == expected_counts(
+        store / "commitlog"
+    )
+    assert all(0 <= done <= total for done, total in told)
+
+
+def test_a_store_without_messages_has_no_counts(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "commitlog").mkdir()
+    assert count_messages(tmp_path, spark) == []
+
+
+def test_mqanalytics_prints_a_table_or_json(spark: SparkSession, store: Path, tmp_path: Path) -> None:
+    counts = expected_counts(store / "commitlog")
+    total = sum(count.messages for count in counts)
+    printed = CliRunner().invoke(app, ["count", str(store), "--json"])
+    assert printed.exit_code == 0
+    assert json.loads(printed.stdout) == {
+        "messages": total,
+        "queues": [{"topic": c.topic, "queueId": c.queue_id, "messages": c.messages} for c in counts],
+    }
+    table = CliRunner().invoke(app, ["count", str(store)])
+    assert table.exit_code == 0
+    assert f" StFill {'':51}│     0 │      130 │" in table.stdout
+    assert table.stdout.splitlines()[-2].split() == ["│", "all", "│", "│", str(total), "│"]
+    missing = CliRunner().invoke(app, ["count", str(tmp_path / "none")])
+    assert (missing.exit_code, missing.stdout) == (1, "")
+    assert missing.stderr.startswith(f"mqanalytics: {tmp_path}/none does not exist; a RocketMQ store directory")
+    assert CliRunner().invoke(app, ["count"]).exit_code == 2
+
+
+def test_damage_is_skipped_and_named_on_stderr(
+    spark: SparkSession, store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    broken = shutil.copytree(store, tmp_path / "broken")
+    message = golden_store.manifest("clean")["messages"][20]
+    overwrite(broken / "commitlog" / ("0" * 20), message["phyOffset"] + 4, b"????")
+    counts = count_messages(broken, spark)
+    assert sum(count.messages for count in counts) == len(golden_store.manifest("clean")["messages"]) - 1
+    said, deadline = "", time.monotonic() + 10
+    while "skipped" not in said and time.monotonic() < deadline:
+        said += capsys.readouterr().err
+        time.sleep(0.05)
+    assert f"no readable record in {message['size']} bytes from position {message['phyOffset']}; skipped" in said
+
+
+def test_a_store_is_counted_while_it_is_written(spark: SparkSession, tmp_path: Path) -> None:
+    writer = CommitLogWriter(tmp_path, file_size=1 << 16)
+    writer.append_many(100)
+    stop = threading.Event()
+
+    def write() -> None:
+        while not stop.is_set():
+            writer.append_many(10)
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    try:
+        before = len(writer.records)
+        counted = sum(count.messages for count in count_messages(tmp_path, spark))
+        after = len(writer.records)
+    finally:
+        stop.set()
+        thread.join()
+    assert before <= counted <= after + 1  # a record may be whole before the writer has noted it
+    assert count_messages(tmp_path, spark) == expected_counts(writer.directory)
