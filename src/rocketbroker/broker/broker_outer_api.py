@@ -91,7 +91,7 @@ class BrokerOuterApi:
         for address in self._links.keys() - wanted:
             log.info("name server %s is used no longer", address)
             await self._links.pop(address).stop(unregister=False)
-        for address in wanted.keys() - self._links.keys():
+        for address in (address for address in wanted if address not in self._links):
             link = NamesrvLink(address, self._client, self._config, self._registration, self._set_order_topics)
             self._links[address] = link
             link.start()

@@ -3,10 +3,10 @@
 from collections import deque
 from typing import NamedTuple
 
-# Samples in a window, and after how many 10 s ticks each is taken: six of 10 s, six of 10 min, 24 of 1 h.
-MINUTE = (6, 1)
-HOUR = (6, 60)
-DAY = (24, 360)
+# Samples in a window, and after how many ticks of 10 s each is taken; n samples enclose n - 1 such times.
+MINUTE = (7, 1)
+HOUR = (7, 60)
+DAY = (25, 360)
 
 
 class StatsSnapshot(NamedTuple):

@@ -1,0 +1,71 @@
+import pytest
+
+from rocketbroker.broker.client_channel_info import ClientChannelInfo
+from rocketbroker.broker.producer_manager import ProducerManager
+from tests.support.fakes import FakeClock, FakeConnection
+
+
+@pytest.fixture
+def clock():
+    return FakeClock()
+
+
+@pytest.fixture
+def manager(clock):
+    return ProducerManager(clock, 120.0)
+
+
+def client(clock, name):
+    return ClientChannelInfo(FakeConnection(), name, "GO", 317, clock.monotonic())
+
+
+def test_register_and_unregister(clock, manager):
+    one = client(clock, "one")
+    manager.register("p", one)
+    manager.register("q", one)
+    assert manager.find_channel("one") is one.connection
+    manager.unregister("p", one.connection)
+    assert manager.find_channel("one") is one.connection
+    manager.unregister("q", one.connection)
+    manager.unregister("q", one.connection)
+    assert (manager.groups, manager.clients) == ({}, {})
+
+
+def test_close_connection_forgets_everything(clock, manager):
+    one, two = client(clock, "one"), client(clock, "two")
+    manager.register("p", one)
+    manager.register("q", one)
+    manager.register("p", two)
+    manager.close_connection(one.connection)
+    assert manager.groups == {"p": {two.connection: two}}
+    assert manager.clients == {"two": two.connection}
+
+
+def test_client_that_reconnected_before_its_old_connection_closed(clock, manager):
+    old, new = client(clock, "one"), client(clock, "one")
+    manager.register("p", old)
+    manager.register("p", new)
+    manager.close_connection(old.connection)
+    assert manager.find_channel("one") is new.connection
+
+
+def test_scan_closes_the_silent(clock, manager):
+    one, two = client(clock, "one"), client(clock, "two")
+    manager.register("p", one)
+    clock.advance(100)
+    two.last_update = clock.monotonic()
+    manager.register("p", two)
+    clock.advance(21)
+    manager.scan_not_active()
+    assert (one.connection.is_open, two.connection.is_open) == (False, True)
+    assert list(manager.groups["p"].values()) == [two]
+
+
+def test_available_channel_takes_turns_among_open_ones(clock, manager):
+    assert manager.available_channel("p") is None
+    clients = [client(clock, str(number)) for number in range(3)]
+    for each in clients:
+        manager.register("p", each)
+    clients[1].connection.close("gone")
+    found = {manager.available_channel("p") for _ in range(4)}
+    assert found == {clients[0].connection, clients[2].connection}
