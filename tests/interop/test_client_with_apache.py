@@ -1,0 +1,12 @@
+"""Our client and our mqadmin work with Apache's own name server and broker."""
+
+import pytest
+
+from tests.support.client_scenario import run_scenario
+from tests.support.java_process import JavaServer
+
+
+@pytest.mark.java
+@pytest.mark.timeout(300)  # the first run fetches the jars
+async def test_the_client_works_with_apaches_broker(java_namesrv: JavaServer, java_broker: JavaServer):
+    await run_scenario(java_namesrv.address, java_broker.address)
