@@ -9,16 +9,19 @@ from tests.support.java import Java
 from tests.support.java_process import JavaServer
 from tests.support.java_toolchain import require_java
 
+FETCH_LIMIT = 400  # seconds a test may take that may be the first to fetch the jars by Maven
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--soak", action="store_true", help="also run the tests marked soak, which take minutes")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if not config.getoption("--soak"):
-        for item in items:
-            if item.get_closest_marker("soak"):
-                item.add_marker(pytest.mark.skip(reason="soak: takes minutes, runs with --soak"))
+    for item in items:
+        if item.get_closest_marker("soak") and not config.getoption("--soak"):
+            item.add_marker(pytest.mark.skip(reason="soak: takes minutes, runs with --soak"))
+        if item.get_closest_marker("java") and not item.get_closest_marker("timeout"):
+            item.add_marker(pytest.mark.timeout(FETCH_LIMIT))
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -8,7 +8,6 @@ from tests.support.java_process import JavaServer
 pytestmark = pytest.mark.java
 
 
-@pytest.mark.timeout(300)  # the first run fetches the jars
 @pytest.mark.parametrize(("client", "version"), [("5.5.0", "V5_5_0"), ("4.9.8", "V4_9_8")])
 def test_driver_runs_with_each_official_client(java: Java, client: str, version: str):
     done = java.run("ClientVersion", "a b", "c", client=client)
@@ -16,7 +15,6 @@ def test_driver_runs_with_each_official_client(java: Java, client: str, version:
     assert (done.returncode, done.stdout.split(" ", 1)) == (0, [version, "a b,c\n"]), done.stderr
 
 
-@pytest.mark.timeout(300)
 def test_mqadmin_lists_apaches_own_broker(java: Java, java_namesrv: JavaServer, java_broker: JavaServer):
     done = java.mqadmin("clusterList", namesrv=java_namesrv.address)
 
