@@ -60,7 +60,7 @@ class SubscriptionData(RemotingSerializable):
     sub_string: str = ""
     sub_version: Long = 0
     tags_set: list[str] = msgspec.field(default_factory=list)
-    code_set: list[Int] = msgspec.field(default_factory=list)
+    code_set: list[int] = msgspec.field(default_factory=list)
     expression_type: str = "TAG"
     class_filter_mode: bool = False
 
@@ -104,17 +104,14 @@ class HeartbeatData(RemotingSerializable):
             return body_from(_with_enum_names(fastjson.loads(body)), cls)
 
 
-def _with_enum_names(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _enum_name(key, _with_enum_names(item)) for key, item in value.items()}
-    return [_with_enum_names(item) for item in value] if isinstance(value, list) else value
-
-
-def _enum_name(key: Any, value: Any) -> Any:
-    if key not in _ENUMS or type(value) is not int:
-        return value
-    names = list(_ENUMS[key])
-    return names[value] if 0 <= value < len(names) else value
+def _with_enum_names(heartbeat: Any) -> Any:
+    groups = heartbeat.get("consumerDataSet") if isinstance(heartbeat, dict) else None
+    for group in groups if isinstance(groups, list) else ():
+        for key, enum in _ENUMS.items():
+            ordinal = group.get(key) if isinstance(group, dict) else None
+            if type(ordinal) is int and 0 <= ordinal < len(enum):
+                group[key] = list(enum)[ordinal].name
+    return heartbeat
 
 
 class CheckClientRequestBody(RemotingSerializable):

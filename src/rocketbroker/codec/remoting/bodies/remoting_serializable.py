@@ -54,6 +54,8 @@ def body_from(value: Any, kind: type[T]) -> T:
         return msgspec.convert(_tidy(value), kind, strict=False, str_keys=True)
     except msgspec.ValidationError as error:
         raise CodecError(f"{kind.__name__}: {error}") from None
+    except RecursionError:
+        raise CodecError(f"{kind.__name__}: nested too deep") from None
 
 
 @cache

@@ -1,0 +1,57 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig, TopicConfigAndQueueMapping, TopicFilterType
+from rocketbroker.common.errors import CodecError
+
+INT = st.integers(-(2**31), 2**31 - 1)
+NAMES = st.text("abcXYZ%|_-019", min_size=1)
+WORDS = st.text(st.characters(codec="utf-8"), max_size=20)
+topics = st.builds(
+    TopicConfig,
+    NAMES,
+    INT,
+    INT,
+    INT,
+    st.sampled_from(TopicFilterType),
+    attributes=st.dictionaries(WORDS, WORDS, max_size=3),
+)
+
+
+@given(topics)
+def test_the_text_form_keeps_all_it_has_room_for(config: TopicConfig):
+    assert TopicConfig.decode_text(config.encode_text()) == config
+
+
+def test_the_text_form_is_that_of_java():
+    config = TopicConfig("T", 8, 4, 6, attributes={"message.type": "FIFO"})
+
+    assert config.encode_text() == 'T 8 4 6 SINGLE_TAG {"message.type":"FIFO"}'
+
+
+@pytest.mark.parametrize("text", ["T 8 4 6 SINGLE_TAG", "T 8 4 6 SINGLE_TAG ", "T 8 4 6 SINGLE_TAG {}"])
+def test_older_brokers_write_no_attributes(text: str):
+    assert TopicConfig.decode_text(text) == TopicConfig("T", 8, 4, 6)
+
+
+@pytest.mark.parametrize("text", ["", "T", "T 8 4 6", "T 8 4 six SINGLE_TAG", "T 8 4 6 ANY_TAG"])
+def test_a_text_without_its_fields_is_refused_and_the_form_named(text: str):
+    with pytest.raises(CodecError, match=r"is not <name> <readQueueNums> <writeQueueNums>"):
+        TopicConfig.decode_text(text)
+
+
+def test_attributes_that_are_no_json_are_refused():
+    with pytest.raises(CodecError, match="JSON"):
+        TopicConfig.decode_text("T 8 4 6 SINGLE_TAG {a b}")
+
+
+def test_defaults_are_those_of_java():
+    assert TopicConfig.decode(b"{}") == TopicConfig("", 16, 16, 6, TopicFilterType.SINGLE_TAG, 0, False, {})
+
+
+def test_only_a_static_topic_has_a_mapping():
+    assert b"mappingDetail" not in TopicConfigAndQueueMapping("T").encode()
+    assert TopicConfigAndQueueMapping.decode(b'{"mappingDetail":{"hostedQueues":{0:[]}}}').mapping_detail == {
+        "hostedQueues": {0: []}
+    }
