@@ -1,7 +1,7 @@
 """Pulls that wait for messages (org.apache.rocketmq.broker.longpolling.PullRequestHoldService).
 
-A held pull ends in one of three ways: a message that it wants arrives, its time is over, or its connection closes. It is
-answered by running it once more; a pull that was woken is never held again.
+A held pull ends in one of three ways: a message that it wants arrives, its time is over, or its connection closes. It
+is answered by running it once more; a pull that was woken is never held again.
 """
 
 import asyncio
@@ -9,8 +9,8 @@ from collections.abc import Callable
 from typing import Any
 
 from rocketbroker.codec.remoting.handler import Connection
+from rocketbroker.common.config import BrokerConfig
 from rocketbroker.common.lifecycle import TaskOwner
-from rocketbroker.store.message_store import MessageStore
 
 _CHECK_S = 5.0
 
@@ -42,25 +42,27 @@ class PullRequestHoldService:
     """Holds pulls and has them run again; implements ``store.message_arriving_listener.MessageArrivingListener``.
 
     Args:
-        resume: runs a pull once more and sends its answer.
-        max_offset_in_queue: where a queue ends, for the check that no wake-up was missed.
-        check_s: gives how often that check runs, in seconds.
+        config: ``longPollingEnable`` says how often it is checked that no wake-up was missed.
     """
 
-    def __init__(
-        self,
-        resume: Callable[[PullRequest], None],
-        max_offset_in_queue: Callable[[str, int], int],
-        check_s: Callable[[], float] = lambda: _CHECK_S,
-    ) -> None:
-        self._resume = resume
-        self._max_offset_in_queue = max_offset_in_queue
-        self._check_s = check_s
+    def __init__(self, config: BrokerConfig) -> None:
+        self._config = config
+        self._resume: Callable[[PullRequest], None] | None = None
+        self._max_offset_in_queue: Callable[[str, int], int] | None = None
         self._held: dict[tuple[str, int], set[PullRequest]] = {}
         self._by_connection: dict[Connection, set[PullRequest]] = {}
         self._ready: list[PullRequest] = []
         self._tasks = TaskOwner("PullRequestHoldService")
         self.waiting = False
+
+    def bind(self, resume: Callable[[PullRequest], None], max_offset_in_queue: Callable[[str, int], int]) -> None:
+        """Say who runs a held pull once more, and who knows where a queue ends; before ``start``.
+
+        They come later than the constructor's arguments, since the store tells this service of messages and the pulls
+        read the store.
+        """
+        self._resume = resume
+        self._max_offset_in_queue = max_offset_in_queue
 
     async def start(self) -> None:
         """Start the check."""
@@ -101,12 +103,14 @@ class PullRequestHoldService:
     def _resume_ready(self) -> None:
         ready, self._ready = self._ready, []
         for request in ready:
-            if request.connection.is_open:
-                self._resume(request)
+            self._run_again(request)
 
     def _expire(self, request: PullRequest) -> None:
         self._forget(request)
-        if request.connection.is_open:
+        self._run_again(request)
+
+    def _run_again(self, request: PullRequest) -> None:
+        if request.connection.is_open and self._resume is not None:
             self._resume(request)
 
     def _forget(self, request: PullRequest) -> None:
@@ -122,8 +126,10 @@ class PullRequestHoldService:
             self._forget(request)
 
     async def _check(self) -> None:
+        assert self._max_offset_in_queue is not None
         while True:
-            await asyncio.sleep(self._check_s())
+            config = self._config
+            await asyncio.sleep(_CHECK_S if config.long_polling_enable else config.short_polling_time_mills / 1000)
             for (topic, queue_id), requests in list(self._held.items()):
                 max_offset = self._max_offset_in_queue(topic, queue_id)
                 for request in list(requests):

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from zlib import crc32
 
 from rocketbroker.codec.message.buffers import ReadableBuffer
+from rocketbroker.codec.message.message_decoder import peek
 from rocketbroker.codec.message.message_encoder import (
     BLANK_LENGTH,
     BODY_POSITION,
@@ -18,7 +19,6 @@ from rocketbroker.codec.message.message_encoder import (
     RECORD_HEADS,
     encode_blank_into,
 )
-from rocketbroker.codec.message.message_decoder import peek
 from rocketbroker.codec.storefile.commit_log_layout import fits
 from rocketbroker.store.allocate_mapped_file_service import AllocateMappedFileService
 from rocketbroker.store.consume_queue import ConsumeQueue

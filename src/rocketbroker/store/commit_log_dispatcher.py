@@ -1,7 +1,7 @@
-"""Makes appended messages readable: queue entries, index keys, wake-ups (org.apache.rocketmq.store.CommitLogDispatcher).
+"""Makes appended messages readable: queue entries, index keys, wake-ups (CommitLogDispatcher).
 
-The append path already knows what is needed, so nothing is read back. ``ReputMessageService`` feeds the same methods when
-the log is ahead of the queues.
+The append path already knows what is needed, so nothing is read back. ``ReputMessageService`` feeds the same methods
+when the log is ahead of the queues.
 """
 
 import logging
@@ -51,10 +51,7 @@ class CommitLogDispatcher:
         index_service = self._index_service
         for queue, queue_offset, physical_offset, size, properties, store_timestamp in requests:
             tags, unique_key, keys = index_properties(properties)
-            if queue.schedule:
-                tags_code = self._deliver_time(properties, store_timestamp)
-            else:
-                tags_code = tags_code_bytes(tags)
+            tags_code = self._deliver_time(properties, store_timestamp) if queue.schedule else tags_code_bytes(tags)
             if queue_offset >= queue.max_offset:
                 queue.put(queue_offset, physical_offset, size, tags_code)
                 if listener.waiting:

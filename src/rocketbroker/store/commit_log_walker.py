@@ -1,4 +1,4 @@
-"""Goes through the records of the CommitLog one by one, for recovery and re-dispatch (CommitLog.checkMessageAndReturnSize)."""
+"""Goes through the records of the CommitLog one by one (CommitLog.checkMessageAndReturnSize)."""
 
 from collections.abc import Iterator
 

@@ -1,7 +1,7 @@
 """The index of one queue: 20 bytes a message (org.apache.rocketmq.store.ConsumeQueue).
 
-``next_offset`` is the queue offset that the next message gets; ``max_offset`` is where readers find the end. Between the
-two lie messages that are in the CommitLog but not dispatched yet.
+``next_offset`` is the queue offset that the next message gets; ``max_offset`` is where readers find the end. Between
+the two lie messages that are in the CommitLog but not dispatched yet.
 """
 
 from collections.abc import Iterator
@@ -116,7 +116,7 @@ class ConsumeQueue:
         self.min_offset = file.file_from_offset // CQ_STORE_UNIT_SIZE + entries
 
     def entries(self, queue_offset: int, limit: int) -> Iterator[tuple[int, int, int]]:
-        """Up to ``limit`` entries (physical offset, size, tags code) from ``queue_offset``, none past the file's end."""
+        """Up to ``limit`` entries (physical offset, size, tags code) from ``queue_offset``, none past a file's end."""
         file = self.queue.find(queue_offset * CQ_STORE_UNIT_SIZE)
         if file is None:
             return iter(())

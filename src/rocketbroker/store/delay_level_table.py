@@ -23,5 +23,5 @@ def parse_delay_levels(text: str) -> dict[int, int]:
 
 
 def deliver_timestamp(levels: dict[int, int], level: int, store_timestamp: int) -> int:
-    """When a message stored at ``store_timestamp`` with a delay level is due, in ms; an unknown level is due in a second."""
+    """When a message stored at ``store_timestamp`` with a delay level is due, in ms; an unknown level: in 1 s."""
     return store_timestamp + levels.get(level, 1000)

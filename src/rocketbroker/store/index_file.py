@@ -93,7 +93,7 @@ class IndexFile:
         HEADER.pack_into(self.file.buffer, 0, *self.header)
 
     def _chain(self, slots: npt.NDArray[np.int32], numbers: npt.NDArray[np.int32]) -> tuple[npt.NDArray[np.int32], int]:
-        """Put entries at the head of their slots' chains; gives what each one follows, and how many slots were empty."""
+        """Put entries at the head of their slots' chains; gives what each follows, and how many slots were empty."""
         previous = self._slots[slots].astype(np.int32)
         order = np.argsort(slots, kind="stable")
         sorted_slots = slots[order]
@@ -150,4 +150,4 @@ class IndexFile:
         self.file.path.unlink(missing_ok=True)
 
 
-assert INDEX_SIZE == INDEX_ENTRY.itemsize
+assert INDEX_ENTRY.itemsize == INDEX_SIZE

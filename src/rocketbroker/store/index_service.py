@@ -128,9 +128,9 @@ class IndexService:
         """
         if not self._counts:
             return
-        import numpy as np  # noqa: PLC0415 - takes longer to import than the rest of the broker to start
+        import numpy as np
 
-        from rocketbroker.codec.message.java_hash_many import index_key_hash_many  # noqa: PLC0415
+        from rocketbroker.codec.message.java_hash_many import index_key_hash_many
 
         hashes = index_key_hash_many(self._keys, np.array(self._prefix_hashes, np.int32))
         counts = np.array(self._counts)
@@ -155,7 +155,7 @@ class IndexService:
         del self._counts[:message], self._offsets[:message], self._timestamps[:message]
 
     def _make(self, path: Path) -> IndexFile:
-        from rocketbroker.store.index_file import IndexFile  # noqa: PLC0415 - imports numpy
+        from rocketbroker.store.index_file import IndexFile
 
         return IndexFile(path, self._slot_count, self._entry_count)
 

@@ -6,6 +6,7 @@ hole of a sparse mapping would kill the process by SIGBUS when the disk is full.
 This is the one place of the store that maps, allocates and syncs.
 """
 
+import contextlib
 import ctypes
 import errno
 import mmap
@@ -25,7 +26,7 @@ _madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
 
 
 class MappedFile:
-    """A mapped file; ``buffer`` is its content, ``file_from_offset`` the offset of its first byte in the queue of files.
+    """A mapped file; ``buffer`` is its content, ``file_from_offset`` the offset of its first byte in the queue.
 
     Args:
         path: the file; made when it does not exist.
@@ -38,6 +39,7 @@ class MappedFile:
     """
 
     __slots__ = (
+        "_map",
         "_step",
         "allocated",
         "buffer",
@@ -47,7 +49,6 @@ class MappedFile:
         "flushed",
         "path",
         "wrote",
-        "_map",
     )
 
     def __init__(self, path: Path, file_size: int, step: int = 0) -> None:
@@ -138,11 +139,9 @@ class MappedFile:
     def close(self) -> None:
         """Release the mapping as soon as nobody holds a slice of it, and close the file."""
         self.buffer.release()
-        try:
+        # While slices of it are on their way to a peer it stays; the last of them unmaps it.
+        with contextlib.suppress(BufferError):
             self._map.close()
-        except BufferError:
-            # Slices of it are on their way to a peer: the last of them unmaps it.
-            pass
         os.close(self.fd)
 
     def delete(self) -> None:

@@ -79,7 +79,7 @@ class MessageAppender:
             parts: flag, body and raw properties of each.
         """
         # numpy takes longer to import than the rest of the broker to start.
-        from rocketbroker.store.append_batch import batch_sizes, encode_batch_records  # noqa: PLC0415
+        from rocketbroker.store.append_batch import batch_sizes, encode_batch_records
 
         total = sum(len(body) for _, body, _ in parts)
         if total > self._config.max_message_size:

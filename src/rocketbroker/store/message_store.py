@@ -173,6 +173,16 @@ class MessageStore:
         """Append several messages to one queue: all or none."""
         return self._refusal() or self._appender.put_batch(message, parts)
 
+    async def wait_flushed(self, result: PutMessageResult) -> str:
+        """Wait until a message is on disk; gives why it is not, empty when it is."""
+        timeout_s = self.config.sync_flush_timeout / 1000
+        try:
+            async with asyncio.timeout(timeout_s):
+                flushed = await self.flusher.wait_flushed(result.physical_offset + result.size)
+        except TimeoutError:
+            return f"the message was not on disk within {self.config.sync_flush_timeout} ms (syncFlushTimeout)"
+        return "" if flushed else self.flusher.error or "the CommitLog could not be synced"
+
     def _refusal(self) -> PutMessageResult | None:
         if self._running and not self.flusher.error:
             return None
@@ -234,7 +244,7 @@ class MessageStore:
         return self.message_store_timestamp(topic, queue_id, self.min_offset_in_queue(topic, queue_id))
 
     def offset_in_queue_by_time(self, topic: str, queue_id: int, timestamp_ms: int, boundary: str = "LOWER") -> int:
-        """Queue offset of the first message at or after a time (``LOWER``) or of the last one not after it (``UPPER``)."""
+        """Queue offset of the first message at or after a time (``LOWER``), or the last one not after it (``UPPER``)."""
         queue = self.queues.find(topic, queue_id)
         return self._reader.offset_by_time(queue, timestamp_ms, upper=boundary == "UPPER") if queue else 0
 

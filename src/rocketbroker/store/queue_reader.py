@@ -1,4 +1,4 @@
-"""Reads of one queue: which messages a pull gets, and offsets by time (DefaultMessageStore.getMessage, ConsumeQueue)."""
+"""Reads of one queue: which messages a pull gets, offsets by time (DefaultMessageStore.getMessage)."""
 
 from collections.abc import Callable
 
@@ -41,7 +41,7 @@ class QueueReader:
             matches: whether a tags code is wanted; ``None`` for all.
         """
         minimum, maximum = queue.min_offset, queue.max_offset
-        if maximum == 0 or minimum == maximum:
+        if minimum == maximum:
             return GetMessageResult(GetMessageStatus.NO_MESSAGE_IN_QUEUE, maximum, minimum, maximum)
         if offset < minimum:
             return GetMessageResult(GetMessageStatus.OFFSET_TOO_SMALL, minimum, minimum, maximum)

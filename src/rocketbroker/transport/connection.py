@@ -281,19 +281,23 @@ class RemotingConnection(asyncio.BufferedProtocol):
         try:
             answer = route.process(self, command)
         except Exception as error:  # noqa: BLE001 - logged and answered; the connection goes on
-            answer = error_answer(route, error)
+            answer = error_answer(route.code, error)
         if answer is None:
             return
         if isinstance(answer, Awaitable):
-            self._endpoint.tasks.start(self._answer_later(route, command, answer), f"request-{route.code}")
+            self.answer_later(command, answer)
         elif not command.flag & FLAG_ONEWAY:
             self._queue(command.opaque, answer)
 
-    async def _answer_later(self, route: Route, command: Command, waiting: Awaitable[Any]) -> None:
+    def answer_later(self, command: Command, waiting: Awaitable[Any]) -> None:
+        """Answer a request with what ``waiting`` gives; an error of it is answered as that of a handler."""
+        self._endpoint.tasks.start(self._answer_when_done(command, waiting), f"request-{command.code}")
+
+    async def _answer_when_done(self, command: Command, waiting: Awaitable[Any]) -> None:
         try:
             answer = await waiting
         except Exception as error:  # noqa: BLE001 - logged and answered; the connection goes on
-            answer = error_answer(route, error)
+            answer = error_answer(command.code, error)
         if answer is not None:
             self._answer(command, answer)
             self._flush()
@@ -392,9 +396,9 @@ class RemotingConnection(asyncio.BufferedProtocol):
         self.close(reason)
 
 
-def error_answer(route: Route, error: Exception) -> Command:
+def error_answer(code: int, error: Exception) -> Command:
     """The answer for an error of a handler; an unforeseen one is logged with its trace."""
     if isinstance(error, BrokerResponseError):
         return response(error.code, error.remark)
-    log.error("request code %d failed", route.code, exc_info=error)
+    log.error("request code %d failed", code, exc_info=error)
     return response(ResponseCode.SYSTEM_ERROR, f"{type(error).__name__}: {error}")

@@ -41,6 +41,9 @@ class Connection(Protocol):
     def reply(self, opaque: int, answer: Command) -> None:
         """Encode and send the answer to the request with that opaque."""
 
+    def answer_later(self, command: Command, waiting: Awaitable[Any]) -> None:
+        """Answer a request with what ``waiting`` gives; an error of it is answered as that of a handler."""
+
     def send_oneway(self, command: Command) -> None:
         """Send a request that wants no answer."""
 

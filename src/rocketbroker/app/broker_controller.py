@@ -1,0 +1,165 @@
+"""The broker as one part: started once, stopped once (org.apache.rocketmq.broker.BrokerController).
+
+``mqbroker`` runs one alone, ``mqdev`` beside a name server in the same process.
+"""
+
+import asyncio
+import gc
+import importlib
+import logging
+
+from rocketbroker.broker.broker2client import notify_consumer_ids_changed
+from rocketbroker.broker.broker_outer_api import BrokerOuterApi
+from rocketbroker.broker.broker_registration import BrokerRegistration
+from rocketbroker.broker.broker_stats_manager import BrokerStatsManager
+from rocketbroker.broker.client_housekeeping_service import ClientHousekeepingService
+from rocketbroker.broker.config_manager import ConfigPersistService
+from rocketbroker.broker.consumer_manager import ConsumerManager
+from rocketbroker.broker.consumer_offset_manager import ConsumerOffsetManager
+from rocketbroker.broker.producer_manager import ProducerManager
+from rocketbroker.broker.pull_request_hold_service import PullRequestHoldService
+from rocketbroker.broker.rebalance_lock_manager import RebalanceLockManager
+from rocketbroker.broker.schedule_message_service import ScheduleMessageService
+from rocketbroker.broker.subscription_group_manager import SubscriptionGroupManager
+from rocketbroker.broker.topic_config_manager import TopicConfigManager
+from rocketbroker.codec.message.message_id import host_bytes
+from rocketbroker.codec.remoting.handler import Connection
+from rocketbroker.common.clock import SystemClock
+from rocketbroker.common.config.load import BrokerSettings
+from rocketbroker.common.lifecycle import PartList, TaskOwner
+from rocketbroker.processor.table import BrokerParts, broker_routes
+from rocketbroker.store.delay_level_table import parse_delay_levels
+from rocketbroker.store.message_store import MessageStore
+from rocketbroker.transport.remoting_client import RemotingClient
+from rocketbroker.transport.remoting_server import RemotingServer
+
+log = logging.getLogger(__name__)
+
+_VIP_PORT_DISTANCE = 2
+_WARM_UP_DELAY_S = 0.2
+
+
+class BrokerController:
+    """Wires and runs a broker.
+
+    Args:
+        settings: what ``mqbroker`` was told; ``listenPort`` 0 takes a free port.
+
+    ``port`` is true once it is started.
+    """
+
+    def __init__(self, settings: BrokerSettings) -> None:
+        self._settings = settings
+        config, store_config = settings.broker, settings.store
+        clock = SystemClock()
+        folder = store_config.config_dir
+        store_host = host_bytes(config.broker_ip1, config.listen_port)
+        delay_levels = parse_delay_levels(store_config.message_delay_level)
+        self._persist = ConfigPersistService()
+        submit = self._persist.submit
+        self.stats = BrokerStatsManager(clock, config.broker_cluster_name)
+        self.topic_configs = TopicConfigManager(folder / "topics.json", config, clock, submit)
+        self.subscription_groups = SubscriptionGroupManager(folder / "subscriptionGroup.json", config, clock, submit)
+        self.consumer_offsets = ConsumerOffsetManager(folder / "consumerOffset.json", clock, submit)
+        self.producers = ProducerManager(clock, config.channel_expired_timeout / 1000)
+        self.consumers = ConsumerManager(clock, config.channel_expired_timeout / 1000, notify_consumer_ids_changed)
+        self._housekeeping = ClientHousekeepingService(self.producers, self.consumers)
+        self.hold_service = PullRequestHoldService(config)
+        self.store = MessageStore(store_config, store_host, self.hold_service, clock)
+        self.schedule = ScheduleMessageService(
+            folder / "delayOffset.json",
+            self.store,
+            store_host=store_host,
+            delay_levels=delay_levels,
+            clock=clock,
+            stats=self.stats,
+            on_persist=submit,
+        )
+        parts = BrokerParts(
+            config,
+            clock,
+            self.store,
+            self.topic_configs,
+            self.subscription_groups,
+            self.consumer_offsets,
+            self.consumers,
+            self.producers,
+            RebalanceLockManager(clock),
+            self.stats,
+            self.schedule,
+            self.hold_service,
+        )
+        transport = settings.transport
+        self._server = RemotingServer(
+            broker_routes(parts),
+            host=transport.bind_address,
+            port=transport.listen_port,
+            frame_max_length=transport.frame_max_length,
+            max_idle_s=transport.server_channel_max_idle_time_seconds,
+            on_batch_end=self.store.dispatch,
+            on_close=self._connection_closed,
+        )
+        self._client = RemotingClient()
+        self.outer_api = BrokerOuterApi(
+            config, self._client, self.topic_configs, BrokerRegistration(config, store_config, self.topic_configs)
+        )
+        self._tasks = TaskOwner("BrokerController")
+        self._parts = PartList(
+            self.store,
+            self._persist,
+            self.schedule,
+            self.hold_service,
+            self.stats,
+            self._housekeeping,
+            self._server,
+            self.outer_api,
+        )
+
+    @property
+    def port(self) -> int:
+        """The port it listens on."""
+        return self._server.port
+
+    @property
+    def address(self) -> str:
+        """``ip:port`` that clients are told."""
+        return f"{self._settings.broker.broker_ip1}:{self._settings.broker.listen_port}"
+
+    async def start(self) -> None:
+        """Load the tables, open the store, listen, register at the name servers.
+
+        Raises:
+            ConfigError: a port is in use.
+            StoreError: the store cannot be opened.
+        """
+        for table in (self.topic_configs, self.subscription_groups, self.consumer_offsets, self.schedule):
+            table.load()
+        await self._parts.start()
+        if self._settings.transport.listen_port > _VIP_PORT_DISTANCE:
+            await self._server.also_listen(self.port - _VIP_PORT_DISTANCE)
+        period_s = self._settings.broker.flush_consumer_offset_interval / 1000
+        self._tasks.every(period_s, self.consumer_offsets.flush, "flush consumer offsets")
+        self._tasks.every(self._settings.store.flush_delay_offset_interval / 1000, self.schedule.flush, "flush delays")
+        self._tasks.start(self._warm_up(), "warm up")
+
+    async def _warm_up(self) -> None:
+        """Import what the first message will need, off the loop, and keep the collector from what was loaded."""
+        await asyncio.sleep(_WARM_UP_DELAY_S)
+        loop = asyncio.get_running_loop()
+        for module in ("rocketbroker.store.index_file", "rocketbroker.store.append_batch"):
+            await loop.run_in_executor(None, importlib.import_module, module)
+        # Nothing on the hot path makes cycles, so that collections find nothing; they only cost.
+        gc.collect()
+        gc.freeze()
+        gc.set_threshold(50_000, 50, 50)
+
+    async def stop(self) -> None:
+        """Unregister, stop listening, write all to disk."""
+        await self._tasks.stop()
+        self.consumer_offsets.flush()
+        await self._parts.stop()
+        await self._client.stop()
+
+    def _connection_closed(self, connection: Connection) -> None:
+        self._housekeeping.on_close(connection)
+        self.hold_service.on_close(connection)

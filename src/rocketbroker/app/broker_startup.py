@@ -1,0 +1,83 @@
+"""The command ``mqbroker`` (org.apache.rocketmq.broker.BrokerStartup).
+
+mqbroker [-c broker-a.properties] [-n 127.0.0.1:9876] [-p] [-m]
+"""
+
+import sys
+from typing import Annotated
+
+import typer
+
+from rocketbroker.app.event_loop import run, serve
+from rocketbroker.app.logging_setup import set_up_logging
+from rocketbroker.app.trust_notice import trust_notice
+from rocketbroker.common.config.load import BrokerSettings, load_broker_settings
+from rocketbroker.common.errors import ConfigError, StoreError
+
+app = typer.Typer(
+    add_completion=False,
+    rich_markup_mode=None,  # rich would cost a tenth of a second at each start
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+@app.command()
+def mqbroker(
+    config_file: Annotated[str | None, typer.Option("-c", "--configFile", help="Properties file.")] = None,
+    namesrv_addr: Annotated[
+        str | None, typer.Option("-n", "--namesrvAddr", help="Name servers, as host:port;host:port.")
+    ] = None,
+    print_config: Annotated[bool, typer.Option("-p", "--printConfigItem", help="Print all settings and end.")] = False,
+    print_important: Annotated[
+        bool, typer.Option("-m", "--printImportantConfig", help="Print the important settings and end.")
+    ] = False,
+) -> None:
+    """Run a RocketMQ broker until SIGTERM or SIGINT."""
+    try:
+        settings = load_broker_settings(config_file, namesrv_addr)
+        if print_config or print_important:
+            _print_settings(settings, important=print_important)
+        else:
+            _run(settings)
+    except (ConfigError, StoreError) as error:
+        print(f"mqbroker: {error}", file=sys.stderr)
+        raise typer.Exit(1) from error
+
+
+def _print_settings(settings: BrokerSettings, *, important: bool) -> None:
+    from rocketbroker.common.config.printing import broker_lines
+
+    for line in broker_lines(settings, important=important):
+        print(line)
+
+
+def _run(settings: BrokerSettings) -> None:
+    from rocketbroker.app.broker_controller import BrokerController
+
+    set_up_logging()
+    for warning in settings.warnings:
+        print(f"mqbroker: {warning}", file=sys.stderr)
+    controller = BrokerController(settings)
+
+    def booted() -> None:
+        notice = trust_notice("broker", settings.transport.bind_address, controller.port)
+        if notice:
+            print(notice, file=sys.stderr)
+        # Scripts wait for this line, so it is RocketMQ's to the letter.
+        broker = settings.broker
+        text = f"The broker[{broker.broker_name}, {controller.address}] boot success. serializeType=JSON"
+        if broker.namesrv_addr:
+            text += f" and name server is {broker.namesrv_addr}"
+        print(text, flush=True)
+
+    run(serve(controller, booted))
+
+
+def main() -> None:
+    """Entry point of the console script."""
+    app(prog_name="mqbroker")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,256 @@
+"""PULL_MESSAGE and LITE_PULL_MESSAGE (org.apache.rocketmq.broker.processor.PullMessageProcessor)."""
+
+from collections.abc import Awaitable, Sequence
+from typing import Final
+
+from rocketbroker.broker.broker_stats_manager import BrokerStatsManager
+from rocketbroker.broker.consumer_manager import ConsumerManager
+from rocketbroker.broker.consumer_offset_manager import ConsumerOffsetManager
+from rocketbroker.broker.perm_name import PERM_READ
+from rocketbroker.broker.pull_request_hold_service import PullRequest, PullRequestHoldService
+from rocketbroker.broker.subscription import Subscription, is_tag_type, tag_codes_of
+from rocketbroker.broker.subscription_group_manager import SubscriptionGroupManager
+from rocketbroker.broker.topic_config_manager import TopicConfigManager
+from rocketbroker.codec.remoting.bodies.heartbeat import MessageModel
+from rocketbroker.codec.remoting.bodies.subscription_group import SubscriptionGroupConfig
+from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
+from rocketbroker.codec.remoting.handler import Buffer, Connection
+from rocketbroker.codec.remoting.headers.pull_message import PullMessageRequestHeader
+from rocketbroker.codec.remoting.hot_responses import pull_response_head
+from rocketbroker.codec.remoting.remoting_command import RemotingCommand, response
+from rocketbroker.codec.remoting.request_code import RequestCode
+from rocketbroker.codec.remoting.response_code import ResponseCode
+from rocketbroker.common.config import BrokerConfig
+from rocketbroker.common.errors import BrokerResponseError
+from rocketbroker.store.get_message import GetMessageResult, GetMessageStatus
+from rocketbroker.store.message_store import MessageStore
+
+# PullSysFlag
+_COMMIT_OFFSET: Final = 1
+_SUSPEND: Final = 2
+_SUBSCRIPTION: Final = 4
+_MAX_PULL_BYTES: Final = 128 * 1024 * 1024
+# PermName.INDEX_PERM_READ as a bit
+_READ_FORBIDDEN: Final = 1 << 2
+
+_CODES: Final = {
+    GetMessageStatus.FOUND: ResponseCode.SUCCESS,
+    GetMessageStatus.NO_MATCHED_MESSAGE: ResponseCode.PULL_RETRY_IMMEDIATELY,
+    GetMessageStatus.MESSAGE_WAS_REMOVING: ResponseCode.PULL_RETRY_IMMEDIATELY,
+    GetMessageStatus.OFFSET_FOUND_NULL: ResponseCode.PULL_NOT_FOUND,
+    GetMessageStatus.OFFSET_OVERFLOW_ONE: ResponseCode.PULL_NOT_FOUND,
+    GetMessageStatus.OFFSET_OVERFLOW_BADLY: ResponseCode.PULL_OFFSET_MOVED,
+    GetMessageStatus.OFFSET_TOO_SMALL: ResponseCode.PULL_OFFSET_MOVED,
+    GetMessageStatus.OFFSET_RESET: ResponseCode.PULL_OFFSET_MOVED,
+}
+
+PullCommand = RemotingCommand[PullMessageRequestHeader]
+PullAnswer = list[Buffer] | Awaitable[list[Buffer]] | None
+
+
+class PullMessageProcessor:
+    """Answers pulls with slices of the log, and has those wait that find nothing.
+
+    Args:
+        config: permissions, long polling.
+        store: the messages.
+        topic_configs: the topics.
+        subscription_groups: the groups.
+        consumers: who is subscribed to what.
+        offsets: takes the offsets that pulls commit.
+        stats: counts what is got.
+        hold_service: holds pulls that find nothing.
+    """
+
+    def __init__(  # noqa: PLR0913, PLR0917 - each is one thing that a pull depends on
+        self,
+        config: BrokerConfig,
+        store: MessageStore,
+        topic_configs: TopicConfigManager,
+        subscription_groups: SubscriptionGroupManager,
+        consumers: ConsumerManager,
+        offsets: ConsumerOffsetManager,
+        stats: BrokerStatsManager,
+        hold_service: PullRequestHoldService,
+    ) -> None:
+        self._config = config
+        self._store = store
+        self._topic_configs = topic_configs
+        self._subscription_groups = subscription_groups
+        self._consumers = consumers
+        self._offsets = offsets
+        self._stats = stats
+        self._hold_service = hold_service
+
+    def process(self, connection: Connection, command: PullCommand) -> PullAnswer:
+        """Answer a pull, or hold it."""
+        return self._pull(connection, command, may_suspend=True)
+
+    def resume(self, request: PullRequest) -> None:
+        """Answer a pull that was held, whatever there is now."""
+        answer: PullAnswer
+        try:
+            answer = self._pull(request.connection, request.command, may_suspend=False)
+        except BrokerResponseError as error:
+            request.connection.reply(request.command.opaque, response(error.code, error.remark))
+            return
+        if isinstance(answer, list):
+            request.connection.write(answer)
+        elif answer is not None:
+            request.connection.answer_later(request.command, answer)
+
+    def _pull(self, connection: Connection, command: PullCommand, *, may_suspend: bool) -> PullAnswer:
+        header = command.header
+        if command.code == RequestCode.LITE_PULL_MESSAGE and not self._config.lite_pull_message_enable:
+            raise self._forbidden(f"the broker[{self._config.broker_ip1}] for lite pull consumer is forbidden")
+        group = self._readable_group(header)
+        topic = self._readable_topic(header, connection)
+        tag_codes = self._tag_codes(header, group)
+        result = self._store.get_message(
+            header.topic,
+            header.queue_id,
+            header.queue_offset,
+            max(header.max_msg_nums, 1),
+            min(header.max_msg_bytes or _MAX_PULL_BYTES, _MAX_PULL_BYTES),
+            None if tag_codes is None else tag_codes.__contains__,
+        )
+        if may_suspend and header.sys_flag & _COMMIT_OFFSET and header.commit_offset >= 0:
+            self._offsets.commit(header.consumer_group, header.topic, header.queue_id, header.commit_offset)
+        code = self._code_of(result, header)
+        if code == ResponseCode.PULL_NOT_FOUND and may_suspend and header.sys_flag & _SUSPEND:
+            self._suspend(connection, command, tag_codes)
+            return None
+        stats = self._stats.group_get(header.topic, header.consumer_group)
+        if code != ResponseCode.SUCCESS:
+            stats.misses += 1
+            return [self._head(command.opaque, code, result, 0, topic, group)]
+        stats.add(result.message_count, result.total_size)
+        if result.in_memory:
+            return self._found(command.opaque, result, self._store.slices(result.ranges), topic, group)
+        return self._read_cold(command.opaque, result, topic, group)
+
+    def _found(
+        self,
+        opaque: int,
+        result: GetMessageResult,
+        bodies: Sequence[Buffer],
+        topic: TopicConfig,
+        group: SubscriptionGroupConfig,
+    ) -> list[Buffer]:
+        length = result.total_size
+        if len(bodies) != len(result.ranges):
+            # A file of the log was deleted since the queue was looked at.
+            length = sum(map(len, bodies))
+        return [self._head(opaque, ResponseCode.SUCCESS, result, length, topic, group), *bodies]
+
+    async def _read_cold(
+        self, opaque: int, result: GetMessageResult, topic: TopicConfig, group: SubscriptionGroupConfig
+    ) -> list[Buffer]:
+        return self._found(opaque, result, await self._store.read_cold(result.ranges), topic, group)
+
+    @staticmethod
+    def _head(
+        opaque: int,
+        code: int,
+        result: GetMessageResult,
+        length: int,
+        topic: TopicConfig,
+        group: SubscriptionGroupConfig,
+    ) -> bytes:
+        return pull_response_head(
+            opaque,
+            code,
+            result.status.name,
+            group.broker_id,
+            result.next_begin_offset,
+            result.min_offset,
+            result.max_offset,
+            length,
+            topic.topic_sys_flag,
+            group.group_sys_flag,
+        )
+
+    @staticmethod
+    def _code_of(result: GetMessageResult, header: PullMessageRequestHeader) -> ResponseCode:
+        status = result.status
+        if status in {GetMessageStatus.NO_MATCHED_LOGIC_QUEUE, GetMessageStatus.NO_MESSAGE_IN_QUEUE}:
+            # An empty queue that begins later: the consumer has to move there first.
+            moved = header.queue_offset != result.next_begin_offset
+            return ResponseCode.PULL_OFFSET_MOVED if moved else ResponseCode.PULL_NOT_FOUND
+        return _CODES[status]
+
+    def _suspend(self, connection: Connection, command: PullCommand, tag_codes: frozenset[int] | None) -> None:
+        header = command.header
+        timeout_ms = header.suspend_timeout_millis
+        if not self._config.long_polling_enable:
+            timeout_ms = self._config.short_polling_time_mills
+        # The body is a view of the receive buffer.
+        command.body = b""
+        request = PullRequest(connection, command, header.topic, header.queue_id, header.queue_offset, tag_codes)
+        self._hold_service.suspend(request, timeout_ms)
+
+    # -- what may be read
+
+    def _forbidden(self, remark: str) -> BrokerResponseError:
+        return BrokerResponseError(ResponseCode.NO_PERMISSION, remark)
+
+    def _readable_group(self, header: PullMessageRequestHeader) -> SubscriptionGroupConfig:
+        if not self._config.broker_permission & PERM_READ:
+            raise self._forbidden(f"the broker[{self._config.broker_ip1}] pulling message is forbidden")
+        group = self._subscription_groups.find(header.consumer_group)
+        if group is None:
+            remark = f"subscription group [{header.consumer_group}] does not exist"
+            raise BrokerResponseError(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark)
+        if not group.consume_enable:
+            raise self._forbidden(f"subscription group no permission, {header.consumer_group}")
+        return group
+
+    def _readable_topic(self, header: PullMessageRequestHeader, connection: Connection) -> TopicConfig:
+        topic = self._topic_configs.select(header.topic)
+        if topic is None:
+            remark = f"topic[{header.topic}] not exist, apply first please!"
+            raise BrokerResponseError(ResponseCode.TOPIC_NOT_EXIST, remark)
+        if not topic.perm & PERM_READ:
+            raise self._forbidden(f"the topic[{header.topic}] pulling message is forbidden")
+        if not 0 <= header.queue_id < topic.read_queue_nums:
+            remark = (
+                f"queueId[{header.queue_id}] is illegal, topic:[{header.topic}] "
+                f"topicConfig.readQueueNums:[{topic.read_queue_nums}] consumer:[{connection.remote_address}]"
+            )
+            raise BrokerResponseError(ResponseCode.INVALID_PARAMETER, remark)
+        return topic
+
+    def _tag_codes(self, header: PullMessageRequestHeader, group: SubscriptionGroupConfig) -> frozenset[int] | None:
+        """The tags codes that the pull wants; ``None`` for all."""
+        if header.sys_flag & _SUBSCRIPTION:
+            if not is_tag_type(header.expression_type):
+                raise self._no_property_filter(header.expression_type or "")
+            return tag_codes_of(header.subscription or "")
+        return self._subscription(header, group).tag_codes
+
+    def _subscription(self, header: PullMessageRequestHeader, group: SubscriptionGroupConfig) -> Subscription:
+        """What the group's heartbeats said."""
+        info = self._consumers.group_info(header.consumer_group)
+        if info is None:
+            raise BrokerResponseError(ResponseCode.SUBSCRIPTION_NOT_EXIST, "the consumer's group info not exist")
+        if not group.consume_broadcast_enable and info.message_model == MessageModel.BROADCASTING:
+            raise self._forbidden(f"the consumer group[{header.consumer_group}] can not consume by broadcast way")
+        if self._subscription_groups.forbidden(header.consumer_group, header.topic) & _READ_FORBIDDEN:
+            remark = f"the consumer group[{header.consumer_group}] is forbidden for topic[{header.topic}]"
+            raise self._forbidden(remark)
+        subscription = info.find_subscription_data(header.topic)
+        if subscription is None:
+            raise BrokerResponseError(ResponseCode.SUBSCRIPTION_NOT_EXIST, "the consumer's subscription not exist")
+        if subscription.sub_version < header.sub_version:
+            raise BrokerResponseError(ResponseCode.SUBSCRIPTION_NOT_LATEST, "the consumer's subscription not latest")
+        if not subscription.is_tag:
+            raise self._no_property_filter(subscription.data.expression_type)
+        return subscription
+
+    @staticmethod
+    def _no_property_filter(expression_type: str) -> BrokerResponseError:
+        remark = (
+            f"The broker does not support consumer to filter message by {expression_type}; "
+            "enablePropertyFilter is false, subscribe by tags instead"
+        )
+        return BrokerResponseError(ResponseCode.SYSTEM_ERROR, remark)

@@ -1,0 +1,226 @@
+"""SEND_MESSAGE, SEND_MESSAGE_V2 and SEND_BATCH_MESSAGE (org.apache.rocketmq.broker.processor.SendMessageProcessor).
+
+The hottest path of the broker: header struct in, record into the mapped file, answer from a template, all plain calls.
+"""
+
+import random
+from collections.abc import Awaitable
+from typing import Final
+
+from rocketbroker.broker.delay_rewrite import delay_rewrite
+from rocketbroker.codec.message.message_batch import split_batch
+from rocketbroker.codec.message.message_properties import replace_property
+from rocketbroker.codec.message.message_sys_flag import host_flags
+from rocketbroker.codec.message.topic_validator import RETRY_GROUP_TOPIC_PREFIX
+from rocketbroker.codec.remoting.handler import Connection
+from rocketbroker.codec.remoting.headers.send_message import SendMessageRequestHeader
+from rocketbroker.codec.remoting.hot_responses import region_suffix, send_response
+from rocketbroker.codec.remoting.remoting_command import RemotingCommand
+from rocketbroker.codec.remoting.response_code import ResponseCode
+from rocketbroker.common.config import BrokerConfig
+from rocketbroker.common.errors import BrokerResponseError, CodecError
+from rocketbroker.processor.retry_and_dlq import RetryAndDlq
+from rocketbroker.processor.topic_target import TopicTarget, TopicTargets
+from rocketbroker.processor.unique_id import UniqueIds
+from rocketbroker.store.message_store import MessageStore
+from rocketbroker.store.put_message import MessageExtBrokerInner, PutMessageResult, PutMessageStatus
+
+_UNIQUE_KEY: Final = "UNIQ_KEY\x01"
+_RESPONSE_CODES: Final = {
+    PutMessageStatus.MESSAGE_ILLEGAL: ResponseCode.MESSAGE_ILLEGAL,
+    PutMessageStatus.PROPERTIES_SIZE_EXCEEDED: ResponseCode.MESSAGE_ILLEGAL,
+    PutMessageStatus.SERVICE_NOT_AVAILABLE: ResponseCode.SERVICE_NOT_AVAILABLE,
+    PutMessageStatus.DISK_FULL: ResponseCode.SERVICE_NOT_AVAILABLE,
+}
+
+SendCommand = RemotingCommand[SendMessageRequestHeader]
+
+
+class SendMessageProcessor:
+    """Stores what producers send.
+
+    Args:
+        config: region, cluster, permissions.
+        store: where messages go.
+        targets: finds and creates topics.
+        retry_and_dlq: what becomes of messages that consumers send to their retry topic.
+        unique_ids: gives an id to messages of clients that give none.
+        max_delay_level: the last level of messageDelayLevel.
+    """
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        store: MessageStore,
+        targets: TopicTargets,
+        retry_and_dlq: RetryAndDlq,
+        unique_ids: UniqueIds,
+        max_delay_level: int,
+    ) -> None:
+        self._config = config
+        self._store = store
+        self._targets = targets
+        self._retry_and_dlq = retry_and_dlq
+        self._unique_ids = unique_ids
+        self._max_delay_level = max_delay_level
+        store_host = store.commit_log.store_host
+        self._message_id = store_host.hex().upper().encode() + b"%016X"
+        self._ipv6_store = host_flags(bytes(8), store_host)
+        self._waits_for_flush = store.config.flush_disk_type == "SYNC_FLUSH"
+        # MSG_REGION, TRACE_ON and CLUSTER, which each single message gets, and the fields of each answer.
+        trace_on = "true" if config.trace_on else "false"
+        self._added = (
+            ("MSG_REGION", config.region_id),
+            ("TRACE_ON", trace_on),
+            ("CLUSTER", config.broker_cluster_name),
+        )
+        self._added_properties = "".join(f"{name}\x01{value}\x02" for name, value in self._added).encode()
+        self._region_suffix = region_suffix(config.region_id, trace_on=config.trace_on)
+
+    def process(self, connection: Connection, command: SendCommand) -> bytes | Awaitable[bytes]:
+        """Store one message, or a batch, and answer with its id and queue offset."""
+        header = command.header
+        target = self._targets.find(header, connection.remote_address)
+        queue_id = header.queue_id
+        if not 0 <= queue_id < target.queue_nums:
+            queue_id = self._other_queue(header, target)
+        if header.batch:
+            return self._process_batch(connection, command, target, queue_id)
+        text = header.properties
+        unique_key = find_unique_key(text)
+        if unique_key is None:
+            text, unique_key = self._with_unique_key(text)
+        message = MessageExtBrokerInner(
+            header.topic,
+            queue_id,
+            command.body,
+            self._properties(text),
+            header.flag,
+            header.sys_flag | target.sys_flag | self._ipv6_store,
+            header.born_timestamp,
+            connection.remote_host,
+            header.reconsume_times,
+        )
+        if len(connection.remote_host) > 8:
+            message.sys_flag |= host_flags(connection.remote_host, bytes(8))
+        if target.is_retry:
+            self._retry_and_dlq.redirect(header, message)
+        if "DELAY" in text or "TRAN_MSG\x01" in text or "TIMER_DEL" in text:
+            self._special(text, message)
+        result = self._store.put_message(message)
+        if result.status is not PutMessageStatus.PUT_OK:
+            raise refusal(result)
+        target.stats.add(1, result.size)
+        answer = send_response(
+            command.opaque,
+            queue_id,
+            result.queue_offset,
+            self._message_id % result.physical_offset,
+            unique_key,
+            self._region_suffix,
+        )
+        if self._waits_for_flush:
+            return self._after_flush(answer, result)
+        return answer
+
+    def _process_batch(
+        self, connection: Connection, command: SendCommand, target: TopicTarget, queue_id: int
+    ) -> bytes | Awaitable[bytes]:
+        header = command.header
+        if target.is_retry:
+            remark = f"batch request does not support retry group {header.topic.removeprefix(RETRY_GROUP_TOPIC_PREFIX)}"
+            raise BrokerResponseError(ResponseCode.MESSAGE_ILLEGAL, remark)
+        if target.config.attributes.get("queue.type") == "BatchCQ":
+            remark = f"topic[{header.topic}] has queue.type=BatchCQ, which this broker does not write"
+            raise BrokerResponseError(ResponseCode.MESSAGE_ILLEGAL, remark)
+        try:
+            parts = split_batch(bytes(command.body))
+        except CodecError as error:
+            raise BrokerResponseError(ResponseCode.MESSAGE_ILLEGAL, str(error)) from error
+        message = MessageExtBrokerInner(
+            topic=header.topic,
+            queue_id=queue_id,
+            body=b"",
+            sys_flag=header.sys_flag | target.sys_flag | host_flags(connection.remote_host, self._store_host),
+            born_timestamp=header.born_timestamp,
+            born_host=connection.remote_host,
+            reconsume_times=header.reconsume_times,
+        )
+        result = self._store.put_messages(message, parts)
+        if result.status is not PutMessageStatus.PUT_OK:
+            raise refusal(result)
+        target.stats.add(len(parts), result.size)
+        ids = b",".join([self._message_id % offset for offset in result.physical_offsets or ()])
+        unique_key = find_unique_key(header.properties)
+        answer = send_response(command.opaque, queue_id, result.queue_offset, ids, unique_key, self._region_suffix)
+        if self._waits_for_flush:
+            return self._after_flush(answer, result)
+        return answer
+
+    def _other_queue(self, header: SendMessageRequestHeader, target: TopicTarget) -> int:
+        """Any queue for a negative number; a number too large is refused."""
+        if header.queue_id < 0:
+            return random.randrange(max(target.config.write_queue_nums, 1))
+        remark = (
+            f"request queueId[{header.queue_id}] is illegal, topic:[{header.topic}] "
+            f"has writeQueueNums:[{target.config.write_queue_nums}] readQueueNums:[{target.config.read_queue_nums}]"
+        )
+        raise BrokerResponseError(ResponseCode.INVALID_PARAMETER, remark)
+
+    def _with_unique_key(self, text: str) -> tuple[str, str]:
+        unique_key = self._unique_ids.create()
+        separator = "" if not text or text.endswith("\x02") else "\x02"
+        return f"{text}{separator}{_UNIQUE_KEY}{unique_key}\x02", unique_key
+
+    def _properties(self, text: str) -> bytes:
+        """The properties to store: those sent and those that the broker adds."""
+        raw = text.encode()
+        if "MSG_REGION\x01" in text or "CLUSTER\x01" in text or "TRACE_ON\x01" in text:
+            # A message that was consumed and is sent again has them already.
+            for name, value in self._added:
+                raw = replace_property(raw, name.encode(), value.encode())
+            return raw
+        if not raw.endswith(b"\x02"):
+            raw += b"\x02"
+        return raw + self._added_properties
+
+    def _special(self, text: str, message: MessageExtBrokerInner) -> None:
+        """Delayed messages go to the schedule topic; what this broker cannot keep its word on is refused."""
+        pairs = dict(pair.partition("\x01")[::2] for pair in text.split("\x02"))
+        if pairs.get("TRAN_MSG", "").lower() == "true":
+            remark = "transaction messages are not served by this broker: a half message could not be committed"
+            raise BrokerResponseError(ResponseCode.NO_PERMISSION, remark)
+        if not {"TIMER_DELIVER_MS", "TIMER_DELAY_SEC", "TIMER_DELAY_MS", "TIMER_DEL_UNIQKEY"}.isdisjoint(pairs):
+            remark = "timer messages are not served by this broker; a delay level (property DELAY) is"
+            raise BrokerResponseError(ResponseCode.MESSAGE_ILLEGAL, remark)
+        delay_rewrite(message, self._max_delay_level)
+
+    async def _after_flush(self, answer: bytes, result: PutMessageResult) -> bytes:
+        """The answer once the message is on disk.
+
+        Raises:
+            BrokerResponseError: FLUSH_DISK_TIMEOUT, the disk refused or took too long.
+        """
+        error = await self._store.wait_flushed(result)
+        if error:
+            raise BrokerResponseError(ResponseCode.FLUSH_DISK_TIMEOUT, error)
+        return answer
+
+    @property
+    def _store_host(self) -> bytes:
+        return self._store.commit_log.store_host
+
+
+def find_unique_key(properties: str) -> str | None:
+    """UNIQ_KEY of a properties text, ``None`` when it has none."""
+    start = properties.find("\x02UNIQ_KEY\x01") + 1
+    if not start and not properties.startswith(_UNIQUE_KEY):
+        return None
+    start += len(_UNIQUE_KEY)
+    end = properties.find("\x02", start)
+    return (properties[start:] if end < 0 else properties[start:end]) or None
+
+
+def refusal(result: PutMessageResult) -> BrokerResponseError:
+    """What to answer when the store did not take a message."""
+    return BrokerResponseError(_RESPONSE_CODES[result.status], result.reason)

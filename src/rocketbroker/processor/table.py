@@ -1,0 +1,132 @@
+"""Which code is served by whom: one line a code (BrokerController.registerProcessor).
+
+Only this table sees all parts of the broker; each processor gets the few that it needs.
+"""
+
+import os
+from dataclasses import dataclass
+
+from rocketbroker.broker.broker_stats_manager import BrokerStatsManager
+from rocketbroker.broker.consumer_manager import ConsumerManager
+from rocketbroker.broker.consumer_offset_manager import ConsumerOffsetManager
+from rocketbroker.broker.producer_manager import ProducerManager
+from rocketbroker.broker.pull_request_hold_service import PullRequestHoldService
+from rocketbroker.broker.rebalance_lock_manager import RebalanceLockManager
+from rocketbroker.broker.schedule_message_service import ScheduleMessageService
+from rocketbroker.broker.subscription_group_manager import SubscriptionGroupManager
+from rocketbroker.broker.topic_config_manager import TopicConfigManager
+from rocketbroker.codec.remoting.handler import MethodTable, Route
+from rocketbroker.codec.remoting.headers.client import (
+    GetConsumerListByGroupRequestHeader,
+    UnregisterClientRequestHeader,
+)
+from rocketbroker.codec.remoting.headers.offset import (
+    QueryConsumerOffsetRequestHeader,
+    UpdateConsumerOffsetRequestHeader,
+)
+from rocketbroker.codec.remoting.headers.pull_message import PullMessageRequestHeader
+from rocketbroker.codec.remoting.headers.send_message import (
+    ConsumerSendMsgBackRequestHeader,
+    SendMessageRequestHeader,
+    SendMessageRequestHeaderV2,
+)
+from rocketbroker.codec.remoting.request_code import RequestCode
+from rocketbroker.common.clock import Clock
+from rocketbroker.common.config import BrokerConfig
+from rocketbroker.processor.check_client_config import CheckClientConfigProcessor
+from rocketbroker.processor.consumer_send_msg_back import ConsumerSendMsgBackProcessor
+from rocketbroker.processor.get_consumer_list_by_group import GetConsumerListByGroupProcessor
+from rocketbroker.processor.heart_beat import HeartBeatProcessor
+from rocketbroker.processor.lock_batch_mq import LockBatchMqProcessor, UnlockBatchMqProcessor
+from rocketbroker.processor.pull_message import PullMessageProcessor
+from rocketbroker.processor.query_consumer_offset import QueryConsumerOffsetProcessor
+from rocketbroker.processor.retry_and_dlq import RetryAndDlq
+from rocketbroker.processor.send_message import SendMessageProcessor
+from rocketbroker.processor.topic_target import TopicTargets
+from rocketbroker.processor.unique_id import UniqueIds
+from rocketbroker.processor.unregister_client import UnregisterClientProcessor
+from rocketbroker.processor.update_consumer_offset import UpdateConsumerOffsetProcessor
+from rocketbroker.store.message_store import MessageStore
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerParts:
+    """The parts of a broker that processors work on."""
+
+    config: BrokerConfig
+    clock: Clock
+    store: MessageStore
+    topic_configs: TopicConfigManager
+    subscription_groups: SubscriptionGroupManager
+    consumer_offsets: ConsumerOffsetManager
+    consumers: ConsumerManager
+    producers: ProducerManager
+    locks: RebalanceLockManager
+    stats: BrokerStatsManager
+    schedule: ScheduleMessageService
+    hold_service: PullRequestHoldService
+
+
+def broker_routes(parts: BrokerParts) -> dict[int, Route]:
+    """All codes that the broker serves."""
+    table = MethodTable()
+    _add_messages(table, parts)
+    _add_clients(table, parts)
+    return table.routes
+
+
+def _add_messages(table: MethodTable, parts: BrokerParts) -> None:
+    store_host = parts.store.commit_log.store_host
+    retry_and_dlq = RetryAndDlq(parts.subscription_groups, parts.topic_configs, parts.locks, parts.stats)
+    send = SendMessageProcessor(
+        parts.config,
+        parts.store,
+        TopicTargets(parts.config, parts.topic_configs, parts.stats),
+        retry_and_dlq,
+        UniqueIds(store_host[:-4], os.getpid(), parts.clock),
+        parts.schedule.max_delay_level,
+    ).process
+    table.add(RequestCode.SEND_MESSAGE, send, SendMessageRequestHeader)
+    table.add(RequestCode.SEND_MESSAGE_V2, send, SendMessageRequestHeaderV2)
+    table.add(RequestCode.SEND_BATCH_MESSAGE, send, SendMessageRequestHeaderV2)
+    pull = PullMessageProcessor(
+        parts.config,
+        parts.store,
+        parts.topic_configs,
+        parts.subscription_groups,
+        parts.consumers,
+        parts.consumer_offsets,
+        parts.stats,
+        parts.hold_service,
+    )
+    parts.hold_service.bind(pull.resume, parts.store.max_offset_in_queue)
+    table.add(RequestCode.PULL_MESSAGE, pull.process, PullMessageRequestHeader)
+    table.add(RequestCode.LITE_PULL_MESSAGE, pull.process, PullMessageRequestHeader)
+    send_back = ConsumerSendMsgBackProcessor(
+        parts.config,
+        parts.subscription_groups,
+        parts.topic_configs,
+        parts.store,
+        store_host=store_host,
+        max_delay_level=parts.schedule.max_delay_level,
+        stats=parts.stats,
+    )
+    table.add(RequestCode.CONSUMER_SEND_MSG_BACK, send_back.process, ConsumerSendMsgBackRequestHeader)
+
+
+def _add_clients(table: MethodTable, parts: BrokerParts) -> None:
+    heart_beat = HeartBeatProcessor(
+        parts.topic_configs, parts.subscription_groups, parts.consumers, parts.producers, parts.clock
+    )
+    table.add(RequestCode.HEART_BEAT, heart_beat.process)
+    unregister = UnregisterClientProcessor(parts.consumers, parts.producers)
+    table.add(RequestCode.UNREGISTER_CLIENT, unregister.process, UnregisterClientRequestHeader)
+    table.add(RequestCode.CHECK_CLIENT_CONFIG, CheckClientConfigProcessor().process)
+    consumer_list = GetConsumerListByGroupProcessor(parts.consumers)
+    table.add(RequestCode.GET_CONSUMER_LIST_BY_GROUP, consumer_list.process, GetConsumerListByGroupRequestHeader)
+    query = QueryConsumerOffsetProcessor(parts.consumer_offsets, parts.store)
+    table.add(RequestCode.QUERY_CONSUMER_OFFSET, query.process, QueryConsumerOffsetRequestHeader)
+    update = UpdateConsumerOffsetProcessor(parts.consumer_offsets, parts.subscription_groups, parts.topic_configs)
+    table.add(RequestCode.UPDATE_CONSUMER_OFFSET, update.process, UpdateConsumerOffsetRequestHeader)
+    table.add(RequestCode.LOCK_BATCH_MQ, LockBatchMqProcessor(parts.locks).process)
+    table.add(RequestCode.UNLOCK_BATCH_MQ, UnlockBatchMqProcessor(parts.locks).process)

@@ -1,0 +1,99 @@
+"""What the send path needs to know of a topic, checked once and kept until the topic changes."""
+
+from rocketbroker.broker.broker_stats_manager import BrokerStatsManager
+from rocketbroker.broker.perm_name import PERM_WRITE
+from rocketbroker.broker.stats_item import StatsItem
+from rocketbroker.broker.topic_config_manager import TopicConfigManager
+from rocketbroker.codec.message.message_sys_flag import MULTI_TAGS_FLAG
+from rocketbroker.codec.message.topic_validator import (
+    RETRY_GROUP_TOPIC_PREFIX,
+    is_not_allowed_send_topic,
+    validate_topic,
+)
+from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig, TopicFilterType
+from rocketbroker.codec.remoting.headers.send_message import SendMessageRequestHeader
+from rocketbroker.codec.remoting.response_code import ResponseCode
+from rocketbroker.common.config import BrokerConfig
+from rocketbroker.common.errors import BrokerResponseError
+
+_RETRY_PERM = 6
+_UNIT_FLAG = 1
+_UNIT_SUB_FLAG = 2
+
+
+class TopicTarget:
+    """A topic that may be sent to."""
+
+    __slots__ = ("config", "is_retry", "queue_nums", "stats", "sys_flag")
+
+    def __init__(self, config: TopicConfig, stats: StatsItem) -> None:
+        self.config = config
+        self.stats = stats
+        self.queue_nums = max(config.write_queue_nums, config.read_queue_nums)
+        self.sys_flag = MULTI_TAGS_FLAG if config.topic_filter_type == TopicFilterType.MULTI_TAG else 0
+        self.is_retry = config.topic_name.startswith(RETRY_GROUP_TOPIC_PREFIX)
+
+
+class TopicTargets:
+    """Finds topics for sends, and creates them as RocketMQ does (AbstractSendMessageProcessor.msgCheck).
+
+    Args:
+        config: permissions of the broker.
+        topic_config_manager: the topics.
+        stats: gives each topic its counters.
+    """
+
+    def __init__(
+        self, config: BrokerConfig, topic_config_manager: TopicConfigManager, stats: BrokerStatsManager
+    ) -> None:
+        self._config = config
+        self._manager = topic_config_manager
+        self._topics = topic_config_manager.topics
+        self._stats = stats
+        self._targets: dict[str, TopicTarget] = {}
+
+    def find(self, header: SendMessageRequestHeader, remote_address: str) -> TopicTarget:
+        """The topic of a send.
+
+        Raises:
+            BrokerResponseError: the name is not allowed, the topic does not exist and may not be created, or it may not
+                be written to.
+        """
+        target = self._targets.get(header.topic)
+        # A changed topic is another object.
+        if target is not None and target.config is self._topics.get(header.topic):
+            return target
+        config = self._checked(header, remote_address)
+        target = self._targets[header.topic] = TopicTarget(config, self._stats.topic_put(header.topic))
+        return target
+
+    def _checked(self, header: SendMessageRequestHeader, remote_address: str) -> TopicConfig:
+        topic = header.topic
+        result = validate_topic(topic)
+        if not result.valid:
+            raise BrokerResponseError(ResponseCode.INVALID_PARAMETER, result.remark)
+        if is_not_allowed_send_topic(topic):
+            raise BrokerResponseError(ResponseCode.NO_PERMISSION, f"Sending message to topic[{topic}] is forbidden.")
+        config = self._topics.get(topic) or self._create(header, remote_address)
+        if not config.perm & PERM_WRITE:
+            remark = f"sending message to topic[{topic}] is forbidden: its perm is {config.perm}, which lacks write (2)"
+            raise BrokerResponseError(ResponseCode.NO_PERMISSION, remark)
+        return config
+
+    def _create(self, header: SendMessageRequestHeader, remote_address: str) -> TopicConfig:
+        topic = header.topic
+        sys_flag = 0
+        if header.unit_mode:
+            sys_flag = _UNIT_SUB_FLAG if topic.startswith(RETRY_GROUP_TOPIC_PREFIX) else _UNIT_FLAG
+        created = self._manager.create_in_send_message(
+            topic, header.default_topic, remote_address, header.default_topic_queue_nums, sys_flag
+        )
+        if created is None and topic.startswith(RETRY_GROUP_TOPIC_PREFIX):
+            created = self._manager.create_in_send_message_back(topic, 1, _RETRY_PERM, sys_flag)
+        if created is None:
+            remark = (
+                f"topic[{topic}] not exist, apply first please! It can be created by mqadmin updateTopic; "
+                f"autoCreateTopicEnable is {str(self._config.auto_create_topic_enable).lower()} here"
+            )
+            raise BrokerResponseError(ResponseCode.TOPIC_NOT_EXIST, remark)
+        return created
