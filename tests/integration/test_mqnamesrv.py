@@ -10,6 +10,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
 import pytest
 
@@ -47,7 +48,7 @@ def started(home: Path, *arguments: str) -> Iterator[tuple[subprocess.Popen[str]
     lines: queue.Queue[str] = queue.Queue()
     stdout = process.stdout
     assert stdout is not None
-    reader = threading.Thread(target=lambda: [lines.put(line.rstrip("\n")) for line in stdout], daemon=True)
+    reader = threading.Thread(target=_put_lines, args=(stdout, lines), daemon=True)
     reader.start()
     try:
         yield process, lines
@@ -59,6 +60,11 @@ def started(home: Path, *arguments: str) -> Iterator[tuple[subprocess.Popen[str]
         stdout.close()
         assert process.stderr is not None
         process.stderr.close()
+
+
+def _put_lines(stream: IO[str], lines: "queue.Queue[str]") -> None:
+    for line in stream:
+        lines.put(line.rstrip("\n"))
 
 
 def config(folder: Path, **settings: object) -> str:

@@ -57,15 +57,14 @@ class BrokerTable:
                         return name, broker_id
         return None
 
-    def drop_group(self, cluster_name: str, broker_name: str) -> None:
-        """Forget a name whose last broker is gone, and its cluster if it was the last there."""
+    def drop_group(self, broker_name: str) -> None:
+        """Forget a name whose last broker is gone, and each cluster where it was the last."""
         self.by_name.pop(broker_name, None)
-        names = self.clusters.get(cluster_name)
-        if names is not None:
+        for cluster, names in list(self.clusters.items()):
             names.discard(broker_name)
             if not names:
-                del self.clusters[cluster_name]
-        log.info("broker %s of cluster %s is gone", broker_name, cluster_name)
+                del self.clusters[cluster]
+        log.info("broker %s is gone", broker_name)
 
     def has_master(self, broker_name: str) -> bool:
         """Whether the smallest id of a name is the master's."""

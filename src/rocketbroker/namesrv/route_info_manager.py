@@ -175,7 +175,7 @@ class RouteInfoManager:
         group.broker_addrs = {i: address for i, address in group.broker_addrs.items() if address != broker_addr}
         self.routes.forget_all()
         if not group.broker_addrs:
-            self.brokers.drop_group(cluster_name, broker_name)
+            self.brokers.drop_group(broker_name)
             self.topic_queues.delete_broker(broker_name)
             self._drop_mappings(broker_name)
             return

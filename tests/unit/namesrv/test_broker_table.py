@@ -25,10 +25,11 @@ def test_a_cluster_goes_with_its_last_name() -> None:
     table = BrokerTable()
     table.group("C", "a")
     table.group("C", "b")
-    table.drop_group("C", "a")
+    table.drop_group("a")
     assert table.clusters == {"C": {"b"}}
-    table.drop_group("C", "b")
-    table.drop_group("unknown", "b")
+    table.group("D", "b")
+    table.drop_group("b")
+    table.drop_group("b")
     assert (table.clusters, table.by_name) == ({}, {})
 
 

@@ -196,6 +196,13 @@ def test_unregistering_a_stranger_changes_nothing(namesrv: Fixture) -> None:
     assert namesrv.addresses() == {0: MASTER}
 
 
+def test_a_broker_that_leaves_under_another_cluster_s_name_leaves_nothing_behind(namesrv: Fixture) -> None:
+    namesrv.register("T", "U")
+    namesrv.manager.unregister_broker("other", MASTER, "broker-a", 0)
+    assert namesrv.manager.brokers.clusters == {}
+    assert namesrv.topics() == []
+
+
 def test_all_brokers_of_a_closed_connection_are_gone(namesrv: Fixture) -> None:
     shared, other = FakeConnection(), FakeConnection()
     namesrv.register("T", "U", connection=shared)

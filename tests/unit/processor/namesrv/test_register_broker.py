@@ -1,0 +1,111 @@
+"""REGISTER_BROKER (103)."""
+
+import zlib
+from collections.abc import Callable
+
+import pytest
+
+from rocketbroker.codec.remoting.bodies.data_version import DataVersion
+from rocketbroker.codec.remoting.bodies.register_broker_body import RegisterBrokerBody
+from rocketbroker.codec.remoting.bodies.topic_config import (
+    TopicConfig,
+    TopicConfigAndMappingSerializeWrapper,
+    TopicConfigSerializeWrapper,
+)
+from rocketbroker.codec.remoting.headers.namesrv import (
+    PutKVConfigRequestHeader,
+    RegisterBrokerRequestHeader,
+    RegisterBrokerResponseHeader,
+)
+from rocketbroker.codec.remoting.request_code import RequestCode
+from rocketbroker.codec.remoting.response_code import ResponseCode
+from rocketbroker.processor.namesrv.register_broker import VERSION_3_0_11
+from tests.support.namesrv_fixture import NamesrvFixture
+from tests.support.namesrv_session import recorded_requests
+
+TOPICS = {"T": TopicConfig("T", 2, 3), "U": TopicConfig("U")}
+BODY = RegisterBrokerBody(TopicConfigAndMappingSerializeWrapper(TOPICS, DataVersion(1, 1)))
+
+
+def header(**fields: object) -> RegisterBrokerRequestHeader:
+    found = RegisterBrokerRequestHeader("broker-a", "127.0.0.1:10911", "C", "127.0.0.1:10912", 0)
+    for name, value in fields.items():
+        setattr(found, name, value)
+    return found
+
+
+def topics(namesrv: NamesrvFixture) -> list[str]:
+    return namesrv.manager.topic_queues.topics()
+
+
+def test_recorded_registrations_of_master_and_slave(namesrv: NamesrvFixture) -> None:
+    slave = next(frame for frame in recorded_requests(103) if frame.sender == "broker-slave")
+    namesrv.register_recorded_broker()
+    assert len(topics(namesrv)) == 16
+    answer = namesrv.replay(slave)
+    assert answer.header == RegisterBrokerResponseHeader("127.0.0.1:30912", "127.0.0.1:30911")
+
+
+def test_a_body_with_another_crc_is_refused(namesrv: NamesrvFixture) -> None:
+    body = BODY.encode()
+    crc = zlib.crc32(body) & 0x7FFFFFFF
+    answer = namesrv.ask(RequestCode.REGISTER_BROKER, header(body_crc32=crc ^ 1), body)
+    assert (answer.code, answer.remark) == (ResponseCode.SYSTEM_ERROR, "crc32 not match")
+    assert topics(namesrv) == []
+    assert namesrv.ask(RequestCode.REGISTER_BROKER, header(body_crc32=crc), body).code == 0
+    assert topics(namesrv) == ["T", "U"]
+
+
+@pytest.mark.parametrize("version", [401, 513])
+def test_a_compressed_body(namesrv: NamesrvFixture, version: int) -> None:
+    body = BODY.encode_compressed()
+    fields = header(compressed=True, body_crc32=zlib.crc32(body) & 0x7FFFFFFF)
+    assert namesrv.ask(RequestCode.REGISTER_BROKER, fields, body, version).code == 0
+    assert topics(namesrv) == ["T", "U"]
+
+
+def test_a_body_of_a_broker_before_3_0_11(namesrv: NamesrvFixture) -> None:
+    body = TopicConfigSerializeWrapper(TOPICS, DataVersion(1, 1)).encode()
+    assert namesrv.ask(RequestCode.REGISTER_BROKER, header(), body, VERSION_3_0_11 - 1).code == 0
+    assert topics(namesrv) == ["T", "U"]
+
+
+def test_a_registration_without_topics(namesrv: NamesrvFixture) -> None:
+    assert namesrv.ask(RequestCode.REGISTER_BROKER, header()).code == 0
+    assert list(namesrv.manager.brokers.by_name) == ["broker-a"]
+
+
+def test_one_topic_of_a_stranger_is_refused(namesrv: NamesrvFixture) -> None:
+    body = RegisterBrokerBody(TopicConfigAndMappingSerializeWrapper({"T": TopicConfig("T")})).encode()
+    answer = namesrv.ask(RequestCode.REGISTER_BROKER, header(), body)
+    assert (answer.code, answer.remark) == (ResponseCode.SYSTEM_ERROR, "register broker failed")
+
+
+def test_the_order_topics_are_in_the_answer(make_namesrv: Callable[..., NamesrvFixture]) -> None:
+    for setting, body in (("true", b'{"table":{"T":"broker-a:2"}}'), ("false", b"")):
+        namesrv = make_namesrv(returnOrderTopicConfigToBroker=setting)
+        put = PutKVConfigRequestHeader("ORDER_TOPIC_CONFIG", "T", "broker-a:2")
+        assert namesrv.ask(RequestCode.REGISTER_BROKER, header(), BODY.encode()).body == b""
+        namesrv.ask(RequestCode.PUT_KV_CONFIG, put)
+        assert namesrv.ask(RequestCode.REGISTER_BROKER, header(), BODY.encode()).body == body
+
+
+@pytest.mark.parametrize(
+    ("fields", "body", "named"),
+    [
+        ({"broker_name": "../x"}, b"", "brokerName '../x'"),
+        ({"cluster_name": ""}, b"", "clusterName ''"),
+        ({"broker_addr": "nowhere"}, b"", "brokerAddr 'nowhere'"),
+        ({"broker_id": -1}, b"", "brokerId -1"),
+        ({"heartbeat_timeout_millis": -5}, b"", "heartbeatTimeoutMillis -5"),
+        ({"heartbeat_timeout_millis": 1 << 62}, b"", "heartbeatTimeoutMillis"),
+        ({}, b'{"filterServerList":7}', "the body of REGISTER_BROKER cannot be read"),
+        ({"compressed": True}, b"\x00\x01", "zlib"),
+        ({"compressed": True}, zlib.compress(b"\x7f\xff\xff\xff"), "2147483647 bytes"),
+    ],
+)
+def test_what_is_wrong_is_named(namesrv: NamesrvFixture, fields: dict[str, object], body: bytes, named: str) -> None:
+    answer = namesrv.ask(RequestCode.REGISTER_BROKER, header(**fields), body)
+    assert answer.code in (ResponseCode.INVALID_PARAMETER, ResponseCode.SYSTEM_ERROR)
+    assert named in (answer.remark or "")
+    assert namesrv.manager.brokers.by_name == {}
