@@ -1,0 +1,253 @@
+"""``mqdev --demo``: messages go through the wire and come back, then Spark counts them in the store.
+
+Sent, received and counted must agree by queue, else the exit code is 1.
+"""
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from collections import Counter
+from contextlib import aclosing, suppress
+from pathlib import Path
+
+import msgspec
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from rocketbroker.app.dev_server import DevServer
+from rocketbroker.app.event_loop import run
+from rocketbroker.client.admin_client import AdminClient
+from rocketbroker.client.errors import TopicRouteError
+from rocketbroker.client.message import Message
+from rocketbroker.client.producer import Producer
+from rocketbroker.client.pull_consumer import PullConsumer
+from rocketbroker.codec.message.message_ext import MessageExt
+from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
+from rocketbroker.common.errors import RocketBrokerError
+
+TOPIC = "DemoTopic"
+GROUP = "mqdev_demo"
+QUEUES = 4
+IN_FLIGHT = 64
+EXIT_FAILED = 1
+EXIT_INTERRUPTED = 130
+_CONSUME_TIMEOUT_S = 60.0
+_ROUTE_TIMEOUT_S = 5.0
+_PROPERTY_RUN = "demoRun"
+_PROPERTY_NUMBER = "demoNumber"
+
+
+class Outcome(msgspec.Struct):
+    """What the three parts of the demo saw of each queue, and what went wrong."""
+
+    stored_before: Counter[int] = msgspec.field(default_factory=Counter)
+    sent: Counter[int] = msgspec.field(default_factory=Counter)
+    received: Counter[int] = msgspec.field(default_factory=Counter)
+    counted: Counter[int] = msgspec.field(default_factory=Counter)
+    send_s: float = 0.0
+    receive_s: float = 0.0
+    spark_s: float = 0.0
+    problems: list[str] = msgspec.field(default_factory=list)
+
+
+def run_demo(server: DevServer, number: int) -> int:
+    """Start the server, run the demo with so many messages, stop the server; gives the exit code."""
+    codes: list[int] = []
+    with suppress(asyncio.CancelledError, KeyboardInterrupt):
+        run(_run(server, number, codes))
+    return codes[0] if codes else EXIT_INTERRUPTED
+
+
+async def _run(server: DevServer, number: int, codes: list[int]) -> None:
+    task = asyncio.current_task()
+    assert task is not None
+    for signal_number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(signal_number, task.cancel)
+    console = Console(highlight=False)
+    await server.start()
+    try:
+        console.print(f"name server {server.namesrv_addr}, broker {server.broker_addr}")
+        outcome = await demonstrate(server, number, console)
+    except RocketBrokerError as error:
+        print(f"mqdev: {error}", file=sys.stderr)
+        codes.append(EXIT_FAILED)
+    else:
+        show(outcome, number, console)
+        codes.append(EXIT_FAILED if outcome.problems else 0)
+    finally:
+        await server.stop()
+
+
+async def demonstrate(server: DevServer, number: int, console: Console) -> Outcome:
+    """Send, receive and count."""
+    outcome = Outcome()
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+        await make_topic(server)
+        await send_and_receive(server.namesrv_addr, number, outcome, progress)
+        task = progress.add_task("Spark counts the store", total=None)
+        start = asyncio.get_running_loop().time()
+        outcome.counted = await count_by_spark(server.store)
+        outcome.spark_s = asyncio.get_running_loop().time() - start
+        progress.update(task, total=1, completed=1)
+    outcome.problems += disagreements(outcome)
+    return outcome
+
+
+async def make_topic(server: DevServer) -> None:
+    """Make the topic and wait until the name server knows it."""
+    async with AdminClient(server.namesrv_addr) as admin, asyncio.timeout(_ROUTE_TIMEOUT_S):
+        await admin.create_and_update_topic_config(server.broker_addr, TopicConfig(TOPIC, QUEUES, QUEUES))
+        while True:
+            try:
+                await admin.examine_topic_route_info(TOPIC)
+            except TopicRouteError:
+                await asyncio.sleep(0.02)
+            else:
+                return
+
+
+async def send_and_receive(namesrv_addr: str, number: int, outcome: Outcome, progress: Progress) -> None:
+    """Send and consume at the same time."""
+    async with Producer(GROUP, namesrv_addr) as producer, PullConsumer(GROUP, namesrv_addr) as consumer:
+        for queue in await consumer.fetch_subscribe_queues(TOPIC):
+            # A kept store has messages of earlier runs; these are not consumed again, but they are counted.
+            first, after_last = await consumer.min_offset(queue), await consumer.max_offset(queue)
+            outcome.stored_before[queue.queue_id] = after_last - first
+            await consumer.commit_offset(queue, after_last)
+        run_id = os.urandom(8).hex()
+        async with asyncio.TaskGroup() as group:
+            group.create_task(send(producer, run_id, number, outcome, progress))
+            group.create_task(receive(consumer, run_id, number, outcome, progress))
+
+
+def body_of(number: int) -> bytes:
+    """What message ``number`` says."""
+    return b"Message %d went through the wire." % number
+
+
+async def send(producer: Producer, run_id: str, number: int, outcome: Outcome, progress: Progress) -> None:
+    """Send messages 0 ... number - 1, several under way at a time."""
+    task = progress.add_task("Sending", total=number)
+    numbers = iter(range(number))
+    start = asyncio.get_running_loop().time()
+
+    async def work() -> None:
+        for each in numbers:
+            properties = {_PROPERTY_RUN: run_id, _PROPERTY_NUMBER: str(each)}
+            message = Message(TOPIC, body_of(each), tags="demo", keys=f"demo-{each}", properties=properties)
+            result = await producer.send(message)
+            outcome.sent[result.message_queue.queue_id] += 1
+            progress.advance(task)
+
+    async with asyncio.TaskGroup() as group:
+        for _ in range(min(IN_FLIGHT, number)):
+            group.create_task(work())
+    outcome.send_s = asyncio.get_running_loop().time() - start
+
+
+async def receive(consumer: PullConsumer, run_id: str, number: int, outcome: Outcome, progress: Progress) -> None:
+    """Consume until all have come, or none came for a minute; check that each came once and says what was sent."""
+    task = progress.add_task("Receiving", total=number)
+    seen: Counter[int] = Counter()
+    start = asyncio.get_running_loop().time()
+    async with aclosing(consumer.iterate(TOPIC)) as messages:
+        while seen.total() < number:
+            try:
+                async with asyncio.timeout(_CONSUME_TIMEOUT_S):
+                    message = await anext(messages)
+            except TimeoutError:
+                outcome.problems.append(f"no message came for {_CONSUME_TIMEOUT_S:g} s")
+                break
+            each = check(message, run_id, number, outcome)
+            if each is not None:
+                seen[each] += 1
+                outcome.received[message.queue_id] += 1
+                progress.advance(task)
+    outcome.receive_s = asyncio.get_running_loop().time() - start
+    doubles = sum(times > 1 for times in seen.values())
+    if doubles:
+        outcome.problems.append(f"{doubles} messages came more than once")
+    if len(seen) < number:
+        outcome.problems.append(f"{number - len(seen)} messages never came")
+
+
+def check(message: MessageExt, run_id: str, number: int, outcome: Outcome) -> int | None:
+    """The number of a message of this run, None for another's; what differs from what was sent is a problem."""
+    properties = message.properties
+    if properties.get(_PROPERTY_RUN) != run_id:
+        outcome.problems.append(f"message {message.offset_msg_id} is none that this run sent")
+        return None
+    each = int(properties[_PROPERTY_NUMBER])
+    right = (body_of(each), "demo", [f"demo-{each}"])
+    if not 0 <= each < number or (message.body, message.tags, message.keys) != right:
+        outcome.problems.append(f"message {each} came as {message.body!r}, {message.tags}, {message.keys}")
+    return each
+
+
+async def count_by_spark(store: Path) -> Counter[int]:
+    """Messages of the topic by queue, as ``mqanalytics count`` finds them: a process, since the broker goes on here.
+
+    Raises:
+        RocketBrokerError: it failed; the text has what it said.
+    """
+    command = (sys.executable, "-m", "rocketbroker.app.mqanalytics", "count", str(store), "--json")
+    pipe = asyncio.subprocess.PIPE
+    process = await asyncio.create_subprocess_exec(*command, stdout=pipe, stderr=pipe, start_new_session=True)
+    try:
+        out, err = await process.communicate()
+    finally:
+        if process.returncode is None:
+            os.killpg(process.pid, signal.SIGTERM)
+            await process.wait()
+    if process.returncode:
+        lines = err.decode(errors="replace").strip().splitlines() or [f"exit code {process.returncode}"]
+        raise RocketBrokerError(f"the count by Spark failed: {lines[-1]}")
+    rows = json.loads(out)["queues"]
+    return Counter({row["queueId"]: row["messages"] for row in rows if row["topic"] == TOPIC})
+
+
+def disagreements(outcome: Outcome) -> list[str]:
+    """One line for each queue whose numbers differ."""
+    queues = sorted(outcome.sent | outcome.received | outcome.counted | outcome.stored_before)
+    lines = []
+    for queue in queues:
+        sent, received = outcome.sent[queue], outcome.received[queue]
+        counted = outcome.counted[queue] - outcome.stored_before[queue]
+        if not sent == received == counted:
+            lines.append(f"queue {queue}: {sent} sent, {received} received, {counted} counted")
+    return lines
+
+
+def show(outcome: Outcome, number: int, console: Console) -> None:
+    """Print the numbers by queue, the rates and the verdict."""
+    table = Table(title=f"{TOPIC} by queue", show_footer=True, title_justify="left")
+    table.add_column("Queue", "all")
+    for title, counter in (("Sent", outcome.sent), ("Received", outcome.received)):
+        table.add_column(title, f"{counter.total():,}", justify="right")
+    counted = Counter({queue: outcome.counted[queue] - outcome.stored_before[queue] for queue in outcome.counted})
+    table.add_column("Counted by Spark", f"{counted.total():,}", justify="right")
+    for queue in sorted(outcome.sent | outcome.received | counted):
+        numbers = (outcome.sent[queue], outcome.received[queue], counted[queue])
+        table.add_row(str(queue), *(f"{each:,}" for each in numbers))
+    console.print(table)
+    before = outcome.stored_before.total()
+    if before:
+        console.print(f"(The store had {before:,} messages of the topic already, which Spark counted too.)")
+    console.print(f"Sent     {number:,} in {outcome.send_s:.2f} s, {number / outcome.send_s:,.0f} a second")
+    came = outcome.received.total()
+    console.print(f"Received {came:,} in {outcome.receive_s:.2f} s, {came / outcome.receive_s:,.0f} a second")
+    console.print(f"Counted  {counted.total():,} by Spark in {outcome.spark_s:.1f} s, its start included")
+    for problem in outcome.problems[:10]:
+        console.print(f"PROBLEM: {problem}", markup=False)
+    if not outcome.problems:
+        console.print(f"Sent, received and counted agree: {number:,} messages, each exactly once.")
