@@ -1,49 +1,44 @@
-"""Which names may key the tables of the name server (org.apache.rocketmq.common.topic.TopicValidator).
+"""Which names may key the tables of the name server.
 
-A topic has the characters ``%|a-zA-Z0-9_-`` and at most 127 of them (255 for ``%RETRY%`` and ``%DLQ%``). Brokers are
-named after their host by default, so that their names and those of clusters may hold dots as well; RocketMQ makes
-topics that carry the name of a broker or cluster, dots included.
+Topics follow RocketMQ's rule. Brokers are named after their host by default, so that their names and those of clusters
+may hold dots and colons as well; RocketMQ makes topics that carry the name of a broker or cluster, dots included.
 """
 
 import re
 
+from rocketbroker.codec.message.topic_validator import (
+    RETRY_OR_DLQ_TOPIC_MAX_LENGTH,
+    is_topic_or_group_illegal,
+    validate_topic,
+)
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.errors import BrokerResponseError
 
-TOPIC_MAX_LENGTH = 127
-RETRY_OR_DLQ_TOPIC_MAX_LENGTH = 255
 NAME_MAX_LENGTH = 255
 _SHOWN = 64
 
-_TOPIC = re.compile(r"[%|a-zA-Z0-9_-]+")
-_BROKER = re.compile(r"[%|a-zA-Z0-9_-][%|a-zA-Z0-9_.-]*")
+_BROKER = re.compile(r"[%|a-zA-Z0-9_-][%|a-zA-Z0-9_.:-]*")
 _PRINTABLE = re.compile(r"[^\x00-\x20\x7f]+")
 _PORT_MAX = 65_535
 
 
-def is_topic(topic: str) -> bool:
-    """Whether RocketMQ's topic rule allows the name."""
-    special = topic.startswith(("%RETRY%", "%DLQ%"))
-    limit = RETRY_OR_DLQ_TOPIC_MAX_LENGTH if special else TOPIC_MAX_LENGTH
-    return len(topic) <= limit and _TOPIC.fullmatch(topic) is not None
-
-
 def is_registered_topic(topic: str, broker_name: str, cluster_name: str) -> bool:
     """Whether a broker may register the topic: by the topic rule, or as one that is named after it or its cluster."""
-    if is_topic(topic):
+    if validate_topic(topic).valid:
         return True
     if len(topic) > RETRY_OR_DLQ_TOPIC_MAX_LENGTH:
         return False
     rest = topic.replace(broker_name, "").replace(cluster_name, "")
-    return rest != topic and (not rest or _TOPIC.fullmatch(rest) is not None)
+    return rest != topic and not is_topic_or_group_illegal(rest)
 
 
 def check_topic(topic: str) -> None:
     """Raises:
     BrokerResponseError: INVALID_PARAMETER; the topic rule does not allow the name.
     """
-    if not is_topic(topic):
-        raise _refusal("topic", topic, f"^[%|a-zA-Z0-9_-]+$, at most {TOPIC_MAX_LENGTH} characters")
+    result = validate_topic(topic)
+    if not result.valid:
+        raise BrokerResponseError(ResponseCode.INVALID_PARAMETER, result.remark)
 
 
 def check_broker_name(kind: str, name: str) -> None:
@@ -53,7 +48,7 @@ def check_broker_name(kind: str, name: str) -> None:
         BrokerResponseError: INVALID_PARAMETER; the name is empty, too long or has other characters.
     """
     if len(name) > NAME_MAX_LENGTH or _BROKER.fullmatch(name) is None:
-        wanted = f"^[%|a-zA-Z0-9_.-]+$, no dot at its start, at most {NAME_MAX_LENGTH} characters"
+        wanted = f"^[%|a-zA-Z0-9_.:-]+$, no dot or colon at its start, at most {NAME_MAX_LENGTH} characters"
         raise _refusal(kind, name, wanted)
 
 

@@ -5,6 +5,7 @@ Clients ask for each of their topics every 30 s, while routes change seldom.
 
 from typing import Any
 
+from rocketbroker.codec.message.topic_validator import SYNC_BROKER_MEMBER_GROUP_PREFIX
 from rocketbroker.codec.remoting.bodies.route import BrokerData, QueueData, TopicRouteData
 from rocketbroker.common.config.namesrv_config import NamesrvConfig
 from rocketbroker.namesrv.broker_table import MASTER_ID, BrokerTable
@@ -12,8 +13,6 @@ from rocketbroker.namesrv.topic_queue_table import PERM_WRITE, TopicQueueTable
 
 # TopicQueueMappingInfo by topic and broker name, as brokers sent it.
 Mappings = dict[str, dict[str, dict[str, Any]]]
-
-SYNC_BROKER_MEMBER_GROUP_PREFIX = "rmq_sys_SYNC_BROKER_MEMBER_"
 
 
 class TopicRoutes:

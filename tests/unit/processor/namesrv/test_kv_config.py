@@ -46,7 +46,7 @@ def test_a_value_is_on_disk_when_the_answer_comes(namesrv: NamesrvFixture, tmp_p
         ("n s", "k", "namespace 'n s'"),
         ("ns", "", "key ''"),
         ("ns", "k\x00", "without blanks and control characters"),
-        ("ORDER_TOPIC_CONFIG", "../T", "topic '../T'"),
+        ("ORDER_TOPIC_CONFIG", "../T", "topic: ../T, contains illegal characters"),
     ],
 )
 def test_bad_names_are_refused(namesrv: NamesrvFixture, tmp_path: Path, namespace: str, key: str, named: str) -> None:
