@@ -1,7 +1,6 @@
 """LOCK_BATCH_MQ (41) and UNLOCK_BATCH_MQ (42): orderly consumers hold their queues (AdminBrokerProcessor)."""
 
 from rocketbroker.broker.rebalance_lock_manager import RebalanceLockManager
-from rocketbroker.codec.message.topic_validator import validate_group
 from rocketbroker.codec.remoting.bodies.lock_batch import (
     LockBatchRequestBody,
     LockBatchResponseBody,
@@ -9,8 +8,7 @@ from rocketbroker.codec.remoting.bodies.lock_batch import (
 )
 from rocketbroker.codec.remoting.handler import Connection
 from rocketbroker.codec.remoting.remoting_command import Command, response
-from rocketbroker.codec.remoting.response_code import ResponseCode
-from rocketbroker.common.errors import BrokerResponseError
+from rocketbroker.processor.name_check import check_known_group
 from rocketbroker.processor.request_body import read_body
 
 
@@ -27,9 +25,7 @@ class LockBatchMqProcessor:
             BrokerResponseError: SYSTEM_ERROR for a wrong body, INVALID_PARAMETER for an illegal group.
         """
         body = read_body(command.body, LockBatchRequestBody)
-        result = validate_group(body.consumer_group)
-        if not result.valid:
-            raise BrokerResponseError(ResponseCode.INVALID_PARAMETER, result.remark)
+        check_known_group(body.consumer_group)
         locked = self._locks.try_lock_batch(body.consumer_group, body.mq_set, body.client_id)
         return response(body=LockBatchResponseBody(locked).encode())
 
