@@ -6,6 +6,7 @@ One owned thread: making, mapping and allocating can all wait for the disk.
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
+from rocketbroker.common.errors import StoreError
 from rocketbroker.store.mapped_file import MappedFile
 
 
@@ -45,7 +46,12 @@ class AllocateMappedFileService:
 
 def _make(path: Path, file_size: int, step: int) -> MappedFile:
     file = MappedFile(path, file_size, step)
-    file.ensure_allocated(min(step or file_size, file_size))
+    try:
+        file.ensure_allocated(min(step or file_size, file_size))
+    except StoreError:
+        # Tried again with the next message: each try would leave an open file behind.
+        file.close()
+        raise
     return file
 
 

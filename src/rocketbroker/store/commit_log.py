@@ -20,6 +20,7 @@ from rocketbroker.codec.message.message_encoder import (
     encode_blank_into,
 )
 from rocketbroker.codec.storefile.commit_log_layout import fits
+from rocketbroker.common.errors import StoreError
 from rocketbroker.store.allocate_mapped_file_service import AllocateMappedFileService
 from rocketbroker.store.consume_queue import ConsumeQueue
 from rocketbroker.store.mapped_file import MappedFile
@@ -72,6 +73,7 @@ class CommitLog:
 
         Raises:
             StoreFullError: the disk has no room for it; nothing was written.
+            StoreError: it is longer than a file.
         """
         body = message.body
         properties = message.properties
@@ -129,6 +131,7 @@ class CommitLog:
 
         Raises:
             StoreFullError: the disk has no room for them.
+            StoreError: they are longer than a file.
         """
         file = self._room(size)
         return file.file_from_offset + file.wrote
@@ -137,6 +140,11 @@ class CommitLog:
         """The file with allocated room for records of ``size`` bytes at its ``wrote`` position."""
         file = self._file
         if file is None or not fits(size, file.file_size - file.wrote):
+            if not fits(size, self.queue.file_size):
+                raise StoreError(
+                    f"{size} bytes and the mark behind them do not fit into one file of the CommitLog, "
+                    f"which has {self.queue.file_size} (mappedFileSizeCommitLog)"
+                )
             file = self._roll(file)
         end = min(file.wrote + size + BLANK_LENGTH, file.file_size)
         if end > self._limit:

@@ -1,6 +1,6 @@
 """The queues of all topics (org.apache.rocketmq.store.queue.ConsumeQueueStore)."""
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 from rocketbroker.common.errors import StoreError
@@ -63,12 +63,19 @@ class ConsumeQueueStore:
             for queue in sorted(p for p in topic.iterdir() if p.is_dir() and p.name.isdigit()):
                 self._add(topic.name, int(queue.name)).load()
 
-    def changed_files(self) -> Iterator[MappedFile]:
-        """The files with entries that were not synced; called on the flush thread."""
+    def changed_files(self) -> Generator[MappedFile]:
+        """The files with entries that were not synced; called on the flush thread.
+
+        A queue counts as changed until the files after it were asked for, so close it where a sync fails.
+        """
         for queue in list(self._queues.values()):
             if queue.dirty:
                 queue.dirty = False
-                yield from [file for file in list(queue.queue.files) if file.wrote > file.flushed]
+                try:
+                    yield from [file for file in list(queue.queue.files) if file.wrote > file.flushed]
+                except GeneratorExit:
+                    queue.dirty = True
+                    raise
 
     @property
     def max_physical_offset(self) -> int:

@@ -5,8 +5,9 @@ log is synced each ``flushIntervalCommitLog``; under SYNC_FLUSH one sync serves 
 """
 
 import asyncio
+import contextlib
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Generator
 
 from rocketbroker.common.lifecycle import ServiceThread
 from rocketbroker.store.mapped_file import MappedFile
@@ -21,11 +22,19 @@ class CommitLogFlusher:
     Args:
         queue: the files of the log.
         interval_s: how often it is synced when nobody waits.
-        on_flushed: called on the flush thread after each sync.
+        last_stored: gives the store time of the last message in ms; asked before each sync.
+        on_flushed: called on the flush thread after each sync with the store time asked before it.
     """
 
-    def __init__(self, queue: MappedFileQueue, interval_s: float, on_flushed: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        queue: MappedFileQueue,
+        interval_s: float,
+        last_stored: Callable[[], int],
+        on_flushed: Callable[[int], None],
+    ) -> None:
         self._queue = queue
+        self._last_stored = last_stored
         self._on_flushed = on_flushed
         self._thread = ServiceThread("FlushRealTimeService", interval_s, self.flush)
         self._waiting: list[tuple[int, asyncio.Future[bool]]] = []
@@ -60,6 +69,7 @@ class CommitLogFlusher:
 
     def flush(self) -> None:
         """Sync each file that has unsynced bytes; runs on the flush thread."""
+        stored = self._last_stored()
         try:
             for file in list(self._queue.files):
                 self._flush_file(file)
@@ -68,7 +78,7 @@ class CommitLogFlusher:
             self.error = f"the CommitLog could not be synced: {error.strerror}"
             log.exception("%s; sends are refused until a sync succeeds", self.error)
         else:
-            self._on_flushed()
+            self._on_flushed(stored)
         if self._waiting and self._loop is not None:
             self._loop.call_soon_threadsafe(self._release)
 
@@ -103,22 +113,34 @@ class ConsumeQueueFlusher:
     Args:
         changed: gives the files to sync, and forgets them.
         interval_s: how often it looks.
-        on_flushed: called on the flush thread after all of them were synced.
+        last_stored: gives the store time of the last message in ms; asked before each round.
+        on_flushed: called on the flush thread after all of them were synced with the store time asked before.
     """
 
     def __init__(
-        self, changed: Callable[[], Iterable[MappedFile]], interval_s: float, on_flushed: Callable[[], None]
+        self,
+        changed: Callable[[], Generator[MappedFile]],
+        interval_s: float,
+        last_stored: Callable[[], int],
+        on_flushed: Callable[[int], None],
     ) -> None:
         self._changed = changed
+        self._last_stored = last_stored
         self._on_flushed = on_flushed
         self._thread = ServiceThread("FlushConsumeQueueService", interval_s, self.flush)
         self.start = self._thread.start
         self.stop = self._thread.stop
 
     def flush(self) -> None:
-        """Sync what changed; runs on the flush thread. What a disk refuses is tried again with its next change."""
-        for file in self._changed():
-            wrote = file.wrote
-            file.sync()
-            file.flushed = wrote
-        self._on_flushed()
+        """Sync what changed; runs on the flush thread.
+
+        Raises:
+            OSError: the disk refused; what was not synced is tried again next time.
+        """
+        stored = self._last_stored()
+        with contextlib.closing(self._changed()) as files:
+            for file in files:
+                wrote = file.wrote
+                file.sync()
+                file.flushed = wrote
+        self._on_flushed(stored)

@@ -22,6 +22,7 @@ from rocketbroker.codec.storefile.index_file_layout import (
     file_size,
     slot_position,
 )
+from rocketbroker.common.errors import StoreError
 from rocketbroker.store.mapped_file import MappedFile
 
 _ALLOCATE_STEP = 4 * 1024 * 1024
@@ -50,9 +51,20 @@ class IndexFile:
         self._entry_count = entry_count
         self._entries_position = INDEX_HEADER_SIZE + slot_count * HASH_SLOT_SIZE
         self.header = decode_header(self.file.buffer[:INDEX_HEADER_SIZE])
-        self.file.ensure_allocated(min(entry_position(self.header.index_count, slot_count), size))
+        try:
+            self.file.ensure_allocated(min(entry_position(self.header.index_count, slot_count), size))
+        except StoreError:
+            self._give_up()
+            raise
         self._slots = np.frombuffer(self.file.buffer, INDEX_SLOT, slot_count, INDEX_HEADER_SIZE)
         self._entries = np.frombuffer(self.file.buffer, INDEX_ENTRY, entry_count, self._entries_position)
+
+    def _give_up(self) -> None:
+        """Leave nothing open, and no file without entries: the next try makes one under another name."""
+        if self.header.index_count > 1:
+            self.file.close()
+        else:
+            self.file.delete()
 
     @property
     def room(self) -> int:

@@ -77,7 +77,9 @@ class IndexService:
             file = self.files.pop()
             offset = file.header.begin_phy_offset
             file.delete()
-        self._indexed_to = self.end_physical_offset
+        # The keys of one message may lie in two files: those of the first one removed are all entered again.
+        end = self.end_physical_offset
+        self._indexed_to = end if offset is None else min(end, offset - 1)
         return offset
 
     @property
@@ -103,7 +105,9 @@ class IndexService:
         if unique_key:
             texts.append(unique_key)
         if keys:
-            texts += keys.split()
+            # By blanks alone, as Java does; a tab is part of a key.
+            split = keys.split(b" ")
+            texts += [key for key in split if key] if b"" in split else split
         count = len(texts) - before
         prefixes = self._prefix_hashes
         prefixes += (queue.key_prefix_hash,) * count

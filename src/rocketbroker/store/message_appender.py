@@ -107,14 +107,19 @@ class MessageAppender:
         return PutMessageResult(PutMessageStatus.PUT_OK, offset, first, timestamp, sizes.total, "", offsets)
 
     def dispatch(self) -> None:
-        """Make all appended messages readable; what a full disk keeps back is tried again next time."""
+        """Make all appended messages readable; what the disk keeps back is tried again next time.
+
+        Raises:
+            StoreFullError: the disk has no room for a queue's entries.
+            StoreError: it refused them for another reason.
+        """
         pending = self._pending
         if not pending:
             return
         self._pending = []
         try:
             self._dispatcher.dispatch(pending)
-        except StoreFullError:
+        except StoreError:
             self._pending = [request for request in pending if request[1] >= request[0].max_offset]
             raise
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from rocketbroker.common.clock import Clock
 from rocketbroker.common.config import MessageStoreConfig
+from rocketbroker.common.errors import StoreError
 from rocketbroker.common.lifecycle import TaskOwner
 from rocketbroker.store.allocate_mapped_file_service import AllocateMappedFileService
 from rocketbroker.store.commit_log import ALLOCATE_STEP, CommitLog
@@ -74,9 +75,14 @@ class MessageStore:
         self._dispatcher = CommitLogDispatcher(self.index_service, listener, delay_levels)
         self._appender = MessageAppender(self.commit_log, self.queues, self._dispatcher, config, clock)
         self._reader = QueueReader(self.commit_log, config, _hot_bytes(config.access_message_in_memory_max_ratio))
-        self.flusher = CommitLogFlusher(log_queue, config.flush_interval_commit_log / 1000, self._log_flushed)
+        self.flusher = CommitLogFlusher(
+            log_queue, config.flush_interval_commit_log / 1000, self._last_stored, self._log_flushed
+        )
         self._queue_flusher = ConsumeQueueFlusher(
-            self.queues.changed_files, config.flush_interval_consume_queue / 1000, self._queues_flushed
+            self.queues.changed_files,
+            config.flush_interval_consume_queue / 1000,
+            self._last_stored,
+            self._queues_flushed,
         )
         self._cold_readers = ThreadPoolExecutor(_COLD_READERS, thread_name_prefix="ColdRead")
         self._tasks = TaskOwner("MessageStore")
@@ -97,7 +103,7 @@ class MessageStore:
     def _index_full(self, file: "IndexFile") -> None:
         end = file.header.end_timestamp
         self._cold_readers.submit(file.sync).add_done_callback(
-            lambda done: None if done.exception() else self._checkpoint.update(index_msg_timestamp=end)
+            lambda done: None if done.exception() else self._checkpoint.advance(index_msg_timestamp=end)
         )
 
     # -- life
@@ -108,7 +114,11 @@ class MessageStore:
         Raises:
             StoreError: it is in use, a file is missing or has another size, or the disk is full.
         """
-        report = await asyncio.get_running_loop().run_in_executor(None, self._open)
+        try:
+            report = await asyncio.get_running_loop().run_in_executor(None, self._open)
+        except BaseException:
+            self._release()
+            raise
         (log.warning if report.damage or not report.clean_stop else log.info)("%s", report)
         self.flusher.start()
         self._queue_flusher.start()
@@ -134,7 +144,10 @@ class MessageStore:
         """Write all to disk, leave a clean store, release all files."""
         self._running = False
         await self._tasks.stop()
-        self.dispatch()
+        try:
+            self.dispatch()
+        except StoreError:
+            log.exception("messages are stored, but cannot be read before the next start")
         self._dispatcher.flush_index()
         await asyncio.get_running_loop().run_in_executor(None, self._close)
 
@@ -145,22 +158,32 @@ class MessageStore:
         if self.index_service is not None:
             for file in self.index_service.files:
                 file.sync()
-            self._checkpoint.update(index_msg_timestamp=self._appender.last_store_timestamp)
+            if not self.index_service.pending:
+                self._checkpoint.advance(index_msg_timestamp=self._last_stored())
         self._cold_readers.shutdown()
         self._checkpoint.save()
-        if not self.flusher.error:
+        if not self.flusher.error and not (self.index_service and self.index_service.pending):
             self._lock.mark_stopped()
+        self._release()
+
+    def _release(self) -> None:
+        """Close all files and end the threads that were started on the way."""
+        self._allocate_service.stop()
+        self._cold_readers.shutdown()
         self.queues.close()
         if self.index_service is not None:
             self.index_service.close()
         self.commit_log.queue.close()
         self._lock.release()
 
-    def _log_flushed(self) -> None:
-        self._checkpoint.update(physic_msg_timestamp=self._appender.last_store_timestamp)
+    def _last_stored(self) -> int:
+        return self._appender.last_store_timestamp
 
-    def _queues_flushed(self) -> None:
-        self._checkpoint.update(logics_msg_timestamp=self._appender.last_store_timestamp)
+    def _log_flushed(self, stored: int) -> None:
+        self._checkpoint.advance(physic_msg_timestamp=stored)
+
+    def _queues_flushed(self, stored: int) -> None:
+        self._checkpoint.advance(logics_msg_timestamp=stored)
         self._checkpoint.save()
 
     # -- writing
@@ -244,7 +267,7 @@ class MessageStore:
         return self.message_store_timestamp(topic, queue_id, self.min_offset_in_queue(topic, queue_id))
 
     def offset_in_queue_by_time(self, topic: str, queue_id: int, timestamp_ms: int, boundary: str = "LOWER") -> int:
-        """Queue offset of the first message at or after a time (``LOWER``), or the last one not after it (``UPPER``)."""
+        """Queue offset of the first message at or after a time (``LOWER``), or of the last not after it (``UPPER``)."""
         queue = self.queues.find(topic, queue_id)
         return self._reader.offset_by_time(queue, timestamp_ms, upper=boundary == "UPPER") if queue else 0
 
@@ -266,7 +289,12 @@ class MessageStore:
     # -- keeping
 
     def delete_topics(self, topics: set[str]) -> int:
-        """Remove the queues of topics; gives how many topics had any. The messages stay until their file expires."""
+        """Remove the queues of topics; gives how many topics had any. The messages stay until their file expires.
+
+        Raises:
+            StoreError: messages that were to be dispatched first could not be.
+        """
+        self.dispatch()
         return sum(self.queues.delete_topic(topic) for topic in topics)
 
     @property

@@ -9,8 +9,6 @@ from rocketbroker.store.commit_log import CommitLog
 from rocketbroker.store.consume_queue import ConsumeQueue
 from rocketbroker.store.get_message import GetMessageResult, GetMessageStatus
 
-# Entries that a filtered pull looks at before it answers that nothing matched (Java: maxFilterMessageSize 16000 bytes).
-_FILTER_ENTRIES = 16000 // CQ_STORE_UNIT_SIZE
 _BORN_HOST_V6 = 0x10
 
 
@@ -41,7 +39,7 @@ class QueueReader:
             matches: whether a tags code is wanted; ``None`` for all.
         """
         minimum, maximum = queue.min_offset, queue.max_offset
-        if minimum == maximum:
+        if maximum == 0:
             return GetMessageResult(GetMessageStatus.NO_MESSAGE_IN_QUEUE, maximum, minimum, maximum)
         if offset < minimum:
             return GetMessageResult(GetMessageStatus.OFFSET_TOO_SMALL, minimum, minimum, maximum)
@@ -65,8 +63,11 @@ class QueueReader:
         hot = self._commit_log.max_offset - self._memory_bytes
         ranges = result.ranges
         next_offset = result.next_begin_offset
-        count = total = last_end = 0
-        limit = max_msgs if matches is None else max(_FILTER_ENTRIES, max_msgs)
+        count = total = 0
+        last_end = -1
+        limit = max_msgs
+        if matches is not None:
+            limit = max(self._config.max_filter_message_size // CQ_STORE_UNIT_SIZE, max_msgs)
         for physical_offset, size, tags_code in queue.entries(next_offset, limit):
             next_offset += 1
             if physical_offset < log_min:

@@ -1,6 +1,7 @@
 """Up to when the files of the store are known to be on disk (org.apache.rocketmq.store.StoreCheckpoint)."""
 
 import os
+import threading
 from pathlib import Path
 
 from rocketbroker.codec.storefile.checkpoint_layout import StoreCheckpoint as CheckpointLayout
@@ -21,6 +22,8 @@ class StoreCheckpoint:
     def __init__(self, path: Path) -> None:
         self._path = path
         self.layout = CheckpointLayout()
+        # The flush threads and the readers' each set theirs.
+        self._lock = threading.Lock()
 
     def load(self) -> None:
         """Read the file, if there is one.
@@ -38,9 +41,11 @@ class StoreCheckpoint:
                 f"cannot read {self._path} ({error}); remove it to have the whole store checked"
             ) from error
 
-    def update(self, **timestamps: int) -> None:
-        """Set some of the times, by the names of the layout's fields."""
-        self.layout = self.layout._replace(**timestamps)
+    def advance(self, **timestamps: int) -> None:
+        """Set some of the times, by the names of the layout's fields; they never go back (0: nothing was stored yet)."""
+        with self._lock:
+            known = self.layout._asdict()
+            self.layout = self.layout._replace(**{name: max(known[name], at) for name, at in timestamps.items()})
 
     def min_timestamp(self, *, with_index: bool) -> int:
         """Messages stored before this time are on disk in the CommitLog and the queues (and the index)."""

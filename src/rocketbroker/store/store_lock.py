@@ -32,6 +32,8 @@ class StoreLock:
         except OSError as error:
             raise StoreError(f"cannot open {self._path}: {error.strerror}") from error
         try:
+            # The second kind is Java's and holds between processes only, the first one within a process too.
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             fcntl.lockf(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             os.close(self._fd)
