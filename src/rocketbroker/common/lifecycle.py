@@ -83,9 +83,12 @@ class ServiceThread:
             self._thread.join()
 
     def _run(self) -> None:
-        while not self._stopped:
+        last = False
+        while not last:
             self._work.wait(self._interval_s)
             self._work.clear()
+            # Read before the action: one that runs when `stop` is called may have missed what came last.
+            last = self._stopped
             try:
                 self._action()
             except Exception:
