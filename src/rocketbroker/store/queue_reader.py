@@ -65,9 +65,7 @@ class QueueReader:
         next_offset = result.next_begin_offset
         count = total = 0
         last_end = -1
-        limit = max_msgs
-        if matches is not None:
-            limit = max(self._config.max_filter_message_size // CQ_STORE_UNIT_SIZE, max_msgs)
+        limit = max_msgs if matches is None else max(self._scan_limit(), max_msgs)
         for physical_offset, size, tags_code in queue.entries(next_offset, limit):
             next_offset += 1
             if physical_offset < log_min:
@@ -98,6 +96,10 @@ class QueueReader:
         result.next_begin_offset = next_offset
         result.message_count = count
         result.total_size = total
+
+    def _scan_limit(self) -> int:
+        """Entries that a filtered pull looks at before it answers that nothing matched."""
+        return self._config.max_filter_message_size // CQ_STORE_UNIT_SIZE
 
     def _limits(self, max_msgs: int, max_bytes: int, *, in_memory: bool) -> tuple[int, int]:
         config = self._config
