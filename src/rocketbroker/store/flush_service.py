@@ -39,7 +39,8 @@ class CommitLogFlusher:
         self._thread = ServiceThread("FlushRealTimeService", interval_s, self.flush)
         self._waiting: list[tuple[int, asyncio.Future[bool]]] = []
         self._loop: asyncio.AbstractEventLoop | None = None
-        # Why the last sync failed; while it is set nothing more is acknowledged.
+        # Why a sync failed. It stays: a kernel that could not write pages may drop them, and tells of it only once, so
+        # that a later sync which succeeds does not mean that they are on disk.
         self.error = ""
 
     def start(self) -> None:
@@ -73,12 +74,12 @@ class CommitLogFlusher:
         try:
             for file in list(self._queue.files):
                 self._flush_file(file)
-            self.error = ""
         except OSError as error:
             self.error = f"the CommitLog could not be synced: {error.strerror}"
-            log.exception("%s; sends are refused until a sync succeeds", self.error)
+            log.exception("%s; sends are refused until the next start", self.error)
         else:
-            self._on_flushed(stored)
+            if not self.error:
+                self._on_flushed(stored)
         if self._waiting and self._loop is not None:
             self._loop.call_soon_threadsafe(self._release)
 

@@ -42,7 +42,7 @@ class StoreCheckpoint:
             ) from error
 
     def advance(self, **timestamps: int) -> None:
-        """Set some of the times, by the names of the layout's fields; they never go back (0: nothing was stored yet)."""
+        """Set some of the times, by the names of the layout's fields; they never go back."""
         with self._lock:
             known = self.layout._asdict()
             self.layout = self.layout._replace(**{name: max(known[name], at) for name, at in timestamps.items()})
