@@ -1,0 +1,88 @@
+"""Stores with small files for tests, and messages to put into them."""
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from rocketbroker.codec.message.message_decoder import decode_messages
+from rocketbroker.codec.message.message_ext import MessageExt
+from rocketbroker.codec.message.message_properties import encode_properties
+from rocketbroker.codec.message.message_sys_flag import host_flags
+from rocketbroker.common.config import MessageStoreConfig
+from rocketbroker.store.allocate_mapped_file_service import AllocateMappedFileService
+from rocketbroker.store.commit_log import CommitLog
+from rocketbroker.store.mapped_file_queue import MappedFileQueue
+from rocketbroker.store.message_arriving_listener import MessageArrivingListener, NoListener
+from rocketbroker.store.message_store import MessageStore
+from rocketbroker.store.put_message import MessageExtBrokerInner
+from tests.support.fakes import FakeClock
+
+V4_HOST = bytes([127, 0, 0, 1]) + (10911).to_bytes(4, "big")
+V6_HOST = bytes([0xFD] + [0] * 14 + [1]) + (10911).to_bytes(4, "big")
+LOG_FILE = 65536
+QUEUE_FILE = 1200
+ALWAYS = 2**62
+
+
+def store_config(root: Path, **settings) -> MessageStoreConfig:
+    """Settings with the small files that the recorded stores have; nothing is flushed unless asked."""
+    small = {
+        "mapped_file_size_commit_log": LOG_FILE,
+        "mapped_file_size_consume_queue": QUEUE_FILE,
+        "max_hash_slot_num": 50,
+        "max_index_num": 200,
+        "flush_interval_commit_log": 60_000,
+        "flush_interval_consume_queue": 60_000,
+    }
+    return MessageStoreConfig(**({"store_path_root_dir": str(root)} | small | settings))
+
+
+def make_store(
+    root: Path,
+    clock: FakeClock | None = None,
+    listener: MessageArrivingListener | None = None,
+    store_host: bytes = V4_HOST,
+    **settings,
+) -> MessageStore:
+    """A store that is not started."""
+    return MessageStore(store_config(root, **settings), store_host, listener or NoListener(), clock or FakeClock())
+
+
+def message(body: bytes = b"body", topic: str = "Topic", queue_id: int = 0, **fields) -> MessageExtBrokerInner:
+    """A message to put; properties may be a dict, hosts are IPv4 unless given."""
+    properties = fields.pop("properties", b"")
+    raw = encode_properties(properties) if isinstance(properties, dict) else properties
+    born_host = fields.pop("born_host", V4_HOST)
+    sys_flag = fields.pop("sys_flag", 0) | host_flags(born_host, fields.pop("store_host", V4_HOST))
+    return MessageExtBrokerInner(topic, queue_id, body, raw, born_host=born_host, sys_flag=sys_flag, **fields)
+
+
+def read_queue(store: MessageStore, topic: str, queue_id: int, offset: int = 0) -> list[MessageExt]:
+    """All messages of a queue from an offset on, by as many pulls as it takes."""
+    found: list[MessageExt] = []
+    end = store.max_offset_in_queue(topic, queue_id)
+    while offset < end:
+        result = store.get_message(topic, queue_id, offset, 32, 1 << 20)
+        assert result.next_begin_offset > offset, result
+        found += decode_messages(b"".join(store.slices(result.ranges)), decompress=False)
+        offset = result.next_begin_offset
+    return found
+
+
+def crash_copy(root: Path, into: Path) -> Path:
+    """What a killed broker would leave: the files as they are now."""
+    shutil.copytree(root, into)
+    return into
+
+
+@contextmanager
+def open_log(directory: Path, file_size: int = 4096, store_host: bytes = V4_HOST) -> Iterator[CommitLog]:
+    """A CommitLog of its own."""
+    service = AllocateMappedFileService()
+    log = CommitLog(MappedFileQueue(directory, file_size, file_size), service, store_host)
+    try:
+        yield log
+    finally:
+        service.stop()
+        log.queue.close()

@@ -1,0 +1,85 @@
+import errno
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from rocketbroker.common.errors import StoreFullError
+from rocketbroker.store.allocate_mapped_file_service import AllocateMappedFileService
+
+SIZE = 65536
+
+
+@pytest.fixture
+def service() -> Iterator[AllocateMappedFileService]:
+    made = AllocateMappedFileService()
+    yield made
+    made.stop()
+
+
+def open_files() -> int:
+    return len(os.listdir("/proc/self/fd"))
+
+
+def test_a_prepared_file_is_handed_over_once(service: AllocateMappedFileService, tmp_path: Path):
+    path = tmp_path / f"{0:020d}"
+    service.prepare(path, SIZE, 4096)
+    service.prepare(path, SIZE, 4096)
+
+    file = service.take(path, SIZE, 4096)
+
+    assert file.path == path
+    assert file.allocated == 4096
+    file.close()
+    other = service.take(path, SIZE, 4096)
+    assert other is not file
+    other.close()
+
+
+def test_a_file_that_nobody_prepared_is_made_at_once(service: AllocateMappedFileService, tmp_path: Path):
+    file = service.take(tmp_path / f"{0:020d}", SIZE, 0)
+
+    assert file.allocated == SIZE
+    file.close()
+
+
+def test_grow_allocates_on_its_thread(service: AllocateMappedFileService, tmp_path: Path):
+    file = service.take(tmp_path / f"{0:020d}", SIZE, 4096)
+    service.grow(file, 4096, SIZE * 2)
+
+    service.stop()
+
+    assert file.allocated == SIZE
+    file.close()
+
+
+def test_a_full_disk_reaches_the_taker_each_time_and_costs_no_open_files(
+    service: AllocateMappedFileService, tmp_path: Path, monkeypatch
+):
+    def refuse(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "posix_fallocate", refuse)
+    path = tmp_path / f"{0:020d}"
+    service.prepare(path, SIZE, 4096)
+    with pytest.raises(StoreFullError):
+        service.take(path, SIZE, 4096)
+    before = open_files()
+
+    for _ in range(5):
+        with pytest.raises(StoreFullError):
+            service.take(path, SIZE, 4096)
+
+    assert open_files() == before
+
+
+def test_stop_closes_what_nobody_took(tmp_path: Path):
+    before = open_files()
+    service = AllocateMappedFileService()
+    service.prepare(tmp_path / f"{0:020d}", SIZE, 4096)
+
+    service.stop()
+
+    assert open_files() == before
+    assert (tmp_path / f"{0:020d}").stat().st_size == SIZE

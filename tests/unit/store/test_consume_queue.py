@@ -1,0 +1,189 @@
+import errno
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from rocketbroker.codec.storefile.consume_queue_layout import ENTRY, FILLER_ENTRY
+from rocketbroker.common.errors import StoreError, StoreFullError
+from rocketbroker.store.consume_queue import ConsumeQueue
+
+FILE = 200  # ten entries
+
+
+@pytest.fixture
+def queue(tmp_path: Path) -> Iterator[ConsumeQueue]:
+    made = ConsumeQueue("Topic", 3, tmp_path / "Topic" / "3", FILE)
+    yield made
+    made.queue.close()
+
+
+def put(queue: ConsumeQueue, *offsets: int) -> None:
+    """Enter messages of 100 bytes each, at offset 1000 + 100 n of the log."""
+    for offset in offsets:
+        queue.put(offset, 1000 + 100 * offset, 100, offset * 7)
+
+
+def entries(queue: ConsumeQueue) -> list[int]:
+    """Queue offsets of what readers find, by what was put."""
+    found = []
+    at = queue.min_offset
+    while at < queue.max_offset:
+        part = list(queue.entries(at, 100))
+        assert part
+        for physical_offset, size, tags_code in part:
+            assert (physical_offset, size, tags_code) == (1000 + 100 * at, 100, at * 7)
+            found.append(at)
+            at += 1
+    return found
+
+
+def reloaded(queue: ConsumeQueue) -> ConsumeQueue:
+    again = ConsumeQueue(queue.topic, queue.queue_id, queue.queue.directory, FILE)
+    again.load()
+    return again
+
+
+def file_bytes(queue: ConsumeQueue, number: int) -> bytes:
+    return (queue.queue.directory / f"{number * FILE:020d}").read_bytes()
+
+
+def test_a_queue_is_made_with_its_first_message(queue: ConsumeQueue):
+    assert not queue.queue.directory.exists()
+    assert (queue.min_offset, queue.max_offset) == (0, 0)
+
+    put(queue, 0)
+
+    assert file_bytes(queue, 0) == ENTRY.pack(1000, 100, 0) + bytes(FILE - 20)
+    assert queue.dirty
+
+
+def test_it_rolls_to_the_next_file(queue: ConsumeQueue):
+    put(queue, *range(25))
+
+    assert [len(file_bytes(queue, number)) for number in range(3)] == [FILE] * 3
+    assert file_bytes(queue, 1)[:20] == ENTRY.pack(2000, 100, 70)
+    assert entries(queue) == list(range(25))
+
+
+def test_entries_end_with_the_file_and_with_the_queue(queue: ConsumeQueue):
+    put(queue, *range(15))
+
+    assert len(list(queue.entries(7, 100))) == 3
+    assert len(list(queue.entries(7, 2))) == 2
+    assert len(list(queue.entries(12, 100))) == 3
+    assert list(queue.entries(15, 5)) == []
+    assert list(queue.entries(500, 5)) == []
+
+
+def test_one_entry_is_found_within_the_bounds_only(queue: ConsumeQueue):
+    put(queue, *range(3))
+
+    assert queue.entry(2) == (1200, 100, 14)
+    assert queue.entry(3) is None
+    assert queue.entry(-1) is None
+
+
+def test_a_queue_that_begins_in_the_middle_has_fillers_before_it(queue: ConsumeQueue):
+    put(queue, 34, 35)
+
+    assert [path.name for path in queue.queue.directory.iterdir()] == [f"{600:020d}"]
+    assert file_bytes(queue, 3)[:80] == FILLER_ENTRY * 4
+    assert (queue.min_offset, queue.max_offset) == (34, 36)
+    assert entries(queue) == [34, 35]
+    assert queue.entry(33) is None
+    again = reloaded(queue)
+    assert (again.min_offset, again.max_offset, again.next_offset) == (34, 36, 36)
+    assert entries(again) == [34, 35]
+    again.queue.close()
+
+
+@pytest.mark.parametrize("count", [1, 9, 10, 11, 20, 25])
+def test_loading_finds_the_end(queue: ConsumeQueue, count: int):
+    put(queue, *range(count))
+
+    again = reloaded(queue)
+
+    assert (again.min_offset, again.max_offset, again.next_offset) == (0, count, count)
+    assert entries(again) == list(range(count))
+    put(again, count)
+    assert entries(again) == list(range(count + 1))
+    again.queue.close()
+
+
+def test_an_empty_last_file_is_no_end_of_its_own(queue: ConsumeQueue):
+    put(queue, *range(10))
+    queue.queue.create_next()
+
+    again = reloaded(queue)
+
+    assert again.max_offset == 10
+    put(again, 10)
+    assert entries(again) == list(range(11))
+    again.queue.close()
+
+
+def test_loading_refuses_files_of_another_size(queue: ConsumeQueue):
+    put(queue, 0)
+
+    with pytest.raises(StoreError, match=f"has {FILE} bytes"):
+        ConsumeQueue("Topic", 3, queue.queue.directory, FILE * 2).load()
+
+
+@pytest.mark.parametrize(("physical", "left"), [(1000, 0), (1099, 1), (1500, 5), (2000, 10), (2100, 11), (9999, 25)])
+def test_truncating_forgets_what_lies_behind_the_log(queue: ConsumeQueue, physical: int, left: int):
+    put(queue, *range(25))
+
+    queue.truncate_from(physical)
+
+    assert (queue.max_offset, queue.next_offset) == (left, left)
+    assert entries(queue) == list(range(left))
+    again = reloaded(queue)
+    assert again.max_offset == left
+    again.queue.close()
+    put(queue, *range(left, 27))
+    assert entries(queue) == list(range(27))
+
+
+def test_truncating_stops_at_the_first_entry(queue: ConsumeQueue):
+    put(queue, 14, 15)
+
+    queue.truncate_from(0)
+
+    assert (queue.min_offset, queue.max_offset, queue.next_offset) == (14, 14, 14)
+    put(queue, 14)
+    assert entries(queue) == [14]
+
+
+@pytest.mark.parametrize(("physical", "first"), [(0, 0), (1000, 0), (1001, 1), (1999, 10), (2000, 10), (99_999, 25)])
+def test_the_first_offset_follows_the_first_message_of_the_log(queue: ConsumeQueue, physical: int, first: int):
+    put(queue, *range(25))
+
+    queue.correct_min_offset(physical)
+
+    assert queue.min_offset == first
+    assert queue.max_offset == 25
+
+
+def test_a_full_disk_leaves_the_queue_as_it_was(queue: ConsumeQueue, monkeypatch):
+    put(queue, *range(10))
+
+    def refuse(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "posix_fallocate", refuse)
+        for _ in range(3):
+            with pytest.raises(StoreFullError):
+                put(queue, 10)
+        assert queue.max_offset == 10
+        assert entries(queue) == list(range(10))
+
+    put(queue, 10)
+    assert entries(queue) == list(range(11))
+
+
+def test_only_the_queue_of_delayed_messages_bears_delivery_times(tmp_path: Path):
+    assert ConsumeQueue("SCHEDULE_TOPIC_XXXX", 0, tmp_path, FILE).schedule
+    assert not ConsumeQueue("Topic", 0, tmp_path, FILE).schedule

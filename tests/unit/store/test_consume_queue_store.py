@@ -1,0 +1,91 @@
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from rocketbroker.common.errors import StoreError
+from rocketbroker.store.consume_queue_store import ConsumeQueueStore
+
+FILE = 200
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[ConsumeQueueStore]:
+    made = ConsumeQueueStore(tmp_path / "consumequeue", FILE)
+    yield made
+    made.close()
+
+
+def test_queues_are_found_by_topic_and_number(store: ConsumeQueueStore):
+    queue = store.find_or_create("A", 2)
+
+    assert store.find_or_create("A", 2) is queue
+    assert store.find("A", 2) is queue
+    assert store.find("A", 1) is None
+    assert store.queues_of("A") == {2: queue}
+    assert store.queues_of("B") == {}
+    assert store.topics == {"A"}
+
+
+@pytest.mark.parametrize("topic", ["", ".", "..", "a/b", "../up"])
+def test_a_topic_never_leads_out_of_the_folder(store: ConsumeQueueStore, topic: str):
+    with pytest.raises(StoreError, match="cannot be the name of a folder"):
+        store.find_or_create(topic, 0)
+
+
+def test_loading_maps_all_queues_and_passes_over_other_files(store: ConsumeQueueStore, tmp_path: Path):
+    for topic, number in (("A", 0), ("A", 10), ("%RETRY%g", 0)):
+        store.find_or_create(topic, number).put(0, 100 * number, 50, 0)
+    (tmp_path / "consumequeue" / "stray").write_text("")
+    (tmp_path / "consumequeue" / "A" / "lost+found").mkdir()
+    again = ConsumeQueueStore(tmp_path / "consumequeue", FILE)
+
+    again.load()
+
+    assert again.topics == {"A", "%RETRY%g"}
+    assert sorted(again.queues_of("A")) == [0, 10]
+    assert again.max_physical_offset == 1050
+    assert all(queue.max_offset == 1 for queue in again)
+    again.close()
+
+
+def test_truncating_and_correcting_reach_all_queues(store: ConsumeQueueStore):
+    for number in range(2):
+        for offset in range(3):
+            store.find_or_create("A", number).put(offset, 100 * offset, 100, 0)
+
+    store.truncate_from(200)
+    store.correct_min_offsets(100)
+
+    assert [(queue.min_offset, queue.max_offset) for queue in store] == [(1, 2), (1, 2)]
+    assert store.max_physical_offset == 200
+
+
+def test_deleting_a_topic_removes_its_files(store: ConsumeQueueStore, tmp_path: Path):
+    store.find_or_create("A", 0).put(0, 0, 10, 0)
+    store.find_or_create("A", 1)
+    store.find_or_create("B", 0).put(0, 0, 10, 0)
+
+    assert store.delete_topic("A")
+    assert not store.delete_topic("A")
+
+    assert store.find("A", 0) is None
+    assert sorted(path.name for path in (tmp_path / "consumequeue").iterdir()) == ["B"]
+
+
+def test_changed_files_are_given_until_they_were_all_taken(store: ConsumeQueueStore):
+    for number in range(2):
+        for offset in range(12):
+            store.find_or_create("A", number).put(offset, 0, 10, 0)
+
+    given = store.changed_files()
+    next(given)
+    given.close()
+
+    files = list(store.changed_files())
+    assert len(files) == 4
+    for file in files:
+        file.flushed = file.wrote
+    assert list(store.changed_files()) == []
+    store.find_or_create("A", 1).put(12, 0, 10, 0)
+    assert [file.file_from_offset for file in store.changed_files()] == [FILE]

@@ -1,0 +1,160 @@
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from rocketbroker.common.errors import StoreError, StoreFullError
+from rocketbroker.store.mapped_file import MappedFile
+
+NAME = "00000000000000065536"
+
+
+def fallocate_fails(monkeypatch: pytest.MonkeyPatch, code: int) -> None:
+    def refuse(*_):
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(os, "posix_fallocate", refuse)
+
+
+def test_a_new_file_has_its_size_its_offset_and_no_blocks(tmp_path: Path):
+    file = MappedFile(tmp_path / "made" / NAME, 65536, 4096)
+
+    assert file.path.stat().st_size == 65536
+    assert file.path.stat().st_blocks == 0
+    assert (file.file_from_offset, file.wrote, file.flushed, file.allocated) == (65536, 0, 0, 0)
+    file.close()
+
+
+def test_a_name_that_is_no_offset_begins_at_zero(tmp_path: Path):
+    file = MappedFile(tmp_path / "20261121095923270", 4096)
+
+    assert file.file_from_offset == 0
+    file.close()
+
+
+def test_blocks_come_in_steps_and_never_past_the_end(tmp_path: Path):
+    file = MappedFile(tmp_path / NAME, 10_000, 4096)
+
+    file.ensure_allocated(1)
+    assert file.allocated == 4096
+    file.ensure_allocated(4096)
+    assert file.allocated == 4096
+    assert 0 < file.path.stat().st_blocks * 512 <= 8192
+    file.ensure_allocated(9_000)
+    assert file.allocated == 10_000
+    assert file.path.stat().st_size == 10_000
+    file.close()
+
+
+def test_without_a_step_all_blocks_come_at_once(tmp_path: Path):
+    file = MappedFile(tmp_path / NAME, 10_000)
+
+    file.ensure_allocated(1)
+
+    assert file.allocated == 10_000
+    file.close()
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT])
+def test_a_full_disk_is_told_by_file_and_leaves_it_as_it_was(tmp_path: Path, monkeypatch, code: int):
+    file = MappedFile(tmp_path / NAME, 65536, 4096)
+    fallocate_fails(monkeypatch, code)
+
+    with pytest.raises(StoreFullError, match=rf"no room for 4096 bytes of .*{NAME}"):
+        file.ensure_allocated(100)
+
+    assert file.allocated == 0
+    file.close()
+
+
+def test_another_refusal_is_no_full_disk(tmp_path: Path, monkeypatch):
+    file = MappedFile(tmp_path / NAME, 65536, 4096)
+    fallocate_fails(monkeypatch, errno.EIO)
+
+    with pytest.raises(StoreError, match="cannot allocate") as caught:
+        file.ensure_allocated(100)
+
+    assert not isinstance(caught.value, StoreFullError)
+    file.close()
+
+
+def test_another_size_is_refused_and_the_file_kept(tmp_path: Path):
+    (tmp_path / NAME).write_bytes(b"x" * 100)
+
+    with pytest.raises(StoreError, match=r"has 100 bytes, but files of this kind are set to 4096.*mappedFileSize"):
+        MappedFile(tmp_path / NAME, 4096)
+
+    assert (tmp_path / NAME).read_bytes() == b"x" * 100
+
+
+def test_a_path_that_cannot_be_opened_is_named(tmp_path: Path):
+    (tmp_path / "file").write_text("")
+
+    with pytest.raises(StoreError, match="cannot open"):
+        MappedFile(tmp_path / "file" / NAME, 4096)
+
+
+def test_what_is_stored_is_in_the_file_and_zero_from_removes_it(tmp_path: Path):
+    file = MappedFile(tmp_path / NAME, 65536, 4096)
+    file.ensure_allocated(65536)
+    file.buffer[:] = b"\xaa" * 65536
+
+    file.zero_from(5001)
+
+    assert bytes(file.buffer[:5001]) == b"\xaa" * 5001
+    assert bytes(file.buffer[5001:]) == bytes(65536 - 5001)
+    assert file.path.read_bytes() == bytes(file.buffer)
+    file.close()
+
+
+def test_zero_from_skips_holes(tmp_path: Path):
+    file = MappedFile(tmp_path / NAME, 1 << 20, 4096)
+
+    file.zero_from(0)
+
+    assert file.path.stat().st_blocks == 0
+    file.close()
+
+
+def test_populated_pages_hold_zeros_and_are_not_past_the_blocks(tmp_path: Path):
+    file = MappedFile(tmp_path / NAME, 65536, 8192)
+    file.ensure_allocated(8192)
+
+    file.populate(100, 65536)
+
+    assert bytes(file.buffer[:8192]) == bytes(8192)
+    assert file.path.stat().st_blocks * 512 < 65536
+    file.close()
+
+
+def test_close_while_a_slice_is_out_leaves_it_readable(tmp_path: Path):
+    file = MappedFile(tmp_path / NAME, 4096)
+    file.ensure_allocated(4096)
+    file.buffer[:5] = b"hello"
+    view = file.buffer[:5]
+
+    file.close()
+
+    assert bytes(view) == b"hello"
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(file.fd)
+
+
+def test_delete_removes_the_file(tmp_path: Path):
+    file = MappedFile(tmp_path / NAME, 4096)
+
+    file.delete()
+
+    assert not (tmp_path / NAME).exists()
+
+
+def test_sync_calls_the_disk_for_this_file(tmp_path: Path, monkeypatch):
+    synced = []
+    monkeypatch.setattr(os, "fdatasync", synced.append)
+    file = MappedFile(tmp_path / NAME, 4096)
+
+    file.sync()
+
+    assert synced == [file.fd]
+    file.close()
