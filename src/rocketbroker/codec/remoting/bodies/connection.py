@@ -52,3 +52,11 @@ class GetConsumerListByGroupResponseBody(RemotingSerializable):
     """Answer to GET_CONSUMER_LIST_BY_GROUP (38)."""
 
     consumer_id_list: list[str] = msgspec.field(default_factory=list)
+
+
+class QuerySubscriptionResponseBody(RemotingSerializable):
+    """Answer to QUERY_SUBSCRIPTION_BY_CONSUMER (345)."""
+
+    subscription_data: SubscriptionData | None = None
+    group: str | None = None
+    topic: str | None = None

@@ -1,0 +1,14 @@
+"""Clients as answers tell of them."""
+
+from collections.abc import Iterable
+
+from rocketbroker.broker.client_channel_info import ClientChannelInfo
+from rocketbroker.codec.remoting.bodies.connection import Connection
+
+
+def client_connections(channels: Iterable[ClientChannelInfo]) -> list[Connection]:
+    """Who the clients are and where they come from."""
+    return [
+        Connection(channel.client_id, channel.connection.remote_address, channel.language, channel.version)
+        for channel in channels
+    ]

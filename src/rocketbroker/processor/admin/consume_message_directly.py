@@ -1,0 +1,78 @@
+"""CONSUME_MESSAGE_DIRECTLY (309): has a consumer consume one message (AdminBrokerProcessor.consumeMessageDirectly)."""
+
+from typing import Protocol
+
+import msgspec
+
+from rocketbroker.broker.consumer_manager import ConsumerManager
+from rocketbroker.broker.subscription_group_manager import SubscriptionGroupManager
+from rocketbroker.broker.topic_config_manager import TopicConfigManager
+from rocketbroker.codec.message.message_id import decode_message_id
+from rocketbroker.codec.remoting.handler import Connection
+from rocketbroker.codec.remoting.headers.client import ConsumeMessageDirectlyResultRequestHeader
+from rocketbroker.codec.remoting.remoting_command import Command, RemotingCommand, request
+from rocketbroker.codec.remoting.request_code import RequestCode
+from rocketbroker.codec.remoting.response_code import ResponseCode
+from rocketbroker.common.errors import BrokerResponseError, CodecError
+from rocketbroker.processor.admin.call_consumer import call_consumer
+from rocketbroker.processor.name_check import check_known_group
+
+Header = ConsumeMessageDirectlyResultRequestHeader
+
+
+class RecordReader(Protocol):
+    """What is needed of the message store."""
+
+    def look_message_by_offset(self, physical_offset: int) -> bytes | None:
+        """The record that begins at an offset of the CommitLog."""
+
+
+class ConsumeMessageDirectlyProcessor:
+    """Passes the request on to the client that it names, with the message and the flags of its topic and the group."""
+
+    def __init__(
+        self,
+        broker_name: str,
+        topics: TopicConfigManager,
+        groups: SubscriptionGroupManager,
+        consumers: ConsumerManager,
+        store: RecordReader,
+    ) -> None:
+        self._broker_name = broker_name
+        self._topics = topics
+        self._groups = groups
+        self._consumers = consumers
+        self._store = store
+
+    async def process(self, _connection: Connection, command: RemotingCommand[Header]) -> Command:
+        """Answer as the client does.
+
+        Raises:
+            BrokerResponseError: INVALID_PARAMETER, the group or the id is illegal; SYSTEM_ERROR, there is no such
+                message or client; CONSUME_MSG_TIMEOUT, it does not answer.
+        """
+        header = command.header
+        check_known_group(header.consumer_group)
+        record = self._record(header.msg_id or "")
+        question = request(RequestCode.CONSUME_MESSAGE_DIRECTLY, self._for_client(header), record)
+        return await call_consumer(self._consumers, header.consumer_group, header.client_id or "", question)
+
+    def _record(self, msg_id: str) -> bytes:
+        try:
+            offset = decode_message_id(msg_id).offset
+        except CodecError as error:
+            raise BrokerResponseError(ResponseCode.INVALID_PARAMETER, f"the msgId of the request: {error}") from None
+        record = self._store.look_message_by_offset(offset)
+        if record is None:
+            raise BrokerResponseError(ResponseCode.SYSTEM_ERROR, f"can not find message by the offset, {offset}")
+        return record
+
+    def _for_client(self, header: Header) -> Header:
+        topic = self._topics.select(header.topic or "")
+        group = self._groups.find(header.consumer_group)
+        return msgspec.structs.replace(
+            header,
+            broker_name=self._broker_name,
+            topic_sys_flag=header.topic_sys_flag if topic is None else topic.topic_sys_flag,
+            group_sys_flag=header.group_sys_flag if group is None else group.group_sys_flag,
+        )

@@ -1,0 +1,26 @@
+"""GET_ALL_TOPIC_CONFIG (21): the table of topics, whole or by pages (AdminBrokerProcessor.getAllTopicConfig)."""
+
+from rocketbroker.broker.topic_config_manager import TopicConfigManager
+from rocketbroker.codec.remoting.bodies.topic_config import TopicConfigAndMappingSerializeWrapper
+from rocketbroker.codec.remoting.handler import Connection
+from rocketbroker.codec.remoting.headers.topic import GetAllTopicConfigRequestHeader, GetAllTopicConfigResponseHeader
+from rocketbroker.codec.remoting.remoting_command import Command, RemotingCommand, response
+from rocketbroker.processor.admin.page import page_of
+
+
+class GetAllTopicConfigProcessor:
+    """Answers the topics. There are no static ones, so that their mappings are empty."""
+
+    def __init__(self, topics: TopicConfigManager) -> None:
+        self._topics = topics
+
+    def process(self, _connection: Connection, command: RemotingCommand[GetAllTopicConfigRequestHeader]) -> Command:
+        """Answer the request.
+
+        Raises:
+            BrokerResponseError: INVALID_PARAMETER, the page is illegal.
+        """
+        header, topics = command.header, self._topics
+        page = page_of(topics.topics, topics.data_version, header.data_version, header.topic_seq, header.max_topic_num)
+        body = TopicConfigAndMappingSerializeWrapper(page, topics.data_version)
+        return response(header=GetAllTopicConfigResponseHeader(len(topics.topics)), body=body.encode())

@@ -1,0 +1,165 @@
+"""GET_BROKER_RUNTIME_INFO (28): how the broker is doing (AdminBrokerProcessor.prepareRuntimeInfo).
+
+Each value is measured. These keys of RocketMQ are absent, since there is nothing here to measure by them:
+
+- ``*ThreadPoolQueueSize``, ``*ThreadPoolQueueCapacity``, ``*ThreadPoolQueueHeadWaitTimeMills``,
+  ``EndTransactionQueueSize``: requests are handled as they are read and wait in no queue;
+- ``pageCacheLockTimeMills``, ``remainTransientStoreBufferNumbs``, ``remainHowManyDataToCommit``, ``dispatchMaxBuffer``:
+  there is no lock around puts, no pool of buffers, and no buffer between log and queues;
+- ``putMessageDistributeTime``, ``putMessageEntireTimeMax``, ``getMessageEntireTimeMax``, ``putLatency99``,
+  ``putLatency999``, ``putMessageFailedTimes``: single puts and gets are not timed, failed puts not counted;
+- ``timer*``: there are no timer messages;
+- ``startAcceptSendRequestTimeStamp``: there is no such setting.
+"""
+
+import asyncio
+import os
+from collections.abc import Callable
+from concurrent.futures import Executor
+from pathlib import Path
+from typing import Protocol
+
+from rocketbroker.broker.broker_stats_manager import BrokerStatsManager
+from rocketbroker.broker.schedule_message_service import ScheduleMessageService
+from rocketbroker.codec.message.message_decoder import decode_record
+from rocketbroker.codec.remoting.bodies.tables import KVTable
+from rocketbroker.codec.remoting.handler import Connection
+from rocketbroker.codec.remoting.remoting_command import Command, response
+from rocketbroker.common.clock import Clock
+from rocketbroker.common.config import MessageStoreConfig
+
+# The name of RemotingCommand's CURRENT_VERSION (513) in MQVersion: what the broker speaks.
+BROKER_VERSION_DESC = "V5_5_0"
+_UNITS = "KMGTPE"
+
+
+class RuntimeStore(Protocol):
+    """What is needed of the message store."""
+
+    config: MessageStoreConfig
+    boot_time_ms: int
+
+    @property
+    def min_physical_offset(self) -> int:
+        """CommitLog offset of the first record."""
+
+    @property
+    def max_physical_offset(self) -> int:
+        """CommitLog offset after the last record."""
+
+    @property
+    def flushed_offset(self) -> int:
+        """Everything before this CommitLog offset is on disk."""
+
+    @property
+    def dispatch_behind_bytes(self) -> int:
+        """Bytes of messages that are stored and not readable yet."""
+
+    def look_message_by_offset(self, physical_offset: int) -> bytes | None:
+        """The record that begins at an offset of the CommitLog."""
+
+
+class GetBrokerRuntimeInfoProcessor:
+    """Answers a table of texts.
+
+    Args:
+        store: offsets of the log.
+        stats: counters of puts and gets.
+        schedule: progress of the delay levels.
+        is_active: whether delayed messages are delivered by this broker (``brokerActive``).
+        clock: says how long the store is open.
+        executor: asks the disks, which may block.
+    """
+
+    def __init__(
+        self,
+        store: RuntimeStore,
+        stats: BrokerStatsManager,
+        schedule: ScheduleMessageService,
+        is_active: Callable[[], bool],
+        clock: Clock,
+        executor: Executor,
+    ) -> None:
+        self._store = store
+        self._stats = stats
+        self._schedule = schedule
+        self._is_active = is_active
+        self._clock = clock
+        self._executor = executor
+
+    async def process(self, _connection: Connection, _command: Command) -> Command:
+        """Answer the request."""
+        loop = asyncio.get_running_loop()
+        disks = await loop.run_in_executor(self._executor, disk_info, self._store.config)
+        table = self._store_info() | self._stats.runtime_info() | self._schedule.runtime_info() | disks
+        table["brokerActive"] = str(self._is_active()).lower()
+        table["brokerVersionDesc"] = BROKER_VERSION_DESC
+        return response(body=KVTable(table).encode())
+
+    def _store_info(self) -> dict[str, str]:
+        store = self._store
+        end = store.max_physical_offset
+        return {
+            "bootTimestamp": str(store.boot_time_ms),
+            "runtime": format_runtime(self._clock.time_ms() - store.boot_time_ms),
+            "commitLogMinOffset": str(store.min_physical_offset),
+            "commitLogMaxOffset": str(end),
+            "dispatchBehindBytes": str(store.dispatch_behind_bytes),
+            "remainHowManyDataToFlush": human_readable_byte_count(max(0, end - store.flushed_offset)),
+            "earliestMessageTimeStamp": str(self._earliest_message_time()),
+        }
+
+    def _earliest_message_time(self) -> int:
+        """Store time in ms of the first message of the log, -1 when there is none."""
+        record = self._store.look_message_by_offset(self._store.min_physical_offset)
+        return -1 if record is None else decode_record(record, read_body=False).store_timestamp
+
+
+def disk_info(config: MessageStoreConfig) -> dict[str, str]:
+    """How full the disks of the store are (blocks); without what a disk does not tell."""
+    info: dict[str, str] = {}
+    log_ratio = used_ratio(config.commit_log_dir)
+    if log_ratio is not None:
+        info["commitLogDiskRatio"] = info[f"commitLogDiskRatio_{config.commit_log_dir}"] = str(log_ratio)
+    queue_ratio = used_ratio(config.consume_queue_dir)
+    if queue_ratio is not None:
+        info["consumeQueueDiskRatio"] = str(queue_ratio)
+    try:
+        root = os.statvfs(config.store_path_root_dir)
+    except OSError:
+        return info
+    total, free = (human_readable_byte_count(blocks * root.f_frsize) for blocks in (root.f_blocks, root.f_bfree))
+    info["commitLogDirCapacity"] = f"Total : {total}, Free : {free}."
+    return info
+
+
+def used_ratio(path: Path) -> float | None:
+    """Used share of what a user may use of a disk, in hundredths rounded up (UtilAll.getDiskPartitionSpaceUsedPercent).
+
+    ``None`` when the disk cannot be asked.
+    """
+    try:
+        disk = os.statvfs(path)
+    except OSError:
+        return None
+    used = disk.f_blocks - disk.f_bfree
+    entire = used + disk.f_bavail
+    return -(-used * 100 // entire) / 100 if entire else None
+
+
+def human_readable_byte_count(count: int) -> str:
+    """``12 B``, ``1.5 KiB`` (MixAll.humanReadableByteCount)."""
+    value, unit = float(count), ""
+    for candidate in _UNITS:
+        if value < 1024:
+            break
+        value, unit = value / 1024, candidate
+    return f"{value:.1f} {unit}iB" if unit else f"{count} B"
+
+
+def format_runtime(elapsed_ms: int) -> str:
+    """``[ 0 days, 0 hours, 10 minutes, 36 seconds ]`` (StoreStatsService.getFormatRuntime)."""
+    minutes, seconds = divmod(elapsed_ms // 1000, 60)
+    hours, minutes = divmod(minutes, 60)
+    days, hours = divmod(hours, 24)
+    return f"[ {days} days, {hours} hours, {minutes} minutes, {seconds} seconds ]"

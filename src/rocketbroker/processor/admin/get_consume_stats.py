@@ -1,0 +1,43 @@
+"""GET_CONSUME_STATS (208): how far a group is in its topics (AdminBrokerProcessor.getConsumeStats)."""
+
+from rocketbroker.codec.remoting.bodies.statistics import ConsumeStats
+from rocketbroker.codec.remoting.handler import Connection
+from rocketbroker.codec.remoting.headers.subscription_group import GetConsumeStatsRequestHeader
+from rocketbroker.codec.remoting.remoting_command import Command, RemotingCommand, response
+from rocketbroker.processor.admin.consume_stats import ConsumeStatsCollector
+from rocketbroker.processor.name_check import check_known_group, check_known_topic
+
+
+class GetConsumeStatsProcessor:
+    """Answers committed and pulled offsets beside the ends of the queues, and the rate at which the group gets.
+
+    The topics are those of ``topicList``, else ``topic``, else all that the group has offsets in; of the latter two
+    only those that it subscribes to. Topics that do not exist are left out.
+    """
+
+    def __init__(self, collector: ConsumeStatsCollector) -> None:
+        self._collector = collector
+
+    def process(self, _connection: Connection, command: RemotingCommand[GetConsumeStatsRequestHeader]) -> Command:
+        """Answer the request.
+
+        Raises:
+            BrokerResponseError: INVALID_PARAMETER, the group or a topic is illegal.
+        """
+        group = command.header.consumer_group
+        check_known_group(group)
+        stats = ConsumeStats()
+        for topic in self._topics(command.header):
+            table = self._collector.offset_table(group, topic)
+            if table is not None:
+                stats.offset_table.update(table)
+                stats.consume_tps += self._collector.consume_tps(group, topic)
+        return response(body=stats.encode())
+
+    def _topics(self, header: GetConsumeStatsRequestHeader) -> list[str]:
+        group = header.consumer_group
+        named = [topic for topic in (header.topic_list or "").split(";") if topic.strip()]
+        single = [header.topic] if header.topic and header.topic.strip() else []
+        for topic in named or single:
+            check_known_topic(topic)
+        return named or self._collector.subscribed(group, single or self._collector.topics_of(group))

@@ -1,0 +1,39 @@
+"""GET_CONSUMER_CONNECTION_LIST (203): the clients of a consumer group and what they subscribe to."""
+
+from rocketbroker.broker.consumer_manager import ConsumerManager
+from rocketbroker.codec.remoting.bodies.connection import ConsumerConnection
+from rocketbroker.codec.remoting.handler import Connection
+from rocketbroker.codec.remoting.headers.client import GetConsumerConnectionListRequestHeader
+from rocketbroker.codec.remoting.remoting_command import Command, RemotingCommand, response
+from rocketbroker.codec.remoting.response_code import ResponseCode
+from rocketbroker.processor.admin.client_connections import client_connections
+from rocketbroker.processor.name_check import check_known_group
+
+
+class GetConsumerConnectionListProcessor:
+    """Answers the group as its clients' last heartbeats gave it."""
+
+    def __init__(self, consumers: ConsumerManager) -> None:
+        self._consumers = consumers
+
+    def process(
+        self, _connection: Connection, command: RemotingCommand[GetConsumerConnectionListRequestHeader]
+    ) -> Command:
+        """Answer the request; CONSUMER_NOT_ONLINE for a group without clients.
+
+        Raises:
+            BrokerResponseError: INVALID_PARAMETER, the name is illegal.
+        """
+        group = command.header.consumer_group
+        check_known_group(group)
+        info = self._consumers.group_info(group)
+        if info is None:
+            return response(ResponseCode.CONSUMER_NOT_ONLINE, f"the consumer group[{group}] not online")
+        body = ConsumerConnection(
+            connection_set=client_connections(info.channels.values()),
+            subscription_table={topic: known.data for topic, known in info.subscription_table.items()},
+            consume_type=info.consume_type,
+            message_model=info.message_model,
+            consume_from_where=info.consume_from_where,
+        )
+        return response(body=body.encode())

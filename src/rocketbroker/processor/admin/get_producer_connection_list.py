@@ -1,0 +1,32 @@
+"""GET_PRODUCER_CONNECTION_LIST (204): the clients of a producer group."""
+
+from rocketbroker.broker.producer_manager import ProducerManager
+from rocketbroker.codec.remoting.bodies.connection import ProducerConnection
+from rocketbroker.codec.remoting.handler import Connection
+from rocketbroker.codec.remoting.headers.client import GetProducerConnectionListRequestHeader
+from rocketbroker.codec.remoting.remoting_command import Command, RemotingCommand, response
+from rocketbroker.codec.remoting.response_code import ResponseCode
+from rocketbroker.processor.admin.client_connections import client_connections
+from rocketbroker.processor.name_check import check_known_group
+
+
+class GetProducerConnectionListProcessor:
+    """Answers the producers that sent a heartbeat for the group."""
+
+    def __init__(self, producers: ProducerManager) -> None:
+        self._producers = producers
+
+    def process(
+        self, _connection: Connection, command: RemotingCommand[GetProducerConnectionListRequestHeader]
+    ) -> Command:
+        """Answer the request; SYSTEM_ERROR for a group without clients, as in RocketMQ.
+
+        Raises:
+            BrokerResponseError: INVALID_PARAMETER, the name is illegal.
+        """
+        group = command.header.producer_group
+        check_known_group(group)
+        channels = self._producers.groups.get(group)
+        if channels is None:
+            return response(ResponseCode.SYSTEM_ERROR, f"the producer group[{group}] not exist")
+        return response(body=ProducerConnection(client_connections(channels.values())).encode())

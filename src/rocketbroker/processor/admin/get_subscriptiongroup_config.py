@@ -1,0 +1,29 @@
+"""GET_SUBSCRIPTIONGROUP_CONFIG (352): one consumer group (AdminBrokerProcessor.getSubscriptionGroup)."""
+
+from rocketbroker.broker.subscription_group_manager import SubscriptionGroupManager
+from rocketbroker.codec.remoting.handler import Connection
+from rocketbroker.codec.remoting.headers.subscription_group import GetSubscriptionGroupConfigRequestHeader
+from rocketbroker.codec.remoting.remoting_command import Command, RemotingCommand, response
+from rocketbroker.codec.remoting.response_code import ResponseCode
+from rocketbroker.processor.name_check import check_known_group
+
+
+class GetSubscriptionGroupConfigProcessor:
+    """Answers the group; with ``autoCreateSubscriptionGroup`` asking for one makes it, as in RocketMQ."""
+
+    def __init__(self, groups: SubscriptionGroupManager) -> None:
+        self._groups = groups
+
+    def process(
+        self, _connection: Connection, command: RemotingCommand[GetSubscriptionGroupConfigRequestHeader]
+    ) -> Command:
+        """Answer the request; SUBSCRIPTION_GROUP_NOT_EXIST for a group that is not there.
+
+        Raises:
+            BrokerResponseError: INVALID_PARAMETER, the name is illegal.
+        """
+        check_known_group(command.header.group)
+        config = self._groups.find(command.header.group)
+        if config is None:
+            return response(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, "No group in this broker")
+        return response(body=config.encode())

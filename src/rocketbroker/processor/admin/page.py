@@ -1,0 +1,53 @@
+"""One page of a table by name (subTopicConfigTable, subGroupTable)."""
+
+from collections.abc import Mapping
+from typing import TypeVar
+
+from rocketbroker.codec.remoting.bodies.data_version import DataVersion
+from rocketbroker.codec.remoting.response_code import ResponseCode
+from rocketbroker.common.errors import BrokerResponseError, CodecError
+
+# splitMetadataSize of RocketMQ: no page has more.
+MAX_PAGE = 2000
+
+T = TypeVar("T")
+
+
+def page_of(
+    table: Mapping[str, T], version: DataVersion, seen_version: str | None, first: int | None, size: int | None
+) -> dict[str, T]:
+    """The entries from number ``first`` on, by alphabet; the whole table when the request named no page at all.
+
+    Args:
+        table: all entries.
+        version: of the table.
+        seen_version: of the table when the client got its first page, as JSON. The pages begin anew unless it is still
+            the same, so that a client never joins pages of different tables.
+        first: number of the first entry wanted.
+        size: how many entries at the most.
+
+    Raises:
+        BrokerResponseError: INVALID_PARAMETER, a field is out of range or ``seen_version`` is no DataVersion.
+    """
+    if seen_version is None and first is None and size is None:
+        return dict(table)
+    start = _checked("first entry", first or 0, 0) if _unchanged(version, seen_version) else 0
+    count = min(_checked("page size", MAX_PAGE if size is None else size, 1), MAX_PAGE)
+    return {name: table[name] for name in sorted(table)[start : start + count]}
+
+
+def _checked(what: str, value: int, low: int) -> int:
+    if value < low:
+        raise BrokerResponseError(
+            ResponseCode.INVALID_PARAMETER, f"the {what} {value} is illegal, {low} or more would be right"
+        )
+    return value
+
+
+def _unchanged(version: DataVersion, seen_version: str | None) -> bool:
+    if not seen_version or not seen_version.strip():
+        return False
+    try:
+        return DataVersion.decode(seen_version.encode()) == version
+    except CodecError as error:
+        raise BrokerResponseError(ResponseCode.INVALID_PARAMETER, f"the dataVersion of the request: {error}") from None

@@ -1,0 +1,85 @@
+"""QUERY_CONSUME_QUEUE (321): entries of a queue as they are on disk (AdminBrokerProcessor.queryConsumeQueue)."""
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from rocketbroker.broker.consumer_manager import ConsumerManager
+from rocketbroker.codec.remoting.bodies.offset import ConsumeQueueData, QueryConsumeQueueResponseBody
+from rocketbroker.codec.remoting.handler import Connection
+from rocketbroker.codec.remoting.headers.query_message import QueryConsumeQueueRequestHeader
+from rocketbroker.codec.remoting.remoting_command import Command, RemotingCommand, response
+from rocketbroker.codec.remoting.response_code import ResponseCode
+from rocketbroker.common.errors import BrokerResponseError
+from rocketbroker.processor.name_check import check_known_group, check_queue
+from rocketbroker.store.consume_queue import ConsumeQueue
+
+# About 1 MiB of JSON.
+MAX_COUNT = 10_000
+
+
+class Queues(Protocol):
+    """What is needed of the message store."""
+
+    def topic_queues(self, topic: str) -> Mapping[int, ConsumeQueue]:
+        """The queues of a topic that ever had a message, by number."""
+
+
+class QueryConsumeQueueProcessor:
+    """Answers entries, the ends of the queue and, where the request names a group, what that group subscribes to."""
+
+    def __init__(self, consumers: ConsumerManager, store: Queues) -> None:
+        self._consumers = consumers
+        self._store = store
+
+    def process(self, _connection: Connection, command: RemotingCommand[QueryConsumeQueueRequestHeader]) -> Command:
+        """Answer the request.
+
+        Raises:
+            BrokerResponseError: INVALID_PARAMETER, a field is illegal; SYSTEM_ERROR, there is no such queue, or it
+                has no offset ``index``.
+        """
+        header = command.header
+        queue = self._queue(header)
+        body = QueryConsumeQueueResponseBody(
+            entries(queue, header.index, header.count), queue.max_offset, queue.min_offset
+        )
+        if header.consumer_group is not None:
+            self._add_subscription(body, header.consumer_group, header.topic)
+        return response(body=body.encode())
+
+    def _queue(self, header: QueryConsumeQueueRequestHeader) -> ConsumeQueue:
+        check_queue(header.topic, header.queue_id)
+        if not 0 <= header.count <= MAX_COUNT:
+            remark = f"the count {header.count} is illegal, 0 to {MAX_COUNT} would be right"
+            raise BrokerResponseError(ResponseCode.INVALID_PARAMETER, remark)
+        name = f"{header.queue_id}@{header.topic}"
+        queue = self._store.topic_queues(header.topic).get(header.queue_id)
+        if queue is None:
+            raise BrokerResponseError(ResponseCode.SYSTEM_ERROR, f"{name} is not exist!")
+        if not queue.min_offset <= header.index <= queue.max_offset:
+            remark = (
+                f"Index {header.index} of {name} is not exist! {queue.min_offset} to {queue.max_offset} would be right"
+            )
+            raise BrokerResponseError(ResponseCode.SYSTEM_ERROR, remark)
+        return queue
+
+    def _add_subscription(self, body: QueryConsumeQueueResponseBody, group: str, topic: str) -> None:
+        check_known_group(group)
+        found = self._consumers.find_subscription_data(group, topic)
+        if found is None:
+            body.filter_data = f"{group}@{topic} is not online!"
+        else:
+            body.subscription_data = found.data
+            # JSON of the filter that SQL92 would have had made.
+            body.filter_data = "null"
+
+
+def entries(queue: ConsumeQueue, index: int, count: int) -> list[ConsumeQueueData]:
+    """Up to ``count`` entries from ``index`` on, from as many files as they lie in."""
+    found: list[ConsumeQueueData] = []
+    while len(found) < count:
+        part = [ConsumeQueueData(*entry) for entry in queue.entries(index + len(found), count - len(found))]
+        if not part:
+            break
+        found += part
+    return found

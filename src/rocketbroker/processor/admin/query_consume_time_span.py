@@ -1,0 +1,62 @@
+"""QUERY_CONSUME_TIME_SPAN (303): from when to when queues hold messages and how far behind a group is."""
+
+import time
+
+from rocketbroker.broker.consumer_offset_manager import ConsumerOffsetManager
+from rocketbroker.broker.topic_config_manager import TopicConfigManager
+from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
+from rocketbroker.codec.remoting.bodies.statistics import QueryConsumeTimeSpanBody, QueueTimeSpan
+from rocketbroker.codec.remoting.handler import Connection
+from rocketbroker.codec.remoting.headers.topic import QueryConsumeTimeSpanRequestHeader
+from rocketbroker.codec.remoting.remoting_command import Command, RemotingCommand, response
+from rocketbroker.common.clock import Clock
+from rocketbroker.processor.admin.existing_topic import existing_topic
+from rocketbroker.processor.name_check import check_known_group
+from rocketbroker.processor.queue_reader import QueueReader
+
+
+class QueryConsumeTimeSpanProcessor:
+    """Answers times for each queue; ``delayTime`` is how long the next message waits for the group, 0 without one."""
+
+    def __init__(
+        self,
+        broker_name: str,
+        topics: TopicConfigManager,
+        offsets: ConsumerOffsetManager,
+        store: QueueReader,
+        clock: Clock,
+    ) -> None:
+        self._broker_name = broker_name
+        self._topics = topics
+        self._offsets = offsets
+        self._store = store
+        self._clock = clock
+
+    def process(self, _connection: Connection, command: RemotingCommand[QueryConsumeTimeSpanRequestHeader]) -> Command:
+        """Answer the request.
+
+        Raises:
+            BrokerResponseError: TOPIC_NOT_EXIST, or INVALID_PARAMETER for an illegal name.
+        """
+        header = command.header
+        check_known_group(header.group)
+        config = existing_topic(self._topics, header.topic)
+        spans = [self._span(header.group, header.topic, queue_id) for queue_id in range(config.write_queue_nums)]
+        return response(body=QueryConsumeTimeSpanBody(spans).encode())
+
+    def _span(self, group: str, topic: str, queue_id: int) -> QueueTimeSpan:
+        store = self._store
+        first = store.earliest_message_time(topic, queue_id)
+        end = store.max_offset_in_queue(topic, queue_id)
+        last = store.message_store_timestamp(topic, queue_id, end - 1)
+        offset = max(self._offsets.query(group, topic, queue_id), store.min_offset_in_queue(topic, queue_id))
+        consumed = store.message_store_timestamp(topic, queue_id, offset - 1) if offset > 0 else first
+        waits = self._clock.time_ms() - store.message_store_timestamp(topic, queue_id, offset) if offset < end else 0
+        queue = MessageQueue(topic, self._broker_name, queue_id)
+        return QueueTimeSpan(queue, first, last, consumed, waits, _text(first), _text(last), _text(consumed))
+
+
+def _text(time_ms: int) -> str:
+    """``2026-11-21#10:15:40:019`` in local time (UtilAll.timeMillisToHumanString with YYYY_MM_DD_HH_MM_SS_SSS)."""
+    seconds, rest = divmod(time_ms, 1000)
+    return f"{time.strftime('%Y-%m-%d#%H:%M:%S', time.localtime(seconds))}:{rest:03d}"

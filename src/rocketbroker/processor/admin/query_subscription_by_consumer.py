@@ -1,0 +1,31 @@
+"""QUERY_SUBSCRIPTION_BY_CONSUMER (345): what a group consumes of a topic (AdminBrokerProcessor)."""
+
+from rocketbroker.broker.consumer_manager import ConsumerManager
+from rocketbroker.codec.remoting.bodies.connection import QuerySubscriptionResponseBody
+from rocketbroker.codec.remoting.handler import Connection
+from rocketbroker.codec.remoting.headers.topic import QuerySubscriptionByConsumerRequestHeader
+from rocketbroker.codec.remoting.remoting_command import Command, RemotingCommand, response
+from rocketbroker.processor.name_check import check_known_group, check_known_topic
+
+
+class QuerySubscriptionByConsumerProcessor:
+    """Answers the subscription of the group's clients, and none when no client of it is there."""
+
+    def __init__(self, consumers: ConsumerManager) -> None:
+        self._consumers = consumers
+
+    def process(
+        self, _connection: Connection, command: RemotingCommand[QuerySubscriptionByConsumerRequestHeader]
+    ) -> Command:
+        """Answer the request.
+
+        Raises:
+            BrokerResponseError: INVALID_PARAMETER, a name is illegal.
+        """
+        group, topic = command.header.group, command.header.topic
+        check_known_group(group)
+        if topic is None:
+            return response(body=QuerySubscriptionResponseBody(group=group).encode())
+        check_known_topic(topic)
+        found = self._consumers.find_subscription_data(group, topic)
+        return response(body=QuerySubscriptionResponseBody(found.data if found else None, group, topic).encode())

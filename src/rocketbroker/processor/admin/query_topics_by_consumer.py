@@ -1,0 +1,28 @@
+"""QUERY_TOPICS_BY_CONSUMER (343): topics that a group has offsets in (AdminBrokerProcessor.queryTopicsByConsumer)."""
+
+from rocketbroker.broker.consumer_offset_manager import ConsumerOffsetManager
+from rocketbroker.codec.remoting.bodies.tables import TopicList
+from rocketbroker.codec.remoting.handler import Connection
+from rocketbroker.codec.remoting.headers.topic import QueryTopicsByConsumerRequestHeader
+from rocketbroker.codec.remoting.remoting_command import Command, RemotingCommand, response
+from rocketbroker.common.config import BrokerConfig
+from rocketbroker.processor.name_check import check_known_group
+
+
+class QueryTopicsByConsumerProcessor:
+    """Answers the topics by alphabet, and the broker's address."""
+
+    def __init__(self, config: BrokerConfig, offsets: ConsumerOffsetManager) -> None:
+        self._config = config
+        self._offsets = offsets
+
+    def process(self, _connection: Connection, command: RemotingCommand[QueryTopicsByConsumerRequestHeader]) -> Command:
+        """Answer the request.
+
+        Raises:
+            BrokerResponseError: INVALID_PARAMETER, the name is illegal.
+        """
+        group = command.header.group
+        check_known_group(group)
+        address = f"{self._config.broker_ip1}:{self._config.listen_port}"
+        return response(body=TopicList(sorted(self._offsets.topics_of(group)), address).encode())

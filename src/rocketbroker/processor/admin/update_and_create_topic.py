@@ -1,0 +1,125 @@
+"""UPDATE_AND_CREATE_TOPIC (17), UPDATE_AND_CREATE_TOPIC_LIST (18): makes or changes topics (AdminBrokerProcessor)."""
+
+import logging
+from collections.abc import Sequence
+
+from rocketbroker.broker.attribute_util import TOPIC_ATTRIBUTES, alter_attributes
+from rocketbroker.broker.topic_config_manager import TopicConfigManager
+from rocketbroker.codec.message.topic_validator import is_system_topic
+from rocketbroker.codec.remoting.bodies.topic_config import CreateTopicListRequestBody, TopicConfig, TopicFilterType
+from rocketbroker.codec.remoting.handler import Connection
+from rocketbroker.codec.remoting.headers.topic import CreateTopicRequestHeader
+from rocketbroker.codec.remoting.remoting_command import Command, RemotingCommand, response
+from rocketbroker.codec.remoting.response_code import ResponseCode
+from rocketbroker.common.errors import BrokerResponseError
+from rocketbroker.processor.name_check import check_topic
+from rocketbroker.processor.request_body import read_body
+
+log = logging.getLogger(__name__)
+
+# Each queue costs a row in every answer about its topic; RocketMQ's own largest topic has 1024.
+MAX_QUEUE_NUMS = 16384
+# PermName.PERM_PRIORITY and above is no permission of a topic.
+_MAX_PERM = 7
+_MESSAGE_TYPE = "+message.type"
+
+
+class UpdateAndCreateTopicProcessor:
+    """Changes the table of topics; what listens to it registers them at the name servers."""
+
+    def __init__(self, topics: TopicConfigManager) -> None:
+        self._topics = topics
+
+    def process(self, connection: Connection, command: RemotingCommand[CreateTopicRequestHeader]) -> Command:
+        """Make or change one topic (17).
+
+        Raises:
+            BrokerResponseError: INVALID_PARAMETER or SYSTEM_ERROR, naming the field; nothing was changed.
+        """
+        return self._update(connection, [topic_config(command.header)])
+
+    def process_list(self, connection: Connection, command: Command) -> Command:
+        """Make or change several topics (18): all or none.
+
+        Raises:
+            BrokerResponseError: INVALID_PARAMETER or SYSTEM_ERROR, naming the field; nothing was changed.
+        """
+        return self._update(connection, read_body(command.body, CreateTopicListRequestBody).topic_config_list)
+
+    def _update(self, connection: Connection, configs: Sequence[TopicConfig]) -> Command:
+        for config in configs:
+            self._check(config)
+        for config in configs:
+            if config != self._topics.select(config.topic_name):
+                log.info("%s updates topic %s", connection.remote_address, config)
+                self._topics.update(config)
+        return response()
+
+    def _check(self, config: TopicConfig) -> None:
+        check_changeable_topic(self._topics, config.topic_name)
+        _check_number(config, "readQueueNums", config.read_queue_nums, MAX_QUEUE_NUMS)
+        _check_number(config, "writeQueueNums", config.write_queue_nums, MAX_QUEUE_NUMS)
+        _check_number(config, "perm", config.perm, _MAX_PERM)
+        if config.attributes.get(_MESSAGE_TYPE) == "MIXED":
+            raise BrokerResponseError(ResponseCode.INVALID_PARAMETER, "MIXED message type is not supported.")
+        old = self._topics.select(config.topic_name)
+        if config != old:
+            alter_attributes(TOPIC_ATTRIBUTES, None if old is None else old.attributes, config.attributes)
+
+
+def check_changeable_topic(topics: TopicConfigManager, topic: str) -> None:
+    """Whether requests may make, change or remove a topic.
+
+    Raises:
+        BrokerResponseError: INVALID_PARAMETER, the name is illegal or one of the system's.
+    """
+    check_topic(topic)
+    if is_system_topic(topic) or topic in topics.system_topics:
+        raise BrokerResponseError(ResponseCode.INVALID_PARAMETER, f"The topic[{topic}] is conflict with system topic.")
+
+
+def topic_config(header: CreateTopicRequestHeader) -> TopicConfig:
+    """The topic that a request describes; its attributes are changes, each name with its sign.
+
+    Raises:
+        BrokerResponseError: the filter type or the attributes are none.
+    """
+    if header.topic_filter_type not in TopicFilterType.__members__:
+        remark = (
+            f"the topicFilterType {header.topic_filter_type[:64]!r} is illegal, SINGLE_TAG or MULTI_TAG would be right"
+        )
+        raise BrokerResponseError(ResponseCode.INVALID_PARAMETER, remark)
+    return TopicConfig(
+        topic_name=header.topic,
+        read_queue_nums=header.read_queue_nums,
+        write_queue_nums=header.write_queue_nums,
+        perm=header.perm,
+        topic_filter_type=TopicFilterType(header.topic_filter_type),
+        topic_sys_flag=header.topic_sys_flag or 0,
+        order=header.order,
+        attributes=parse_attributes(header.attributes or ""),
+    )
+
+
+def parse_attributes(text: str) -> dict[str, str]:
+    """``+key1=value1,-key2`` as a table, each name with its sign (AttributeParser.parseToMap).
+
+    Raises:
+        BrokerResponseError: SYSTEM_ERROR, naming the part that is wrong.
+    """
+    attributes: dict[str, str] = {}
+    for part in text.split(",") if text else ():
+        name, equals, value = part.partition("=")
+        if not name.startswith("+" if equals else "-"):
+            remark = f"the attribute {part[:160]!r} is wrong, +key=value or -key would be right"
+            raise BrokerResponseError(ResponseCode.SYSTEM_ERROR, remark)
+        if name in attributes:
+            raise BrokerResponseError(ResponseCode.SYSTEM_ERROR, f"key duplication: {name[:160]}")
+        attributes[name] = value
+    return attributes
+
+
+def _check_number(config: TopicConfig, name: str, value: int, high: int) -> None:
+    if not 0 <= value <= high:
+        remark = f"the {name} {value} of topic {config.topic_name} is illegal, 0 to {high} would be right"
+        raise BrokerResponseError(ResponseCode.INVALID_PARAMETER, remark)

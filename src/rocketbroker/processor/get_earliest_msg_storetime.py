@@ -1,0 +1,30 @@
+"""GET_EARLIEST_MSG_STORETIME (32): when the first message of a queue came (AdminBrokerProcessor)."""
+
+from rocketbroker.codec.remoting.handler import Connection
+from rocketbroker.codec.remoting.headers.offset import (
+    GetEarliestMsgStoretimeRequestHeader,
+    GetEarliestMsgStoretimeResponseHeader,
+)
+from rocketbroker.codec.remoting.remoting_command import Command, RemotingCommand, response
+from rocketbroker.processor.name_check import check_queue
+from rocketbroker.processor.queue_reader import QueueReader
+
+
+class GetEarliestMsgStoretimeProcessor:
+    """Answers a store time in ms; -1 for a queue without messages."""
+
+    def __init__(self, store: QueueReader) -> None:
+        self._store = store
+
+    def process(
+        self, _connection: Connection, command: RemotingCommand[GetEarliestMsgStoretimeRequestHeader]
+    ) -> Command:
+        """Answer the request.
+
+        Raises:
+            BrokerResponseError: INVALID_PARAMETER, the topic or the queue is illegal.
+        """
+        header = command.header
+        check_queue(header.topic, header.queue_id)
+        timestamp = self._store.earliest_message_time(header.topic, header.queue_id)
+        return response(header=GetEarliestMsgStoretimeResponseHeader(timestamp))

@@ -1,0 +1,70 @@
+"""Checks of what requests name, before anything is looked up, made or removed by it (TopicValidator)."""
+
+import re
+
+from rocketbroker.codec.message.topic_validator import (
+    GROUP_MAX_LENGTH,
+    LEGACY_GROUP_MAX_LENGTH,
+    validate_group,
+    validate_topic,
+)
+from rocketbroker.codec.remoting.response_code import ResponseCode
+from rocketbroker.common.errors import BrokerResponseError
+
+# Topics are named after the broker and its cluster as well, whose names may hold dots and colons.
+_READABLE = re.compile(r"[%|a-zA-Z0-9_.:-]+")
+_RULE = "one or more of the characters a-z A-Z 0-9 _ - % | . : would be right"
+_SHOWN = 255
+
+
+def check_topic(topic: str) -> None:
+    """Whether a topic of that name may be made or removed.
+
+    Raises:
+        BrokerResponseError: INVALID_PARAMETER, it is blank, too long or has characters outside RocketMQ's rule.
+    """
+    result = validate_topic(topic)
+    if not result.valid:
+        raise BrokerResponseError(ResponseCode.INVALID_PARAMETER, result.remark)
+
+
+def check_group(group: str, max_length: int = GROUP_MAX_LENGTH) -> None:
+    """Whether a group of that name may be made.
+
+    Raises:
+        BrokerResponseError: INVALID_PARAMETER, it is blank, too long or has characters outside RocketMQ's rule.
+    """
+    result = validate_group(group, max_length)
+    if not result.valid:
+        raise BrokerResponseError(ResponseCode.INVALID_PARAMETER, result.remark)
+
+
+def check_known_group(group: str) -> None:
+    """Whether a group of that name may exist: brokers before 5.0 allowed longer ones.
+
+    Raises:
+        BrokerResponseError: INVALID_PARAMETER, as ``check_group``.
+    """
+    check_group(group, LEGACY_GROUP_MAX_LENGTH)
+
+
+def check_known_topic(topic: str) -> None:
+    """Whether a topic of that name may exist.
+
+    Raises:
+        BrokerResponseError: INVALID_PARAMETER, it has characters that no topic has.
+    """
+    if _READABLE.fullmatch(topic) is None:
+        raise BrokerResponseError(ResponseCode.INVALID_PARAMETER, f"the topic {topic[:_SHOWN]!r} is illegal, {_RULE}")
+
+
+def check_queue(topic: str, queue_id: int) -> None:
+    """Whether there may be a queue of that topic and number.
+
+    Raises:
+        BrokerResponseError: INVALID_PARAMETER, the topic has characters that no topic has, or the number is negative.
+    """
+    check_known_topic(topic)
+    if queue_id < 0:
+        remark = f"the queueId {queue_id} of topic {topic} is illegal, 0 or more would be right"
+        raise BrokerResponseError(ResponseCode.INVALID_PARAMETER, remark)

@@ -1,0 +1,78 @@
+"""QUERY_MESSAGE (12): messages by key, unique id or tag (QueryMessageProcessor.queryMessage)."""
+
+from typing import Protocol
+
+from rocketbroker.codec.remoting.handler import Connection
+from rocketbroker.codec.remoting.headers.query_message import QueryMessageRequestHeader, QueryMessageResponseHeader
+from rocketbroker.codec.remoting.remoting_command import Command, RemotingCommand, response
+from rocketbroker.codec.remoting.response_code import ResponseCode
+from rocketbroker.common.config import MessageStoreConfig
+from rocketbroker.common.errors import BrokerResponseError
+from rocketbroker.processor.name_check import check_known_topic
+from rocketbroker.store.query_message import QueryMessageResult
+
+_NOT_FOUND = "can not find message, maybe time range not correct"
+_INDEX_TYPES = (None, "", "K", "U", "T")
+# Clients refuse frames over 16 MiB, so that more records than this would make the whole answer useless.
+_MAX_BODY = 12 * 1024 * 1024
+
+
+class KeyIndex(Protocol):
+    """What is needed of the message store."""
+
+    def query_message(
+        self, topic: str, key: str, max_num: int, begin_ms: int, end_ms: int, index_type: str | None = None
+    ) -> QueryMessageResult:
+        """Records that have a key, newest first."""
+
+
+class QueryMessageProcessor:
+    """Answers whole records back to back, newest first, as many as fit into one frame."""
+
+    def __init__(self, config: MessageStoreConfig, store: KeyIndex) -> None:
+        self._config = config
+        self._store = store
+
+    def process(self, _connection: Connection, command: RemotingCommand[QueryMessageRequestHeader]) -> Command:
+        """Answer the request; QUERY_NOT_FOUND when no message in the time range has the key.
+
+        Raises:
+            BrokerResponseError: INVALID_PARAMETER, the topic, ``maxNum`` or ``indexType`` is illegal.
+        """
+        header = command.header
+        check(header)
+        # A unique id is wanted with all copies there are (retries bear it too), whatever number the client named.
+        max_num = self._config.default_query_max_num if header.unique_key_query else header.max_num
+        index_type = header.index_type or None
+        begin, end = header.begin_timestamp, header.end_timestamp
+        found = self._store.query_message(header.topic, header.key, max_num, begin, end, index_type)
+        answer = QueryMessageResponseHeader(found.index_last_update_timestamp, found.index_last_update_physical_offset)
+        if not found.records:
+            return response(ResponseCode.QUERY_NOT_FOUND, _NOT_FOUND, answer)
+        return response(header=answer, body=b"".join(fitting(found.records)))
+
+
+def check(header: QueryMessageRequestHeader) -> None:
+    """Raises:
+    BrokerResponseError: INVALID_PARAMETER, naming the field and what would be right.
+    """
+    check_known_topic(header.topic)
+    if header.max_num <= 0 and not header.unique_key_query:
+        raise BrokerResponseError(
+            ResponseCode.INVALID_PARAMETER, f"the maxNum {header.max_num} is illegal, 1 or more would be right"
+        )
+    if header.index_type not in _INDEX_TYPES:
+        raise BrokerResponseError(
+            ResponseCode.INVALID_PARAMETER,
+            f"the indexType {header.index_type[:64]!r} is illegal, K (key), U (unique id) or T (tag) would be right",
+        )
+
+
+def fitting(records: list[bytes]) -> list[bytes]:
+    """The first records, at least one, that one frame can carry."""
+    size = 0
+    for count, record in enumerate(records):
+        size += len(record)
+        if count and size > _MAX_BODY:
+            return records[:count]
+    return records

@@ -1,0 +1,33 @@
+"""SEARCH_OFFSET_BY_TIMESTAMP (29): where a queue was at a time (AdminBrokerProcessor.searchOffsetByTimestamp)."""
+
+from rocketbroker.codec.remoting.handler import Connection
+from rocketbroker.codec.remoting.headers.offset import SearchOffsetRequestHeader, SearchOffsetResponseHeader
+from rocketbroker.codec.remoting.remoting_command import Command, RemotingCommand, response
+from rocketbroker.codec.remoting.response_code import ResponseCode
+from rocketbroker.common.errors import BrokerResponseError
+from rocketbroker.processor.name_check import check_queue
+from rocketbroker.processor.queue_reader import QueueReader
+
+_BOUNDARY_TYPES = ("LOWER", "UPPER")
+
+
+class SearchOffsetByTimestampProcessor:
+    """Answers a queue offset; 0 for a queue without messages."""
+
+    def __init__(self, store: QueueReader) -> None:
+        self._store = store
+
+    def process(self, _connection: Connection, command: RemotingCommand[SearchOffsetRequestHeader]) -> Command:
+        """Answer the request.
+
+        Raises:
+            BrokerResponseError: INVALID_PARAMETER, the topic, the queue or ``boundaryType`` is illegal.
+        """
+        header = command.header
+        check_queue(header.topic, header.queue_id)
+        boundary = (header.boundary_type or "LOWER").upper()
+        if boundary not in _BOUNDARY_TYPES:
+            remark = f"the boundaryType {boundary[:64]!r} is illegal, LOWER or UPPER would be right"
+            raise BrokerResponseError(ResponseCode.INVALID_PARAMETER, remark)
+        offset = self._store.offset_in_queue_by_time(header.topic, header.queue_id, header.timestamp, boundary)
+        return response(header=SearchOffsetResponseHeader(offset))

@@ -1,0 +1,30 @@
+"""VIEW_MESSAGE_BY_ID (33): the message at a CommitLog offset (QueryMessageProcessor.viewMessageById)."""
+
+from typing import Protocol
+
+from rocketbroker.codec.remoting.handler import Connection
+from rocketbroker.codec.remoting.headers.pull_message import ViewMessageRequestHeader
+from rocketbroker.codec.remoting.remoting_command import Command, RemotingCommand, response
+from rocketbroker.codec.remoting.response_code import ResponseCode
+
+
+class RecordReader(Protocol):
+    """What is needed of the message store."""
+
+    def look_message_by_offset(self, physical_offset: int) -> bytes | None:
+        """The record that begins at an offset of the CommitLog."""
+
+
+class ViewMessageByIdProcessor:
+    """Answers one whole record; the offset is the second half of an offset message id."""
+
+    def __init__(self, store: RecordReader) -> None:
+        self._store = store
+
+    def process(self, _connection: Connection, command: RemotingCommand[ViewMessageRequestHeader]) -> Command:
+        """Answer the request; SYSTEM_ERROR when no record begins there."""
+        offset = command.header.offset
+        record = self._store.look_message_by_offset(offset)
+        if record is None:
+            return response(ResponseCode.SYSTEM_ERROR, f"can not find message by the offset, {offset}")
+        return response(body=record)
