@@ -66,7 +66,7 @@ RESPONSES: dict[int, type[RemotingSerializable]] = {
     322: data_version.DataVersion,
     328: connection.ProducerTableInfo,
     343: tables.TopicList,
-    345: heartbeat.QuerySubscriptionResponseBody,
+    345: connection.QuerySubscriptionResponseBody,
     351: topic_config.TopicConfigAndQueueMapping,
     352: subscription_group.SubscriptionGroupConfig,
     353: subscription_group.GroupForbidden,

@@ -39,8 +39,6 @@ def peek_code(header: memoryview) -> int:
         return _CODE_DECODER.decode(header).code
     except msgspec.MsgspecError as error:
         raise RemoteProtocolError(f"JSON header: {error}") from None
-    except UnicodeDecodeError as error:
-        raise RemoteProtocolError(f"JSON header is not UTF-8: {error.reason}") from None
     except RecursionError:
         raise RemoteProtocolError("JSON header is nested too deep; extFields holds plain values") from None
 

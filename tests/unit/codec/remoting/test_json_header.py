@@ -1,3 +1,5 @@
+from contextlib import suppress
+
 import msgspec
 import pytest
 from hypothesis import given
@@ -102,6 +104,12 @@ def test_the_code_of_a_broken_header_cannot_be_peeked(text: bytes):
 
 def test_the_code_is_found_wherever_it_stands():
     assert peek_code(memoryview(b'{"extFields":{"code":"7"},"remark":"","code":310}\n')) == 310
+
+
+@given(st.binary(max_size=40), st.binary(max_size=40))
+def test_noise_around_the_code_is_skipped_or_refused(before: bytes, after: bytes):
+    with suppress(RemoteProtocolError):
+        assert peek_code(memoryview(b'{"%b":"%b","code":7}' % (before, after))) == 7
 
 
 class TestTypedJsonDecoder:

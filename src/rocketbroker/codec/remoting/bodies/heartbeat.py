@@ -121,11 +121,3 @@ class CheckClientRequestBody(RemotingSerializable):
     group: str = ""
     subscription_data: SubscriptionData | None = None
     namespace: str | None = None
-
-
-class QuerySubscriptionResponseBody(RemotingSerializable):
-    """Answer to QUERY_SUBSCRIPTION_BY_CONSUMER (345)."""
-
-    subscription_data: SubscriptionData | None = None
-    group: str | None = None
-    topic: str | None = None
