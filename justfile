@@ -27,8 +27,7 @@ lint:
 
 # strict types over src, bodies over tests
 types:
-    {{python}} -m mypy src
-    {{python}} -m mypy tests
+    {{python}} -m mypy --strict src tests
 
 # who may import whom
 arch:

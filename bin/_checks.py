@@ -26,8 +26,7 @@ CHECKS: dict[str, list[str]] = {
     "format (ruff format)": [PYTHON, "-m", "ruff", "format", "--check", "."],
     "lint (ruff check)": [PYTHON, "-m", "ruff", "check", "--quiet", "."],
     "import contracts (lint-imports)": [str(Path(PYTHON).with_name("lint-imports"))],
-    "types (mypy --strict src)": [PYTHON, "-m", "mypy", "--strict", "src"],
-    "types (mypy tests)": [PYTHON, "-m", "mypy", "tests"],
+    "types (mypy --strict src, and tests)": [PYTHON, "-m", "mypy", "--strict", "src", "tests"],
     "docs (sphinx -W)": [PYTHON, "-m", "sphinx", "-W", "--keep-going", "-q", "-b", "html", "docs", "{scratch}/html"],
 }
 
@@ -121,7 +120,7 @@ def main(arguments: list[str]) -> int:
         outcome.skips["docs: --no-docs was given"] += 1
     with tempfile.TemporaryDirectory(prefix="rocketbroker-test-") as folder:
         scratch = Path(folder)
-        static = threading.Thread(target=run_checks, args=(checks, scratch, outcome))
+        static = threading.Thread(target=run_checks, args=(checks, scratch, outcome), daemon=True)
         static.start()
         status = run_tests(arguments, scratch / "tests.xml")
         static.join()
@@ -129,4 +128,7 @@ def main(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    try:
+        sys.exit(main(sys.argv[1:]))
+    except KeyboardInterrupt:
+        sys.exit("interrupted: nothing is known of what had not ended yet")
