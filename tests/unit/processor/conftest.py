@@ -1,5 +1,6 @@
 """The parts of a broker that processors are given."""
 
+from collections.abc import AsyncIterator
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -13,7 +14,10 @@ from rocketbroker.broker.producer_manager import ProducerManager
 from rocketbroker.broker.rebalance_lock_manager import RebalanceLockManager
 from rocketbroker.broker.subscription_group_manager import SubscriptionGroupManager
 from rocketbroker.broker.topic_config_manager import TopicConfigManager
-from rocketbroker.common.config import BrokerConfig
+from rocketbroker.codec.message.message_id import host_bytes
+from rocketbroker.common.config import BrokerConfig, MessageStoreConfig
+from rocketbroker.store.message_arriving_listener import NoListener
+from rocketbroker.store.message_store import MessageStore
 from tests.support.fakes import FakeClock
 
 
@@ -33,3 +37,19 @@ def parts(tmp_path: Path) -> SimpleNamespace:
         locks=RebalanceLockManager(clock),
         stats=BrokerStatsManager(clock, "DefaultCluster"),
     )
+
+
+@pytest.fixture
+async def store(tmp_path: Path, parts: SimpleNamespace) -> AsyncIterator[MessageStore]:
+    """A running store with small files whose time is that of ``parts.clock``."""
+    config = MessageStoreConfig(
+        store_path_root_dir=str(tmp_path / "store"),
+        mapped_file_size_commit_log=1 << 20,
+        mapped_file_size_consume_queue=20 * 1000,
+        max_hash_slot_num=100,
+        max_index_num=400,
+    )
+    found = MessageStore(config, host_bytes("127.0.0.1", 10911), NoListener(), parts.clock)
+    await found.start()
+    yield found
+    await found.stop()

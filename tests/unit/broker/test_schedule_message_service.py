@@ -1,0 +1,222 @@
+import asyncio
+import itertools
+
+import pytest
+
+from rocketbroker.broker.broker_stats_manager import BrokerStatsManager
+from rocketbroker.broker.delay_rewrite import delay_rewrite
+from rocketbroker.broker.schedule_message_service import BATCH, ScheduleMessageService
+from rocketbroker.codec.message.message_decoder import decode_record
+from rocketbroker.codec.message.message_id import host_bytes
+from rocketbroker.codec.message.message_properties import encode_properties
+from rocketbroker.common.config import MessageStoreConfig
+from rocketbroker.common.errors import ConfigError
+from rocketbroker.store.delay_level_table import parse_delay_levels
+from rocketbroker.store.message_arriving_listener import NoListener
+from rocketbroker.store.message_store import MessageStore
+from rocketbroker.store.put_message import MessageExtBrokerInner, PutMessageResult, PutMessageStatus
+from tests.support.fakes import FakeClock
+from tests.support.golden_store import files
+
+STORE_HOST = host_bytes("127.0.0.1", 10911)
+LEVELS = parse_delay_levels("1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h")
+GOLDEN = files("clean")["config/delayOffset.json"]
+
+
+@pytest.fixture
+def clock():
+    return FakeClock()
+
+
+@pytest.fixture
+async def store(tmp_path, clock):
+    config = MessageStoreConfig(
+        store_path_root_dir=str(tmp_path / "store"),
+        mapped_file_size_commit_log=1 << 20,
+        mapped_file_size_consume_queue=20 * 1000,
+        max_hash_slot_num=100,
+        max_index_num=400,
+    )
+    found = MessageStore(config, STORE_HOST, NoListener(), clock)
+    await found.start()
+    yield found
+    await found.stop()
+
+
+def make(tmp_path, store, clock, on_persist=None):
+    return ScheduleMessageService(
+        tmp_path / "delayOffset.json",
+        store,
+        store_host=STORE_HOST,
+        delay_levels=LEVELS,
+        clock=clock,
+        stats=BrokerStatsManager(clock, "C"),
+        on_persist=on_persist,
+    )
+
+
+@pytest.fixture
+def service(tmp_path, store, clock):
+    return make(tmp_path, store, clock)
+
+
+def put(store, level, topic="T", body=b"body", **properties):
+    message = MessageExtBrokerInner(topic, 1, body, encode_properties({"TAGS": "A", "DELAY": str(level), **properties}))
+    message.reconsume_times = 2
+    message.born_timestamp = 1
+    delay_rewrite(message, 18)
+    assert store.put_message(message).status is PutMessageStatus.PUT_OK
+    store.dispatch()
+
+
+def delivered(store, topic="T", queue_id=1):
+    offsets = range(store.max_offset_in_queue(topic, queue_id))
+    positions = [store.commit_log_offset_in_queue(topic, queue_id, offset) for offset in offsets]
+    return [decode_record(store.look_message_by_offset(position)) for position in positions]
+
+
+def test_delivery_when_due_and_not_before(service, store, clock):
+    put(store, 2)
+    clock.advance(4.999)
+    assert not service.deliver_due()
+    assert delivered(store) == []
+    clock.advance(0.001)
+    service.deliver_due()
+    (message,) = delivered(store)
+    # As in RocketMQ, the delivered copy keeps DELAY and where it was to go.
+    assert message.properties == {"TAGS": "A", "DELAY": "2", "REAL_TOPIC": "T", "REAL_QID": "1"}
+    assert (message.body, message.reconsume_times, message.born_timestamp) == (b"body", 2, 1)
+    assert message.store_timestamp == clock.time_ms()
+    assert service.offset_table == {2: 1}
+    clock.advance(100)
+    service.deliver_due()
+    assert len(delivered(store)) == 1
+
+
+def test_levels_are_independent_and_in_order(service, store, clock):
+    for level, number in itertools.product((3, 1, 2), range(3)):
+        put(store, level, body=b"%d-%d" % (level, number))
+    clock.advance(1)
+    service.deliver_due()
+    assert [message.body for message in delivered(store)] == [b"1-0", b"1-1", b"1-2"]
+    clock.advance(9)
+    service.deliver_due()
+    assert [message.body for message in delivered(store)][3:] == [b"2-0", b"2-1", b"2-2", b"3-0", b"3-1", b"3-2"]
+    assert service.runtime_info() == {f"scheduleMessageOffset_{level}": "3,3" for level in (1, 2, 3)}
+
+
+def test_many_due_messages_come_in_batches(service, store, clock):
+    for number in range(BATCH + 1):
+        put(store, 1, body=b"%d" % number)
+    clock.advance(1)
+    assert service.deliver_due()
+    assert len(delivered(store)) == BATCH
+    assert not service.deliver_due()
+    assert [message.body for message in delivered(store)] == [b"%d" % number for number in range(BATCH + 1)]
+
+
+def test_clock_that_was_set_back_delays_nothing_longer(service, store, clock):
+    put(store, 1)
+    clock.advance(-3600)
+    service.deliver_due()
+    assert len(delivered(store)) == 1
+
+
+def test_progress_is_written_and_taken_up_again(tmp_path, service, store, clock):
+    put(store, 1)
+    put(store, 3)
+    clock.advance(1)
+    service.deliver_due()
+    service.path.write_bytes(service.encode())
+    again = make(tmp_path, store, clock)
+    assert again.load()
+    assert again.offset_table == {1: 1}
+    clock.advance(9)
+    again.deliver_due()
+    assert len(delivered(store)) == 2
+    assert again.offset_table == {1: 1, 3: 1}
+
+
+def test_stale_progress_delivers_again_and_loses_nothing(tmp_path, service, store, clock):
+    put(store, 1)
+    clock.advance(1)
+    service.deliver_due()
+    make(tmp_path, store, clock).deliver_due()
+    assert len(delivered(store)) == 2
+
+
+def test_flush_persists_only_progress(tmp_path, store, clock):
+    submitted = []
+    service = make(tmp_path, store, clock, submitted.append)
+    service.flush()
+    put(store, 1)
+    clock.advance(1)
+    service.deliver_due()
+    service.flush()
+    service.flush()
+    assert submitted == [service]
+
+
+@pytest.mark.parametrize(("offset", "corrected"), [(0, 0), (2, 2), (3, 2), (2**40, 2)])
+async def test_progress_outside_of_the_queue_is_corrected(service, store, offset, corrected):
+    put(store, 1)
+    put(store, 1)
+    service.offset_table = {1: offset, 5: 7}
+    service.correct_delay_offset()
+    assert service.offset_table == {1: corrected, 5: 7}
+
+
+def test_full_disk_is_waited_for(tmp_path, store, clock):
+    class FullOnce:
+        topic_queues = store.topic_queues
+        look_message_by_offset = store.look_message_by_offset
+        dispatch = store.dispatch
+        refusals = 1
+
+        def put_message(self, message):
+            if self.refusals:
+                self.refusals -= 1
+                return PutMessageResult(PutMessageStatus.DISK_FULL, reason="no room")
+            return store.put_message(message)
+
+    service = make(tmp_path, FullOnce(), clock)
+    put(store, 1)
+    clock.advance(1)
+    service.deliver_due()
+    assert (delivered(store), service.offset_table) == ([], {})
+    service.deliver_due()
+    assert (len(delivered(store)), service.offset_table) == (1, {1: 1})
+
+
+def test_message_without_an_address_is_discarded_and_the_next_delivered(service, store, clock, caplog):
+    for properties in ({"DELAY": "1"}, {"DELAY": "1", "REAL_TOPIC": "T", "REAL_QID": "x"}):
+        store.put_message(MessageExtBrokerInner("SCHEDULE_TOPIC_XXXX", 0, b"", encode_properties(properties)))
+    put(store, 1, topic="RMQ_SYS_TRANS_HALF_TOPIC")
+    put(store, 1)
+    clock.advance(1)
+    service.deliver_due()
+    assert len(delivered(store)) == 1
+    assert service.offset_table == {1: 4}
+    assert caplog.text.count("is discarded") == 3
+
+
+async def test_runs_by_itself(service, store, clock):
+    put(store, 1)
+    await service.start()
+    clock.advance(1)
+    async with asyncio.timeout(5):
+        while not delivered(store):  # noqa: ASYNC110 - the store tells a listener only
+            await asyncio.sleep(0.01)
+    await service.stop()
+
+
+def test_recorded_file(tmp_path, service):
+    service.decode(GOLDEN)
+    assert service.offset_table == {1: 7, 3: 2}
+    assert service.encode() == GOLDEN
+
+
+def test_damaged_file(service):
+    service.path.write_bytes(b'{"offsetTable":{one:1}}')
+    with pytest.raises(ConfigError, match=r"delayOffset\.json is damaged"):
+        service.load()

@@ -1,0 +1,190 @@
+import pytest
+
+from rocketbroker.codec.message.message_decoder import decode_record
+from rocketbroker.codec.message.message_id import host_bytes
+from rocketbroker.codec.message.message_properties import encode_properties
+from rocketbroker.codec.message.message_sys_flag import host_flags
+from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
+from rocketbroker.codec.remoting.headers.send_message import ConsumerSendMsgBackRequestHeader
+from rocketbroker.codec.remoting.remoting_command import request
+from rocketbroker.codec.remoting.request_code import RequestCode
+from rocketbroker.codec.remoting.response_code import ResponseCode
+from rocketbroker.common.errors import BrokerResponseError
+from rocketbroker.processor.consumer_send_msg_back import ConsumerSendMsgBackProcessor
+from rocketbroker.store.put_message import MessageExtBrokerInner, PutMessageResult, PutMessageStatus
+from tests.support.fakes import FakeConnection
+
+STORE_HOST = host_bytes("127.0.0.1", 10911)
+PRODUCER = host_bytes("10.1.2.3", 40000)
+PROPERTIES = {"KEYS": "k", "TAGS": "TagA", "UNIQ_KEY": "7F0000010000000000000000000000AB", "WAIT": "true"}
+
+
+def make(parts, store):
+    return ConsumerSendMsgBackProcessor(
+        parts.config,
+        parts.subscription_groups,
+        parts.topic_configs,
+        store,
+        store_host=STORE_HOST,
+        max_delay_level=18,
+        stats=parts.stats,
+    )
+
+
+@pytest.fixture
+def processor(parts, store):
+    return make(parts, store)
+
+
+def put(store, topic="T", reconsume_times=0, born_host=PRODUCER, properties=None):
+    message = MessageExtBrokerInner(
+        topic,
+        2,
+        b"body",
+        encode_properties(PROPERTIES if properties is None else properties),
+        7,
+        host_flags(born_host, STORE_HOST),
+        1_795_254_000_000,
+        born_host,
+        reconsume_times,
+    )
+    result = store.put_message(message)
+    store.dispatch()
+    return result.physical_offset
+
+
+def send_back(processor, offset, group="g", delay_level=0, version=513, **fields):
+    header = ConsumerSendMsgBackRequestHeader(offset, group, delay_level, **fields)
+    command = request(RequestCode.CONSUMER_SEND_MSG_BACK, header)
+    command.version = version
+    answer = processor.process(FakeConnection(), command)
+    processor._store.dispatch()
+    return answer
+
+
+def stored(store, topic, queue_id, offset=0):
+    return decode_record(store.look_message_by_offset(store.commit_log_offset_in_queue(topic, queue_id, offset)))
+
+
+def test_retry_copy_goes_through_the_schedule_topic(processor, parts, store):
+    offset = put(store)
+    original = decode_record(store.look_message_by_offset(offset))
+    answer = send_back(processor, offset)
+    assert (answer.code, answer.header) == (0, None)
+    copy = stored(store, "SCHEDULE_TOPIC_XXXX", 2)
+    assert copy.properties == {
+        **PROPERTIES,
+        "RETRY_TOPIC": "T",
+        "WAIT": "false",
+        "DELAY": "3",
+        "ORIGIN_MESSAGE_ID": original.offset_msg_id,
+        "REAL_TOPIC": "%RETRY%g",
+        "REAL_QID": "0",
+    }
+    assert (copy.reconsume_times, copy.body, copy.flag, copy.body_crc) == (1, b"body", 7, original.body_crc)
+    assert (copy.born_timestamp, copy.born_host) == (original.born_timestamp, PRODUCER)
+    assert parts.topic_configs.select("%RETRY%g") == TopicConfig("%RETRY%g", 1, 1, 6)
+    assert parts.stats.view("SNDBCK_PUT_NUMS", "T@g").stats_minute.sum == 1
+
+
+@pytest.mark.parametrize(
+    ("reconsume_times", "delay_level", "queue_id"),
+    [(0, 0, 2), (4, 0, 6), (15, 0, 17), (0, 1, 0), (3, 5, 4), (0, 99, 17)],
+)
+def test_delay_level(processor, store, reconsume_times, delay_level, queue_id):
+    offset = put(store, reconsume_times=reconsume_times)
+    send_back(processor, offset, delay_level=delay_level)
+    copy = stored(store, "SCHEDULE_TOPIC_XXXX", queue_id)
+    assert copy.get_property("DELAY") == str(queue_id + 1)
+    assert copy.reconsume_times == reconsume_times + 1
+
+
+def test_first_topic_and_first_id_stay_over_retries(processor, store):
+    properties = PROPERTIES | {"RETRY_TOPIC": "First", "ORIGIN_MESSAGE_ID": "0" * 32, "DELAY": "3", "REAL_TOPIC": "x"}
+    offset = put(store, "%RETRY%g", 1, properties=properties)
+    send_back(processor, offset)
+    copy = stored(store, "SCHEDULE_TOPIC_XXXX", 3)
+    assert copy.get_property("RETRY_TOPIC") == "First"
+    assert copy.get_property("ORIGIN_MESSAGE_ID") == "0" * 32
+    assert copy.get_property("REAL_TOPIC") == "%RETRY%g"
+    assert copy.properties_bytes.count(b"DELAY\x01") == 1
+
+
+@pytest.mark.parametrize(
+    ("reconsume_times", "delay_level", "fields", "version"),
+    [
+        (16, 0, {}, 513),
+        (0, -1, {}, 513),
+        (1, 1, {"max_reconsume_times": 1}, 513),
+        (0, 3, {"max_reconsume_times": 0}, 513),
+        (16, 0, {"max_reconsume_times": 99}, 63),
+    ],
+)
+def test_dead_letters(processor, parts, store, reconsume_times, delay_level, fields, version):
+    offset = put(store, reconsume_times=reconsume_times)
+    send_back(processor, offset, delay_level=delay_level, version=version, **fields)
+    copy = stored(store, "%DLQ%g", 0)
+    assert (copy.get_property("DELAY"), copy.get_property("KEYS"), copy.tags) == ("0", "k", "TagA")
+    assert copy.reconsume_times == reconsume_times + 1
+    assert parts.topic_configs.select("%DLQ%g") == TopicConfig("%DLQ%g", 1, 1, 6)
+    assert parts.stats.view("DLQ_PUT_NUMS", "T@g").stats_minute.sum == 1
+    assert store.topic_queues("SCHEDULE_TOPIC_XXXX") == {}
+
+
+def test_ipv6_producer(processor, store):
+    born_host = host_bytes("2001:db8::1", 40000)
+    send_back(processor, put(store, born_host=born_host))
+    assert stored(store, "SCHEDULE_TOPIC_XXXX", 2).born_host == born_host
+
+
+@pytest.mark.parametrize("offset", [-1, 1, 17, 10**6, 2**63 - 1])
+def test_offset_without_a_message(processor, store, offset):
+    put(store)
+    with pytest.raises(BrokerResponseError, match=f"look message by offset failed, {offset}") as error:
+        send_back(processor, offset)
+    assert error.value.code == ResponseCode.SYSTEM_ERROR
+    assert store.topic_queues("SCHEDULE_TOPIC_XXXX") == {}
+
+
+@pytest.mark.parametrize("group", ["", "../../g", "a@b", "a" * 121])
+def test_illegal_group(processor, parts, store, group):
+    with pytest.raises(BrokerResponseError, match="subscription group not exist") as error:
+        send_back(processor, put(store), group=group)
+    assert error.value.code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
+    assert not any(topic.startswith("%") for topic in parts.topic_configs.topics)
+
+
+def test_permissions(processor, parts, store):
+    offset = put(store)
+    parts.topic_configs.update(TopicConfig("%RETRY%g", 1, 1, 4))
+    with pytest.raises(BrokerResponseError, match=r"the topic\[%RETRY%g\] sending message is forbidden") as error:
+        send_back(processor, offset)
+    assert error.value.code == ResponseCode.NO_PERMISSION
+    parts.config = parts.config.model_copy(update={"broker_permission": 4})
+    with pytest.raises(BrokerResponseError, match=r"the broker\[127.0.0.1\] sending message is forbidden"):
+        send_back(make(parts, store), offset)
+
+
+def test_group_without_retries(processor, parts, store):
+    parts.subscription_groups.find("g").retry_queue_nums = 0
+    assert send_back(processor, put(store)).code == 0
+    assert store.topic_queues("SCHEDULE_TOPIC_XXXX") == {}
+
+
+def test_copy_that_cannot_be_stored(processor, parts, store):
+    class Full:
+        look_message_by_offset = store.look_message_by_offset
+        dispatch = store.dispatch
+
+        def put_message(self, _message):
+            return PutMessageResult(PutMessageStatus.DISK_FULL, reason="no room")
+
+    with pytest.raises(BrokerResponseError, match="DISK_FULL: no room") as error:
+        send_back(make(parts, Full()), put(store))
+    assert error.value.code == ResponseCode.SYSTEM_ERROR
+
+
+def test_properties_that_would_grow_too_long(processor, store):
+    offset = put(store, properties={"big": "x" * 32_700})
+    with pytest.raises(BrokerResponseError, match="PROPERTIES_SIZE_EXCEEDED"):
+        send_back(processor, offset)

@@ -1,0 +1,122 @@
+import json
+
+import pytest
+
+from rocketbroker.codec.remoting.bodies.heartbeat import MessageModel
+from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
+from rocketbroker.codec.remoting.remoting_command import request
+from rocketbroker.codec.remoting.request_code import RequestCode
+from rocketbroker.codec.remoting.response_code import ResponseCode
+from rocketbroker.common.errors import BrokerResponseError
+from rocketbroker.processor.heart_beat import HeartBeatProcessor
+from tests.support.fakes import FakeConnection
+
+
+@pytest.fixture
+def processor(parts):
+    return HeartBeatProcessor(
+        parts.topic_configs, parts.subscription_groups, parts.consumers, parts.producers, parts.clock
+    )
+
+
+def heartbeat(*groups, producers=(), client="c1", **fields):
+    consumers = [
+        {
+            "groupName": group,
+            "consumeType": "CONSUME_PASSIVELY",
+            "messageModel": "CLUSTERING",
+            "consumeFromWhere": "CONSUME_FROM_LAST_OFFSET",
+            "subscriptionDataSet": [{"topic": topic, "subString": "*", "subVersion": 1} for topic in topics],
+        }
+        for group, topics in groups
+    ]
+    body = {
+        "clientID": client,
+        "consumerDataSet": consumers,
+        "producerDataSet": [{"groupName": name} for name in producers],
+        **fields,
+    }
+    return request(RequestCode.HEART_BEAT, body=json.dumps(body).encode())
+
+
+def test_registers_producers_and_consumers(processor, parts):
+    changes = []
+    parts.topic_configs.on_change(changes.extend)
+    answer = processor.process(FakeConnection(), heartbeat(("g", ["T"]), producers=["p"]))
+    assert answer.header == {"IS_SUPPORT_HEART_BEAT_V2": True, "IS_SUB_CHANGE": True}
+    assert parts.consumers.group_info("g").client_ids() == ["c1"]
+    assert parts.producers.find_channel("c1") is not None
+    assert parts.subscription_groups.contains("g")
+    # Registered at once: clients look for their retry topic every 30 s only.
+    assert changes == [TopicConfig("%RETRY%g", 1, 1, 6)]
+
+
+def test_cpp_client_sends_ordinals(processor, parts):
+    body = (
+        b'{"clientID":"c","consumerDataSet":[{"consumeFromWhere":0,"consumeType":1,"groupName":"g","messageModel":1,'
+        b'"subscriptionDataSet":[{"codeSet":[0],"subString":"TagA","subVersion":"17","topic":"T"}]}],'
+        b'"producerDataSet":[]}\n'
+    )
+    processor.process(FakeConnection(), request(RequestCode.HEART_BEAT, body=body))
+    info = parts.consumers.group_info("g")
+    assert info.message_model is MessageModel.CLUSTERING
+    assert info.find_subscription_data("T").sub_version == 17
+    assert info.find_subscription_data("T").tag_codes == {2598919}
+
+
+def test_retry_topic_follows_the_group(processor, parts):
+    group = parts.subscription_groups.find("g")
+    group.retry_queue_nums = 3
+    parts.topic_configs.update(TopicConfig("Ordered", 4, 4, order=True))
+    processor.process(FakeConnection(), heartbeat(("g", ["Ordered"])))
+    assert parts.topic_configs.select("%RETRY%g") == TopicConfig("%RETRY%g", 3, 3, 6, order=True)
+
+
+def test_unknown_group_without_auto_create_is_left_out(processor, parts, tmp_path):
+    parts.subscription_groups._config = parts.config.model_copy(update={"auto_create_subscription_group": False})
+    processor.process(FakeConnection(), heartbeat(("g", ["T"]), producers=["p"]))
+    assert parts.consumers.groups == {}
+    assert "p" in parts.producers.groups
+
+
+@pytest.mark.parametrize("name", ["../../etc/passwd", "a b", "a@b", "\u00e4"])
+def test_illegal_names_are_refused_and_legal_groups_registered(processor, parts, name):
+    for groups, producers in (([(name, [])], []), ([("h", [name])], []), ([], [name])):
+        with pytest.raises(BrokerResponseError, match="illegal characters") as error:
+            processor.process(FakeConnection(), heartbeat(("g", ["T"]), *groups, producers=["p", *producers]))
+        assert error.value.code == ResponseCode.INVALID_PARAMETER
+    assert list(parts.consumers.groups) == ["g"]
+    assert list(parts.producers.groups) == ["p"]
+    assert not any(name in topic for topic in parts.topic_configs.topics)
+
+
+@pytest.mark.parametrize("body", [b"", b"{}", b"[]", b'{"clientID":"c","consumerDataSet":[{}]}', b'{"clientID":7}'])
+def test_body_that_is_no_heartbeat(processor, parts, body):
+    with pytest.raises(BrokerResponseError, match="the body of the request") as error:
+        processor.process(FakeConnection(), request(RequestCode.HEART_BEAT, body=body))
+    assert error.value.code == ResponseCode.SYSTEM_ERROR
+    assert (parts.consumers.groups, parts.producers.groups) == ({}, {})
+
+
+def sub_change(answer):
+    return answer.header["IS_SUB_CHANGE"]
+
+
+def test_heartbeat_v2(processor, parts):
+    connection = FakeConnection()
+    first = heartbeat(("g", ["T"]), heartbeatFingerprint=11)
+    assert not sub_change(processor.process(connection, first))
+    without = heartbeat(("g", []), heartbeatFingerprint=11, withoutSub=True)
+    assert not sub_change(processor.process(connection, without))
+    assert parts.consumers.find_subscription_data("g", "T") is not None
+    other = heartbeat(("g", ["U"]), client="c2", heartbeatFingerprint=12)
+    assert sub_change(processor.process(FakeConnection(), other))
+    assert sub_change(processor.process(connection, without))
+
+
+def test_broker_that_does_not_know_the_subscriptions_asks_for_them(processor):
+    without = heartbeat(("g", []), heartbeatFingerprint=11, withoutSub=True)
+    connection = FakeConnection()
+    assert sub_change(processor.process(connection, without))
+    processor.process(connection, heartbeat(("g", ["T"]), heartbeatFingerprint=11))
+    assert not sub_change(processor.process(connection, without))
