@@ -1,6 +1,8 @@
+import asyncio
 import errno
 import json
 import os
+import threading
 from pathlib import Path
 
 import pytest
@@ -137,3 +139,28 @@ async def test_failed_write_is_logged_and_tried_again(path, caplog, monkeypatch)
     assert "words.json cannot be written: No space left on device" in caplog.text
     await service.stop()
     assert json.loads(path.read_bytes()) == ["kept"]
+
+
+async def test_stop_while_writing_ends_with_the_last_content(path, monkeypatch):
+    begun, go_on = threading.Event(), threading.Event()
+    write = write_atomically
+
+    def slow(path, data):
+        begun.set()
+        go_on.wait(5)
+        write(path, data)
+
+    monkeypatch.setattr(config_manager, "write_atomically", slow)
+    service = ConfigPersistService()
+    words = Words(path, service.submit)
+    words.words = ["first"]
+    await service.start()
+    words.persist()
+    assert await asyncio.to_thread(begun.wait, 5)
+    words.words = ["last"]
+    words.persist()
+    stopping = asyncio.ensure_future(service.stop())
+    await asyncio.sleep(0)
+    go_on.set()
+    await stopping
+    assert json.loads(path.read_bytes()) == ["last"]

@@ -4,7 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rocketbroker.broker.config_manager import encode_file
 from rocketbroker.broker.consumer_offset_manager import ConsumerOffsetManager
+from rocketbroker.codec.remoting.bodies.offset import ConsumerOffsetSerializeWrapper
 from rocketbroker.common.errors import ConfigError
 from tests.support.fakes import FakeClock
 from tests.support.golden_store import files
@@ -85,6 +87,20 @@ def test_recorded_file(tmp_path):
     )
     # Only the order of groupTopicMap is Java's hash order.
     assert sorted(manager.encode().replace(b",", b"").splitlines()) == sorted(GOLDEN.replace(b",", b"").splitlines())
+
+
+def test_file_is_what_the_general_encoder_writes():
+    manager = make()
+    assert manager.encode() == encode_file(ConsumerOffsetSerializeWrapper({}, manager.data_version, {}, {}))
+    manager.commit("g", "T", 0, 1)
+    manager.commit("g", "T", 7, 2**62)
+    manager.commit("g", "%RETRY%g", 0, -1)
+    manager.commit("h", 'odd"\\\u00e4', 0, 5)
+    manager.commit_pull("h", "T", 1, 6)
+    wrapper = ConsumerOffsetSerializeWrapper(
+        manager.table, manager.data_version, manager.pull_table, manager.group_topic_map()
+    )
+    assert manager.encode() == encode_file(wrapper)
 
 
 @pytest.mark.parametrize("content", [b'{"offsetTable":{"T@g":{"x":1}}}', b'{"offsetTable":{"T@g":{0:"x"}}}', b"[]"])
