@@ -1,11 +1,17 @@
 """The queues of all topics (org.apache.rocketmq.store.queue.ConsumeQueueStore)."""
 
+import itertools
+import re
+import shutil
+from collections import deque
 from collections.abc import Generator, Iterator
 from pathlib import Path
 
 from rocketbroker.common.errors import StoreError
 from rocketbroker.store.consume_queue import ConsumeQueue
 from rocketbroker.store.mapped_file import MappedFile
+
+_RETIRED = re.compile(r"\.deleted-[0-9]+\Z")
 
 
 class ConsumeQueueStore:
@@ -21,6 +27,7 @@ class ConsumeQueueStore:
         self._file_size = file_size
         self._queues: dict[tuple[str, int], ConsumeQueue] = {}
         self._topics: dict[str, dict[int, ConsumeQueue]] = {}
+        self._retired: deque[tuple[Path, list[ConsumeQueue]]] = deque()
 
     def find(self, topic: str, queue_id: int) -> ConsumeQueue | None:
         """The queue, if it has ever had a message."""
@@ -60,6 +67,10 @@ class ConsumeQueueStore:
         if not self._directory.is_dir():
             return
         for topic in sorted(p for p in self._directory.iterdir() if p.is_dir()):
+            if _RETIRED.search(topic.name):
+                # A stop came between the deletion of the topic and the removal of its files.
+                shutil.rmtree(topic)
+                continue
             for queue in sorted(p for p in topic.iterdir() if p.is_dir() and p.name.isdigit()):
                 self._add(topic.name, int(queue.name)).load()
 
@@ -93,17 +104,39 @@ class ConsumeQueueStore:
             queue.correct_min_offset(min_physical_offset)
 
     def delete_topic(self, topic: str) -> bool:
-        """Remove all queues of a topic and their files; false when it has none."""
-        queues = self._topics.pop(topic, None)
+        """Take all queues of a topic out of service; ``remove_retired`` removes their files. False when it has none.
+
+        Their folder is renamed, so that the topic can be made anew at once.
+
+        Raises:
+            OSError: the folder could not be renamed; the topic is as it was.
+        """
+        queues = self._topics.get(topic)
         if queues is None:
             return False
+        folder = self._directory / topic
+        retired = _unused(folder)
+        if folder.is_dir():
+            folder.rename(retired)
+        del self._topics[topic]
         for queue in queues.values():
             del self._queues[topic, queue.queue_id]
-            queue.queue.delete_all()
-        folder = self._directory / topic
-        if folder.is_dir():
-            folder.rmdir()
+            queue.queue.moved(retired / str(queue.queue_id))
+        self._retired.append((retired, list(queues.values())))
         return True
+
+    def remove_retired(self) -> None:
+        """Remove the files of deleted topics (blocks); called on the flush thread, which may be syncing them before.
+
+        Raises:
+            OSError: the disk refused; what is left is removed when the store is loaded.
+        """
+        while self._retired:
+            folder, queues = self._retired.popleft()
+            for queue in queues:
+                queue.queue.delete_all()
+            if folder.is_dir():
+                folder.rmdir()
 
     def close(self) -> None:
         """Release all mappings."""
@@ -116,3 +149,9 @@ class ConsumeQueueStore:
 def _end_of(queue: ConsumeQueue) -> int:
     entry = queue.entry(queue.max_offset - 1)
     return entry[0] + entry[1] if entry else 0
+
+
+def _unused(folder: Path) -> Path:
+    """A name for the folder of a deleted topic; no topic has such a one."""
+    names = (folder.with_name(f"{folder.name}.deleted-{number}") for number in itertools.count())
+    return next(name for name in names if not name.exists())

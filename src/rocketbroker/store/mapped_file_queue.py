@@ -103,6 +103,12 @@ class MappedFileQueue:
         last.flushed = min(last.flushed, last.wrote)
         last.zero_from(last.wrote)
 
+    def moved(self, directory: Path) -> None:
+        """Take note that the directory has another name now; the files stay mapped."""
+        self.directory = directory
+        for file in self.files:
+            file.path = directory / file.path.name
+
     def delete_all(self) -> None:
         """Close and remove all files and their directory."""
         for file in self.files:

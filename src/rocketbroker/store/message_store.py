@@ -29,7 +29,7 @@ from rocketbroker.store.index_service import IndexService
 from rocketbroker.store.mapped_file_queue import MappedFileQueue
 from rocketbroker.store.message_appender import MessageAppender
 from rocketbroker.store.message_arriving_listener import MessageArrivingListener
-from rocketbroker.store.put_message import BatchPart, MessageExtBrokerInner, PutMessageResult, PutMessageStatus
+from rocketbroker.store.put_message import BatchPart, MessageExtBrokerInner, PutMessageResult
 from rocketbroker.store.query_message import QueryMessageResult
 from rocketbroker.store.queue_reader import QueueReader
 from rocketbroker.store.reput_message_service import ReputMessageService
@@ -71,9 +71,11 @@ class MessageStore:
         self.commit_log = CommitLog(log_queue, self._allocate_service, store_host)
         self.queues = ConsumeQueueStore(config.consume_queue_dir, config.mapped_file_size_consume_queue)
         self.index_service = self._make_index_service() if config.message_index_enable else None
-        delay_levels = parse_delay_levels(config.message_delay_level)
-        self._dispatcher = CommitLogDispatcher(self.index_service, listener, delay_levels)
-        self._appender = MessageAppender(self.commit_log, self.queues, self._dispatcher, config, clock)
+        self._delay_levels = parse_delay_levels(config.message_delay_level)
+        self._dispatcher = CommitLogDispatcher(self.index_service, listener)
+        self._appender = MessageAppender(
+            self.commit_log, self.queues, self._dispatcher, config, clock, self._delay_levels
+        )
         self._reader = QueueReader(self.commit_log, config, _hot_bytes(config.access_message_in_memory_max_ratio))
         self.flusher = CommitLogFlusher(
             log_queue, config.flush_interval_commit_log / 1000, self._last_stored, self._log_flushed
@@ -86,7 +88,6 @@ class MessageStore:
         )
         self._cold_readers = ThreadPoolExecutor(_COLD_READERS, thread_name_prefix="ColdRead")
         self._tasks = TaskOwner("MessageStore")
-        self._running = False
         self.boot_time_ms = clock.time_ms()
         self.dispatch = self._appender.dispatch
 
@@ -124,7 +125,7 @@ class MessageStore:
         self._queue_flusher.start()
         if self.index_service is not None:
             self._tasks.every(_INDEX_TICK_S, self._dispatcher.flush_index, "index")
-        self._running = True
+        self._refuse(self.flusher.error)
 
     def _open(self) -> RecoveryReport:
         self._lock.acquire()
@@ -134,7 +135,7 @@ class MessageStore:
         self.queues.load()
         if self.index_service is not None:
             self.index_service.load()
-        reput = ReputMessageService(self.commit_log, self.queues, self._dispatcher)
+        reput = ReputMessageService(self.commit_log, self.queues, self._dispatcher, self._delay_levels)
         report = recover(self.commit_log, self.queues, self.index_service, self._checkpoint, reput, clean_stop=clean)
         self._lock.mark_running(os.getpid())
         self.commit_log.warm_up()
@@ -142,7 +143,7 @@ class MessageStore:
 
     async def stop(self) -> None:
         """Write all to disk, leave a clean store, release all files."""
-        self._running = False
+        self._refuse("the store is shutting down")
         await self._tasks.stop()
         try:
             self.dispatch()
@@ -185,16 +186,13 @@ class MessageStore:
     def _queues_flushed(self, stored: int) -> None:
         self._checkpoint.advance(logics_msg_timestamp=stored)
         self._checkpoint.save()
+        self.queues.remove_retired()
 
     # -- writing
 
-    def put_message(self, message: MessageExtBrokerInner) -> PutMessageResult:
-        """Append one message; readable after ``dispatch``, which the batch end of the transport calls."""
-        return self._refusal() or self._appender.put(message)
-
     def put_messages(self, message: MessageExtBrokerInner, parts: Sequence[BatchPart]) -> PutMessageResult:
         """Append several messages to one queue: all or none."""
-        return self._refusal() or self._appender.put_batch(message, parts)
+        return self._appender.put_batch(message, parts)
 
     async def wait_flushed(self, result: PutMessageResult) -> str:
         """Wait until a message is on disk; gives why it is not, empty when it is."""
@@ -206,11 +204,8 @@ class MessageStore:
             return f"the message was not on disk within {self.config.sync_flush_timeout} ms (syncFlushTimeout)"
         return "" if flushed else self.flusher.error or "the CommitLog could not be synced"
 
-    def _refusal(self) -> PutMessageResult | None:
-        if self._running and not self.flusher.error:
-            return None
-        reason = self.flusher.error or "the store is shutting down"
-        return PutMessageResult(PutMessageStatus.SERVICE_NOT_AVAILABLE, reason=reason)
+    def _refuse(self, reason: str) -> None:
+        self._appender.refusal = reason
 
     # -- reading
 
@@ -291,8 +286,11 @@ class MessageStore:
     def delete_topics(self, topics: set[str]) -> int:
         """Remove the queues of topics; gives how many topics had any. The messages stay until their file expires.
 
+        The queues are out of service at once; the flush thread removes their files.
+
         Raises:
             StoreError: messages that were to be dispatched first could not be.
+            OSError: the folder of a topic could not be renamed; that topic is as it was.
         """
         self.dispatch()
         return sum(self.queues.delete_topic(topic) for topic in topics)
@@ -306,6 +304,16 @@ class MessageStore:
     def max_physical_offset(self) -> int:
         """CommitLog offset after the last record."""
         return self.commit_log.max_offset
+
+    @property
+    def flushed_offset(self) -> int:
+        """Everything before this CommitLog offset is on disk."""
+        return self.flusher.flushed_offset
+
+    @property
+    def dispatch_behind_bytes(self) -> int:
+        """Bytes of the CommitLog from the first message on that is stored and not readable yet."""
+        return self.max_physical_offset - self._appender.dispatched_offset
 
     @property
     def put_count(self) -> int:

@@ -68,9 +68,31 @@ def test_deleting_a_topic_removes_its_files(store: ConsumeQueueStore, tmp_path: 
 
     assert store.delete_topic("A")
     assert not store.delete_topic("A")
-
     assert store.find("A", 0) is None
+    again = store.find_or_create("A", 0)
+    again.put(0, 0, 10, 7)
+
+    store.remove_retired()
+
+    assert again.entry(0) == (0, 10, 7)
+    assert sorted(path.name for path in (tmp_path / "consumequeue").iterdir()) == ["A", "B"]
+    assert store.delete_topic("A")
+    store.remove_retired()
     assert sorted(path.name for path in (tmp_path / "consumequeue").iterdir()) == ["B"]
+
+
+def test_what_a_stop_left_of_a_deleted_topic_is_removed_at_the_next_start(store: ConsumeQueueStore, tmp_path: Path):
+    store.find_or_create("A", 0).put(0, 0, 10, 0)
+    store.find_or_create("B", 0).put(0, 0, 10, 0)
+    store.delete_topic("A")
+
+    loaded = ConsumeQueueStore(tmp_path / "consumequeue", FILE)
+    loaded.load()
+
+    assert loaded.topics == {"B"}
+    assert sorted(path.name for path in (tmp_path / "consumequeue").iterdir()) == ["B"]
+    loaded.close()
+    store.remove_retired()
 
 
 def test_changed_files_are_given_until_they_were_all_taken(store: ConsumeQueueStore):
