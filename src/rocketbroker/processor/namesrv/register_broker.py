@@ -20,6 +20,9 @@ from rocketbroker.namesrv.route_info_manager import RouteInfoManager
 
 Request = RemotingCommand[RegisterBrokerRequestHeader]
 
+# First byte of a zlib stream. Brokers of 5.x with compressedRegister=true send one under a header that denies it.
+ZLIB_MARK = 0x78
+
 # MQVersion.Version.V3_0_11.ordinal()
 VERSION_3_0_11 = 37
 
@@ -108,6 +111,6 @@ def _body(command: Request) -> RegisterBrokerBody:
         topics = TopicConfigSerializeWrapper.decode(command.body)
         wrapper = TopicConfigAndMappingSerializeWrapper(topics.topic_config_table, topics.data_version)
         return RegisterBrokerBody(wrapper)
-    if command.header.compressed:
+    if command.header.compressed or command.body[0] == ZLIB_MARK:
         return RegisterBrokerBody.decode_compressed(command.body, command.version)
     return RegisterBrokerBody.decode(command.body)

@@ -56,10 +56,10 @@ def test_a_body_with_another_crc_is_refused(namesrv: NamesrvFixture) -> None:
     assert topics(namesrv) == ["T", "U"]
 
 
-@pytest.mark.parametrize("version", [401, 513])
-def test_a_compressed_body(namesrv: NamesrvFixture, version: int) -> None:
+@pytest.mark.parametrize(("version", "said"), [(401, True), (513, True), (513, False)])
+def test_a_compressed_body_whatever_the_header_says(namesrv: NamesrvFixture, version: int, said: bool) -> None:
     body = BODY.encode_compressed()
-    fields = header(compressed=True, body_crc32=zlib.crc32(body) & 0x7FFFFFFF)
+    fields = header(compressed=said, body_crc32=zlib.crc32(body) & 0x7FFFFFFF)
     assert namesrv.ask(RequestCode.REGISTER_BROKER, fields, body, version).code == 0
     assert topics(namesrv) == ["T", "U"]
 
