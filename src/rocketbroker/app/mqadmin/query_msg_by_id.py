@@ -1,6 +1,7 @@
 """``mqadmin queryMsgById`` (org.apache.rocketmq.tools.command.message.QueryMsgByIdSubCommand)."""
 
 import base64
+import codecs
 from typing import Annotated
 
 import msgspec
@@ -48,7 +49,7 @@ def command(
 ) -> None:
     """Show messages by offset message id or by unique id."""
     try:
-        b"".decode(body_format)
+        codecs.lookup(body_format)
     except LookupError:
         raise typer.BadParameter(f"there is no charset {body_format!r}; UTF-8 is one") from None
     ids = [part.strip() for part in msg_id.split(",") if part.strip()]

@@ -1,0 +1,124 @@
+"""Writes docs/mqadmin.md: `python -m rocketbroker.app.mqadmin.docs > docs/mqadmin.md`."""
+
+import inspect
+from collections.abc import Iterator
+from enum import Enum
+from typing import Any, NamedTuple, get_args
+
+from rocketbroker.app.mqadmin.sub_commands import SUB_COMMANDS, load
+
+_INTRODUCTION = """\
+# mqadmin
+
+`mqadmin SUB_COMMAND [OPTION]...` looks after clusters, topics, groups and messages, with the option letters and columns
+of RocketMQ's own `mqadmin`. It works with any RocketMQ name server and broker.
+
+- `-n HOST:PORT` names the name servers, several joined by `;`; without it the variable `NAMESRV_ADDR` is taken.
+- `--json` prints one JSON value with stable keys instead of text and tables; times in it are ms since 1970.
+- The exit code is 0 when all was done, 1 when something failed (why is one line on stderr) and 2 for wrong usage.
+- What a broker does not tell is a dash in tables and has no key in JSON.
+- `mqadmin help SUB_COMMAND` and `mqadmin SUB_COMMAND -h` show the options below.
+"""
+
+# What a reader wants to know beyond the options, and an example.
+_NOTES = {
+    "clusterList": (
+        """\
+Asks each broker for its runtime statistics; a broker that does not answer is listed with dashes, and the exit code
+is 1. In JSON: `brokers`, each with `clusterName`, `brokerName`, `brokerId`, `addr`, `runtime` (all that the broker
+tells, as text) and `error`.""",
+        "mqadmin clusterList -n 127.0.0.1:9876",
+    ),
+    "topicList": (
+        """\
+In JSON: `topics`, a list of names; with `-c` a list of `clusterName`, `topic` and `consumerGroups`.""",
+        "mqadmin topicList -n 127.0.0.1:9876 -c",
+    ),
+    "topicRoute": (
+        """\
+Without `-l` prints the route as RocketMQ's tool does, broker ids without quotes. In JSON: `brokerDatas`,
+`queueDatas` and the other fields of the route, all in standard JSON.""",
+        "mqadmin topicRoute -n 127.0.0.1:9876 -t TopicTest -l",
+    ),
+    "updateTopic": (
+        """\
+Give either `-b` or `-c`. An ordered topic (`-o true`) is also written to the name servers' ORDER_TOPIC_CONFIG. In
+JSON: `brokers`, `orderConf` and `topicConfig`.""",
+        "mqadmin updateTopic -n 127.0.0.1:9876 -c DefaultCluster -t TopicTest -r 4 -w 4",
+    ),
+    "deleteTopic": (
+        """\
+The messages of the topic can no longer be read. In JSON: `topic`, `clusterName` and `brokers`.""",
+        "mqadmin deleteTopic -n 127.0.0.1:9876 -c DefaultCluster -t TopicTest",
+    ),
+    "topicStatus": (
+        """\
+A row for each queue, also where nothing was ever stored. In JSON: `topic`, `queues` with `brokerName`, `queueId`,
+`minOffset`, `maxOffset` and `lastUpdateTimestamp`, and `topicPutTps`.""",
+        "mqadmin topicStatus -n 127.0.0.1:9876 -t TopicTest",
+    ),
+    "consumerProgress": (
+        """\
+Without `-g` one row for each group. In JSON: `groups` with `group`, `count`, `version`, `type`, `model`, `tps` and
+`diffTotal`; with `-g`: `group`, `queues`, `consumeTps`, `diffTotal` and `inflightTotal`.""",
+        "mqadmin consumerProgress -n 127.0.0.1:9876 -g CG_Test",
+    ),
+    "queryMsgById": (
+        """\
+Takes the id that a broker gives (offset message id) as well as the one that a producer gives (unique id), and says
+which groups have consumed the message. Unlike RocketMQ's tool it shows the body itself and writes no file. In JSON:
+`messages`, each with its fields, `properties`, `body` in base64 and `tracks`.""",
+        "mqadmin queryMsgById -n 127.0.0.1:9876 -t TopicTest -i 7F00000100002A9F0000000000000000",
+    ),
+}
+
+
+class Option(NamedTuple):
+    """One option of a sub-command as its reader sees it."""
+
+    names: tuple[str, ...]
+    value: str
+    default: str
+    help: str
+
+
+def options_of(name: str) -> list[Option]:
+    """The options of a sub-command, from the annotations that typer makes them of."""
+    parameters = inspect.signature(load(name)).parameters.values()
+    return [_option(parameter) for parameter in parameters]
+
+
+def _option(parameter: inspect.Parameter) -> Option:
+    kind, info = get_args(parameter.annotation)
+    is_flag = kind is bool
+    value = "" if is_flag else info.metavar or _value(kind)
+    empty = parameter.default in {None, ""} or is_flag
+    default = "required" if parameter.default is inspect.Parameter.empty else "" if empty else f"`{parameter.default}`"
+    # In an annotation typer keeps the first name where a default would stand.
+    return Option((info.default, *(info.param_decls or ())), value and f"`{value}`", default, info.help)
+
+
+def _value(kind: Any) -> str:
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        return " or ".join(str(each.value) for each in kind)
+    return "NUMBER" if kind is int or int in get_args(kind) else "TEXT"
+
+
+def render() -> str:
+    """The whole page."""
+    return "\n".join([_INTRODUCTION, *(line for name in SUB_COMMANDS for line in _section(name))])
+
+
+def _section(name: str) -> Iterator[str]:
+    note, example = _NOTES[name]
+    yield f"## {name}\n\n{SUB_COMMANDS[name].summary}\n\n{note}\n"
+    yield f"```console\n$ {example}\n```\n"
+    yield "| option | value | default | meaning |\n|---|---|---|---|"
+    for option in options_of(name):
+        names = ", ".join(f"`{each}`" for each in option.names)
+        yield f"| {names} | {option.value} | {option.default} | {option.help} |"
+    yield ""
+
+
+if __name__ == "__main__":
+    print(render(), end="")

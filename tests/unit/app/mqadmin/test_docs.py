@@ -1,0 +1,44 @@
+"""docs/mqadmin.md is what the sub-commands say."""
+
+import re
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from rocketbroker.app.mqadmin import docs
+from rocketbroker.app.mqadmin.cli import app
+from rocketbroker.app.mqadmin.sub_commands import SUB_COMMANDS
+
+PAGE = Path(__file__).parents[4] / "docs" / "mqadmin.md"
+PACKAGE = Path(docs.__file__).parent
+# Files of the package that are no sub-command.
+SHARED = {"__init__", "cli", "docs", "rendering", "report", "running", "sub_commands", "times"}
+
+
+def options_in_help(name: str) -> list[str]:
+    """What ``mqadmin NAME -h`` lists, its own option excepted."""
+    text = CliRunner().invoke(app, [name, "-h"]).stdout.split("\nOptions:\n")[1]
+    names = re.findall(r"^  (-\w|--\w+)(?:, (--\w+))?", text, re.MULTILINE)
+    return [each for pair in names for each in pair if each and each not in {"-h", "--help"}]
+
+
+def test_the_page_is_up_to_date():
+    assert PAGE.read_text() == docs.render(), "run: python -m rocketbroker.app.mqadmin.docs > docs/mqadmin.md"
+
+
+@pytest.mark.parametrize("name", SUB_COMMANDS)
+def test_each_sub_command_and_option_is_documented(name: str):
+    section = PAGE.read_text().split(f"\n## {name}\n", 1)[1].split("\n## ")[0]
+    options = docs.options_of(name)
+    assert options
+    for option in options:
+        assert option.help in section
+        for each in option.names:
+            assert f"`{each}`" in section
+    assert {each for option in options for each in option.names} == set(options_in_help(name))
+
+
+def test_each_file_is_a_sub_command_or_shared():
+    files = {path.stem for path in PACKAGE.glob("*.py")} - SHARED
+    assert files == {command.module for command in SUB_COMMANDS.values()}
