@@ -122,10 +122,7 @@ class ConsumerOffsetManager(ConfigManager):
         )
         fields = (
             ("dataVersion", fastjson.dumps(self.data_version, indent="\t").decode().replace("\n", "\n\t")),
-            (
-                "groupTopicMap",
-                _object(f"\t\t{_text(group)}:[\n{_lines(map(_text, names))}\n\t\t]" for group, names in topics),
-            ),
+            ("groupTopicMap", _object(topics)),
             ("offsetTable", _offsets(self.table)),
             ("pullOffsetTable", _offsets(self.pull_table)),
         )
