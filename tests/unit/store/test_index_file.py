@@ -1,0 +1,128 @@
+import errno
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from rocketbroker.common.errors import StoreError, StoreFullError
+from rocketbroker.store.index_file import IndexFile
+from tests.support.slow_index import SlowIndex, java_hash
+
+NAME = "20261121095923270"
+SLOTS, ENTRIES = 7, 40
+NOW = 1_795_255_162_876
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Iterator[IndexFile]:
+    made = IndexFile(tmp_path / NAME, SLOTS, ENTRIES)
+    yield made
+    made.close()
+
+
+def hash_of(key: str) -> int:
+    return abs(java_hash(key))
+
+
+def put(file: IndexFile, *keys: tuple[str, int, int]) -> None:
+    names, offsets, times = zip(*keys, strict=True)
+    file.put_keys(
+        np.array([hash_of(name) for name in names], np.int32), np.array(offsets, np.int64), np.array(times, np.int64)
+    )
+
+
+def slow(*keys: tuple[str, int, int]) -> bytes:
+    index = SlowIndex(SLOTS, ENTRIES)
+    for key in keys:
+        index.put(*key)
+    (data,) = index.files
+    return bytes(data)
+
+
+def test_a_batch_has_the_bytes_of_its_keys_one_by_one(file: IndexFile):
+    # Seven slots for thirty keys: chains within the batch, with keys that are equal, and from batch to batch.
+    keys = [(f"k{number % 11}", 100 * number, NOW + 700 * number) for number in range(30)]
+
+    put(file, *keys[:1])
+    put(file, *keys[1:20])
+    put(file, *keys[20:])
+
+    assert file.file.path.read_bytes() == slow(*keys)
+    assert file.room == ENTRIES - 31
+
+
+def test_room_is_one_less_than_its_entries(file: IndexFile):
+    assert file.room == ENTRIES - 1
+
+
+def test_time_differences_are_held_between_zero_and_the_most_an_int_takes(file: IndexFile):
+    keys = [("a", 0, NOW), ("b", 1, NOW - 5000), ("c", 2, NOW + (1 << 45))]
+
+    put(file, *keys)
+
+    assert file.file.path.read_bytes() == slow(*keys)
+
+
+def test_keys_are_found_newest_first(file: IndexFile):
+    put(file, *[("same", number, NOW + number) for number in range(10)], ("other", 99, NOW))
+
+    assert file.select(hash_of("same"), 4, 0, 2**62) == [9, 8, 7, 6]
+    assert file.select(hash_of("same"), 100, 0, 2**62) == list(range(9, -1, -1))
+    assert file.select(hash_of("missing"), 100, 0, 2**62) == []
+
+
+def test_a_time_range_takes_whole_seconds(file: IndexFile):
+    put(file, *[("k", number, NOW + 1000 * number) for number in range(5)])
+
+    assert file.select(hash_of("k"), 9, NOW + 2000, NOW + 3000) == [3, 2]
+    assert file.select(hash_of("k"), 9, NOW + 2999, NOW + 2999) == [2]
+    assert file.covers(NOW + 4000, NOW + 9000)
+    assert file.covers(0, NOW)
+    assert not file.covers(NOW + 4001, NOW + 9000)
+    assert not file.covers(0, NOW - 1)
+
+
+def test_a_damaged_chain_ends_instead_of_going_round(file: IndexFile):
+    put(file, ("k", 1, NOW), ("k", 2, NOW))
+    first = 40 + SLOTS * 4 + 20
+    file.file.buffer[first + 16 : first + 20] = (2).to_bytes(4, "big")
+
+    assert file.select(hash_of("k"), 9, 0, 2**62) == [2, 1]
+
+
+def test_it_is_the_same_after_a_restart(tmp_path: Path):
+    keys = [(f"k{number % 5}", number, NOW) for number in range(20)]
+    file = IndexFile(tmp_path / NAME, SLOTS, ENTRIES)
+    put(file, *keys[:10])
+    file.sync()
+    file.close()
+
+    again = IndexFile(tmp_path / NAME, SLOTS, ENTRIES)
+    put(again, *keys[10:])
+
+    assert (tmp_path / NAME).read_bytes() == slow(*keys)
+    again.delete()
+    assert not (tmp_path / NAME).exists()
+
+
+def test_settings_of_another_size_are_refused(tmp_path: Path):
+    IndexFile(tmp_path / NAME, SLOTS, ENTRIES).close()
+
+    with pytest.raises(StoreError, match="files of this kind are set to"):
+        IndexFile(tmp_path / NAME, SLOTS + 1, ENTRIES)
+
+
+def test_a_full_disk_leaves_no_file_and_nothing_open(tmp_path: Path, monkeypatch):
+    def refuse(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "posix_fallocate", refuse)
+    before = len(os.listdir("/proc/self/fd"))
+
+    with pytest.raises(StoreFullError):
+        IndexFile(tmp_path / NAME, SLOTS, ENTRIES)
+
+    assert not (tmp_path / NAME).exists()
+    assert len(os.listdir("/proc/self/fd")) == before

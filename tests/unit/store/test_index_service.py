@@ -1,0 +1,224 @@
+import errno
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from rocketbroker.common.errors import StoreFullError
+from rocketbroker.store.consume_queue import ConsumeQueue
+from rocketbroker.store.index_file import IndexFile
+from rocketbroker.store.index_service import IndexService
+from tests.support.slow_index import SlowIndex
+from tests.support.stores import ALWAYS
+
+SLOTS, ENTRIES = 5, 8
+NOW = 1_795_255_162_876
+
+
+class Index:
+    """A service whose new files bear one name after the other, and what it said of full ones."""
+
+    def __init__(self, directory: Path) -> None:
+        self.full: list[IndexFile] = []
+        self.names = iter(f"2026112109592{number:04d}" for number in range(1000))
+        self.service = IndexService(directory, SLOTS, ENTRIES, lambda: next(self.names), self.full.append)
+        self.queue = ConsumeQueue("T", 0, directory / "cq", 200)
+
+    def add(
+        self, offset: int, unique_key: str = "", keys: str = "", tags: str = "", stored: int = NOW, *, flush: bool = True
+    ) -> None:
+        raw = (text.encode() or None for text in (unique_key, keys, tags))
+        self.service.add(self.queue, offset, stored, *raw)
+        if flush:
+            self.service.flush()
+
+    def query(self, key: str, max_num: int = 99, begin: int = 0, end: int = ALWAYS, *, tag: bool = False) -> list[int]:
+        return self.service.query("T", key, max_num, begin, end, tag=tag)
+
+    @property
+    def bytes(self) -> list[bytes]:
+        return [file.file.path.read_bytes() for file in self.service.files]
+
+
+@pytest.fixture
+def index(tmp_path: Path) -> Iterator[Index]:
+    made = Index(tmp_path / "index")
+    yield made
+    made.service.close()
+
+
+MESSAGES = [
+    (0, "U0", "a b", "tagA"),
+    (100, "U1", "", "tagA"),
+    (200, "U2", "  a   a ", ""),
+    (300, "", "é 漢字 \U0001f600", "tagB"),
+    (400, "", "", ""),
+    (500, "U5", "tab\tis no blank", "tagA || tagB"),
+]
+
+
+@pytest.mark.parametrize("flush_each", [True, False])
+def test_files_have_the_bytes_of_keys_entered_one_by_one(index: Index, flush_each: bool):
+    slow = SlowIndex(SLOTS, ENTRIES)
+    for number, (offset, unique_key, keys, tags) in enumerate(MESSAGES):
+        stored = NOW + 600 * number
+        slow.put_message("T", offset, stored, unique_key, keys, tags)
+        index.add(offset, unique_key, keys, tags, stored, flush=flush_each)
+
+    index.service.flush()
+
+    assert len(slow.files) == 3
+    assert index.bytes == [bytes(data) for data in slow.files]
+    assert [file.header.index_count for file in index.full] == [ENTRIES, ENTRIES]
+
+
+def test_a_message_is_found_by_each_of_its_keys_and_by_its_tags(index: Index):
+    for message in MESSAGES:
+        index.add(*message)
+
+    assert index.query("U1") == [100]
+    assert index.query("a") == [200, 200, 0]
+    assert index.query("漢字") == [300]
+    assert index.query("\U0001f600") == [300]
+    assert index.query("tab\tis") == [500]
+    assert index.query("tab") == []
+    assert index.query("tagA", tag=True) == [100, 0]
+    assert index.query("tagA") == []
+    assert index.service.query("Other", "a", 9, 0, ALWAYS) == []
+
+
+def test_a_query_enters_first_what_waits(index: Index):
+    index.add(7, "U", flush=False)
+    assert index.service.pending == 1
+
+    assert index.query("U") == [7]
+    assert index.service.pending == 0
+
+
+def test_files_are_asked_newest_first_within_the_time_range(index: Index):
+    for number in range(20):
+        index.add(number, keys="k", stored=NOW + 1000 * number)
+    assert len(index.service.files) == 3
+
+    assert index.query("k", 9) == list(range(19, 10, -1))
+    assert index.query("k", begin=NOW + 5000, end=NOW + 8000) == [8, 7, 6, 5]
+    assert index.query("k", begin=NOW + 30_000) == []
+    assert index.service.last_update == (NOW + 19_000, 19)
+
+
+def test_names_of_files_rise_even_when_the_clock_stands(tmp_path: Path):
+    service = IndexService(tmp_path, SLOTS, 2, lambda: "20261121095923270", lambda _: None)
+    queue = ConsumeQueue("T", 0, tmp_path / "cq", 200)
+    for number in range(3):
+        service.add(queue, number, NOW, b"U", None, None)
+    service.flush()
+
+    assert [file.file.path.name[-3:] for file in service.files] == ["270", "271", "272"]
+    service.close()
+
+
+def test_loaded_files_go_on_and_known_messages_are_passed_over(index: Index, tmp_path: Path):
+    slow = SlowIndex(SLOTS, ENTRIES)
+    for number in range(10):
+        slow.put_message("T", number, NOW, f"U{number}", None, None)
+    for number in range(6):
+        index.add(number, f"U{number}")
+    again = Index(tmp_path / "index")
+    (tmp_path / "index" / "notes.txt").write_text("")
+
+    again.service.load()
+    assert again.service.end_physical_offset == 5
+    for number in range(10):
+        again.add(number, f"U{number}")
+
+    assert again.bytes == [bytes(data) for data in slow.files]
+    again.service.close()
+
+
+def test_files_that_were_not_on_disk_are_removed_and_told_from_where(index: Index, tmp_path: Path):
+    for number in range(20):
+        index.add(number, f"U{number}", stored=NOW + number)
+    again = Index(tmp_path / "index")
+    again.service.load()
+
+    assert again.service.delete_after(NOW + 6) == 7
+
+    assert len(again.service.files) == 1
+    for number in range(20):
+        again.add(number, f"U{number}", stored=NOW + number)
+    assert [again.query(f"U{number}") for number in range(20)] == [[number] for number in range(20)]
+    assert again.service.delete_after(NOW + 100) is None
+    again.service.close()
+
+
+def test_a_message_whose_keys_lie_in_two_files_keeps_them_all(index: Index, tmp_path: Path):
+    for number in range(6):
+        index.add(number, f"U{number}", stored=NOW + number)
+    index.add(6, "U6", "first second", stored=NOW + 6)
+    assert len(index.service.files) == 2
+    again = Index(tmp_path / "index")
+    again.service.load()
+
+    assert again.service.delete_after(NOW + 5) == 0
+    for number in range(6):
+        again.add(number, f"U{number}", stored=NOW + number)
+    again.add(6, "U6", "first second", stored=NOW + 6)
+
+    assert again.query("second") == [6]
+    again.service.close()
+
+
+def test_only_the_file_behind_is_removed_when_a_message_spans_two(index: Index, tmp_path: Path):
+    for number in range(6):
+        index.add(number, f"U{number}", stored=NOW)
+    index.add(6, "U6", "first second", stored=NOW)
+    index.add(7, "U7", stored=NOW + 5000)
+    again = Index(tmp_path / "index")
+    again.service.load()
+
+    assert again.service.delete_after(NOW) == 6
+    again.add(6, "U6", "first second", stored=NOW)
+    again.add(7, "U7", stored=NOW + 5000)
+
+    assert again.query("second") == [6]
+    assert again.query("U7") == [7]
+    again.service.close()
+
+
+def test_a_full_disk_keeps_the_keys_for_the_next_try(index: Index, monkeypatch):
+    index.add(0, "U0")
+
+    def refuse(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    for number in range(1, 12):
+        index.add(number, f"U{number}", flush=False)
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "posix_fallocate", refuse)
+        for _ in range(3):
+            with pytest.raises(StoreFullError):
+                index.service.flush()
+    assert index.service.pending == 5
+    assert len(list(index.service.files[0].file.path.parent.iterdir())) == 1
+
+    assert [index.query(f"U{number}") for number in range(12)] == [[number] for number in range(12)]
+
+
+def test_expired_files_go_but_never_the_last(index: Index):
+    for number in range(20):
+        index.add(number, f"U{number}")
+
+    index.service.delete_before(7)
+    assert len(index.service.files) == 2
+    index.service.delete_before(1000)
+
+    assert [file.header.end_phy_offset for file in index.service.files] == [19]
+
+
+def test_an_empty_index_knows_nothing(index: Index):
+    index.service.load()
+
+    assert index.query("k") == []
+    assert index.service.last_update == (0, 0)
+    assert index.service.end_physical_offset == -1
