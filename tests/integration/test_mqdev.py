@@ -1,0 +1,69 @@
+"""The command mqdev as a process."""
+
+import asyncio
+import os
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+from rocketbroker.client.admin_client import AdminClient
+
+COMMAND = (sys.executable, "-m", "rocketbroker.app.mqdev")
+# Ready in about a second; machines that run other tests at the same time are slower.
+READY_S = 30.0
+
+
+async def start(temp: Path, *args: str) -> asyncio.subprocess.Process:
+    environment = {**os.environ, "PYTHONPATH": "src", "TMPDIR": str(temp)}
+    pipe = asyncio.subprocess.PIPE
+    return await asyncio.create_subprocess_exec(*COMMAND, *args, stdout=pipe, stderr=pipe, env=environment)
+
+
+async def address_in(process: asyncio.subprocess.Process) -> str:
+    """The name server's address, once mqdev says that it is ready."""
+    assert process.stdout is not None
+    async with asyncio.timeout(READY_S):
+        while line := (await process.stdout.readline()).decode():
+            if line.strip().startswith("namesrv "):
+                return line.split()[1]
+    _, err = await process.communicate()
+    pytest.fail(f"mqdev ended: {err.decode()}")
+
+
+@pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM])
+async def test_it_serves_until_it_is_stopped_and_leaves_nothing(tmp_path: Path, ending: signal.Signals):
+    process = await start(tmp_path, "--port", "0", "--broker-port", "0")
+    try:
+        async with AdminClient(await address_in(process)) as admin:
+            assert list(await admin.fetch_master_addresses("DefaultCluster")) == ["broker-a"]
+        process.send_signal(ending)
+        _, err = await asyncio.wait_for(process.communicate(), READY_S)
+    finally:
+        if process.returncode is None:
+            process.kill()
+    assert (process.returncode, err) == (0, b"")
+    assert [name for name in os.listdir(tmp_path) if name.startswith("mqdev-")] == []
+
+
+async def test_a_port_in_use_is_one_line(tmp_path: Path):
+    server = await asyncio.start_server(lambda _reader, _writer: None, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    async with server:
+        process = await start(tmp_path, "--port", str(port))
+        out, err = await asyncio.wait_for(process.communicate(), READY_S)
+    assert (process.returncode, out) == (1, b"")
+    assert err.startswith(f"mqdev: cannot listen on 127.0.0.1:{port}: ".encode())
+    assert len(err.splitlines()) == 1
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(300)
+async def test_the_demo_agrees_with_itself_also_on_a_kept_store(tmp_path: Path):
+    for run in range(2):
+        process = await start(tmp_path, "--demo", "--messages", "500", "--store", str(tmp_path / "store"))
+        out, err = await process.communicate()
+        assert process.returncode == 0, err.decode()
+        assert b"Sent, received and counted agree: 500 messages, each exactly once." in out
+        assert (b"had 500 messages of the topic already" in out) is bool(run)

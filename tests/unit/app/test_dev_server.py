@@ -1,0 +1,72 @@
+"""Name server and broker in one process."""
+
+import socket
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from rocketbroker.app.dev_server import LOOPBACK, DevServer, free_broker_port, make_store
+from rocketbroker.client.admin_client import AdminClient
+from rocketbroker.common.errors import ConfigError
+
+
+@pytest.fixture
+def temp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder for temporary files of one test."""
+    folder = tmp_path / "temp"
+    folder.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    return folder
+
+
+def entries(folder: Path) -> list[Path]:
+    """What is in a folder."""
+    return list(folder.iterdir())
+
+
+async def test_the_broker_is_registered_when_it_is_started(temp: Path):
+    server = DevServer(0, 0)
+    await server.start()
+    try:
+        assert [server.store] == entries(temp)
+        async with AdminClient(server.namesrv_addr) as admin:
+            assert await admin.fetch_master_addresses("DefaultCluster") == {"broker-a": server.broker_addr}
+    finally:
+        await server.stop()
+    assert entries(temp) == []
+
+
+async def test_a_given_folder_is_made_and_kept(temp: Path, tmp_path: Path):
+    store = tmp_path / "deep" / "store"
+    for _ in range(2):
+        server = DevServer(0, 0, store)
+        await server.start()
+        await server.stop()
+        assert server.keeps_store
+    assert {"commitlog", "abort"} & {path.name for path in entries(store)} == {"commitlog"}
+    assert entries(temp) == []
+
+
+async def test_a_port_in_use_leaves_nothing_behind(temp: Path):
+    with socket.socket() as taken:
+        taken.bind((LOOPBACK, 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        for ports in ((port, 0), (0, port)):
+            with pytest.raises(ConfigError, match=str(port)):
+                await DevServer(*ports).start()
+            assert entries(temp) == []
+
+
+def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ConfigError, match=r"cannot make the folder .*/file/store"):
+        make_store(tmp_path / "file" / "store")
+
+
+def test_a_free_port_can_be_bound():
+    port = free_broker_port()
+    for each in (port, port - 2):
+        with socket.socket() as bound:
+            bound.bind((LOOPBACK, each))
