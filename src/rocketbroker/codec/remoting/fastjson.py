@@ -11,8 +11,9 @@ for some clients, keeps them as ``str``; who may meet both says ``int(key)``.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
+from functools import cache
 from math import isfinite
 from typing import Any, Final
 
@@ -195,31 +196,58 @@ class _Writer:
 
     def write(self, value: Any, depth: int) -> None:
         """Write ``value``, ``depth`` levels down."""
-        if isinstance(value, Enum):
-            value = value.name
-        if value is None or isinstance(value, bool | str):
-            self._out.append(msgspec.json.encode(value).decode())
-        elif isinstance(value, int):
-            self._out.append(str(int(value)))
-        elif isinstance(value, float):
-            self._out.append(java_double(value))
-        elif isinstance(value, ObjectKey | Mapping | msgspec.Struct):
-            self._object(_pairs_of(value), depth + 1)
+        # Tables of many thousand numbers and texts are written while the broker serves: exact types come first.
+        plain = _PLAIN.get(type(value))
+        if plain is not None:
+            self._out.append(plain(value))
+        elif isinstance(value, msgspec.Struct):
+            self._struct(value, depth + 1)
+        elif isinstance(value, dict):
+            self._object(value.items(), depth + 1)
+        elif isinstance(value, Enum):
+            self._out.append(_text(value.name))
+        elif isinstance(value, ObjectKey):
+            self._object(value, depth + 1)
         elif isinstance(value, list | tuple | set | frozenset):
             self._array(list(value), depth + 1)
+        elif isinstance(value, Mapping):
+            self._object(value.items(), depth + 1)
         else:
-            raise CodecError(f"{type(value).__name__} has no form in JSON")
+            self._out.append(_plain_subtype(value))
 
-    def _object(self, pairs: list[tuple[Any, Any]], depth: int) -> None:
-        before = "{"
-        for key, value in pairs:
-            if value is not None:
-                self._out += before, self._line(depth)
-                self._key(key, depth)
-                self._out.append(":")
-                self.write(value, depth)
-                before = ","
-        self._out.append("{}" if before == "{" else self._line(depth - 1) + "}")
+    def _struct(self, value: msgspec.Struct, depth: int) -> None:
+        line = self._line(depth)
+        before = "{" + line
+        out = self._out
+        for prefix, attribute in _fields_of(type(value)):
+            item = getattr(value, attribute)
+            if item is None:
+                continue
+            plain = _PLAIN.get(type(item))
+            if plain is None:
+                out.append(before + prefix)
+                self.write(item, depth)
+            else:
+                out.append(before + prefix + plain(item))
+            before = "," + line
+        out.append("{}" if before[0] == "{" else self._line(depth - 1) + "}")
+
+    def _object(self, pairs: Iterable[tuple[Any, Any]], depth: int) -> None:
+        line = self._line(depth)
+        before = "{" + line
+        out = self._out
+        for key, item in pairs:
+            if item is None:
+                continue
+            shown = str(key) if type(key) is int else _text(key) if type(key) is str else self._key(key)
+            plain = _PLAIN.get(type(item))
+            if plain is None:
+                out.append(f"{before}{shown}:")
+                self.write(item, depth)
+            else:
+                out.append(f"{before}{shown}:{plain(item)}")
+            before = "," + line
+        out.append("{}" if before[0] == "{" else self._line(depth - 1) + "}")
 
     def _array(self, items: list[Any], depth: int) -> None:
         # fastjson writes a Java int[] on one line, and nothing else in RocketMQ's files is a list of numbers.
@@ -229,11 +257,12 @@ class _Writer:
             self.write(item, depth)
         self._out.append("[]" if not items else "]" if inline else self._line(depth - 1) + "]")
 
-    def _key(self, key: Any, depth: int) -> None:
-        if isinstance(key, str | ObjectKey | msgspec.Struct) or (isinstance(key, int) and not isinstance(key, bool)):
-            self.write(key, depth)
-        else:
+    def _key(self, key: Any) -> str:
+        if isinstance(key, bool) or not isinstance(key, str | int | ObjectKey | msgspec.Struct):
             raise CodecError(f"{type(key).__name__} cannot be the key of a JSON object")
+        shown: list[str] = []
+        _Writer(shown, "").write(key, 0)
+        return "".join(shown)
 
     def _line(self, depth: int) -> str:
         return f"\n{self._indent * depth}" if self._indent else ""
@@ -254,13 +283,31 @@ def java_double(value: float) -> str:
     return f"{digits}E{int(exponent)}"
 
 
-def _pairs_of(value: ObjectKey | Mapping[Any, Any] | msgspec.Struct) -> list[tuple[Any, Any]]:
-    if isinstance(value, ObjectKey):
-        return list(value)
-    if isinstance(value, Mapping):
-        return list(value.items())
-    names = zip(value.__struct_encode_fields__, value.__struct_fields__, strict=True)
-    return [(shown, getattr(value, name)) for shown, name in sorted(names)]
+def _text(value: str) -> str:
+    return msgspec.json.encode(value).decode()
+
+
+_PLAIN: Final[dict[type, Callable[[Any], str]]] = {
+    str: _text,
+    int: str,
+    bool: ("false", "true").__getitem__,
+    float: java_double,
+    type(None): lambda _: "null",
+}
+
+
+def _plain_subtype(value: Any) -> str:
+    for kind in (str, int, float):
+        if isinstance(value, kind):
+            return _PLAIN[kind](kind(value))
+    raise CodecError(f"{type(value).__name__} has no form in JSON")
+
+
+@cache
+def _fields_of(kind: type[msgspec.Struct]) -> tuple[tuple[str, str], ...]:
+    """The fields of a struct by alphabet: what is written before the value, and the attribute."""
+    names = zip(kind.__struct_encode_fields__, kind.__struct_fields__, strict=True)
+    return tuple((_text(shown) + ":", attribute) for shown, attribute in sorted(names))
 
 
 def _object_key(pairs: list[tuple[Any, Any]]) -> ObjectKey:

@@ -2,6 +2,7 @@
 
 import enum
 import json
+from types import MappingProxyType
 
 import msgspec
 import pytest
@@ -179,3 +180,24 @@ def test_what_has_no_form_is_named() -> None:
         dumps({"a": b"x"})
     with pytest.raises(CodecError, match="bool cannot be the key"):
         dumps({True: 1})
+
+
+class Count(int):
+    """A number of a type of its own, as a request code is."""
+
+
+class Name(str):
+    """A text of a type of its own."""
+
+    __slots__ = ()
+
+
+class Rate(float):
+    """A double of a type of its own."""
+
+
+def test_types_derived_from_plain_ones_and_read_only_maps_are_written_alike() -> None:
+    value = MappingProxyType({Name("n"): Name('"'), Count(5): Count(7), "r": Rate(1), "nothing": None})
+
+    assert dumps(value) == b'{"n":"\\"",5:7,"r":1.0}'
+    assert dumps({"n": value}, indent="\t") == b'{\n\t"n":{\n\t\t"n":"\\"",\n\t\t5:7,\n\t\t"r":1.0\n\t}\n}'
