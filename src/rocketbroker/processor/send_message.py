@@ -9,7 +9,13 @@ from typing import Final
 
 from rocketbroker.broker.delay_rewrite import delay_rewrite
 from rocketbroker.codec.message.message_batch import split_batch
-from rocketbroker.codec.message.message_properties import replace_property
+from rocketbroker.codec.message.message_properties import (
+    append_property,
+    decode_properties,
+    get_property,
+    index_properties,
+    replace_property,
+)
 from rocketbroker.codec.message.message_sys_flag import host_flags
 from rocketbroker.codec.message.topic_validator import RETRY_GROUP_TOPIC_PREFIX
 from rocketbroker.codec.remoting.handler import Connection
@@ -25,7 +31,6 @@ from rocketbroker.processor.unique_id import UniqueIds
 from rocketbroker.store.message_store import MessageStore
 from rocketbroker.store.put_message import MessageExtBrokerInner, PutMessageResult, PutMessageStatus
 
-_UNIQUE_KEY: Final = "UNIQ_KEY\x01"
 _RESPONSE_CODES: Final = {
     PutMessageStatus.MESSAGE_ILLEGAL: ResponseCode.MESSAGE_ILLEGAL,
     PutMessageStatus.PROPERTIES_SIZE_EXCEEDED: ResponseCode.MESSAGE_ILLEGAL,
@@ -68,13 +73,12 @@ class SendMessageProcessor:
         self._ipv6_store = host_flags(bytes(8), store_host)
         self._waits_for_flush = store.config.flush_disk_type == "SYNC_FLUSH"
         # MSG_REGION, TRACE_ON and CLUSTER, which each single message gets, and the fields of each answer.
-        trace_on = "true" if config.trace_on else "false"
         self._added = (
-            ("MSG_REGION", config.region_id),
-            ("TRACE_ON", trace_on),
-            ("CLUSTER", config.broker_cluster_name),
+            (b"MSG_REGION", config.region_id.encode()),
+            (b"TRACE_ON", b"true" if config.trace_on else b"false"),
+            (b"CLUSTER", config.broker_cluster_name.encode()),
         )
-        self._added_properties = "".join(f"{name}\x01{value}\x02" for name, value in self._added).encode()
+        self._added_properties = b"".join(b"%b\x01%b\x02" % pair for pair in self._added)
         self._region_suffix = region_suffix(config.region_id, trace_on=config.trace_on)
 
     def process(self, connection: Connection, command: SendCommand) -> bytes | Awaitable[bytes]:
@@ -86,27 +90,30 @@ class SendMessageProcessor:
             queue_id = self._other_queue(header, target)
         if header.batch:
             return self._process_batch(connection, command, target, queue_id)
-        text = header.properties
-        unique_key = find_unique_key(text)
-        if unique_key is None:
-            text, unique_key = self._with_unique_key(text)
+        raw = header.properties.encode()
+        found_by = index_properties(raw)
+        if found_by[1] is None:
+            raw = append_property(raw, b"UNIQ_KEY", self._unique_ids.create())
+            found_by = index_properties(raw)
         message = MessageExtBrokerInner(
             header.topic,
             queue_id,
             command.body,
-            self._properties(text),
+            self._properties(raw),
             header.flag,
             header.sys_flag | target.sys_flag | self._ipv6_store,
             header.born_timestamp,
             connection.remote_host,
             header.reconsume_times,
+            0,
+            found_by,
         )
         if len(connection.remote_host) > 8:
             message.sys_flag |= host_flags(connection.remote_host, bytes(8))
         if target.is_retry:
             self._retry_and_dlq.redirect(header, message)
-        if "DELAY" in text or "TRAN_MSG\x01" in text or "TIMER_DEL" in text:
-            self._special(text, message)
+        if b"DELAY" in raw or b"TRAN_MSG\x01" in raw or b"TIMER_DEL" in raw:
+            self._special(message)
         result = self._store.put_message(message)
         if result.status is not PutMessageStatus.PUT_OK:
             raise refusal(result)
@@ -116,7 +123,7 @@ class SendMessageProcessor:
             queue_id,
             result.queue_offset,
             self._message_id % result.physical_offset,
-            unique_key,
+            found_by[1],
             self._region_suffix,
         )
         if self._waits_for_flush:
@@ -151,7 +158,7 @@ class SendMessageProcessor:
             raise refusal(result)
         target.stats.add(len(parts), result.size)
         ids = b",".join([self._message_id % offset for offset in result.physical_offsets or ()])
-        unique_key = find_unique_key(header.properties)
+        unique_key = get_property(header.properties.encode(), b"UNIQ_KEY")
         answer = send_response(command.opaque, queue_id, result.queue_offset, ids, unique_key, self._region_suffix)
         if self._waits_for_flush:
             return self._after_flush(answer, result)
@@ -167,26 +174,20 @@ class SendMessageProcessor:
         )
         raise BrokerResponseError(ResponseCode.INVALID_PARAMETER, remark)
 
-    def _with_unique_key(self, text: str) -> tuple[str, str]:
-        unique_key = self._unique_ids.create()
-        separator = "" if not text or text.endswith("\x02") else "\x02"
-        return f"{text}{separator}{_UNIQUE_KEY}{unique_key}\x02", unique_key
-
-    def _properties(self, text: str) -> bytes:
+    def _properties(self, raw: bytes) -> bytes:
         """The properties to store: those sent and those that the broker adds."""
-        raw = text.encode()
-        if "MSG_REGION\x01" in text or "CLUSTER\x01" in text or "TRACE_ON\x01" in text:
+        if b"MSG_REGION\x01" in raw or b"CLUSTER\x01" in raw or b"TRACE_ON\x01" in raw:
             # A message that was consumed and is sent again has them already.
             for name, value in self._added:
-                raw = replace_property(raw, name.encode(), value.encode())
+                raw = replace_property(raw, name, value)
             return raw
         if not raw.endswith(b"\x02"):
             raw += b"\x02"
         return raw + self._added_properties
 
-    def _special(self, text: str, message: MessageExtBrokerInner) -> None:
+    def _special(self, message: MessageExtBrokerInner) -> None:
         """Delayed messages go to the schedule topic; what this broker cannot keep its word on is refused."""
-        pairs = dict(pair.partition("\x01")[::2] for pair in text.split("\x02"))
+        pairs = decode_properties(message.properties)
         if pairs.get("TRAN_MSG", "").lower() == "true":
             remark = "transaction messages are not served by this broker: a half message could not be committed"
             raise BrokerResponseError(ResponseCode.NO_PERMISSION, remark)
@@ -209,16 +210,6 @@ class SendMessageProcessor:
     @property
     def _store_host(self) -> bytes:
         return self._store.commit_log.store_host
-
-
-def find_unique_key(properties: str) -> str | None:
-    """UNIQ_KEY of a properties text, ``None`` when it has none."""
-    start = properties.find("\x02UNIQ_KEY\x01") + 1
-    if not start and not properties.startswith(_UNIQUE_KEY):
-        return None
-    start += len(_UNIQUE_KEY)
-    end = properties.find("\x02", start)
-    return (properties[start:] if end < 0 else properties[start:end]) or None
 
 
 def refusal(result: PutMessageResult) -> BrokerResponseError:

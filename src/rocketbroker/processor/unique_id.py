@@ -25,7 +25,7 @@ class UniqueIds:
         # Where Java has the hash of its class loader: parts brokers of one process.
         self._instance = id(self) >> 4 & 0x7FFFFFFF
 
-    def create(self) -> str:
+    def create(self) -> bytes:
         """The next id, upper-case hex."""
         now = self._clock.time_ms() % _MONTH_MS
-        return encode_unique_id(self._ip, self._pid & 0xFFFF, self._instance, now, next(self._counter) & 0xFFFF)
+        return encode_unique_id(self._ip, self._pid, self._instance, now, next(self._counter)).encode()

@@ -1,6 +1,12 @@
 """The delay levels (MessageStoreConfig.messageDelayLevel, ScheduleMessageService.parseDelayLevel)."""
 
+from rocketbroker.codec.message.message_const import PROPERTY_DELAY_TIME_LEVEL
+from rocketbroker.codec.message.message_properties import get_property
+from rocketbroker.codec.message.tags_code import tags_code_bytes
 from rocketbroker.common.errors import ConfigError
+from rocketbroker.store.consume_queue import ConsumeQueue
+
+_DELAY = PROPERTY_DELAY_TIME_LEVEL.encode()
 
 _UNITS_MS = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
@@ -25,3 +31,13 @@ def parse_delay_levels(text: str) -> dict[int, int]:
 def deliver_timestamp(levels: dict[int, int], level: int, store_timestamp: int) -> int:
     """When a message stored at ``store_timestamp`` with a delay level is due, in ms; an unknown level: in 1 s."""
     return store_timestamp + levels.get(level, 1000)
+
+
+def tags_code_of(
+    queue: ConsumeQueue, levels: dict[int, int], raw: bytes, tags: bytes | None, store_timestamp: int
+) -> int:
+    """What the queue entry of a message bears: the hash of its tags, or when it is due (ms) in the schedule topic."""
+    if not queue.schedule:
+        return tags_code_bytes(tags)
+    level = get_property(raw, _DELAY) or b""
+    return deliver_timestamp(levels, int(level) if level.isdigit() else 0, store_timestamp)

@@ -24,6 +24,7 @@ class CommitLogFlusher:
         interval_s: how often it is synced when nobody waits.
         last_stored: gives the store time of the last message in ms; asked before each sync.
         on_flushed: called on the flush thread after each sync with the store time asked before it.
+        on_failed: called on the flush thread with the reason when the disk refused.
     """
 
     def __init__(
@@ -32,6 +33,7 @@ class CommitLogFlusher:
         interval_s: float,
         last_stored: Callable[[], int],
         on_flushed: Callable[[int], None],
+        on_failed: Callable[[str], None],
     ) -> None:
         self._queue = queue
         self._last_stored = last_stored
@@ -42,6 +44,7 @@ class CommitLogFlusher:
         # Why a sync failed. It stays: a kernel that could not write pages may drop them, and tells of it only once, so
         # that a later sync which succeeds does not mean that they are on disk.
         self.error = ""
+        self._on_failed = on_failed
 
     def start(self) -> None:
         """Start the thread."""
@@ -77,6 +80,7 @@ class CommitLogFlusher:
         except OSError as error:
             self.error = f"the CommitLog could not be synced: {error.strerror}"
             log.exception("%s; sends are refused until the next start", self.error)
+            self._on_failed(self.error)
         else:
             if not self.error:
                 self._on_flushed(stored)

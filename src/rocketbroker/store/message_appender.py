@@ -2,17 +2,19 @@
 
 from collections.abc import Sequence
 
-from rocketbroker.codec.message.message_properties import MAX_PROPERTIES_LENGTH
+from rocketbroker.codec.message.message_properties import MAX_PROPERTIES_LENGTH, index_properties
 from rocketbroker.codec.message.message_sys_flag import (
     TRANSACTION_PREPARED_TYPE,
     TRANSACTION_ROLLBACK_TYPE,
 )
+from rocketbroker.codec.message.tags_code import tags_code_bytes
 from rocketbroker.common.clock import Clock
 from rocketbroker.common.config import MessageStoreConfig
 from rocketbroker.common.errors import StoreError, StoreFullError
 from rocketbroker.store.commit_log import CommitLog
 from rocketbroker.store.commit_log_dispatcher import CommitLogDispatcher, DispatchRequest
 from rocketbroker.store.consume_queue_store import ConsumeQueueStore
+from rocketbroker.store.delay_level_table import tags_code_of
 from rocketbroker.store.put_message import BatchPart, MessageExtBrokerInner, PutMessageResult, PutMessageStatus
 
 # sysFlag bits of a half message (prepared) and of a rollback: neither is put into a queue.
@@ -29,6 +31,7 @@ class MessageAppender:
         dispatcher: makes messages readable.
         config: the limits.
         clock: gives store times.
+        delay_levels: ms by level; a message of SCHEDULE_TOPIC_XXXX is queued by its delivery time.
     """
 
     def __init__(
@@ -38,7 +41,9 @@ class MessageAppender:
         dispatcher: CommitLogDispatcher,
         config: MessageStoreConfig,
         clock: Clock,
+        delay_levels: dict[int, int],
     ) -> None:
+        self._delay_levels = delay_levels
         self._commit_log = commit_log
         self._queues = queues
         self._dispatcher = dispatcher
@@ -48,9 +53,13 @@ class MessageAppender:
         # Store time of the last message in ms.
         self.last_store_timestamp = 0
         self.put_count = 0
+        # Why nothing is taken now; empty while the store runs.
+        self.refusal = "the store is not started"
 
     def put(self, message: MessageExtBrokerInner) -> PutMessageResult:
         """Append one message; it is readable after the next ``dispatch``."""
+        if self.refusal:
+            return self._refused()
         properties = message.properties
         if len(properties) > MAX_PROPERTIES_LENGTH:
             return _properties_too_long(len(properties))
@@ -66,7 +75,12 @@ class MessageAppender:
             return failed(error)
         if queued:
             queue.next_offset = queue_offset + 1
-            self._pending.append((queue, queue_offset, offset, size, properties, timestamp))
+            tags, unique_key, keys = message.found_by or index_properties(properties)
+            if queue.schedule:
+                tags_code = tags_code_of(queue, self._delay_levels, properties, tags, timestamp)
+            else:
+                tags_code = tags_code_bytes(tags)
+            self._pending.append((queue, queue_offset, offset, size, tags_code, timestamp, tags, unique_key, keys))
         self.last_store_timestamp = timestamp
         self.put_count += 1
         return PutMessageResult(PutMessageStatus.PUT_OK, offset, queue_offset, timestamp, size)
@@ -78,6 +92,8 @@ class MessageAppender:
             message: what they have in common; its body and properties are not looked at.
             parts: flag, body and raw properties of each.
         """
+        if self.refusal:
+            return self._refused()
         # numpy takes longer to import than the rest of the broker to start.
         from rocketbroker.store.append_batch import batch_sizes, encode_batch_records
 
@@ -98,10 +114,13 @@ class MessageAppender:
         except StoreError as error:
             return failed(error)
         queue.next_offset = first + len(parts)
-        self._pending += [
-            (queue, first + number, offsets[number], size, parts[number][2], timestamp)
-            for number, size in enumerate(sizes.each.tolist())
-        ]
+        pending = self._pending
+        queue_offset = first
+        for (_, _, properties), physical_offset, size in zip(parts, offsets, sizes.each.tolist(), strict=True):
+            tags, unique_key, keys = index_properties(properties)
+            code = tags_code_bytes(tags)
+            pending.append((queue, queue_offset, physical_offset, size, code, timestamp, tags, unique_key, keys))
+            queue_offset += 1
         self.last_store_timestamp = timestamp
         self.put_count += len(parts)
         return PutMessageResult(PutMessageStatus.PUT_OK, offset, first, timestamp, sizes.total, "", offsets)
@@ -122,6 +141,14 @@ class MessageAppender:
         except StoreError:
             self._pending = [request for request in pending if request[1] >= request[0].max_offset]
             raise
+
+    @property
+    def dispatched_offset(self) -> int:
+        """CommitLog offset before which all messages are readable."""
+        return self._pending[0][2] if self._pending else self._commit_log.max_offset
+
+    def _refused(self) -> PutMessageResult:
+        return PutMessageResult(PutMessageStatus.SERVICE_NOT_AVAILABLE, reason=self.refusal)
 
     def _body_too_long(self, length: int) -> PutMessageResult:
         limit = self._config.max_message_size

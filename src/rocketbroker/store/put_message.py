@@ -23,6 +23,8 @@ class MessageExtBrokerInner(msgspec.Struct, gc=False):
     born_host: bytes = bytes(8)
     reconsume_times: int = 0
     prepared_transaction_offset: int = 0
+    # What ``index_properties`` finds in the properties, when the caller knows it already.
+    found_by: tuple[bytes | None, bytes | None, bytes | None] | None = None
 
 
 class PutMessageStatus(Enum):

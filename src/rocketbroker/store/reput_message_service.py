@@ -6,6 +6,7 @@ In normal running the append path dispatches what it wrote; the log is read agai
 from itertools import islice
 
 from rocketbroker.codec.message.message_ext import MessageExt
+from rocketbroker.codec.message.message_properties import index_properties
 from rocketbroker.codec.message.message_sys_flag import (
     TRANSACTION_PREPARED_TYPE,
     TRANSACTION_ROLLBACK_TYPE,
@@ -15,6 +16,7 @@ from rocketbroker.store.commit_log import CommitLog
 from rocketbroker.store.commit_log_dispatcher import CommitLogDispatcher, DispatchRequest
 from rocketbroker.store.commit_log_walker import FileWalk
 from rocketbroker.store.consume_queue_store import ConsumeQueueStore
+from rocketbroker.store.delay_level_table import tags_code_of
 
 _BATCH = 1024
 _NOT_QUEUED = {TRANSACTION_PREPARED_TYPE, TRANSACTION_ROLLBACK_TYPE}
@@ -27,9 +29,17 @@ class ReputMessageService:
         commit_log: the log.
         queues: the queues, which know what they have.
         dispatcher: enters messages.
+        delay_levels: ms by level; a message of SCHEDULE_TOPIC_XXXX is queued by its delivery time.
     """
 
-    def __init__(self, commit_log: CommitLog, queues: ConsumeQueueStore, dispatcher: CommitLogDispatcher) -> None:
+    def __init__(
+        self,
+        commit_log: CommitLog,
+        queues: ConsumeQueueStore,
+        dispatcher: CommitLogDispatcher,
+        delay_levels: dict[int, int],
+    ) -> None:
+        self._delay_levels = delay_levels
         self._commit_log = commit_log
         self._queues = queues
         self._dispatcher = dispatcher
@@ -58,11 +68,16 @@ class ReputMessageService:
 
     def _request(self, message: MessageExt) -> DispatchRequest:
         queue = self._queues.find_or_create(message.topic, message.queue_id)
+        raw = message.properties_bytes
+        tags, unique_key, keys = index_properties(raw)
         return (
             queue,
             message.queue_offset,
             message.commit_log_offset,
             message.store_size,
-            message.properties_bytes,
+            tags_code_of(queue, self._delay_levels, raw, tags, message.store_timestamp),
             message.store_timestamp,
+            tags,
+            unique_key,
+            keys,
         )

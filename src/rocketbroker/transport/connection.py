@@ -13,15 +13,15 @@ from typing import Any, cast
 
 from rocketbroker.codec.remoting.frame import (
     FRAME_MAX_LENGTH,
-    LENGTH,
-    SERIALIZE_JSON,
+    LENGTH_AND_MARK,
+    MAX_HEADER_LENGTH,
     check_length,
     decode_frame,
     encode_frame,
     split_frame,
 )
 from rocketbroker.codec.remoting.handler import Buffer, Route
-from rocketbroker.codec.remoting.json_header import HeaderFieldError, peek_code
+from rocketbroker.codec.remoting.json_header import HeaderFieldError
 from rocketbroker.codec.remoting.remoting_command import FLAG_ONEWAY, FLAG_RESPONSE, Command, response
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.errors import (
@@ -41,6 +41,10 @@ WRITE_HIGH_WATER = 1024 * 1024
 _FLUSH_PIECES = 64
 _JOIN_LIMIT = 64 * 1024
 _CLOSE_TIMEOUT_S = 1.0
+# Codes from here on do not fit into the first 12 bytes of a header.
+_FOUR_DIGITS = 1000
+# Length and mark.
+_FRAME_HEAD = 8
 
 
 class Endpoint:
@@ -73,8 +77,10 @@ class Endpoint:
         self.connections: set[RemotingConnection] = set()
         self.opaque = itertools.count(1)
         self.shared_buffer = memoryview(bytearray(SHARED_SIZE))
-        # `{"code":310,` -> route: a look-up by the first bytes spares a first pass over the header.
-        self.routes_by_prefix = {b'{"code":%d' % code: route for code, route in routes.items()}
+        # `{"code":310,` -> route: a look-up by the first 12 bytes spares a first pass over the header.
+        self.routes_by_prefix = {
+            (b'{"code":%d,"' % code)[:12]: route for code, route in routes.items() if code < _FOUR_DIGITS
+        }
         self._all_gone = asyncio.Event()
 
     def gone(self, connection: "RemotingConnection") -> None:
@@ -84,6 +90,14 @@ class Endpoint:
             self._all_gone.set()
         if self.on_close is not None:
             self.on_close(connection)
+
+    def end_batch(self) -> None:
+        """Call the batch-end hook; its error is logged, and ends neither the connection nor the answers."""
+        if self.on_batch_end is not None:
+            try:
+                self.on_batch_end()
+            except Exception:
+                log.exception("the end of a batch failed")
 
     async def stop(self, reason: str) -> None:
         """End the tasks of open requests and close all connections; a peer has a second to take its last answers."""
@@ -202,8 +216,7 @@ class RemotingConnection(asyncio.BufferedProtocol):
             self._buffer.clear()
         else:
             self._buffer.keep(data[position:], needed)
-        if self._endpoint.on_batch_end is not None:
-            self._endpoint.on_batch_end()
+        self._endpoint.end_batch()
         self._flush()
 
     def _handle_frames(self, data: memoryview) -> tuple[int, int]:
@@ -211,63 +224,65 @@ class RemotingConnection(asyncio.BufferedProtocol):
         position = 0
         end = len(data)
         limit = self._endpoint.frame_max_length
-        while end - position >= 4 and not self._paused:
-            (length,) = LENGTH.unpack_from(data, position)
+        while end - position >= _FRAME_HEAD and not self._paused:
+            length, mark = LENGTH_AND_MARK.unpack_from(data, position)
             if not 4 <= length <= limit:
                 check_length(length, limit)
             start = position + 4
-            if end - start < length:
+            following = start + length
+            if following > end:
                 return position, 4 + length
-            position = start + length
-            self._handle_frame(data[start:position])
+            self._handle_frame(data, start, mark, following)
+            position = following
             if self._transport is None:
                 return end, 0
             if len(self._out) > _FLUSH_PIECES:
                 self._flush()
-        return position, 4
+        return position, _FRAME_HEAD
 
-    def _handle_frame(self, frame: memoryview) -> None:
-        serialize_type, header, body = split_frame(frame)
-        if serialize_type == SERIALIZE_JSON:
-            route = self._endpoint.routes_by_prefix.get(bytes(header[: bytes(header[:20]).find(b",")]))
-        else:
-            route = self._endpoint.routes.get(int.from_bytes(header[:2], "big", signed=True))
+    def _handle_frame(self, data: memoryview, start: int, mark: int, end: int) -> None:
+        """Handle one frame, whose mark lies at ``start``."""
+        header_end = start + 4 + (mark & MAX_HEADER_LENGTH)
+        # A JSON header of a served code, in order: all others, broken ones included, take the longer way.
+        header = data[start + 4 : header_end]
+        route = (
+            self._endpoint.routes_by_prefix.get(bytes(header[:12])) if header_end <= end and not mark >> 24 else None
+        )
         if route is None:
-            self._handle_other(frame, serialize_type, header)
+            self._handle_other(data[start:end])
             return
         try:
-            command = route.decode(serialize_type, header)
-        except HeaderFieldError as error:
-            if not error.command.is_response:
-                self._answer(error.command, response(ResponseCode.SYSTEM_ERROR, str(error)))
-                return
-            command = error.command
+            command = route.decode_json(header)
+        except HeaderFieldError:
+            self._handle_other(data[start:end])
+            return
         if command.flag & FLAG_RESPONSE:
             # A response code may equal a served request code.
-            self._handle_other(frame, serialize_type, header)
+            self._handle_other(data[start:end])
             return
+        body = data[header_end:end]
         command.body = bytes(body) if route.copies_body else body
         self._process(route, command)
 
-    def _handle_other(self, frame: memoryview, serialize_type: int, header: memoryview) -> None:
-        """A response, an unknown code, or a header that does not start with its code."""
-        code = peek_code(header) if serialize_type == SERIALIZE_JSON else int.from_bytes(header[:2], "big", signed=True)
+    def _handle_other(self, frame: memoryview) -> None:
+        """A response, an unknown code, a binary header, or one with errors."""
+        serialize_type, header, body = split_frame(frame)
         command = decode_frame(frame)
         if command.is_response:
             self._handle_response(command)
             return
-        route = self._endpoint.routes.get(code)
+        route = self._endpoint.routes.get(command.code)
         if route is None:
-            text = f" request type {code} not supported"
+            text = f" request type {command.code} not supported"
             self._answer(command, response(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, text))
             return
         try:
-            typed = route.decode(serialize_type, header)
+            command = route.decode(serialize_type, header)
         except HeaderFieldError as error:
             self._answer(command, response(ResponseCode.SYSTEM_ERROR, str(error)))
             return
-        typed.body = bytes(command.body) if route.copies_body else command.body
-        self._process(route, typed)
+        command.body = bytes(body) if route.copies_body else body
+        self._process(route, command)
 
     def _handle_response(self, command: Command) -> None:
         future = self._pending.pop(command.opaque, None)
@@ -282,12 +297,13 @@ class RemotingConnection(asyncio.BufferedProtocol):
             answer = route.process(self, command)
         except Exception as error:  # noqa: BLE001 - logged and answered; the connection goes on
             answer = error_answer(route.code, error)
-        if answer is None:
-            return
-        if isinstance(answer, Awaitable):
+        if type(answer) is bytes:
+            if not command.flag & FLAG_ONEWAY:
+                self._out.append(answer)
+        elif isinstance(answer, Awaitable):
             self.answer_later(command, answer)
-        elif not command.flag & FLAG_ONEWAY:
-            self._queue(command.opaque, answer)
+        elif answer is not None:
+            self._answer(command, answer)
 
     def answer_later(self, command: Command, waiting: Awaitable[Any]) -> None:
         """Answer a request with what ``waiting`` gives; an error of it is answered as that of a handler."""

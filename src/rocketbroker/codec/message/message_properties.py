@@ -58,6 +58,20 @@ def get_property_text(raw: ReadableBuffer, name: str) -> str | None:
     return None if value is None else value.decode("utf-8", "replace")
 
 
+def index_properties(raw: bytes) -> tuple[bytes | None, bytes | None, bytes | None]:
+    """TAGS, UNIQ_KEY and KEYS of ``raw``, each None when missing: what a message is found by, in one pass."""
+    tags = unique_key = keys = None
+    for pair in raw.split(b"\x02"):
+        name, _, value = pair.partition(b"\x01")
+        if name == b"TAGS":
+            tags = value or tags
+        elif name == b"UNIQ_KEY":
+            unique_key = value or unique_key
+        elif name == b"KEYS":
+            keys = value or keys
+    return tags, unique_key, keys
+
+
 def append_property(raw: bytes, name: bytes, value: bytes) -> bytes:
     """``raw`` with one more pair at its end; ``name`` is known not to be in it."""
     separator = b"" if not raw or raw.endswith(b"\x02") else b"\x02"

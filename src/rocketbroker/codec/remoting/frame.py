@@ -20,7 +20,7 @@ LENGTH_AND_MARK = Struct(">iI")
 FRAME_MAX_LENGTH = 16 * 1024 * 1024
 SERIALIZE_JSON = 0
 SERIALIZE_ROCKETMQ = 1
-_MAX_HEADER_LENGTH = 0xFFFFFF
+MAX_HEADER_LENGTH = 0xFFFFFF
 
 
 def check_length(length: int, limit: int = FRAME_MAX_LENGTH) -> None:
@@ -42,7 +42,7 @@ def split_frame(frame: memoryview) -> tuple[int, memoryview, memoryview]:
         RemoteProtocolError: the header is longer than the frame, or its encoding is unknown.
     """
     mark = int.from_bytes(frame[:4], "big")
-    end = 4 + (mark & _MAX_HEADER_LENGTH)
+    end = 4 + (mark & MAX_HEADER_LENGTH)
     serialize_type = mark >> 24
     if end > len(frame):
         raise RemoteProtocolError(f"header length {end - 4} is over the {len(frame) - 4} bytes of the frame")
@@ -65,8 +65,8 @@ def decode_frame(frame: memoryview) -> Command:
 
 def frame_parts(header: bytes, body: bytes, serialize_type: int = SERIALIZE_JSON) -> tuple[bytes, ...]:
     """Length, mark, header and body of a frame as separate pieces."""
-    if len(header) > _MAX_HEADER_LENGTH:
-        raise LocalProtocolError(f"header has {len(header)} bytes; a frame can carry {_MAX_HEADER_LENGTH}")
+    if len(header) > MAX_HEADER_LENGTH:
+        raise LocalProtocolError(f"header has {len(header)} bytes; a frame can carry {MAX_HEADER_LENGTH}")
     mark = serialize_type << 24 | len(header)
     return LENGTH_AND_MARK.pack(4 + len(header) + len(body), mark), header, body
 

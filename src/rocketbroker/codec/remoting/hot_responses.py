@@ -43,7 +43,7 @@ def region_suffix(region_id: str, *, trace_on: bool) -> bytes:
 
 
 def send_response(
-    opaque: int, queue_id: int, queue_offset: int, msg_id: bytes, transaction_id: str | None, region_suffix: bytes
+    opaque: int, queue_id: int, queue_offset: int, msg_id: bytes, transaction_id: bytes | None, region_suffix: bytes
 ) -> bytes:
     """Success of a send (codes 10, 310, 320).
 
@@ -52,7 +52,7 @@ def send_response(
         queue_id: where the message went.
         queue_offset: of the message, or of the first in a batch.
         msg_id: offset message id in ASCII hex; comma-joined for a batch.
-        transaction_id: the message's UNIQ_KEY, left out when ``None``.
+        transaction_id: the message's UNIQ_KEY in UTF-8, left out when ``None``.
         region_suffix: made by the function of that name.
     """
     header = _SEND % (queue_id, _transaction(transaction_id), msg_id, region_suffix, queue_offset, opaque)
@@ -60,12 +60,12 @@ def send_response(
     return _pack(4 + length, length) + header
 
 
-def _transaction(transaction_id: str | None) -> bytes:
+def _transaction(transaction_id: bytes | None) -> bytes:
     if transaction_id is None:
         return b""
-    if transaction_id.isascii() and transaction_id.isalnum():
-        return b',"transactionId":"%b"' % transaction_id.encode()
-    return b',"transactionId":%b' % msgspec.json.encode(transaction_id)
+    if transaction_id.isalnum():
+        return b',"transactionId":"%b"' % transaction_id
+    return b',"transactionId":%b' % msgspec.json.encode(transaction_id.decode("utf-8", "replace"))
 
 
 def pull_response_head(  # noqa: PLR0913, PLR0917 - one argument for each field of the answer
