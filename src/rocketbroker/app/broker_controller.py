@@ -7,6 +7,7 @@ import asyncio
 import gc
 import importlib
 import logging
+from concurrent.futures import ThreadPoolExecutor
 
 from rocketbroker.broker.broker2client import notify_consumer_ids_changed
 from rocketbroker.broker.broker_outer_api import BrokerOuterApi
@@ -27,7 +28,8 @@ from rocketbroker.codec.remoting.handler import Connection
 from rocketbroker.common.clock import SystemClock
 from rocketbroker.common.config.load import BrokerSettings
 from rocketbroker.common.lifecycle import PartList, TaskOwner
-from rocketbroker.processor.table import BrokerParts, broker_routes
+from rocketbroker.processor.broker_parts import AdminParts, BrokerParts
+from rocketbroker.processor.table import broker_routes
 from rocketbroker.store.delay_level_table import parse_delay_levels
 from rocketbroker.store.message_store import MessageStore
 from rocketbroker.transport.remoting_client import RemotingClient
@@ -51,7 +53,9 @@ class BrokerController:
     def __init__(self, settings: BrokerSettings) -> None:
         self._settings = settings
         config, store_config = settings.broker, settings.store
-        clock = SystemClock()
+        clock = self._clock = SystemClock()
+        self._executor = ThreadPoolExecutor(1, thread_name_prefix="AdminBrokerThread")
+        self._active = False
         folder = store_config.config_dir
         store_host = host_bytes(config.broker_ip1, config.listen_port)
         delay_levels = parse_delay_levels(store_config.message_delay_level)
@@ -88,6 +92,7 @@ class BrokerController:
             self.stats,
             self.schedule,
             self.hold_service,
+            AdminParts(settings.models, settings.persist_path, self._executor, self._register_anew, self._is_active),
         )
         transport = settings.transport
         self._server = RemotingServer(
@@ -135,6 +140,7 @@ class BrokerController:
         for table in (self.topic_configs, self.subscription_groups, self.consumer_offsets, self.schedule):
             table.load()
         await self._parts.start()
+        self._active = True
         if self._settings.transport.listen_port > _VIP_PORT_DISTANCE:
             await self._server.also_listen(self.port - _VIP_PORT_DISTANCE)
         period_s = self._settings.broker.flush_consumer_offset_interval / 1000
@@ -155,10 +161,21 @@ class BrokerController:
 
     async def stop(self) -> None:
         """Unregister, stop listening, write all to disk."""
+        self._active = False
         await self._tasks.stop()
         self.consumer_offsets.flush()
         await self._parts.stop()
         await self._client.stop()
+        self._executor.shutdown()
+
+    def _is_active(self) -> bool:
+        return self._active
+
+    def _register_anew(self) -> None:
+        """Tell the name servers of a changed address or permission, which they take over with a new version only."""
+        self.topic_configs.data_version.next_version(self._clock.time_ms())
+        self.topic_configs.persist()
+        self.outer_api.register_all()
 
     def _connection_closed(self, connection: Connection) -> None:
         self._housekeeping.on_close(connection)

@@ -4,17 +4,7 @@ Only this table sees all parts of the broker; each processor gets the few that i
 """
 
 import os
-from dataclasses import dataclass
 
-from rocketbroker.broker.broker_stats_manager import BrokerStatsManager
-from rocketbroker.broker.consumer_manager import ConsumerManager
-from rocketbroker.broker.consumer_offset_manager import ConsumerOffsetManager
-from rocketbroker.broker.producer_manager import ProducerManager
-from rocketbroker.broker.pull_request_hold_service import PullRequestHoldService
-from rocketbroker.broker.rebalance_lock_manager import RebalanceLockManager
-from rocketbroker.broker.schedule_message_service import ScheduleMessageService
-from rocketbroker.broker.subscription_group_manager import SubscriptionGroupManager
-from rocketbroker.broker.topic_config_manager import TopicConfigManager
 from rocketbroker.codec.remoting.handler import MethodTable, Route
 from rocketbroker.codec.remoting.headers.client import (
     GetConsumerListByGroupRequestHeader,
@@ -31,8 +21,8 @@ from rocketbroker.codec.remoting.headers.send_message import (
     SendMessageRequestHeaderV2,
 )
 from rocketbroker.codec.remoting.request_code import RequestCode
-from rocketbroker.common.clock import Clock
-from rocketbroker.common.config import BrokerConfig
+from rocketbroker.processor.admin_table import add_admin_codes
+from rocketbroker.processor.broker_parts import BrokerParts
 from rocketbroker.processor.check_client_config import CheckClientConfigProcessor
 from rocketbroker.processor.consumer_send_msg_back import ConsumerSendMsgBackProcessor
 from rocketbroker.processor.get_consumer_list_by_group import GetConsumerListByGroupProcessor
@@ -46,25 +36,6 @@ from rocketbroker.processor.topic_target import TopicTargets
 from rocketbroker.processor.unique_id import UniqueIds
 from rocketbroker.processor.unregister_client import UnregisterClientProcessor
 from rocketbroker.processor.update_consumer_offset import UpdateConsumerOffsetProcessor
-from rocketbroker.store.message_store import MessageStore
-
-
-@dataclass(frozen=True, slots=True)
-class BrokerParts:
-    """The parts of a broker that processors work on."""
-
-    config: BrokerConfig
-    clock: Clock
-    store: MessageStore
-    topic_configs: TopicConfigManager
-    subscription_groups: SubscriptionGroupManager
-    consumer_offsets: ConsumerOffsetManager
-    consumers: ConsumerManager
-    producers: ProducerManager
-    locks: RebalanceLockManager
-    stats: BrokerStatsManager
-    schedule: ScheduleMessageService
-    hold_service: PullRequestHoldService
 
 
 def broker_routes(parts: BrokerParts) -> dict[int, Route]:
@@ -72,6 +43,7 @@ def broker_routes(parts: BrokerParts) -> dict[int, Route]:
     table = MethodTable()
     _add_messages(table, parts)
     _add_clients(table, parts)
+    add_admin_codes(table, parts)
     return table.routes
 
 

@@ -7,13 +7,12 @@ from rocketbroker.namesrv.route_info_manager import RouteInfoManager
 
 
 class UnregisterBrokerProcessor:
-    """Forgets a broker; one that is unknown is no error."""
+    """Forgets the broker of that name at that address; one that is unknown is no error."""
 
     def __init__(self, routes: RouteInfoManager) -> None:
         self._routes = routes
 
     def process(self, connection: Connection, command: RemotingCommand[UnRegisterBrokerRequestHeader]) -> Command:
         """Answer the request."""
-        header = command.header
-        self._routes.unregister_broker(header.cluster_name, header.broker_addr, header.broker_name, header.broker_id)
+        self._routes.unregister_broker(command.header.broker_addr, command.header.broker_name)
         return response()

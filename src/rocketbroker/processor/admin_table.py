@@ -1,0 +1,246 @@
+"""Queries, offsets and administration: one line a code (org.apache.rocketmq.broker.processor.AdminBrokerProcessor)."""
+
+from rocketbroker.codec.remoting.handler import MethodTable
+from rocketbroker.codec.remoting.headers.admin import ViewBrokerStatsDataRequestHeader
+from rocketbroker.codec.remoting.headers.client import (
+    ConsumeMessageDirectlyResultRequestHeader,
+    GetAllProducerInfoRequestHeader,
+    GetConsumerConnectionListRequestHeader,
+    GetConsumerRunningInfoRequestHeader,
+    GetProducerConnectionListRequestHeader,
+)
+from rocketbroker.codec.remoting.headers.offset import (
+    GetEarliestMsgStoretimeRequestHeader,
+    GetMaxOffsetRequestHeader,
+    GetMinOffsetRequestHeader,
+    SearchOffsetRequestHeader,
+)
+from rocketbroker.codec.remoting.headers.pull_message import ViewMessageRequestHeader
+from rocketbroker.codec.remoting.headers.query_message import QueryConsumeQueueRequestHeader, QueryMessageRequestHeader
+from rocketbroker.codec.remoting.headers.subscription_group import (
+    DeleteSubscriptionGroupRequestHeader,
+    GetAllSubscriptionGroupRequestHeader,
+    GetConsumeStatsInBrokerHeader,
+    GetConsumeStatsRequestHeader,
+    GetSubscriptionGroupConfigRequestHeader,
+)
+from rocketbroker.codec.remoting.headers.topic import (
+    CreateTopicRequestHeader,
+    DeleteTopicRequestHeader,
+    GetAllTopicConfigRequestHeader,
+    GetTopicConfigRequestHeader,
+    GetTopicStatsInfoRequestHeader,
+    QueryConsumeTimeSpanRequestHeader,
+    QuerySubscriptionByConsumerRequestHeader,
+    QueryTopicConsumeByWhoRequestHeader,
+    QueryTopicsByConsumerRequestHeader,
+)
+from rocketbroker.codec.remoting.request_code import RequestCode
+from rocketbroker.processor.admin.broker_config import BrokerConfigProcessor
+from rocketbroker.processor.admin.consume_message_directly import ConsumeMessageDirectlyProcessor
+from rocketbroker.processor.admin.consume_stats import ConsumeStatsCollector
+from rocketbroker.processor.admin.delete_subscriptiongroup import DeleteSubscriptionGroupProcessor
+from rocketbroker.processor.admin.delete_topic_in_broker import DeleteTopicInBrokerProcessor
+from rocketbroker.processor.admin.get_all_consumer_offset import GetAllConsumerOffsetProcessor
+from rocketbroker.processor.admin.get_all_delay_offset import GetAllDelayOffsetProcessor
+from rocketbroker.processor.admin.get_all_producer_info import GetAllProducerInfoProcessor
+from rocketbroker.processor.admin.get_all_subscriptiongroup_config import GetAllSubscriptionGroupConfigProcessor
+from rocketbroker.processor.admin.get_all_topic_config import GetAllTopicConfigProcessor
+from rocketbroker.processor.admin.get_broker_consume_stats import GetBrokerConsumeStatsProcessor
+from rocketbroker.processor.admin.get_broker_runtime_info import GetBrokerRuntimeInfoProcessor
+from rocketbroker.processor.admin.get_consume_stats import GetConsumeStatsProcessor
+from rocketbroker.processor.admin.get_consumer_connection_list import GetConsumerConnectionListProcessor
+from rocketbroker.processor.admin.get_consumer_running_info import GetConsumerRunningInfoProcessor
+from rocketbroker.processor.admin.get_producer_connection_list import GetProducerConnectionListProcessor
+from rocketbroker.processor.admin.get_subscriptiongroup_config import GetSubscriptionGroupConfigProcessor
+from rocketbroker.processor.admin.get_system_topic_list_from_broker import GetSystemTopicListFromBrokerProcessor
+from rocketbroker.processor.admin.get_topic_config import GetTopicConfigProcessor
+from rocketbroker.processor.admin.get_topic_stats_info import GetTopicStatsInfoProcessor
+from rocketbroker.processor.admin.query_consume_queue import QueryConsumeQueueProcessor
+from rocketbroker.processor.admin.query_consume_time_span import QueryConsumeTimeSpanProcessor
+from rocketbroker.processor.admin.query_subscription_by_consumer import QuerySubscriptionByConsumerProcessor
+from rocketbroker.processor.admin.query_topic_consume_by_who import QueryTopicConsumeByWhoProcessor
+from rocketbroker.processor.admin.query_topics_by_consumer import QueryTopicsByConsumerProcessor
+from rocketbroker.processor.admin.update_and_create_subscriptiongroup import UpdateAndCreateSubscriptionGroupProcessor
+from rocketbroker.processor.admin.update_and_create_topic import UpdateAndCreateTopicProcessor
+from rocketbroker.processor.admin.view_broker_stats_data import ViewBrokerStatsDataProcessor
+from rocketbroker.processor.broker_parts import BrokerParts
+from rocketbroker.processor.get_earliest_msg_storetime import GetEarliestMsgStoretimeProcessor
+from rocketbroker.processor.get_max_offset import GetMaxOffsetProcessor
+from rocketbroker.processor.get_min_offset import GetMinOffsetProcessor
+from rocketbroker.processor.query_message import QueryMessageProcessor
+from rocketbroker.processor.search_offset_by_timestamp import SearchOffsetByTimestampProcessor
+from rocketbroker.processor.view_message_by_id import ViewMessageByIdProcessor
+
+
+def add_admin_codes(table: MethodTable, parts: BrokerParts) -> None:
+    """All codes that administration tools and the clients' queries use."""
+    _add_queries(table, parts)
+    _add_topics(table, parts)
+    _add_groups(table, parts)
+    _add_clients(table, parts)
+    _add_statistics(table, parts)
+
+
+def _add_queries(table: MethodTable, parts: BrokerParts) -> None:
+    """Messages and offsets."""
+    add = table.add
+    add(
+        RequestCode.QUERY_MESSAGE,
+        QueryMessageProcessor(parts.store.config, parts.store).process,
+        QueryMessageRequestHeader,
+    )
+    add(RequestCode.VIEW_MESSAGE_BY_ID, ViewMessageByIdProcessor(parts.store).process, ViewMessageRequestHeader)
+    add(
+        RequestCode.SEARCH_OFFSET_BY_TIMESTAMP,
+        SearchOffsetByTimestampProcessor(parts.store).process,
+        SearchOffsetRequestHeader,
+    )
+    add(RequestCode.GET_MAX_OFFSET, GetMaxOffsetProcessor(parts.store).process, GetMaxOffsetRequestHeader)
+    add(RequestCode.GET_MIN_OFFSET, GetMinOffsetProcessor(parts.store).process, GetMinOffsetRequestHeader)
+    add(
+        RequestCode.GET_EARLIEST_MSG_STORETIME,
+        GetEarliestMsgStoretimeProcessor(parts.store).process,
+        GetEarliestMsgStoretimeRequestHeader,
+    )
+    add(
+        RequestCode.QUERY_CONSUME_QUEUE,
+        QueryConsumeQueueProcessor(parts.consumers, parts.store).process,
+        QueryConsumeQueueRequestHeader,
+    )
+
+
+def _add_topics(table: MethodTable, parts: BrokerParts) -> None:
+    """Topics."""
+    add = table.add
+    update_topic = UpdateAndCreateTopicProcessor(parts.topic_configs)
+    add(RequestCode.UPDATE_AND_CREATE_TOPIC, update_topic.process, CreateTopicRequestHeader)
+    add(RequestCode.UPDATE_AND_CREATE_TOPIC_LIST, update_topic.process_list)
+    add(
+        RequestCode.DELETE_TOPIC_IN_BROKER,
+        DeleteTopicInBrokerProcessor(parts.topic_configs, parts.consumer_offsets, parts.store, parts.stats).process,
+        DeleteTopicRequestHeader,
+    )
+    add(
+        RequestCode.GET_ALL_TOPIC_CONFIG,
+        GetAllTopicConfigProcessor(parts.topic_configs).process,
+        GetAllTopicConfigRequestHeader,
+    )
+    add(RequestCode.GET_TOPIC_CONFIG, GetTopicConfigProcessor(parts.topic_configs).process, GetTopicConfigRequestHeader)
+    add(
+        RequestCode.GET_TOPIC_STATS_INFO,
+        GetTopicStatsInfoProcessor(parts.config.broker_name, parts.topic_configs, parts.store, parts.stats).process,
+        GetTopicStatsInfoRequestHeader,
+    )
+    add(
+        RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER,
+        GetSystemTopicListFromBrokerProcessor(parts.topic_configs).process,
+    )
+
+
+def _add_groups(table: MethodTable, parts: BrokerParts) -> None:
+    """Groups and their offsets."""
+    add = table.add
+    update_group = UpdateAndCreateSubscriptionGroupProcessor(parts.subscription_groups)
+    add(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, update_group.process)
+    add(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST, update_group.process_list)
+    add(
+        RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG,
+        GetAllSubscriptionGroupConfigProcessor(parts.subscription_groups).process,
+        GetAllSubscriptionGroupRequestHeader,
+    )
+    add(
+        RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG,
+        GetSubscriptionGroupConfigProcessor(parts.subscription_groups).process,
+        GetSubscriptionGroupConfigRequestHeader,
+    )
+    add(
+        RequestCode.DELETE_SUBSCRIPTIONGROUP,
+        DeleteSubscriptionGroupProcessor(parts.subscription_groups, parts.consumer_offsets, parts.stats).process,
+        DeleteSubscriptionGroupRequestHeader,
+    )
+    add(RequestCode.GET_ALL_CONSUMER_OFFSET, GetAllConsumerOffsetProcessor(parts.consumer_offsets).process)
+    add(RequestCode.GET_ALL_DELAY_OFFSET, GetAllDelayOffsetProcessor(parts.schedule).process)
+    add(
+        RequestCode.QUERY_TOPIC_CONSUME_BY_WHO,
+        QueryTopicConsumeByWhoProcessor(parts.consumers, parts.consumer_offsets).process,
+        QueryTopicConsumeByWhoRequestHeader,
+    )
+    add(
+        RequestCode.QUERY_TOPICS_BY_CONSUMER,
+        QueryTopicsByConsumerProcessor(parts.config, parts.consumer_offsets).process,
+        QueryTopicsByConsumerRequestHeader,
+    )
+    add(
+        RequestCode.QUERY_SUBSCRIPTION_BY_CONSUMER,
+        QuerySubscriptionByConsumerProcessor(parts.consumers).process,
+        QuerySubscriptionByConsumerRequestHeader,
+    )
+
+
+def _add_clients(table: MethodTable, parts: BrokerParts) -> None:
+    """Clients, and what is relayed to them."""
+    add = table.add
+    add(
+        RequestCode.GET_CONSUMER_CONNECTION_LIST,
+        GetConsumerConnectionListProcessor(parts.consumers).process,
+        GetConsumerConnectionListRequestHeader,
+    )
+    add(
+        RequestCode.GET_PRODUCER_CONNECTION_LIST,
+        GetProducerConnectionListProcessor(parts.producers).process,
+        GetProducerConnectionListRequestHeader,
+    )
+    add(
+        RequestCode.GET_ALL_PRODUCER_INFO,
+        GetAllProducerInfoProcessor(parts.producers, parts.clock).process,
+        GetAllProducerInfoRequestHeader,
+    )
+    add(
+        RequestCode.GET_CONSUMER_RUNNING_INFO,
+        GetConsumerRunningInfoProcessor(parts.consumers).process,
+        GetConsumerRunningInfoRequestHeader,
+    )
+    add(
+        RequestCode.CONSUME_MESSAGE_DIRECTLY,
+        ConsumeMessageDirectlyProcessor(
+            parts.config.broker_name, parts.topic_configs, parts.subscription_groups, parts.consumers, parts.store
+        ).process,
+        ConsumeMessageDirectlyResultRequestHeader,
+    )
+
+
+def _add_statistics(table: MethodTable, parts: BrokerParts) -> None:
+    """Settings and figures of the broker."""
+    add = table.add
+    admin = parts.admin
+    settings = BrokerConfigProcessor(admin.models, admin.persist_path, admin.executor, admin.register, parts.clock)
+    collector = ConsumeStatsCollector(
+        parts.config.broker_name, parts.topic_configs, parts.consumer_offsets, parts.consumers, parts.store, parts.stats
+    )
+    add(RequestCode.UPDATE_BROKER_CONFIG, settings.process_update)
+    add(RequestCode.GET_BROKER_CONFIG, settings.process_get)
+    add(
+        RequestCode.GET_BROKER_RUNTIME_INFO,
+        GetBrokerRuntimeInfoProcessor(
+            parts.store, parts.stats, parts.schedule, parts.admin.is_active, parts.clock, parts.admin.executor
+        ).process,
+    )
+    add(RequestCode.GET_CONSUME_STATS, GetConsumeStatsProcessor(collector).process, GetConsumeStatsRequestHeader)
+    add(
+        RequestCode.GET_BROKER_CONSUME_STATS,
+        GetBrokerConsumeStatsProcessor(parts.config, parts.subscription_groups, collector).process,
+        GetConsumeStatsInBrokerHeader,
+    )
+    add(
+        RequestCode.QUERY_CONSUME_TIME_SPAN,
+        QueryConsumeTimeSpanProcessor(
+            parts.config.broker_name, parts.topic_configs, parts.consumer_offsets, parts.store, parts.clock
+        ).process,
+        QueryConsumeTimeSpanRequestHeader,
+    )
+    add(
+        RequestCode.VIEW_BROKER_STATS_DATA,
+        ViewBrokerStatsDataProcessor(parts.stats).process,
+        ViewBrokerStatsDataRequestHeader,
+    )

@@ -1,0 +1,58 @@
+"""The parts of a broker that the tables hand to processors, each of which gets the few that it needs."""
+
+from collections.abc import Callable
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from pathlib import Path
+
+from rocketbroker.broker.broker_stats_manager import BrokerStatsManager
+from rocketbroker.broker.consumer_manager import ConsumerManager
+from rocketbroker.broker.consumer_offset_manager import ConsumerOffsetManager
+from rocketbroker.broker.producer_manager import ProducerManager
+from rocketbroker.broker.pull_request_hold_service import PullRequestHoldService
+from rocketbroker.broker.rebalance_lock_manager import RebalanceLockManager
+from rocketbroker.broker.schedule_message_service import ScheduleMessageService
+from rocketbroker.broker.subscription_group_manager import SubscriptionGroupManager
+from rocketbroker.broker.topic_config_manager import TopicConfigManager
+from rocketbroker.common.clock import Clock
+from rocketbroker.common.config import BrokerConfig
+from rocketbroker.common.config.fields import ConfigModel
+from rocketbroker.store.message_store import MessageStore
+
+
+@dataclass(frozen=True, slots=True)
+class AdminParts:
+    """What administration needs besides.
+
+    Attributes:
+        models: the settings, as GET_BROKER_CONFIG shows them.
+        persist_path: the file that changed settings go to.
+        executor: for file work.
+        register: has the broker registered anew, since its address or permission has changed.
+        is_active: whether the services that only a master runs are on.
+    """
+
+    models: tuple[ConfigModel, ...]
+    persist_path: Path
+    executor: Executor
+    register: Callable[[], None]
+    is_active: Callable[[], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerParts:
+    """The parts of a broker that processors work on."""
+
+    config: BrokerConfig
+    clock: Clock
+    store: MessageStore
+    topic_configs: TopicConfigManager
+    subscription_groups: SubscriptionGroupManager
+    consumer_offsets: ConsumerOffsetManager
+    consumers: ConsumerManager
+    producers: ProducerManager
+    locks: RebalanceLockManager
+    stats: BrokerStatsManager
+    schedule: ScheduleMessageService
+    hold_service: PullRequestHoldService
+    admin: AdminParts
