@@ -8,10 +8,8 @@ import logging
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-import msgspec
-
 from rocketbroker.broker.config_manager import ConfigManager, decode_file
-from rocketbroker.codec.remoting import fastjson
+from rocketbroker.broker.config_text import file_text, object_text, struct_text, text_of
 from rocketbroker.codec.remoting.bodies.data_version import DataVersion
 from rocketbroker.codec.remoting.bodies.offset import ConsumerOffsetSerializeWrapper
 from rocketbroker.common.clock import Clock
@@ -115,18 +113,17 @@ class ConsumerOffsetManager(ConfigManager):
 
     def encode(self) -> bytes:
         """``consumerOffset.json`` as RocketMQ writes it."""
-        # The general encoder would keep the loop for too long each 5 s: it takes 4 µs for an offset, this one a tenth.
+        # The general encoder takes 4 µs for an offset, which would keep the loop too long each 5 s; this takes a tenth.
         topics = (
-            f"\t\t{_text(group)}:[\n{_lines(map(_text, names))}\n\t\t]"
+            f"\t\t{text_of(group)}:[\n{_lines(map(text_of, names))}\n\t\t]"
             for group, names in self.group_topic_map().items()
         )
-        fields = (
-            ("dataVersion", fastjson.dumps(self.data_version, indent="\t").decode().replace("\n", "\n\t")),
-            ("groupTopicMap", _object(topics)),
-            ("offsetTable", _offsets(self.table)),
-            ("pullOffsetTable", _offsets(self.pull_table)),
+        return file_text(
+            dataVersion=struct_text(self.data_version, 1),
+            groupTopicMap=object_text(topics, 1),
+            offsetTable=_offsets(self.table),
+            pullOffsetTable=_offsets(self.pull_table),
         )
-        return ("{\n" + ",\n".join(f'\t"{name}":{value}' for name, value in fields) + "\n}").encode()
 
     def decode(self, data: bytes) -> None:
         """Replace the tables by those of a ``consumerOffset.json``."""
@@ -144,21 +141,13 @@ class ConsumerOffsetManager(ConfigManager):
 
 
 def _offsets(table: OffsetTable) -> str:
-    return _object(
-        f"\t\t{_text(key)}:{{\n{_lines(f'{queue_id}:{offset}' for queue_id, offset in queues.items())}\n\t\t}}"
+    lines = (
+        f"\t\t{text_of(key)}:{{\n{_lines(f'{queue_id}:{offset}' for queue_id, offset in queues.items())}\n\t\t}}"
         for key, queues in table.items()
         if queues
     )
-
-
-def _object(fields: Iterable[str]) -> str:
-    text = ",\n".join(fields)
-    return f"{{\n{text}\n\t}}" if text else "{}"
+    return object_text(lines, 1)
 
 
 def _lines(values: Iterable[str]) -> str:
     return ",\n".join([f"\t\t\t{value}" for value in values])
-
-
-def _text(value: str) -> str:
-    return msgspec.json.encode(value).decode()

@@ -7,8 +7,10 @@ from pathlib import Path
 import msgspec
 
 from rocketbroker.broker.attribute_util import alter_attributes
-from rocketbroker.broker.config_manager import ConfigManager, decode_file, encode_file
+from rocketbroker.broker.config_manager import ConfigManager, decode_file
+from rocketbroker.broker.config_text import EntryTexts, file_text, struct_text
 from rocketbroker.codec.message.topic_validator import validate_group
+from rocketbroker.codec.remoting import fastjson
 from rocketbroker.codec.remoting.bodies.data_version import DataVersion
 from rocketbroker.codec.remoting.bodies.subscription_group import SubscriptionGroupConfig, SubscriptionGroupWrapper
 from rocketbroker.common.clock import Clock
@@ -48,6 +50,7 @@ class SubscriptionGroupManager(ConfigManager):
         super().__init__(path, on_persist)
         self._config = config
         self._clock = clock
+        self._texts: EntryTexts[SubscriptionGroupConfig] = EntryTexts()
         self.data_version = DataVersion(timestamp=clock.time_ms())
         self.groups = {name: SubscriptionGroupConfig(group_name=name) for name in BUILT_IN_GROUPS}
         # group -> topic -> bits of what is forbidden; bit 0 is reading (GroupForbidden).
@@ -105,7 +108,12 @@ class SubscriptionGroupManager(ConfigManager):
 
     def encode(self) -> bytes:
         """``subscriptionGroup.json`` as RocketMQ writes it."""
-        return encode_file(SubscriptionGroupWrapper(self.groups, self.forbidden_table, self.data_version))
+        forbidden = fastjson.dumps(self.forbidden_table, indent="\t").decode().replace("\n", "\n\t")
+        return file_text(
+            dataVersion=struct_text(self.data_version, 1),
+            forbiddenTable=forbidden,
+            subscriptionGroupTable=self._texts.object_text(self.groups),
+        )
 
     def decode(self, data: bytes) -> None:
         """Add the groups of a ``subscriptionGroup.json``; they replace built-in groups of the same name."""

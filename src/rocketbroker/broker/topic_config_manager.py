@@ -7,7 +7,8 @@ from pathlib import Path
 import msgspec
 
 from rocketbroker.broker.attribute_util import TOPIC_ATTRIBUTES, alter_attributes
-from rocketbroker.broker.config_manager import ConfigManager, decode_file, encode_file
+from rocketbroker.broker.config_manager import ConfigManager, decode_file
+from rocketbroker.broker.config_text import EntryTexts, file_text, struct_text
 from rocketbroker.broker.perm_name import PERM_INHERIT
 from rocketbroker.broker.system_topics import system_topic_configs
 from rocketbroker.codec.message.topic_validator import AUTO_CREATE_TOPIC_KEY_TOPIC
@@ -42,6 +43,7 @@ class TopicConfigManager(ConfigManager):
         self._config = config
         self._clock = clock
         self._listeners: list[ChangeListener] = []
+        self._texts: EntryTexts[TopicConfig] = EntryTexts()
         self.data_version = DataVersion(timestamp=clock.time_ms())
         self.topics: dict[str, TopicConfig] = {topic.topic_name: topic for topic in system_topic_configs(config)}
         self.system_topics = frozenset(self.topics)
@@ -136,7 +138,9 @@ class TopicConfigManager(ConfigManager):
 
     def encode(self) -> bytes:
         """``topics.json`` as RocketMQ writes it."""
-        return encode_file(TopicConfigSerializeWrapper(self.topics, self.data_version))
+        return file_text(
+            dataVersion=struct_text(self.data_version, 1), topicConfigTable=self._texts.object_text(self.topics)
+        )
 
     def decode(self, data: bytes) -> None:
         """Add the topics of a ``topics.json``; they replace system topics of the same name."""

@@ -1,0 +1,65 @@
+"""Builds the text of ``config/*.json`` from pieces, where encoding the whole table each time would take too long.
+
+The shape is that of ``fastjson.dumps(table, indent=TAB)``:
+
+    {
+        "field":{
+            "name":value,
+            ...
+        },
+        ...
+    }
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Generic, TypeVar
+
+import msgspec
+
+from rocketbroker.codec.remoting import fastjson
+
+V = TypeVar("V", bound=msgspec.Struct)
+
+
+def text_of(value: str) -> str:
+    """A JSON string."""
+    return msgspec.json.encode(value).decode()
+
+
+def struct_text(value: msgspec.Struct, depth: int) -> str:
+    """A struct that stands ``depth`` levels down."""
+    # A line break is always one of the layout: in strings it is escaped.
+    return fastjson.dumps(value, indent="\t").decode().replace("\n", "\n" + "\t" * depth)
+
+
+def object_text(lines: Iterable[str], depth: int) -> str:
+    """An object whose fields (or an inner one whose entries) are ``lines``, already indented."""
+    text = ",\n".join(lines)
+    closing = "\t" * depth + "}"
+    return f"{{\n{text}\n{closing}" if text else "{}"
+
+
+def file_text(**fields: str) -> bytes:
+    """The file: an object with these fields, by alphabet."""
+    return object_text((f'\t"{name}":{text}' for name, text in sorted(fields.items())), 0).encode()
+
+
+class EntryTexts(Generic[V]):
+    """Texts of the entries of a table, each made anew only when its entry has changed."""
+
+    def __init__(self) -> None:
+        self._texts: dict[str, tuple[bytes, str]] = {}
+
+    def object_text(self, table: Mapping[str, V]) -> str:
+        """The object ``table`` as a field of a file."""
+        texts = {name: self._text(name, value) for name, value in table.items()}
+        self._texts = texts
+        return object_text([text for _, text in texts.values()], 1)
+
+    def _text(self, name: str, value: V) -> tuple[bytes, str]:
+        # The fast encoder tells whether anything has changed, wherever it was changed.
+        state = msgspec.msgpack.encode(value)
+        known = self._texts.get(name)
+        if known is not None and known[0] == state:
+            return known
+        return state, f"\t\t{text_of(name)}:{struct_text(value, 2)}"
