@@ -21,6 +21,10 @@ async def start(temp: Path, *args: str) -> asyncio.subprocess.Process:
     return await asyncio.create_subprocess_exec(*COMMAND, *args, stdout=pipe, stderr=pipe, env=environment)
 
 
+def stores_in(temp: Path) -> list[Path]:
+    return list(temp.glob("mqdev-*"))
+
+
 async def address_in(process: asyncio.subprocess.Process) -> str:
     """The name server's address, once mqdev says that it is ready."""
     assert process.stdout is not None
@@ -44,7 +48,7 @@ async def test_it_serves_until_it_is_stopped_and_leaves_nothing(tmp_path: Path, 
         if process.returncode is None:
             process.kill()
     assert (process.returncode, err) == (0, b"")
-    assert [name for name in os.listdir(tmp_path) if name.startswith("mqdev-")] == []
+    assert stores_in(tmp_path) == []
 
 
 async def test_a_port_in_use_is_one_line(tmp_path: Path):

@@ -269,9 +269,9 @@ BROKER_FIELDS = {
     "brokerId": "0",
 }
 BROKEN_FRAMES = {
-    "longer than the limit": (struct.pack(">i", 16_777_217), "16777216"),
-    "negative length": (struct.pack(">i", -5), "-5"),
-    "length below the mark": (struct.pack(">i", 3), "3"),
+    "longer than the limit": (struct.pack(">i", 16_777_217) + bytes(8), "16777216"),
+    "negative length": (struct.pack(">i", -5) + bytes(8), "-5"),
+    "length below the mark": (struct.pack(">i", 3) + bytes(8), "3"),
     "header longer than the frame": (struct.pack(">ii", 8, 500) + b"{}{}", "500"),
     "header is no JSON": (frame_of(b"{code:nonsense"), "JSON"),
     "unknown header encoding": (struct.pack(">iI", 8, 7 << 24 | 4) + b"abcd", "7"),

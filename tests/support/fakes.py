@@ -1,6 +1,7 @@
 """Stand-ins for what unit tests must steer: time and connections."""
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
+from typing import Any
 
 from rocketbroker.codec.remoting.handler import Buffer
 from rocketbroker.codec.remoting.remoting_command import Command
@@ -34,6 +35,7 @@ class FakeConnection:
         self.sent: list[Command] = []
         self.replies: list[tuple[int, Command]] = []
         self.written: list[Buffer] = []
+        self.waiting: list[tuple[Command, Awaitable[Any]]] = []
         self.close_reason: str | None = None
 
     def write(self, buffers: Sequence[Buffer]) -> None:
@@ -41,6 +43,9 @@ class FakeConnection:
 
     def reply(self, opaque: int, answer: Command) -> None:
         self.replies.append((opaque, answer))
+
+    def answer_later(self, command: Command, waiting: Awaitable[Any]) -> None:
+        self.waiting.append((command, waiting))
 
     def send_oneway(self, command: Command) -> None:
         self.sent.append(command)

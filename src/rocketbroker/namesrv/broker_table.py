@@ -11,14 +11,12 @@ log = logging.getLogger(__name__)
 
 MASTER_ID = 0
 
-# (cluster name, broker address), as BrokerAddrInfo
-BrokerAddrInfo = tuple[str, str]
-
 
 @dataclass(slots=True)
 class BrokerLiveInfo:
     """One registered broker process; times in seconds of the monotonic clock."""
 
+    cluster_name: str
     last_update: float
     heartbeat_timeout_s: float
     data_version: DataVersion
@@ -37,7 +35,7 @@ class BrokerTable:
     def __init__(self) -> None:
         self.by_name: dict[str, BrokerData] = {}
         self.clusters: dict[str, set[str]] = {}
-        self.live: dict[BrokerAddrInfo, BrokerLiveInfo] = {}
+        self.live: dict[str, BrokerLiveInfo] = {}
 
     def group(self, cluster_name: str, broker_name: str) -> BrokerData:
         """The brokers of a name (one master and its slaves); made when there were none."""
@@ -48,14 +46,18 @@ class BrokerTable:
             self.by_name[broker_name] = data
         return data
 
-    def find(self, cluster_name: str, broker_addr: str) -> tuple[str, int] | None:
-        """Name and id of the broker at an address."""
-        for name, data in self.by_name.items():
-            if data.cluster == cluster_name:
-                for broker_id, address in data.broker_addrs.items():
-                    if address == broker_addr:
-                        return name, broker_id
+    def find(self, broker_addr: str) -> tuple[BrokerData, int] | None:
+        """The brokers among which an address is, and its id there."""
+        for data in self.by_name.values():
+            for broker_id, address in data.broker_addrs.items():
+                if address == broker_addr:
+                    return data, broker_id
         return None
+
+    def live_info(self, cluster_name: str, broker_addr: str) -> BrokerLiveInfo | None:
+        """What is known of a live broker, if it is of that cluster."""
+        info = self.live.get(broker_addr)
+        return info if info is not None and info.cluster_name == cluster_name else None
 
     def drop_group(self, broker_name: str) -> None:
         """Forget a name whose last broker is gone, and each cluster where it was the last."""

@@ -52,10 +52,12 @@ class RouteInfoManager:
         known = self.brokers.by_name.get(said.broker_name)
         addresses = known.broker_addrs if known is not None else {}
         if self._conflicts(said, addresses.get(said.broker_id)):
+            self._forget(said.broker_addr)
             return RegisterBrokerResult()
         if said.broker_id not in addresses and len(said.body.topic_config_serialize_wrapper.topic_config_table) == 1:
             log.warning("broker %s at %s sent one topic before it registered", said.broker_name, said.broker_addr)
             return None
+        self._forget_former_self(said)
         group = self.brokers.group(said.cluster_name, said.broker_name)
         group.enable_acting_master = bool(said.enable_acting_master)
         smallest = min(group.broker_addrs, default=MASTER_ID)
@@ -68,22 +70,24 @@ class RouteInfoManager:
         return self._result(group, said)
 
     def _conflicts(self, said: BrokerRegistration, address: str | None) -> bool:
-        """Whether another process holds name and id with a newer state; then the newcomer is dropped."""
+        """Whether another process holds name and id with a newer state; then the newcomer is ignored."""
         if address is None or address == said.broker_addr:
             return False
-        holder = self.brokers.live.get((said.cluster_name, address))
+        holder = self.brokers.live_info(said.cluster_name, address)
         version = said.body.topic_config_serialize_wrapper.data_version
         if holder is None or holder.data_version.state_version <= version.state_version:
             return False
-        log.warning(
-            "broker %s:%d at %s is ignored: %s has a newer state",
-            said.broker_name,
-            said.broker_id,
-            said.broker_addr,
-            address,
-        )
-        self.brokers.live.pop((said.cluster_name, said.broker_addr), None)
+        text = "broker %s:%d at %s is ignored: %s has a newer state"
+        log.warning(text, said.broker_name, said.broker_id, said.broker_addr, address)
         return True
+
+    def _forget_former_self(self, said: BrokerRegistration) -> None:
+        """A broker that came again under another name or in another cluster is no longer what it was."""
+        found = self.brokers.find(said.broker_addr)
+        info = self.brokers.live.get(said.broker_addr)
+        renamed = found is not None and found[0].broker_name != said.broker_name
+        if renamed or (info is not None and info.cluster_name != said.cluster_name):
+            self._forget(said.broker_addr)
 
     @staticmethod
     def _enter(group: BrokerData, said: BrokerRegistration) -> bool:
@@ -141,10 +145,10 @@ class RouteInfoManager:
 
     def _keep_alive(self, said: BrokerRegistration) -> None:
         timeout_ms = said.heartbeat_timeout_ms
-        where = (said.cluster_name, said.broker_addr)
-        if where not in self.brokers.live:
+        if said.broker_addr not in self.brokers.live:
             log.info("broker %s:%d at %s registered", said.broker_name, said.broker_id, said.broker_addr)
-        self.brokers.live[where] = BrokerLiveInfo(
+        self.brokers.live[said.broker_addr] = BrokerLiveInfo(
+            cluster_name=said.cluster_name,
             last_update=self._clock.monotonic(),
             heartbeat_timeout_s=DEFAULT_BROKER_EXPIRED_S if timeout_ms is None else timeout_ms / 1000,
             data_version=said.body.topic_config_serialize_wrapper.data_version,
@@ -155,32 +159,39 @@ class RouteInfoManager:
 
     def _result(self, group: BrokerData, said: BrokerRegistration) -> RegisterBrokerResult:
         address = group.broker_addrs.get(MASTER_ID)
-        master = self.brokers.live.get((said.cluster_name, address)) if address is not None else None
+        master = self.brokers.live.get(address) if address is not None else None
         if said.broker_id == MASTER_ID or master is None:
             return RegisterBrokerResult()
         return RegisterBrokerResult(master.ha_server_addr, address)
 
     # -- leaving
 
-    def unregister_broker(self, cluster_name: str, broker_addr: str, broker_name: str, broker_id: int) -> None:
+    def unregister_broker(self, broker_addr: str, broker_name: str) -> None:
         """Forget a broker; the topics stay routed as long as another one of its name lives."""
-        known = self.brokers.live.pop((cluster_name, broker_addr), None)
-        log.info(
-            "broker %s:%d at %s leaves%s", broker_name, broker_id, broker_addr, "" if known else " (was not there)"
-        )
-        group = self.brokers.by_name.get(broker_name)
-        if group is None:
+        found = self.brokers.find(broker_addr)
+        if found is None or found[0].broker_name != broker_name:
+            log.info("broker %s at %s leaves, and was not there", broker_name, broker_addr)
             return
-        was_smallest = bool(group.broker_addrs) and broker_id == min(group.broker_addrs)
-        group.broker_addrs = {i: address for i, address in group.broker_addrs.items() if address != broker_addr}
+        self._forget(broker_addr)
+
+    def _forget(self, broker_addr: str) -> None:
+        """Drop all that is known of the broker at an address."""
+        self.brokers.live.pop(broker_addr, None)
+        found = self.brokers.find(broker_addr)
+        if found is None:
+            return
+        group, broker_id = found
+        log.info("broker %s:%d at %s leaves", group.broker_name, broker_id, broker_addr)
+        was_smallest = broker_id == min(group.broker_addrs)
+        del group.broker_addrs[broker_id]
         self.routes.forget_all()
         if not group.broker_addrs:
-            self.brokers.drop_group(broker_name)
-            self.topic_queues.delete_broker(broker_name)
-            self._drop_mappings(broker_name)
+            self.brokers.drop_group(group.broker_name)
+            self.topic_queues.delete_broker(group.broker_name)
+            self._drop_mappings(group.broker_name)
             return
-        if group.enable_acting_master and not self.brokers.has_master(broker_name):
-            self.wipe_write_perm_of_broker(broker_name)
+        if group.enable_acting_master and not self.brokers.has_master(group.broker_name):
+            self.wipe_write_perm_of_broker(group.broker_name)
         if was_smallest:
             self._notifier.smallest_id_left(group, broker_addr)
 
@@ -192,30 +203,23 @@ class RouteInfoManager:
 
     def connection_closed(self, connection: Connection) -> None:
         """Forget the brokers that registered over a connection that is gone."""
-        gone = [where for where, info in self.brokers.live.items() if info.connection is connection]
-        for where in gone:
-            self._leave(*where)
+        gone = [address for address, info in self.brokers.live.items() if info.connection is connection]
+        for address in gone:
+            self._forget(address)
 
     def scan_not_active_broker(self) -> None:
         """Close the connections of brokers that were silent for too long, and forget these brokers."""
         now = self._clock.monotonic()
-        for where, info in list(self.brokers.live.items()):
+        for address, info in list(self.brokers.live.items()):
             if info.expired(now):
-                info.connection.close(f"the broker at {where[1]} was silent for {info.heartbeat_timeout_s:g} s")
-                self._leave(*where)
-
-    def _leave(self, cluster_name: str, broker_addr: str) -> None:
-        found = self.brokers.find(cluster_name, broker_addr)
-        if found is None:
-            self.brokers.live.pop((cluster_name, broker_addr), None)
-        else:
-            self.unregister_broker(cluster_name, broker_addr, *found)
+                info.connection.close(f"the broker at {address} was silent for {info.heartbeat_timeout_s:g} s")
+                self._forget(address)
 
     # -- liveness and versions
 
     def data_version(self, cluster_name: str, broker_addr: str) -> DataVersion | None:
         """The version of the topics that a broker last registered."""
-        info = self.brokers.live.get((cluster_name, broker_addr))
+        info = self.brokers.live_info(cluster_name, broker_addr)
         return None if info is None else info.data_version
 
     def is_broker_topic_config_changed(
@@ -227,7 +231,7 @@ class RouteInfoManager:
 
     def update_broker_info_update_timestamp(self, cluster_name: str, broker_addr: str) -> None:
         """A broker was heard."""
-        info = self.brokers.live.get((cluster_name, broker_addr))
+        info = self.brokers.live_info(cluster_name, broker_addr)
         if info is not None:
             info.last_update = self._clock.monotonic()
 

@@ -79,8 +79,9 @@ class TopicRoutes:
 
     def _filter_servers(self, brokers: list[BrokerData]) -> dict[str, list[str]]:
         live = self._brokers.live
-        where = [(data.cluster, address) for data in brokers for address in data.broker_addrs.values()]
-        return {key[1]: live[key].filter_servers for key in where if key in live and live[key].filter_servers}
+        addresses = (address for data in brokers for address in data.broker_addrs.values())
+        known = ((address, live[address].filter_servers) for address in addresses if address in live)
+        return {address: servers for address, servers in known if servers}
 
 
 def _encode(route: TopicRouteData, *, standard_json: bool) -> bytes:

@@ -12,13 +12,20 @@ def test_a_group_is_made_once() -> None:
     assert table.clusters == {"C": {"a"}}
 
 
-def test_a_broker_is_found_by_cluster_and_address() -> None:
+def test_a_broker_is_found_by_its_address() -> None:
     table = BrokerTable()
-    table.group("C", "a").broker_addrs = {0: "h:1", 1: "h:2"}
-    table.group("D", "b").broker_addrs = {0: "h:2"}
-    assert table.find("C", "h:2") == ("a", 1)
-    assert table.find("D", "h:2") == ("b", 0)
-    assert table.find("D", "h:1") is None
+    group = table.group("C", "a")
+    group.broker_addrs = {0: "h:1", 1: "h:2"}
+    assert table.find("h:2") == (group, 1)
+    assert table.find("h:3") is None
+
+
+def test_a_live_broker_is_known_in_its_own_cluster_only() -> None:
+    table = BrokerTable()
+    info = table.live["h:1"] = BrokerLiveInfo("C", 10.0, 2.0, DataVersion(), FakeConnection(), "h:3")
+    assert table.live_info("C", "h:1") is info
+    assert table.live_info("D", "h:1") is None
+    assert table.live_info("C", "h:2") is None
 
 
 def test_a_cluster_goes_with_its_last_name() -> None:
@@ -43,6 +50,6 @@ def test_a_name_has_a_master_when_id_0_is_there() -> None:
 
 
 def test_a_broker_expires_after_its_own_timeout() -> None:
-    info = BrokerLiveInfo(10.0, 2.0, DataVersion(), FakeConnection(), "h:3")
+    info = BrokerLiveInfo("C", 10.0, 2.0, DataVersion(), FakeConnection(), "h:3")
     assert not info.expired(12.0)
     assert info.expired(12.1)

@@ -38,6 +38,7 @@ class Fixture:
         timeout_ms: int | None = None,
         mappings: dict[str, dict[str, object]] | None = None,
         name: str = "broker-a",
+        cluster: str = "C",
         servers: list[str] | None = None,
     ) -> RegisterBrokerResult | None:
         configs = [TopicConfig(topic) if isinstance(topic, str) else topic for topic in topics]
@@ -48,7 +49,7 @@ class Fixture:
         )
         return self.manager.register_broker(
             BrokerRegistration(
-                cluster_name="C",
+                cluster_name=cluster,
                 broker_name=name,
                 broker_addr=address,
                 broker_id=broker_id,
@@ -141,7 +142,7 @@ def test_static_topics_are_in_the_route_until_their_broker_leaves(namesrv: Fixtu
     route = namesrv.manager.routes.pickup("T")
     assert route is not None
     assert route.topic_queue_mapping_by_broker == {"broker-a": info}
-    namesrv.manager.unregister_broker("C", MASTER, "broker-a", 0)
+    namesrv.manager.unregister_broker(MASTER, "broker-a")
     namesrv.register("T", "U")
     route = namesrv.manager.routes.pickup("T")
     assert route is not None
@@ -159,7 +160,7 @@ def test_a_newcomer_with_an_older_state_is_ignored(namesrv: Fixture) -> None:
     assert namesrv.register("X", "Y", address="127.0.0.1:9", version=DataVersion(9, 9, 4)) == RegisterBrokerResult()
     assert namesrv.addresses() == {0: MASTER}
     assert namesrv.topics() == ["T", "U"]
-    assert ("C", "127.0.0.1:9") not in namesrv.manager.brokers.live
+    assert "127.0.0.1:9" not in namesrv.manager.brokers.live
     namesrv.register("X", "Y", address="127.0.0.1:9", version=DataVersion(9, 9, 5))
     assert namesrv.addresses() == {0: "127.0.0.1:9"}
 
@@ -174,10 +175,10 @@ def test_filter_servers_are_in_the_route(namesrv: Fixture) -> None:
 def test_topics_stay_while_another_broker_of_the_name_lives(namesrv: Fixture) -> None:
     namesrv.register("T", "U")
     namesrv.register("T", "U", address=SLAVE, broker_id=1)
-    namesrv.manager.unregister_broker("C", MASTER, "broker-a", 0)
+    namesrv.manager.unregister_broker(MASTER, "broker-a")
     assert namesrv.addresses() == {1: SLAVE}
     assert namesrv.perm("T") == 6
-    namesrv.manager.unregister_broker("C", SLAVE, "broker-a", 1)
+    namesrv.manager.unregister_broker(SLAVE, "broker-a")
     assert namesrv.topics() == []
     assert namesrv.manager.brokers.clusters == {}
 
@@ -185,22 +186,37 @@ def test_topics_stay_while_another_broker_of_the_name_lives(namesrv: Fixture) ->
 def test_a_lost_master_leaves_an_acting_master_that_cannot_be_written(namesrv: Fixture) -> None:
     namesrv.register("T", "U", acting=True)
     namesrv.register("T", "U", address=SLAVE, broker_id=1, acting=True)
-    namesrv.manager.unregister_broker("C", MASTER, "broker-a", 0)
+    namesrv.manager.unregister_broker(MASTER, "broker-a")
     assert namesrv.perm("T") == 4
 
 
 def test_unregistering_a_stranger_changes_nothing(namesrv: Fixture) -> None:
     namesrv.register("T", "U")
-    namesrv.manager.unregister_broker("C", "127.0.0.1:31999", "broker-none", 0)
-    namesrv.manager.unregister_broker("C", "127.0.0.1:31999", "broker-a", 7)
+    namesrv.manager.unregister_broker("127.0.0.1:31999", "broker-none")
+    namesrv.manager.unregister_broker("127.0.0.1:31999", "broker-a")
     assert namesrv.addresses() == {0: MASTER}
 
 
-def test_a_broker_that_leaves_under_another_cluster_s_name_leaves_nothing_behind(namesrv: Fixture) -> None:
+def test_a_broker_that_came_again_under_another_name_is_no_longer_the_old_one(namesrv: Fixture) -> None:
+    namesrv.register("T", "U", name="broker-old")
     namesrv.register("T", "U")
-    namesrv.manager.unregister_broker("other", MASTER, "broker-a", 0)
-    assert namesrv.manager.brokers.clusters == {}
-    assert namesrv.topics() == []
+    assert list(namesrv.manager.brokers.by_name) == ["broker-a"]
+    assert list(namesrv.manager.topic_queues.queues("T")) == ["broker-a"]
+
+
+def test_a_broker_that_came_again_in_another_cluster_left_the_first(namesrv: Fixture) -> None:
+    namesrv.register("T", "U", cluster="D")
+    namesrv.register("T", "U")
+    assert namesrv.manager.brokers.clusters == {"C": {"broker-a"}}
+    assert namesrv.manager.brokers.by_name["broker-a"].cluster == "C"
+    assert namesrv.topics() == ["T", "U"]
+
+
+def test_one_broker_cannot_unregister_another_by_its_address(namesrv: Fixture) -> None:
+    namesrv.register("T", "U")
+    namesrv.manager.unregister_broker(MASTER, "broker-b")
+    assert namesrv.addresses() == {0: MASTER}
+    assert MASTER in namesrv.manager.brokers.live
 
 
 def test_all_brokers_of_a_closed_connection_are_gone(namesrv: Fixture) -> None:
@@ -300,7 +316,7 @@ def test_routes_that_were_given_are_given_anew_after_each_change(namesrv: Fixtur
     seen.append(route())
     namesrv.register(TopicConfig("T", 2, 2), version=DataVersion(2, 2))
     seen.append(route())
-    namesrv.manager.unregister_broker("C", MASTER, "broker-a", 0)
+    namesrv.manager.unregister_broker(MASTER, "broker-a")
     seen.append(route())
     assert len(set(seen)) == len(seen)
     assert route() is route()
@@ -312,7 +328,7 @@ def test_brokers_hear_of_a_changed_smallest_id_where_that_is_on() -> None:
     namesrv = Fixture(notifyMinBrokerIdChanged="true")
     namesrv.register("T", "U", address=SLAVE, broker_id=1, acting=True)
     namesrv.register("T", "U", acting=True)
-    namesrv.manager.unregister_broker("C", MASTER, "broker-a", 0)
+    namesrv.manager.unregister_broker(MASTER, "broker-a")
     came = NotifyMinBrokerIdChangeRequestHeader(0, None, MASTER, None, f"ha-of-{MASTER}")
     left = NotifyMinBrokerIdChangeRequestHeader(1, None, SLAVE, MASTER, None)
     assert namesrv.told == [(SLAVE, came), (SLAVE, left)]
