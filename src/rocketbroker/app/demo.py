@@ -200,7 +200,9 @@ async def count_by_spark(store: Path) -> Counter[int]:
     Raises:
         RocketBrokerError: it failed; the text has what it said.
     """
-    command = (sys.executable, "-m", "rocketbroker.app.mqanalytics", "count", str(store), "--json")
+    start = "from rocketbroker.app.mqanalytics import main; main()"
+    # -P, so that files in the caller's directory are not taken for modules.
+    command = (sys.executable, "-P", "-c", start, "count", str(store), "--json")
     pipe = asyncio.subprocess.PIPE
     process = await asyncio.create_subprocess_exec(*command, stdout=pipe, stderr=pipe, start_new_session=True)
     try:
