@@ -41,6 +41,8 @@ WRITE_HIGH_WATER = 1024 * 1024
 _FLUSH_PIECES = 64
 _JOIN_LIMIT = 64 * 1024
 _CLOSE_TIMEOUT_S = 1.0
+# Opaques are Java ints; the count begins anew after 2,147,483,647 requests.
+_MAX_OPAQUE = 0x7FFFFFFF
 # Codes from here on do not fit into the first 12 bytes of a header.
 _FOUR_DIGITS = 1000
 # Length and mark.
@@ -361,7 +363,7 @@ class RemotingConnection(asyncio.BufferedProtocol):
 
     def send_oneway(self, command: Command) -> None:
         """Send a request that wants no answer."""
-        command.opaque = next(self._endpoint.opaque)
+        command.opaque = next(self._endpoint.opaque) & _MAX_OPAQUE
         command.flag |= FLAG_ONEWAY
         self.write([encode_frame(command)])
 
@@ -374,7 +376,7 @@ class RemotingConnection(asyncio.BufferedProtocol):
         """
         if self._transport is None or self._transport.is_closing():
             raise RemotingSendError(f"the connection to {self.remote_address} is closed")
-        command.opaque = opaque = next(self._endpoint.opaque)
+        command.opaque = opaque = next(self._endpoint.opaque) & _MAX_OPAQUE
         future: asyncio.Future[Command] = self._loop.create_future()
         self._pending[opaque] = future
         try:

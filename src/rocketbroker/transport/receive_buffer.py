@@ -42,12 +42,13 @@ class ReceiveBuffer:
 
     def keep(self, rest: memoryview, needed: int) -> None:
         """Keep an incomplete frame: ``rest`` of what ``received`` gave, ``needed`` bytes in all when complete."""
-        if needed <= len(self._shared):
+        if needed <= len(self._shared) or (self._large is None and 2 * len(rest) <= len(self._shared)):
+            # Also the first bytes of a large frame: a peer that claims much and sends little costs little.
             self._rest = bytes(rest)
             self._large = None
             return
         if self._large is None or len(rest) == len(self._large):
-            grown = bytearray(min(needed, 2 * max(len(rest), len(self._shared))))
+            grown = bytearray(min(needed, 2 * len(rest)))
             grown[: len(rest)] = rest
             self._large = grown
         elif len(rest) != self._length:

@@ -1,0 +1,182 @@
+"""What tests of connections need: a transport that records, routes that answer in each way, frames."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from rocketbroker.codec.remoting.frame import decode_frame, encode_frame
+from rocketbroker.codec.remoting.handler import Connection, Process, Route
+from rocketbroker.codec.remoting.headers.offset import GetMinOffsetRequestHeader
+from rocketbroker.codec.remoting.remoting_command import Command, request, response
+from rocketbroker.common.errors import BrokerResponseError
+from rocketbroker.transport.connection import Endpoint, RemotingConnection
+
+ECHO, TYPED, LATER, FAILING, REFUSING, ENCODED, PIECES, SILENT, FUTURE = 310, 31, 105, 50, 51, 52, 53, 54, 55
+
+
+class FakeTransport(asyncio.Transport):
+    """Records what a connection does with it; ``blocked`` makes it ask for a pause over 100 bytes, as a slow peer does."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.written = bytearray()
+        self.writes = 0
+        self.reading = True
+        self.closed = self.aborted = False
+        self.protocol: RemotingConnection | None = None
+        self.blocked = False
+        self.waiting = 0
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        return ("192.0.2.7", 4000) if name == "peername" else default
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        pass
+
+    def write(self, data: Any) -> None:
+        assert not self.closed
+        self.writes += 1
+        self.written += data
+        if self.blocked and self.protocol is not None:
+            self.waiting += len(data)
+            if self.waiting > 100:
+                self.protocol.pause_writing()
+
+    def writelines(self, list_of_data: Any) -> None:
+        self.write(b"".join(list_of_data))
+
+    def drained(self) -> None:
+        """The peer has taken all."""
+        self.blocked, self.waiting = False, 0
+        assert self.protocol is not None
+        self.protocol.resume_writing()
+
+    def pause_reading(self) -> None:
+        self.reading = False
+
+    def resume_reading(self) -> None:
+        self.reading = True
+
+    def is_closing(self) -> bool:
+        return self.closed
+
+    def close(self) -> None:
+        self.closed = True
+
+    def abort(self) -> None:
+        self.closed = self.aborted = True
+
+    @property
+    def answers(self) -> list[Command]:
+        """The frames written, decoded."""
+        return split_frames(bytes(self.written))
+
+
+class Handlers:
+    """Routes that answer in each way a handler may; ``seen`` has code and body of each request."""
+
+    def __init__(self) -> None:
+        self.seen: list[tuple[int, bytes]] = []
+        self.gate = asyncio.Event()
+        self.future: asyncio.Future[Command] | None = None
+
+    def routes(self) -> dict[int, Route]:
+        handlers: dict[int, Process] = {
+            ECHO: self._echo,
+            LATER: self._later,
+            FAILING: self._fail,
+            REFUSING: self._refuse,
+            ENCODED: self._encoded,
+            PIECES: self._pieces,
+            SILENT: self._silent,
+            FUTURE: self._future,
+        }
+        routes = {code: Route(code, process) for code, process in handlers.items()}
+        routes[TYPED] = Route(TYPED, self._echo, GetMinOffsetRequestHeader)
+        return routes
+
+    def _note(self, command: Command) -> None:
+        self.seen.append((command.code, bytes(command.body)))
+
+    def _echo(self, connection: Connection, command: Command) -> Command:
+        self._note(command)
+        return response(0, None, None, bytes(command.body))
+
+    async def _later(self, connection: Connection, command: Command) -> Command:
+        await self.gate.wait()
+        self._note(command)
+        return response(0, None, None, command.body)
+
+    def _fail(self, connection: Connection, command: Command) -> Command:
+        raise KeyError("what was missing")
+
+    def _refuse(self, connection: Connection, command: Command) -> Command:
+        raise BrokerResponseError(17, "no such topic")
+
+    def _encoded(self, connection: Connection, command: Command) -> bytes:
+        answer = response(0)
+        answer.opaque = command.opaque
+        return encode_frame(answer)
+
+    def _pieces(self, connection: Connection, command: Command) -> list[Any]:
+        whole = self._encoded(connection, command)
+        return [whole[:5], memoryview(whole)[5:]]
+
+    def _silent(self, connection: Connection, command: Command) -> None:
+        self._note(command)
+
+    def _future(self, connection: Connection, command: Command) -> asyncio.Future[Command]:
+        self.future = asyncio.get_running_loop().create_future()
+        return self.future
+
+
+def frame(code: int, body: bytes = b"", opaque: int = 1, header: object = None, **fields: Any) -> bytes:
+    """An encoded request."""
+    command = request(code, header, body, oneway=fields.pop("oneway", False))
+    command.opaque = opaque
+    return encode_frame(command, **fields)
+
+
+def split_frames(data: bytes) -> list[Command]:
+    """The commands of frames back to back."""
+    found = []
+    at = 0
+    while at < len(data):
+        length = int.from_bytes(data[at : at + 4], "big")
+        found.append(decode_frame(memoryview(data)[at + 4 : at + 4 + length]))
+        at += 4 + length
+    assert at == len(data)
+    return found
+
+
+def connect(
+    routes: dict[int, Route], **settings: Any
+) -> tuple[RemotingConnection, FakeTransport, Endpoint]:
+    """A connection over a transport that records."""
+    endpoint = Endpoint("test", routes, **settings)
+    connection = RemotingConnection(endpoint)
+    transport = FakeTransport()
+    transport.protocol = connection
+    connection.connection_made(transport)
+    return connection, transport, endpoint
+
+
+def feed(connection: RemotingConnection, data: bytes, cuts: Sequence[int] = ()) -> None:
+    """Let bytes arrive, in one read event for each part between cuts, more where the buffer is smaller."""
+    edges = [0, *sorted(cuts), len(data)]
+    for start, end in zip(edges, edges[1:], strict=False):
+        part = data[start:end]
+        while part:
+            room = connection.get_buffer(-1)
+            count = min(len(room), len(part))
+            assert count
+            room[:count] = part[:count]
+            connection.buffer_updated(count)
+            part = part[count:]
+
+
+async def until(condition: Callable[[], object], timeout_s: float = 10.0) -> None:
+    """Wait until a condition holds."""
+    async with asyncio.timeout(timeout_s):
+        while not condition():
+            await asyncio.sleep(0.005)

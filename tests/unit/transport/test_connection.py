@@ -1,0 +1,403 @@
+import asyncio
+import errno
+import os
+
+import pytest
+
+from rocketbroker.codec.remoting.frame import SERIALIZE_ROCKETMQ, encode_frame
+from rocketbroker.codec.remoting.headers.offset import GetMinOffsetRequestHeader
+from rocketbroker.codec.remoting.remoting_command import request, response
+from rocketbroker.common.errors import RemotingSendError, RemotingTimeoutError
+from rocketbroker.transport.connection import host_bytes
+from tests.support.transports import (
+    ECHO,
+    ENCODED,
+    FAILING,
+    FUTURE,
+    LATER,
+    PIECES,
+    REFUSING,
+    SILENT,
+    TYPED,
+    Handlers,
+    connect,
+    feed,
+    frame,
+    until,
+)
+
+TYPED_HEADER = GetMinOffsetRequestHeader("T", 3)
+
+
+@pytest.fixture
+async def handlers() -> Handlers:
+    return Handlers()
+
+
+class TestFrames:
+    STREAM = b"".join(
+        (
+            frame(ECHO, b"first", 1),
+            frame(TYPED, b"", 2, TYPED_HEADER),
+            frame(ECHO, b"x" * 300, 3, serialize_type=SERIALIZE_ROCKETMQ),
+            frame(ENCODED, b"", 4),
+            frame(PIECES, b"", 5),
+            frame(ECHO, b"", 6, oneway=True),
+        )
+    )
+    SEEN = [(ECHO, b"first"), (TYPED, b""), (ECHO, b"x" * 300), (ECHO, b"")]
+
+    async def test_several_in_one_read_are_answered_by_one_write(self, handlers: Handlers):
+        connection, transport, _ = connect(handlers.routes())
+
+        feed(connection, self.STREAM)
+
+        assert transport.writes == 1
+        assert [answer.opaque for answer in transport.answers] == [1, 2, 3, 4, 5]
+        assert [bytes(answer.body) for answer in transport.answers[:3]] == [b"first", b"", b"x" * 300]
+        assert all(answer.is_response and answer.code == 0 for answer in transport.answers)
+        assert handlers.seen == self.SEEN
+
+    async def test_byte_by_byte(self, handlers: Handlers):
+        connection, transport, _ = connect(handlers.routes())
+
+        feed(connection, self.STREAM, range(1, len(self.STREAM)))
+
+        assert [answer.opaque for answer in transport.answers] == [1, 2, 3, 4, 5]
+        assert handlers.seen == self.SEEN
+
+    async def test_cut_at_any_place(self):
+        for cut in range(1, len(self.STREAM)):
+            handlers = Handlers()
+            connection, transport, _ = connect(handlers.routes())
+
+            feed(connection, self.STREAM, [cut])
+
+            assert [answer.opaque for answer in transport.answers] == [1, 2, 3, 4, 5], cut
+            assert handlers.seen == self.SEEN, cut
+
+    async def test_larger_than_the_buffer_with_others_around_it(self, handlers: Handlers):
+        connection, transport, _ = connect(handlers.routes())
+        large = os.urandom(700_000)
+
+        feed(connection, frame(ECHO, b"a", 1) + frame(ECHO, large, 2) + frame(ECHO, b"b", 3))
+
+        assert [body for _, body in handlers.seen] == [b"a", large, b"b"]
+        assert [bytes(answer.body) for answer in transport.answers] == [b"a", large, b"b"]
+
+    async def test_a_frame_of_a_header_alone(self, handlers: Handlers):
+        connection, transport, _ = connect(handlers.routes())
+        header = b'{"code":310}'
+
+        feed(connection, (4 + len(header)).to_bytes(4, "big") + len(header).to_bytes(4, "big") + header)
+
+        assert [answer.code for answer in transport.answers] == [0]
+
+    async def test_a_header_in_another_order(self, handlers: Handlers):
+        connection, transport, _ = connect(handlers.routes())
+        header = b' {"opaque":9,"flag":0, "code":31,"extFields":{"queueId":3,"topic":"T"}}\n'
+
+        feed(connection, (4 + len(header)).to_bytes(4, "big") + len(header).to_bytes(4, "big") + header)
+
+        assert [(answer.code, answer.opaque) for answer in transport.answers] == [(0, 9)]
+
+    async def test_many_in_one_read_are_written_in_parts(self, handlers: Handlers):
+        connection, transport, _ = connect(handlers.routes())
+
+        feed(connection, b"".join(frame(ECHO, b"", number) for number in range(1000)))
+
+        assert [answer.opaque for answer in transport.answers] == list(range(1000))
+        assert 1 < transport.writes < 50
+
+
+class TestBrokenPeers:
+    @pytest.mark.parametrize(
+        ("data", "text"),
+        [
+            (b"\xff\xff\xff\xff" + bytes(8), "frame length -1 is below the 4 bytes"),
+            (bytes(12), "frame length 0 is below the 4 bytes"),
+            ((20_001).to_bytes(4, "big") + bytes(8), "frame length 20001 is over the limit of 20000 bytes"),
+            (b"GET / HTTP/1.1\r\n\r\n", "is over the limit"),
+            ((8).to_bytes(4, "big") + (100).to_bytes(4, "big") + bytes(4), "header length 100 is over the 4 bytes"),
+            ((8).to_bytes(4, "big") + b"\x07\0\0\x04" + bytes(4), "header encoding 7 is unknown"),
+            ((8).to_bytes(4, "big") + b"\0\0\0\x04[{}]", "JSON header"),
+            ((8).to_bytes(4, "big") + b"\0\0\0\x04{\xff\xfe}", "JSON header"),
+            ((6).to_bytes(4, "big") + b"\x01\0\0\x02\x01\x36", ""),
+            ((4).to_bytes(4, "big") + b"\x01\0\0\0", ""),
+        ],
+    )
+    async def test_are_told_why_and_closed(self, handlers: Handlers, data: bytes, text: str):
+        connection, transport, _ = connect(handlers.routes(), frame_max_length=20_000)
+
+        feed(connection, frame(ECHO, b"before", 5) + data + frame(ECHO, b"after", 6))
+
+        good, last = transport.answers
+        assert (good.opaque, last.code) == (5, 1)
+        assert text in (last.remark or "")
+        assert transport.closed
+        assert [body for _, body in handlers.seen] == [b"before"]
+
+    async def test_a_frame_of_just_the_limit_is_served(self, handlers: Handlers):
+        whole = frame(ECHO, b"x" * 500)
+        connection, transport, _ = connect(handlers.routes(), frame_max_length=len(whole) - 4)
+
+        feed(connection, whole)
+
+        assert [answer.code for answer in transport.answers] == [0]
+
+
+class TestAnswers:
+    async def test_an_unknown_code(self, handlers: Handlers):
+        connection, transport, _ = connect(handlers.routes())
+
+        feed(connection, frame(9999, b"", 3) + frame(ECHO, b"", 4))
+
+        unknown, known = transport.answers
+        assert (unknown.code, unknown.remark, unknown.opaque) == (3, " request type 9999 not supported", 3)
+        assert known.code == 0
+
+    @pytest.mark.parametrize("serialize_type", [0, 1])
+    async def test_a_missing_field(self, handlers: Handlers, serialize_type: int):
+        connection, transport, _ = connect(handlers.routes())
+
+        feed(connection, frame(TYPED, b"", 3, {"topic": "T"}, serialize_type=serialize_type))
+
+        (answer,) = transport.answers
+        assert (answer.code, answer.opaque) == (1, 3)
+        assert "<queueId> is missing" in (answer.remark or "")
+        assert not transport.closed
+
+    async def test_a_missing_field_of_a_oneway_request(self, handlers: Handlers):
+        connection, transport, _ = connect(handlers.routes())
+
+        feed(connection, frame(TYPED, b"", 3, {"topic": "T"}, oneway=True) + frame(9999, oneway=True))
+
+        assert transport.answers == []
+
+    async def test_errors_of_handlers(self, handlers: Handlers, caplog):
+        connection, transport, _ = connect(handlers.routes())
+
+        feed(connection, frame(FAILING, b"", 1) + frame(REFUSING, b"", 2) + frame(ECHO, b"", 3))
+
+        failed, refused, fine = transport.answers
+        assert (failed.code, failed.remark) == (1, "KeyError: 'what was missing'")
+        assert (refused.code, refused.remark) == (17, "no such topic")
+        assert fine.code == 0
+        assert "request code 50 failed" in caplog.text
+
+    async def test_nothing_is_sent_for_none(self, handlers: Handlers):
+        connection, transport, _ = connect(handlers.routes())
+
+        feed(connection, frame(SILENT, b"kept"))
+        assert (transport.writes, handlers.seen) == (0, [(SILENT, b"kept")])
+
+        connection.reply(8, response(0, "later"))
+        (answer,) = transport.answers
+        assert (answer.opaque, answer.remark, answer.is_response) == (8, "later", True)
+
+    async def test_a_coroutine_answers_when_it_is_done_and_has_its_own_body(self, handlers: Handlers):
+        connection, transport, endpoint = connect(handlers.routes())
+
+        feed(connection, frame(LATER, b"mine", 1) + frame(ECHO, b"at once", 2))
+        feed(connection, frame(ECHO, b"x" * 4, 3))
+        assert [answer.opaque for answer in transport.answers] == [2, 3]
+        handlers.gate.set()
+        await until(lambda: len(transport.answers) == 3)
+
+        assert (transport.answers[2].opaque, bytes(transport.answers[2].body)) == (1, b"mine")
+        await endpoint.tasks.stop()
+
+    async def test_a_future_answers_when_it_is_done(self, handlers: Handlers):
+        connection, transport, endpoint = connect(handlers.routes())
+        feed(connection, frame(FUTURE, b"", 1))
+        assert handlers.future
+        handlers.future.set_exception(OSError(errno.EIO, "disk"))
+        await until(lambda: transport.answers)
+
+        (answer,) = transport.answers
+        assert (answer.code, answer.opaque) == (1, 1)
+        assert "disk" in (answer.remark or "")
+        await endpoint.tasks.stop()
+
+    async def test_a_coroutine_for_a_oneway_request_is_not_answered(self, handlers: Handlers):
+        connection, transport, endpoint = connect(handlers.routes())
+        feed(connection, frame(LATER, b"mine", 1, oneway=True))
+        handlers.gate.set()
+        await until(lambda: handlers.seen)
+        await endpoint.tasks.stop()
+
+        assert transport.answers == []
+
+    async def test_an_answer_after_the_connection_was_lost_goes_nowhere(self, handlers: Handlers):
+        connection, transport, endpoint = connect(handlers.routes())
+        feed(connection, frame(LATER))
+        connection.connection_lost(None)
+        handlers.gate.set()
+        await until(lambda: handlers.seen)
+        await endpoint.tasks.stop()
+
+        assert transport.writes == 0
+        assert not connection.is_open
+
+
+class TestBatchEnd:
+    async def test_it_comes_after_the_last_frame_and_before_the_answers(self, handlers: Handlers):
+        seen = []
+        connection, transport, _ = connect(
+            handlers.routes(), on_batch_end=lambda: seen.append((len(handlers.seen), transport.writes))
+        )
+
+        feed(connection, frame(ECHO) * 3)
+        feed(connection, frame(ECHO)[:5])
+
+        assert seen[0] == (3, 0)
+
+    async def test_its_error_is_logged_and_the_answers_go_out(self, handlers: Handlers, caplog):
+        def fail() -> None:
+            raise OSError(errno.ENOSPC, "no room")
+
+        connection, transport, _ = connect(handlers.routes(), on_batch_end=fail)
+
+        feed(connection, frame(ECHO, b"", 7))
+
+        assert [answer.opaque for answer in transport.answers] == [7]
+        assert "no room" in caplog.text
+
+
+class TestSlowPeer:
+    async def test_it_is_not_heard_until_it_takes_its_answers(self, handlers: Handlers):
+        connection, transport, _ = connect(handlers.routes())
+        transport.blocked = True
+        stream = b"".join(frame(ECHO, b"%d" % number, number) for number in range(500))
+
+        feed(connection, stream)
+
+        assert not transport.reading
+        assert 0 < len(handlers.seen) < 100
+        # A read that was under way still comes in.
+        feed(connection, frame(ECHO, b"late", 500)[:9])
+        feed(connection, frame(ECHO, b"late", 500)[9:])
+        seen = len(handlers.seen)
+        assert seen < 100
+
+        transport.drained()
+
+        assert transport.reading
+        assert [body for _, body in handlers.seen] == [b"%d" % number for number in range(500)] + [b"late"]
+        assert [answer.opaque for answer in transport.answers] == list(range(501))
+
+    async def test_it_may_stop_several_times(self, handlers: Handlers):
+        connection, transport, _ = connect(handlers.routes())
+        stream = b"".join(frame(ECHO, b"%d" % number, number) for number in range(500)) + frame(ECHO, b"end", 500)[:20]
+        transport.blocked = True
+        feed(connection, stream)
+        rounds = 0
+        while not transport.reading:
+            transport.waiting = 0
+            connection.resume_writing()
+            rounds += 1
+            assert rounds < 100
+        feed(connection, frame(ECHO, b"end", 500)[20:])
+
+        assert rounds > 3
+        assert len(handlers.seen) == 501 - (0 if handlers.seen[-1][1] == b"end" else 1)
+        assert [body for _, body in handlers.seen[:500]] == [b"%d" % number for number in range(500)]
+
+    async def test_a_client_goes_on_hearing(self, handlers: Handlers):
+        connection, transport, _ = connect(handlers.routes(), throttles=False)
+        transport.blocked = True
+
+        feed(connection, frame(ECHO, b"x" * 50) * 20)
+
+        assert transport.reading
+        assert len(handlers.seen) == 20
+
+    async def test_a_connection_lost_while_stopped_forgets_what_waits(self, handlers: Handlers):
+        connection, transport, endpoint = connect(handlers.routes())
+        transport.blocked = True
+        feed(connection, frame(ECHO, b"x" * 50) * 500)
+        seen = len(handlers.seen)
+        connection.connection_lost(None)
+
+        connection.resume_writing()
+
+        assert len(handlers.seen) == seen
+        assert endpoint.connections == set()
+
+
+class TestRequests:
+    async def test_an_answer_finds_its_request_even_when_its_code_is_served_here(self, handlers: Handlers):
+        connection, transport, _ = connect(handlers.routes())
+        tasks = [asyncio.create_task(connection.invoke(request(39), 10)) for _ in range(2)]
+        await until(lambda: len(transport.answers) == 2)
+        first, second = (sent.opaque for sent in transport.answers)
+        assert first != second
+        for code, opaque in ((TYPED, second), (ECHO, first)):
+            answer = response(code, None, None, b"body %d" % opaque)
+            answer.opaque = opaque
+            feed(connection, encode_frame(answer))
+
+        answers = await asyncio.gather(*tasks)
+
+        assert [(answer.code, answer.body) for answer in answers] == [
+            (ECHO, b"body %d" % first),
+            (TYPED, b"body %d" % second),
+        ]
+        assert handlers.seen == []
+
+    async def test_no_answer_in_time(self, handlers: Handlers):
+        connection, transport, _ = connect(handlers.routes())
+
+        with pytest.raises(RemotingTimeoutError, match=r"no answer from 192.0.2.7:4000 to request code 39 within 0.01 s"):
+            await connection.invoke(request(39), 0.01)
+
+        late = response(0)
+        late.opaque = transport.answers[0].opaque
+        feed(connection, encode_frame(late))
+        assert connection._pending == {}
+
+    async def test_a_lost_connection_ends_all_that_wait(self, handlers: Handlers):
+        lost = []
+        connection, transport, endpoint = connect(handlers.routes(), on_close=lost.append)
+        tasks = [asyncio.create_task(connection.invoke(request(39), 10)) for _ in range(3)]
+        await until(lambda: len(transport.answers) == 3)
+
+        connection.connection_lost(ConnectionResetError())
+
+        for task in tasks:
+            with pytest.raises(RemotingSendError, match=r"the connection to 192.0.2.7:4000 was lost"):
+                await task
+        with pytest.raises(RemotingSendError, match="is closed"):
+            await connection.invoke(request(39), 10)
+        assert lost == [connection]
+        assert endpoint.connections == set()
+
+    async def test_oneway_requests_say_so(self, handlers: Handlers):
+        connection, transport, _ = connect(handlers.routes())
+
+        connection.send_oneway(request(40, {"a": "b"}))
+
+        (sent,) = transport.answers
+        assert (sent.code, sent.is_oneway, sent.is_response, sent.header) == (40, True, False, {"a": "b"})
+
+    async def test_opaques_stay_within_an_int(self, handlers: Handlers):
+        connection, transport, endpoint = connect(handlers.routes())
+        endpoint.opaque = iter([2**31 - 1, 2**31, 2**31 + 1])  # type: ignore[assignment]
+
+        for _ in range(3):
+            connection.send_oneway(request(40))
+
+        assert all(0 <= sent.opaque < 2**31 for sent in transport.answers)
+
+
+@pytest.mark.parametrize(
+    ("address", "expected"),
+    [
+        (("192.0.2.7", 10911), "c000020700002a9f"),
+        (("::ffff:192.0.2.7", 10911, 0, 0), "c000020700002a9f"),
+        (("2001:db8::1", 10911, 0, 0), "20010db800000000000000000000000100002a9f"),
+        (("fe80::1%lo", 1, 0, 1), "fe80000000000000000000000000000100000001"),
+    ],
+)
+def test_a_peer_as_records_hold_it(address, expected: str):
+    assert host_bytes(address).hex() == expected
