@@ -9,6 +9,8 @@ from rocketbroker.common.clock import Clock
 log = logging.getLogger(__name__)
 
 REBALANCE_LOCK_MAX_LIVE_S = 60.0
+# More locks in one group than any has queues: the expired ones are looked for.
+MANY_LOCKS = 10_000
 
 # (topic, broker name, queue id) or any other hashable name of a queue.
 Q = TypeVar("Q")
@@ -36,6 +38,9 @@ class RebalanceLockManager:
         if entries is None:
             self._forget_expired(now)
             entries = self._table[group] = {}
+        elif len(entries) > MANY_LOCKS:
+            self._forget_expired(now)
+            entries = self._table.setdefault(group, {})
         return [queue for queue in queues if self._try_lock(group, entries, queue, client_id, now)]
 
     def unlock_batch(self, group: str, queues: Iterable[object], client_id: str) -> None:
@@ -57,7 +62,10 @@ class RebalanceLockManager:
 
     def _forget_expired(self, now: float) -> None:
         for group, entries in list(self._table.items()):
-            if all(self._is_expired(entry, now) for entry in entries.values()):
+            live = {queue: entry for queue, entry in entries.items() if not self._is_expired(entry, now)}
+            if live:
+                self._table[group] = live
+            else:
                 del self._table[group]
 
     def _try_lock(

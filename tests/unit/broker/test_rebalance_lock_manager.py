@@ -1,4 +1,4 @@
-from rocketbroker.broker.rebalance_lock_manager import RebalanceLockManager
+from rocketbroker.broker.rebalance_lock_manager import MANY_LOCKS, RebalanceLockManager
 from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
 from tests.support.fakes import FakeClock
 
@@ -39,3 +39,12 @@ def test_groups_without_locks_are_forgotten():
     clock.advance(61)
     locks.try_lock_batch("new", [A], "one")
     assert list(locks._table) == ["new"]
+
+
+def test_made_up_queues_are_forgotten():
+    clock = FakeClock()
+    locks = RebalanceLockManager(clock)
+    locks.try_lock_batch("g", [MessageQueue("T", "b", queue_id) for queue_id in range(MANY_LOCKS + 1)], "one")
+    clock.advance(61)
+    assert locks.try_lock_batch("g", [A], "two") == [A]
+    assert len(locks._table["g"]) == 1

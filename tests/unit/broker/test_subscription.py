@@ -2,7 +2,9 @@ import pytest
 
 from rocketbroker.broker.subscription import LONGEST_CACHED, Subscription, is_tag_type, tag_codes_of
 from rocketbroker.codec.message.tags_code import tags_code
-from rocketbroker.codec.remoting.bodies.heartbeat import SubscriptionData
+from rocketbroker.codec.remoting.bodies.heartbeat import HeartbeatData, SubscriptionData
+from rocketbroker.codec.remoting.request_code import RequestCode
+from tests.support.golden_frames import FOREIGN, requests_of
 
 
 @pytest.mark.parametrize(
@@ -40,3 +42,17 @@ def test_sql_is_no_tag_expression():
     assert found.tag_codes is None
     assert is_tag_type(None)
     assert is_tag_type("")
+
+
+def test_recorded_java_subscriptions_have_the_same_codes():
+    seen = 0
+    for frame in requests_of(RequestCode.HEART_BEAT):
+        if frame.client in FOREIGN:
+            continue
+        for consumer in HeartbeatData.decode(frame.body()).consumer_data_set:
+            for data in consumer.subscription_data_set:
+                subscription = Subscription(data)
+                if subscription.is_tag:
+                    assert (subscription.tag_codes or frozenset()) == set(data.code_set)
+                    seen += bool(data.code_set)
+    assert seen
