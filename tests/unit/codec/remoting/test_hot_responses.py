@@ -40,7 +40,9 @@ def test_offset(opaque: int, offset: int):
 
 @given(INT, INT, LONG, st.none() | TEXT, TEXT, st.booleans())
 def test_send(opaque: int, queue_id: int, offset: int, unique_key: str | None, region: str, trace_on: bool):
-    frame = send_response(opaque, queue_id, offset, b"7F01,7F02", unique_key, region_suffix(region, trace_on=trace_on))
+    suffix = region_suffix(region, trace_on=trace_on)
+    key = None if unique_key is None else unique_key.encode()
+    frame = send_response(opaque, queue_id, offset, b"7F01,7F02", key, suffix)
 
     fields = {
         "queueId": queue_id,
@@ -79,9 +81,17 @@ def test_sends_are_answered_with_the_recorded_bytes(code: int, expected: int):
         if "recallHandle" in fields:
             continue
         numbers = int(fields["queueId"]), int(fields["queueOffset"]), fields["msgId"].encode()
-        assert send_response(answer.opaque, *numbers, fields.get("transactionId"), SUFFIX) == answer.data
+        unique_key = fields["transactionId"].encode() if "transactionId" in fields else None
+        assert send_response(answer.opaque, *numbers, unique_key, SUFFIX) == answer.data
         checked += 1
     assert checked == expected
+
+
+def test_a_unique_key_that_is_no_utf_8_still_makes_a_frame_that_is():
+    frame = send_response(1, 2, 3, b"7F", b"\xff", SUFFIX)
+
+    same_as(frame, 1, response(header=decode_frame(memoryview(frame)[4:]).header))
+    assert b'"transactionId":"\xef\xbf\xbd"' in frame
 
 
 @pytest.mark.parametrize(("code", "expected"), [(11, 412), (361, 29)])
