@@ -120,8 +120,8 @@ class RouteInfoManager:
             if changed or said.broker_name not in self.topic_queues.queues(config.topic_name):
                 self.topic_queues.put(config.topic_name, queue_data(said.broker_name, config, writable=writable))
         if changed:
-            for topic, info in mappings.items():
-                self._mappings.setdefault(topic, {})[str(info.get("bname") or said.broker_name)] = info
+            for topic in mappings.keys() & {config.topic_name for config in topics}:
+                self._mappings.setdefault(topic, {})[said.broker_name] = mappings[topic]
 
     @staticmethod
     def _allowed(said: BrokerRegistration, topics: list[TopicConfig]) -> list[TopicConfig]:

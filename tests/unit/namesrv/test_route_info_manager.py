@@ -138,7 +138,8 @@ def test_static_topics_keep_absent_topics_from_being_deleted() -> None:
 
 def test_static_topics_are_in_the_route_until_their_broker_leaves(namesrv: Fixture) -> None:
     info = {"topic": "T", "bname": "broker-a", "totalQueues": 2}
-    namesrv.register("T", "U", mappings={"T": info})
+    namesrv.register("T", "U", mappings={"T": info, "../T": {"topic": "../T", "bname": "broker-a"}})
+    assert namesrv.manager.routes.pickup("../T") is None
     route = namesrv.manager.routes.pickup("T")
     assert route is not None
     assert route.topic_queue_mapping_by_broker == {"broker-a": info}
