@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import signal
 import threading
 import time
 from collections import Counter
@@ -25,9 +26,13 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
 @pytest.fixture(scope="module")
 def spark() -> Iterator[SparkSession]:
+    interrupt_handler = signal.getsignal(signal.SIGINT)
     with spark_session("tests") as session:
+        java = session.sparkContext._gateway.proc  # type: ignore[union-attr]  # there while a session is
         register(session)
         yield session
+    assert java.poll() is not None, "the Java process outlived its session"
+    assert signal.getsignal(signal.SIGINT) is interrupt_handler
 
 
 @pytest.fixture(scope="module")

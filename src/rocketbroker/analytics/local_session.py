@@ -1,10 +1,11 @@
 """A local Spark session that finds Java, Python and rocketbroker by itself, is quiet, and ends when it is left."""
 
 import os
+import signal
 import sys
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import IO, Any
 
@@ -17,6 +18,7 @@ import rocketbroker
 from rocketbroker.analytics.java_runtime import ensure_java_home
 from rocketbroker.common.errors import ConfigError
 
+_JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 _LOOPBACK = "127.0.0.1"
 # Lines that no setting turns off: the JVM's on a flag that Spark always passes, and the Spark shell's greeting.
 _NOISE = (
@@ -39,19 +41,18 @@ def spark_session(app_name: str, settings: Mapping[str, str] | None = None) -> I
         yield active
         return
     conf = _conf(app_name, settings or {})
-    gateway, stderr = _launch(conf)
-    forwarder = threading.Thread(target=_forward, args=(stderr,), name="spark-stderr", daemon=True)
-    forwarder.start()
-    try:
+    with ExitStack() as leave:
+        if (
+            threading.current_thread() is threading.main_thread()
+        ):  # there the context puts a handler of its own in place
+            leave.callback(signal.signal, signal.SIGINT, signal.getsignal(signal.SIGINT))
+        with _interrupts_held_back():
+            gateway, stderr = _launch(conf)
+            leave.callback(_end, gateway, _forwarder(stderr))
         with _environment(_variables()):  # the context takes the workers' Python from it
-            spark = SparkSession(SparkContext(gateway=gateway, conf=conf))
-        try:
-            yield spark
-        finally:
-            spark.stop()
-    finally:
-        _end(gateway)
-        forwarder.join(_EXIT_SECONDS)
+            context = SparkContext(gateway=gateway, conf=conf)
+        leave.callback(context.stop)
+        yield SparkSession(context)
 
 
 def _conf(app_name: str, settings: Mapping[str, str]) -> SparkConf:
@@ -59,9 +60,10 @@ def _conf(app_name: str, settings: Mapping[str, str]) -> SparkConf:
     conf = SparkConf(loadDefaults=False).setMaster("local[*]").setAppName(app_name)
     conf.set("spark.ui.enabled", "false").set("spark.ui.showConsoleProgress", "false")
     conf.set("spark.driver.host", _LOOPBACK).set("spark.driver.bindAddress", _LOOPBACK)
-    conf.set("spark.driver.extraJavaOptions", f'"-Dlog4j2.configurationFile={log4j.as_uri()}"')
     conf.set("spark.sql.shuffle.partitions", str(os.cpu_count() or 1))
-    return conf.setAll(list(settings.items()))
+    conf.setAll(list(settings.items()))
+    java_options = f'"-Dlog4j2.configurationFile={log4j.as_uri()}" {settings.get(_JAVA_OPTIONS, "")}'
+    return conf.set(_JAVA_OPTIONS, java_options.strip())
 
 
 def _variables() -> dict[str, str]:
@@ -116,10 +118,33 @@ def _forward(stream: IO[bytes]) -> None:
                 sys.stderr.write(text)
 
 
-def _end(gateway: Any) -> None:
+def _forwarder(stderr: IO[bytes]) -> threading.Thread:
+    thread = threading.Thread(target=_forward, args=(stderr,), name="spark-stderr", daemon=True)
+    thread.start()
+    return thread
+
+
+def _end(gateway: Any, forwarder: threading.Thread) -> None:
     """End the JVM that belongs to ``gateway`` and forget it, so that a later session starts its own."""
     gateway.shutdown()
     gateway.proc.stdin.close()  # the JVM ends when its stdin does
     gateway.proc.wait(_EXIT_SECONDS)
+    forwarder.join(_EXIT_SECONDS)
     if SparkContext._gateway is gateway:
         SparkContext._gateway = SparkContext._jvm = None
+
+
+@contextmanager
+def _interrupts_held_back() -> Iterator[None]:
+    """Raise a Ctrl-C in the block at its end: within ``launch_gateway`` it would leave a JVM behind for good."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    caught: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, _: caught.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if caught:
+        raise KeyboardInterrupt

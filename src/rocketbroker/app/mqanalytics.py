@@ -30,6 +30,7 @@ def mqanalytics() -> None:
 def count(store_dir: StoreDir, as_json: AsJson = False) -> None:
     """Count the messages of each topic and queue in the commit log."""
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(message)s")
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)  # it logs a stack for every call that a Ctrl-C interrupts
     try:
         counts = _count(store_dir)
     except RocketBrokerError as error:

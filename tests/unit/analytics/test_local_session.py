@@ -1,0 +1,50 @@
+"""What a session of ours is started with; that it runs is tested in tests/integration/test_analytics.py."""
+
+import io
+import os
+from pathlib import Path
+
+import pytest
+
+from rocketbroker.analytics import local_session
+from rocketbroker.common.errors import ConfigError
+
+
+def test_settings_of_the_caller_win_and_java_options_join_ours() -> None:
+    conf = local_session._conf("x", {"spark.ui.enabled": "true", "spark.driver.extraJavaOptions": "-XX:+UseSerialGC"})
+    assert conf.get("spark.ui.enabled") == "true"
+    assert conf.get("spark.driver.bindAddress") == "127.0.0.1"
+    options = conf.get("spark.driver.extraJavaOptions")
+    assert options is not None
+    assert options.startswith('"-Dlog4j2.configurationFile=file:///')
+    assert options.endswith('log4j2.properties" -XX:+UseSerialGC')
+
+
+def test_the_environment_is_as_before_when_spark_was_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JAVA_HOME", "/before")
+    monkeypatch.delenv("SPARK_LOCAL_IP", raising=False)
+    with local_session._environment({"JAVA_HOME": "/now", "SPARK_LOCAL_IP": "127.0.0.1"}):
+        assert (os.environ["JAVA_HOME"], os.environ["SPARK_LOCAL_IP"]) == ("/now", "127.0.0.1")
+    assert os.environ["JAVA_HOME"] == "/before"
+    assert "SPARK_LOCAL_IP" not in os.environ
+
+
+def test_known_noise_is_kept_back_and_all_else_passed_on(capsys: pytest.CaptureFixture[str]) -> None:
+    noise = [b"WARNING: Using incubator modules: jdk.incubator.vector", b'Setting default log level to "WARN".']
+    local_session._forward(io.BytesIO(b"\n".join([*noise, b"an \xff error\n"])))
+    assert capsys.readouterr().err == "an � error\n"
+
+
+# PySpark leaves the pipe to a Java process that did not start to the garbage collector.
+@pytest.mark.filterwarnings("ignore:Exception ignored in. <_io.FileIO:pytest.PytestUnraisableExceptionWarning")
+def test_what_java_says_when_it_does_not_start_is_in_the_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    java = tmp_path / "bin" / "java"
+    java.parent.mkdir()
+    java.write_text("#!/bin/sh\necho no memory for Java >&2\nexit 1\n")
+    java.chmod(0o755)
+    monkeypatch.setattr(local_session, "ensure_java_home", lambda: tmp_path)
+    with (
+        pytest.raises(ConfigError, match=r"Spark's Java process did not start: .*no memory for Java"),
+        local_session.spark_session("x"),
+    ):
+        pass

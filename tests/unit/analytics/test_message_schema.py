@@ -1,0 +1,42 @@
+"""The columns, and that the manual tells of exactly these."""
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from rocketbroker.analytics.message_schema import ALTERNATIVE_TYPES, MESSAGE_SCHEMA, check_column_names, check_schema
+from rocketbroker.common.errors import ConfigError
+
+_MANUAL = Path(__file__).parents[3] / "docs" / "analytics.md"
+_SPARK_NAMES = {
+    "int32": "int",
+    "int64": "bigint",
+    "timestamp[us, tz=UTC]": "timestamp",
+    "map<string, string>": "map<string,string>",
+}
+
+
+def spark_name(kind: pa.DataType) -> str:
+    return _SPARK_NAMES.get(str(kind), str(kind))
+
+
+def test_the_manual_lists_every_column_with_its_type_and_meaning() -> None:
+    lines = []
+    for field in MESSAGE_SCHEMA:
+        kinds = [field.type, *([ALTERNATIVE_TYPES[field.name]] if field.name in ALTERNATIVE_TYPES else [])]
+        comment = field.metadata[b"comment"].decode()
+        lines.append(f"| `{field.name}` | {' or '.join(map(spark_name, kinds))} | {comment} |")
+    table = _MANUAL.read_text().partition("| column | type | content |\n|---|---|---|\n")[2].partition("\n\n")[0]
+    assert table.splitlines() == lines
+
+
+def test_a_column_named_twice_is_refused() -> None:
+    with pytest.raises(ConfigError, match="a column is named twice in size, topic, size"):
+        check_column_names(["size", "topic", "size"])
+
+
+def test_times_may_be_asked_for_as_stored_but_numbers_not_as_times() -> None:
+    check_schema(pa.schema([("born_timestamp", pa.int64())]))
+    with pytest.raises(ConfigError, match=r"column size is of type int32, not int64"):
+        check_schema(pa.schema([("size", pa.int64())]))
