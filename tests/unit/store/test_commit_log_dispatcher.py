@@ -4,10 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from rocketbroker.codec.message.message_properties import encode_properties
 from rocketbroker.codec.message.tags_code import tags_code
 from rocketbroker.common.errors import StoreFullError
-from rocketbroker.store.commit_log_dispatcher import CommitLogDispatcher, index_properties
+from rocketbroker.store.commit_log_dispatcher import CommitLogDispatcher, DispatchRequest
 from rocketbroker.store.consume_queue import ConsumeQueue
 from rocketbroker.store.index_service import BATCH_MESSAGES, IndexService
 
@@ -29,18 +28,18 @@ def make_index(directory: Path) -> IndexService:
     return IndexService(directory, 50, 2000, lambda: "20261121095923270", lambda _: None)
 
 
-def properties(**pairs: str) -> bytes:
-    return encode_properties(pairs)
+def request(
+    queue: ConsumeQueue, number: int, offset: int, size: int = 100, code: int = 0, unique_key: str = ""
+) -> DispatchRequest:
+    return (queue, number, offset, size, code, NOW, None, unique_key.encode() or None, None)
 
 
 def test_messages_become_readable_in_order_and_are_told(tmp_path: Path):
     listener = Listener()
     queue = ConsumeQueue("T", 2, tmp_path, 200)
-    dispatcher = CommitLogDispatcher(None, listener, {})
+    dispatcher = CommitLogDispatcher(None, listener)
 
-    dispatcher.dispatch(
-        [(queue, 0, 500, 100, properties(TAGS="a"), NOW), (queue, 1, 600, 110, properties(KEYS="k"), NOW)]
-    )
+    dispatcher.dispatch([request(queue, 0, 500, 100, tags_code("a")), request(queue, 1, 600, 110)])
 
     assert list(queue.entries(0, 9)) == [(500, 100, tags_code("a")), (600, 110, 0)]
     assert listener.heard == [("T", 2, 1, tags_code("a")), ("T", 2, 2, 0)]
@@ -51,7 +50,7 @@ def test_nobody_is_told_when_nobody_waits(tmp_path: Path):
     listener = Listener(waiting=False)
     queue = ConsumeQueue("T", 0, tmp_path, 200)
 
-    CommitLogDispatcher(None, listener, {}).dispatch([(queue, 0, 0, 100, b"", NOW)])
+    CommitLogDispatcher(None, listener).dispatch([request(queue, 0, 0)])
 
     assert (queue.max_offset, listener.heard) == (1, [])
     queue.queue.close()
@@ -63,7 +62,7 @@ def test_what_a_queue_has_already_is_not_told_again_but_indexed(tmp_path: Path):
     queue = ConsumeQueue("T", 0, tmp_path / "cq", 200)
     queue.put(0, 0, 100, 0)
 
-    CommitLogDispatcher(index, listener, {}).dispatch([(queue, 0, 0, 100, properties(UNIQ_KEY="U"), NOW)])
+    CommitLogDispatcher(index, listener).dispatch([request(queue, 0, 0, unique_key="U")])
 
     assert (queue.max_offset, listener.heard) == (1, [])
     assert index.query("T", "U", 9, 0, 2**62) == [0]
@@ -71,29 +70,14 @@ def test_what_a_queue_has_already_is_not_told_again_but_indexed(tmp_path: Path):
     index.close()
 
 
-def test_delayed_messages_bear_their_delivery_time(tmp_path: Path):
-    queue = ConsumeQueue("SCHEDULE_TOPIC_XXXX", 2, tmp_path, 200)
-    dispatcher = CommitLogDispatcher(None, Listener(), {3: 10_000})
-
-    dispatcher.dispatch(
-        [
-            (queue, 0, 0, 100, properties(DELAY="3", TAGS="a"), NOW),
-            (queue, 1, 100, 100, properties(DELAY="x"), NOW),
-        ]
-    )
-
-    assert [code for _, _, code in queue.entries(0, 9)] == [NOW + 10_000, NOW + 1000]
-    queue.queue.close()
-
-
 def test_keys_wait_for_a_batch(tmp_path: Path):
     index = make_index(tmp_path / "index")
     queue = ConsumeQueue("T", 0, tmp_path / "cq", 20 * 2000)
-    dispatcher = CommitLogDispatcher(index, Listener(), {})
+    dispatcher = CommitLogDispatcher(index, Listener())
 
     for number in range(BATCH_MESSAGES):
         assert index.pending == number
-        dispatcher.dispatch([(queue, number, number, 1, properties(UNIQ_KEY=f"U{number}"), NOW)])
+        dispatcher.dispatch([request(queue, number, number, unique_key=f"U{number}")])
 
     assert index.pending == 0
     assert index.end_physical_offset == BATCH_MESSAGES - 1
@@ -104,8 +88,8 @@ def test_keys_wait_for_a_batch(tmp_path: Path):
 def test_a_full_disk_keeps_back_the_queue_but_not_consumers_of_what_is_there(tmp_path: Path, monkeypatch, caplog):
     index = make_index(tmp_path / "index")
     queue = ConsumeQueue("T", 0, tmp_path / "cq", 200)
-    dispatcher = CommitLogDispatcher(index, Listener(), {})
-    requests = [(queue, number, 100 * number, 100, properties(UNIQ_KEY=f"U{number}"), NOW) for number in range(12)]
+    dispatcher = CommitLogDispatcher(index, Listener())
+    requests = [request(queue, number, 100 * number, unique_key=f"U{number}") for number in range(12)]
     dispatcher.dispatch(requests[:1])
 
     def refuse(*_):
@@ -124,17 +108,3 @@ def test_a_full_disk_keeps_back_the_queue_but_not_consumers_of_what_is_there(tmp
     assert [index.query("T", f"U{number}", 9, 0, 2**62) for number in range(12)] == [[100 * n] for n in range(12)]
     queue.queue.close()
     index.close()
-
-
-@pytest.mark.parametrize(
-    ("raw", "expected"),
-    [
-        (b"", (None, None, None)),
-        (properties(TAGS="a", UNIQ_KEY="U", KEYS="k l", OTHER="x"), (b"a", b"U", b"k l")),
-        (b"KEYS\x01k", (None, None, b"k")),
-        (b"TAGS\x01\x02XTAGS\x01y\x02TAGSX\x01z\x02", (None, None, None)),
-        (b"TAGS\x01a\x02TAGS\x01b\x02", (b"b", None, None)),
-    ],
-)
-def test_three_properties_are_read_in_one_pass(raw: bytes, expected: tuple[bytes | None, ...]):
-    assert index_properties(raw) == expected

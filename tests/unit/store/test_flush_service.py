@@ -44,7 +44,7 @@ def test_only_files_with_unsynced_bytes_are_synced(tmp_path: Path, monkeypatch):
     synced: list[int] = []
     monkeypatch.setattr(os, "fdatasync", synced.append)
     seen = Seen()
-    flusher = CommitLogFlusher(queue, 60, seen.stored, seen.append)
+    flusher = CommitLogFlusher(queue, 60, seen.stored, seen.append, lambda _: None)
     queue.files[0].wrote = queue.files[0].flushed = SIZE
     queue.files[1].wrote = 100
 
@@ -59,7 +59,7 @@ def test_only_files_with_unsynced_bytes_are_synced(tmp_path: Path, monkeypatch):
 
 def test_all_files_synced_to_their_ends_are_the_end_of_the_log(tmp_path: Path):
     queue = make_queue(tmp_path, 2)
-    flusher = CommitLogFlusher(queue, 60, lambda: 0, lambda _: None)
+    flusher = CommitLogFlusher(queue, 60, lambda: 0, lambda _: None, lambda _: None)
     for file in queue.files:
         file.wrote = SIZE
 
@@ -74,7 +74,7 @@ def test_the_time_told_is_from_before_the_sync(tmp_path: Path, monkeypatch):
     queue.files[0].wrote = 10
     seen = Seen()
     monkeypatch.setattr(os, "fdatasync", lambda _: seen.stored())
-    flusher = CommitLogFlusher(queue, 60, seen.stored, seen.append)
+    flusher = CommitLogFlusher(queue, 60, seen.stored, seen.append, lambda _: None)
 
     flusher.flush()
 
@@ -95,7 +95,7 @@ async def test_one_sync_serves_all_that_wait(tmp_path: Path, monkeypatch):
         assert go.wait(10)
 
     monkeypatch.setattr(os, "fdatasync", slow_sync)
-    flusher = CommitLogFlusher(queue, 60, lambda: 0, lambda _: None)
+    flusher = CommitLogFlusher(queue, 60, lambda: 0, lambda _: None, lambda _: None)
     flusher.start()
     file.wrote = 100
     first = flusher.wait_flushed(100)
@@ -113,7 +113,7 @@ async def test_one_sync_serves_all_that_wait(tmp_path: Path, monkeypatch):
 
 async def test_what_waits_at_the_stop_is_still_synced(tmp_path: Path):
     queue = make_queue(tmp_path)
-    flusher = CommitLogFlusher(queue, 60, lambda: 0, lambda _: None)
+    flusher = CommitLogFlusher(queue, 60, lambda: 0, lambda _: None, lambda _: None)
     flusher.start()
     queue.files[0].wrote = 100
     waiting = flusher.wait_flushed(100)
@@ -126,7 +126,7 @@ async def test_what_waits_at_the_stop_is_still_synced(tmp_path: Path):
 
 async def test_a_wait_that_was_given_up_does_no_harm(tmp_path: Path):
     queue = make_queue(tmp_path)
-    flusher = CommitLogFlusher(queue, 60, lambda: 0, lambda _: None)
+    flusher = CommitLogFlusher(queue, 60, lambda: 0, lambda _: None, lambda _: None)
     queue.files[0].wrote = 100
     flusher.start()
     given_up, kept = flusher.wait_flushed(50), flusher.wait_flushed(100)
@@ -140,13 +140,14 @@ async def test_a_wait_that_was_given_up_does_no_harm(tmp_path: Path):
 async def test_a_failing_sync_is_told_to_all_that_wait_and_stays(tmp_path: Path, monkeypatch):
     queue = make_queue(tmp_path)
     seen = Seen()
-    flusher = CommitLogFlusher(queue, 60, seen.stored, seen.append)
+    reasons: list[str] = []
+    flusher = CommitLogFlusher(queue, 60, seen.stored, seen.append, reasons.append)
     queue.files[0].wrote = 100
     with monkeypatch.context() as patched:
         failing_sync(patched)
         flusher.start()
         assert await asyncio.wait_for(flusher.wait_flushed(100), 10) is False
-    assert flusher.error == "the CommitLog could not be synced: Input/output error"
+    assert set(reasons) == {flusher.error} == {"the CommitLog could not be synced: Input/output error"}
 
     assert await asyncio.wait_for(flusher.wait_flushed(100), 10) is False
     await asyncio.to_thread(flusher.stop)

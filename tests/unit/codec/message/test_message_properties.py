@@ -84,3 +84,17 @@ def test_length_is_counted_in_bytes() -> None:
 
 def test_bytes_that_are_no_text_do_not_stop_the_others() -> None:
     assert mp.decode_properties(b"A\x01\xff\x02B\x01b\x02") == {"A": "�", "B": "b"}
+
+
+@pytest.mark.parametrize(
+    ("raw", "expected"),
+    [
+        (b"", (None, None, None)),
+        (b"TAGS\x01a\x02UNIQ_KEY\x01U\x02OTHER\x01x\x02KEYS\x01k l\x02", (b"a", b"U", b"k l")),
+        (b"KEYS\x01k", (None, None, b"k")),
+        (b"TAGS\x01\x02XTAGS\x01y\x02TAGSX\x01z\x02", (None, None, None)),
+        (b"TAGS\x01a\x02TAGS\x01b\x02", (b"b", None, None)),
+    ],
+)
+def test_three_properties_are_read_in_one_pass(raw: bytes, expected: tuple[bytes | None, ...]):
+    assert mp.index_properties(raw) == expected

@@ -1,0 +1,188 @@
+import errno
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from rocketbroker.codec.message.message_decoder import decode_record
+from rocketbroker.common.errors import StoreError
+from rocketbroker.store.commit_log import CommitLog
+from rocketbroker.store.commit_log_dispatcher import CommitLogDispatcher
+from rocketbroker.store.consume_queue_store import ConsumeQueueStore
+from rocketbroker.store.message_appender import MessageAppender
+from rocketbroker.store.message_arriving_listener import NoListener
+from rocketbroker.store.put_message import PutMessageStatus
+from tests.support.fakes import FakeClock
+from tests.support.stores import message, open_log, store_config
+
+FILE = 4096
+
+
+class Parts:
+    """An appender and what it writes to."""
+
+    def __init__(self, root: Path, log: CommitLog) -> None:
+        self.clock = FakeClock()
+        self.log = log
+        self.queues = ConsumeQueueStore(root / "consumequeue", 200)
+        self.config = store_config(root, max_message_size=3000)
+        self.appender = MessageAppender(
+            log, self.queues, CommitLogDispatcher(None, NoListener()), self.config, self.clock, {}
+        )
+        self.appender.refusal = ""
+
+    def readable(self, topic: str = "Topic", queue_id: int = 0) -> int:
+        queue = self.queues.find(topic, queue_id)
+        return queue.max_offset if queue else 0
+
+
+@pytest.fixture
+def parts(tmp_path: Path) -> Iterator[Parts]:
+    with open_log(tmp_path / "commitlog", FILE) as log:
+        made = Parts(tmp_path, log)
+        yield made
+        made.queues.close()
+
+
+def refuse(*_):
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def test_a_message_gets_its_place_and_is_readable_after_dispatch(parts: Parts):
+    first = parts.appender.put(message(b"one"))
+    parts.clock.advance(1)
+    second = parts.appender.put(message(b"two", properties={"TAGS": "a"}))
+    other = parts.appender.put(message(b"three", queue_id=1))
+
+    assert [result.status for result in (first, second, other)] == [PutMessageStatus.PUT_OK] * 3
+    assert [result.queue_offset for result in (first, second, other)] == [0, 1, 0]
+    assert second.physical_offset == first.size
+    assert second.store_timestamp == first.store_timestamp + 1000 == parts.appender.last_store_timestamp
+    assert parts.readable() == 0
+    parts.appender.dispatch()
+    assert (parts.readable(), parts.readable(queue_id=1)) == (2, 1)
+    assert parts.appender.put_count == 3
+    parts.appender.dispatch()
+    assert parts.readable() == 2
+
+
+@pytest.mark.parametrize(
+    ("fields", "status", "reason"),
+    [
+        ({"body": bytes(3001)}, PutMessageStatus.MESSAGE_ILLEGAL, "3001 bytes, the limit is 3000 (maxMessageSize)"),
+        ({"properties": b"k" * 32768}, PutMessageStatus.PROPERTIES_SIZE_EXCEEDED, "32768 bytes, the limit is 32767"),
+        ({"properties": b"k" * 5000}, PutMessageStatus.SERVICE_NOT_AVAILABLE, "mappedFileSizeCommitLog"),
+        ({"topic": "../up"}, PutMessageStatus.SERVICE_NOT_AVAILABLE, "cannot be the name of a folder"),
+    ],
+)
+def test_what_does_not_fit_is_refused_and_nothing_is_written(parts: Parts, fields, status, reason: str):
+    result = parts.appender.put(message(**fields))
+
+    assert result.status is status
+    assert reason in result.reason
+    assert parts.log.max_offset == 0
+    assert parts.appender.put(message()).queue_offset == 0
+
+
+@pytest.mark.parametrize("bits", [4, 12])
+def test_half_and_rollback_messages_are_in_the_log_alone(parts: Parts, bits: int):
+    result = parts.appender.put(message(sys_flag=bits))
+    parts.appender.dispatch()
+
+    assert (result.status, result.queue_offset) == (PutMessageStatus.PUT_OK, 0)
+    assert parts.readable() == 0
+    assert parts.appender.put(message(sys_flag=8)).queue_offset == 0
+
+
+def test_a_batch_lies_back_to_back_in_one_file(parts: Parts):
+    parts.appender.put(message(bytes(2500)))
+    batch = [(number, b"b" * 300, b"TAGS\x01t\x02") for number in range(4)]
+
+    result = parts.appender.put_batch(message(queue_id=0), batch)
+    parts.appender.dispatch()
+
+    assert result.status is PutMessageStatus.PUT_OK
+    assert result.physical_offsets is not None
+    assert result.physical_offset == FILE == result.physical_offsets[0]
+    assert result.queue_offset == 1
+    assert parts.readable() == 5
+    records = [decode_record(parts.log.record(offset) or b"", check_crc=True) for offset in result.physical_offsets]
+    assert [(record.queue_offset, record.flag, record.body) for record in records] == [
+        (1 + number, number, b"b" * 300) for number in range(4)
+    ]
+    assert sum(record.store_size for record in records) == result.size
+    assert parts.appender.put_count == 5
+
+
+def test_a_batch_is_stored_whole_or_not_at_all(parts: Parts):
+    too_long = parts.appender.put_batch(message(), [(0, bytes(1500), b"")] * 3)
+    too_long_for_a_file = parts.appender.put_batch(message(), [(0, bytes(100), b"p" * 500)] * 10)
+
+    assert too_long.status is PutMessageStatus.MESSAGE_ILLEGAL
+    assert "4500 bytes" in too_long.reason
+    assert too_long_for_a_file.status is PutMessageStatus.SERVICE_NOT_AVAILABLE
+    assert parts.log.max_offset == 0
+    assert parts.appender.put(message()).queue_offset == 0
+
+
+def test_a_full_disk_refuses_sends_and_the_next_one_after_it_fits(parts: Parts, monkeypatch):
+    parts.appender.put(message(bytes(2500)))
+    parts.appender.put(message(bytes(100), queue_id=1))
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "posix_fallocate", refuse)
+        # The file that was prepared ahead is still there; the one after it is not.
+        results = [parts.appender.put(message(bytes(2500))) for _ in range(3)]
+
+    assert results[-1].status is PutMessageStatus.DISK_FULL
+    assert "no room for" in results[-1].reason
+    taken = sum(result.status is PutMessageStatus.PUT_OK for result in results)
+    assert parts.appender.put(message()).queue_offset == 1 + taken
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO])
+def test_what_a_queue_could_not_take_is_dispatched_later_in_order(parts: Parts, monkeypatch, code: int):
+    def fail(*_):
+        raise OSError(code, os.strerror(code))
+
+    for number in range(12):
+        parts.appender.put(message(b"%d" % number))
+    parts.appender.put(message(b"other", queue_id=1))
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "posix_fallocate", fail)
+        with pytest.raises(StoreError, match="no room|cannot allocate"):
+            parts.appender.dispatch()
+    parts.appender.put(message(b"12"))
+
+    parts.appender.dispatch()
+
+    assert (parts.readable(), parts.readable(queue_id=1)) == (13, 1)
+    queue = parts.queues.find("Topic", 0)
+    assert queue
+    bodies = []
+    for at in range(13):
+        entry = queue.entry(at)
+        assert entry
+        bodies.append(decode_record(parts.log.record(entry[0]) or b"").body)
+    assert bodies == [b"%d" % number for number in range(13)]
+
+
+def test_while_there_is_a_reason_nothing_is_taken(parts: Parts):
+    parts.appender.refusal = "the disk is broken"
+
+    for result in (parts.appender.put(message()), parts.appender.put_batch(message(), [(0, b"", b"")])):
+        assert (result.status, result.reason) == (PutMessageStatus.SERVICE_NOT_AVAILABLE, "the disk is broken")
+
+    assert parts.log.max_offset == 0
+
+
+def test_how_far_the_log_is_readable(parts: Parts):
+    assert parts.appender.dispatched_offset == 0
+    parts.appender.put(message())
+    parts.appender.dispatch()
+    end = parts.log.max_offset
+    parts.appender.put(message())
+
+    assert parts.appender.dispatched_offset == end
+    parts.appender.dispatch()
+    assert parts.appender.dispatched_offset == parts.log.max_offset == 2 * end
