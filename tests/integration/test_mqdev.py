@@ -71,3 +71,16 @@ async def test_the_demo_agrees_with_itself_also_on_a_kept_store(tmp_path: Path):
         assert process.returncode == 0, err.decode()
         assert b"Sent, received and counted agree: 500 messages, each exactly once." in out
         assert (b"had 500 messages of the topic already" in out) is bool(run)
+
+
+@pytest.mark.spark
+async def test_the_demo_can_be_interrupted_while_spark_counts(tmp_path: Path):
+    process = await start(tmp_path, "--demo", "--messages", "50")
+    assert process.stdout is not None
+    async with asyncio.timeout(60):
+        while b"Spark counts" not in await process.stdout.readline():
+            assert process.returncode is None
+        process.send_signal(signal.SIGINT)
+        _, err = await process.communicate()
+    assert (process.returncode, err) == (130, b"")
+    assert stores_in(tmp_path) == []

@@ -71,8 +71,8 @@ async def _run(server: DevServer, number: int, codes: list[int]) -> None:
     try:
         console.print(f"name server {server.namesrv_addr}, broker {server.broker_addr}")
         outcome = await demonstrate(server, number, console)
-    except RocketBrokerError as error:
-        print(f"mqdev: {error}", file=sys.stderr)
+    except* RocketBrokerError as errors:
+        print(f"mqdev: {first_of(errors)}", file=sys.stderr)
         codes.append(EXIT_FAILED)
     else:
         show(outcome, number, console)
@@ -81,9 +81,21 @@ async def _run(server: DevServer, number: int, codes: list[int]) -> None:
         await server.stop()
 
 
+def first_of(error: BaseException) -> BaseException:
+    """The first error in a group of groups."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
+
+
 async def demonstrate(server: DevServer, number: int, console: Console) -> Outcome:
     """Send, receive and count."""
     outcome = Outcome()
+
+    def say(text: str) -> None:
+        if not console.is_terminal:  # a terminal has the bars
+            console.print(text)
+
     columns = (
         SpinnerColumn(),
         TextColumn("{task.description}"),
@@ -93,7 +105,9 @@ async def demonstrate(server: DevServer, number: int, console: Console) -> Outco
     )
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
         await make_topic(server)
+        say(f"Sending and receiving {number:,} messages ...")
         await send_and_receive(server.namesrv_addr, number, outcome, progress)
+        say("Spark counts the store ...")
         task = progress.add_task("Spark counts the store", total=None)
         start = asyncio.get_running_loop().time()
         outcome.counted = await count_by_spark(server.store)
@@ -159,9 +173,10 @@ async def receive(consumer: PullConsumer, run_id: str, number: int, outcome: Out
     """Consume until all have come, or none came for a minute; check that each came once and says what was sent."""
     task = progress.add_task("Receiving", total=number)
     seen: Counter[int] = Counter()
+    came = 0
     start = asyncio.get_running_loop().time()
     async with aclosing(consumer.iterate(TOPIC)) as messages:
-        while seen.total() < number:
+        while came < number:
             try:
                 async with asyncio.timeout(_CONSUME_TIMEOUT_S):
                     message = await anext(messages)
@@ -171,6 +186,7 @@ async def receive(consumer: PullConsumer, run_id: str, number: int, outcome: Out
             each = check(message, run_id, number, outcome)
             if each is not None:
                 seen[each] += 1
+                came += 1
                 outcome.received[message.queue_id] += 1
                 progress.advance(task)
     outcome.receive_s = asyncio.get_running_loop().time() - start

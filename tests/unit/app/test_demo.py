@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from rocketbroker.app.demo import TOPIC, Outcome, body_of, check, count_by_spark, disagreements, show
+from rocketbroker.app.demo import TOPIC, Outcome, body_of, check, count_by_spark, disagreements, first_of, show
 from rocketbroker.codec.message.message_decoder import decode_record
 from rocketbroker.codec.message.message_encoder import encode_record
 from rocketbroker.codec.message.message_ext import MessageExt
@@ -81,3 +81,8 @@ def test_the_result_is_plain_text_in_a_pipe(capsys: pytest.CaptureFixture[str]):
 async def test_a_failed_count_says_why(tmp_path: Path):
     with pytest.raises(RocketBrokerError, match="the count by Spark failed: "):
         await count_by_spark(tmp_path / "no store")
+
+
+def test_the_first_error_of_nested_groups_is_told():
+    error = RocketBrokerError("why")
+    assert first_of(ExceptionGroup("outer", [ExceptionGroup("inner", [error])])) is error
