@@ -1,0 +1,93 @@
+import org.apache.rocketmq.client.QueryResult;
+import org.apache.rocketmq.client.consumer.DefaultMQPullConsumer;
+import org.apache.rocketmq.client.consumer.PullResult;
+import org.apache.rocketmq.client.producer.DefaultMQProducer;
+import org.apache.rocketmq.client.producer.SendResult;
+import org.apache.rocketmq.common.message.MessageExt;
+import org.apache.rocketmq.common.message.MessageQueue;
+
+/**
+ * Sends `count` messages by some threads, then one more, and looks for that by pull, by key, by unique id and by offset
+ * id. Prints FOUND, the way, and the milliseconds from the answer to its send till it was found.
+ */
+public final class FindLast {
+    private static final long LIMIT = 5000;
+    private static final String[] TAGS = {"A"};
+
+    private interface Look {
+        MessageExt find() throws Exception;
+    }
+
+    public static void main(String[] args) throws Exception {
+        Options options = new Options(args);
+        String topic = options.text("topic");
+        int count = options.number("count", 1000);
+        int threads = options.number("threads", 8);
+        DefaultMQProducer producer = new DefaultMQProducer("PG_FindLast");
+        producer.setNamesrvAddr(options.text("namesrv"));
+        producer.setInstanceName("find-" + ProcessHandle.current().pid());
+        producer.start();
+        DefaultMQPullConsumer consumer = new DefaultMQPullConsumer("CG_FindLast");
+        consumer.setNamesrvAddr(options.text("namesrv"));
+        consumer.setInstanceName("find-" + ProcessHandle.current().pid());
+        consumer.start();
+        // Routes and connections are made before the measured part.
+        SendResult warm = producer.send(Messages.make(topic, count + 1, TAGS));
+        consumer.pull(warm.getMessageQueue(), "*", warm.getQueueOffset(), 1);
+        Thread[] workers = new Thread[threads];
+        for (int worker = 0; worker < threads; worker++) {
+            int mine = worker;
+            workers[worker] = new Thread(() -> {
+                for (int n = mine; n < count; n += threads) {
+                    try {
+                        producer.send(Messages.make(topic, n, TAGS));
+                    } catch (Exception failure) {
+                        failure.printStackTrace();
+                        System.exit(1);
+                    }
+                }
+            });
+            workers[worker].start();
+        }
+        for (Thread worker : workers) {
+            worker.join();
+        }
+        SendResult last = producer.send(Messages.make(topic, count, TAGS));
+        long sent = System.currentTimeMillis();
+        MessageQueue queue = last.getMessageQueue();
+        await("pull", last, sent, () -> {
+            PullResult result = consumer.pull(queue, "*", last.getQueueOffset(), 1);
+            return result.getMsgFoundList() == null ? null : result.getMsgFoundList().get(0);
+        });
+        await("key", last, sent, () -> {
+            QueryResult result = producer.queryMessage(topic, "key" + count, 8, sent - 60000, sent + 60000);
+            return result.getMessageList().get(0);
+        });
+        await("unique id", last, sent, () -> producer.viewMessage(topic, last.getMsgId()));
+        await("offset id", last, sent, () -> producer.viewMessage(topic, last.getOffsetMsgId()));
+        producer.shutdown();
+        consumer.shutdown();
+        System.out.println("DONE");
+        System.exit(0);
+    }
+
+    private static void await(String way, SendResult last, long sent, Look look) throws Exception {
+        Exception failure = null;
+        while (System.currentTimeMillis() < sent + LIMIT) {
+            try {
+                MessageExt message = look.find();
+                if (message != null) {
+                    String place = message.getQueueId() + ":" + message.getQueueOffset();
+                    String wanted = last.getMessageQueue().getQueueId() + ":" + last.getQueueOffset();
+                    System.out.println(String.join("\t", "FOUND", way, "" + (System.currentTimeMillis() - sent), place,
+                        wanted, message.getUserProperty("n")));
+                    return;
+                }
+            } catch (Exception missing) {
+                failure = missing;
+            }
+            Thread.sleep(5);
+        }
+        throw new IllegalStateException("not found by " + way, failure);
+    }
+}

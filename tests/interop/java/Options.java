@@ -1,0 +1,34 @@
+import java.util.HashMap;
+import java.util.Map;
+
+/** The arguments of a driver, written name=value. */
+final class Options {
+    private final Map<String, String> values = new HashMap<>();
+
+    Options(String[] args) {
+        for (String arg : args) {
+            int mark = arg.indexOf('=');
+            if (mark < 0) {
+                throw new IllegalArgumentException("not name=value: " + arg);
+            }
+            values.put(arg.substring(0, mark), arg.substring(mark + 1));
+        }
+    }
+
+    String text(String name) {
+        String value = values.get(name);
+        if (value == null) {
+            throw new IllegalArgumentException("missing " + name);
+        }
+        return value;
+    }
+
+    String text(String name, String otherwise) {
+        return values.getOrDefault(name, otherwise);
+    }
+
+    int number(String name, int otherwise) {
+        String value = values.get(name);
+        return value == null ? otherwise : Integer.parseInt(value);
+    }
+}

@@ -1,0 +1,85 @@
+import java.util.List;
+import java.util.concurrent.atomic.AtomicInteger;
+import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
+import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
+import org.apache.rocketmq.client.consumer.listener.ConsumeOrderlyStatus;
+import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
+import org.apache.rocketmq.client.consumer.listener.MessageListenerOrderly;
+import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
+import org.apache.rocketmq.common.message.MessageExt;
+import org.apache.rocketmq.common.message.MessageQueue;
+
+/**
+ * A push consumer that prints GOT lines, and QUEUES with its queue ids whenever they change. It ends by itself after
+ * stopAfter messages, when that is given; the first `failures` attempts at a message are answered RECONSUME_LATER.
+ */
+public final class Push {
+    private static final AtomicInteger TAKEN = new AtomicInteger();
+
+    public static void main(String[] args) throws Exception {
+        Options options = new Options(args);
+        String topic = options.text("topic");
+        int stopAfter = options.number("stopAfter", 0);
+        int failures = options.number("failures", 0);
+        int delayLevel = options.number("delayLevel", 0);
+        DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(options.text("group"));
+        consumer.setNamesrvAddr(options.text("namesrv"));
+        consumer.setInstanceName("push-" + ProcessHandle.current().pid());
+        consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
+        consumer.setHeartbeatBrokerInterval(options.number("heartbeat", 30000));
+        consumer.setPersistConsumerOffsetInterval(options.number("persist", 5000));
+        if ("BROADCASTING".equals(options.text("model", "CLUSTERING"))) {
+            broadcast(consumer);
+        }
+        consumer.subscribe(topic, options.text("expression", "*"));
+        if ("orderly".equals(options.text("listener", "concurrent"))) {
+            consumer.registerMessageListener((MessageListenerOrderly) (messages, context) -> {
+                take(messages);
+                return ConsumeOrderlyStatus.SUCCESS;
+            });
+        } else {
+            consumer.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {
+                take(messages);
+                context.setDelayLevelWhenNextConsume(delayLevel);
+                boolean again = messages.get(0).getReconsumeTimes() < failures;
+                return again ? ConsumeConcurrentlyStatus.RECONSUME_LATER : ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
+            });
+        }
+        consumer.start();
+        System.out.println("STARTED");
+        String known = "";
+        while (stopAfter == 0 || TAKEN.get() < stopAfter) {
+            Thread.sleep(50);
+            String now = queues(consumer, topic);
+            if (!now.equals(known)) {
+                known = now;
+                System.out.println("QUEUES\t" + now + "\t" + System.currentTimeMillis());
+            }
+        }
+        Thread.sleep(options.number("linger", 300)); // what comes beyond would be one too many
+        consumer.shutdown();
+        System.out.println("DONE");
+        System.exit(0);
+    }
+
+    private static void take(List<MessageExt> messages) {
+        Messages.print("GOT", messages);
+        TAKEN.addAndGet(messages.size());
+    }
+
+    private static String queues(DefaultMQPushConsumer consumer, String topic) {
+        return consumer.getDefaultMQPushConsumerImpl().getRebalanceImpl().getProcessQueueTable().keySet().stream()
+            .filter(queue -> queue.getTopic().equals(topic)).map(MessageQueue::getQueueId).sorted()
+            .map(String::valueOf).collect(java.util.stream.Collectors.joining(","));
+    }
+
+    /** The package of MessageModel is not the same in 4.9 and 5.x. */
+    @SuppressWarnings({"unchecked", "rawtypes"})
+    private static void broadcast(DefaultMQPushConsumer consumer) throws Exception {
+        for (java.lang.reflect.Method method : consumer.getClass().getMethods()) {
+            if (method.getName().equals("setMessageModel")) {
+                method.invoke(consumer, Enum.valueOf((Class) method.getParameterTypes()[0], "BROADCASTING"));
+            }
+        }
+    }
+}

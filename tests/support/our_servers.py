@@ -1,0 +1,122 @@
+"""Our mqnamesrv and mqbroker as real processes for one test, on free ports, with their files in a temporary folder."""
+
+import asyncio
+import os
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+from rocketbroker.client.admin_client import AdminClient
+from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
+from tests.support.java_process import LOOPBACK, JavaServer, free_ports, wait_registered
+
+ROOT = Path(__file__).resolve().parents[2]
+BOOT_LIMIT = 20  # seconds
+
+
+@dataclass(slots=True)
+class OurServer(JavaServer):
+    """A process of ours; ``port`` and ``store`` as for Apache's."""
+
+    def rss_bytes(self) -> int:
+        """Its resident memory now."""
+        pages = int(Path(f"/proc/{self.process.pid}/statm").read_text().split()[1])
+        return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+@dataclass(slots=True)
+class OurServers:
+    """Starts servers whose settings, stores and logs are in ``home``."""
+
+    home: Path
+    started: list[OurServer] = field(default_factory=list)
+
+    def command(self, module: str, *arguments: str) -> list[str]:
+        """The command line of one of our programs, ``broker_startup`` or ``namesrv_startup``."""
+        return [sys.executable, "-P", "-m", f"rocketbroker.app.{module}", *arguments]
+
+    def environment(self) -> dict[str, str]:
+        return {**os.environ, "PYTHONPATH": str(ROOT / "src"), "HOME": str(self.home), "NAMESRV_ADDR": ""}
+
+    def settings_file(self, name: str, settings: dict[str, str | int]) -> Path:
+        path = self.home / f"{name}-{len(self.started)}.properties"
+        path.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
+        return path
+
+    def namesrv(self, **settings: str | int) -> OurServer:
+        """Start mqnamesrv; it listens when this returns."""
+        port = free_ports()
+        given = {"listenPort": port, "bindAddress": LOOPBACK, "kvConfigPath": f"{self.home}/kvConfig.json", **settings}
+        return self._serve("namesrv", port, given)
+
+    def broker(self, namesrv: str, store: Path | None = None, **settings: str | int) -> OurServer:
+        """Start mqbroker; it is registered at ``namesrv`` ("host:port;host:port") when this returns."""
+        port = free_ports(-2)  # the VIP port
+        store = store or self.home / f"store-{port}"
+        given: dict[str, str | int] = {
+            "brokerClusterName": "DefaultCluster", "brokerName": "broker-a", "brokerId": 0, "brokerIP1": LOOPBACK,
+            "bindAddress": LOOPBACK, "listenPort": port, "namesrvAddr": namesrv, "storePathRootDir": str(store),
+            "mappedFileSizeCommitLog": 16 << 20, "maxHashSlotNum": 50_000, "maxIndexNum": 200_000, **settings,
+        }  # fmt: skip
+        server = self._serve("broker", port, given)
+        server.store = store
+        wait_registered(server.address, namesrv, BOOT_LIMIT)
+        return server
+
+    def _serve(self, name: str, port: int, settings: dict[str, str | int]) -> OurServer:
+        path = self.settings_file(name, settings)
+        log = self.home / f"{name}-{len(self.started)}.out"
+        with log.open("wb") as out:
+            process = subprocess.Popen(
+                self.command(f"{name}_startup", "-c", str(path)),
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                cwd=self.home,
+                env=self.environment(),
+            )
+        server = OurServer(f"mq{name}", process, log, port=port)
+        self.started.append(server)
+        server.wait_for("boot success", BOOT_LIMIT)
+        return server
+
+    def close(self) -> None:
+        """End what still runs and print what it said, which pytest shows where the test failed."""
+        for server in self.started:
+            server.kill()
+            print(f"----- {server.name} {server.address} -----\n{server.text()[-8000:]}")
+
+    def errors(self) -> list[str]:
+        """Lines of the logs that no healthy server writes."""
+        words = ("ERROR", "CRITICAL", "Traceback")
+        return [line for server in self.started for line in server.lines() if any(word in line for word in words)]
+
+
+class Cluster(NamedTuple):
+    """One name server and one broker of ours."""
+
+    namesrv: OurServer
+    broker: OurServer
+
+    @property
+    def address(self) -> str:
+        """What clients are given as namesrvAddr."""
+        return self.namesrv.address
+
+    def make_topic(self, topic: str, queues: int = 4) -> None:
+        """Make a topic; the name server knows it when this returns."""
+        make_topic(self.broker.address, self.address, topic, queues)
+
+
+def make_topic(broker: str, namesrv: str, topic: str, queues: int = 4) -> None:
+    """Make a topic on the broker at that address; the name server knows it when this returns."""
+
+    async def make() -> None:
+        async with AdminClient(namesrv) as admin:
+            await admin.create_and_update_topic_config(broker, TopicConfig(topic, queues, queues))
+            async with asyncio.timeout(BOOT_LIMIT):
+                while topic not in await admin.fetch_all_topic_list():
+                    await asyncio.sleep(0.02)
+
+    asyncio.run(make())
