@@ -94,8 +94,8 @@ def _base_cells(row: BrokerRow, now_ms: int) -> list[str]:
     def load(kind: str) -> str:
         return f"{told(f'{kind}ThreadPoolQueueSize')},{told(f'{kind}ThreadPoolQueueHeadWaitTimeMills')}ms"
 
-    earliest = row.runtime.get("earliestMessageTimeStamp")
-    space = row.runtime.get("commitLogDiskRatio")
+    earliest = _number(row.runtime, "earliestMessageTimeStamp")
+    space = _number(row.runtime, "commitLogDiskRatio")
     return [
         row.cluster_name,
         row.broker_name,
@@ -106,24 +106,35 @@ def _base_cells(row: BrokerRow, now_ms: int) -> list[str]:
         f"{_newest_rate(row, 'getTransferredTps')}({load('pull')}|{load('ack')})",
         _timer(row.runtime),
         told("pageCacheLockTimeMills"),
-        "-" if earliest is None else f"{(now_ms - int(earliest)) / _MS_PER_HOUR:.2f}",
-        "-" if space is None else f"{float(space):.4f}",
+        "-" if earliest is None else f"{(now_ms - earliest) / _MS_PER_HOUR:.2f}",
+        "-" if space is None else f"{space:.4f}",
         told("brokerActive"),
     ]
 
 
+def _number(runtime: dict[str, str], name: str) -> float | None:
+    """A value, the first of several; None when the broker does not tell it, or tells no number.
+
+    Rates come as text over 10 s, 1 min and 10 min; the first is the newest.
+    """
+    try:
+        return float(runtime.get(name, "").split()[0])
+    except (ValueError, IndexError):
+        return None
+
+
 def _newest_rate(row: BrokerRow, name: str) -> str:
-    """Rates come as text over 10 s, 1 min and 10 min; the first is the newest."""
-    rates = row.runtime.get(name, "").split()
-    return f"{float(rates[0]):.2f}" if rates else "-"
+    rate = _number(row.runtime, name)
+    return "-" if rate is None else f"{rate:.2f}"
 
 
 def _timer(runtime: dict[str, str]) -> str:
     names = ("timerReadBehind", "timerOffsetBehind", "timerCongestNum", "timerEnqueueTps", "timerDequeueTps")
-    if not all(name in runtime for name in names):
+    values = [value for value in (_number(runtime, name) for name in names) if value is not None]
+    if len(values) < len(names):
         return "-"
-    read, offset, congested, enqueued, dequeued = (runtime[name] for name in names)
-    return f"{read}-{offset}({int(congested) / 10000:.1f}w, {float(enqueued):.1f}, {float(dequeued):.1f})"
+    read, offset, congested, enqueued, dequeued = values
+    return f"{read:.0f}-{offset:.0f}({congested / 10000:.1f}w, {enqueued:.1f}, {dequeued:.1f})"
 
 
 def more_table(rows: Sequence[BrokerRow]) -> Table:
@@ -142,4 +153,5 @@ def more_table(rows: Sequence[BrokerRow]) -> Table:
 
 
 def _growth(runtime: dict[str, str], start: str, end: str) -> str:
-    return str(int(runtime[end]) - int(runtime[start])) if start in runtime and end in runtime else "-"
+    before, after = _number(runtime, start), _number(runtime, end)
+    return "-" if before is None or after is None else f"{after - before:.0f}"
