@@ -19,6 +19,8 @@ from rocketbroker.common.config import BrokerConfig, MessageStoreConfig
 from rocketbroker.store.message_arriving_listener import NoListener
 from rocketbroker.store.message_store import MessageStore
 from tests.support.fakes import FakeClock
+from tests.support.golden_store import unpack
+from tests.support.stores import make_store
 
 
 @pytest.fixture
@@ -50,6 +52,15 @@ async def store(tmp_path: Path, parts: SimpleNamespace) -> AsyncIterator[Message
         max_index_num=400,
     )
     found = MessageStore(config, host_bytes("127.0.0.1", 10911), NoListener(), parts.clock)
+    await found.start()
+    yield found
+    await found.stop()
+
+
+@pytest.fixture
+async def golden_store(tmp_path: Path) -> AsyncIterator[MessageStore]:
+    """The recorded store that was stopped in order, opened; its manifest says what is in it."""
+    found = make_store(unpack("clean", tmp_path / "golden"))
     await found.start()
     yield found
     await found.stop()

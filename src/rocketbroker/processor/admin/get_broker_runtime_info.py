@@ -118,33 +118,36 @@ class GetBrokerRuntimeInfoProcessor:
 def disk_info(config: MessageStoreConfig) -> dict[str, str]:
     """How full the disks of the store are (blocks); without what a disk does not tell."""
     info: dict[str, str] = {}
-    log_ratio = used_ratio(config.commit_log_dir)
-    if log_ratio is not None:
-        info["commitLogDiskRatio"] = info[f"commitLogDiskRatio_{config.commit_log_dir}"] = str(log_ratio)
-    queue_ratio = used_ratio(config.consume_queue_dir)
-    if queue_ratio is not None:
-        info["consumeQueueDiskRatio"] = str(queue_ratio)
-    try:
-        root = os.statvfs(config.store_path_root_dir)
-    except OSError:
-        return info
-    total, free = (human_readable_byte_count(blocks * root.f_frsize) for blocks in (root.f_blocks, root.f_bfree))
-    info["commitLogDirCapacity"] = f"Total : {total}, Free : {free}."
+    log_disk, queue_disk = _disk_of(config.commit_log_dir), _disk_of(config.consume_queue_dir)
+    root_disk = _disk_of(Path(config.store_path_root_dir))
+    if log_disk is not None:
+        ratio = str(used_ratio(log_disk))
+        info["commitLogDiskRatio"] = info[f"commitLogDiskRatio_{config.commit_log_dir}"] = ratio
+    if queue_disk is not None:
+        info["consumeQueueDiskRatio"] = str(used_ratio(queue_disk))
+    if root_disk is not None:
+        sizes = (blocks * root_disk.f_frsize for blocks in (root_disk.f_blocks, root_disk.f_bfree))
+        total, free = map(human_readable_byte_count, sizes)
+        info["commitLogDirCapacity"] = f"Total : {total}, Free : {free}."
     return info
 
 
-def used_ratio(path: Path) -> float | None:
-    """Used share of what a user may use of a disk, in hundredths rounded up (UtilAll.getDiskPartitionSpaceUsedPercent).
+def _disk_of(path: Path) -> os.statvfs_result | None:
+    """The disk that a folder is on, or will be once it is made; ``None`` when the disk cannot be asked."""
+    for folder in (path, *path.parents):
+        try:
+            return os.statvfs(folder)
+        except FileNotFoundError:
+            continue
+        except OSError:
+            return None
+    return None
 
-    ``None`` when the disk cannot be asked.
-    """
-    try:
-        disk = os.statvfs(path)
-    except OSError:
-        return None
+
+def used_ratio(disk: os.statvfs_result) -> float:
+    """Used share of what users may have of a disk, in hundredths, rounded up (getDiskPartitionSpaceUsedPercent)."""
     used = disk.f_blocks - disk.f_bfree
-    entire = used + disk.f_bavail
-    return -(-used * 100 // entire) / 100 if entire else None
+    return -(-used * 100 // max(used + disk.f_bavail, 1)) / 100
 
 
 def human_readable_byte_count(count: int) -> str:

@@ -1,0 +1,83 @@
+"""Calls processors as the transport does, with requests of a test or recorded ones."""
+
+import inspect
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import pytest
+
+from rocketbroker.codec.remoting import fastjson
+from rocketbroker.codec.remoting.custom_header import CommandCustomHeader, to_ext_fields
+from rocketbroker.codec.remoting.handler import Connection, Process, Route
+from rocketbroker.codec.remoting.remoting_command import Command, RemotingCommand, request
+from rocketbroker.common.errors import BrokerResponseError
+from tests.support.fakes import FakeConnection
+from tests.support.golden_frames import GoldenFrame, answers_to
+
+
+class Answered(NamedTuple):
+    """What an answer says; ``body`` is its JSON, or its bytes where it has none."""
+
+    code: int
+    remark: str | None
+    fields: dict[str, str]
+    body: Any
+
+
+def answered(command: Command) -> Answered:
+    """The answer in a form that compares: the order of fields and keys does not count."""
+    body = bytes(command.body)
+    return Answered(
+        int(command.code),
+        command.remark,
+        to_ext_fields(command.header) or {},
+        fastjson.loads(body) if body.startswith(b"{") else body,
+    )
+
+
+def call(process: Process, header: object = None, body: bytes = b"", connection: Connection | None = None) -> Answered:
+    """The answer of a processor that does not wait."""
+    answer = process(connection or FakeConnection(), request(0, header, body))
+    assert isinstance(answer, RemotingCommand)
+    return answered(answer)
+
+
+async def call_async(
+    process: Process, header: object = None, body: bytes = b"", connection: Connection | None = None
+) -> Answered:
+    """The answer of a processor that is a coroutine function."""
+    answer = process(connection or FakeConnection(), request(0, header, body))
+    assert inspect.isawaitable(answer)
+    waited = await answer
+    assert isinstance(waited, RemotingCommand)
+    return answered(waited)
+
+
+def refusal(process: Process, header: object = None, body: bytes = b"") -> tuple[int, str]:
+    """Code and remark of the error that a processor raises."""
+    with pytest.raises(BrokerResponseError) as error:
+        process(FakeConnection(), request(0, header, body))
+    return error.value.code, error.value.remark
+
+
+async def refusal_async(process: Process, header: object = None, body: bytes = b"") -> tuple[int, str]:
+    """Code and remark of the error that a coroutine function raises."""
+    with pytest.raises(BrokerResponseError) as error:
+        await call_async(process, header, body)
+    return error.value.code, error.value.remark
+
+
+def decoded(frame: GoldenFrame, header_type: type[CommandCustomHeader] | None = None) -> Command:
+    """A recorded request as a processor is given it."""
+    command = Route(frame.code, lambda _connection, _command: None, header_type).decode(
+        int(frame.binary), memoryview(frame.header())
+    )
+    command.body = frame.body()
+    return command
+
+
+def recorded(code: int, header_type: type[CommandCustomHeader] | None = None) -> Iterator[tuple[Command, Answered]]:
+    """All recorded requests of a code that were answered, and what the answers say."""
+    for exchange in answers_to(code):
+        assert exchange.response is not None
+        yield decoded(exchange.request, header_type), answered(exchange.response.command())

@@ -1,0 +1,41 @@
+from rocketbroker.codec.remoting import fastjson
+from rocketbroker.codec.remoting.bodies.subscription_group import SubscriptionGroupConfig, SubscriptionGroupWrapper
+from rocketbroker.codec.remoting.headers.subscription_group import GetAllSubscriptionGroupRequestHeader
+from rocketbroker.processor.admin.get_all_subscriptiongroup_config import GetAllSubscriptionGroupConfigProcessor
+from tests.support.processor_calls import call, recorded
+
+
+def test_recorded_tables_and_pages(parts):
+    groups = parts.subscription_groups
+    processor = GetAllSubscriptionGroupConfigProcessor(groups)
+    whole = pages = 0
+    for command, theirs in recorded(201, GetAllSubscriptionGroupRequestHeader):
+        total = int(theirs.fields["totalGroupNum"])
+        wrapper = SubscriptionGroupWrapper.decode(fastjson.dumps(theirs.body))
+        if len(wrapper.subscription_group_table) == total:
+            groups.groups = wrapper.subscription_group_table
+            whole += 1
+        elif len(groups.groups) == total:
+            pages += 1
+        else:
+            continue  # a page of a table of which no whole was recorded just before
+        groups.forbidden_table, groups.data_version = wrapper.forbidden_table, wrapper.data_version
+        assert call(processor.process, command.header) == theirs
+    assert whole > 30
+    assert pages > 0
+
+
+def test_whole_table_without_fields(parts):
+    header = GetAllSubscriptionGroupRequestHeader()
+    answer = call(GetAllSubscriptionGroupConfigProcessor(parts.subscription_groups).process, header)
+    assert set(answer.body["subscriptionGroupTable"]) == set(parts.subscription_groups.groups)
+
+
+def test_a_page_says_what_is_forbidden_to_its_groups_only(parts):
+    groups = parts.subscription_groups
+    groups.groups = {name: SubscriptionGroupConfig(name) for name in "ab"}
+    groups.forbidden_table = {"a": {"T": 1}, "b": {"T": 1}}
+    header = GetAllSubscriptionGroupRequestHeader(0, "", 1)
+    answer = call(GetAllSubscriptionGroupConfigProcessor(groups).process, header)
+    assert answer.body["forbiddenTable"] == {"a": {"T": 1}}
+    assert answer.fields == {"totalGroupNum": "2"}

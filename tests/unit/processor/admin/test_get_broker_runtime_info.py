@@ -1,0 +1,128 @@
+import errno
+import os
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from rocketbroker.common.config import MessageStoreConfig
+from rocketbroker.processor.admin import get_broker_runtime_info
+from rocketbroker.processor.admin.get_broker_runtime_info import (
+    GetBrokerRuntimeInfoProcessor,
+    disk_info,
+    format_runtime,
+    human_readable_byte_count,
+    used_ratio,
+)
+from tests.support.processor_calls import call_async, recorded
+from tests.support.stores import message
+
+
+@pytest.fixture
+def ask(parts, store, schedule):
+    async def ask(active=True):
+        with ThreadPoolExecutor(1) as executor:
+            processor = GetBrokerRuntimeInfoProcessor(
+                store, parts.stats, schedule, lambda: active, parts.clock, executor
+            )
+            answer = await call_async(processor.process)
+        assert (answer.code, answer.remark, answer.fields) == (0, None, {})
+        assert list(answer.body) == ["table"]
+        return answer.body["table"]
+
+    return ask
+
+
+async def test_values_follow_what_happens(parts, store, schedule, ask):
+    empty = await ask(active=False)
+    assert empty["brokerActive"] == "false"
+    assert empty["earliestMessageTimeStamp"] == "-1"
+    assert empty["commitLogMaxOffset"] == empty["putMessageTimesTotal"] == "0"
+    started = parts.clock.time_ms()
+    parts.clock.advance(3 * 3600 + 62)
+    first = parts.clock.time_ms()
+    result = store.put_message(message(topic="T", body=b"x" * 2000))
+    parts.stats.topic_put("T").add(1, result.size)
+    schedule.offset_table[3] = 4
+
+    table = await ask()
+
+    assert table["bootTimestamp"] == str(started)
+    assert table["runtime"] == "[ 0 days, 3 hours, 1 minutes, 2 seconds ]"
+    assert table["earliestMessageTimeStamp"] == str(first)
+    assert table["commitLogMinOffset"] == "0"
+    assert table["commitLogMaxOffset"] == table["dispatchBehindBytes"] == str(result.size)
+    assert table["remainHowManyDataToFlush"] == human_readable_byte_count(result.size - store.flushed_offset)
+    assert table["putMessageTimesTotal"] == table["msgPutTotalTodayNow"] == "1"
+    assert table["putMessageSizeTotal"] == str(result.size)
+    assert table["scheduleMessageOffset_3"] == "4,0"
+    assert table["brokerActive"] == "true"
+    store.dispatch()
+    store.flusher.flush()
+    table = await ask()
+    assert (table["dispatchBehindBytes"], table["remainHowManyDataToFlush"]) == ("0", "0 B")
+
+
+async def test_keys_are_the_recorded_ones_or_named_as_absent(ask, schedule, store):
+    schedule.offset_table = {1: 6, 3: 4}
+    ours = await ask()
+    paths = {f"commitLogDiskRatio_{store.config.commit_log_dir}"}
+    explained = get_broker_runtime_info.__doc__
+    for _, answer in recorded(28):
+        theirs = answer.body["table"]
+        disks = {key for key in theirs if key.startswith("commitLogDiskRatio_")}
+        delays = {key for key in theirs if key.startswith("scheduleMessageOffset_")}
+        assert ours.keys() - paths - delays <= theirs.keys() | {"scheduleMessageOffset_1", "scheduleMessageOffset_3"}
+        for key in theirs.keys() - ours.keys() - disks - delays:
+            pooled = "ThreadPoolQueue" in key and key.split("ThreadPoolQueue")[1] in {
+                "Size",
+                "Capacity",
+                "HeadWaitTimeMills",
+            }
+            assert pooled or key.startswith("timer") or f"``{key}``" in explained, key
+        assert theirs["brokerVersionDesc"] == ours["brokerVersionDesc"]
+        assert len(theirs["putTps"].split()) <= len(ours["putTps"].split()) == 3
+
+
+def test_disks_are_asked(tmp_path):
+    config = MessageStoreConfig(store_path_root_dir=str(tmp_path / "not" / "made"))
+    info = disk_info(config)
+    assert 0 < float(info["commitLogDiskRatio"]) <= 1
+    assert info[f"commitLogDiskRatio_{config.commit_log_dir}"] == info["commitLogDiskRatio"]
+    assert info["consumeQueueDiskRatio"] == info["commitLogDiskRatio"]
+    assert info["commitLogDirCapacity"].startswith("Total : ")
+
+
+def test_a_disk_that_does_not_answer_leaves_its_keys_out(tmp_path, monkeypatch):
+    def fail(_path):
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(os, "statvfs", fail)
+    assert disk_info(MessageStoreConfig(store_path_root_dir=str(tmp_path))) == {}
+
+
+@pytest.mark.parametrize(
+    ("blocks", "ratio"), [((1000, 700, 600), 0.34), ((1000, 1000, 1000), 0.0), ((1000, 0, 0), 1.0)]
+)
+def test_used_share_is_rounded_up(blocks, ratio):
+    total, free, available = blocks
+    assert used_ratio(os.statvfs_result((4096, 4096, total, free, available, 0, 0, 0, 0, 255))) == ratio
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [
+        (0, "0 B"),
+        (1023, "1023 B"),
+        (1024, "1.0 KiB"),
+        (1536, "1.5 KiB"),
+        (252 * 1024**3, "252.0 GiB"),
+        (2**62, "4.0 EiB"),
+    ],
+)
+def test_byte_counts_for_people(count, text):
+    assert human_readable_byte_count(count) == text
+
+
+def test_runtime_for_people():
+    assert format_runtime(636_999) == "[ 0 days, 0 hours, 10 minutes, 36 seconds ]"
+    assert format_runtime(90_061_000) == "[ 1 days, 1 hours, 1 minutes, 1 seconds ]"

@@ -1,0 +1,106 @@
+import pytest
+
+from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
+from rocketbroker.codec.remoting.fastjson import ObjectKey
+from rocketbroker.codec.remoting.headers.subscription_group import GetConsumeStatsRequestHeader
+from rocketbroker.codec.remoting.response_code import ResponseCode
+from rocketbroker.processor.admin.consume_stats import ConsumeStatsCollector
+from rocketbroker.processor.admin.get_consume_stats import GetConsumeStatsProcessor
+from tests.support.processor_calls import call, recorded, refusal
+from tests.support.stores import message
+
+
+@pytest.fixture
+def processor(parts, store):
+    collector = ConsumeStatsCollector(
+        "broker-a", parts.topic_configs, parts.offsets, parts.consumers, store, parts.stats
+    )
+    return GetConsumeStatsProcessor(collector)
+
+
+def queue(topic, queue_id):
+    return ObjectKey.of(brokerName="broker-a", queueId=queue_id, topic=topic)
+
+
+def topics_in(answer):
+    return {key.as_dict()["topic"] for key in answer.body["offsetTable"]}
+
+
+def test_offsets_of_group_and_queue(parts, store, processor):
+    parts.topic_configs.update(TopicConfig("T", read_queue_nums=2, write_queue_nums=4))
+    for _ in range(3):
+        parts.clock.advance(1)
+        store.put_message(message(topic="T", queue_id=1))
+    store.dispatch()
+    parts.offsets.commit("G", "T", 1, 2)
+    parts.offsets.commit_pull("G", "T", 1, 3)
+    parts.stats.group_get("T", "G").add(3, 300)
+    parts.clock.advance(10)
+    parts.stats.sample()
+
+    answer = call(processor.process, GetConsumeStatsRequestHeader("G"))
+
+    empty = {"brokerOffset": 0, "consumerOffset": 0, "lastTimestamp": 0, "pullOffset": 0}
+    last = parts.clock.time_ms() - 11_000
+    row = {"brokerOffset": 3, "consumerOffset": 2, "lastTimestamp": last, "pullOffset": 3}
+    assert answer.body["offsetTable"] == {queue("T", 0): empty, queue("T", 1): row}
+    assert answer.body["consumeTps"] == parts.stats.view("GROUP_GET_NUMS", "T@G").stats_minute.tps > 0
+
+
+def test_which_topics(parts, processor, consumer):
+    for topic in ("A", "B", "C"):
+        parts.topic_configs.update(TopicConfig(topic, 1, 1))
+        parts.offsets.commit("G", topic, 0, 1)
+    parts.offsets.commit("G", "Deleted", 0, 1)
+    assert topics_in(call(processor.process, GetConsumeStatsRequestHeader("G"))) == {"A", "B", "C"}
+    assert topics_in(call(processor.process, GetConsumeStatsRequestHeader("G", "B"))) == {"B"}
+    assert topics_in(call(processor.process, GetConsumeStatsRequestHeader("G", " "))) == {"A", "B", "C"}
+    consumer("G", "client", "A", "C")
+    assert topics_in(call(processor.process, GetConsumeStatsRequestHeader("G"))) == {"A", "C"}
+    assert topics_in(call(processor.process, GetConsumeStatsRequestHeader("G", "B"))) == set()
+    assert topics_in(call(processor.process, GetConsumeStatsRequestHeader("G", "A", "B;C;"))) == {"B", "C"}
+
+
+def test_recorded_answers(parts, store, processor):
+    """Each recorded answer again, from offsets and messages as it tells of them."""
+    seen = 0
+    for command, theirs in recorded(208, GetConsumeStatsRequestHeader):
+        group = command.header.consumer_group
+        parts.offsets.remove_group(group)
+        store.delete_topics(set(store.queues.topics))
+        rows = {tuple(sorted(key.as_dict().items())): row for key, row in theirs.body["offsetTable"].items()}
+        if any(row["consumerOffset"] > row["brokerOffset"] for row in rows.values()):
+            continue  # offsets of a topic that was made anew since
+        for row_key, row in rows.items():
+            name = dict(row_key)
+            topic, queue_id = name["topic"], name["queueId"]
+            nums = max(dict(other)["queueId"] for other in rows if dict(other)["topic"] == topic) + 1
+            parts.topic_configs.topics[topic] = TopicConfig(topic, nums, nums)
+            for offset in range(row["brokerOffset"]):
+                if offset == row["consumerOffset"] - 1:
+                    parts.clock.advance((row["lastTimestamp"] - parts.clock.time_ms()) / 1000)
+                store.put_message(message(topic=topic, queue_id=queue_id))
+            parts.offsets.commit(group, topic, queue_id, row["consumerOffset"])
+            parts.offsets.commit_pull(group, topic, queue_id, row["pullOffset"])
+        store.dispatch()
+        ours = call(processor.process, command.header)
+        # The rate is that of the last minute of the recording.
+        assert ours.body.pop("consumeTps") == 0.0
+        assert theirs.body.pop("consumeTps") >= 0.0
+        assert ours == theirs
+        seen += bool(rows)
+    assert seen > 30
+
+
+@pytest.mark.parametrize(
+    ("header", "named"),
+    [
+        (GetConsumeStatsRequestHeader("../up"), "The specified group: ../up"),
+        (GetConsumeStatsRequestHeader("G", "../up"), "'../up'"),
+        (GetConsumeStatsRequestHeader("G", None, "A;a/b"), "'a/b'"),
+    ],
+)
+def test_bad_names_are_named(processor, header, named):
+    code, remark = refusal(processor.process, header)
+    assert code == ResponseCode.INVALID_PARAMETER
+    assert named in remark

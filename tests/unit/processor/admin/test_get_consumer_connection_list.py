@@ -1,0 +1,41 @@
+import pytest
+
+from rocketbroker.codec.remoting.headers.client import GetConsumerConnectionListRequestHeader
+from rocketbroker.codec.remoting.response_code import ResponseCode
+from rocketbroker.processor.admin.get_consumer_connection_list import GetConsumerConnectionListProcessor
+from tests.support.processor_calls import call, recorded, refusal
+
+
+@pytest.fixture
+def processor(parts):
+    return GetConsumerConnectionListProcessor(parts.consumers)
+
+
+def test_recorded_groups_without_clients(processor):
+    offline = 0
+    for command, theirs in recorded(203, GetConsumerConnectionListRequestHeader):
+        if theirs.code:
+            assert call(processor.process, command.header) == theirs
+            offline += 1
+    assert offline > 20
+
+
+def test_recorded_group_with_clients(consumer, processor):
+    online = [each for each in recorded(203, GetConsumerConnectionListRequestHeader) if not each[1].code]
+    command, theirs = next(each for each in online if each[0].header.consumer_group == "CG_Live")
+    (client,) = theirs.body["connectionSet"]
+    topics = sorted(theirs.body["subscriptionTable"])
+    port = int(client["clientAddr"].rpartition(":")[2])
+    consumer("CG_Live", client["clientId"], *topics, port=port, start=theirs.body["consumeFromWhere"])
+    ours = call(processor.process, command.header)
+    for table in (ours.body["subscriptionTable"], theirs.body["subscriptionTable"]):
+        for subscription in table.values():
+            subscription["subVersion"] = 0
+    assert ours == theirs
+
+
+@pytest.mark.parametrize("group", ["../up", ""])
+def test_bad_names_are_named(processor, group):
+    code, remark = refusal(processor.process, GetConsumerConnectionListRequestHeader(group))
+    assert code == ResponseCode.INVALID_PARAMETER
+    assert "The specified group" in remark

@@ -1,0 +1,84 @@
+import pytest
+
+from rocketbroker.codec.remoting.headers.query_message import QueryConsumeQueueRequestHeader
+from rocketbroker.codec.remoting.response_code import ResponseCode
+from rocketbroker.processor.admin.query_consume_queue import MAX_COUNT, QueryConsumeQueueProcessor
+from tests.support.golden_store import manifest
+from tests.support.processor_calls import call, recorded, refusal
+
+
+@pytest.fixture
+def processor(parts, golden_store):
+    return QueryConsumeQueueProcessor(parts.consumers, golden_store)
+
+
+def header(index=0, count=10, topic="StFill", queue_id=0, group=None):
+    return QueryConsumeQueueRequestHeader(topic, queue_id, index, count, group)
+
+
+@pytest.mark.parametrize(("index", "count"), [(0, 5), (55, 10), (0, 200), (125, 10), (130, 10), (7, 0)])
+def test_entries_of_a_recorded_queue_across_its_files(processor, index, count):
+    messages = [m for m in manifest("clean")["messages"] if (m["topic"], m["queueId"]) == ("StFill", 0)]
+    answer = call(processor.process, header(index, count))
+    assert (answer.body["minQueueIndex"], answer.body["maxQueueIndex"]) == (0, 130)
+    assert answer.body["queueData"] == [
+        {"eval": False, "physicOffset": m["phyOffset"], "physicSize": m["size"], "tagsCode": m["cqTagCode"]}
+        for m in messages[index : index + count]
+    ]
+
+
+def test_what_the_group_subscribes_to(consumer, processor):
+    offline = call(processor.process, header(group="CG_Live")).body
+    assert offline["filterData"] == "CG_Live@StFill is not online!"
+    consumer("CG_Live", "client", "StFill")
+    online = call(processor.process, header(group="CG_Live")).body
+    assert online["subscriptionData"]["subString"] == "*"
+    assert online["filterData"] == "null"
+    assert online["queueData"] == offline["queueData"]
+
+
+class Queue:
+    """A queue that holds what a recorded answer tells of."""
+
+    def __init__(self, body):
+        self.min_offset, self.max_offset = body["minQueueIndex"], body["maxQueueIndex"]
+        self._data = [(row["physicOffset"], row["physicSize"], row["tagsCode"]) for row in body["queueData"]]
+
+    def entries(self, queue_offset, limit):
+        return iter(self._data[queue_offset : queue_offset + limit])
+
+
+def test_recorded_requests(parts, consumer):
+    seen = 0
+    for command, theirs in recorded(321, QueryConsumeQueueRequestHeader):
+        queues = {command.header.queue_id: Queue(theirs.body)}
+
+        class Store:
+            topic_queues = staticmethod(lambda _topic, queues=queues: queues)
+
+        if "subscriptionData" in theirs.body:
+            consumer(command.header.consumer_group, "client", command.header.topic)
+            theirs.body["subscriptionData"]["subVersion"] = 1795256109612
+        ours = call(QueryConsumeQueueProcessor(parts.consumers, Store()).process, command.header)
+        assert (ours.code, ours.fields, ours.body) == (theirs.code, theirs.fields, theirs.body)
+        seen += 1
+    assert seen == 3
+
+
+@pytest.mark.parametrize(
+    ("wrong", "code", "named"),
+    [
+        (header(topic="../up"), ResponseCode.INVALID_PARAMETER, "'../up'"),
+        (header(queue_id=-1), ResponseCode.INVALID_PARAMETER, "queueId -1"),
+        (header(count=-1), ResponseCode.INVALID_PARAMETER, "count -1"),
+        (header(count=MAX_COUNT + 1), ResponseCode.INVALID_PARAMETER, f"0 to {MAX_COUNT} would be right"),
+        (header(group="../up"), ResponseCode.INVALID_PARAMETER, "The specified group"),
+        (header(queue_id=9), ResponseCode.SYSTEM_ERROR, "9@StFill is not exist!"),
+        (header(index=131), ResponseCode.SYSTEM_ERROR, "Index 131 of 0@StFill is not exist! 0 to 130"),
+        (header(index=-1), ResponseCode.SYSTEM_ERROR, "Index -1 of 0@StFill"),
+    ],
+)
+def test_bad_requests_are_named(processor, wrong, code, named):
+    found_code, remark = refusal(processor.process, wrong)
+    assert found_code == code
+    assert named in remark

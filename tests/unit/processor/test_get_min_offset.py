@@ -1,0 +1,39 @@
+import pytest
+
+from rocketbroker.codec.remoting.headers.offset import GetMinOffsetRequestHeader
+from rocketbroker.codec.remoting.response_code import ResponseCode
+from rocketbroker.processor.get_min_offset import GetMinOffsetProcessor
+from tests.support.processor_calls import call, recorded, refusal
+from tests.support.stores import message
+
+
+def test_start_of_a_queue_whose_first_messages_are_gone(store):
+    for _ in range(3):
+        result = store.put_message(message(topic="T"))
+    store.dispatch()
+    processor = GetMinOffsetProcessor(store)
+    assert call(processor.process, GetMinOffsetRequestHeader("T", 0)).fields == {"offset": "0"}
+    store.queues.correct_min_offsets(result.physical_offset)
+    assert call(processor.process, GetMinOffsetRequestHeader("T", 0)).fields == {"offset": "2"}
+    assert call(processor.process, GetMinOffsetRequestHeader("T", 7)).fields == {"offset": "0"}
+
+
+def test_recorded_requests(store):
+    processor = GetMinOffsetProcessor(store)
+    seen = 0
+    for command, theirs in recorded(31):
+        if theirs.code:
+            continue  # a request without fields, which the transport answers
+        header = GetMinOffsetRequestHeader(command.header["topic"], int(command.header["queueId"]))
+        ours = call(processor.process, header)
+        # Java's binary headers leave an empty remark out.
+        assert (ours.code, ours.remark or None, ours.fields) == (theirs.code, theirs.remark or None, theirs.fields)
+        seen += 1
+    assert seen == 14
+
+
+@pytest.mark.parametrize(("topic", "queue_id"), [("../up", 0), ("", 0), ("T", -1)])
+def test_bad_requests_are_named(store, topic, queue_id):
+    code, remark = refusal(GetMinOffsetProcessor(store).process, GetMinOffsetRequestHeader(topic, queue_id))
+    assert code == ResponseCode.INVALID_PARAMETER
+    assert "would be right" in remark

@@ -1,0 +1,97 @@
+import pytest
+
+from rocketbroker.codec.message.message_decoder import decode_messages
+from rocketbroker.codec.remoting.headers.query_message import QueryMessageRequestHeader
+from rocketbroker.codec.remoting.response_code import ResponseCode
+from rocketbroker.processor import query_message
+from rocketbroker.processor.query_message import QueryMessageProcessor, fitting
+from tests.support.golden_store import manifest
+from tests.support.processor_calls import call, recorded, refusal
+
+ALWAYS = 2**63 - 1
+MESSAGES = manifest("clean")["messages"]
+KEYED = next(message for message in MESSAGES if message["kind"] == "keyed3+props")
+
+
+def header(key, max_num=64, topic="StPlain", begin=0, end=ALWAYS, **more):
+    return QueryMessageRequestHeader(topic, key, max_num, begin, end, **more)
+
+
+def offsets(answer):
+    return [message.commit_log_offset for message in decode_messages(answer.body)]
+
+
+@pytest.fixture
+def processor(golden_store):
+    return QueryMessageProcessor(golden_store.config, golden_store)
+
+
+@pytest.mark.parametrize("key", ["k1", "k2", "k3"])
+@pytest.mark.parametrize("index_type", ["K", None, ""])
+def test_by_key(processor, key, index_type):
+    answer = call(processor.process, header(key, index_type=index_type))
+    assert (answer.code, answer.remark) == (0, None)
+    keyed = [m["phyOffset"] for m in MESSAGES if m["topic"] == "StPlain" and key in (m["keys"] or "").split()]
+    assert offsets(answer) == sorted(keyed, reverse=True)
+    assert KEYED["phyOffset"] in keyed
+    last = manifest("clean")["index"][-1]
+    assert answer.fields == {
+        "indexLastUpdateTimestamp": str(last["endTimestamp"]),
+        "indexLastUpdatePhyoffset": str(last["endPhyOffset"]),
+    }
+
+
+def test_by_unique_id_in_both_forms(processor):
+    new = header(KEYED["uniqKey"], index_type="U")
+    old = header(KEYED["uniqKey"], max_num=0, unique_key_query=True)
+    assert offsets(call(processor.process, new)) == offsets(call(processor.process, old)) == [KEYED["phyOffset"]]
+
+
+def test_newest_first_up_to_max_num(processor, golden_store):
+    fill = [message for message in MESSAGES if message["topic"] == "StFill"]
+    key = fill[0]["keys"].split()[0]
+    wanted = sorted((m["phyOffset"] for m in fill if key in m["keys"].split()), reverse=True)
+    assert offsets(call(processor.process, header(key, topic="StFill"))) == wanted[:64]
+    assert offsets(call(processor.process, header(key, 1, topic="StFill"))) == wanted[:1]
+
+
+def test_nothing_found(processor):
+    answer = call(processor.process, header("nokey"))
+    assert (answer.code, answer.body) == (ResponseCode.QUERY_NOT_FOUND, b"")
+    assert set(answer.fields) == {"indexLastUpdateTimestamp", "indexLastUpdatePhyoffset"}
+    assert call(processor.process, header("k1", end=1000)).code == ResponseCode.QUERY_NOT_FOUND
+
+
+def test_recorded_requests_are_understood_and_answered_in_the_same_fields(processor):
+    seen = 0
+    for command, theirs in recorded(12, QueryMessageRequestHeader):
+        ours = call(processor.process, command.header)
+        assert set(ours.fields) == set(theirs.fields)
+        if theirs.code:
+            # Java tells no progress of the index where nothing was found; the rest is equal.
+            assert (ours.code, ours.remark, ours.body) == (theirs.code, theirs.remark, theirs.body)
+        seen += 1
+    assert seen == 11
+
+
+@pytest.mark.parametrize(
+    ("wrong", "named"),
+    [
+        (header("k", topic="../up"), "'../up'"),
+        (header("k", 0), "maxNum 0"),
+        (header("k", -5), "maxNum -5"),
+        (header("k", index_type="X"), "indexType 'X'"),
+    ],
+)
+def test_bad_requests_are_named(processor, wrong, named):
+    code, remark = refusal(processor.process, wrong)
+    assert code == ResponseCode.INVALID_PARAMETER
+    assert named in remark
+    assert "would be right" in remark
+
+
+def test_an_answer_fits_into_a_frame(monkeypatch):
+    monkeypatch.setattr(query_message, "_MAX_BODY", 10)
+    assert fitting([b"123456", b"1234", b"5"]) == [b"123456", b"1234"]
+    assert fitting([b"12345678901", b"1"]) == [b"12345678901"]
+    assert fitting([]) == []

@@ -1,0 +1,44 @@
+import pytest
+
+from rocketbroker.codec.remoting.headers.pull_message import ViewMessageRequestHeader
+from rocketbroker.codec.remoting.response_code import ResponseCode
+from rocketbroker.processor.view_message_by_id import ViewMessageByIdProcessor
+from tests.support.golden_store import records
+from tests.support.processor_calls import call, recorded
+
+
+@pytest.fixture
+def processor(golden_store):
+    return ViewMessageByIdProcessor(golden_store)
+
+
+def test_every_record_of_a_recorded_store(processor):
+    for offset, record in records("clean"):
+        assert call(processor.process, ViewMessageRequestHeader(offset)) == (0, None, {}, record)
+
+
+@pytest.mark.parametrize("offset", [1, -1, 999_999_999, 2**63 - 1, -(2**63)])
+def test_where_no_record_begins(processor, offset):
+    answer = call(processor.process, ViewMessageRequestHeader(offset))
+    assert answer == (ResponseCode.SYSTEM_ERROR, f"can not find message by the offset, {offset}", {}, b"")
+
+
+def test_recorded_failures(processor):
+    failures = 0
+    for command, theirs in recorded(33, ViewMessageRequestHeader):
+        if theirs.code:
+            assert call(processor.process, command.header) == theirs
+            failures += 1
+    assert failures == 3
+
+
+@pytest.mark.parametrize("number", range(5))
+def test_recorded_records_are_answered_as_they_lie_in_the_log(number):
+    command, theirs = [each for each in recorded(33, ViewMessageRequestHeader) if not each[1].code][number]
+
+    class Store:
+        @staticmethod
+        def look_message_by_offset(physical_offset):
+            return theirs.body if physical_offset == command.header.offset else None
+
+    assert call(ViewMessageByIdProcessor(Store()).process, command.header) == theirs
