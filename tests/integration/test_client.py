@@ -1,10 +1,17 @@
 """Our client and our mqadmin work with our own name server and broker, as they do with Apache's."""
 
+import asyncio
 from collections.abc import AsyncIterator
+from contextlib import aclosing
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-from rocketbroker.app.dev_server import DevServer
+from rocketbroker.app.dev_server import DevServer, free_broker_port
+from rocketbroker.client.message import Message
+from rocketbroker.client.producer import Producer
+from rocketbroker.client.pull_consumer import PullConsumer
 from tests.support.client_scenario import NUMBER, check_messages, consume, produce, run_scenario
 
 
@@ -23,3 +30,43 @@ async def test_messages_go_through_the_wire(server: DevServer):
 
 async def test_the_whole_story(server: DevServer):
     await run_scenario(server.namesrv_addr, server.broker_addr)
+
+
+def port_of(address: str) -> int:
+    return int(address.rpartition(":")[2])
+
+
+async def test_a_restart_of_both_servers_is_outlived(tmp_path: Path):
+    server = DevServer(0, free_broker_port(), tmp_path / "store")
+    await server.start()
+    namesrv_addr, ports = server.namesrv_addr, (port_of(server.namesrv_addr), port_of(server.broker_addr))
+    try:
+        async with (
+            asyncio.timeout(60),
+            Producer("PG", namesrv_addr, retry_times_when_send_failed=50) as producer,
+            PullConsumer("CG", namesrv_addr) as consumer,
+        ):
+            await producer.send(Message("T", b"0"))
+            async with aclosing(consumer.iterate("T")) as messages:
+                assert (await anext(messages)).body == b"0"
+                await server.stop()
+                server = DevServer(*ports, tmp_path / "store")
+                await server.start()
+                for number in range(1, 20):
+                    await producer.send(Message("T", b"%d" % number), timeout_s=20)
+                bodies = [(await anext(messages)).body for _ in range(19)]
+    finally:
+        await server.stop()
+    assert sorted(map(int, bodies)) == list(range(1, 20))
+
+
+async def test_the_example_of_the_manual_works(server: DevServer, capsys: pytest.CaptureFixture[str]):
+    page = (Path(__file__).parents[2] / "docs" / "client.md").read_text()
+    code = page.split("```python\n")[1].split("```")[0]
+    names: dict[str, Any] = {"__name__": "example"}
+    exec(compile(code, "docs/client.md", "exec"), names)
+    async with asyncio.timeout(30):
+        await names["main"](server.namesrv_addr)
+    sent, received = capsys.readouterr().out.splitlines()
+    assert sent.startswith("SEND_OK ")
+    assert received.startswith("b'hello' greeting ['order-7'] {")
