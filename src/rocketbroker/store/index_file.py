@@ -125,7 +125,7 @@ class IndexFile:
         return header.index_count > 1 and begin_ms <= header.end_timestamp and end_ms >= header.begin_timestamp
 
     def select(self, key_hash: int, max_num: int, begin_ms: int, end_ms: int) -> list[int]:
-        """CommitLog offsets of up to ``max_num`` messages with that key hash and store time, newest first."""
+        """Offsets of up to ``max_num`` messages with that key hash and store time: newest first, each once."""
         found: list[int] = []
         buffer = self.file.buffer
         (number,) = SLOT.unpack_from(buffer, slot_position(key_hash, self._slot_count))
@@ -133,7 +133,7 @@ class IndexFile:
         limit = self.header.index_count
         while 0 < number < limit and len(found) < max_num:
             entry_hash, offset, diff, previous = ENTRY.unpack_from(buffer, entry_position(number, self._slot_count))
-            if entry_hash == key_hash and self._in_range(diff, begin_ms, end_ms):
+            if entry_hash == key_hash and self._in_range(diff, begin_ms, end_ms) and offset not in found[-1:]:
                 found.append(offset)
             limit, number = number, previous
         return found

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rocketbroker.codec.message.tags_code import java_hash
-from rocketbroker.codec.storefile.index_file_layout import build_key, build_tag_key, key_hash_of
+from rocketbroker.codec.storefile.index_file_layout import IndexHeader, build_key, build_tag_key, key_hash_of
 from rocketbroker.common.errors import StoreFullError
 from rocketbroker.store.consume_queue import ConsumeQueue
 
@@ -67,13 +67,17 @@ class IndexService:
                 self.files.append(self._make(path))
         self._indexed_to = self.end_physical_offset
 
-    def delete_after(self, timestamp_ms: int) -> int | None:
-        """Remove the newest files, not all of which were on disk at that time.
+    def delete_after(self, timestamp_ms: int | None, end_of_log: int) -> int | None:
+        """Remove the newest files, not all of which were on disk at that time or whose messages the log has lost.
 
         Gives the CommitLog offset from which the index has to be built anew, ``None`` when nothing was removed.
+
+        Args:
+            timestamp_ms: ``None`` when all files were on disk.
+            end_of_log: other messages will lie there, and must not be found by the keys of those that did.
         """
         offset = None
-        while self.files and self.files[-1].header.end_timestamp > timestamp_ms:
+        while self.files and _is_ahead(self.files[-1].header, timestamp_ms, end_of_log):
             file = self.files.pop()
             offset = file.header.begin_phy_offset
             file.delete()
@@ -180,16 +184,17 @@ class IndexService:
         return self._directory / name
 
     def query(self, topic: str, key: str, max_num: int, begin_ms: int, end_ms: int, *, tag: bool = False) -> list[int]:
-        """CommitLog offsets of messages with a key (or a tag), newest first."""
+        """CommitLog offsets of messages with a key (or a tag), newest first, each once."""
         self.flush()
         key_hash = key_hash_of(java_hash(build_tag_key(topic, key) if tag else build_key(topic, key)))
-        found: list[int] = []
+        # A message whose keys lie in two files may be in both, entered again after an unclean stop.
+        found: dict[int, None] = {}
         for file in reversed(self.files):
             if len(found) >= max_num:
                 break
             if file.covers(begin_ms, end_ms):
-                found += file.select(key_hash, max_num - len(found), begin_ms, end_ms)
-        return found
+                found.update(dict.fromkeys(file.select(key_hash, max_num, begin_ms, end_ms)))
+        return list(found)[:max_num]
 
     @property
     def last_update(self) -> tuple[int, int]:
@@ -209,3 +214,9 @@ class IndexService:
         for file in self.files:
             file.close()
         self.files = []
+
+
+def _is_ahead(header: IndexHeader, timestamp_ms: int | None, end_of_log: int) -> bool:
+    if header.end_phy_offset >= end_of_log:
+        return True
+    return timestamp_ms is not None and header.end_timestamp > timestamp_ms

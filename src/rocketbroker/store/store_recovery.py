@@ -104,7 +104,8 @@ def _index_from(
     """From where on the index may lack messages."""
     if index_service is None:
         return commit_log.max_offset
-    removed = None if clean_stop else index_service.delete_after(checkpoint.layout.index_msg_timestamp)
+    on_disk = None if clean_stop else checkpoint.layout.index_msg_timestamp
+    removed = index_service.delete_after(on_disk, commit_log.max_offset)
     if not index_service.files:
         return commit_log.min_offset
     return commit_log.max_offset if removed is None else removed

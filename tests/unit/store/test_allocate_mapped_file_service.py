@@ -7,6 +7,7 @@ import pytest
 
 from rocketbroker.common.errors import StoreFullError
 from rocketbroker.store.allocate_mapped_file_service import AllocateMappedFileService
+from tests.support.stores import open_files
 
 SIZE = 65536
 
@@ -16,10 +17,6 @@ def service() -> Iterator[AllocateMappedFileService]:
     made = AllocateMappedFileService()
     yield made
     made.stop()
-
-
-def open_files() -> int:
-    return len(os.listdir("/proc/self/fd"))
 
 
 def test_a_prepared_file_is_handed_over_once(service: AllocateMappedFileService, tmp_path: Path):

@@ -92,7 +92,12 @@ def test_the_rest_of_a_full_file_is_a_blank_and_the_next_file_follows(tmp_path: 
         first = (tmp_path / "log" / f"{0:020d}").read_bytes()
         assert first[3000:3008] == (FILE - 3000).to_bytes(4, "big") + BLANK_MAGIC_CODE.to_bytes(4, "big")
         assert [file.wrote for file in log.queue.files] == [FILE, FILE, 1500]
-        assert [decode_record(log.record(at) or b"").queue_offset for at in (0, 1500, FILE, FILE + 1500)] == [0, 1, 2, 3]
+        assert [decode_record(log.record(at) or b"").queue_offset for at in (0, 1500, FILE, FILE + 1500)] == [
+            0,
+            1,
+            2,
+            3,
+        ]
 
 
 def test_a_file_filled_up_to_a_blank_of_8_bytes_is_whole(tmp_path: Path):

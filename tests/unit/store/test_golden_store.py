@@ -63,7 +63,8 @@ async def test_every_message_is_served_by_its_queue_offset(store: MessageStore, 
         found = read_queue(store, topic, queue_id)
 
         assert [
-            (one.queue_offset, one.commit_log_offset, one.store_size, hashlib.sha1(one.body).hexdigest()) for one in found
+            (one.queue_offset, one.commit_log_offset, one.store_size, hashlib.sha1(one.body).hexdigest())
+            for one in found
         ] == [(one["queueOffset"], one["phyOffset"], one["size"], one["body_sha1"]) for one in messages]
     assert set(queued(name)) == {(queue.topic, queue.queue_id) for queue in store.queues} - {
         (topic, 0) for topic in NOT_QUEUED_TOPICS

@@ -9,6 +9,7 @@ import pytest
 from rocketbroker.common.errors import StoreError, StoreFullError
 from rocketbroker.store.index_file import IndexFile
 from tests.support.slow_index import SlowIndex, java_hash
+from tests.support.stores import open_files
 
 NAME = "20261121095923270"
 SLOTS, ENTRIES = 7, 40
@@ -119,10 +120,10 @@ def test_a_full_disk_leaves_no_file_and_nothing_open(tmp_path: Path, monkeypatch
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(os, "posix_fallocate", refuse)
-    before = len(os.listdir("/proc/self/fd"))
+    before = open_files()
 
     with pytest.raises(StoreFullError):
         IndexFile(tmp_path / NAME, SLOTS, ENTRIES)
 
     assert not (tmp_path / NAME).exists()
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert open_files() == before

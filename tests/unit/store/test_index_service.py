@@ -14,6 +14,8 @@ from tests.support.stores import ALWAYS
 
 SLOTS, ENTRIES = 5, 8
 NOW = 1_795_255_162_876
+# Of a log that holds all messages.
+END = 1000
 
 
 class Index:
@@ -26,7 +28,14 @@ class Index:
         self.queue = ConsumeQueue("T", 0, directory / "cq", 200)
 
     def add(
-        self, offset: int, unique_key: str = "", keys: str = "", tags: str = "", stored: int = NOW, *, flush: bool = True
+        self,
+        offset: int,
+        unique_key: str = "",
+        keys: str = "",
+        tags: str = "",
+        stored: int = NOW,
+        *,
+        flush: bool = True,
     ) -> None:
         raw = (text.encode() or None for text in (unique_key, keys, tags))
         self.service.add(self.queue, offset, stored, *raw)
@@ -78,7 +87,7 @@ def test_a_message_is_found_by_each_of_its_keys_and_by_its_tags(index: Index):
         index.add(*message)
 
     assert index.query("U1") == [100]
-    assert index.query("a") == [200, 200, 0]
+    assert index.query("a") == [200, 0]
     assert index.query("漢字") == [300]
     assert index.query("\U0001f600") == [300]
     assert index.query("tab\tis") == [500]
@@ -142,14 +151,26 @@ def test_files_that_were_not_on_disk_are_removed_and_told_from_where(index: Inde
     again = Index(tmp_path / "index")
     again.service.load()
 
-    assert again.service.delete_after(NOW + 6) == 7
+    assert again.service.delete_after(NOW + 6, END) == 7
 
     assert len(again.service.files) == 1
     for number in range(20):
         again.add(number, f"U{number}", stored=NOW + number)
     assert [again.query(f"U{number}") for number in range(20)] == [[number] for number in range(20)]
-    assert again.service.delete_after(NOW + 100) is None
+    assert again.service.delete_after(NOW + 100, END) is None
     again.service.close()
+
+
+@pytest.mark.parametrize(
+    ("end_of_log", "files", "begin"), [(20, 3, None), (19, 2, 14), (14, 2, 14), (13, 1, 7), (0, 0, 0)]
+)
+def test_files_that_know_more_than_the_log_are_removed(index: Index, end_of_log: int, files: int, begin: int | None):
+    for number in range(20):
+        index.add(number, f"U{number}")
+
+    assert index.service.delete_after(None, end_of_log) == begin
+
+    assert len(index.service.files) == files
 
 
 def test_a_message_whose_keys_lie_in_two_files_keeps_them_all(index: Index, tmp_path: Path):
@@ -160,7 +181,7 @@ def test_a_message_whose_keys_lie_in_two_files_keeps_them_all(index: Index, tmp_
     again = Index(tmp_path / "index")
     again.service.load()
 
-    assert again.service.delete_after(NOW + 5) == 0
+    assert again.service.delete_after(NOW + 5, END) == 0
     for number in range(6):
         again.add(number, f"U{number}", stored=NOW + number)
     again.add(6, "U6", "first second", stored=NOW + 6)
@@ -177,7 +198,7 @@ def test_only_the_file_behind_is_removed_when_a_message_spans_two(index: Index, 
     again = Index(tmp_path / "index")
     again.service.load()
 
-    assert again.service.delete_after(NOW) == 6
+    assert again.service.delete_after(NOW, END) == 6
     again.add(6, "U6", "first second", stored=NOW)
     again.add(7, "U7", stored=NOW + 5000)
 

@@ -150,7 +150,7 @@ def test_what_a_queue_could_not_take_is_dispatched_later_in_order(parts: Parts, 
     parts.appender.put(message(b"other", queue_id=1))
     with monkeypatch.context() as patched:
         patched.setattr(os, "posix_fallocate", fail)
-        with pytest.raises(StoreError, match="no room|cannot allocate"):
+        with pytest.raises(StoreError, match=r"no room|cannot allocate"):
             parts.appender.dispatch()
     parts.appender.put(message(b"12"))
 

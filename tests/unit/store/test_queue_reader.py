@@ -36,7 +36,9 @@ def put(store: MessageStore, count: int, size: int = SIZE, **fields) -> None:
     store.dispatch()
 
 
-def get(store: MessageStore, offset: int, max_msgs: int = 32, max_bytes: int = 1 << 20, matches=None) -> GetMessageResult:
+def get(
+    store: MessageStore, offset: int, max_msgs: int = 32, max_bytes: int = 1 << 20, matches=None
+) -> GetMessageResult:
     return store.get_message("Topic", 0, offset, max_msgs, max_bytes, matches)
 
 

@@ -1,0 +1,342 @@
+"""What is found and mended when a store is opened after each kind of end."""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from rocketbroker.codec.message.message_decoder import decode_record
+from rocketbroker.common.errors import StoreError
+from rocketbroker.store.message_store import MessageStore
+from rocketbroker.store.put_message import PutMessageStatus
+from tests.support.commit_log_writer import overwrite
+from tests.support.fakes import FakeClock
+from tests.support.stores import (
+    ALWAYS,
+    LOG_FILE,
+    crash_copy,
+    make_store,
+    message,
+    read_queue,
+)
+
+COUNT = 250
+QUEUES = 3
+BODY = 700
+
+
+class Filled:
+    """A store with messages over several files of each kind, and where they lie."""
+
+    def __init__(self, store: MessageStore, root: Path, clock: FakeClock) -> None:
+        self.store = store
+        self.root = root
+        self.clock = clock
+        self.offsets: list[int] = []
+        self.sizes: list[int] = []
+
+    def put(self, number: int) -> None:
+        self.clock.advance(0.1)
+        result = self.store.put_message(
+            message(
+                b"%06d" % number + bytes(BODY),
+                queue_id=number % QUEUES,
+                properties={"UNIQ_KEY": f"U{number}", "KEYS": f"k{number} all", "TAGS": f"t{number % 2}"},
+            )
+        )
+        assert result.status is PutMessageStatus.PUT_OK
+        self.offsets.append(result.physical_offset)
+        self.sizes.append(result.size)
+
+    @property
+    def log_end(self) -> int:
+        return self.offsets[-1] + self.sizes[-1]
+
+
+@pytest.fixture
+async def filled(tmp_path: Path):
+    clock = FakeClock()
+    root = tmp_path / "store"
+    store = make_store(root, clock)
+    await store.start()
+    made = Filled(store, root, clock)
+    for number in range(COUNT):
+        made.put(number)
+        store.dispatch()
+    store._dispatcher.flush_index()
+    yield made
+    await store.stop()
+
+
+@pytest.fixture
+def killed(filled: Filled, tmp_path: Path) -> Path:
+    """The store as a kill would leave it."""
+    return crash_copy(filled.root, tmp_path / "killed")
+
+
+def log_file(root: Path, offset: int) -> tuple[Path, int]:
+    """File and position of an offset of the log."""
+    return root / "commitlog" / f"{offset - offset % LOG_FILE:020d}", offset % LOG_FILE
+
+
+async def check(root: Path, filled: Filled, count: int = COUNT, *, indexed: bool = True) -> MessageStore:
+    """Open a store: it serves the first ``count`` messages, and goes on behind them. The store, which runs."""
+    store = make_store(root, filled.clock)
+    await store.start()
+    assert store.max_physical_offset == (filled.offsets[count - 1] + filled.sizes[count - 1] if count else 0)
+    for queue_id in range(QUEUES):
+        numbers = range(queue_id, count, QUEUES)
+        found = read_queue(store, "Topic", queue_id)
+        assert [one.body[:6] for one in found] == [b"%06d" % number for number in numbers]
+        assert [one.queue_offset for one in found] == list(range(len(numbers)))
+        assert store.queues.find_or_create("Topic", queue_id).next_offset == len(numbers)
+    if indexed:
+        for number in range(COUNT):
+            found_by_key = [
+                decode_record(record).commit_log_offset
+                for record in store.query_message("Topic", f"k{number}", 9, 0, ALWAYS).records
+            ]
+            assert found_by_key == ([filled.offsets[number]] if number < count else []), number
+    result = store.put_message(message(b"after", queue_id=0))
+    assert (result.status, result.queue_offset) == (PutMessageStatus.PUT_OK, len(range(0, count, QUEUES)))
+    store.dispatch()
+    assert read_queue(store, "Topic", 0, result.queue_offset)[0].body == b"after"
+    return store
+
+
+async def test_after_a_clean_stop_nothing_is_dispatched_again(filled: Filled, caplog):
+    caplog.set_level("INFO")
+    await filled.store.stop()
+    assert not (filled.root / "abort").exists()
+
+    store = await check(filled.root, filled)
+
+    assert "after a clean stop" in caplog.text
+    assert " 0 messages dispatched again" in caplog.text
+    await store.stop()
+    filled.store = store
+
+
+async def test_after_a_kill_all_is_there(filled: Filled, killed: Path, caplog):
+    assert (killed / "abort").exists()
+
+    store = await check(killed, filled)
+
+    assert "after an unclean stop" in caplog.text
+    await store.stop()
+    assert not (killed / "abort").exists()
+
+
+async def test_messages_that_were_not_dispatched_before_a_kill(filled: Filled, tmp_path: Path):
+    for number in range(COUNT, COUNT + 20):
+        filled.put(number)
+    root = crash_copy(filled.root, tmp_path / "undispatched")
+
+    store = await check(root, filled, COUNT + 20)
+
+    await store.stop()
+
+
+async def test_a_second_kill_right_after_the_first(filled: Filled, killed: Path, tmp_path: Path):
+    store = make_store(killed, filled.clock)
+    await store.start()
+    again = crash_copy(killed, tmp_path / "again")
+    await store.stop()
+
+    store = await check(again, filled)
+
+    await store.stop()
+
+
+def torn(path: Path, position: int, size: int) -> None:
+    overwrite(path, position + size // 2, bytes(size - size // 2))
+
+
+def zeroed(path: Path, position: int, size: int) -> None:
+    overwrite(path, position, bytes(size))
+
+
+def flipped_in_the_body(path: Path, position: int, size: int) -> None:
+    overwrite(path, position + 200, b"\x01")
+
+
+def flipped_in_the_head(path: Path, position: int, size: int) -> None:
+    overwrite(path, position + 4, b"\x00")
+
+
+def strange_size(path: Path, position: int, size: int) -> None:
+    overwrite(path, position, b"\x7f\xff\xff\xff")
+
+
+def negative_size(path: Path, position: int, size: int) -> None:
+    overwrite(path, position, b"\xff\xff\xff\xff")
+
+
+DAMAGES = [torn, zeroed, flipped_in_the_body, flipped_in_the_head, strange_size, negative_size]
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize("number", [COUNT - 1, COUNT - 10, 0])
+async def test_damage_cuts_the_log_there(
+    filled: Filled, killed: Path, damage: Callable[[Path, int, int], None], number: int
+):
+    if number == 0:
+        # Without it the log is checked from its beginning.
+        (killed / "checkpoint").unlink(missing_ok=True)
+    damage(*log_file(killed, filled.offsets[number]), filled.sizes[number])
+
+    store = await check(killed, filled, number)
+
+    await store.stop()
+    store = make_store(killed, filled.clock)
+    await store.start()
+    assert store.max_offset_in_queue("Topic", 0) == len(range(0, number, QUEUES)) + 1
+    await store.stop()
+
+
+async def test_the_cut_is_told(filled: Filled, killed: Path, caplog):
+    path, position = log_file(killed, filled.offsets[-1])
+    overwrite(path, position + 200, b"\x01")
+
+    store = await check(killed, filled, COUNT - 1)
+
+    assert f"{path}: cut off at {position}" in caplog.text
+    assert "bodyCRC" in caplog.text
+    await store.stop()
+
+
+async def test_stale_bytes_behind_the_cut_are_never_read_again(filled: Filled, killed: Path):
+    path, position = log_file(killed, filled.offsets[-3])
+    overwrite(path, position + 200, b"\x01")
+    store = make_store(killed, filled.clock)
+    await store.start()
+    # A message of the same size ends where the next stale one began.
+    result = store.put_message(
+        message(
+            b"%06d" % 0 + bytes(BODY),
+            queue_id=(COUNT - 3) % QUEUES,
+            properties={"UNIQ_KEY": f"U{COUNT - 3}", "KEYS": f"k{COUNT - 3} all", "TAGS": "t0"},
+        )
+    )
+    assert result.size == filled.sizes[-3]
+    again = crash_copy(killed, killed.parent / "again")
+    await store.stop()
+
+    store = make_store(again, filled.clock)
+    await store.start()
+
+    assert store.max_physical_offset == result.physical_offset + result.size
+    assert store.look_message_by_offset(filled.offsets[-2]) is None
+    await store.stop()
+
+
+@pytest.mark.parametrize("clean", [True, False])
+async def test_keys_of_messages_that_were_cut_off_never_lead_to_others(filled: Filled, tmp_path: Path, clean: bool):
+    await filled.store.stop()
+    root = crash_copy(filled.root, tmp_path / "damaged")
+    if not clean:
+        (root / "abort").write_text("1")
+    zeroed(*log_file(root, filled.offsets[-1]), filled.sizes[-1])
+
+    store = await check(root, filled, COUNT - 1)
+
+    assert store.look_message_by_offset(filled.offsets[-1]) is not None
+    assert store.query_message("Topic", f"k{COUNT - 1}", 9, 0, ALWAYS).records == []
+    assert len(store.query_message("Topic", f"k{COUNT - 2}", 9, 0, ALWAYS).records) == 1
+    await store.stop()
+    filled.store = store
+
+
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize("folders", [["consumequeue"], ["index"], ["consumequeue", "index"]], ids="+".join)
+async def test_folders_that_are_gone_are_built_anew(filled: Filled, killed: Path, folders: list[str], clean: bool):
+    for folder in folders:
+        shutil.rmtree(killed / folder)
+    if clean:
+        (killed / "abort").unlink()
+
+    store = await check(killed, filled)
+
+    await store.stop()
+
+
+async def test_queues_ahead_of_the_log_are_cut_to_it(filled: Filled, killed: Path):
+    for number in range(COUNT - 30, COUNT):
+        zeroed(*log_file(killed, filled.offsets[number]), filled.sizes[number])
+
+    store = await check(killed, filled, COUNT - 30, indexed=False)
+
+    await store.stop()
+
+
+async def test_a_log_that_is_gone_leaves_empty_queues(filled: Filled, killed: Path):
+    shutil.rmtree(killed / "commitlog")
+
+    store = await check(killed, filled, 0)
+
+    await store.stop()
+
+
+async def test_first_files_that_are_gone_move_the_beginning(filled: Filled, killed: Path):
+    (killed / "commitlog" / f"{0:020d}").unlink()
+    left = [number for number in range(COUNT) if filled.offsets[number] >= LOG_FILE]
+
+    store = make_store(killed, filled.clock)
+    await store.start()
+
+    assert store.min_physical_offset == LOG_FILE
+    for queue_id in range(QUEUES):
+        first = store.min_offset_in_queue("Topic", queue_id)
+        assert [one.body[:6] for one in read_queue(store, "Topic", queue_id, first)] == [
+            b"%06d" % number for number in left if number % QUEUES == queue_id
+        ]
+    await store.stop()
+
+
+async def test_a_middle_file_that_is_gone_is_an_error_and_the_lock_is_given_back(filled: Filled, killed: Path):
+    (killed / "commitlog" / f"{LOG_FILE:020d}").unlink()
+
+    for _ in range(2):
+        with pytest.raises(StoreError, match=rf"{LOG_FILE:020d} is missing"):
+            await make_store(killed, filled.clock).start()
+
+
+async def test_files_of_another_size_are_an_error_that_names_the_setting(filled: Filled, killed: Path):
+    with pytest.raises(StoreError, match="mappedFileSize"):
+        await make_store(killed, filled.clock, mapped_file_size_commit_log=LOG_FILE * 2).start()
+
+
+async def test_with_a_checkpoint_only_what_follows_it_is_checked(filled: Filled, tmp_path: Path, caplog):
+    filled.store.flusher.flush()
+    filled.store._queue_flusher.flush()
+    filled.store._checkpoint.advance(index_msg_timestamp=filled.clock.time_ms())
+    filled.store._checkpoint.save()
+    root = crash_copy(filled.root, tmp_path / "flushed")
+
+    store = await check(root, filled)
+
+    files = len(list((root / "commitlog").iterdir()))
+    assert files > 3
+    assert "checked from offset 0," not in caplog.text
+    await store.stop()
+
+
+async def test_a_restart_without_a_message_keeps_the_checkpoint(filled: Filled, tmp_path: Path, caplog):
+    await filled.store.stop()
+    for _ in range(2):
+        idle = make_store(filled.root, filled.clock)
+        await idle.start()
+        idle.flusher.flush()
+        idle._queue_flusher.flush()
+        await idle.stop()
+    store = make_store(filled.root, filled.clock)
+    await store.start()
+    root = crash_copy(filled.root, tmp_path / "killed")
+    await store.stop()
+
+    store = await check(root, filled)
+
+    assert "checked from offset 0," not in caplog.text
+    await store.stop()
+    filled.store = store
