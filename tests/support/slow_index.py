@@ -50,9 +50,7 @@ class SlowIndex:
         entry = 40 + self.slot_count * 4 + number * 20
         struct.pack_into(">iqii", data, entry, key_hash, offset, difference, previous)
         struct.pack_into(">i", data, slot, number)
-        struct.pack_into(
-            ">qqqqii", data, 0, begin, stored, begin_offset, offset, used + (previous == 0), number + 1
-        )
+        struct.pack_into(">qqqqii", data, 0, begin, stored, begin_offset, offset, used + (previous == 0), number + 1)
 
     def _header(self) -> tuple[int, int, int, int, int, int]:
         header: tuple[int, int, int, int, int, int] = struct.unpack_from(">qqqqii", self.files[-1])

@@ -1,6 +1,7 @@
 """What tests of connections need: a transport that records, routes that answer in each way, frames."""
 
 import asyncio
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -15,7 +16,7 @@ ECHO, TYPED, LATER, FAILING, REFUSING, ENCODED, PIECES, SILENT, FUTURE = 310, 31
 
 
 class FakeTransport(asyncio.Transport):
-    """Records what a connection does with it; ``blocked`` makes it ask for a pause over 100 bytes, as a slow peer does."""
+    """Records what a connection does; ``blocked`` makes it ask for a pause over 100 bytes, as a slow peer does."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -149,9 +150,7 @@ def split_frames(data: bytes) -> list[Command]:
     return found
 
 
-def connect(
-    routes: dict[int, Route], **settings: Any
-) -> tuple[RemotingConnection, FakeTransport, Endpoint]:
+def connect(routes: dict[int, Route], **settings: Any) -> tuple[RemotingConnection, FakeTransport, Endpoint]:
     """A connection over a transport that records."""
     endpoint = Endpoint("test", routes, **settings)
     connection = RemotingConnection(endpoint)
@@ -164,7 +163,7 @@ def connect(
 def feed(connection: RemotingConnection, data: bytes, cuts: Sequence[int] = ()) -> None:
     """Let bytes arrive, in one read event for each part between cuts, more where the buffer is smaller."""
     edges = [0, *sorted(cuts), len(data)]
-    for start, end in zip(edges, edges[1:], strict=False):
+    for start, end in itertools.pairwise(edges):
         part = data[start:end]
         while part:
             room = connection.get_buffer(-1)
@@ -178,5 +177,5 @@ def feed(connection: RemotingConnection, data: bytes, cuts: Sequence[int] = ()) 
 async def until(condition: Callable[[], object], timeout_s: float = 10.0) -> None:
     """Wait until a condition holds."""
     async with asyncio.timeout(timeout_s):
-        while not condition():
+        while not condition():  # noqa: ASYNC110 - what is waited for tells nobody
             await asyncio.sleep(0.005)

@@ -45,7 +45,7 @@ class TestFrames:
             frame(ECHO, b"", 6, oneway=True),
         )
     )
-    SEEN = [(ECHO, b"first"), (TYPED, b""), (ECHO, b"x" * 300), (ECHO, b"")]
+    SEEN = ((ECHO, b"first"), (TYPED, b""), (ECHO, b"x" * 300), (ECHO, b""))
 
     async def test_several_in_one_read_are_answered_by_one_write(self, handlers: Handlers):
         connection, transport, _ = connect(handlers.routes())
@@ -56,7 +56,7 @@ class TestFrames:
         assert [answer.opaque for answer in transport.answers] == [1, 2, 3, 4, 5]
         assert [bytes(answer.body) for answer in transport.answers[:3]] == [b"first", b"", b"x" * 300]
         assert all(answer.is_response and answer.code == 0 for answer in transport.answers)
-        assert handlers.seen == self.SEEN
+        assert handlers.seen == list(self.SEEN)
 
     async def test_byte_by_byte(self, handlers: Handlers):
         connection, transport, _ = connect(handlers.routes())
@@ -64,7 +64,7 @@ class TestFrames:
         feed(connection, self.STREAM, range(1, len(self.STREAM)))
 
         assert [answer.opaque for answer in transport.answers] == [1, 2, 3, 4, 5]
-        assert handlers.seen == self.SEEN
+        assert handlers.seen == list(self.SEEN)
 
     async def test_cut_at_any_place(self):
         for cut in range(1, len(self.STREAM)):
@@ -74,7 +74,7 @@ class TestFrames:
             feed(connection, self.STREAM, [cut])
 
             assert [answer.opaque for answer in transport.answers] == [1, 2, 3, 4, 5], cut
-            assert handlers.seen == self.SEEN, cut
+            assert handlers.seen == list(self.SEEN), cut
 
     async def test_larger_than_the_buffer_with_others_around_it(self, handlers: Handlers):
         connection, transport, _ = connect(handlers.routes())
@@ -348,7 +348,7 @@ class TestRequests:
     async def test_no_answer_in_time(self, handlers: Handlers):
         connection, transport, _ = connect(handlers.routes())
 
-        with pytest.raises(RemotingTimeoutError, match=r"no answer from 192.0.2.7:4000 to request code 39 within 0.01 s"):
+        with pytest.raises(RemotingTimeoutError, match=r"no answer from 192.0.2.7:4000 to request code 39 within"):
             await connection.invoke(request(39), 0.01)
 
         late = response(0)
