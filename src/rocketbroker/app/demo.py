@@ -12,11 +12,10 @@ from collections import Counter
 from contextlib import aclosing, suppress
 from pathlib import Path
 
-import msgspec
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-from rich.table import Table
 
+from rocketbroker.app.demo_outcome import TOPIC, Outcome, disagreements, show
 from rocketbroker.app.dev_server import DevServer
 from rocketbroker.app.event_loop import run
 from rocketbroker.client.admin_client import AdminClient
@@ -28,7 +27,6 @@ from rocketbroker.codec.message.message_ext import MessageExt
 from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
 from rocketbroker.common.errors import RocketBrokerError
 
-TOPIC = "DemoTopic"
 GROUP = "mqdev_demo"
 QUEUES = 4
 IN_FLIGHT = 64
@@ -38,19 +36,6 @@ _CONSUME_TIMEOUT_S = 60.0
 _ROUTE_TIMEOUT_S = 5.0
 _PROPERTY_RUN = "demoRun"
 _PROPERTY_NUMBER = "demoNumber"
-
-
-class Outcome(msgspec.Struct):
-    """What the three parts of the demo saw of each queue, and what went wrong."""
-
-    stored_before: Counter[int] = msgspec.field(default_factory=Counter)
-    sent: Counter[int] = msgspec.field(default_factory=Counter)
-    received: Counter[int] = msgspec.field(default_factory=Counter)
-    counted: Counter[int] = msgspec.field(default_factory=Counter)
-    send_s: float = 0.0
-    receive_s: float = 0.0
-    spark_s: float = 0.0
-    problems: list[str] = msgspec.field(default_factory=list)
 
 
 def run_demo(server: DevServer, number: int) -> int:
@@ -232,40 +217,3 @@ async def count_by_spark(store: Path) -> Counter[int]:
         raise RocketBrokerError(f"the count by Spark failed: {lines[-1]}")
     rows = json.loads(out)["queues"]
     return Counter({row["queueId"]: row["messages"] for row in rows if row["topic"] == TOPIC})
-
-
-def disagreements(outcome: Outcome) -> list[str]:
-    """One line for each queue whose numbers differ."""
-    queues = sorted(outcome.sent | outcome.received | outcome.counted | outcome.stored_before)
-    lines = []
-    for queue in queues:
-        sent, received = outcome.sent[queue], outcome.received[queue]
-        counted = outcome.counted[queue] - outcome.stored_before[queue]
-        if not sent == received == counted:
-            lines.append(f"queue {queue}: {sent} sent, {received} received, {counted} counted")
-    return lines
-
-
-def show(outcome: Outcome, number: int, console: Console) -> None:
-    """Print the numbers by queue, the rates and the verdict."""
-    table = Table(title=f"{TOPIC} by queue", show_footer=True, title_justify="left")
-    table.add_column("Queue", "all")
-    for title, counter in (("Sent", outcome.sent), ("Received", outcome.received)):
-        table.add_column(title, f"{counter.total():,}", justify="right")
-    counted = Counter({queue: outcome.counted[queue] - outcome.stored_before[queue] for queue in outcome.counted})
-    table.add_column("Counted by Spark", f"{counted.total():,}", justify="right")
-    for queue in sorted(outcome.sent | outcome.received | counted):
-        numbers = (outcome.sent[queue], outcome.received[queue], counted[queue])
-        table.add_row(str(queue), *(f"{each:,}" for each in numbers))
-    console.print(table)
-    before = outcome.stored_before.total()
-    if before:
-        console.print(f"(The store had {before:,} messages of the topic already, which Spark counted too.)")
-    console.print(f"Sent     {number:,} in {outcome.send_s:.2f} s, {number / outcome.send_s:,.0f} a second")
-    came = outcome.received.total()
-    console.print(f"Received {came:,} in {outcome.receive_s:.2f} s, {came / outcome.receive_s:,.0f} a second")
-    console.print(f"Counted  {counted.total():,} by Spark in {outcome.spark_s:.1f} s, its start included")
-    for problem in outcome.problems[:10]:
-        console.print(f"PROBLEM: {problem}", markup=False)
-    if not outcome.problems:
-        console.print(f"Sent, received and counted agree: {number:,} messages, each exactly once.")
