@@ -9,6 +9,8 @@ from rocketbroker.broker.topic_config_manager import TopicConfigManager
 from rocketbroker.codec.remoting.handler import Connection
 from rocketbroker.codec.remoting.headers.topic import DeleteTopicRequestHeader
 from rocketbroker.codec.remoting.remoting_command import Command, RemotingCommand, response
+from rocketbroker.codec.remoting.response_code import ResponseCode
+from rocketbroker.common.errors import BrokerResponseError, StoreError
 from rocketbroker.processor.admin.update_and_create_topic import check_changeable_topic
 
 log = logging.getLogger(__name__)
@@ -18,7 +20,12 @@ class QueueRemover(Protocol):
     """What is needed of the message store."""
 
     def delete_topics(self, topics: set[str]) -> int:
-        """Take the queues of topics out of service at once and have their files removed by a thread."""
+        """Take the queues of topics out of service at once and have their files removed by a thread.
+
+        Raises:
+            StoreError: messages of them that were under way could not be brought to their queues first.
+            OSError: the disk refused.
+        """
 
 
 class DeleteTopicInBrokerProcessor:
@@ -40,13 +47,18 @@ class DeleteTopicInBrokerProcessor:
         """Remove the topic.
 
         Raises:
-            BrokerResponseError: INVALID_PARAMETER, the name is illegal or one of the system's; nothing was removed.
+            BrokerResponseError: INVALID_PARAMETER, the name is illegal or one of the system's; SYSTEM_ERROR, the disk
+                refused. Nothing was removed.
         """
         topic = command.header.topic
         check_changeable_topic(self._topics, topic)
         log.info("%s deletes topic %s", connection.remote_address, topic)
+        try:
+            self._store.delete_topics({topic})
+        except (OSError, StoreError) as error:
+            remark = f"the queues of topic {topic} cannot be removed, it stays: {error}"
+            raise BrokerResponseError(ResponseCode.SYSTEM_ERROR, remark) from error
         self._topics.delete(topic)
         self._offsets.remove_topic(topic)
-        self._store.delete_topics({topic})
         self._stats.remove_topic(topic)
         return response()

@@ -9,7 +9,8 @@ Each value is measured. These keys of RocketMQ are absent, since there is nothin
 - ``putMessageDistributeTime``, ``putMessageEntireTimeMax``, ``getMessageEntireTimeMax``, ``putLatency99``,
   ``putLatency999``, ``putMessageFailedTimes``: single puts and gets are not timed, failed puts not counted;
 - ``timer*``: there are no timer messages;
-- ``startAcceptSendRequestTimeStamp``: there is no such setting.
+- ``startAcceptSendRequestTimeStamp``: there is no such setting;
+- ``earliestMessageTimeStamp``, while there is no message.
 """
 
 import asyncio
@@ -99,20 +100,18 @@ class GetBrokerRuntimeInfoProcessor:
     def _store_info(self) -> dict[str, str]:
         store = self._store
         end = store.max_physical_offset
-        return {
+        info = {
             "bootTimestamp": str(store.boot_time_ms),
             "runtime": format_runtime(self._clock.time_ms() - store.boot_time_ms),
             "commitLogMinOffset": str(store.min_physical_offset),
             "commitLogMaxOffset": str(end),
             "dispatchBehindBytes": str(store.dispatch_behind_bytes),
             "remainHowManyDataToFlush": human_readable_byte_count(max(0, end - store.flushed_offset)),
-            "earliestMessageTimeStamp": str(self._earliest_message_time()),
         }
-
-    def _earliest_message_time(self) -> int:
-        """Store time in ms of the first message of the log, -1 when there is none."""
-        record = self._store.look_message_by_offset(self._store.min_physical_offset)
-        return -1 if record is None else decode_record(record, read_body=False).store_timestamp
+        first = store.look_message_by_offset(store.min_physical_offset)
+        if first is not None:
+            info["earliestMessageTimeStamp"] = str(decode_record(first, read_body=False).store_timestamp)
+        return info
 
 
 def disk_info(config: MessageStoreConfig) -> dict[str, str]:

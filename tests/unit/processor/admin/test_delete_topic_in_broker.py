@@ -1,3 +1,6 @@
+import errno
+from pathlib import Path
+
 import pytest
 
 from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
@@ -46,6 +49,21 @@ def test_a_topic_of_the_same_name_begins_at_0(parts, store, processor):
 def test_recorded_requests(processor):
     for command, theirs in recorded(215, DeleteTopicRequestHeader):
         assert call(processor.process, command.header) == theirs
+
+
+def test_a_topic_that_the_disk_keeps_stays(parts, store, processor, monkeypatch):
+    fill(parts, store, "T")
+
+    def refuse(_self, _target):
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    monkeypatch.setattr(Path, "rename", refuse)
+    code, remark = refusal(processor.process, DeleteTopicRequestHeader("T"))
+    assert code == ResponseCode.SYSTEM_ERROR
+    assert "topic T cannot be removed" in remark
+    assert "Read-only file system" in remark
+    assert parts.topic_configs.select("T") is not None
+    assert parts.offsets.query("g", "T", 0) == store.max_offset_in_queue("T", 0) == 1
 
 
 @pytest.mark.parametrize("topic", ["../consumequeue", "..", "", " ", "a/b", "t" * 128, "TBW102", "DefaultCluster"])
