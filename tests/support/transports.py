@@ -2,7 +2,7 @@
 
 import asyncio
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from rocketbroker.codec.remoting.frame import decode_frame, encode_frame
@@ -57,6 +57,11 @@ class FakeTransport(asyncio.Transport):
 
     def resume_reading(self) -> None:
         self.reading = True
+
+    @property
+    def stopped(self) -> bool:
+        """Whether nothing is read."""
+        return not self.reading
 
     def is_closing(self) -> bool:
         return self.closed
@@ -172,10 +177,3 @@ def feed(connection: RemotingConnection, data: bytes, cuts: Sequence[int] = ()) 
             room[:count] = part[:count]
             connection.buffer_updated(count)
             part = part[count:]
-
-
-async def until(condition: Callable[[], object], timeout_s: float = 10.0) -> None:
-    """Wait until a condition holds."""
-    async with asyncio.timeout(timeout_s):
-        while not condition():  # noqa: ASYNC110 - what is waited for tells nobody
-            await asyncio.sleep(0.005)

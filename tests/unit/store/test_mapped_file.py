@@ -150,7 +150,7 @@ def test_delete_removes_the_file(tmp_path: Path):
 
 
 def test_sync_calls_the_disk_for_this_file(tmp_path: Path, monkeypatch):
-    synced = []
+    synced: list[int] = []
     monkeypatch.setattr(os, "fdatasync", synced.append)
     file = MappedFile(tmp_path / NAME, 4096)
 

@@ -83,5 +83,5 @@ def test_the_abort_file_is_there_while_a_broker_runs(tmp_path: Path):
     assert not lock.was_clean
 
     lock.mark_stopped()
-    assert lock.was_clean
     lock.mark_stopped()
+    assert StoreLock(tmp_path, tmp_path / "elsewhere" / "abort").was_clean

@@ -23,8 +23,8 @@ from tests.support.transports import (
     connect,
     feed,
     frame,
-    until,
 )
+from tests.support.waiting import until
 
 TYPED_HEADER = GetMinOffsetRequestHeader("T", 3)
 
@@ -242,10 +242,9 @@ class TestAnswers:
 
 class TestBatchEnd:
     async def test_it_comes_after_the_last_frame_and_before_the_answers(self, handlers: Handlers):
-        seen = []
-        connection, transport, _ = connect(
-            handlers.routes(), on_batch_end=lambda: seen.append((len(handlers.seen), transport.writes))
-        )
+        seen: list[tuple[int, int]] = []
+        connection, transport, endpoint = connect(handlers.routes())
+        endpoint.on_batch_end = lambda: seen.append((len(handlers.seen), transport.writes))
 
         feed(connection, frame(ECHO) * 3)
         feed(connection, frame(ECHO)[:5])
@@ -272,7 +271,7 @@ class TestSlowPeer:
 
         feed(connection, stream)
 
-        assert not transport.reading
+        assert transport.stopped
         assert 0 < len(handlers.seen) < 100
         # A read that was under way still comes in.
         feed(connection, frame(ECHO, b"late", 500)[:9])
@@ -357,7 +356,7 @@ class TestRequests:
         assert connection._pending == {}
 
     async def test_a_lost_connection_ends_all_that_wait(self, handlers: Handlers):
-        lost = []
+        lost: list[object] = []
         connection, transport, endpoint = connect(handlers.routes(), on_close=lost.append)
         tasks = [asyncio.create_task(connection.invoke(request(39), 10)) for _ in range(3)]
         await until(lambda: len(transport.answers) == 3)

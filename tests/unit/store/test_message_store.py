@@ -1,0 +1,440 @@
+import asyncio
+import errno
+import os
+import threading
+import zlib
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from rocketbroker.codec.message.message_decoder import decode_messages, decode_record
+from rocketbroker.codec.message.message_sys_flag import COMPRESSED_FLAG
+from rocketbroker.common.errors import StoreError
+from rocketbroker.store.get_message import GetMessageStatus
+from rocketbroker.store.message_store import MessageStore
+from rocketbroker.store.put_message import PutMessageStatus
+from tests.support.fakes import FakeClock
+from tests.support.stores import (
+    ALWAYS,
+    V4_HOST,
+    V6_HOST,
+    crash_copy,
+    make_store,
+    message,
+    open_files,
+    read_queue,
+)
+from tests.support.waiting import until
+
+
+class Waiter:
+    """Somebody who waits for messages."""
+
+    waiting = True
+
+    def __init__(self) -> None:
+        self.heard: list[tuple[str, int, int]] = []
+
+    def arriving(self, topic: str, queue_id: int, max_offset: int, tags_code: int) -> None:
+        self.heard.append((topic, queue_id, max_offset))
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock()
+
+
+@pytest.fixture
+def waiter() -> Waiter:
+    return Waiter()
+
+
+@pytest.fixture
+async def store(tmp_path: Path, clock: FakeClock, waiter: Waiter) -> AsyncIterator[MessageStore]:
+    made = make_store(tmp_path / "store", clock, waiter)
+    await made.start()
+    yield made
+    await made.stop()
+
+
+def refuse(code: int):
+    def fail(*_) -> None:
+        raise OSError(code, os.strerror(code))
+
+    return fail
+
+
+class TestMessages:
+    async def test_what_is_put_comes_back_with_all_its_fields(self, store: MessageStore, clock: FakeClock):
+        body = zlib.compress(b"x" * 5000)
+        sent = message(
+            body,
+            "%RETRY%" + "g" * 150,
+            5,
+            properties={"TAGS": "é", "KEYS": "k1 k2"},
+            flag=-9,
+            sys_flag=COMPRESSED_FLAG,
+            born_host=V6_HOST,
+            born_timestamp=1_795_255_000_001,
+            reconsume_times=2,
+            prepared_transaction_offset=77,
+        )
+        for _ in range(3):
+            store.put_message(sent)
+        store.dispatch()
+
+        third = read_queue(store, sent.topic, 5)[2]
+
+        assert third.body == body
+        assert (third.properties, third.flag, third.sys_flag) == (
+            {"TAGS": "é", "KEYS": "k1 k2"},
+            -9,
+            sent.sys_flag,
+        )
+        assert (third.queue_id, third.queue_offset, third.reconsume_times) == (5, 2, 2)
+        assert (third.born_host, third.store_host) == (V6_HOST, V4_HOST)
+        assert (third.born_timestamp, third.store_timestamp) == (1_795_255_000_001, clock.time_ms())
+        assert third.prepared_transaction_offset == 77
+        (view,) = store.slices([(third.commit_log_offset, third.store_size)])
+        assert store.look_message_by_offset(third.commit_log_offset) == bytes(view)
+
+    async def test_who_waits_is_told_at_dispatch(self, store: MessageStore, waiter: Waiter):
+        store.put_message(message())
+        store.put_messages(message(queue_id=1), [(0, b"a", b""), (0, b"b", b"")])
+        assert waiter.heard == []
+
+        store.dispatch()
+
+        assert waiter.heard == [("Topic", 0, 1), ("Topic", 1, 1), ("Topic", 1, 2)]
+
+    async def test_queues_are_told_with_their_bounds(self, store: MessageStore):
+        for _ in range(3):
+            store.put_message(message(queue_id=4))
+        first = store.put_message(message(queue_id=4))
+        store.dispatch()
+
+        assert list(store.topic_queues("Topic")) == [4]
+        assert (store.min_offset_in_queue("Topic", 4), store.max_offset_in_queue("Topic", 4)) == (0, 4)
+        assert (store.min_offset_in_queue("Topic", 9), store.max_offset_in_queue("Topic", 9)) == (0, 0)
+        assert store.commit_log_offset_in_queue("Topic", 4, 3) == first.physical_offset
+        assert store.commit_log_offset_in_queue("Topic", 4, 4) == 0
+        assert (store.min_physical_offset, store.max_physical_offset) == (0, first.physical_offset + first.size)
+        assert store.put_count == 4
+
+    async def test_cold_reads_give_the_bytes_that_slices_do(self, store: MessageStore):
+        for number in range(5):
+            store.put_message(message(b"%d" % number * 50))
+        store.dispatch()
+        ranges = store.get_message("Topic", 0, 1, 3, 1 << 20).ranges
+
+        cold = await store.read_cold(ranges)
+
+        assert cold == [bytes(view) for view in store.slices(ranges)]
+        assert [one.queue_offset for one in decode_messages(b"".join(cold))] == [1, 2, 3]
+
+    async def test_slices_outlive_the_store(self, tmp_path: Path):
+        store = make_store(tmp_path / "store")
+        await store.start()
+        result = store.put_message(message(b"still here"))
+        (view,) = store.slices([(result.physical_offset, result.size)])
+
+        await store.stop()
+
+        assert decode_record(view).body == b"still here"
+
+
+class TestQueries:
+    async def test_by_key_unique_id_and_tag(self, store: MessageStore, clock: FakeClock):
+        offsets = []
+        for number in range(6):
+            clock.advance(2)
+            properties = {
+                "UNIQ_KEY": f"U{number}",
+                "KEYS": "all odd" if number % 2 else "all",
+                "TAGS": f"t{number % 2}",
+            }
+            offsets.append(store.put_message(message(properties=properties)).physical_offset)
+        store.dispatch()
+
+        def query(key: str, max_num: int = 32, begin: int = 0, end: int = ALWAYS, index_type: str | None = None):
+            found = store.query_message("Topic", key, max_num, begin, end, index_type)
+            assert (found.index_last_update_timestamp, found.index_last_update_physical_offset) == (
+                clock.time_ms(),
+                offsets[-1],
+            )
+            return [decode_record(record).commit_log_offset for record in found.records]
+
+        assert query("U3") == query("U3", index_type="U") == [offsets[3]]
+        assert query("odd") == query("odd", index_type="K") == [offsets[5], offsets[3], offsets[1]]
+        assert query("t0", index_type="T") == [offsets[4], offsets[2], offsets[0]]
+        assert query("all", 2) == [offsets[5], offsets[4]]
+        assert query("all", 32, clock.time_ms() - 4000, clock.time_ms() - 2000) == [offsets[4], offsets[3]]
+        assert query("nothing") == []
+
+    async def test_no_more_than_the_setting_allows(self, store: MessageStore):
+        for _ in range(70):
+            store.put_message(message(properties={"KEYS": "k"}))
+        store.dispatch()
+
+        assert len(store.query_message("Topic", "k", 1000, 0, ALWAYS).records) == 64
+
+    async def test_without_an_index_nothing_is_found_and_no_folder_made(self, tmp_path: Path):
+        store = make_store(tmp_path / "store", message_index_enable=False)
+        await store.start()
+        store.put_message(message(properties={"KEYS": "k"}))
+        store.dispatch()
+
+        assert store.query_message("Topic", "k", 9, 0, ALWAYS).records == []
+        await store.stop()
+        assert not (tmp_path / "store" / "index").exists()
+
+    async def test_keys_are_entered_after_a_moment_even_when_nobody_asks(self, store: MessageStore):
+        store.put_message(message(properties={"KEYS": "k"}))
+        store.dispatch()
+        assert store.index_service is not None
+
+        await until(lambda: not store.index_service or not store.index_service.pending)
+
+        assert store.index_service.last_update[1] == 0
+        assert len(store.index_service.files) == 1
+
+
+class TestTopics:
+    async def test_a_deleted_topic_has_no_queues_and_may_come_again(self, store: MessageStore, tmp_path: Path):
+        for topic in ("A", "B"):
+            store.put_message(message(topic=topic))
+        store.dispatch()
+        store.put_message(message(topic="A"))
+
+        assert store.delete_topics({"A", "never"}) == 1
+
+        assert store.get_message("A", 0, 0, 1, 100).status is GetMessageStatus.NO_MATCHED_LOGIC_QUEUE
+        assert store.topic_queues("A") == {}
+        store.put_message(message(b"again", topic="A"))
+        store.dispatch()
+        assert [one.body for one in read_queue(store, "A", 0)] == [b"again"]
+        assert [one.body for one in read_queue(store, "B", 0)] == [b"body"]
+
+
+class TestLife:
+    async def test_a_store_that_is_not_started_or_stopped_takes_nothing(self, tmp_path: Path):
+        store = make_store(tmp_path / "store")
+        early = store.put_message(message())
+        await store.start()
+        assert store.put_message(message()).status is PutMessageStatus.PUT_OK
+        await store.stop()
+        late = store.put_messages(message(), [(0, b"a", b"")])
+
+        for result in (early, late):
+            assert result.status is PutMessageStatus.SERVICE_NOT_AVAILABLE
+            assert result.reason
+
+    async def test_a_stop_dispatches_and_leaves_nothing_running_or_open(self, tmp_path: Path):
+        files, threads = open_files(), {thread.name for thread in threading.enumerate()}
+        store = make_store(tmp_path / "store")
+        await store.start()
+        for _ in range(300):
+            store.put_message(message(bytes(1000), properties={"KEYS": "k"}))
+        await store.read_cold([(0, 10)])
+
+        await store.stop()
+
+        assert open_files() == files
+        left = {thread.name for thread in threading.enumerate()} - threads
+        assert all(name.startswith("asyncio_") for name in left)
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+        again = make_store(tmp_path / "store")
+        await again.start()
+        assert again.max_offset_in_queue("Topic", 0) == 300
+        await again.stop()
+
+    async def test_a_second_store_is_refused_in_one_line_and_the_first_goes_on(
+        self, store: MessageStore, tmp_path: Path
+    ):
+        files = open_files()
+
+        with pytest.raises(StoreError) as caught:
+            await make_store(tmp_path / "store").start()
+
+        assert "is in use by another broker" in str(caught.value)
+        assert "\n" not in str(caught.value)
+        assert open_files() == files
+        assert store.put_message(message()).status is PutMessageStatus.PUT_OK
+
+    async def test_paths_apart_from_the_root_are_honoured(self, tmp_path: Path):
+        names = ("log", "cq", "ix", "check", "stop")
+        log, queues, index, checkpoint, abort = (str(tmp_path / "apart" / name) for name in names)
+        store = make_store(
+            tmp_path / "store",
+            store_path_commit_log=log,
+            store_path_consume_queue=queues,
+            store_path_index=index,
+            store_checkpoint=checkpoint,
+            abort_file=abort,
+        )
+        await store.start()
+        assert "stop" in {path.name for path in (tmp_path / "apart").iterdir()}
+        store.put_message(message(properties={"KEYS": "k"}))
+        await store.stop()
+
+        assert sorted(path.name for path in (tmp_path / "apart").iterdir()) == ["check", "cq", "ix", "log"]
+        assert [path.name for path in (tmp_path / "store").iterdir()] == ["lock"]
+
+    async def test_the_checkpoint_follows_what_is_on_disk(self, store: MessageStore, clock: FakeClock):
+        store.put_message(message())
+        store.dispatch()
+        stored = clock.time_ms()
+        clock.advance(60)
+
+        store.flusher.flush()
+        assert store._checkpoint.layout[:2] == (stored, 0)
+        store._queue_flusher.flush()
+        assert store._checkpoint.layout[:2] == (stored, stored)
+
+
+class TestSync:
+    async def test_a_message_is_on_disk_when_it_is_said_to_be(self, store: MessageStore):
+        result = store.put_message(message())
+        assert store.flusher.flushed_offset == 0
+
+        assert await store.wait_flushed(result) == ""
+
+        assert store.flusher.flushed_offset >= result.physical_offset + result.size
+
+    async def test_messages_are_synced_by_and_by(self, tmp_path: Path):
+        store = make_store(tmp_path / "store", flush_interval_commit_log=10)
+        await store.start()
+        result = store.put_message(message())
+
+        await until(lambda: store.flusher.flushed_offset >= result.size)
+        await store.stop()
+
+    async def test_a_disk_that_refuses_is_told_and_nothing_more_is_taken(self, tmp_path: Path, monkeypatch):
+        store = make_store(tmp_path / "store")
+        await store.start()
+        result = store.put_message(message())
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "fdatasync", refuse(errno.EIO))
+            reason = await asyncio.wait_for(store.wait_flushed(result), 10)
+        later = store.put_message(message())
+        batch = store.put_messages(message(), [(0, b"a", b"")])
+        store.dispatch()
+
+        assert reason == "the CommitLog could not be synced: Input/output error"
+        for refused in (later, batch):
+            assert (refused.status, refused.reason) == (PutMessageStatus.SERVICE_NOT_AVAILABLE, reason)
+        assert len(read_queue(store, "Topic", 0)) == 1
+        await store.stop()
+        assert (tmp_path / "store" / "abort").exists(), "the next start has to check the log"
+
+    async def test_a_slow_disk_is_not_waited_for_for_ever(self, tmp_path: Path, monkeypatch):
+        store = make_store(tmp_path / "store", sync_flush_timeout=20)
+        await store.start()
+        go = threading.Event()
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "fdatasync", lambda _: go.wait(10))
+            reason = await store.wait_flushed(store.put_message(message()))
+            go.set()
+
+            assert reason == "the message was not on disk within 20 ms (syncFlushTimeout)"
+            await store.stop()
+
+    async def test_a_queue_that_cannot_be_synced_is_tried_again(self, store: MessageStore, monkeypatch):
+        store.put_message(message())
+        store.dispatch()
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "fdatasync", refuse(errno.EIO))
+            with pytest.raises(OSError, match="Input/output"):
+                store._queue_flusher.flush()
+        synced: list[int] = []
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "fdatasync", synced.append)
+            store._queue_flusher.flush()
+            store._queue_flusher.flush()
+
+        assert synced == [store.topic_queues("Topic")[0].queue.files[0].fd]
+
+
+class TestFullDisk:
+    async def test_sends_are_refused_until_there_is_room(self, store: MessageStore, monkeypatch):
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "posix_fallocate", refuse(errno.ENOSPC))
+            results = [store.put_message(message(bytes(30_000))) for _ in range(20)]
+            refused = [result for result in results if result.status is PutMessageStatus.DISK_FULL]
+            assert refused
+            assert "No space left on device" in refused[-1].reason
+            with pytest.raises(StoreError):
+                store.dispatch()
+        after = store.put_message(message(b"after"))
+        store.dispatch()
+
+        assert after.status is PutMessageStatus.PUT_OK
+        assert len(read_queue(store, "Topic", 0)) == 20 - len(refused) + 1
+
+    async def test_a_stop_on_a_full_disk_loses_nothing(self, tmp_path: Path, monkeypatch, caplog):
+        store = make_store(tmp_path / "store")
+        await store.start()
+        for number in range(5):
+            store.put_message(message(properties={"KEYS": f"k{number}"}))
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "posix_fallocate", refuse(errno.ENOSPC))
+            await store.stop()
+        assert "cannot be read before the next start" in caplog.text
+
+        again = make_store(tmp_path / "store")
+        await again.start()
+
+        assert len(read_queue(again, "Topic", 0)) == 5
+        assert [len(again.query_message("Topic", f"k{number}", 9, 0, ALWAYS).records) for number in range(5)] == [1] * 5
+        await again.stop()
+
+    async def test_a_stop_with_room_for_queues_only_keeps_the_keys(self, tmp_path: Path, monkeypatch):
+        store = make_store(tmp_path / "store")
+        await store.start()
+        for number in range(5):
+            store.put_message(message(properties={"KEYS": f"k{number}"}))
+        store.dispatch()
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "posix_fallocate", refuse(errno.ENOSPC))
+            await store.stop()
+
+        again = make_store(tmp_path / "store")
+        await again.start()
+
+        assert [len(again.query_message("Topic", f"k{number}", 9, 0, ALWAYS).records) for number in range(5)] == [1] * 5
+        await again.stop()
+
+
+async def test_default_sizes_are_rocketmqs_and_take_no_room_before_they_are_written(tmp_path: Path):
+    store = make_store(
+        tmp_path / "store",
+        mapped_file_size_commit_log=1 << 30,
+        mapped_file_size_consume_queue=6_000_000,
+        max_hash_slot_num=5_000_000,
+        max_index_num=20_000_000,
+    )
+    await store.start()
+    store.put_message(message(properties={"KEYS": "k"}))
+    store.dispatch()
+    assert len(store.query_message("Topic", "k", 9, 0, ALWAYS).records) == 1
+    await store.stop()
+
+    root = tmp_path / "store"
+    (queue_file,) = (root / "consumequeue" / "Topic" / "0").iterdir()
+    (index_file,) = (root / "index").iterdir()
+    assert (queue_file.stat().st_size, index_file.stat().st_size) == (6_000_000, 420_000_040)
+    assert {path.stat().st_size for path in (root / "commitlog").iterdir()} == {1 << 30}
+    used = sum(path.stat().st_blocks * 512 for path in root.rglob("*") if path.is_file())
+    assert used < 200 << 20
+
+
+async def test_a_copy_of_an_open_store_is_what_a_kill_leaves(store: MessageStore, tmp_path: Path):
+    store.put_message(message(b"not dispatched"))
+    root = crash_copy(tmp_path / "store", tmp_path / "copy")
+
+    killed = make_store(root)
+    await killed.start()
+
+    assert [one.body for one in read_queue(killed, "Topic", 0)] == [b"not dispatched"]
+    await killed.stop()

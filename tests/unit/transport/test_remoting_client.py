@@ -1,0 +1,162 @@
+import asyncio
+import socket
+from collections.abc import AsyncIterator
+
+import pytest
+
+from rocketbroker.codec.remoting.handler import Route
+from rocketbroker.codec.remoting.headers.offset import GetMinOffsetRequestHeader
+from rocketbroker.codec.remoting.remoting_command import Command, request, response
+from rocketbroker.common.errors import RemotingConnectError, RemotingSendError, RemotingTimeoutError
+from rocketbroker.transport.remoting_client import RemotingClient, split_address
+from rocketbroker.transport.remoting_server import RemotingServer
+from tests.support.transports import ECHO, FAILING, LATER, SILENT, TYPED, Handlers
+from tests.support.waiting import until
+
+
+@pytest.fixture
+async def handlers() -> Handlers:
+    return Handlers()
+
+
+@pytest.fixture
+async def server(handlers: Handlers) -> AsyncIterator[RemotingServer]:
+    made = RemotingServer(handlers.routes(), host="127.0.0.1")
+    await made.start()
+    yield made
+    await made.stop()
+
+
+@pytest.fixture
+async def client() -> AsyncIterator[RemotingClient]:
+    made = RemotingClient()
+    yield made
+    await made.stop()
+
+
+@pytest.fixture
+def address(server: RemotingServer) -> str:
+    return f"127.0.0.1:{server.port}"
+
+
+async def test_a_request_is_answered(client: RemotingClient, address: str):
+    answer = await client.invoke(address, request(ECHO, {"a": "b"}, b"hello"))
+
+    assert (answer.code, answer.body, answer.is_response) == (0, b"hello", True)
+
+
+async def test_many_at_once_go_over_one_connection(client: RemotingClient, server: RemotingServer, address: str):
+    answers = await asyncio.gather(*(client.invoke(address, request(ECHO, None, b"%d" % n)) for n in range(300)))
+
+    assert [answer.body for answer in answers] == [b"%d" % n for n in range(300)]
+    assert len(server.connections) == 1
+
+
+async def test_a_typed_header_and_an_error(client: RemotingClient, address: str):
+    assert (await client.invoke(address, request(TYPED, GetMinOffsetRequestHeader("T", 1)))).code == 0
+    assert (await client.invoke(address, request(TYPED, {"topic": "T"}))).code == 1
+    assert (await client.invoke(address, request(FAILING))).remark == "KeyError: 'what was missing'"
+
+
+async def test_oneway(client: RemotingClient, handlers: Handlers, address: str):
+    await client.invoke_oneway(address, request(SILENT, None, b"said"))
+
+    await until(lambda: handlers.seen == [(SILENT, b"said")])
+
+
+async def test_no_answer_in_time_and_the_connection_goes_on(client: RemotingClient, handlers: Handlers, address: str):
+    with pytest.raises(RemotingTimeoutError, match=rf"no answer from {address} to request code {LATER} within 0.05 s"):
+        await client.invoke(address, request(LATER), 0.05)
+    handlers.gate.set()
+
+    assert (await client.invoke(address, request(ECHO, None, b"x"))).body == b"x"
+
+
+async def test_nobody_listens(client: RemotingClient):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+
+        with pytest.raises(RemotingConnectError, match=rf"connect to 127.0.0.1:{port} failed: .*refused|Connect call"):
+            await client.invoke(f"127.0.0.1:{port}", request(ECHO))
+
+
+@pytest.mark.parametrize("address", ["", "host", ":9876", "host:", "host:0", "host:65536", "host:x", "host:²"])
+async def test_what_is_no_address(client: RemotingClient, address: str):
+    with pytest.raises(RemotingConnectError, match="is no address; host:port is wanted"):
+        await client.invoke(address, request(ECHO))
+
+
+def test_addresses():
+    assert split_address(" 127.0.0.1:9876 ") == ("127.0.0.1", 9876)
+    assert split_address("[2001:db8::1]:9876") == ("2001:db8::1", 9876)
+
+
+async def test_a_server_that_goes_ends_what_waits_and_is_found_again(handlers: Handlers):
+    lost: list[object] = []
+    client = RemotingClient(on_close=lost.append)
+    server = RemotingServer(handlers.routes(), host="127.0.0.1")
+    await server.start()
+    address = f"127.0.0.1:{server.port}"
+    waiting = asyncio.create_task(client.invoke(address, request(LATER), 10))
+    assert (await client.invoke(address, request(ECHO))).code == 0
+
+    await server.stop()
+    with pytest.raises(RemotingSendError, match=rf"the connection to {address} was lost"):
+        await waiting
+    assert len(lost) == 1
+    with pytest.raises(RemotingConnectError):
+        await client.invoke(address, request(ECHO))
+
+    again = RemotingServer(handlers.routes(), host="127.0.0.1", port=server.port)
+    await again.start()
+    assert (await client.invoke(address, request(ECHO))).code == 0
+    await client.stop()
+    await again.stop()
+
+
+async def test_a_closed_address_is_connected_anew(client: RemotingClient, server: RemotingServer, address: str):
+    await client.invoke(address, request(ECHO))
+    (before,) = server.connections
+
+    client.close_address(address)
+    client.close_address("127.0.0.1:1")
+    await client.invoke(address, request(ECHO))
+    await until(lambda: len(server.connections) == 1)
+
+    assert before not in server.connections
+
+
+async def test_a_server_asks_back_over_the_same_connection(server: RemotingServer):
+    asked: list[bytes] = []
+
+    def answer(connection: object, command: Command) -> Command:
+        asked.append(bytes(command.body))
+        return response(0, None, None, b"from the client")
+
+    client = RemotingClient({40: Route(40, answer)})
+    await client.invoke(f"127.0.0.1:{server.port}", request(ECHO))
+    (connection,) = server.connections
+
+    found = await connection.invoke(request(40, None, b"who?"), 10)
+
+    assert (found.body, asked) == (b"from the client", [b"who?"])
+    connection.send_oneway(request(40, None, b"told"))
+    await until(lambda: asked == [b"who?", b"told"])
+    await client.stop()
+
+
+async def test_stop_ends_what_waits_and_leaves_no_task(handlers: Handlers):
+    server = RemotingServer(handlers.routes(), host="127.0.0.1")
+    await server.start()
+    client = RemotingClient()
+    address = f"127.0.0.1:{server.port}"
+    waiting = asyncio.create_task(client.invoke(address, request(LATER), 10))
+    await client.invoke(address, request(ECHO))
+
+    await client.stop()
+
+    with pytest.raises(RemotingSendError):
+        await waiting
+    await server.stop()
+    assert asyncio.all_tasks() == {asyncio.current_task()}

@@ -1,0 +1,250 @@
+import asyncio
+import socket
+from collections.abc import AsyncIterator
+
+import pytest
+
+from rocketbroker.codec.remoting.handler import Connection
+from rocketbroker.codec.remoting.remoting_command import request
+from rocketbroker.common.errors import ConfigError
+from rocketbroker.transport import remoting_server
+from rocketbroker.transport.remoting_server import RemotingServer
+from tests.support.transports import ECHO, LATER, Handlers, frame, split_frames
+from tests.support.waiting import until
+
+
+@pytest.fixture
+async def handlers() -> Handlers:
+    return Handlers()
+
+
+@pytest.fixture
+async def server(handlers: Handlers) -> AsyncIterator[RemotingServer]:
+    made = RemotingServer(handlers.routes(), host="127.0.0.1")
+    await made.start()
+    yield made
+    await made.stop()
+
+
+class Peer:
+    """A plain socket."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader = reader
+        self.writer = writer
+
+    @classmethod
+    async def open(cls, port: int) -> "Peer":
+        return cls(*await asyncio.open_connection("127.0.0.1", port))
+
+    async def ask(self, data: bytes):
+        self.writer.write(data)
+        return await self.read()
+
+    async def read(self):
+        async with asyncio.timeout(10):
+            head = await self.reader.readexactly(4)
+            (answer,) = split_frames(head + await self.reader.readexactly(int.from_bytes(head, "big")))
+            return answer
+
+    async def at_end(self) -> bytes:
+        async with asyncio.timeout(10):
+            return await self.reader.read()
+
+    async def close(self) -> None:
+        self.writer.close()
+        await asyncio.gather(self.writer.wait_closed(), return_exceptions=True)
+
+
+async def test_a_free_port_is_taken_and_told(server: RemotingServer):
+    assert server.port > 0
+    peer = await Peer.open(server.port)
+
+    answer = await peer.ask(frame(ECHO, b"hello", 7))
+
+    assert (answer.opaque, bytes(answer.body)) == (7, b"hello")
+    (connection,) = server.connections
+    assert connection.remote_address == "{}:{}".format(*peer.writer.get_extra_info("sockname"))
+    assert connection.remote_host[:4] == b"\x7f\0\0\x01"
+    await peer.close()
+    await until(lambda: not server.connections)
+
+
+async def test_a_port_that_is_in_use_is_named_with_what_to_do(server: RemotingServer):
+    other = RemotingServer({}, host="127.0.0.1", port=server.port)
+
+    with pytest.raises(ConfigError, match=rf"cannot listen on 127.0.0.1:{server.port}: .*; change listenPort"):
+        await other.start()
+    await other.stop()
+
+
+async def test_a_host_that_is_not_ours_is_named():
+    with pytest.raises(ConfigError, match=r"cannot listen on 192\.0\.2\.1:0"):
+        await RemotingServer({}, host="192.0.2.1").start()
+
+
+async def test_a_second_port_serves_the_same(server: RemotingServer):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    await server.also_listen(port)
+    peer = await Peer.open(port)
+
+    assert (await peer.ask(frame(ECHO, b"x"))).code == 0
+    await peer.close()
+
+
+async def test_small_writes_and_large_frames(server: RemotingServer, handlers: Handlers):
+    peer = await Peer.open(server.port)
+    data = frame(ECHO, b"a" * 50, 1)
+    for byte in data:
+        peer.writer.write(bytes([byte]))
+        await peer.writer.drain()
+    assert (await peer.read()).opaque == 1
+
+    large = bytes(range(256)) * (3 * 4096)
+    answer = await peer.ask(frame(ECHO, large, 2))
+
+    assert bytes(answer.body) == large
+    await peer.close()
+
+
+async def test_a_broken_frame_ends_its_connection_alone(server: RemotingServer):
+    broken, other = await Peer.open(server.port), await Peer.open(server.port)
+
+    answer = await broken.ask(b"\x7f\xff\xff\xff" + bytes(100))
+
+    assert (answer.code, "over the limit" in answer.remark) == (1, True)
+    assert await broken.at_end() == b""
+    assert (await other.ask(frame(ECHO))).code == 0
+    await broken.close()
+    await other.close()
+
+
+async def test_a_claimed_length_takes_no_memory(server: RemotingServer):
+    peers = [await Peer.open(server.port) for _ in range(20)]
+    for peer in peers:
+        peer.writer.write((15 << 20).to_bytes(4, "big") + bytes(100))
+    await until(lambda: len(server.connections) == 20)
+    await until(lambda: all(connection._buffer._rest for connection in server.connections))
+
+    held = [len(connection._buffer._rest) for connection in server.connections]
+
+    assert max(held) == 104
+    assert all(connection._buffer._large is None for connection in server.connections)
+    for peer in peers:
+        await peer.close()
+
+
+async def test_a_peer_that_does_not_read_is_not_read_either(server: RemotingServer, handlers: Handlers):
+    loop = asyncio.get_running_loop()
+    body = b"x" * 20_000
+    count = 2000
+    with socket.socket() as slow:
+        slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
+        slow.setblocking(False)
+        await loop.sock_connect(slow, ("127.0.0.1", server.port))
+        sending = asyncio.create_task(
+            loop.sock_sendall(slow, b"".join(frame(ECHO, body, number) for number in range(count)))
+        )
+        await until(lambda: any(connection._paused for connection in server.connections), 20)
+        # While it is stopped nothing more is handled, however much there is to read.
+        seen = len(handlers.seen)
+        await asyncio.sleep(0.1)
+        (connection,) = server.connections
+        assert connection._transport is not None
+        assert len(handlers.seen) == seen < count
+        assert connection._transport.get_write_buffer_size() < 4 << 20
+        assert not sending.done()
+
+        got = b""
+        while len(got) < count * 20_000:
+            part = await asyncio.wait_for(loop.sock_recv(slow, 1 << 20), 10)
+            assert part
+            got += part
+        await asyncio.wait_for(sending, 10)
+        while int.from_bytes(got[:4], "big") and len(split_up(got)) < count:
+            got += await asyncio.wait_for(loop.sock_recv(slow, 1 << 20), 10)
+
+    assert [opaque for opaque, _ in split_up(got)] == list(range(count))
+
+
+def split_up(data: bytes) -> list[tuple[int, int]]:
+    """Opaque and body length of the complete frames."""
+    found, at = [], 0
+    while len(data) - at >= 4 and at + 4 + int.from_bytes(data[at : at + 4], "big") <= len(data):
+        end = at + 4 + int.from_bytes(data[at : at + 4], "big")
+        (command,) = split_frames(data[at:end])
+        found.append((command.opaque, len(command.body)))
+        at = end
+    return found
+
+
+async def test_silent_connections_are_closed(handlers: Handlers, monkeypatch):
+    monkeypatch.setattr(remoting_server, "_IDLE_SCAN_S", 0.02)
+    lost: list[Connection] = []
+    server = RemotingServer(handlers.routes(), host="127.0.0.1", max_idle_s=0.2, on_close=lost.append)
+    await server.start()
+    silent, busy = await Peer.open(server.port), await Peer.open(server.port)
+
+    async with asyncio.timeout(10):
+        while not lost:
+            assert (await busy.ask(frame(ECHO))).code == 0
+            await asyncio.sleep(0.02)
+
+    assert await silent.at_end() == b""
+    assert (await busy.ask(frame(ECHO))).code == 0
+    assert len(lost) == len(server.connections) == 1
+    await busy.close()
+    await silent.close()
+    await server.stop()
+
+
+async def test_the_server_asks_its_clients(server: RemotingServer, handlers: Handlers):
+    peer = await Peer.open(server.port)
+    assert (await peer.ask(frame(ECHO))).code == 0
+    (connection,) = server.connections
+    asking = asyncio.create_task(connection.invoke(request(40, {"group": "g"}), 10))
+    asked = await peer.read()
+    answer = frame(0, b"fine", asked.opaque).replace(b'"flag":0', b'"flag":1')
+
+    peer.writer.write(answer)
+
+    assert (asked.code, asked.header, (await asking).body) == (40, {"group": "g"}, b"fine")
+    await peer.close()
+
+
+async def test_stop_ends_what_waits_and_leaves_no_task(handlers: Handlers):
+    server = RemotingServer(handlers.routes(), host="127.0.0.1")
+    await server.start()
+    peer = await Peer.open(server.port)
+    peer.writer.write(frame(LATER) * 3)
+    assert (await peer.ask(frame(ECHO))).code == 0
+
+    await server.stop()
+
+    assert await peer.at_end() == b""
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+    assert server.connections == set()
+    with pytest.raises(OSError, match=r"refused|Connect call failed"):
+        await Peer.open(server.port)
+    await peer.close()
+
+
+async def test_stop_does_not_wait_for_a_peer_that_does_not_read(handlers: Handlers):
+    loop = asyncio.get_running_loop()
+    server = RemotingServer(handlers.routes(), host="127.0.0.1")
+    await server.start()
+    with socket.socket() as slow:
+        slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        slow.setblocking(False)
+        await loop.sock_connect(slow, ("127.0.0.1", server.port))
+        sending = asyncio.create_task(loop.sock_sendall(slow, frame(ECHO, b"x" * 100_000) * 200))
+        await until(lambda: any(connection._paused for connection in server.connections), 20)
+
+        async with asyncio.timeout(5):
+            await server.stop()
+
+        await until(lambda: not server.connections)
+        sending.cancel()
+        await asyncio.gather(sending, return_exceptions=True)
