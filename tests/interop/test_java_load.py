@@ -3,7 +3,7 @@
 import pytest
 
 from tests.support.java import Java
-from tests.support.java_lines import check_contiguous, check_content, check_places, got, rows, sent
+from tests.support.java_lines import check_content, check_contiguous, check_places, got, rows, sent
 from tests.support.our_servers import Cluster, OurServers
 
 pytestmark = pytest.mark.java

@@ -18,6 +18,7 @@ public final class Pull {
         DefaultMQPullConsumer consumer = new DefaultMQPullConsumer(options.text("group"));
         consumer.setNamesrvAddr(options.text("namesrv"));
         consumer.setInstanceName("pull-" + ProcessHandle.current().pid());
+        consumer.setBrokerSuspendMaxTimeMillis(options.number("suspend", 20000));
         consumer.start();
         List<MessageQueue> queues = new ArrayList<>(consumer.fetchSubscribeMessageQueues(topic));
         queues.sort(Comparator.comparingInt(MessageQueue::getQueueId));

@@ -27,6 +27,7 @@ public final class Push {
         consumer.setInstanceName("push-" + ProcessHandle.current().pid());
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
         consumer.setHeartbeatBrokerInterval(options.number("heartbeat", 30000));
+        consumer.setPollNameServerInterval(options.number("pollNameServer", 30000));
         consumer.setPersistConsumerOffsetInterval(options.number("persist", 5000));
         if ("BROADCASTING".equals(options.text("model", "CLUSTERING"))) {
             broadcast(consumer);

@@ -1,0 +1,427 @@
+"""What no peer should send, sent to our running servers: each is told what was wrong, and nobody else suffers."""
+
+import contextlib
+import json
+import os
+import socket
+import struct
+import subprocess
+import time
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.our_servers import Cluster, OurServers, free_ports
+from tests.support.raw_client import RawAnswer, RawClient, raw_frame, raw_header
+
+SEND_V2, PULL, HEART_BEAT, MAX_OFFSET, ROUTE, REGISTER = 310, 11, 34, 30, 105, 103
+SUCCESS, SYSTEM_ERROR, NOT_SUPPORTED, MESSAGE_ILLEGAL, INVALID = 0, 1, 3, 13, 29
+FRAME_MAX = 16 << 20
+
+
+@pytest.fixture(scope="module")
+def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OurServers]:
+    started = OurServers(tmp_path_factory.mktemp("ours"))
+    yield started
+    started.close()
+
+
+@pytest.fixture(scope="module")
+def shared(servers: OurServers) -> Cluster:
+    namesrv = servers.namesrv()
+    return Cluster(namesrv, servers.broker(namesrv.address))
+
+
+@pytest.fixture
+def bystander(shared: Cluster) -> Iterator[RawClient]:
+    """A client of the broker that does nothing wrong; it must be served afterwards, and find what it stored before."""
+    with RawClient(shared.broker.address) as client:
+        sent = client.ask(SEND_V2, send_fields("Bystander"), b"safe")
+        assert sent.code == SUCCESS, sent
+        yield client
+        found = client.ask(PULL, pull_fields("Bystander", int(sent.fields["queueOffset"])), opaque=2)
+        assert (found.code, b"safe" in found.body) == (SUCCESS, True), found
+        assert client.ask(SEND_V2, send_fields("Bystander"), b"again", opaque=3).code == SUCCESS
+
+
+@pytest.fixture
+def peer(shared: Cluster, bystander: RawClient) -> Iterator[RawClient]:
+    """The one that misbehaves."""
+    with RawClient(shared.broker.address) as client:
+        yield client
+
+
+def send_fields(topic: str, **others: Any) -> dict[str, str]:
+    fields = {
+        "a": "PG_Bad", "b": topic, "c": "TBW102", "d": "1", "e": "0", "f": "0", "g": "1700000000000", "h": "0",
+        "i": "UNIQ_KEY\x01" + "0" * 32 + "\x02", "j": "0", "k": "false", "l": "0", "m": "false",
+    }  # fmt: skip
+    return {**fields, **others}
+
+
+def pull_fields(topic: str, offset: int = 0, **others: Any) -> dict[str, str]:
+    fields = {
+        "consumerGroup": "CG_Bad", "topic": topic, "queueId": "0", "queueOffset": str(offset), "maxMsgNums": "1",
+        "sysFlag": "4", "commitOffset": "0", "suspendTimeoutMillis": "0", "subscription": "*", "subVersion": "0",
+        "expressionType": "TAG",
+    }  # fmt: skip
+    return {**fields, **others}
+
+
+def refused(answer: RawAnswer, *words: str) -> None:
+    """It is one line and names all the words."""
+    assert answer.code != SUCCESS, answer
+    for word in words:
+        assert word in answer.remark, answer.remark
+    assert len(answer.remark.splitlines()) == 1, answer.remark
+    assert "Traceback" not in answer.remark
+
+
+# -- frames
+
+
+@pytest.mark.parametrize("server", ["namesrv", "broker"])
+@pytest.mark.parametrize(
+    ("length", "named"),
+    [(FRAME_MAX + 1, "16777216"), (2**31 - 1, "2147483647"), (-1, "-1"), (-(2**31), "-2147483648"), (3, "3"), (0, "0")],
+)
+def test_an_impossible_length_ends_that_connection_alone(
+    shared: Cluster, bystander: RawClient, server: str, length: int, named: str
+):
+    target = shared.namesrv if server == "namesrv" else shared.broker
+    with RawClient(target.address) as peer:
+        peer.send(struct.pack(">iI", length, 10) + b"x" * 64)
+        answer = peer.read()
+        if answer is not None:
+            refused(answer, named)
+            assert peer.read() is None
+    deadline = time.monotonic() + 5
+    while not any("frame length" in line and named in line for line in target.lines()):
+        assert time.monotonic() < deadline, f"the log does not name the length:\n{target.text()[-2000:]}"
+        time.sleep(0.02)
+
+
+def test_announced_bytes_are_not_allocated_before_they_come(shared: Cluster, bystander: RawClient):
+    before = shared.broker.rss_bytes()
+    with contextlib.ExitStack() as held:
+        for _ in range(60):
+            peer = held.enter_context(RawClient(shared.broker.address))
+            peer.send(struct.pack(">iI", FRAME_MAX, 100) + b"{")
+        # Served after all of them: what they announced has been read.
+        with RawClient(shared.broker.address) as other:
+            assert other.ask(SEND_V2, send_fields("Bystander"), b"x").code == SUCCESS
+        assert shared.broker.rss_bytes() - before < 40 << 20, "60 frames of 16 MiB were announced, 9 bytes sent of each"
+
+
+def test_memory_stays_bounded_when_a_peer_never_reads_its_answers(shared: Cluster, bystander: RawClient):
+    assert bystander.ask(SEND_V2, send_fields("Big"), os.urandom(200_000), opaque=8).code == SUCCESS
+    before = shared.broker.rss_bytes()
+    frame = raw_frame(raw_header(PULL, pull_fields("Big")))
+    with RawClient(shared.broker.address) as peer:
+        peer._socket.settimeout(1.0)
+        with contextlib.suppress(TimeoutError):
+            for _ in range(200):
+                peer.send(frame * 50)
+        grown = shared.broker.rss_bytes() - before
+    assert grown < 64 << 20, f"10,000 answers of 200 kB were asked for and none read: {grown} bytes more"
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        raw_frame(b'{"code":310,"opaque":1,'),
+        raw_frame(b"\xff\xfe\x00 not JSON"),
+        raw_frame(b"[]"),
+        raw_frame(b""),
+        raw_frame(b'{"code":"many","opaque":1,"flag":0}'),
+        raw_frame(raw_header(SEND_V2), mark=0x00FFFFFF),
+        raw_frame(raw_header(SEND_V2), mark=0x7F000010),
+        raw_frame(b"\x00\x01\x02", mark=0x01000003),
+        raw_frame(raw_header(SEND_V2, {"a": []})),
+        raw_frame(raw_header(SEND_V2, {"a": {"b": {}}})),
+        raw_frame(b'{"extFields":' * 100_000),
+    ],
+    ids=[
+        "cut",
+        "bytes",
+        "array",
+        "empty",
+        "code",
+        "header length",
+        "encoding",
+        "binary",
+        "list field",
+        "object field",
+        "deep",
+    ],
+)
+@pytest.mark.parametrize("server", ["namesrv", "broker"])
+def test_a_broken_header_is_answered_or_ends_that_connection(
+    shared: Cluster, bystander: RawClient, server: str, frame: bytes
+):
+    target = shared.namesrv if server == "namesrv" else shared.broker
+    logged = len(target.lines())
+    with RawClient(target.address) as peer:
+        peer.send(frame)
+        answer = peer.read()
+        if answer is None:
+            deadline = time.monotonic() + 5
+            while not any("header" in line for line in target.lines()[logged:]):
+                assert time.monotonic() < deadline, f"nobody says why:\n{target.text()[-2000:]}"
+                time.sleep(0.02)
+        else:
+            refused(answer)
+            assert answer.remark
+
+
+# -- requests
+
+
+@pytest.mark.parametrize("code", [9999, 0, -5, 2**31 - 1])
+def test_an_unknown_code_is_named(shared: Cluster, peer: RawClient, code: int):
+    refused(peer.ask(code), str(code), "not supported")
+    with RawClient(shared.namesrv.address) as other:
+        refused(other.ask(code), str(code), "not supported")
+    assert peer.ask(SEND_V2, send_fields("Bystander"), b"x", opaque=2).code == SUCCESS, "the connection goes on"
+
+
+def test_a_missing_field_is_named(shared: Cluster, peer: RawClient):
+    fields = send_fields("Bystander")
+    del fields["b"]
+    refused(peer.ask(SEND_V2, fields, b"x"), "b")
+    refused(peer.ask(MAX_OFFSET, {"topic": "Bystander"}), "queueId")
+    refused(peer.ask(PULL, {}), "consumerGroup")
+    refused(peer.ask(PULL, None), "consumerGroup")
+    with RawClient(shared.namesrv.address) as other:
+        refused(other.ask(ROUTE, {}), "topic")
+        refused(other.ask(REGISTER, {"brokerName": "b"}), "brokerAddr")
+
+
+@pytest.mark.parametrize("value", ["many", "", "1.5", str(2**63), "0x10", "１", None, True])  # noqa: RUF001
+def test_a_mistyped_field_is_named_with_its_value(peer: RawClient, value: Any):
+    answer = peer.ask(MAX_OFFSET, {"topic": "Bystander", "queueId": value})
+    refused(answer, "queueId")
+    assert peer.ask(MAX_OFFSET, {"topic": "Bystander", "queueId": "0"}, opaque=2).code == SUCCESS
+
+
+ILLEGAL_NAMES = ["../x", "../../etc/x", "a/b", "", " ", "a b", "a\x00b", "té", "..", "x" * 300]
+
+
+@pytest.mark.parametrize("name", ILLEGAL_NAMES)
+def test_a_topic_outside_the_rule_makes_no_file(shared: Cluster, peer: RawClient, name: str):
+    before = everything(shared.broker.store)
+    refused(peer.ask(SEND_V2, send_fields(name), b"x"))
+    refused(peer.ask(10, send_v1_fields(name), b"x", opaque=2))
+    refused(peer.ask(PULL, pull_fields(name), opaque=3))
+    refused(peer.ask(17, topic_fields(name), opaque=4))
+    refused(peer.ask(215, {"topic": name}, opaque=5))
+    for code in (MAX_OFFSET, 31, 32):
+        answer = peer.ask(code, {"topic": name, "queueId": "0"}, opaque=6)
+        assert answer.code != SUCCESS or int(next(iter(answer.fields.values()))) <= 0, answer
+    assert everything(shared.broker.store) == before
+    with RawClient(shared.namesrv.address) as other:
+        assert other.ask(ROUTE, {"topic": name}).code == 17
+
+
+@pytest.mark.parametrize("name", ILLEGAL_NAMES)
+def test_a_group_outside_the_rule_is_refused(shared: Cluster, peer: RawClient, name: str):
+    before = everything(shared.broker.store)
+    refused(peer.ask(PULL, pull_fields("Bystander", consumerGroup=name)))
+    body = json.dumps({"groupName": name, "consumeEnable": True}).encode()
+    refused(peer.ask(200, None, body, opaque=2))
+    commit = {"consumerGroup": name, "topic": "Bystander", "queueId": "0", "commitOffset": "1"}
+    refused(peer.ask(15, commit, opaque=3))
+    beat = {"clientID": "bad", "producerDataSet": [], "consumerDataSet": [consumer_data(name)]}
+    peer.ask(HEART_BEAT, None, json.dumps(beat).encode(), opaque=4)
+    groups = peer.ask(201, {"groupSeq": "0"}, opaque=5)
+    assert name not in json.loads(groups.body)["subscriptionGroupTable"]
+    topics = json.loads(peer.ask(21, {"topicSeq": "0"}, opaque=6).body)["topicConfigTable"]
+    assert f"%RETRY%{name}" not in topics
+    assert everything(shared.broker.store) == before
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"[]", b"\xff", b'{"clientID":5}', b'{"consumerDataSet":"x"}', b"null"])
+def test_a_broken_heartbeat_is_refused(peer: RawClient, body: bytes):
+    refused(peer.ask(HEART_BEAT, None, body))
+    assert peer.ask(SEND_V2, send_fields("Bystander"), b"x", opaque=2).code == SUCCESS
+
+
+def test_a_body_over_the_limit_is_refused_with_the_limit(peer: RawClient):
+    refused(peer.ask(SEND_V2, send_fields("Bystander"), bytes(4 * 1024 * 1024 + 1)), "4194304")
+    assert peer.ask(SEND_V2, send_fields("Bystander"), bytes(4 * 1024 * 1024), opaque=2).code == SUCCESS
+
+
+def test_properties_over_the_limit_are_refused_with_the_limit(peer: RawClient):
+    answer = peer.ask(SEND_V2, send_fields("Bystander", i="k\x01" + "v" * 32_768 + "\x02"), b"x")
+    assert answer.code == MESSAGE_ILLEGAL
+    refused(answer, "32767")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b"", b"x", struct.pack(">i", 2**31 - 1) + b"x" * 40, struct.pack(">i", -1) * 8, struct.pack(">i", 0) * 8],
+    ids=["empty", "short", "long", "negative", "zero"],
+)
+def test_a_broken_batch_is_refused(peer: RawClient, body: bytes):
+    before = peer.ask(MAX_OFFSET, {"topic": "Bystander", "queueId": "0"}).fields["offset"]
+    refused(peer.ask(320, send_fields("Bystander", m="true"), body, opaque=2))
+    assert peer.ask(MAX_OFFSET, {"topic": "Bystander", "queueId": "0"}, opaque=3).fields["offset"] == before
+
+
+def test_queues_and_offsets_out_of_range_are_refused(peer: RawClient):
+    refused(peer.ask(SEND_V2, send_fields("Bystander", e="99"), b"x"), "99")
+    refused(peer.ask(PULL, pull_fields("Bystander", queueId="99"), opaque=2), "99")
+    moved = peer.ask(PULL, pull_fields("Bystander", 2**62), opaque=3)
+    assert moved.code == 21
+    end = peer.ask(MAX_OFFSET, {"topic": "Bystander", "queueId": "0"}, opaque=4).fields["offset"]
+    assert moved.fields["nextBeginOffset"] == end
+    for position in (-1, 7, 2**62):
+        refused(peer.ask(33, {"offset": str(position)}, opaque=5))
+
+
+def test_an_answer_that_nobody_waits_for_is_ignored(peer: RawClient):
+    peer.send(raw_frame(raw_header(0, opaque=77, flag=1)))
+    assert peer.ask(SEND_V2, send_fields("Bystander"), b"x", opaque=2).code == SUCCESS
+
+
+# -- registration
+
+
+def crc(body: bytes) -> int:
+    """RocketMQ's crc32 has 31 bits."""
+    return zlib.crc32(body) & 0x7FFFFFFF
+
+
+def test_a_registration_with_a_wrong_crc_changes_nothing(shared: Cluster):
+    table = {"topicConfigTable": {"Injected": {"topicName": "Injected", "readQueueNums": 1, "writeQueueNums": 1}}}
+    body = json.dumps({"topicConfigSerializeWrapper": table, "filterServerList": []}).encode()
+    fields = {
+        "brokerName": "broker-x", "brokerAddr": "127.0.0.1:1", "clusterName": "DefaultCluster", "brokerId": "0",
+        "haServerAddr": "127.0.0.1:2", "compressed": "false", "bodyCrc32": str(crc(body) ^ 1),
+    }  # fmt: skip
+    with RawClient(shared.namesrv.address) as peer:
+        refused(peer.ask(REGISTER, fields, body), "crc32")
+        assert b"broker-x" not in peer.ask(106, opaque=2).body
+        compressed = {**fields, "compressed": "true", "bodyCrc32": str(crc(body))}
+        refused(peer.ask(REGISTER, compressed, body, opaque=3))
+        bomb = zlib.compress(bytes(200 << 20))
+        before = shared.namesrv.rss_bytes()
+        refused(peer.ask(REGISTER, {**compressed, "bodyCrc32": str(crc(bomb))}, bomb, opaque=4))
+        assert shared.namesrv.rss_bytes() - before < 64 << 20, "200 MiB of zeros were deflated into 200 kB"
+        assert b"broker-x" not in peer.ask(106, opaque=5).body
+        assert peer.ask(ROUTE, {"topic": "Injected"}, opaque=6).code == 17
+
+
+# -- starting
+
+
+def ended(servers: OurServers, module: str, path: Path) -> str:
+    """The one line that a program says when it cannot start."""
+    done = subprocess.run(
+        servers.command(module, "-c", str(path)),
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+        env=servers.environment(),
+        cwd=servers.home,
+    )
+    assert done.returncode == 1, done
+    assert "boot success" not in done.stdout
+    (line,) = [line for line in done.stderr.splitlines() if " INFO " not in line]
+    return line
+
+
+@pytest.mark.parametrize("module", ["broker_startup", "namesrv_startup"])
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        (None, "absent.properties"),
+        (b"listenPort=many\n", "listenPort"),
+        (b"listenPort=70000\n", "70000"),
+        (b"listenPrt=10911\n", "listenPort"),
+        (b"listenPort=\\u12\n", ""),
+        (b"\xff\xfe\x00\x01=\xff\n", ""),
+    ],
+)
+def test_settings_that_cannot_be_read_are_named(
+    servers: OurServers, tmp_path: Path, module: str, text: bytes | None, named: str
+):
+    path = tmp_path / ("absent.properties" if text is None else "wrong.properties")
+    if text is not None:
+        path.write_bytes(text)
+    assert named in ended(servers, module, path)
+
+
+@pytest.mark.parametrize("role", ["SLAVE", "SYNC_MASTER"])
+def test_roles_that_would_need_replication_are_refused(servers: OurServers, tmp_path: Path, role: str):
+    path = tmp_path / "role.properties"
+    path.write_text(f"brokerRole={role}\nstorePathRootDir={tmp_path}/store\n")
+    line = ended(servers, "broker_startup", path)
+    assert "replication" in line
+    assert "ASYNC_MASTER" in line
+    assert not (tmp_path / "store").exists()
+
+
+def test_a_port_in_use_is_named_and_the_store_stays_whole(servers: OurServers, shared: Cluster, tmp_path: Path):
+    with socket.create_server(("127.0.0.1", free_ports(-2))) as holder:
+        port = holder.getsockname()[1]
+        path = tmp_path / "port.properties"
+        path.write_text(f"listenPort={port}\nbindAddress=127.0.0.1\nstorePathRootDir={tmp_path}/store\n")
+        assert str(port) in ended(servers, "broker_startup", path)
+        path.write_text(f"listenPort={port}\nbindAddress=127.0.0.1\n")
+        assert str(port) in ended(servers, "namesrv_startup", path)
+    assert not (tmp_path / "store" / "abort").exists(), "it stopped in order"
+
+
+def test_a_store_in_use_is_refused(servers: OurServers, shared: Cluster, bystander: RawClient, tmp_path: Path):
+    before = everything(shared.broker.store)
+    path = tmp_path / "store.properties"
+    path.write_text(
+        f"listenPort={free_ports(-2)}\nbindAddress=127.0.0.1\nstorePathRootDir={shared.broker.store}\n"
+        "mappedFileSizeCommitLog=16777216\n"
+    )
+    assert str(shared.broker.store) in ended(servers, "broker_startup", path)
+    assert everything(shared.broker.store) == before
+
+
+def test_no_error_was_unexpected(servers: OurServers, shared: Cluster):
+    """Bad input of a peer is a warning or an answer, never a traceback in our log."""
+    assert [line for line in shared.broker.lines() + shared.namesrv.lines() if "Traceback" in line] == []
+    assert shared.broker.process.poll() is None
+    assert shared.namesrv.process.poll() is None
+
+
+def everything(store: Path) -> set[str]:
+    """The names of all files and folders near the store, those aside that come and go by themselves."""
+    return {
+        str(path.relative_to(store.parent))
+        for path in store.parent.rglob("*")
+        if path.suffix not in (".tmp", ".bak") and path.name != "consumerOffset.json" and "commitlog" not in path.parts
+    }
+
+
+def consumer_data(group: str) -> dict[str, Any]:
+    return {
+        "groupName": group, "consumeType": "CONSUME_PASSIVELY", "messageModel": "CLUSTERING",
+        "consumeFromWhere": "CONSUME_FROM_FIRST_OFFSET", "unitMode": False,
+        "subscriptionDataSet": [{"topic": "Bystander", "subString": "*", "subVersion": 1, "expressionType": "TAG"}],
+    }  # fmt: skip
+
+
+def topic_fields(topic: str) -> dict[str, str]:
+    return {
+        "topic": topic, "defaultTopic": "TBW102", "readQueueNums": "1", "writeQueueNums": "1", "perm": "6",
+        "topicFilterType": "SINGLE_TAG", "topicSysFlag": "0", "order": "false",
+    }  # fmt: skip
+
+
+def send_v1_fields(topic: str) -> dict[str, str]:
+    return {
+        "producerGroup": "PG_Bad", "topic": topic, "defaultTopic": "TBW102", "defaultTopicQueueNums": "4",
+        "queueId": "0", "sysFlag": "0", "bornTimestamp": "1700000000000", "flag": "0", "properties": "",
+        "reconsumeTimes": "0", "unitMode": "false", "batch": "false", "maxReconsumeTimes": "16",
+    }  # fmt: skip

@@ -1,0 +1,174 @@
+"""Groups of official Java push consumers against our broker: shares, take-over, broadcast, retry, delay, long polls."""
+
+import itertools
+import time
+from collections.abc import Callable
+
+import pytest
+
+from tests.support.java import Java
+from tests.support.java_lines import check_content, got, last_queues, sent
+from tests.support.java_process import JavaProcess
+from tests.support.our_servers import Cluster, OurServers
+
+pytestmark = pytest.mark.java
+
+# The client asks for its share by itself each 20 s; with this it does so only when the broker tells it to.
+ONLY_WHEN_TOLD = {"rocketmq.client.rebalance.waitInterval": "300000"}
+REBALANCE_S = 20.0
+# A group's retry topic comes to be with its first heartbeat; a client then sees its route at its next poll, each 30 s.
+SEES_RETRY_TOPIC = "pollNameServer=1000"
+
+
+def until(condition: Callable[[], bool], seconds: float, what: str) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"{what}: not within {seconds} s"
+        time.sleep(0.05)
+
+
+def push(java: Java, cluster: Cluster, topic: str, *options: str, told: bool = False) -> JavaProcess:
+    """Start a push consumer of group CG_<topic>."""
+    properties = ONLY_WHEN_TOLD if told else None
+    given = (f"namesrv={cluster.address}", f"topic={topic}", f"group=CG_{topic}", *options)
+    return java.start("Push", *given, properties=properties)
+
+
+def produce(java: Java, cluster: Cluster, topic: str, plan: str, *options: str) -> str:
+    done = java.run("Produce", f"namesrv={cluster.address}", f"topic={topic}", f"plan={plan}", *options)
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr
+    return done.stdout
+
+
+def numbers(*consumers: JavaProcess) -> list[int]:
+    return sorted(each.n for consumer in consumers for each in got(consumer.text()))
+
+
+def wait_shared(first: JavaProcess, second: JavaProcess) -> None:
+    """Till each has two of the four queues."""
+
+    def shared() -> bool:
+        shares = [last_queues(consumer.text()) or [] for consumer in (first, second)]
+        return sorted(map(len, shares)) == [2, 2] and sorted(itertools.chain(*shares)) == [0, 1, 2, 3]
+
+    until(shared, REBALANCE_S, "the queues are shared")
+
+
+def test_two_consumers_share_the_queues_and_one_takes_over_from_a_killed_one(java: Java, cluster: Cluster):
+    cluster.make_topic("Share")
+    first = push(java, cluster, "Share", "persist=500", told=True)
+    second = push(java, cluster, "Share", "persist=500", told=True)
+    wait_shared(first, second)
+    producer = java.start(
+        "Produce", f"namesrv={cluster.address}", "topic=Share", "plan=selector:600:1", "pauseMillis=5"
+    )
+    until(lambda: len(got(second.text())) > 50, 30, "the second has taken some")
+    assert set(numbers(first)).isdisjoint(numbers(second)), "before the take-over no message comes twice"
+    second.kill()
+    until(lambda: last_queues(first.text()) == [0, 1, 2, 3], REBALANCE_S, "the first has all queues")
+    producer.wait_for("DONE")
+    until(lambda: set(numbers(first, second)) == set(range(600)), 15, "all messages arrived at least once")
+
+    taken = got(first.text())
+    check_content(taken)
+    assert len(taken) == len({each.n for each in taken}), "the first itself takes none twice"
+    assert len(sent(producer.text())) == 600
+
+
+def test_the_broker_drops_a_frozen_client_and_another_takes_over(java: Java, our_servers: OurServers):
+    namesrv = our_servers.namesrv()
+    cluster = Cluster(namesrv, our_servers.broker(namesrv.address, channelExpiredTimeout=3000))
+    cluster.make_topic("Frozen")
+    first = push(java, cluster, "Frozen", "heartbeat=500", "persist=500", told=True)
+    second = push(java, cluster, "Frozen", "heartbeat=500", "persist=500", told=True)
+    wait_shared(first, second)
+    second.freeze()
+    # Silent for 3 s, looked for every 10 s.
+    until(lambda: last_queues(first.text()) == [0, 1, 2, 3], 3 + 10 + 5, "the first has all queues")
+    produce(java, cluster, "Frozen", "selector:200:1")
+    until(lambda: set(numbers(first)) == set(range(200)), 15, "the first gets all")
+    second.thaw()
+    wait_shared(first, second)
+
+
+def test_each_broadcasting_consumer_gets_every_message(java: Java, cluster: Cluster):
+    cluster.make_topic("Broadcast")
+    consumers = [push(java, cluster, "Broadcast", "model=BROADCASTING") for _ in range(2)]
+    for consumer in consumers:
+        until(lambda c=consumer: last_queues(c.text()) == [0, 1, 2, 3], REBALANCE_S, "each has all queues")
+    produce(java, cluster, "Broadcast", "sync:500:4")
+    for consumer in consumers:
+        until(lambda c=consumer: len(got(c.text())) >= 500, 15, "each has all messages")
+    consumers[1].kill()
+    produce(java, cluster, "Broadcast", "sync:500:4", "first=500")
+    until(lambda: len(got(consumers[0].text())) >= 1000, 15, "the one that is left has all messages")
+
+    assert numbers(consumers[0]) == list(range(1000))
+    assert numbers(consumers[1]) == list(range(500))
+    check_content(got(consumers[0].text()))
+
+
+def test_a_held_pull_is_answered_as_soon_as_a_message_comes(java: Java, cluster: Cluster):
+    cluster.make_topic("Held", 1)
+    consumer = push(java, cluster, "Held", "expression=A || B")
+    until(lambda: last_queues(consumer.text()) == [0], REBALANCE_S, "it has the queue")
+    # Only C arrives between the ones it wants, which must neither wake it for nothing nor make it miss the next.
+    produce(java, cluster, "Held", "sync:12:1", "tags=A,C,B,C", "pauseMillis=400")
+    until(lambda: len(got(consumer.text())) == 6, 5, "it has the messages")
+
+    messages = got(consumer.text())
+    assert [each.n for each in messages] == [0, 2, 4, 6, 8, 10]
+    # The hold service looks by itself each 5 s: only a wake-up at arrival is as fast as this, each time.
+    assert max(each.received - each.stored for each in messages) < 500
+
+
+def test_a_message_to_be_consumed_later_comes_again(java: Java, cluster: Cluster):
+    cluster.make_topic("Later")
+    soon = push(java, cluster, "Later", "failures=2", "delayLevel=1", "stopAfter=60", SEES_RETRY_TOPIC)
+    until(lambda: last_queues(soon.text()) == [0, 1, 2, 3], REBALANCE_S, "it has the queues")
+    told = produce(java, cluster, "Later", "sync:20:1")
+    soon.wait_for("DONE", 60)
+
+    messages = got(soon.text())
+    check_content(messages)
+    attempts: dict[int, list[int]] = {}
+    for each in messages:
+        attempts.setdefault(each.n, []).append(each.reconsume_times)
+    assert attempts == {n: [0, 1, 2] for n in range(20)}
+    # The client keeps the first id over all attempts.
+    assert {(each.n, each.msg_id) for each in messages} == {(each.n, each.msg_id) for each in sent(told)}
+    by_attempt = {(each.n, each.reconsume_times): each.received for each in messages}
+    for (n, times), received in by_attempt.items():
+        if times:
+            assert received - by_attempt[n, times - 1] >= 1000, "level 1 is 1 s"
+
+
+def test_a_message_to_be_consumed_later_comes_after_10_s_when_nothing_is_said(java: Java, cluster: Cluster):
+    cluster.make_topic("Default")
+    consumer = push(java, cluster, "Default", "failures=1", "stopAfter=8", SEES_RETRY_TOPIC)
+    until(lambda: last_queues(consumer.text()) == [0, 1, 2, 3], REBALANCE_S, "it has the queues")
+    produce(java, cluster, "Default", "sync:4:1")
+    consumer.wait_for("DONE", 60)
+
+    first, again = (
+        {each.n: each.received for each in got(consumer.text()) if each.reconsume_times == times} for times in (0, 1)
+    )
+    assert sorted(first) == sorted(again) == [0, 1, 2, 3]
+    for n in first:
+        assert 10_000 <= again[n] - first[n] < 13_000
+
+
+@pytest.mark.parametrize(("level", "delay_ms"), [(1, 1000), (2, 5000)])
+def test_a_delayed_message_is_not_early_and_not_late(java: Java, cluster: Cluster, level: int, delay_ms: int):
+    cluster.make_topic("Delay")
+    consumer = push(java, cluster, "Delay", "stopAfter=40")
+    until(lambda: last_queues(consumer.text()) == [0, 1, 2, 3], REBALANCE_S, "it has the queues")
+    produce(java, cluster, "Delay", "sync:40:1", f"delayLevel={level}", "pauseMillis=20")
+    consumer.wait_for("DONE", 30)
+
+    messages = got(consumer.text())
+    check_content(messages)
+    assert sorted(each.n for each in messages) == list(range(40))
+    waited = [each.received - each.born for each in messages]
+    assert min(waited) >= delay_ms
+    assert max(waited) < delay_ms + 1500
