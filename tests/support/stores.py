@@ -82,10 +82,10 @@ def open_files() -> int:
 
 
 @contextmanager
-def open_log(directory: Path, file_size: int = 4096, store_host: bytes = V4_HOST) -> Iterator[CommitLog]:
-    """A CommitLog of its own."""
+def open_log(directory: Path, file_size: int = 4096, store_host: bytes = V4_HOST, step: int = 0) -> Iterator[CommitLog]:
+    """A CommitLog of its own; blocks are allocated in steps of so many bytes, or for a file at once."""
     service = AllocateMappedFileService()
-    log = CommitLog(MappedFileQueue(directory, file_size, file_size), service, store_host)
+    log = CommitLog(MappedFileQueue(directory, file_size, step or file_size), service, store_host)
     try:
         yield log
     finally:

@@ -1,10 +1,12 @@
+import errno
+import os
 from pathlib import Path
 
 import pytest
 
 from rocketbroker.codec.message.message_decoder import decode_record
 from rocketbroker.codec.message.message_encoder import BLANK_MAGIC_CODE, encode_record
-from rocketbroker.common.errors import StoreError
+from rocketbroker.common.errors import StoreError, StoreFullError
 from rocketbroker.store.commit_log import CommitLog
 from rocketbroker.store.consume_queue import ConsumeQueue
 from rocketbroker.store.put_message import MessageExtBrokerInner
@@ -172,3 +174,44 @@ def test_warming_up_makes_the_first_file_and_its_successor(tmp_path: Path):
         assert log.max_offset == 0
         assert log.queue.files[0].allocated == FILE
     assert sorted(int(path.name) for path in (tmp_path / "log").iterdir()) == [0, FILE]
+
+
+def fill(log: CommitLog, queue: ConsumeQueue) -> None:
+    """Append more than two files hold."""
+    for number in range(2000):
+        append_sized(log, queue, 1000, number)
+
+
+def test_blocks_are_there_before_anything_is_stored_in_them(tmp_path: Path):
+    with open_log(tmp_path / "log", 1 << 20, step=8192) as log:
+        queue = queue_for(tmp_path)
+        for number in range(1500):
+            append_sized(log, queue, 1000, number)
+            file = log.queue.files[-1]
+            assert file.wrote + 8 <= file.allocated <= 1 << 20
+        log.append_encoded(b"r" * 100_000, log.reserve(100_000))
+        assert log.queue.files[-1].wrote <= log.queue.files[-1].allocated
+
+
+def test_where_the_disk_has_no_blocks_nothing_is_stored(tmp_path: Path, monkeypatch):
+    def refuse(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with open_log(tmp_path / "log", 1 << 20, step=8192) as log:
+        queue = queue_for(tmp_path)
+        log.warm_up()
+        monkeypatch.setattr(os, "posix_fallocate", refuse)
+        with pytest.raises(StoreFullError):
+            fill(log, queue)
+        end = log.max_offset
+        for size in (1000, 200_000):
+            with pytest.raises(StoreFullError):
+                append_sized(log, queue, size)
+
+        assert log.max_offset == end
+        file = log.queue.find(end)
+        assert file
+        assert end % (1 << 20) <= file.allocated
+        assert not any(file.buffer[file.wrote :])
+        monkeypatch.undo()
+        assert append_sized(log, queue, 1000) == end

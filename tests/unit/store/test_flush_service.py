@@ -82,32 +82,34 @@ def test_the_time_told_is_from_before_the_sync(tmp_path: Path, monkeypatch):
     queue.close()
 
 
-async def test_one_sync_serves_all_that_wait(tmp_path: Path, monkeypatch):
+async def test_a_sync_serves_those_that_were_written_before_it_began(tmp_path: Path, monkeypatch):
     queue = make_queue(tmp_path)
     file = queue.files[0]
-    entered, go = threading.Event(), threading.Event()
-    syncs = 0
+    entered, go = threading.Semaphore(0), threading.Semaphore(0)
 
     def slow_sync(_: int) -> None:
-        nonlocal syncs
-        syncs += 1
-        entered.set()
-        assert go.wait(10)
+        entered.release()
+        assert go.acquire(timeout=10)
 
     monkeypatch.setattr(os, "fdatasync", slow_sync)
     flusher = CommitLogFlusher(queue, 60, lambda: 0, lambda _: None, lambda _: None)
     flusher.start()
     file.wrote = 100
     first = flusher.wait_flushed(100)
-    await asyncio.to_thread(entered.wait, 10)
+    assert await asyncio.to_thread(entered.acquire, timeout=10)
     file.wrote = 300
     later = [flusher.wait_flushed(offset) for offset in (200, 300)]
     assert not first.done()
-    go.set()
 
-    assert await asyncio.wait_for(asyncio.gather(first, *later), 10) == [True, True, True]
-    assert syncs == 2
+    go.release()
+    assert await asyncio.wait_for(first, 10) is True
+    assert await asyncio.to_thread(entered.acquire, timeout=10)
+    assert [future.done() for future in later] == [False, False]
+
+    go.release()
+    assert await asyncio.wait_for(asyncio.gather(*later), 10) == [True, True]
     await asyncio.to_thread(flusher.stop)
+    assert not entered.acquire(blocking=False), "both were served by one sync"
     queue.close()
 
 
