@@ -42,7 +42,8 @@ class PullRequestHoldService:
     """Holds pulls and has them run again; implements ``store.message_arriving_listener.MessageArrivingListener``.
 
     Args:
-        config: ``longPollingEnable`` says how often it is checked that no wake-up was missed.
+        config: ``longPollingEnable`` says how often the pulls are looked through whose queue has grown by messages that
+            they do not want.
     """
 
     def __init__(self, config: BrokerConfig) -> None:
@@ -133,7 +134,8 @@ class PullRequestHoldService:
             for (topic, queue_id), requests in list(self._held.items()):
                 max_offset = self._max_offset_in_queue(topic, queue_id)
                 for request in list(requests):
-                    if request.tag_codes is None and max_offset > request.offset:
+                    # Whatever their tags: its consumer is to learn that there is nothing for it up to here.
+                    if max_offset > request.offset:
                         self._wake(request)
 
     @property
