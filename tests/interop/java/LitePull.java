@@ -3,6 +3,7 @@ import java.util.Collections;
 import java.util.Comparator;
 import java.util.List;
 import org.apache.rocketmq.client.consumer.DefaultLitePullConsumer;
+import org.apache.rocketmq.client.exception.MQClientException;
 import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 import org.apache.rocketmq.common.message.MessageExt;
 import org.apache.rocketmq.common.message.MessageQueue;
@@ -29,11 +30,13 @@ public final class LitePull {
         List<MessageQueue> queues = new ArrayList<>(consumer.fetchMessageQueues(topic));
         queues.sort(Comparator.comparingInt(MessageQueue::getQueueId));
         if (assign) {
-            consumer.assign(queues);
             for (MessageQueue queue : queues) {
-                consumer.seek(queue, options.number("seek", 0));
                 System.out.println("TIME\t" + queue.getQueueId() + "\t"
                     + consumer.offsetForTimestamp(queue, System.currentTimeMillis()));
+            }
+            consumer.assign(queues);
+            for (MessageQueue queue : queues) {
+                seek(consumer, queue, options.number("seek", 0));
             }
         }
         int taken = 0;
@@ -53,5 +56,20 @@ public final class LitePull {
         consumer.shutdown();
         System.out.println("DONE");
         System.exit(0);
+    }
+
+    /** A seek interrupts the queue's pull, upon which client 5.5.0 may close the connection under the next seek. */
+    private static void seek(DefaultLitePullConsumer consumer, MessageQueue queue, long offset) throws Exception {
+        for (int attempt = 1;; attempt++) {
+            try {
+                consumer.seek(queue, offset);
+                return;
+            } catch (MQClientException lost) {
+                if (attempt == 5) {
+                    throw lost;
+                }
+                Thread.sleep(200);
+            }
+        }
     }
 }

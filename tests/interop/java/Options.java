@@ -6,6 +6,13 @@ final class Options {
     private final Map<String, String> values = new HashMap<>();
 
     Options(String[] args) {
+        // The client's threads would keep the JVM alive after an error in main.
+        Thread.setDefaultUncaughtExceptionHandler((thread, failure) -> {
+            failure.printStackTrace();
+            if (thread.getName().equals("main")) {
+                System.exit(1);
+            }
+        });
         for (String arg : args) {
             int mark = arg.indexOf('=');
             if (mark < 0) {

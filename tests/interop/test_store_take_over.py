@@ -1,0 +1,105 @@
+"""Apache's broker serves a store that ours wrote, and ours one that Apache's wrote."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.support.java import Java
+from tests.support.java_lines import Sent, check_content, check_contiguous, check_places, got, rows, sent
+from tests.support.java_process import JavaServer
+from tests.support.our_servers import OurServers, make_topic
+
+pytestmark = [pytest.mark.java, pytest.mark.timeout(600)]
+
+# Small files, so that commit log, consume queues and index all roll.
+SIZES: dict[str, str | int] = {
+    "mappedFileSizeCommitLog": 262_144,
+    "mappedFileSizeConsumeQueue": 6_000,
+    "maxHashSlotNum": 500,
+    "maxIndexNum": 1_000,
+}
+QUEUES = 3
+NUMBER = 1_000
+PLAN = "sync:500:4,batch:500:1"
+
+StartBroker = Callable[[str], JavaServer]
+
+
+def run(java: Java, driver: str, *options: str) -> str:
+    done = java.run(driver, *options)
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr
+    return done.stdout
+
+
+def write(java: Java, namesrv: str, broker: JavaServer, plan: str, first: int) -> list[Sent]:
+    options = (f"namesrv={namesrv}", "topic=TakeOver", f"plan={plan}", f"first={first}")
+    acknowledged = sent(run(java, "Produce", *options))
+    assert {each.status for each in acknowledged} == {"SEND_OK"}
+    return acknowledged
+
+
+def read(java: Java, namesrv: str, group: str, acknowledged: list[Sent]) -> None:
+    """Each message is where its producer was told, whole, and found by its key and its id."""
+    output = run(java, "Pull", f"namesrv={namesrv}", "topic=TakeOver", f"group={group}", "suspend=1000")
+    messages = got(output)
+    check_content(messages)
+    check_contiguous(messages)
+    check_places(messages, acknowledged)
+    assert [row[0] for row in rows(output, "QUEUE")] == [str(queue) for queue in range(QUEUES)]
+    only_b = got(
+        run(java, "Pull", f"namesrv={namesrv}", "topic=TakeOver", f"group={group}_B", "expression=B", "suspend=1000")
+    )
+    assert {each.n for each in only_b} == {each.n for each in acknowledged if each.n % 3 == 1}
+    wanted = [acknowledged[0], acknowledged[len(acknowledged) // 2], acknowledged[-1]]
+    numbers = ",".join(str(each.n) for each in wanted)
+    ids = ",".join(each.msg_id for each in wanted)
+    found = run(java, "Lookup", f"namesrv={namesrv}", "topic=TakeOver", f"numbers={numbers}", f"ids={ids}")
+    for word in ("KEY", "ID"):
+        by = got(found, word)
+        check_content(by)
+        check_places(by, wanted)
+
+
+def take_over(java: Java, namesrv: str, store: Path, first: StartBroker, second: StartBroker) -> None:
+    """One broker writes, the other serves and writes on, and the first serves it all."""
+    writer = first(namesrv)
+    make_topic(writer.address, namesrv, "TakeOver", QUEUES)
+    acknowledged = write(java, namesrv, writer, PLAN, 0)
+    read(java, namesrv, "CG_First", acknowledged)
+    writer.stop()
+    assert not (store / "abort").exists()
+    assert len(list((store / "commitlog").iterdir())) > 1, "the commit log has rolled"
+    assert len(list((store / "consumequeue" / "TakeOver" / "0").iterdir())) > 1, "the consume queue has rolled"
+    assert len(list((store / "index").iterdir())) > 1, "the index has rolled"
+
+    other = second(namesrv)
+    read(java, namesrv, "CG_Second", acknowledged)
+    acknowledged += write(java, namesrv, other, "sync:200:2,batch:100:1", NUMBER)
+    read(java, namesrv, "CG_Third", acknowledged)
+    other.stop()
+
+    first(namesrv)
+    read(java, namesrv, "CG_Fourth", acknowledged)
+    # What a group had consumed stays consumed, whoever served it.
+    committed = run(java, "Pull", f"namesrv={namesrv}", "topic=TakeOver", "group=CG_Third", "suspend=1000")
+    ends = {row[0]: row[2] for row in rows(committed, "QUEUE")}
+    assert {row[0]: row[1] for row in rows(committed, "COMMITTED-BEFORE")} == ends
+
+
+@pytest.mark.parametrize("writer", ["ours", "apache"])
+def test_the_store_of_one_is_served_by_the_other(java: Java, our_servers: OurServers, tmp_path: Path, writer: str):
+    namesrv = our_servers.namesrv().address
+    store = tmp_path / "store"
+
+    def ours(namesrv: str) -> JavaServer:
+        return our_servers.broker(namesrv, store, **SIZES)
+
+    def apache(namesrv: str) -> JavaServer:
+        return java.broker(namesrv, store, **SIZES)
+
+    if writer == "ours":
+        take_over(java, namesrv, store, ours, apache)
+    else:
+        take_over(java, namesrv, store, apache, ours)
+    assert our_servers.errors() == []
