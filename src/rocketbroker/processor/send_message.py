@@ -72,7 +72,12 @@ class SendMessageProcessor:
         self._message_id = store_host.hex().upper().encode() + b"%016X"
         self._ipv6_store = host_flags(bytes(8), store_host)
         self._waits_for_flush = store.config.flush_disk_type == "SYNC_FLUSH"
-        # MSG_REGION, TRACE_ON and CLUSTER, which each single message gets, and the fields of each answer.
+        self._take_settings()
+
+    def _take_settings(self) -> None:
+        """Encode MSG_REGION, TRACE_ON and CLUSTER, which each single message gets, and the fields of each answer."""
+        config = self._config
+        self._region_id, self._trace_on = config.region_id, config.trace_on
         self._added = (
             (b"MSG_REGION", config.region_id.encode()),
             (b"TRACE_ON", b"true" if config.trace_on else b"false"),
@@ -84,6 +89,9 @@ class SendMessageProcessor:
     def process(self, connection: Connection, command: SendCommand) -> bytes | Awaitable[bytes]:
         """Store one message, or a batch, and answer with its id and queue offset."""
         header = command.header
+        config = self._config
+        if config.trace_on is not self._trace_on or config.region_id is not self._region_id:
+            self._take_settings()  # UPDATE_BROKER_CONFIG changed them
         target = self._targets.find(header, connection.remote_address)
         queue_id = header.queue_id
         if not 0 <= queue_id < target.queue_nums:
