@@ -14,7 +14,8 @@ from typing import Any
 
 import pytest
 
-from tests.support.our_servers import Cluster, OurServers, free_ports
+from tests.support.java_process import free_ports
+from tests.support.our_servers import Cluster, OurServers
 from tests.support.raw_client import RawAnswer, RawClient, raw_frame, raw_header
 
 SEND_V2, PULL, HEART_BEAT, MAX_OFFSET, ROUTE, REGISTER = 310, 11, 34, 30, 105, 103

@@ -94,11 +94,11 @@ def test_the_broker_drops_a_frozen_client_and_another_takes_over(java: Java, our
 def test_each_broadcasting_consumer_gets_every_message(java: Java, cluster: Cluster):
     cluster.make_topic("Broadcast")
     consumers = [push(java, cluster, "Broadcast", "model=BROADCASTING") for _ in range(2)]
-    for consumer in consumers:
-        until(lambda c=consumer: last_queues(c.text()) == [0, 1, 2, 3], REBALANCE_S, "each has all queues")
+    until(
+        lambda: all(last_queues(each.text()) == [0, 1, 2, 3] for each in consumers), REBALANCE_S, "each has all queues"
+    )
     produce(java, cluster, "Broadcast", "sync:500:4")
-    for consumer in consumers:
-        until(lambda c=consumer: len(got(c.text())) >= 500, 15, "each has all messages")
+    until(lambda: all(len(got(each.text())) >= 500 for each in consumers), 15, "each has all messages")
     consumers[1].kill()
     produce(java, cluster, "Broadcast", "sync:500:4", "first=500")
     until(lambda: len(got(consumers[0].text())) >= 1000, 15, "the one that is left has all messages")
