@@ -16,8 +16,10 @@ pytestmark = pytest.mark.java
 # The client asks for its share by itself each 20 s; with this it does so only when the broker tells it to.
 ONLY_WHEN_TOLD = {"rocketmq.client.rebalance.waitInterval": "300000"}
 REBALANCE_S = 20.0
-# A group's retry topic comes to be with its first heartbeat; a client then sees its route at its next poll, each 30 s.
+# A group's retry topic comes to be with its first heartbeat. A client sees its route at its next poll, each 30 s, and
+# takes its queue at its next rebalance, each 20 s: so that the delay is the broker's, both come each second here.
 SEES_RETRY_TOPIC = "pollNameServer=1000"
+OFTEN = {"rocketmq.client.rebalance.waitInterval": "1000"}
 
 
 def until(condition: Callable[[], bool], seconds: float, what: str) -> None:
@@ -27,9 +29,10 @@ def until(condition: Callable[[], bool], seconds: float, what: str) -> None:
         time.sleep(0.05)
 
 
-def push(java: Java, cluster: Cluster, topic: str, *options: str, told: bool = False) -> JavaProcess:
+def push(
+    java: Java, cluster: Cluster, topic: str, *options: str, properties: dict[str, str] | None = None
+) -> JavaProcess:
     """Start a push consumer of group CG_<topic>."""
-    properties = ONLY_WHEN_TOLD if told else None
     given = (f"namesrv={cluster.address}", f"topic={topic}", f"group=CG_{topic}", *options)
     return java.start("Push", *given, properties=properties)
 
@@ -56,8 +59,8 @@ def wait_shared(first: JavaProcess, second: JavaProcess) -> None:
 
 def test_two_consumers_share_the_queues_and_one_takes_over_from_a_killed_one(java: Java, cluster: Cluster):
     cluster.make_topic("Share")
-    first = push(java, cluster, "Share", "persist=500", told=True)
-    second = push(java, cluster, "Share", "persist=500", told=True)
+    first = push(java, cluster, "Share", "persist=500", properties=ONLY_WHEN_TOLD)
+    second = push(java, cluster, "Share", "persist=500", properties=ONLY_WHEN_TOLD)
     wait_shared(first, second)
     producer = java.start(
         "Produce", f"namesrv={cluster.address}", "topic=Share", "plan=selector:600:1", "pauseMillis=5"
@@ -79,8 +82,8 @@ def test_the_broker_drops_a_frozen_client_and_another_takes_over(java: Java, our
     namesrv = our_servers.namesrv()
     cluster = Cluster(namesrv, our_servers.broker(namesrv.address, channelExpiredTimeout=3000))
     cluster.make_topic("Frozen")
-    first = push(java, cluster, "Frozen", "heartbeat=500", "persist=500", told=True)
-    second = push(java, cluster, "Frozen", "heartbeat=500", "persist=500", told=True)
+    first = push(java, cluster, "Frozen", "heartbeat=500", "persist=500", properties=ONLY_WHEN_TOLD)
+    second = push(java, cluster, "Frozen", "heartbeat=500", "persist=500", properties=ONLY_WHEN_TOLD)
     wait_shared(first, second)
     second.freeze()
     # Silent for 3 s, looked for every 10 s.
@@ -124,7 +127,9 @@ def test_a_held_pull_is_answered_as_soon_as_a_message_comes(java: Java, cluster:
 
 def test_a_message_to_be_consumed_later_comes_again(java: Java, cluster: Cluster):
     cluster.make_topic("Later")
-    soon = push(java, cluster, "Later", "failures=2", "delayLevel=1", "stopAfter=60", SEES_RETRY_TOPIC)
+    soon = push(
+        java, cluster, "Later", "failures=2", "delayLevel=1", "stopAfter=60", SEES_RETRY_TOPIC, properties=OFTEN
+    )
     until(lambda: last_queues(soon.text()) == [0, 1, 2, 3], REBALANCE_S, "it has the queues")
     told = produce(java, cluster, "Later", "sync:20:1")
     soon.wait_for("DONE", 60)
@@ -145,7 +150,7 @@ def test_a_message_to_be_consumed_later_comes_again(java: Java, cluster: Cluster
 
 def test_a_message_to_be_consumed_later_comes_after_10_s_when_nothing_is_said(java: Java, cluster: Cluster):
     cluster.make_topic("Default")
-    consumer = push(java, cluster, "Default", "failures=1", "stopAfter=8", SEES_RETRY_TOPIC)
+    consumer = push(java, cluster, "Default", "failures=1", "stopAfter=8", SEES_RETRY_TOPIC, properties=OFTEN)
     until(lambda: last_queues(consumer.text()) == [0, 1, 2, 3], REBALANCE_S, "it has the queues")
     produce(java, cluster, "Default", "sync:4:1")
     consumer.wait_for("DONE", 60)
