@@ -73,7 +73,9 @@ def check_content(messages: list[Got], tags: str = "A,B,C") -> None:
 def check_places(messages: list[Got], acknowledged: list[Sent]) -> None:
     """Each message lies where its producer was told, under the id it was told."""
     told = {each.n: (each.queue_id, each.queue_offset, each.msg_id) for each in acknowledged}
-    assert {each.n: (each.queue_id, each.queue_offset, each.msg_id) for each in messages} == told
+    found = {each.n: (each.queue_id, each.queue_offset, each.msg_id) for each in messages}
+    differing = {n: (found.get(n), told.get(n)) for n in found.keys() | told.keys() if found.get(n) != told.get(n)}
+    assert differing == {}
 
 
 def check_contiguous(messages: list[Got]) -> None:

@@ -3,7 +3,6 @@ import java.util.Collections;
 import java.util.Comparator;
 import java.util.List;
 import org.apache.rocketmq.client.consumer.DefaultLitePullConsumer;
-import org.apache.rocketmq.client.exception.MQClientException;
 import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 import org.apache.rocketmq.common.message.MessageExt;
 import org.apache.rocketmq.common.message.MessageQueue;
@@ -35,9 +34,13 @@ public final class LitePull {
                     + consumer.offsetForTimestamp(queue, System.currentTimeMillis()));
             }
             consumer.assign(queues);
+            // A pull under way when a seek comes may, in client 5.5.0, bring the old messages after it, with any broker.
+            consumer.pause(queues);
+            Thread.sleep(1500);
             for (MessageQueue queue : queues) {
-                seek(consumer, queue, options.number("seek", 0));
+                consumer.seek(queue, options.number("seek", 0));
             }
+            consumer.resume(queues);
         }
         int taken = 0;
         long deadline = System.currentTimeMillis() + 60000;
@@ -56,20 +59,5 @@ public final class LitePull {
         consumer.shutdown();
         System.out.println("DONE");
         System.exit(0);
-    }
-
-    /** A seek interrupts the queue's pull, upon which client 5.5.0 may close the connection under the next seek. */
-    private static void seek(DefaultLitePullConsumer consumer, MessageQueue queue, long offset) throws Exception {
-        for (int attempt = 1;; attempt++) {
-            try {
-                consumer.seek(queue, offset);
-                return;
-            } catch (MQClientException lost) {
-                if (attempt == 5) {
-                    throw lost;
-                }
-                Thread.sleep(200);
-            }
-        }
     }
 }
