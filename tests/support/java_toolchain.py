@@ -2,7 +2,8 @@
 
 Jars and classes are kept in a cache shared by all checkouts (ROCKETBROKER_TEST_CACHE, or `rocketbroker-tests` in the
 user's cache directory), under names that hold the digest of what they were made from. Parallel test workers wait for
-each other on a lock file, and a folder appears by rename, whole or not at all.
+each other on a lock file, and a folder appears by rename, whole or not at all. The benchmark uses it as well, in an
+environment that has no pytest.
 """
 
 import contextlib
@@ -15,8 +16,6 @@ import tempfile
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
-
-import pytest
 
 SOURCES = Path(__file__).resolve().parent.parent / "interop" / "java"
 VERSIONS = ("5.5.0", "4.9.8")  # of the official client; 5.5.0 brings mqadmin, broker and name server too
@@ -59,6 +58,8 @@ def missing_tools() -> str | None:
 
 def require_java() -> None:
     """Skip the test where Java tools are missing; fail it where ROCKETBROKER_REQUIRE_JAVA=1 says they exist."""
+    import pytest
+
     reason = missing_tools()
     if reason and os.environ.get("ROCKETBROKER_REQUIRE_JAVA") == "1":
         pytest.fail(f"{reason}, and ROCKETBROKER_REQUIRE_JAVA=1 forbids to skip", pytrace=False)
@@ -121,20 +122,20 @@ def jars(version: str) -> Path:
     return made_once(cache_dir() / f"jars-{version}-{_digest(pom.read_bytes())}", fetch)
 
 
-def classes(driver: str, version: str) -> Path:
-    """The folder of classes of one driver, `tests/interop/java/<driver>.java` and what it uses beside it."""
-    sources = sorted(SOURCES.glob("*.java"))
-    if SOURCES / f"{driver}.java" not in sources:
+def classes(driver: str, version: str, folder: Path = SOURCES) -> Path:
+    """The folder of classes of one driver, `<folder>/<driver>.java` and what it uses beside it."""
+    sources = sorted(folder.glob("*.java"))
+    if folder / f"{driver}.java" not in sources:
         raise ValueError(f"no driver {driver!r}, there are {', '.join(path.stem for path in sources)}")
     jar_dir = jars(version)
     digest = _digest(jar_dir.name.encode(), *(path.name.encode() + path.read_bytes() for path in sources))
 
-    def compile_it(folder: Path) -> None:
-        options = ["-nowarn", "-encoding", "UTF-8", "-sourcepath", str(SOURCES), "-cp", f"{jar_dir}/*"]
-        _call([find_tools()["javac"], *options, "-d", str(folder), str(SOURCES / f"{driver}.java")], JAVAC_LIMIT)
+    def compile_it(target: Path) -> None:
+        options = ["-nowarn", "-encoding", "UTF-8", "-sourcepath", str(folder), "-cp", f"{jar_dir}/*"]
+        _call([find_tools()["javac"], *options, "-d", str(target), str(folder / f"{driver}.java")], JAVAC_LIMIT)
 
     return made_once(cache_dir() / f"classes-{driver}-{version}-{digest}", compile_it)
 
 
-def driver_classpath(driver: str, version: str = "5.5.0") -> str:
-    return f"{classes(driver, version)}:{jars(version)}/*"
+def driver_classpath(driver: str, version: str = "5.5.0", folder: Path = SOURCES) -> str:
+    return f"{classes(driver, version, folder)}:{jars(version)}/*"

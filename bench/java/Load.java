@@ -1,0 +1,46 @@
+import java.util.Locale;
+
+/**
+ * Load on one broker through the official client. Prints one line of JSON: what was done, what failed, and how fast.
+ *
+ * <pre>
+ * Load send    NAMESRV TOPIC THREADS BODY_BYTES SECONDS sync|async|batch:N
+ * Load drain   NAMESRV TOPIC GROUP MESSAGES LIMIT_SECONDS
+ * Load deliver NAMESRV TOPIC RATE SECONDS
+ * </pre>
+ */
+public final class Load {
+    private Load() {}
+
+    public static void main(String[] args) {
+        int status = 0;
+        try {
+            Outcome outcome = run(args);
+            System.out.println(outcome.toJson());
+        } catch (Exception failure) {
+            failure.printStackTrace();
+            status = 1;
+        }
+        // The client keeps threads that would hold the JVM.
+        System.exit(status);
+    }
+
+    private static Outcome run(String[] args) throws Exception {
+        String namesrv = args[1];
+        String topic = args[2];
+        switch (args[0].toLowerCase(Locale.ROOT)) {
+            case "send":
+                return new SendLoad(namesrv, topic, number(args, 3), number(args, 4), number(args, 5), args[6]).run();
+            case "drain":
+                return new DrainLoad(namesrv, topic, args[3], number(args, 4), number(args, 5)).run();
+            case "deliver":
+                return new DeliverLoad(namesrv, topic, number(args, 3), number(args, 4)).run();
+            default:
+                throw new IllegalArgumentException("no load " + args[0] + ", there are send, drain, deliver");
+        }
+    }
+
+    private static int number(String[] args, int index) {
+        return Integer.parseInt(args[index]);
+    }
+}

@@ -1,0 +1,56 @@
+import java.util.Arrays;
+import java.util.concurrent.TimeUnit;
+import java.util.stream.LongStream;
+import org.apache.rocketmq.client.producer.DefaultMQProducer;
+
+/** Threads that send as fast as they are answered. The first third of the time, 15 s at the most, is warm-up. */
+final class SendLoad {
+    private static final int LONGEST_WARM_UP_SECONDS = 15;
+
+    private final String namesrv;
+    private final String topic;
+    private final int threads;
+    private final int bodyBytes;
+    private final int seconds;
+    private final String mode;
+
+    SendLoad(String namesrv, String topic, int threads, int bodyBytes, int seconds, String mode) {
+        this.namesrv = namesrv;
+        this.topic = topic;
+        this.threads = threads;
+        this.bodyBytes = bodyBytes;
+        this.seconds = seconds;
+        this.mode = mode;
+    }
+
+    Outcome run() throws Exception {
+        DefaultMQProducer producer = Clients.producer(namesrv);
+        producer.start();
+        SendCounts counts = new SendCounts();
+        SendMode sending = SendMode.of(mode, producer, counts, topic, bodyBytes, threads);
+        int warmUp = Math.min(LONGEST_WARM_UP_SECONDS, seconds / 3);
+        long begun = System.nanoTime();
+        long measureFrom = begun + TimeUnit.SECONDS.toNanos(warmUp);
+        long end = begun + TimeUnit.SECONDS.toNanos(seconds);
+        Sender[] senders = new Sender[threads];
+        for (int i = 0; i < threads; i++) {
+            senders[i] = new Sender(i, sending, counts, measureFrom, end);
+        }
+        for (Sender sender : senders) {
+            sender.start();
+        }
+        for (Sender sender : senders) {
+            sender.join();
+        }
+        double rate = counts.takenSinceMeasuring() / ((System.nanoTime() - measureFrom) / 1e9);
+        sending.finish();
+        producer.shutdown();
+        long[] latencies = Arrays.stream(senders).flatMapToLong(s -> LongStream.of(s.latencies())).sorted().toArray();
+        return new Outcome()
+                .figure("rate", rate)
+                .latencies(latencies)
+                .count("done", counts.taken())
+                .count("failed", counts.failures())
+                .error(counts.firstFailure());
+    }
+}

@@ -1,0 +1,92 @@
+"""Medians, ratios and the table, from what was measured."""
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from statistics import median
+
+JAVA, OURS = "java", "ours"
+START = "start"
+FIGURES = ("rate", "p50", "p99", "cpu", "anon")
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What one scenario gave on one side in one round.
+
+    Attributes:
+        figures: by name: ``rate`` in messages a second, ``p50`` and ``p99`` in ms, ``cpu`` in microseconds of the
+            broker's CPU time a message, ``anon`` in MiB after the load, ``start`` in seconds; those there are.
+        trouble: a failed send, a message that was not delivered, a missing figure; empty when all went well.
+    """
+
+    round: int
+    side: str
+    scenario: str
+    figures: dict[str, float]
+    trouble: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line of the table: the medians of both sides, ``None`` where a side was not measured."""
+
+    scenario: str
+    figure: str
+    java: float | None
+    ours: float | None
+
+    @property
+    def ratio(self) -> float | None:
+        """Ours to Java's, of medians."""
+        return None if self.ours is None or not self.java else self.ours / self.java
+
+
+def lines(rows: Sequence[Row]) -> Iterator[Line]:
+    """One line for each scenario and figure that any side has, in the order of measuring."""
+    for scenario in dict.fromkeys(row.scenario for row in rows):
+        for figure in (START,) if scenario == START else FIGURES:
+            java, ours = (_median(rows, side, scenario, figure) for side in (JAVA, OURS))
+            if java is not None or ours is not None:
+                yield Line(scenario, figure, java, ours)
+
+
+def _median(rows: Sequence[Row], side: str, scenario: str, figure: str) -> float | None:
+    values = [
+        row.figures[figure] for row in rows if (row.side, row.scenario) == (side, scenario) and figure in row.figures
+    ]
+    return median(values) if values else None
+
+
+def markdown(found: Iterable[Line]) -> str:
+    """The table."""
+    head = ["| scenario | figure | Apache RocketMQ 5.5.0 | ours | ours / Apache |", "|---|---|---:|---:|---:|"]
+    body = [
+        f"| {line.scenario} | {line.figure} | {_show(line.java)} | {_show(line.ours)} | {_show(line.ratio)} |"
+        for line in found
+    ]
+    return "\n".join(head + body)
+
+
+def _show(value: float | None) -> str:
+    if value is None:
+        return "-"
+    return f"{value:,.2f}" if value < 1000 else f"{value:,.0f}"
+
+
+def troubles(rows: Iterable[Row]) -> list[str]:
+    """One line for each row that did not go well."""
+    return [f"round {row.round}, {row.side}, {row.scenario}: {row.trouble}" for row in rows if row.trouble]
+
+
+def as_json(heading: dict[str, str], rows: Sequence[Row]) -> str:
+    """All rows and the lines of the table, for other programs."""
+    measured = [
+        {"round": row.round, "side": row.side, "scenario": row.scenario, **row.figures, "trouble": row.trouble}
+        for row in rows
+    ]
+    table = [
+        {"scenario": line.scenario, "figure": line.figure, "java": line.java, "ours": line.ours, "ratio": line.ratio}
+        for line in lines(rows)
+    ]
+    return json.dumps({"run": heading, "medians": table, "rows": measured}, indent=1)

@@ -1,0 +1,84 @@
+"""The loads that are measured: their names, and what the Java driver is told to do."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+DRAIN_MOST = 400_000  # messages
+DRAIN_LIMIT = 60  # seconds
+SENT_FOR_DRAIN = "sync64"
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """One load.
+
+    Attributes:
+        name: as in ``--only``.
+        shows: what it is, for ``--help`` and the manual.
+        arguments: of ``java/Load.java`` after the name server; ``{seconds}`` and ``{messages}`` are filled in.
+    """
+
+    name: str
+    shows: str
+    load: str
+    arguments: tuple[str, ...]
+
+    def command(self, namesrv: str, seconds: int, messages: int) -> list[str]:
+        """What ``Load`` is started with; ``messages`` lie in the topic that a drain reads."""
+        filled = [word.format(seconds=seconds, messages=min(messages, DRAIN_MOST)) for word in self.arguments]
+        return [self.load, namesrv, *filled]
+
+
+def _send(name: str, shows: str, topic: str, threads: int, size: int, mode: str) -> Scenario:
+    return Scenario(name, shows, "send", (topic, str(threads), str(size), "{seconds}", mode))
+
+
+SCENARIOS = {
+    scenario.name: scenario
+    for scenario in (
+        _send("sync64", "64 threads send 128 B and wait for each answer", "Sync64", 64, 128, "sync"),
+        _send("sync1", "1 thread sends 128 B and waits for each answer", "Sync1", 1, 128, "sync"),
+        _send("sync64_4k", "64 threads send 4 KiB and wait for each answer", "Sync64Large", 64, 4096, "sync"),
+        _send("async8", "8 threads send 128 B, 128 answers outstanding at most", "Async8", 8, 128, "async"),
+        _send("batch32", "16 threads send batches of 32 x 128 B", "Batch32", 16, 128, "batch:32"),
+        Scenario(
+            "drain",
+            "a push consumer reads what sync64 sent, 400,000 messages at most",
+            "drain",
+            ("Sync64", "bench_drain", "{messages}", str(DRAIN_LIMIT)),
+        ),
+        Scenario(
+            "e2e200",
+            "200 messages a second, from the send to the push consumer's listener",
+            "deliver",
+            ("EndToEnd", "200", "{seconds}"),
+        ),
+    )
+}  # fmt: skip
+
+# Unrecorded, before the scenarios of a round, so that a JIT compiler has seen the hot paths.
+WARM_UP = (
+    _send("warm-up", "", "WarmUp", 64, 128, "sync"),
+    _send("warm-up", "", "WarmUp", 8, 128, "async"),
+)
+
+
+def chosen(only: str | None) -> list[Scenario]:
+    """The scenarios of ``--only a,b`` in the order given, all of them without it; a drain needs its messages first.
+
+    Raises:
+        ValueError: a name is unknown.
+    """
+    names = [name.strip() for name in only.split(",")] if only else list(SCENARIOS)
+    for name in names:
+        if name not in SCENARIOS:
+            raise ValueError(f"no scenario {name!r}, there are {', '.join(SCENARIOS)}")
+    return [SCENARIOS[name] for name in _with_messages_to_drain(names)]
+
+
+def _with_messages_to_drain(names: Sequence[str]) -> list[str]:
+    wanted = list(dict.fromkeys(names))
+    if "drain" in wanted and SENT_FOR_DRAIN not in wanted[: wanted.index("drain")]:
+        wanted = [name for name in wanted if name != SENT_FOR_DRAIN]
+        wanted.insert(wanted.index("drain"), SENT_FOR_DRAIN)
+    return wanted

@@ -1,0 +1,142 @@
+"""Apache RocketMQ 5.5.0 and ours, one after the other, under the same load by the official Java client.
+
+    bench/run side_by_side [--rounds 3] [--seconds 20] [--warm 20] [--only sync64,drain] [--json FILE] ...
+
+bench/README.md says what each figure is.
+"""
+
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from bench import load, report
+from bench.machine import heading
+from bench.measure import anonymous_mib, cpu_seconds
+from bench.report import Row
+from bench.scenarios import WARM_UP, Scenario, chosen
+from bench.servers import Running, ServerError, Side, java_side, our_side, running
+from tests.support.java_toolchain import JavaError, missing_tools
+
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+
+
+def measure_scenario(scenario: Scenario, servers: Running, seconds: int, messages: int) -> tuple[load.Outcome, float]:
+    """Run one load; gives its outcome and the CPU seconds that the broker's process tree took over all of it."""
+    arguments = scenario.command(servers.namesrv, seconds, messages)
+    before = cpu_seconds(servers.broker_pid)
+    outcome = load.run_load(arguments, servers.home, limit=seconds * 3 + 90)
+    return outcome, cpu_seconds(servers.broker_pid) - before
+
+
+def measure_side(
+    number: int, side: Side, servers: Running, scenarios: list[Scenario], *, seconds: int, warm: int
+) -> Iterator[Row]:
+    """One round of one side: the start, a warm-up that is not recorded, then each load."""
+    yield Row(number, side.name, report.START, {report.START: servers.start_seconds})
+    for scenario in WARM_UP if warm else ():
+        outcome, _ = measure_scenario(scenario, servers, warm, 0)
+        if outcome.trouble:
+            yield Row(number, side.name, scenario.name, {}, outcome.trouble)
+    sent = 0
+    for scenario in scenarios:
+        outcome, cpu = measure_scenario(scenario, servers, seconds, sent)
+        if scenario.name == "sync64":
+            sent = outcome.done
+        found = {"rate": outcome.rate, "p50": outcome.p50, "p99": outcome.p99}
+        found["cpu"] = cpu / outcome.done * 1e6 if outcome.done else None
+        found["anon"] = anonymous_mib(servers.broker_pid)
+        figures = {name: value for name, value in found.items() if value is not None}
+        yield Row(number, side.name, scenario.name, figures, outcome.trouble)
+
+
+def _say(row: Row, rounds: int) -> None:
+    figures = "  ".join(f"{name} {value:,.2f}" for name, value in row.figures.items())
+    print(f"[{row.round}/{rounds}] {row.side:4} {row.scenario:9} {figures} {row.trouble}".rstrip(), flush=True)
+
+
+def _check_properties(values: list[str]) -> list[str]:
+    for value in values:
+        if not value.partition("=")[0].strip() or "=" not in value or "\n" in value:
+            raise typer.BadParameter(f"{value!r} is not KEY=VALUE")
+    return values
+
+
+def _check_only(value: str | None) -> str | None:
+    try:
+        chosen(value)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from error
+    return value
+
+
+def _sides(*, java_only: bool, ours_only: bool, heap: str) -> list[Side]:
+    if java_only and ours_only:
+        raise typer.BadParameter("--java-only and --ours-only exclude each other")
+    reason = missing_tools()
+    if reason:
+        raise ServerError(reason)
+    load.prepare()
+    return ([] if ours_only else [java_side(heap)]) + ([] if java_only else [our_side()])
+
+
+@app.command()
+def side_by_side(  # noqa: PLR0913, PLR0917 - one argument for each option
+    rounds: Annotated[int, typer.Option(min=1, help="Rounds; medians are over them.")] = 3,
+    seconds: Annotated[int, typer.Option(min=3, help="Length of each load.")] = 20,
+    warm: Annotated[int, typer.Option(min=0, help="Seconds of unrecorded load, twice, before a side's loads.")] = 20,
+    only: Annotated[
+        str | None, typer.Option(callback=_check_only, metavar="A,B", help="Loads to run, by name.")
+    ] = None,
+    java_only: Annotated[bool, typer.Option("--java-only", help="Measure Apache RocketMQ alone.")] = False,
+    ours_only: Annotated[bool, typer.Option("--ours-only", help="Measure ours alone.")] = False,
+    properties: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="A broker property for both sides; may be given again."),
+    ] = None,
+    heap: Annotated[str, typer.Option(help="Heap of the Java broker.")] = "2g",
+    folder: Annotated[
+        Path | None, typer.Option("--dir", exists=True, file_okay=False, help="Where stores are put while they last.")
+    ] = None,
+    json_file: Annotated[Path | None, typer.Option("--json", dir_okay=False, help="Write all figures there.")] = None,
+) -> None:
+    """Measure Apache RocketMQ 5.5.0 and ours in turn. Exit status 1 when a message was not taken or not delivered."""
+    signal.signal(signal.SIGTERM, lambda _number, _frame: sys.exit(143))  # so that servers are ended in order
+    properties = _check_properties(properties or [])
+    scenarios = chosen(only)
+    rows: list[Row] = []
+    try:
+        sides = _sides(java_only=java_only, ours_only=ours_only, heap=heap)
+        run = heading({"rounds": rounds, "seconds": seconds, "warm": warm, "set": " ".join(properties) or "-"})
+        print("\n".join(f"{name}: {value}" for name, value in run.items()), flush=True)
+        for number in range(1, rounds + 1):
+            for side in sides if number % 2 else reversed(sides):
+                with running(side, folder and folder.resolve(), properties) as servers:
+                    for row in measure_side(number, side, servers, scenarios, seconds=seconds, warm=warm):
+                        rows.append(row)
+                        _say(row, rounds)
+    except (JavaError, ServerError) as error:
+        print(f"side_by_side: {error}", file=sys.stderr)
+        raise typer.Exit(1) from error
+    print("\n" + report.markdown(report.lines(rows)))
+    troubles = report.troubles(rows)
+    for trouble in troubles:
+        print(f"TROUBLE {trouble}")
+    if json_file is not None:
+        json_file.write_text(report.as_json(run, rows))
+    raise typer.Exit(1 if troubles else 0)
+
+
+def main() -> int:
+    """Run the command; gives its exit status."""
+    os.environ.pop("NAMESRV_ADDR", None)
+    app()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
