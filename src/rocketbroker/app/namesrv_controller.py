@@ -32,7 +32,7 @@ class NamesrvController:
     Args:
         settings: what ``mqnamesrv`` was told; ``listenPort`` 0 takes a free port.
 
-    ``port`` and ``address`` are true once it is started.
+    ``port`` and ``address`` are true once it is started; ``routes`` has the requests that it answers by their code.
     """
 
     def __init__(self, settings: NamesrvSettings) -> None:
@@ -47,10 +47,10 @@ class NamesrvController:
         store = ConfigStore(
             settings.models, settings.persist_path, self._executor, self.route_info_manager.routes.forget_all
         )
-        routes = namesrv_routes(config, self.route_info_manager, self.kv_config_manager, store, clock)
+        self.routes = namesrv_routes(config, self.route_info_manager, self.kv_config_manager, store, clock)
         transport = settings.transport
         self._server = RemotingServer(
-            routes,
+            self.routes,
             host=transport.bind_address,
             port=transport.listen_port,
             frame_max_length=transport.frame_max_length,

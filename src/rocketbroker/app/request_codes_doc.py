@@ -1,0 +1,91 @@
+"""Writes docs/request-codes.md: `python -m rocketbroker.app.request_codes_doc > docs/request-codes.md`."""
+
+import inspect
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import rocketbroker
+from rocketbroker.app.broker_controller import BrokerController
+from rocketbroker.app.dev_server import broker_settings, namesrv_settings
+from rocketbroker.app.namesrv_controller import NamesrvController
+from rocketbroker.codec.remoting.handler import Route
+from rocketbroker.codec.remoting.request_code import RequestCode
+
+_SOURCES = Path(rocketbroker.__file__).parent
+
+_INTRODUCTION = """\
+# Request codes
+
+Which requests are answered, and where. Names and numbers are those of RocketMQ's `RequestCode`. The page is made from
+the tables that the servers run with. A code that is not listed is answered REQUEST_CODE_NOT_SUPPORTED (3).
+
+- *file*: the processor, below `src/rocketbroker/processor/`. Codes that differ only in their encoding share one.
+- *header*: the typed header, in `src/rocketbroker/codec/remoting/headers/`. A dash means that the request has none, or
+  that its fields are taken as they come.
+"""
+
+# Title, the table's file, its routes.
+Section = tuple[str, str, dict[int, Route]]
+
+
+class Row(NamedTuple):
+    """One code as its reader sees it."""
+
+    code: int
+    name: str
+    file: Path
+    header: str
+    meaning: str
+
+
+def sections() -> tuple[Section, Section]:
+    """The tables of both servers, as they are wired when they run; nothing is opened or started for it."""
+    # Neither the port nor the folder is touched before ``start``.
+    namesrv = NamesrvController(namesrv_settings(0, Path()))
+    broker = BrokerController(broker_settings(0, Path(), ""))
+    return (
+        ("Name server", "`namesrv_table.py`", namesrv.routes),
+        ("Broker", "`table.py` and `admin_table.py`", broker.routes),
+    )
+
+
+def rows(routes: dict[int, Route]) -> list[Row]:
+    """The codes in ascending order."""
+    return [_row(routes[code]) for code in sorted(routes)]
+
+
+def _row(route: Route) -> Row:
+    processor = type(getattr(route.process, "__self__"))  # noqa: B009 - a bound method, which its type does not say
+    header = route.header_type
+    return Row(
+        route.code,
+        RequestCode(route.code).name,
+        Path(inspect.getfile(processor)).relative_to(_SOURCES / "processor"),
+        header.__name__ if header else "",
+        _first_paragraph(processor),
+    )
+
+
+def _first_paragraph(processor: type) -> str:
+    text = inspect.getdoc(processor) or ""
+    return " ".join(text.split("\n\n")[0].split()).replace("``", "`").replace("|", "\\|")
+
+
+def render() -> str:
+    """The whole page."""
+    return "\n".join([_INTRODUCTION, *(line for section in sections() for line in _section(*section))])
+
+
+def _section(title: str, table: str, routes: dict[int, Route]) -> Iterator[str]:
+    yield f"## {title}\n\n{len(routes)} codes, from {table}.\n"
+    yield "| code | name | file | header | what its processor does |\n|---|---|---|---|---|"
+    for row in rows(routes):
+        header = f"`{row.header}`" if row.header else "-"
+        yield f"| {row.code} | {row.name} | `{row.file}` | {header} | {row.meaning} |"
+    yield ""
+
+
+if __name__ == "__main__":
+    sys.stdout.write(render())
