@@ -1,0 +1,140 @@
+"""The broker's send path without network: a store, the processor, a connection over a transport that drops answers."""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rocketbroker.broker.broker_stats_manager import BrokerStatsManager
+from rocketbroker.broker.rebalance_lock_manager import RebalanceLockManager
+from rocketbroker.broker.subscription_group_manager import SubscriptionGroupManager
+from rocketbroker.broker.topic_config_manager import TopicConfigManager
+from rocketbroker.codec.message.message_id import encode_unique_id, host_bytes
+from rocketbroker.codec.message.message_properties import encode_properties
+from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
+from rocketbroker.codec.remoting.frame import encode_frame
+from rocketbroker.codec.remoting.handler import MethodTable, Route
+from rocketbroker.codec.remoting.headers.send_message import SendMessageRequestHeaderV2
+from rocketbroker.codec.remoting.remoting_command import request
+from rocketbroker.codec.remoting.request_code import RequestCode
+from rocketbroker.common.clock import SystemClock
+from rocketbroker.common.config import BrokerConfig, MessageStoreConfig
+from rocketbroker.processor.retry_and_dlq import RetryAndDlq
+from rocketbroker.processor.send_message import SendMessageProcessor
+from rocketbroker.processor.topic_target import TopicTargets
+from rocketbroker.processor.unique_id import UniqueIds
+from rocketbroker.store.message_arriving_listener import NoListener
+from rocketbroker.store.message_store import MessageStore
+from rocketbroker.transport.connection import Endpoint, RemotingConnection
+
+TOPIC = "Profile"
+QUEUES = 8
+_MAX_DELAY_LEVEL = 18
+_ADDRESS = "127.0.0.1"
+_PORT = 10911
+_FRAME_HEAD = 8  # length and mark
+
+
+class DroppingTransport(asyncio.Transport):
+    """Takes answers and forgets them; ``taken`` counts their bytes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.taken = 0
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        """An address is all that a connection asks for."""
+        return (_ADDRESS, 40000) if name == "peername" else default
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        """Nothing waits here."""
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        """Take one answer, or several joined."""
+        self.taken += len(data)
+
+    def writelines(self, list_of_data: Iterable[Any]) -> None:
+        """Take the pieces of answers."""
+        for data in list_of_data:
+            self.write(data)
+
+    def is_closing(self) -> bool:
+        """Never."""
+        return False
+
+
+@dataclass(frozen=True, slots=True)
+class SendPath:
+    """The parts that a profile calls one by one, and the connection that calls them all."""
+
+    store: MessageStore
+    targets: TopicTargets
+    route: Route
+    connection: RemotingConnection
+
+
+@asynccontextmanager
+async def send_path(root: Path) -> AsyncIterator[SendPath]:
+    """A running store in ``root`` with RocketMQ's file sizes, and the send path over it."""
+    clock = SystemClock()
+    config = BrokerConfig(broker_name="broker-a", broker_ip1=_ADDRESS)
+    topics = TopicConfigManager(root / "topics.json", config, clock)
+    topics.update(TopicConfig(TOPIC, QUEUES, QUEUES))
+    groups = SubscriptionGroupManager(root / "subscriptionGroup.json", config, clock)
+    stats = BrokerStatsManager(clock, config.broker_cluster_name)
+    store_config = MessageStoreConfig(store_path_root_dir=str(root / "store"))
+    store = MessageStore(store_config, host_bytes(_ADDRESS, _PORT), NoListener(), clock)
+    targets = TopicTargets(config, topics, stats)
+    processor = SendMessageProcessor(
+        config,
+        store,
+        targets,
+        RetryAndDlq(groups, topics, RebalanceLockManager(clock), stats),
+        UniqueIds(store.commit_log.store_host[:-4], os.getpid(), clock),
+        _MAX_DELAY_LEVEL,
+    )
+    table = MethodTable()
+    table.add(RequestCode.SEND_MESSAGE_V2, processor.process, SendMessageRequestHeaderV2)
+    await store.start()
+    try:
+        endpoint = Endpoint("profile", table.routes, on_batch_end=store.dispatch)
+        connection = RemotingConnection(endpoint)
+        connection.connection_made(DroppingTransport())
+        yield SendPath(store, targets, table.routes[RequestCode.SEND_MESSAGE_V2], connection)
+    finally:
+        await store.stop()
+
+
+def send_frame(number: int, body: bytes) -> bytes:
+    """The request by which the Java client sends a message with one key and one tag."""
+    unique_id = encode_unique_id(bytes([127, 0, 0, 1]), 4711, 0x1B28CDFA, number, number & 0xFFFF)
+    properties = {"KEYS": f"sender-{number % 64}", "UNIQ_KEY": unique_id, "WAIT": "true", "TAGS": "T"}
+    header = SendMessageRequestHeaderV2(
+        producer_group="bench_producer",
+        topic=TOPIC,
+        default_topic="TBW102",
+        default_topic_queue_nums=4,
+        queue_id=number % QUEUES,
+        sys_flag=0,
+        born_timestamp=SystemClock().time_ms(),
+        flag=0,
+        properties=encode_properties(properties).decode(),
+        broker_name="broker-a",
+    )
+    command = request(RequestCode.SEND_MESSAGE_V2, header, body)
+    command.opaque = number
+    return encode_frame(command)
+
+
+def header_of(frame: bytes) -> memoryview:
+    """The header of a frame."""
+    length = int.from_bytes(frame[5:_FRAME_HEAD], "big")
+    return memoryview(frame)[_FRAME_HEAD : _FRAME_HEAD + length]
+
+
+def body_of(frame: bytes) -> memoryview:
+    """What comes after the header."""
+    return memoryview(frame)[_FRAME_HEAD + len(header_of(frame)) :]
