@@ -25,9 +25,9 @@ lint:
     {{python}} -m ruff format --check .
     {{python}} -m ruff check .
 
-# strict types over src, bodies over tests
+# strict types over src and bench, bodies over tests
 types:
-    {{python}} -m mypy --strict src tests
+    {{python}} -m mypy --strict src bench tests
 
 # who may import whom
 arch:
@@ -36,6 +36,14 @@ arch:
 # the manual, with every warning an error
 docs:
     {{python}} -m sphinx -W --keep-going -q -b html docs docs/_build/html
+
+# Apache RocketMQ and ours under the same load, e.g. `just bench --only sync64` (needs a JDK and Maven; 25 minutes)
+bench *args:
+    bench/run side_by_side {{args}}
+
+# microseconds of a send by step
+profile *args:
+    bench/run profile_send {{args}}
 
 # resolve the pinned requirement files anew (needs uv)
 lock *args:

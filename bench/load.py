@@ -1,6 +1,7 @@
 """Runs the Java driver (bench/java/Load.java) and reads what it says."""
 
 import json
+import os
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
@@ -58,8 +59,12 @@ def run_load(arguments: list[str], home: Path, limit: float) -> Outcome:
     """Run one load to its end, or for ``limit`` seconds; ``home`` is where the client logs to."""
     classpath = driver_classpath("Load", _CLIENT_VERSION, _SOURCES)
     command = [find_tools()["java"], "-Xms512m", "-Xmx1g", f"-Duser.home={home}", "-cp", classpath, "Load", *arguments]
+    # The client would take name servers from there.
+    environment = {name: value for name, value in os.environ.items() if name != "NAMESRV_ADDR"}
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=limit, cwd=home, check=False)
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=limit, cwd=home, env=environment, check=False
+        )
     except subprocess.TimeoutExpired:
         return Outcome(error=f"the load was not done after {limit:.0f} s")
     if done.returncode != 0:

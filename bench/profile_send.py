@@ -27,7 +27,7 @@ from rocketbroker.store.put_message import MessageExtBrokerInner
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
 STEPS = {
-    "transport": "frames parted, handlers looked up, answers joined and handed over",
+    "transport": "the rest: frames parted, handlers looked up, answers joined and handed over",
     "decode": "JSON header to typed struct",
     "route": "topic looked up and checked",
     "process": "properties looked through and completed, message made, statistics",

@@ -5,7 +5,6 @@
 bench/README.md says what each figure is.
 """
 
-import os
 import signal
 import sys
 from collections.abc import Iterator
@@ -105,7 +104,6 @@ def side_by_side(  # noqa: PLR0913, PLR0917 - one argument for each option
     json_file: Annotated[Path | None, typer.Option("--json", dir_okay=False, help="Write all figures there.")] = None,
 ) -> None:
     """Measure Apache RocketMQ 5.5.0 and ours in turn. Exit status 1 when a message was not taken or not delivered."""
-    signal.signal(signal.SIGTERM, lambda _number, _frame: sys.exit(143))  # so that servers are ended in order
     properties = _check_properties(properties or [])
     scenarios = chosen(only)
     rows: list[Row] = []
@@ -133,7 +131,7 @@ def side_by_side(  # noqa: PLR0913, PLR0917 - one argument for each option
 
 def main() -> int:
     """Run the command; gives its exit status."""
-    os.environ.pop("NAMESRV_ADDR", None)
+    signal.signal(signal.SIGTERM, lambda _number, _frame: sys.exit(143))  # so that servers are ended in order
     app()
     return 0
 

@@ -26,7 +26,7 @@ CHECKS: dict[str, list[str]] = {
     "format (ruff format)": [PYTHON, "-m", "ruff", "format", "--check", "."],
     "lint (ruff check)": [PYTHON, "-m", "ruff", "check", "--quiet", "."],
     "import contracts (lint-imports)": [str(Path(PYTHON).with_name("lint-imports"))],
-    "types (mypy --strict src, and tests)": [PYTHON, "-m", "mypy", "--strict", "src", "tests"],
+    "types (mypy --strict src and bench, and tests)": [PYTHON, "-m", "mypy", "--strict", "src", "bench", "tests"],
     "docs (sphinx -W)": [PYTHON, "-m", "sphinx", "-W", "--keep-going", "-q", "-b", "html", "docs", "{scratch}/html"],
 }
 

@@ -1,0 +1,39 @@
+"""Our servers come up, are told apart from those that do not, and leave nothing behind."""
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from bench.measure import anonymous_mib
+from bench.servers import ServerError, Side, our_side, running
+from tests.support.java_process import cluster_info
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="/proc is Linux's")
+
+
+def test_ours_run_with_the_properties_given_and_leave_nothing(tmp_path: Path):
+    with running(our_side(), tmp_path, ["flushDiskType=SYNC_FLUSH"]) as servers:
+        assert '"broker-a"' in cluster_info(servers.namesrv)
+        assert 0 < servers.start_seconds < 60
+        assert anonymous_mib(servers.broker_pid) > 1
+        assert servers.home.parent == tmp_path
+        assert "flushDiskType=SYNC_FLUSH" in (servers.home / "broker.properties").read_text()
+        pid = servers.broker_pid
+
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_broker_that_ends_at_once_is_told_with_what_it_printed(tmp_path: Path):
+    broken = [sys.executable, "-c", "import sys; sys.exit('no such heap')"]
+    side = Side("ours", our_side().namesrv_command, broken)
+
+    with (
+        pytest.raises(ServerError, match=r"the broker ended with 1:\nno such heap"),
+        running(side, tmp_path, []),
+    ):
+        pass
+    assert list(tmp_path.iterdir()) == []
