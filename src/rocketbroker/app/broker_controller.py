@@ -47,7 +47,7 @@ class BrokerController:
     Args:
         settings: what ``mqbroker`` was told; ``listenPort`` 0 takes a free port.
 
-    ``port`` is true once it is started.
+    ``port`` is true once it is started; ``routes`` has the requests that it answers by their code.
     """
 
     def __init__(self, settings: BrokerSettings) -> None:
@@ -95,8 +95,9 @@ class BrokerController:
             AdminParts(settings.models, settings.persist_path, self._executor, self._register_anew, self._is_active),
         )
         transport = settings.transport
+        self.routes = broker_routes(parts)
         self._server = RemotingServer(
-            broker_routes(parts),
+            self.routes,
             host=transport.bind_address,
             port=transport.listen_port,
             frame_max_length=transport.frame_max_length,

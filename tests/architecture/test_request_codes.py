@@ -1,0 +1,91 @@
+"""Tables, processor files, their tests and docs/request-codes.md belong together: none may lack one of the others."""
+
+import importlib
+import inspect
+import re
+from pathlib import Path
+
+import pytest
+
+from rocketbroker.app import request_codes_doc
+from rocketbroker.app.request_codes_doc import Row
+from rocketbroker.codec.remoting.request_code import RequestCode
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+PROCESSORS = ROOT / "src" / "rocketbroker" / "processor"
+TESTS = ROOT / "tests" / "unit" / "processor"
+PAGE = ROOT / "docs" / "request-codes.md"
+HOW = "run: python -m rocketbroker.app.request_codes_doc > docs/request-codes.md"
+ROUTES = {title: routes for title, _, routes in request_codes_doc.sections()}
+ROUTED = [row for routes in ROUTES.values() for row in request_codes_doc.rows(routes)]
+FILES = sorted({row.file for row in ROUTED})
+
+
+def test_the_page_is_up_to_date():
+    assert PAGE.read_text() == request_codes_doc.render(), HOW
+
+
+@pytest.mark.parametrize("title", ROUTES)
+def test_each_routed_code_has_its_row_and_no_other_has_one(title: str):
+    section = PAGE.read_text().split(f"## {title}\n")[1].split("\n## ")[0]
+    rows = {int(code): name for code, name in re.findall(r"^\| (\d+) \| ([A-Z0-9_]+) \|", section, re.MULTILINE)}
+
+    assert rows == {code: RequestCode(code).name for code in ROUTES[title]}, HOW
+
+
+@pytest.mark.parametrize("row", ROUTED, ids=lambda row: f"{row.code}-{row.name}")
+def test_each_routed_code_has_its_processor_file(row: Row):
+    text = (PROCESSORS / row.file).read_text()
+
+    assert row.name in text or f"({row.code})" in text, "the file says which codes it answers"
+
+
+@pytest.mark.parametrize("row", ROUTED, ids=lambda row: f"{row.code}-{row.name}")
+def test_each_routed_code_has_its_test_file(row: Row):
+    text = (TESTS / row.file.with_name(f"test_{row.file.name}")).read_text()
+
+    # It calls the processor itself, or asks a table by the code.
+    assert f"from {module_of(row.file)} import" in text or row.name in text
+    assert re.search(r"^(async )?def test_", text, re.MULTILINE)
+
+
+def test_each_processor_is_routed():
+    """A class with the name of a processor that no table has is a code that nobody can reach."""
+    files = [path.relative_to(PROCESSORS) for path in PROCESSORS.rglob("*.py") if path.name != "__init__.py"]
+
+    assert {file for file in files if has_processor(file)} == set(FILES)
+
+
+def module_of(file: Path) -> str:
+    return ".".join(("rocketbroker", "processor", *file.with_suffix("").parts))
+
+
+def has_processor(file: Path) -> bool:
+    module = importlib.import_module(module_of(file))
+    classes = inspect.getmembers(module, inspect.isclass)
+    return any(name.endswith("Processor") and each.__module__ == module.__name__ for name, each in classes)
+
+
+def test_codes_share_a_file_only_where_they_are_of_one_kind():
+    """One code a file; twins, and pairs that undo each other, may share one."""
+    shared = {file: {row.name for row in ROUTED if row.file == file} for file in FILES}
+
+    assert {str(file): names for file, names in shared.items() if len(names) > 1} == {
+        "admin/broker_config.py": {"UPDATE_BROKER_CONFIG", "GET_BROKER_CONFIG"},
+        "admin/update_and_create_subscriptiongroup.py": {
+            "UPDATE_AND_CREATE_SUBSCRIPTIONGROUP",
+            "UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST",
+        },
+        "admin/update_and_create_topic.py": {"UPDATE_AND_CREATE_TOPIC", "UPDATE_AND_CREATE_TOPIC_LIST"},
+        "lock_batch_mq.py": {"LOCK_BATCH_MQ", "UNLOCK_BATCH_MQ"},
+        "namesrv/get_unit_topic_list.py": {
+            "GET_UNIT_TOPIC_LIST",
+            "GET_HAS_UNIT_SUB_TOPIC_LIST",
+            "GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST",
+        },
+        "namesrv/kv_config.py": {"PUT_KV_CONFIG", "GET_KV_CONFIG", "DELETE_KV_CONFIG", "GET_KVLIST_BY_NAMESPACE"},
+        "namesrv/namesrv_config.py": {"UPDATE_NAMESRV_CONFIG", "GET_NAMESRV_CONFIG"},
+        "namesrv/write_perm_of_broker.py": {"WIPE_WRITE_PERM_OF_BROKER", "ADD_WRITE_PERM_OF_BROKER"},
+        "pull_message.py": {"PULL_MESSAGE", "LITE_PULL_MESSAGE"},
+        "send_message.py": {"SEND_MESSAGE", "SEND_MESSAGE_V2", "SEND_BATCH_MESSAGE"},
+    }

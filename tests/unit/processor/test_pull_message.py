@@ -1,0 +1,324 @@
+"""Pulls against a running store: what is found, what waits, and how each other outcome is answered."""
+
+import inspect
+from collections import Counter
+from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from rocketbroker.broker.client_channel_info import ClientChannelInfo
+from rocketbroker.broker.pull_request_hold_service import PullRequest, PullRequestHoldService
+from rocketbroker.codec.message.message_decoder import decode_messages
+from rocketbroker.codec.remoting.bodies.heartbeat import ConsumerData, ConsumeType, MessageModel, SubscriptionData
+from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
+from rocketbroker.codec.remoting.frame import decode_frame
+from rocketbroker.codec.remoting.handler import Buffer
+from rocketbroker.codec.remoting.headers.pull_message import PullMessageRequestHeader
+from rocketbroker.codec.remoting.remoting_command import Command, request
+from rocketbroker.codec.remoting.request_code import RequestCode
+from rocketbroker.codec.remoting.response_code import ResponseCode
+from rocketbroker.common.config import BrokerConfig
+from rocketbroker.common.config.hot_change import apply_updates
+from rocketbroker.common.errors import BrokerResponseError
+from rocketbroker.processor.pull_message import PullMessageProcessor
+from rocketbroker.store.message_store import MessageStore
+from tests.support.fakes import FakeConnection
+from tests.support.processor_calls import recorded
+from tests.support.stores import message, read_queue
+
+COMMIT, SUSPEND, SUBSCRIPTION = 1, 2, 4
+CLUSTERING, BROADCASTING = MessageModel.CLUSTERING, MessageModel.BROADCASTING
+PULL, LITE_PULL = RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE
+
+
+class HoldService(PullRequestHoldService):
+    """Tells the test what it holds."""
+
+    def __init__(self, config: BrokerConfig) -> None:
+        super().__init__(config)
+        self.suspended: list[PullRequest] = []
+
+    def suspend(self, request: PullRequest, timeout_ms: int) -> None:
+        self.suspended.append(request)
+        super().suspend(request, timeout_ms)
+
+
+class Puller:
+    """A consumer of group ``G`` and the processor that serves it."""
+
+    def __init__(self, parts: SimpleNamespace, store: MessageStore) -> None:
+        self.parts = parts
+        self.store = store
+        self.connection = FakeConnection()
+        self.holds = HoldService(parts.config)
+        self.processor = PullMessageProcessor(
+            parts.config,
+            store,
+            parts.topic_configs,
+            parts.subscription_groups,
+            parts.consumers,
+            parts.offsets,
+            parts.stats,
+            self.holds,
+        )
+        self.holds.bind(self.processor.resume, store.max_offset_in_queue)
+
+    def subscribe(
+        self, expression: str = "*", version: int = 100, model: MessageModel = MessageModel.CLUSTERING
+    ) -> None:
+        data = ConsumerData(
+            "G",
+            ConsumeType.CONSUME_PASSIVELY,
+            model,
+            subscription_data_set=[SubscriptionData("T", expression, version)],
+        )
+        channel = ClientChannelInfo(self.connection, "client", "JAVA", 513, self.parts.clock.monotonic())
+        self.parts.consumers.register(channel, data)
+
+    def put(self, *tags: str, topic: str = "T", queue_id: int = 0) -> None:
+        for tag in tags:
+            self.store.put_message(message(tag.encode(), topic, queue_id, properties={"TAGS": tag}))
+        self.store.dispatch()
+
+    def pull(self, offset: int = 0, flags: int = SUBSCRIPTION, code: int = PULL, **fields: Any) -> Any:
+        values: dict[str, Any] = {
+            "consumer_group": "G",
+            "topic": "T",
+            "queue_id": 0,
+            "queue_offset": offset,
+            "max_msg_nums": 32,
+            "sys_flag": flags,
+            "commit_offset": 0,
+            "suspend_timeout_millis": 60_000,
+            "sub_version": 100,
+            "subscription": "*",
+        }
+        header = PullMessageRequestHeader(**(values | fields))
+        return self.processor.process(self.connection, request(code, header))
+
+    def refused(self, **fields: Any) -> tuple[int, str]:
+        with pytest.raises(BrokerResponseError) as error:
+            self.pull(**fields)
+        return error.value.code, error.value.remark
+
+
+@pytest.fixture
+def puller(parts: SimpleNamespace, store: MessageStore) -> Puller:
+    parts.topic_configs.update(TopicConfig("T", 4, 4))
+    return Puller(parts, store)
+
+
+def decoded(pieces: Sequence[Buffer]) -> Command:
+    assert isinstance(pieces, list)
+    return decode_frame(memoryview(b"".join(pieces))[4:])
+
+
+def outcome(pieces: Sequence[Buffer]) -> tuple[int, int]:
+    """Code and nextBeginOffset."""
+    answer = decoded(pieces)
+    assert isinstance(answer.header, dict)
+    return answer.code, int(answer.header["nextBeginOffset"])
+
+
+def bodies(pieces: Sequence[Buffer]) -> list[bytes]:
+    return [each.body for each in decode_messages(bytes(decoded(pieces).body), decompress=False)]
+
+
+def test_what_is_found_are_the_records_as_stored(puller: Puller):
+    puller.put("a", "b", "c")
+    answer = decoded(puller.pull(1))
+    assert answer.code == 0
+    assert answer.header == {
+        "suggestWhichBrokerId": "0",
+        "nextBeginOffset": "3",
+        "minOffset": "0",
+        "maxOffset": "3",
+        "topicSysFlag": "0",
+        "groupSysFlag": "0",
+    }
+    records = [
+        puller.store.look_message_by_offset(each.commit_log_offset) for each in read_queue(puller.store, "T", 0, 1)
+    ]
+    assert bytes(answer.body) == b"".join(record or b"" for record in records)
+
+
+def test_no_more_messages_than_asked_for(puller: Puller):
+    puller.put(*"abcde")
+    assert bodies(puller.pull(1, max_msg_nums=2)) == [b"b", b"c"]
+    assert outcome(puller.pull(1, max_msg_nums=2)) == (0, 3)
+
+
+def test_only_wanted_tags_are_found(puller: Puller):
+    puller.put(*"abcab")
+    assert bodies(puller.pull(subscription="a || c")) == [b"a", b"c", b"a"]
+    assert outcome(puller.pull(subscription="z")) == (ResponseCode.PULL_RETRY_IMMEDIATELY, 5)
+
+
+def test_the_heartbeat_s_subscription_holds_where_the_pull_has_none(puller: Puller):
+    puller.subscribe("b")
+    puller.put(*"abc")
+    assert bodies(puller.pull(flags=0)) == [b"b"]
+
+
+@pytest.mark.parametrize(("offset", "moved_to"), [(5, 2), (3, 2), (-1, 0)])
+def test_an_offset_outside_the_queue_is_moved(puller: Puller, offset: int, moved_to: int):
+    puller.put("a", "b")
+    assert outcome(puller.pull(offset, SUBSCRIPTION | SUSPEND)) == (ResponseCode.PULL_OFFSET_MOVED, moved_to)
+    assert puller.holds.held_count == 0
+
+
+def test_a_pull_at_the_end_does_not_wait_unless_it_asks_for_it(puller: Puller):
+    puller.put("a")
+    assert outcome(puller.pull(1)) == (ResponseCode.PULL_NOT_FOUND, 1)
+    assert puller.holds.held_count == 0
+
+
+async def test_a_held_pull_is_resumed_once(puller: Puller):
+    puller.put("a")
+    assert puller.pull(1, SUBSCRIPTION | SUSPEND) is None
+    (held,) = puller.holds.suspended
+    puller.put("b")
+    puller.processor.resume(held)
+    assert bodies(puller.connection.written) == [b"b"]
+    puller.connection.written.clear()
+    held.command.header.queue_offset = 2
+    puller.processor.resume(held)
+    assert outcome(puller.connection.written) == (ResponseCode.PULL_NOT_FOUND, 2)
+    assert puller.holds.held_count == 1, "it was not held again"
+    await puller.holds.stop()
+
+
+async def test_the_error_of_a_held_pull_is_answered(puller: Puller):
+    puller.pull(0, SUBSCRIPTION | SUSPEND)
+    (held,) = puller.holds.suspended
+    puller.parts.topic_configs.delete("T")
+    puller.processor.resume(held)
+    ((opaque, answer),) = puller.connection.replies
+    assert (opaque, answer.code) == (held.command.opaque, ResponseCode.TOPIC_NOT_EXIST)
+    await puller.holds.stop()
+
+
+async def test_a_held_pull_keeps_no_view_of_the_receive_buffer(puller: Puller):
+    puller.pull(0, SUBSCRIPTION | SUSPEND)
+    (held,) = puller.holds.suspended
+    assert held.command.body == b""
+    await puller.holds.stop()
+
+
+def test_a_pull_commits_the_offset_it_carries(puller: Puller):
+    puller.put("a", "b", "c")
+    puller.pull(2, SUBSCRIPTION | COMMIT, commit_offset=2)
+    assert puller.parts.offsets.query("G", "T", 0) == 2
+    puller.pull(2, SUBSCRIPTION, commit_offset=1)
+    assert puller.parts.offsets.query("G", "T", 0) == 2
+
+
+async def test_what_lies_far_back_is_read_on_a_thread(puller: Puller, monkeypatch: pytest.MonkeyPatch):
+    puller.put("a", "b")
+    near = puller.store.get_message
+
+    def far(*arguments: Any) -> Any:
+        result = near(*arguments)
+        result.in_memory = False
+        return result
+
+    monkeypatch.setattr(puller.store, "get_message", far)
+    answer = puller.pull()
+    assert inspect.isawaitable(answer)
+    assert bodies(await answer) == [b"a", b"b"]
+
+
+def test_what_is_read_is_counted_by_group(puller: Puller):
+    puller.put("a", "b")
+    puller.pull()
+    stats = puller.parts.stats.group_get("T", "G")
+    assert (stats.nums, stats.misses) == (2, 0)
+    puller.pull(2)
+    assert (stats.nums, stats.misses) == (2, 1)
+
+
+def test_a_topic_that_is_not_there_is_named(puller: Puller):
+    code, remark = puller.refused(topic="Nowhere")
+    assert code == ResponseCode.TOPIC_NOT_EXIST
+    assert "Nowhere" in remark
+
+
+@pytest.mark.parametrize("queue_id", [-1, 4])
+def test_a_queue_that_is_not_there_is_named(puller: Puller, queue_id: int):
+    code, remark = puller.refused(queue_id=queue_id)
+    assert code == ResponseCode.INVALID_PARAMETER
+    assert f"queueId[{queue_id}]" in remark
+
+
+def test_without_permission_nothing_is_read(puller: Puller):
+    puller.put("a")
+    puller.parts.topic_configs.update(TopicConfig("T", 4, 4, perm=2))
+    assert puller.refused()[0] == ResponseCode.NO_PERMISSION
+    puller.parts.topic_configs.update(TopicConfig("T", 4, 4))
+    apply_updates([puller.parts.config], {"brokerPermission": "2"})
+    assert puller.refused()[0] == ResponseCode.NO_PERMISSION
+
+
+def test_lite_pulls_can_be_switched_off(puller: Puller):
+    puller.put("a")
+    assert bodies(puller.pull(code=LITE_PULL)) == [b"a"]
+    apply_updates([puller.parts.config], {"litePullMessageEnable": "false"})
+    assert puller.refused(code=LITE_PULL)[0] == ResponseCode.NO_PERMISSION
+    assert bodies(puller.pull()) == [b"a"]
+
+
+def test_a_group_is_made_only_where_that_is_on(puller: Puller):
+    apply_updates([puller.parts.config], {"autoCreateSubscriptionGroup": "false"})
+    assert puller.refused()[0] == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
+
+
+def test_a_group_that_sent_no_heartbeat_is_told_so(puller: Puller):
+    assert puller.refused(flags=0)[0] == ResponseCode.SUBSCRIPTION_NOT_EXIST
+
+
+def test_a_subscription_older_than_the_client_s_is_not_used(puller: Puller):
+    puller.subscribe(version=99)
+    assert puller.refused(flags=0)[0] == ResponseCode.SUBSCRIPTION_NOT_LATEST
+
+
+def test_sql92_is_refused(puller: Puller):
+    code, remark = puller.refused(expression_type="SQL92", subscription="a > 1")
+    assert code == ResponseCode.SYSTEM_ERROR
+    assert "SQL92" in remark
+
+
+def test_broadcasting_is_refused_to_a_group_that_may_not(puller: Puller):
+    puller.put("a")
+    puller.subscribe(model=BROADCASTING)
+    assert bodies(puller.pull(flags=0)) == [b"a"]
+    group = puller.parts.subscription_groups.find("G")
+    group.consume_broadcast_enable = False
+    assert puller.refused(flags=0)[0] == ResponseCode.NO_PERMISSION
+
+
+@pytest.mark.parametrize(("code", "outcomes"), [(11, {0: 195, 19: 191}), (361, {0: 30})])
+def test_recorded_pulls_are_answered_in_the_same_shape(puller: Puller, code: int, outcomes: dict[int, int]):
+    """With queues as long as the recorded ones, and pulls that want all messages and do not wait."""
+    seen: Counter[int] = Counter()
+    for wanted, theirs in recorded(code, PullMessageRequestHeader):
+        header = wanted.header
+        if theirs.code not in {0, 19} or theirs.fields["minOffset"] != "0" or header.expression_type == "SQL92":
+            continue
+        header.sys_flag, header.subscription = SUBSCRIPTION, "*"
+        if puller.parts.topic_configs.select(header.topic) is None:
+            puller.parts.topic_configs.update(TopicConfig(header.topic, 8, 8))
+        missing = int(theirs.fields["maxOffset"]) - puller.store.max_offset_in_queue(header.topic, header.queue_id)
+        if missing < 0:
+            continue
+        puller.put(*["tag"] * missing, topic=header.topic, queue_id=header.queue_id)
+        pieces = puller.processor.process(puller.connection, wanted)
+        assert isinstance(pieces, list)
+        ours = decoded(pieces)
+        assert isinstance(ours.header, dict)
+        assert (ours.code, ours.opaque, ours.header.keys()) == (theirs.code, wanted.opaque, theirs.fields.keys())
+        for name in ("minOffset", "maxOffset", "suggestWhichBrokerId", "topicSysFlag", "groupSysFlag"):
+            assert ours.header[name] == theirs.fields[name]
+        seen[theirs.code] += 1
+    assert seen == outcomes

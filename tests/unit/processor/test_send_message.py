@@ -1,0 +1,234 @@
+"""Sends against a running store: each answer names a record that holds what was sent."""
+
+import inspect
+from collections import Counter
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from rocketbroker.codec.message.message_batch import split_batch
+from rocketbroker.codec.message.message_decoder import decode_record
+from rocketbroker.codec.message.message_ext import MessageExt
+from rocketbroker.codec.message.message_properties import decode_properties, encode_properties
+from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
+from rocketbroker.codec.remoting.frame import decode_frame
+from rocketbroker.codec.remoting.headers.send_message import SendMessageRequestHeader, SendMessageRequestHeaderV2
+from rocketbroker.codec.remoting.remoting_command import Command, request
+from rocketbroker.codec.remoting.request_code import RequestCode
+from rocketbroker.codec.remoting.response_code import ResponseCode
+from rocketbroker.common.config.hot_change import apply_updates
+from rocketbroker.common.errors import BrokerResponseError
+from rocketbroker.processor.retry_and_dlq import RetryAndDlq
+from rocketbroker.processor.send_message import SendMessageProcessor
+from rocketbroker.processor.topic_target import TopicTargets
+from rocketbroker.processor.unique_id import UniqueIds
+from rocketbroker.store.message_store import MessageStore
+from tests.support.fakes import FakeConnection
+from tests.support.processor_calls import recorded
+from tests.support.stores import make_store, read_queue
+
+Send = Callable[[Command], bytes]
+REFUSED_PROPERTIES = {"TRAN_MSG", "TIMER_DELIVER_MS", "TIMER_DELAY_SEC", "TIMER_DELAY_MS", "TIMER_DEL_UNIQKEY"}
+
+
+def processor_of(parts: SimpleNamespace, store: MessageStore) -> SendMessageProcessor:
+    return SendMessageProcessor(
+        parts.config,
+        store,
+        TopicTargets(parts.config, parts.topic_configs, parts.stats),
+        RetryAndDlq(parts.subscription_groups, parts.topic_configs, parts.locks, parts.stats),
+        UniqueIds(bytes([127, 0, 0, 1]), 4711, parts.clock),
+        18,
+    )
+
+
+@pytest.fixture
+def send(parts: SimpleNamespace, store: MessageStore) -> Send:
+    processor = processor_of(parts, store)
+
+    def call(command: Command) -> bytes:
+        answer = processor.process(FakeConnection(), command)
+        assert isinstance(answer, bytes)
+        store.dispatch()
+        return answer
+
+    return call
+
+
+def header(topic: str = "T", queue_id: int = 0, **fields: Any) -> SendMessageRequestHeader:
+    properties = encode_properties(fields.pop("properties", {})).decode()
+    return SendMessageRequestHeader("PG", topic, "TBW102", 4, queue_id, 0, 1_000, 7, properties, **fields)
+
+
+def command(body: bytes = b"body", **fields: Any) -> Command:
+    return request(RequestCode.SEND_MESSAGE, header(**fields), body)
+
+
+def fields_of(answer: bytes) -> dict[str, str]:
+    decoded = decode_frame(memoryview(answer)[4:])
+    assert (decoded.code, bytes(decoded.body)) == (0, b"")
+    fields = decoded.header
+    assert isinstance(fields, dict)
+    return fields
+
+
+def stored(store: MessageStore, answer: bytes) -> list[MessageExt]:
+    """The records whose ids an answer gives."""
+    offsets = [int(each[16:], 16) for each in fields_of(answer)["msgId"].split(",")]
+    records = [store.look_message_by_offset(offset) for offset in offsets]
+    return [decode_record(record, decompress=False) for record in records if record is not None]
+
+
+def refused(call: Callable[[Command], Any], wanted: Command) -> tuple[int, str]:
+    with pytest.raises(BrokerResponseError) as error:
+        call(wanted)
+    return error.value.code, error.value.remark
+
+
+@pytest.mark.parametrize(
+    ("code", "header_type", "outcomes"),
+    [
+        (10, SendMessageRequestHeader, {"stored": 14, "refused as recorded": 6}),
+        (310, SendMessageRequestHeaderV2, {"stored": 159, "refused": 14}),
+        (320, SendMessageRequestHeaderV2, {"stored": 5}),
+    ],
+)
+def test_recorded_sends(send: Send, store: MessageStore, code: int, header_type: Any, outcomes: dict[str, int]):
+    """Each is answered as the recorded broker did, but for what this broker refuses, and stored byte by byte."""
+    seen: Counter[str] = Counter()
+    ends: Counter[tuple[str, int]] = Counter()
+    for wanted, theirs in recorded(code, header_type):
+        sent = decode_properties(wanted.header.properties.encode())
+        if not REFUSED_PROPERTIES.isdisjoint(sent):
+            assert refused(send, wanted)[0] in {ResponseCode.NO_PERMISSION, ResponseCode.MESSAGE_ILLEGAL}
+            seen["refused"] += 1
+            continue
+        if theirs.code:
+            assert refused(send, wanted)[0] == theirs.code
+            seen["refused as recorded"] += 1
+            continue
+        answer = send(wanted)
+        ours = fields_of(answer)
+        messages = stored(store, answer)
+        place = (messages[0].topic, messages[0].queue_id)
+        assert ours.keys() == theirs.fields.keys()
+        differing = {name for name in ours if ours[name] != theirs.fields[name]}
+        own = set() if "UNIQ_KEY" in sent else {"transactionId"}
+        assert differing <= {"msgId", "queueOffset"} | own
+        assert ours["queueOffset"] == str(ends[place])
+        check_stored(wanted, messages, sent)
+        ends[place] += len(messages)
+        seen["stored"] += 1
+    assert seen == outcomes
+
+
+def check_stored(wanted: Command, messages: list[MessageExt], sent: dict[str, str]) -> None:
+    if wanted.header.batch:
+        assert [(each.flag, each.body) for each in messages] == [part[:2] for part in split_batch(bytes(wanted.body))]
+        return
+    (message,) = messages
+    assert (message.body, message.flag) == (bytes(wanted.body), wanted.header.flag)
+    assert message.properties.items() >= sent.items()
+    assert message.properties["CLUSTER"] == "DefaultCluster"
+
+
+def test_a_queue_offset_counts_within_its_queue(send: Send, store: MessageStore):
+    answers = [fields_of(send(command(queue_id=queue))) for queue in (0, 1, 0)]
+    assert [(each["queueId"], each["queueOffset"]) for each in answers] == [("0", "0"), ("1", "0"), ("0", "1")]
+    assert len(read_queue(store, "T", 0)) == 2
+
+
+def test_an_id_is_made_for_a_client_that_gives_none(send: Send, store: MessageStore):
+    answers = [send(command()), send(command(properties={"UNIQ_KEY": "GIVEN"}))]
+    made, given = (stored(store, answer)[0].properties["UNIQ_KEY"] for answer in answers)
+    assert (len(made), given) == (32, "GIVEN")
+    assert [fields_of(answer)["transactionId"] for answer in answers] == [made, given]
+
+
+def test_a_negative_queue_is_any_of_the_topic(send: Send):
+    assert {fields_of(send(command(queue_id=-1)))["queueId"] for _ in range(100)} == {"0", "1", "2", "3"}
+
+
+def test_a_queue_that_is_not_there_is_refused(send: Send):
+    code, remark = refused(send, command(queue_id=4))
+    assert code == ResponseCode.INVALID_PARAMETER
+    assert "queueId[4]" in remark
+    assert "writeQueueNums:[4]" in remark
+
+
+def test_a_topic_is_not_made_where_that_is_off(parts: SimpleNamespace, send: Send):
+    parts.topic_configs.topics["TBW102"].perm = 6
+    code, remark = refused(send, command())
+    assert code == ResponseCode.TOPIC_NOT_EXIST
+    assert "topic[T] not exist" in remark
+
+
+def test_a_topic_that_may_not_be_written_is_refused(parts: SimpleNamespace, send: Send):
+    send(command())
+    parts.topic_configs.update(TopicConfig("T", 4, 4, perm=4))
+    assert refused(send, command())[0] == ResponseCode.NO_PERMISSION
+
+
+def test_a_body_over_the_limit_is_refused(send: Send, store: MessageStore):
+    apply_updates([store.config], {"maxMessageSize": "10"})
+    code, remark = refused(send, command(b"x" * 11))
+    assert code == ResponseCode.MESSAGE_ILLEGAL
+    assert "11 bytes" in remark
+    assert "maxMessageSize" in remark
+
+
+def test_a_delayed_message_waits_in_the_schedule_topic(send: Send, store: MessageStore):
+    (message,) = stored(store, send(command(properties={"DELAY": "3"})))
+    assert (message.topic, message.queue_id) == ("SCHEDULE_TOPIC_XXXX", 2)
+    assert message.properties["REAL_TOPIC"] == "T"
+
+
+@pytest.mark.parametrize("name", ["TIMER_DELIVER_MS", "TIMER_DELAY_SEC", "TIMER_DELAY_MS", "TIMER_DEL_UNIQKEY"])
+def test_a_timer_message_is_refused(send: Send, store: MessageStore, name: str):
+    assert refused(send, command(properties={name: "5000"}))[0] == ResponseCode.MESSAGE_ILLEGAL
+    assert store.put_count == 0
+
+
+def test_a_half_message_is_refused(send: Send, store: MessageStore):
+    assert refused(send, command(properties={"TRAN_MSG": "true"}))[0] == ResponseCode.NO_PERMISSION
+    assert store.put_count == 0
+
+
+def test_a_retry_that_was_tried_too_often_is_a_dead_letter(send: Send, store: MessageStore):
+    (again,) = stored(store, send(command(topic="%RETRY%G", reconsume_times=16)))
+    (dead,) = stored(store, send(command(topic="%RETRY%G", reconsume_times=17)))
+    assert (again.topic, dead.topic) == ("%RETRY%G", "%DLQ%G")
+
+
+def test_a_batch_that_cannot_be_split_is_refused(send: Send, store: MessageStore):
+    assert refused(send, command(b"\0\0\0\x10", batch=True))[0] == ResponseCode.MESSAGE_ILLEGAL
+    assert store.put_count == 0
+
+
+def test_a_batch_to_a_batch_queue_topic_is_refused(parts: SimpleNamespace, send: Send):
+    send(command())
+    parts.topic_configs.topics["T"].attributes["queue.type"] = "BatchCQ"
+    code, remark = refused(send, command(batch=True))
+    assert code == ResponseCode.MESSAGE_ILLEGAL
+    assert "BatchCQ" in remark
+
+
+def test_a_changed_region_is_in_the_next_message_and_answer(parts: SimpleNamespace, send: Send, store: MessageStore):
+    send(command())
+    apply_updates([parts.config], {"regionId": "there"})
+    answer = send(command())
+    assert fields_of(answer)["MSG_REGION"] == stored(store, answer)[0].properties["MSG_REGION"] == "there"
+
+
+async def test_a_send_is_answered_when_it_is_on_disk(parts: SimpleNamespace, tmp_path: Any):
+    store = make_store(tmp_path / "sync", parts.clock, flush_disk_type="SYNC_FLUSH")
+    await store.start()
+    try:
+        answer = processor_of(parts, store).process(FakeConnection(), command())
+        assert inspect.isawaitable(answer)
+        assert fields_of(await answer)["queueOffset"] == "0"
+        assert store.flushed_offset == store.max_physical_offset > 0
+    finally:
+        await store.stop()
