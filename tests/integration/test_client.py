@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from rocketbroker.app.dev_server import DevServer, free_broker_port
+from rocketbroker.app.dev_server import DevServer
 from rocketbroker.client.message import Message
 from rocketbroker.client.producer import Producer
 from rocketbroker.client.pull_consumer import PullConsumer
@@ -37,7 +37,7 @@ def port_of(address: str) -> int:
 
 
 async def test_a_restart_of_both_servers_is_outlived(tmp_path: Path):
-    server = DevServer(0, free_broker_port(), tmp_path / "store")
+    server = DevServer(0, 0, tmp_path / "store")
     await server.start()
     namesrv_addr, ports = server.namesrv_addr, (port_of(server.namesrv_addr), port_of(server.broker_addr))
     try:

@@ -7,7 +7,10 @@ import asyncio
 import gc
 import importlib
 import logging
+import socket
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import Self
 
 from rocketbroker.broker.broker2client import notify_consumer_ids_changed
 from rocketbroker.broker.broker_outer_api import BrokerOuterApi
@@ -17,6 +20,7 @@ from rocketbroker.broker.client_housekeeping_service import ClientHousekeepingSe
 from rocketbroker.broker.config_manager import ConfigPersistService
 from rocketbroker.broker.consumer_manager import ConsumerManager
 from rocketbroker.broker.consumer_offset_manager import ConsumerOffsetManager
+from rocketbroker.broker.offset_flush_service import OffsetFlushService
 from rocketbroker.broker.producer_manager import ProducerManager
 from rocketbroker.broker.pull_request_hold_service import PullRequestHoldService
 from rocketbroker.broker.rebalance_lock_manager import RebalanceLockManager
@@ -32,6 +36,7 @@ from rocketbroker.processor.broker_parts import AdminParts, BrokerParts
 from rocketbroker.processor.table import broker_routes
 from rocketbroker.store.delay_level_table import parse_delay_levels
 from rocketbroker.store.message_store import MessageStore
+from rocketbroker.transport.listening_sockets import bind_sockets, close_sockets, port_of
 from rocketbroker.transport.remoting_client import RemotingClient
 from rocketbroker.transport.remoting_server import RemotingServer
 
@@ -42,16 +47,18 @@ _WARM_UP_DELAY_S = 0.2
 
 
 class BrokerController:
-    """Wires and runs a broker.
+    """Wires and runs a broker; ``bind`` makes one that can be started.
 
     Args:
-        settings: what ``mqbroker`` was told; ``listenPort`` 0 takes a free port.
+        settings: what ``mqbroker`` was told, with the port that was bound.
+        sockets: what it listens on, bound already: records, answers and registrations carry the port.
 
-    ``port`` is true once it is started; ``routes`` has the requests that it answers by their code.
+    ``routes`` has the requests that it answers by their code.
     """
 
-    def __init__(self, settings: BrokerSettings) -> None:
+    def __init__(self, settings: BrokerSettings, sockets: Sequence[socket.socket] = ()) -> None:
         self._settings = settings
+        self._sockets = sockets
         config, store_config = settings.broker, settings.store
         clock = self._clock = SystemClock()
         self._executor = ThreadPoolExecutor(1, thread_name_prefix="AdminBrokerThread")
@@ -100,6 +107,7 @@ class BrokerController:
             self.routes,
             host=transport.bind_address,
             port=transport.listen_port,
+            sockets=sockets,
             frame_max_length=transport.frame_max_length,
             max_idle_s=transport.server_channel_max_idle_time_seconds,
             on_batch_end=self.store.dispatch,
@@ -110,9 +118,11 @@ class BrokerController:
             config, self._client, self.topic_configs, BrokerRegistration(config, store_config, self.topic_configs)
         )
         self._tasks = TaskOwner("BrokerController")
+        # Stopped from the last to the first: offsets are flushed when nothing changes them any more, then written.
         self._parts = PartList(
             self.store,
             self._persist,
+            OffsetFlushService(self.consumer_offsets, self.schedule, config, store_config),
             self.schedule,
             self.hold_service,
             self.stats,
@@ -120,6 +130,21 @@ class BrokerController:
             self._server,
             self.outer_api,
         )
+
+    @classmethod
+    def bind(cls, settings: BrokerSettings) -> Self:
+        """Take the port, or a free one for ``listenPort=0``, and the VIP port below it; make a broker for them.
+
+        Raises:
+            ConfigError: a port is in use.
+        """
+        transport = settings.transport
+        sockets = bind_sockets(transport.bind_address, transport.listen_port, _VIP_PORT_DISTANCE)
+        try:
+            return cls(settings.at_port(port_of(sockets[0])), sockets)
+        except BaseException:
+            close_sockets(sockets)
+            raise
 
     @property
     def port(self) -> int:
@@ -132,21 +157,20 @@ class BrokerController:
         return f"{self._settings.broker.broker_ip1}:{self._settings.broker.listen_port}"
 
     async def start(self) -> None:
-        """Load the tables, open the store, listen, register at the name servers.
+        """Load the tables, open the store, listen, register at the name servers; an error stops what was started.
 
         Raises:
-            ConfigError: a port is in use.
+            ConfigError: a table cannot be read, or another process listens on a port since it was bound.
             StoreError: the store cannot be opened.
         """
-        for table in (self.topic_configs, self.subscription_groups, self.consumer_offsets, self.schedule):
-            table.load()
-        await self._parts.start()
+        try:
+            for table in (self.topic_configs, self.subscription_groups, self.consumer_offsets, self.schedule):
+                table.load()
+            await self._parts.start()
+        except BaseException:
+            await self.stop()
+            raise
         self._active = True
-        if self._settings.transport.listen_port > _VIP_PORT_DISTANCE:
-            await self._server.also_listen(self.port - _VIP_PORT_DISTANCE)
-        period_s = self._settings.broker.flush_consumer_offset_interval / 1000
-        self._tasks.every(period_s, self.consumer_offsets.flush, "flush consumer offsets")
-        self._tasks.every(self._settings.store.flush_delay_offset_interval / 1000, self.schedule.flush, "flush delays")
         self._tasks.start(self._warm_up(), "warm up")
 
     async def _warm_up(self) -> None:
@@ -164,8 +188,8 @@ class BrokerController:
         """Unregister, stop listening, write all to disk."""
         self._active = False
         await self._tasks.stop()
-        self.consumer_offsets.flush()
         await self._parts.stop()
+        close_sockets(self._sockets)
         await self._client.stop()
         self._executor.shutdown()
 

@@ -58,7 +58,7 @@ def _run(settings: BrokerSettings) -> None:
     set_up_logging()
     for warning in settings.warnings:
         print(f"mqbroker: {warning}", file=sys.stderr)
-    controller = BrokerController(settings)
+    controller = BrokerController.bind(settings)
 
     def booted() -> None:
         notice = trust_notice("broker", settings.transport.bind_address, controller.port)

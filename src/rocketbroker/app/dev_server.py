@@ -1,9 +1,7 @@
 """A name server and a broker in one process, on the loopback address, for development."""
 
 import shutil
-import socket
 import tempfile
-from contextlib import ExitStack
 from pathlib import Path
 
 from rocketbroker.app.broker_controller import BrokerController
@@ -16,8 +14,6 @@ from rocketbroker.common.config.transport_config import TransportConfig
 from rocketbroker.common.errors import ConfigError
 
 LOOPBACK = "127.0.0.1"
-_VIP_PORT_DISTANCE = 2
-_TRIES = 20
 
 
 class DevServer:
@@ -62,8 +58,7 @@ class DevServer:
         namesrv = NamesrvController(namesrv_settings(self._namesrv_port, self.store))
         await namesrv.start()
         self._namesrv, self.namesrv_addr = namesrv, namesrv.address
-        port = self._broker_port or free_broker_port()
-        broker = BrokerController(broker_settings(port, self.store, self.namesrv_addr))
+        broker = BrokerController.bind(broker_settings(self._broker_port, self.store, self.namesrv_addr))
         await broker.start()
         self._broker, self.broker_addr = broker, broker.address
 
@@ -105,29 +100,9 @@ def broker_settings(port: int, store: Path, namesrv_addr: str) -> BrokerSettings
     """A broker on the loopback address that registers at one name server."""
     return BrokerSettings(
         BrokerConfig(broker_name="broker-a", broker_ip1=LOOPBACK, listen_port=port, namesrv_addr=namesrv_addr),
-        MessageStoreConfig(store_path_root_dir=str(store)),
+        MessageStoreConfig(store_path_root_dir=str(store), ha_listen_port=port and port + 1),
         TransportConfig(listen_port=port, bind_address=LOOPBACK),
         None,
         (),
         {},
     )
-
-
-def free_broker_port() -> int:
-    """A port that is free now, as is the VIP port that goes with it.
-
-    Raises:
-        ConfigError: none was found in many tries.
-    """
-    for _ in range(_TRIES):
-        with ExitStack() as stack:
-            first = stack.enter_context(socket.socket())
-            first.bind((LOOPBACK, 0))
-            port: int = first.getsockname()[1]
-            vip = stack.enter_context(socket.socket())
-            try:
-                vip.bind((LOOPBACK, port - _VIP_PORT_DISTANCE))
-            except OSError:
-                continue
-            return port
-    raise ConfigError(f"found no two free ports on {LOOPBACK}; name one by --broker-port")

@@ -1,12 +1,13 @@
 """A listening endpoint (NettyRemotingServer)."""
 
 import asyncio
-from collections.abc import Callable
+import socket
+from collections.abc import Callable, Sequence
 
 from rocketbroker.codec.remoting.frame import FRAME_MAX_LENGTH
 from rocketbroker.codec.remoting.handler import Connection, Route
-from rocketbroker.common.errors import ConfigError
 from rocketbroker.transport.connection import Endpoint, RemotingConnection
+from rocketbroker.transport.listening_sockets import bind_sockets, cannot_listen, port_of
 
 _IDLE_SCAN_S = 10.0
 _BACKLOG = 1024
@@ -23,6 +24,7 @@ class RemotingServer:
         max_idle_s: a connection that sends nothing for so long is closed (serverChannelMaxIdleTimeSeconds).
         on_batch_end: called after the last frame of each read event, before its answers are written.
         on_close: called when a connection is gone.
+        sockets: listen on these, which ``bind_sockets`` bound, instead of binding ``host`` and ``port``.
     """
 
     def __init__(
@@ -35,9 +37,11 @@ class RemotingServer:
         max_idle_s: float = 120.0,
         on_batch_end: Callable[[], None] | None = None,
         on_close: Callable[[Connection], None] | None = None,
+        sockets: Sequence[socket.socket] = (),
     ) -> None:
         self.host = host
-        self.port = port
+        self.port = port_of(sockets[0]) if sockets else port
+        self._sockets = sockets
         self._max_idle_s = max_idle_s
         self._endpoint = Endpoint("server", routes, frame_max_length, on_batch_end, on_close)
         self._servers: list[asyncio.Server] = []
@@ -51,35 +55,28 @@ class RemotingServer:
         """Bind and accept.
 
         Raises:
-            ConfigError: the address cannot be bound; the text names address and cause.
+            ConfigError: the address cannot be had; the text names address and cause.
         """
-        self.port = await self._listen(self.host, self.port)
+        sockets = self._sockets or bind_sockets(self.host, self.port)
+        self.port = port_of(sockets[0])
+        try:
+            for sock in sockets:
+                await self._listen(sock)
+        except BaseException:
+            await self.stop()
+            raise
         self._endpoint.tasks.every(_IDLE_SCAN_S, self._close_idle, "idle-scan")
 
-    async def also_listen(self, port: int) -> None:
-        """Accept on a second port too (the VIP channel of the broker, listenPort - 2).
-
-        Raises:
-            ConfigError: the port cannot be bound.
-        """
-        await self._listen(self.host, port)
-
-    async def _listen(self, host: str, port: int) -> int:
+    async def _listen(self, sock: socket.socket) -> None:
         loop = asyncio.get_running_loop()
         try:
-            server = await loop.create_server(
-                lambda: RemotingConnection(self._endpoint),
-                host or "0.0.0.0",  # noqa: S104
-                port,
-                backlog=_BACKLOG,
-            )
+            sock.listen(_BACKLOG)  # not left to uvloop, which keeps a socket for ever that cannot listen
         except OSError as error:
-            where = f"{host or '0.0.0.0'}:{port}"  # noqa: S104
-            cause = error.strerror or error
-            raise ConfigError(f"cannot listen on {where}: {cause}; change listenPort or stop what uses it") from error
+            port = port_of(sock)
+            sock.close()
+            raise cannot_listen(self.host, port, error) from error
+        server = await loop.create_server(lambda: RemotingConnection(self._endpoint), sock=sock, backlog=_BACKLOG)
         self._servers.append(server)
-        bound: int = server.sockets[0].getsockname()[1]
-        return bound
 
     def _close_idle(self) -> None:
         now = asyncio.get_running_loop().time()

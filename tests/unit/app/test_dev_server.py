@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rocketbroker.app.dev_server import LOOPBACK, DevServer, free_broker_port, make_store
+from rocketbroker.app.dev_server import LOOPBACK, DevServer, make_store
 from rocketbroker.client.admin_client import AdminClient
 from rocketbroker.common.errors import ConfigError
 
@@ -63,10 +63,3 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path):
     (tmp_path / "file").write_text("")
     with pytest.raises(ConfigError, match=r"cannot make the folder .*/file/store"):
         make_store(tmp_path / "file" / "store")
-
-
-def test_a_free_port_can_be_bound():
-    port = free_broker_port()
-    for each in (port, port - 2):
-        with socket.socket() as bound:
-            bound.bind((LOOPBACK, each))

@@ -8,6 +8,7 @@ from rocketbroker.codec.remoting.handler import Connection
 from rocketbroker.codec.remoting.remoting_command import request
 from rocketbroker.common.errors import ConfigError
 from rocketbroker.transport import remoting_server
+from rocketbroker.transport.listening_sockets import bind_sockets, port_of
 from rocketbroker.transport.remoting_server import RemotingServer
 from tests.support.transports import ECHO, LATER, Handlers, frame, split_frames
 from tests.support.waiting import until
@@ -83,15 +84,32 @@ async def test_a_host_that_is_not_ours_is_named():
         await RemotingServer({}, host="192.0.2.1").start()
 
 
-async def test_a_second_port_serves_the_same(server: RemotingServer):
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    await server.also_listen(port)
-    peer = await Peer.open(port)
+async def test_sockets_that_were_bound_before_are_served_alike(handlers: Handlers):
+    sockets = bind_sockets("127.0.0.1", 0, 2)
+    server = RemotingServer(handlers.routes(), sockets=sockets)
+    port = server.port
+    with pytest.raises(ConnectionRefusedError):
+        await Peer.open(port)
 
-    assert (await peer.ask(frame(ECHO, b"x"))).code == 0
-    await peer.close()
+    await server.start()
+    for each in (port, port - 2):
+        peer = await Peer.open(each)
+        assert (await peer.ask(frame(ECHO, b"x"))).code == 0
+        await peer.close()
+    await server.stop()
+    with pytest.raises(ConnectionRefusedError):
+        await Peer.open(port)
+
+
+async def test_a_bound_port_that_another_took_since_is_named():
+    sockets = bind_sockets("127.0.0.1", 0)
+    port = port_of(sockets[0])
+    late = bind_sockets("127.0.0.1", port)
+    server = RemotingServer({}, sockets=sockets)
+    await server.start()
+    with pytest.raises(ConfigError, match=f"cannot listen on .*:{port}: "):
+        await RemotingServer({}, sockets=late).start()
+    await server.stop()
 
 
 async def test_small_writes_and_large_frames(server: RemotingServer, handlers: Handlers):

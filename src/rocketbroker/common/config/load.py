@@ -5,7 +5,7 @@ Answers to BrokerStartup.configFileToConfigContext and NamesrvStartup.parseComma
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rocketbroker.common.config.broker_config import BrokerConfig
@@ -40,6 +40,17 @@ class BrokerSettings:
     def persist_path(self) -> Path:
         """File that changes at run time go to: the one given, else `broker.properties` beside the other state."""
         return self.path or self.store.config_dir / "broker.properties"
+
+    def at_port(self, port: int) -> "BrokerSettings":
+        """The same for the port that was bound, which ``listenPort=0`` left to the system."""
+        if self.transport.listen_port == port:
+            return self
+        return replace(
+            self,
+            broker=self.broker.model_copy(update={"listen_port": port}),
+            store=_with_ha_port(self.store, port),
+            transport=self.transport.model_copy(update={"listen_port": port}),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +88,9 @@ def load_broker_settings(
     transport = resolved.model(TransportConfig)
     return BrokerSettings(
         _without_sql_filter(resolved),
-        _with_ha_port(resolved, transport.listen_port),
+        _with_ha_port(
+            resolved.model(MessageStoreConfig), transport.listen_port, given="haListenPort" in resolved.given
+        ),
         transport,
         Path(path) if path is not None else None,
         tuple(resolved.warnings),
@@ -113,9 +126,8 @@ def _without_sql_filter(resolved: Resolved) -> BrokerConfig:
     return broker.model_copy(update={"enable_property_filter": False})
 
 
-def _with_ha_port(resolved: Resolved, listen_port: int) -> MessageStoreConfig:
-    """BrokerStartup gives the HA service the port after the broker's unless the file names one."""
-    store = resolved.model(MessageStoreConfig)
-    if "haListenPort" in resolved.given and store.ha_listen_port:
+def _with_ha_port(store: MessageStoreConfig, listen_port: int, *, given: bool = True) -> MessageStoreConfig:
+    """BrokerStartup gives the HA service the port after the broker's unless the file names one, 0 being none."""
+    if given and store.ha_listen_port:
         return store
     return store.model_copy(update={"ha_listen_port": listen_port + 1 if 0 < listen_port < PORT_MAX else 0})
