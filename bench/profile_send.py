@@ -10,24 +10,21 @@ import asyncio
 import gc
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from time import thread_time
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
+from bench.burst import Burst
 from bench.machine import commit
-from bench.send_path import SendPath, body_of, header_of, send_frame, send_path
-from rocketbroker.codec.remoting.hot_responses import region_suffix, send_response
-from rocketbroker.codec.remoting.remoting_command import Command
+from bench.send_path import send_frame, send_path
 from rocketbroker.store.index_service import BATCH_MESSAGES
-from rocketbroker.store.put_message import MessageExtBrokerInner
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
 STEPS = {
-    "transport": "the rest: frames parted, handlers looked up, answers joined and handed over",
+    "transport": "frames parted, handlers looked up, answers joined and handed over",
     "decode": "JSON header to typed struct",
     "route": "topic looked up and checked",
     "process": "properties looked through and completed, message made, statistics",
@@ -35,133 +32,16 @@ STEPS = {
     "dispatch": "entry written into the ConsumeQueue, keys noted for the index",
     "index": "keys hashed and entered into the IndexFile, in batches",
     "answer": "response made from its template",
+    "rest": "what the whole takes beyond its steps: each alone finds the processor's caches warm",
 }
-
-
-class Burst:
-    """Requests that go through the path once whole and once step by step.
-
-    Args:
-        path: the parts.
-        reads: the frames of each read event.
-    """
-
-    def __init__(self, path: SendPath, reads: list[list[bytes]]) -> None:
-        self._path = path
-        self._reads = reads
-        self._frames = [frame for frames in reads for frame in frames]
-        self._headers = [header_of(frame) for frame in self._frames]
-
-    def timings(self) -> dict[str, float]:
-        """CPU microseconds a message of each step, and of the whole."""
-        count = len(self._frames)
-        commands = self._decoded()
-        messages = self._captured(commands)
-        timed = {
-            "whole": _cpu_of(self._whole),
-            "decode": _cpu_of(self._decode),
-            "route": _cpu_of(lambda: self._route(commands)),
-            "processor": _cpu_of(lambda: self._process(commands)),
-        }
-        self._catch_up()
-        timed["append"], timed["dispatch"] = self._append_and_dispatch(messages)
-        timed["index"] = _cpu_of(self._flush_index)
-        timed["answer"] = _cpu_of(lambda: self._answer(commands))
-        return {step: seconds / count * 1e6 for step, seconds in timed.items()}
-
-    def _decoded(self) -> list[Command]:
-        commands = []
-        for header, frame in zip(self._headers, self._frames, strict=True):
-            command = self._path.route.decode_json(header)
-            command.body = body_of(frame)
-            commands.append(command)
-        return commands
-
-    def _captured(self, commands: list[Command]) -> list[MessageExtBrokerInner]:
-        """The messages that the processor makes of the requests."""
-        messages: list[MessageExtBrokerInner] = []
-        store = self._path.store
-        put = store.put_message
-
-        def capture(message: MessageExtBrokerInner) -> Any:
-            messages.append(message)
-            return put(message)
-
-        store.put_message = capture
-        try:
-            self._process(commands)
-        finally:
-            store.put_message = put
-        self._catch_up()
-        return messages
-
-    def _catch_up(self) -> None:
-        self._path.store.dispatch()
-        self._flush_index()
-
-    def _whole(self) -> None:
-        connection = self._path.connection
-        for frames in self._reads:
-            data = memoryview(b"".join(frames))
-            while data:
-                room = connection.get_buffer(-1)
-                part, data = data[: len(room)], data[len(room) :]
-                room[: len(part)] = part  # stands for what recv copies
-                connection.buffer_updated(len(part))
-        self._flush_index()
-
-    def _decode(self) -> None:
-        decode = self._path.route.decode_json
-        for header in self._headers:
-            decode(header)
-
-    def _route(self, commands: list[Command]) -> None:
-        find, address = self._path.targets.find, self._path.connection.remote_address
-        for command in commands:
-            find(command.header, address)
-
-    def _process(self, commands: list[Command]) -> None:
-        process, connection = self._path.route.process, self._path.connection
-        for command in commands:
-            process(connection, command)
-
-    def _append_and_dispatch(self, messages: list[MessageExtBrokerInner]) -> tuple[float, float]:
-        """Dispatch follows the messages of each read event, as it does when they come from the network."""
-        put, dispatch = self._path.store.put_message, self._path.store.dispatch
-        appending = dispatching = 0.0
-        waiting = iter(messages)
-        for frames in self._reads:
-            begun = thread_time()
-            for message in (next(waiting) for _ in frames):
-                put(message)
-            appended = thread_time()
-            dispatch()
-            appending += appended - begun
-            dispatching += thread_time() - appended
-        return appending, dispatching
-
-    def _flush_index(self) -> None:
-        index_service = self._path.store.index_service
-        assert index_service is not None
-        index_service.flush()
-
-    def _answer(self, commands: list[Command]) -> None:
-        suffix = region_suffix("DefaultRegion", trace_on=True)
-        for command in commands:
-            send_response(command.opaque, 3, 1_000_000, b"7F00000100002A9F%016X" % 1_000_000, b"7F" * 16, suffix)
-
-
-def _cpu_of(work: Callable[[], None]) -> float:
-    begun = thread_time()
-    work()
-    return thread_time() - begun
 
 
 def parted(least: dict[str, float]) -> dict[str, float]:
     """The steps in the order of ``STEPS``, each without those that it calls, and the whole."""
     steps = {step: least[step] for step in STEPS if step in least}
     steps["process"] = least["processor"] - least["route"] - least["append"] - least["answer"]
-    steps["transport"] = least["whole"] - least["decode"] - least["processor"] - least["dispatch"] - least["index"]
+    steps["dispatch"] = least["stored"] - least["append"]
+    steps["rest"] = least["whole"] - sum(steps.values())
     return {step: steps[step] for step in STEPS} | {"whole": least["whole"]}
 
 

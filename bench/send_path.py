@@ -36,6 +36,7 @@ _MAX_DELAY_LEVEL = 18
 _ADDRESS = "127.0.0.1"
 _PORT = 10911
 _FRAME_HEAD = 8  # length and mark
+_ANSWER_LENGTH = 300  # about that of the real one
 
 
 class DroppingTransport(asyncio.Transport):
@@ -68,12 +69,18 @@ class DroppingTransport(asyncio.Transport):
 
 @dataclass(frozen=True, slots=True)
 class SendPath:
-    """The parts that a profile calls one by one, and the connection that calls them all."""
+    """The parts that a profile calls one by one.
+
+    Attributes:
+        connection: calls them all.
+        bare_connection: parts frames and hands answers over, with nothing in between.
+    """
 
     store: MessageStore
     targets: TopicTargets
     route: Route
     connection: RemotingConnection
+    bare_connection: RemotingConnection
 
 
 @asynccontextmanager
@@ -100,12 +107,26 @@ async def send_path(root: Path) -> AsyncIterator[SendPath]:
     table.add(RequestCode.SEND_MESSAGE_V2, processor.process, SendMessageRequestHeaderV2)
     await store.start()
     try:
-        endpoint = Endpoint("profile", table.routes, on_batch_end=store.dispatch)
-        connection = RemotingConnection(endpoint)
-        connection.connection_made(DroppingTransport())
-        yield SendPath(store, targets, table.routes[RequestCode.SEND_MESSAGE_V2], connection)
+        route = table.routes[RequestCode.SEND_MESSAGE_V2]
+        connection = _connected(Endpoint("profile", table.routes, on_batch_end=store.dispatch))
+        yield SendPath(store, targets, route, connection, _connected(Endpoint("bare", {route.code: _bare(route)})))
     finally:
         await store.stop()
+
+
+def _connected(endpoint: Endpoint) -> RemotingConnection:
+    connection = RemotingConnection(endpoint)
+    connection.connection_made(DroppingTransport())
+    return connection
+
+
+def _bare(route: Route) -> Route:
+    """A route that decodes nothing and does nothing."""
+    command = route.decode_json(header_of(send_frame(0, b"")))
+    answer = bytes(_ANSWER_LENGTH)
+    bare = Route(route.code, lambda _connection, _command: answer)
+    bare.decode_json = lambda _header: command
+    return bare
 
 
 def send_frame(number: int, body: bytes) -> bytes:

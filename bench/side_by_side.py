@@ -7,7 +7,8 @@ bench/README.md says what each figure is.
 
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -17,11 +18,23 @@ from bench import load, report
 from bench.machine import heading
 from bench.measure import anonymous_mib, cpu_seconds
 from bench.report import Row
-from bench.scenarios import WARM_UP, Scenario, chosen
+from bench.scenarios import SENT_FOR_DRAIN, WARM_UP, Scenario, chosen
 from bench.servers import Running, ServerError, Side, java_side, our_side, running
 from tests.support.java_toolchain import JavaError, missing_tools
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What to measure: ``seconds`` is the length of a load, ``warm`` that of each warm-up."""
+
+    rounds: int
+    seconds: int
+    warm: int
+    scenarios: Sequence[Scenario]
+    properties: Sequence[str]
+    folder: Path | None
 
 
 def measure_scenario(scenario: Scenario, servers: Running, seconds: int, messages: int) -> tuple[load.Outcome, float]:
@@ -32,25 +45,38 @@ def measure_scenario(scenario: Scenario, servers: Running, seconds: int, message
     return outcome, cpu_seconds(servers.broker_pid) - before
 
 
-def measure_side(
-    number: int, side: Side, servers: Running, scenarios: list[Scenario], *, seconds: int, warm: int
-) -> Iterator[Row]:
+def measure_side(number: int, side: Side, servers: Running, options: Options) -> Iterator[Row]:
     """One round of one side: the start, a warm-up that is not recorded, then each load."""
     yield Row(number, side.name, report.START, {report.START: servers.start_seconds})
-    for scenario in WARM_UP if warm else ():
-        outcome, _ = measure_scenario(scenario, servers, warm, 0)
+    for scenario in WARM_UP if options.warm else ():
+        outcome, _ = measure_scenario(scenario, servers, options.warm, 0)
         if outcome.trouble:
             yield Row(number, side.name, scenario.name, {}, outcome.trouble)
     sent = 0
-    for scenario in scenarios:
-        outcome, cpu = measure_scenario(scenario, servers, seconds, sent)
-        if scenario.name == "sync64":
+    for scenario in options.scenarios:
+        outcome, cpu = measure_scenario(scenario, servers, options.seconds, sent)
+        if scenario.name == SENT_FOR_DRAIN:
             sent = outcome.done
-        found = {"rate": outcome.rate, "p50": outcome.p50, "p99": outcome.p99}
-        found["cpu"] = cpu / outcome.done * 1e6 if outcome.done else None
-        found["anon"] = anonymous_mib(servers.broker_pid)
-        figures = {name: value for name, value in found.items() if value is not None}
-        yield Row(number, side.name, scenario.name, figures, outcome.trouble)
+        yield Row(number, side.name, scenario.name, _figures(outcome, cpu, servers.broker_pid), outcome.trouble)
+
+
+def _figures(outcome: load.Outcome, cpu: float, broker_pid: int) -> dict[str, float]:
+    found = {
+        "rate": outcome.rate,
+        "p50": outcome.p50,
+        "p99": outcome.p99,
+        "cpu": cpu / outcome.done * 1e6 if outcome.done else None,
+        "anon": anonymous_mib(broker_pid),
+    }
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def measure(sides: Sequence[Side], options: Options) -> Iterator[Row]:
+    """All rounds; odd and even ones begin with different sides."""
+    for number in range(1, options.rounds + 1):
+        for side in sides if number % 2 else reversed(sides):
+            with running(side, options.folder, options.properties) as servers:
+                yield from measure_side(number, side, servers, options)
 
 
 def _say(row: Row, rounds: int) -> None:
@@ -99,24 +125,23 @@ def side_by_side(  # noqa: PLR0913, PLR0917 - one argument for each option
     ] = None,
     heap: Annotated[str, typer.Option(help="Heap of the Java broker.")] = "2g",
     folder: Annotated[
-        Path | None, typer.Option("--dir", exists=True, file_okay=False, help="Where stores are put while they last.")
+        Path | None,
+        typer.Option(
+            "--dir", exists=True, file_okay=False, resolve_path=True, help="Where stores are put while they last."
+        ),
     ] = None,
     json_file: Annotated[Path | None, typer.Option("--json", dir_okay=False, help="Write all figures there.")] = None,
 ) -> None:
     """Measure Apache RocketMQ 5.5.0 and ours in turn. Exit status 1 when a message was not taken or not delivered."""
-    properties = _check_properties(properties or [])
-    scenarios = chosen(only)
+    options = Options(rounds, seconds, warm, chosen(only), _check_properties(properties or []), folder)
     rows: list[Row] = []
     try:
         sides = _sides(java_only=java_only, ours_only=ours_only, heap=heap)
-        run = heading({"rounds": rounds, "seconds": seconds, "warm": warm, "set": " ".join(properties) or "-"})
+        run = heading({"rounds": rounds, "seconds": seconds, "warm": warm, "set": " ".join(options.properties) or "-"})
         print("\n".join(f"{name}: {value}" for name, value in run.items()), flush=True)
-        for number in range(1, rounds + 1):
-            for side in sides if number % 2 else reversed(sides):
-                with running(side, folder and folder.resolve(), properties) as servers:
-                    for row in measure_side(number, side, servers, scenarios, seconds=seconds, warm=warm):
-                        rows.append(row)
-                        _say(row, rounds)
+        for row in measure(sides, options):
+            rows.append(row)
+            _say(row, rounds)
     except (JavaError, ServerError) as error:
         print(f"side_by_side: {error}", file=sys.stderr)
         raise typer.Exit(1) from error
