@@ -1,0 +1,54 @@
+"""What the pages name is there: files, folders and commands."""
+
+import re
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from rocketbroker.app.mqadmin.sub_commands import SUB_COMMANDS
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+# Pages may leave out the first folders of a path, as in `store/commit_log.py`.
+PLACES = ("src", "tests", "docs", "bench", "bin", "conf", "requirements")
+
+
+@cache
+def paths() -> list[str]:
+    found = [path for place in PLACES for path in (ROOT / place).rglob("*") if "__pycache__" not in path.parts]
+    return [f"/{path.relative_to(ROOT)}" for path in found]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_each_source_file_that_a_page_names_is_there(page: Path):
+    names = set(re.findall(r"`([\w/.-]+\.py)`", page.read_text()))
+
+    assert {name for name in names if not any(path.endswith(f"/{name}") for path in paths())} == set()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_each_file_of_the_checkout_that_a_page_names_is_there(page: Path):
+    words = re.findall(rf"(?<![\w/.-])((?:{'|'.join(PLACES)}|\.ci)/[\w./-]*\w)", page.read_text())
+
+    assert {word for word in words if not (ROOT / word).exists()} == set()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_each_sub_command_that_a_page_runs_is_there(page: Path):
+    run = set(re.findall(r"^\$ (?:bin/)?mqadmin (\w+)", page.read_text(), re.MULTILINE))
+
+    assert run - set(SUB_COMMANDS) == set()
+
+
+def test_each_room_is_described():
+    rooms = {path.parent.name for path in (ROOT / "src" / "rocketbroker").glob("*/__init__.py")}
+    table = (ROOT / "docs" / "architecture.md").read_text().split("## Rooms")[1].split("import-linter")[0]
+
+    assert set(re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE)) == rooms
+
+
+def test_each_page_is_linked_from_the_readme():
+    linked = set(re.findall(r"\]\(docs/([\w-]+\.md)\)", (ROOT / "README.md").read_text()))
+
+    assert linked == {page.name for page in PAGES[1:]} - {"index.md"}
