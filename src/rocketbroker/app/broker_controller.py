@@ -107,12 +107,13 @@ class BrokerController:
             self.routes,
             host=transport.bind_address,
             port=transport.listen_port,
-            sockets=sockets,
             frame_max_length=transport.frame_max_length,
             max_idle_s=transport.server_channel_max_idle_time_seconds,
             on_batch_end=self.store.dispatch,
             on_close=self._connection_closed,
         )
+        if sockets:
+            self._server.listen_on(sockets)
         self._client = RemotingClient()
         self.outer_api = BrokerOuterApi(
             config, self._client, self.topic_configs, BrokerRegistration(config, store_config, self.topic_configs)

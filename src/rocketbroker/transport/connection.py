@@ -13,6 +13,7 @@ from typing import Any, cast
 
 from rocketbroker.codec.remoting.frame import (
     FRAME_MAX_LENGTH,
+    LENGTH,
     LENGTH_AND_MARK,
     MAX_HEADER_LENGTH,
     check_length,
@@ -240,6 +241,9 @@ class RemotingConnection(asyncio.BufferedProtocol):
                 return end, 0
             if len(self._out) > _FLUSH_PIECES:
                 self._flush()
+        if end - position >= LENGTH.size and not self._paused:
+            # Judged at once: a peer that sends a wrong length may send nothing more.
+            check_length(LENGTH.unpack_from(data, position)[0], limit)
         return position, _FRAME_HEAD
 
     def _handle_frame(self, data: memoryview, start: int, mark: int, end: int) -> None:
@@ -324,17 +328,15 @@ class RemotingConnection(asyncio.BufferedProtocol):
 
     def _answer(self, command: Command, answer: Any) -> None:
         if not command.flag & FLAG_ONEWAY:
-            self._queue(command.opaque, answer)
+            self._queue(command, answer)
 
-    def _queue(self, opaque: int, answer: Any) -> None:
+    def _queue(self, command: Command, answer: Any) -> None:
         if isinstance(answer, bytes):
             self._out.append(answer)
         elif isinstance(answer, list):
             self._out.extend(answer)
         else:
-            answer.opaque = opaque
-            answer.flag |= FLAG_RESPONSE
-            self._out.append(encode_frame(answer))
+            self._out.append(encode_answer(command, answer))
 
     def _flush(self) -> None:
         out = self._out
@@ -412,6 +414,18 @@ class RemotingConnection(asyncio.BufferedProtocol):
         self._out.append(encode_frame(response(ResponseCode.SYSTEM_ERROR, reason)))
         self._flush()
         self.close(reason)
+
+
+def encode_answer(command: Command, answer: Command) -> bytes:
+    """The frame that answers a request; an answer that cannot be encoded becomes an error of its handler."""
+    try:
+        answer.opaque = command.opaque
+        answer.flag |= FLAG_RESPONSE
+        return encode_frame(answer)
+    except Exception as error:  # noqa: BLE001 - logged and answered; the connection goes on
+        failed = error_answer(command.code, error)
+        failed.opaque = command.opaque
+        return encode_frame(failed)
 
 
 def error_answer(code: int, error: Exception) -> Command:

@@ -24,7 +24,6 @@ class RemotingServer:
         max_idle_s: a connection that sends nothing for so long is closed (serverChannelMaxIdleTimeSeconds).
         on_batch_end: called after the last frame of each read event, before its answers are written.
         on_close: called when a connection is gone.
-        sockets: listen on these, which ``bind_sockets`` bound, instead of binding ``host`` and ``port``.
     """
 
     def __init__(
@@ -37,11 +36,10 @@ class RemotingServer:
         max_idle_s: float = 120.0,
         on_batch_end: Callable[[], None] | None = None,
         on_close: Callable[[Connection], None] | None = None,
-        sockets: Sequence[socket.socket] = (),
     ) -> None:
         self.host = host
-        self.port = port_of(sockets[0]) if sockets else port
-        self._sockets = sockets
+        self.port = port
+        self._sockets: Sequence[socket.socket] = ()
         self._max_idle_s = max_idle_s
         self._endpoint = Endpoint("server", routes, frame_max_length, on_batch_end, on_close)
         self._servers: list[asyncio.Server] = []
@@ -50,6 +48,11 @@ class RemotingServer:
     def connections(self) -> set[RemotingConnection]:
         """The open connections."""
         return self._endpoint.connections
+
+    def listen_on(self, sockets: Sequence[socket.socket]) -> None:
+        """Have ``start`` listen on what ``bind_sockets`` gave, instead of binding host and port."""
+        self._sockets = sockets
+        self.port = port_of(sockets[0])
 
     async def start(self) -> None:
         """Bind and accept.

@@ -1,12 +1,15 @@
 import asyncio
 import errno
 import os
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from rocketbroker.codec.remoting.frame import SERIALIZE_ROCKETMQ, encode_frame
+from rocketbroker.codec.remoting.handler import Connection, Route
 from rocketbroker.codec.remoting.headers.offset import GetMinOffsetRequestHeader
-from rocketbroker.codec.remoting.remoting_command import request, response
+from rocketbroker.codec.remoting.remoting_command import Command, request, response
 from rocketbroker.common.errors import RemotingSendError, RemotingTimeoutError
 from rocketbroker.transport.connection import host_bytes
 from tests.support.transports import (
@@ -137,6 +140,17 @@ class TestBrokenPeers:
         assert transport.closed
         assert [body for _, body in handlers.seen] == [b"before"]
 
+    @pytest.mark.parametrize("length", [-1, 0, 3, 20_001, 2**31 - 1])
+    async def test_a_wrong_length_is_judged_before_anything_follows_it(self, handlers: Handlers, length: int):
+        connection, transport, _ = connect(handlers.routes(), frame_max_length=20_000)
+
+        feed(connection, frame(ECHO, b"before", 5) + length.to_bytes(4, "big", signed=True))
+
+        good, last = transport.answers
+        assert (good.opaque, last.code) == (5, 1)
+        assert f"frame length {length} is" in (last.remark or "")
+        assert transport.closed
+
     async def test_a_frame_of_just_the_limit_is_served(self, handlers: Handlers):
         whole = frame(ECHO, b"x" * 500)
         connection, transport, _ = connect(handlers.routes(), frame_max_length=len(whole) - 4)
@@ -238,6 +252,31 @@ class TestAnswers:
 
         assert transport.writes == 0
         assert not connection.is_open
+
+
+class TestAnswersThatCannotBeEncoded:
+    BAD = (
+        lambda: response(0, None, 7),
+        lambda: response(0, "remark \ud800"),
+        lambda: response(0, None, None, "no bytes"),
+        lambda: 7,
+    )
+
+    @pytest.mark.parametrize("make", BAD, ids=["header", "remark", "body", "type"])
+    async def test_are_told_and_the_connection_goes_on(self, handlers: Handlers, make: Callable[[], Any]):
+        async def later(_connection: Connection, _command: Command) -> Any:
+            return make()
+
+        routes = handlers.routes() | {60: Route(60, lambda *_: make()), 61: Route(61, later)}
+        connection, transport, endpoint = connect(routes)
+
+        feed(connection, frame(60, b"", 1) + frame(61, b"", 2) + frame(ECHO, b"", 3))
+        await until(lambda: len(transport.answers) == 3)
+
+        assert {answer.opaque: answer.code for answer in transport.answers} == {1: 1, 2: 1, 3: 0}
+        assert all(answer.is_response for answer in transport.answers)
+        assert not transport.closed
+        await endpoint.stop("done")
 
 
 class TestBatchEnd:

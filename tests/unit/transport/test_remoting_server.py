@@ -86,7 +86,8 @@ async def test_a_host_that_is_not_ours_is_named():
 
 async def test_sockets_that_were_bound_before_are_served_alike(handlers: Handlers):
     sockets = bind_sockets("127.0.0.1", 0, 2)
-    server = RemotingServer(handlers.routes(), sockets=sockets)
+    server = RemotingServer(handlers.routes())
+    server.listen_on(sockets)
     port = server.port
     with pytest.raises(ConnectionRefusedError):
         await Peer.open(port)
@@ -105,10 +106,12 @@ async def test_a_bound_port_that_another_took_since_is_named():
     sockets = bind_sockets("127.0.0.1", 0)
     port = port_of(sockets[0])
     late = bind_sockets("127.0.0.1", port)
-    server = RemotingServer({}, sockets=sockets)
+    server, beaten = RemotingServer({}), RemotingServer({})
+    server.listen_on(sockets)
+    beaten.listen_on(late)
     await server.start()
     with pytest.raises(ConfigError, match=f"cannot listen on .*:{port}: "):
-        await RemotingServer({}, sockets=late).start()
+        await beaten.start()
     await server.stop()
 
 
