@@ -14,11 +14,10 @@ from rocketbroker.codec.remoting.headers.namesrv import (
     RegisterBrokerRequestHeader,
     UnRegisterBrokerRequestHeader,
 )
+from rocketbroker.codec.remoting.perm_name import PERM_READ_WRITE
 from rocketbroker.codec.remoting.remoting_command import Command, request
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.common.config import BrokerConfig, MessageStoreConfig
-
-_READ_WRITE = 6
 
 
 class BrokerRegistration:
@@ -99,6 +98,6 @@ class BrokerRegistration:
     def _permitted(self, topic: TopicConfig) -> TopicConfig:
         """The topic with no more permissions than the broker has."""
         permission = self._config.broker_permission
-        if permission == _READ_WRITE:
+        if permission == PERM_READ_WRITE:
             return topic
         return msgspec.structs.replace(topic, perm=topic.perm & permission)

@@ -1,6 +1,5 @@
 """The topics a broker has from its first start on (TopicConfigManager.init of RocketMQ 5.5.0)."""
 
-from rocketbroker.broker.perm_name import PERM_INHERIT, PERM_READ, PERM_WRITE
 from rocketbroker.codec.message.topic_validator import (
     AUTO_CREATE_TOPIC_KEY_TOPIC,
     RMQ_SYS_BENCHMARK_TOPIC,
@@ -15,6 +14,7 @@ from rocketbroker.codec.message.topic_validator import (
     SYSTEM_TOPIC_PREFIX,
 )
 from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
+from rocketbroker.codec.remoting.perm_name import PERM_INHERIT, PERM_READ_WRITE
 from rocketbroker.common.config import BrokerConfig
 
 TIMER_TOPIC = SYSTEM_TOPIC_PREFIX + "wheel_timer"
@@ -26,8 +26,6 @@ BENCHMARK_TOPIC_QUEUE_NUM = 1024
 CLUSTER_TOPIC_QUEUE_NUM = 16
 REVIVE_TOPIC_QUEUE_NUM = 8
 
-_READ_WRITE = PERM_READ | PERM_WRITE
-
 
 def system_topic_configs(config: BrokerConfig) -> list[TopicConfig]:
     """The system topics of a broker with this configuration."""
@@ -35,8 +33,10 @@ def system_topic_configs(config: BrokerConfig) -> list[TopicConfig]:
     topics = [
         _topic(RMQ_SYS_SELF_TEST_TOPIC),
         _topic(RMQ_SYS_BENCHMARK_TOPIC, BENCHMARK_TOPIC_QUEUE_NUM),
-        _topic(cluster, CLUSTER_TOPIC_QUEUE_NUM, PERM_INHERIT | (_READ_WRITE if config.cluster_topic_enable else 0)),
-        _topic(broker, 1, PERM_INHERIT | (_READ_WRITE if config.broker_topic_enable else 0)),
+        _topic(
+            cluster, CLUSTER_TOPIC_QUEUE_NUM, PERM_INHERIT | (PERM_READ_WRITE if config.cluster_topic_enable else 0)
+        ),
+        _topic(broker, 1, PERM_INHERIT | (PERM_READ_WRITE if config.broker_topic_enable else 0)),
         _topic(RMQ_SYS_OFFSET_MOVED_EVENT),
         _topic(RMQ_SYS_SCHEDULE_TOPIC, SCHEDULE_TOPIC_QUEUE_NUM),
         _topic(cluster + REPLY_TOPIC_POSTFIX),
@@ -49,11 +49,13 @@ def system_topic_configs(config: BrokerConfig) -> list[TopicConfig]:
         _topic(TIMER_TOPIC),
     ]
     if config.auto_create_topic_enable:
-        topics.append(_topic(AUTO_CREATE_TOPIC_KEY_TOPIC, config.default_topic_queue_nums, PERM_INHERIT | _READ_WRITE))
+        topics.append(
+            _topic(AUTO_CREATE_TOPIC_KEY_TOPIC, config.default_topic_queue_nums, PERM_INHERIT | PERM_READ_WRITE)
+        )
     if config.trace_topic_enable:
         topics.append(_topic(config.msg_trace_topic_name))
     return topics
 
 
-def _topic(name: str, queue_nums: int = 1, perm: int = _READ_WRITE) -> TopicConfig:
+def _topic(name: str, queue_nums: int = 1, perm: int = PERM_READ_WRITE) -> TopicConfig:
     return TopicConfig(topic_name=name, read_queue_nums=queue_nums, write_queue_nums=queue_nums, perm=perm)

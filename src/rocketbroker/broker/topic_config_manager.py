@@ -9,11 +9,11 @@ import msgspec
 from rocketbroker.broker.attribute_util import TOPIC_ATTRIBUTES, alter_attributes
 from rocketbroker.broker.config_manager import ConfigManager, decode_file
 from rocketbroker.broker.config_text import EntryTexts, file_text, struct_text
-from rocketbroker.broker.perm_name import PERM_INHERIT
 from rocketbroker.broker.system_topics import system_topic_configs
 from rocketbroker.codec.message.topic_validator import AUTO_CREATE_TOPIC_KEY_TOPIC
 from rocketbroker.codec.remoting.bodies.data_version import DataVersion
 from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig, TopicConfigSerializeWrapper
+from rocketbroker.codec.remoting.perm_name import PERM_INHERIT
 from rocketbroker.common.clock import Clock
 from rocketbroker.common.config import BrokerConfig
 

@@ -23,12 +23,9 @@ from rocketbroker.codec.remoting.bodies.heartbeat import (
 from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
 from rocketbroker.codec.remoting.bodies.route import MASTER_ID
 from rocketbroker.codec.remoting.headers.pull_message import PullMessageRequestHeader
+from rocketbroker.codec.remoting.pull_sys_flag import FLAG_SUBSCRIPTION, FLAG_SUSPEND
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.common.clock import Clock, SystemClock
-
-# org.apache.rocketmq.common.sysflag.PullSysFlag
-FLAG_SUSPEND = 0x2
-FLAG_SUBSCRIPTION = 0x4
 
 
 class StartFrom(Enum):

@@ -13,13 +13,11 @@ from rocketbroker.client.errors import BrokerNotFoundError, TopicRouteError
 from rocketbroker.codec.message.topic_validator import AUTO_CREATE_TOPIC_KEY_TOPIC
 from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
 from rocketbroker.codec.remoting.bodies.route import MASTER_ID, TopicRouteData
+from rocketbroker.codec.remoting.perm_name import PERM_READ, PERM_WRITE
 from rocketbroker.common.errors import RemoteProtocolError, RocketBrokerError
 from rocketbroker.common.lifecycle import TaskOwner
 
 log = logging.getLogger(__name__)
-
-PERM_READ = 4
-PERM_WRITE = 2
 
 FetchRoute = Callable[[str], Awaitable[TopicRouteData]]
 

@@ -10,13 +10,14 @@ from rocketbroker.codec.remoting.bodies.data_version import DataVersion
 from rocketbroker.codec.remoting.bodies.route import BrokerData, QueueData
 from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
 from rocketbroker.codec.remoting.handler import Connection
+from rocketbroker.codec.remoting.perm_name import PERM_READ_WRITE, PERM_WRITE
 from rocketbroker.common.clock import Clock
 from rocketbroker.common.config.namesrv_config import NamesrvConfig
 from rocketbroker.namesrv.broker_registration import BrokerRegistration, RegisterBrokerResult
 from rocketbroker.namesrv.broker_table import MASTER_ID, BrokerLiveInfo, BrokerTable
 from rocketbroker.namesrv.min_broker_id_notifier import MinBrokerIdNotifier
 from rocketbroker.namesrv.names import is_registered_topic
-from rocketbroker.namesrv.topic_queue_table import PERM_READ, PERM_WRITE, TopicQueueTable, queue_data
+from rocketbroker.namesrv.topic_queue_table import TopicQueueTable, queue_data
 from rocketbroker.namesrv.topic_route import Mappings, TopicRoutes
 
 log = logging.getLogger(__name__)
@@ -259,7 +260,7 @@ class RouteInfoManager:
 
     def add_write_perm_of_broker(self, broker_name: str) -> int:
         """Let all topics of a broker be read and written; gives how many it has."""
-        return self.topic_queues.set_permission(broker_name, lambda _: PERM_READ | PERM_WRITE)
+        return self.topic_queues.set_permission(broker_name, lambda _: PERM_READ_WRITE)
 
     def topics_by_cluster(self, cluster_name: str) -> list[str]:
         """The topics with queues on a broker of the cluster, each once."""

@@ -5,11 +5,10 @@ from collections.abc import Callable, Iterable
 
 from rocketbroker.codec.remoting.bodies.route import QueueData
 from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
+from rocketbroker.codec.remoting.perm_name import PERM_WRITE
 
 log = logging.getLogger(__name__)
 
-PERM_READ = 4
-PERM_WRITE = 2
 SYS_FLAG_UNIT = 1
 SYS_FLAG_UNIT_SUB = 2
 

@@ -7,9 +7,10 @@ from typing import Any
 
 from rocketbroker.codec.message.topic_validator import SYNC_BROKER_MEMBER_GROUP_PREFIX
 from rocketbroker.codec.remoting.bodies.route import BrokerData, QueueData, TopicRouteData
+from rocketbroker.codec.remoting.perm_name import PERM_WRITE
 from rocketbroker.common.config.namesrv_config import NamesrvConfig
 from rocketbroker.namesrv.broker_table import MASTER_ID, BrokerTable
-from rocketbroker.namesrv.topic_queue_table import PERM_WRITE, TopicQueueTable
+from rocketbroker.namesrv.topic_queue_table import TopicQueueTable
 
 # TopicQueueMappingInfo by topic and broker name, as brokers sent it.
 Mappings = dict[str, dict[str, dict[str, Any]]]

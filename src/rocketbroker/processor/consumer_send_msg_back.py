@@ -7,7 +7,6 @@ from typing import Protocol
 from rocketbroker.broker.broker_stats_manager import BrokerStatsManager
 from rocketbroker.broker.delay_rewrite import delay_rewrite
 from rocketbroker.broker.message_copy import copy_message
-from rocketbroker.broker.perm_name import PERM_READ, PERM_WRITE
 from rocketbroker.broker.subscription_group_manager import SubscriptionGroupManager
 from rocketbroker.broker.topic_config_manager import TopicConfigManager
 from rocketbroker.codec.message.message_const import (
@@ -23,6 +22,7 @@ from rocketbroker.codec.message.topic_validator import DLQ_GROUP_TOPIC_PREFIX, R
 from rocketbroker.codec.remoting.bodies.subscription_group import SubscriptionGroupConfig
 from rocketbroker.codec.remoting.handler import Connection
 from rocketbroker.codec.remoting.headers.send_message import ConsumerSendMsgBackRequestHeader
+from rocketbroker.codec.remoting.perm_name import PERM_READ_WRITE, PERM_WRITE
 from rocketbroker.codec.remoting.remoting_command import Command, RemotingCommand, response
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.config import BrokerConfig
@@ -124,7 +124,7 @@ class ConsumerSendMsgBackProcessor:
         topic = self._topic_configs.create_in_send_message_back(
             RETRY_GROUP_TOPIC_PREFIX + header.group,
             group.retry_queue_nums,
-            PERM_READ | PERM_WRITE,
+            PERM_READ_WRITE,
             UNIT_SUB_FLAG if header.unit_mode else 0,
         )
         if not topic.perm & PERM_WRITE:
@@ -134,7 +134,7 @@ class ConsumerSendMsgBackProcessor:
 
     def _dlq_topic(self, group: str) -> str:
         name = DLQ_GROUP_TOPIC_PREFIX + group
-        self._topic_configs.create_in_send_message_back(name, DLQ_NUMS_PER_GROUP, PERM_READ | PERM_WRITE)
+        self._topic_configs.create_in_send_message_back(name, DLQ_NUMS_PER_GROUP, PERM_READ_WRITE)
         return name
 
     def _find(self, physical_offset: int) -> MessageExt:

@@ -4,13 +4,13 @@ import logging
 
 from rocketbroker.broker.client_channel_info import ClientChannelInfo
 from rocketbroker.broker.consumer_manager import ConsumerManager
-from rocketbroker.broker.perm_name import PERM_READ, PERM_WRITE
 from rocketbroker.broker.producer_manager import ProducerManager
 from rocketbroker.broker.subscription_group_manager import SubscriptionGroupManager
 from rocketbroker.broker.topic_config_manager import TopicConfigManager
 from rocketbroker.codec.message.topic_validator import RETRY_GROUP_TOPIC_PREFIX, is_topic_or_group_illegal
 from rocketbroker.codec.remoting.bodies.heartbeat import ConsumerData, HeartbeatData
 from rocketbroker.codec.remoting.handler import Connection
+from rocketbroker.codec.remoting.perm_name import PERM_READ_WRITE
 from rocketbroker.codec.remoting.remoting_command import Command, response
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.clock import Clock
@@ -83,7 +83,7 @@ class HeartBeatProcessor:
         self._topic_configs.create_in_send_message_back(
             RETRY_GROUP_TOPIC_PREFIX + data.group_name,
             group.retry_queue_nums,
-            PERM_READ | PERM_WRITE,
+            PERM_READ_WRITE,
             UNIT_SUB_FLAG if data.unit_mode else 0,
             order=any(self._topic_configs.is_order_topic(each.topic) for each in data.subscription_data_set),
         )

@@ -6,7 +6,6 @@ from typing import Final
 from rocketbroker.broker.broker_stats_manager import BrokerStatsManager
 from rocketbroker.broker.consumer_manager import ConsumerManager
 from rocketbroker.broker.consumer_offset_manager import ConsumerOffsetManager
-from rocketbroker.broker.perm_name import PERM_READ
 from rocketbroker.broker.pull_request_hold_service import PullRequest, PullRequestHoldService
 from rocketbroker.broker.subscription import Subscription, is_tag_type, tag_codes_of
 from rocketbroker.broker.subscription_group_manager import SubscriptionGroupManager
@@ -17,6 +16,8 @@ from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
 from rocketbroker.codec.remoting.handler import Buffer, Connection
 from rocketbroker.codec.remoting.headers.pull_message import PullMessageRequestHeader
 from rocketbroker.codec.remoting.hot_responses import pull_response_head
+from rocketbroker.codec.remoting.perm_name import PERM_READ
+from rocketbroker.codec.remoting.pull_sys_flag import FLAG_COMMIT_OFFSET, FLAG_SUBSCRIPTION, FLAG_SUSPEND
 from rocketbroker.codec.remoting.remoting_command import RemotingCommand, response
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode
@@ -25,10 +26,6 @@ from rocketbroker.common.errors import BrokerResponseError
 from rocketbroker.store.get_message import GetMessageResult, GetMessageStatus
 from rocketbroker.store.message_store import MessageStore
 
-# PullSysFlag
-_COMMIT_OFFSET: Final = 1
-_SUSPEND: Final = 2
-_SUBSCRIPTION: Final = 4
 _MAX_PULL_BYTES: Final = 128 * 1024 * 1024
 # PermName.INDEX_PERM_READ as a bit
 _READ_FORBIDDEN: Final = 1 << 2
@@ -114,10 +111,10 @@ class PullMessageProcessor:
             min(header.max_msg_bytes or _MAX_PULL_BYTES, _MAX_PULL_BYTES),
             None if tag_codes is None else tag_codes.__contains__,
         )
-        if may_suspend and header.sys_flag & _COMMIT_OFFSET and header.commit_offset >= 0:
+        if may_suspend and header.sys_flag & FLAG_COMMIT_OFFSET and header.commit_offset >= 0:
             self._offsets.commit(header.consumer_group, header.topic, header.queue_id, header.commit_offset)
         code = self._code_of(result, header)
-        if code == ResponseCode.PULL_NOT_FOUND and may_suspend and header.sys_flag & _SUSPEND:
+        if code == ResponseCode.PULL_NOT_FOUND and may_suspend and header.sys_flag & FLAG_SUSPEND:
             self._suspend(connection, command, tag_codes)
             return None
         stats = self._stats.group_get(header.topic, header.consumer_group)
@@ -222,7 +219,7 @@ class PullMessageProcessor:
 
     def _tag_codes(self, header: PullMessageRequestHeader, group: SubscriptionGroupConfig) -> frozenset[int] | None:
         """The tags codes that the pull wants; ``None`` for all."""
-        if header.sys_flag & _SUBSCRIPTION:
+        if header.sys_flag & FLAG_SUBSCRIPTION:
             if not is_tag_type(header.expression_type):
                 raise self._no_property_filter(header.expression_type or "")
             return tag_codes_of(header.subscription or "")

@@ -1,18 +1,18 @@
 """What becomes of a message that a consumer sends to its retry topic (SendMessageProcessor.handleRetryAndDLQ)."""
 
 from rocketbroker.broker.broker_stats_manager import BrokerStatsManager
-from rocketbroker.broker.perm_name import PERM_READ, PERM_WRITE
 from rocketbroker.broker.rebalance_lock_manager import RebalanceLockManager
 from rocketbroker.broker.subscription_group_manager import SubscriptionGroupManager
 from rocketbroker.broker.topic_config_manager import TopicConfigManager
 from rocketbroker.codec.message.message_properties import replace_property
 from rocketbroker.codec.message.topic_validator import DLQ_GROUP_TOPIC_PREFIX, RETRY_GROUP_TOPIC_PREFIX
 from rocketbroker.codec.remoting.headers.send_message import SendMessageRequestHeader
+from rocketbroker.codec.remoting.perm_name import PERM_READ_WRITE
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.errors import BrokerResponseError
 from rocketbroker.store.put_message import MessageExtBrokerInner
 
-_PERM = PERM_READ | PERM_WRITE
+_PERM = PERM_READ_WRITE
 
 
 class RetryAndDlq:

@@ -1,7 +1,6 @@
 """What the send path needs to know of a topic, checked once and kept until the topic changes."""
 
 from rocketbroker.broker.broker_stats_manager import BrokerStatsManager
-from rocketbroker.broker.perm_name import PERM_WRITE
 from rocketbroker.broker.stats_item import StatsItem
 from rocketbroker.broker.topic_config_manager import TopicConfigManager
 from rocketbroker.codec.message.message_sys_flag import MULTI_TAGS_FLAG
@@ -12,11 +11,11 @@ from rocketbroker.codec.message.topic_validator import (
 )
 from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig, TopicFilterType
 from rocketbroker.codec.remoting.headers.send_message import SendMessageRequestHeader
+from rocketbroker.codec.remoting.perm_name import PERM_READ_WRITE, PERM_WRITE
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.config import BrokerConfig
 from rocketbroker.common.errors import BrokerResponseError
 
-_RETRY_PERM = 6
 _UNIT_FLAG = 1
 _UNIT_SUB_FLAG = 2
 
@@ -89,7 +88,7 @@ class TopicTargets:
             topic, header.default_topic, remote_address, header.default_topic_queue_nums, sys_flag
         )
         if created is None and topic.startswith(RETRY_GROUP_TOPIC_PREFIX):
-            created = self._manager.create_in_send_message_back(topic, 1, _RETRY_PERM, sys_flag)
+            created = self._manager.create_in_send_message_back(topic, 1, PERM_READ_WRITE, sys_flag)
         if created is None:
             remark = (
                 f"topic[{topic}] not exist, apply first please! It can be created by mqadmin updateTopic; "

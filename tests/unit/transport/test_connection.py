@@ -2,7 +2,7 @@ import asyncio
 import errno
 import os
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -255,10 +255,10 @@ class TestAnswers:
 
 
 class TestAnswersThatCannotBeEncoded:
-    BAD = (
+    BAD: tuple[Callable[[], Any], ...] = (
         lambda: response(0, None, 7),
         lambda: response(0, "remark \ud800"),
-        lambda: response(0, None, None, "no bytes"),
+        lambda: response(0, None, None, cast("bytes", "no bytes")),
         lambda: 7,
     )
 

@@ -1,0 +1,8 @@
+"""What may be done with a topic or a broker (org.apache.rocketmq.common.constant.PermName)."""
+
+from typing import Final
+
+PERM_INHERIT: Final = 1
+PERM_WRITE: Final = 2
+PERM_READ: Final = 4
+PERM_READ_WRITE: Final = PERM_READ | PERM_WRITE

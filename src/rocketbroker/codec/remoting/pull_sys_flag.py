@@ -1,0 +1,10 @@
+"""Bits of ``sysFlag`` in a PULL_MESSAGE request (org.apache.rocketmq.common.sysflag.PullSysFlag)."""
+
+from typing import Final
+
+# The pull carries an offset to commit.
+FLAG_COMMIT_OFFSET: Final = 0x1
+# It may be held while there is nothing for it.
+FLAG_SUSPEND: Final = 0x2
+# It carries its subscription, instead of going by that of the group's heartbeats.
+FLAG_SUBSCRIPTION: Final = 0x4
