@@ -14,22 +14,39 @@ from rocketbroker.common.errors import BrokerResponseError
 
 @dataclass(frozen=True, slots=True)
 class Attribute:
-    """One known attribute: whether it may change after creation, and its right values in words and as a test."""
+    """One known attribute: whether it may change after creation, and its right values in words and as a test.
+
+    ``unserved`` are values of RocketMQ that ask for what this broker's store does not do.
+    """
 
     changeable: bool
     takes: str
     accepts: Callable[[str], bool]
+    unserved: frozenset[str] = frozenset()
 
 
-def _one_of(*values: str, changeable: bool = False) -> Attribute:
-    return Attribute(changeable, "one of " + ", ".join(values), lambda value: value in values)
+def _one_of(*values: str, changeable: bool = False, unserved: frozenset[str] = frozenset()) -> Attribute:
+    return Attribute(changeable, " or ".join(values), lambda value: value in values, unserved)
 
+
+QUEUE_TYPE = "queue.type"
+BATCH_CQ = "BatchCQ"
+CLEANUP_POLICY = "cleanup.policy"
+COMPACTION = "COMPACTION"
 
 TOPIC_ATTRIBUTES: Mapping[str, Attribute] = {
-    "queue.type": _one_of("BatchCQ", "SimpleCQ"),
-    "cleanup.policy": _one_of("DELETE", "COMPACTION"),
+    QUEUE_TYPE: _one_of("SimpleCQ", unserved=frozenset({BATCH_CQ})),
+    CLEANUP_POLICY: _one_of("DELETE", unserved=frozenset({COMPACTION})),
     "message.type": _one_of("UNSPECIFIED", "NORMAL", "FIFO", "DELAY", "TRANSACTION", "MIXED", changeable=True),
 }
+
+
+def unserved_attribute(attributes: Mapping[str, str]) -> str | None:
+    """``name=value`` of an attribute that this broker's store does not honour; stores taken over may have it."""
+    for name, attribute in TOPIC_ATTRIBUTES.items():
+        if attributes.get(name) in attribute.unserved:
+            return f"{name}={attributes[name]}"
+    return None
 
 
 def alter_attributes(
@@ -76,6 +93,8 @@ def _check_value(known: Mapping[str, Attribute], name: str, value: str, *, creat
     attribute = _attribute(known, name)
     if not creating and not attribute.changeable:
         _refuse(f"attempt to update an unchangeable attribute. key: {name}")
+    if value in attribute.unserved:
+        _refuse(f"{name}={value} is not served by this broker, {attribute.takes} would be right")
     if not attribute.accepts(value):
         _refuse(f"value is not in set: {name}={value}, {attribute.takes} would be right")
 

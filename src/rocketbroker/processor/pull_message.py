@@ -3,6 +3,7 @@
 from collections.abc import Awaitable, Sequence
 from typing import Final
 
+from rocketbroker.broker.attribute_util import BATCH_CQ, QUEUE_TYPE
 from rocketbroker.broker.broker_stats_manager import BrokerStatsManager
 from rocketbroker.broker.consumer_manager import ConsumerManager
 from rocketbroker.broker.consumer_offset_manager import ConsumerOffsetManager
@@ -209,6 +210,9 @@ class PullMessageProcessor:
             raise BrokerResponseError(ResponseCode.TOPIC_NOT_EXIST, remark)
         if not topic.perm & PERM_READ:
             raise self._forbidden(f"the topic[{header.topic}] pulling message is forbidden")
+        if topic.attributes.get(QUEUE_TYPE) == BATCH_CQ:
+            remark = f"topic[{header.topic}] has {QUEUE_TYPE}={BATCH_CQ}, whose queues this broker does not read"
+            raise BrokerResponseError(ResponseCode.SYSTEM_ERROR, remark)
         if not 0 <= header.queue_id < topic.read_queue_nums:
             remark = (
                 f"queueId[{header.queue_id}] is illegal, topic:[{header.topic}] "

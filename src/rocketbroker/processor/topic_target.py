@@ -1,5 +1,6 @@
 """What the send path needs to know of a topic, checked once and kept until the topic changes."""
 
+from rocketbroker.broker.attribute_util import unserved_attribute
 from rocketbroker.broker.broker_stats_manager import BrokerStatsManager
 from rocketbroker.broker.stats_item import StatsItem
 from rocketbroker.broker.topic_config_manager import TopicConfigManager
@@ -17,6 +18,7 @@ from rocketbroker.common.config import BrokerConfig
 from rocketbroker.common.errors import BrokerResponseError
 
 _UNIT_FLAG = 1
+_NOT_WRITTEN = "which this broker does not write; send to a topic without it"
 _UNIT_SUB_FLAG = 2
 
 
@@ -77,6 +79,9 @@ class TopicTargets:
         if not config.perm & PERM_WRITE:
             remark = f"sending message to topic[{topic}] is forbidden: its perm is {config.perm}, which lacks write (2)"
             raise BrokerResponseError(ResponseCode.NO_PERMISSION, remark)
+        unserved = unserved_attribute(config.attributes)
+        if unserved:
+            raise BrokerResponseError(ResponseCode.MESSAGE_ILLEGAL, f"topic[{topic}] has {unserved}, {_NOT_WRITTEN}")
         return config
 
     def _create(self, header: SendMessageRequestHeader, remote_address: str) -> TopicConfig:

@@ -95,12 +95,12 @@ def test_create_in_send_message_back(tmp_path):
 
 def test_update_alters_attributes(tmp_path):
     manager = make(tmp_path)
-    manager.update(TopicConfig("T", attributes={"+queue.type": "BatchCQ", "+message.type": "FIFO"}))
-    assert manager.select("T").attributes == {"queue.type": "BatchCQ", "message.type": "FIFO"}
+    manager.update(TopicConfig("T", attributes={"+queue.type": "SimpleCQ", "+message.type": "FIFO"}))
+    assert manager.select("T").attributes == {"queue.type": "SimpleCQ", "message.type": "FIFO"}
     manager.update(TopicConfig("T", 2, 2, attributes={"+message.type": "NORMAL"}))
-    assert manager.select("T").attributes == {"queue.type": "BatchCQ", "message.type": "NORMAL"}
+    assert manager.select("T").attributes == {"queue.type": "SimpleCQ", "message.type": "NORMAL"}
     manager.update(TopicConfig("T", 2, 2, attributes={"-message.type": ""}))
-    assert manager.select("T").attributes == {"queue.type": "BatchCQ"}
+    assert manager.select("T").attributes == {"queue.type": "SimpleCQ"}
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,9 @@ def test_update_alters_attributes(tmp_path):
         (False, {"queue.type": "BatchCQ"}, "only add attribute is supported while creating topic"),
         (False, {"-queue.type": ""}, "only add attribute is supported while creating topic"),
         (False, {"+no.such": "x"}, "unsupported key: no.such"),
-        (False, {"+queue.type": "Fast"}, "one of BatchCQ, SimpleCQ would be right"),
+        (False, {"+queue.type": "Fast"}, "queue.type=Fast, SimpleCQ would be right"),
+        (False, {"+queue.type": "BatchCQ"}, "queue.type=BatchCQ is not served by this broker, SimpleCQ would"),
+        (False, {"+cleanup.policy": "COMPACTION"}, "cleanup.policy=COMPACTION is not served by this broker"),
         (False, {"+": "x"}, "kv string format wrong"),
         (False, {"++queue.type": "BatchCQ"}, "kv string format wrong"),
         (True, {"+queue.type": "BatchCQ"}, "attempt to update an unchangeable attribute"),
@@ -165,3 +167,12 @@ def test_file_that_is_no_topic_table(tmp_path, content):
 def test_file_is_readable_by_standard_tools(tmp_path):
     table = json.loads(make(tmp_path).encode())
     assert table["topicConfigTable"]["TBW102"]["perm"] == 7
+
+
+def test_topics_that_a_taken_over_store_has_are_loaded_whatever_their_attributes(tmp_path):
+    store = make(tmp_path)
+    store.topics["B"] = TopicConfig("B", attributes={"queue.type": "BatchCQ", "cleanup.policy": "COMPACTION"})
+    (tmp_path / "topics.json").write_bytes(store.encode())
+    loaded = make(tmp_path)
+    assert loaded.load()
+    assert loaded.select("B") == store.topics["B"]

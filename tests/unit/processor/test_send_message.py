@@ -207,12 +207,16 @@ def test_a_batch_that_cannot_be_split_is_refused(send: Send, store: MessageStore
     assert store.put_count == 0
 
 
-def test_a_batch_to_a_batch_queue_topic_is_refused(parts: SimpleNamespace, send: Send):
-    send(command())
-    parts.topic_configs.topics["T"].attributes["queue.type"] = "BatchCQ"
-    code, remark = refused(send, command(batch=True))
+@pytest.mark.parametrize("batch", [False, True])
+@pytest.mark.parametrize(("name", "value"), [("queue.type", "BatchCQ"), ("cleanup.policy", "COMPACTION")])
+def test_a_topic_whose_attributes_are_not_honoured_is_not_written(
+    parts: SimpleNamespace, send: Send, store: MessageStore, name: str, value: str, batch: bool
+):
+    parts.topic_configs.topics["T"] = TopicConfig("T", attributes={name: value})  # as a store taken over has it
+    code, remark = refused(send, command(batch=batch))
     assert code == ResponseCode.MESSAGE_ILLEGAL
-    assert "BatchCQ" in remark
+    assert f"topic[T] has {name}={value}, which this broker does not write" in remark
+    assert store.put_count == 0
 
 
 def test_a_changed_region_is_in_the_next_message_and_answer(parts: SimpleNamespace, send: Send, store: MessageStore):
