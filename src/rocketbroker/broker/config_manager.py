@@ -1,14 +1,12 @@
 """Tables that live in ``config/*.json`` (org.apache.rocketmq.common.ConfigManager).
 
 The event loop owns each table. ``persist`` marks it as changed; ``ConfigPersistService`` encodes changed tables on the
-loop and writes them on a thread of its own: ``<file>.tmp`` is written and synced, the file becomes ``<file>.bak``,
-``<file>.tmp`` becomes the file, and the folder is synced. So at any moment the file or its ``.bak`` is whole.
+loop and writes them on a thread of its own (``replace_contents``), so that at any moment the file or its ``.bak`` is
+whole.
 """
 
 import asyncio
-import contextlib
 import logging
-import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -18,6 +16,7 @@ from typing import TypeVar
 from rocketbroker.codec.remoting import fastjson
 from rocketbroker.codec.remoting.bodies.remoting_serializable import RemotingSerializable, body_from
 from rocketbroker.codec.storefile.config_json import loads_config
+from rocketbroker.common.atomic_file import backup_of, replace_contents
 from rocketbroker.common.errors import CodecError, ConfigError
 from rocketbroker.common.lifecycle import TaskOwner
 
@@ -26,11 +25,6 @@ log = logging.getLogger(__name__)
 RETRY_S = 5.0
 
 T = TypeVar("T")
-
-
-def backup_of(path: Path) -> Path:
-    """Where the previous content of a file is kept."""
-    return path.with_name(path.name + ".bak")
 
 
 class ConfigManager(ABC):
@@ -120,28 +114,6 @@ def decode_file(data: bytes, file_type: type[T]) -> T:
     return body_from(loads_config(data), file_type)
 
 
-def write_atomically(path: Path, data: bytes) -> None:
-    """Replace a file's content, keeping the previous one as ``.bak`` (MixAll.string2File, with syncs).
-
-    Raises:
-        OSError: it could not be written; the file or its ``.bak`` is whole all the same.
-    """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(path.name + ".tmp")
-    with temporary.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    with contextlib.suppress(FileNotFoundError):
-        path.replace(backup_of(path))
-    temporary.replace(path)
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
-
-
 class ConfigPersistService:
     """Writes changed tables, one after the other; changes that come while one is written make one further write."""
 
@@ -196,7 +168,7 @@ class ConfigPersistService:
     async def _write(self, path: Path, manager: ConfigManager) -> None:
         data = manager.encode()
         try:
-            await asyncio.get_running_loop().run_in_executor(self._executor, write_atomically, path, data)
+            await asyncio.get_running_loop().run_in_executor(self._executor, replace_contents, path, data)
         except asyncio.CancelledError:  # at stop: the thread goes on with this write, and is given it once more
             self._changed.setdefault(path, manager)
             raise

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from rocketbroker.broker import config_manager
-from rocketbroker.broker.config_manager import ConfigManager, ConfigPersistService, backup_of, write_atomically
+from rocketbroker.broker.config_manager import ConfigManager, ConfigPersistService
+from rocketbroker.common.atomic_file import backup_of, replace_contents
 from rocketbroker.common.errors import CodecError, ConfigError
 
 
@@ -43,9 +44,9 @@ def test_nothing_to_load(path):
 
 
 def test_write_keeps_the_previous_content_as_backup(path):
-    write_atomically(path, b'["one"]')
+    replace_contents(path, b'["one"]')
     assert not backup_of(path).exists()
-    write_atomically(path, b'["two"]')
+    replace_contents(path, b'["two"]')
     assert path.read_bytes() == b'["two"]'
     assert backup_of(path).read_bytes() == b'["one"]'
     assert sorted(file.name for file in path.parent.iterdir()) == ["words.json", "words.json.bak"]
@@ -53,8 +54,8 @@ def test_write_keeps_the_previous_content_as_backup(path):
 
 @pytest.mark.parametrize("damage", [b"", b"  \n", b'["tw', b"\xff\xfe\x00"])
 def test_damaged_file_is_set_aside_and_backup_loaded(path, caplog, damage):
-    write_atomically(path, b'["one"]')
-    write_atomically(path, b'["two"]')
+    replace_contents(path, b'["one"]')
+    replace_contents(path, b'["two"]')
     path.write_bytes(damage)
     words = Words(path)
     assert words.load()
@@ -62,12 +63,12 @@ def test_damaged_file_is_set_aside_and_backup_loaded(path, caplog, damage):
     assert "words.json.bak was loaded instead" in caplog.text
     assert path.with_name("words.json.damaged").read_bytes() == damage
     # The next write must not put the damage over the good backup.
-    write_atomically(path, words.encode())
+    replace_contents(path, words.encode())
     assert backup_of(path).read_bytes() == b'["one"]'
 
 
 def test_crash_between_the_two_renames(path):
-    write_atomically(path, b'["one"]')
+    replace_contents(path, b'["one"]')
     path.replace(backup_of(path))
     words = Words(path)
     assert words.load()
@@ -121,14 +122,14 @@ async def test_stop_writes_what_is_pending(path):
 
 async def test_failed_write_is_logged_and_tried_again(path, caplog, monkeypatch):
     failures = [OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))]
-    write = write_atomically
+    write = replace_contents
 
     def full_once(path, data):
         if failures:
             raise failures.pop()
         write(path, data)
 
-    monkeypatch.setattr(config_manager, "write_atomically", full_once)
+    monkeypatch.setattr(config_manager, "replace_contents", full_once)
     monkeypatch.setattr(config_manager, "RETRY_S", 0.01)
     service = ConfigPersistService()
     words = Words(path, service.submit)
@@ -143,14 +144,14 @@ async def test_failed_write_is_logged_and_tried_again(path, caplog, monkeypatch)
 
 async def test_stop_while_writing_ends_with_the_last_content(path, monkeypatch):
     begun, go_on = threading.Event(), threading.Event()
-    write = write_atomically
+    write = replace_contents
 
     def slow(path, data):
         begun.set()
         go_on.wait(5)
         write(path, data)
 
-    monkeypatch.setattr(config_manager, "write_atomically", slow)
+    monkeypatch.setattr(config_manager, "replace_contents", slow)
     service = ConfigPersistService()
     words = Words(path, service.submit)
     words.words = ["first"]

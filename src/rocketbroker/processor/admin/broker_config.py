@@ -1,6 +1,5 @@
 """UPDATE_BROKER_CONFIG (25), GET_BROKER_CONFIG (26): settings as properties text (AdminBrokerProcessor)."""
 
-import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
@@ -10,12 +9,10 @@ from rocketbroker.codec.remoting.bodies.data_version import DataVersion
 from rocketbroker.codec.remoting.handler import Connection
 from rocketbroker.codec.remoting.headers.admin import GetBrokerConfigResponseHeader
 from rocketbroker.codec.remoting.remoting_command import Command, response
-from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.clock import Clock
 from rocketbroker.common.config.fields import ConfigModel
-from rocketbroker.common.config.hot_change import NotChangeableError, apply_updates, config_text, parse_updates
-from rocketbroker.common.config.properties_file import save_changes
-from rocketbroker.common.errors import BrokerResponseError, ConfigError
+from rocketbroker.common.config.hot_change import config_text
+from rocketbroker.processor.config_change import apply_change, store_change
 
 log = logging.getLogger(__name__)
 
@@ -57,31 +54,16 @@ class BrokerConfigProcessor:
             BrokerResponseError: NO_PERMISSION for a setting that is fixed, INVALID_PARAMETER for one that is unknown or
                 has a wrong value, SYSTEM_ERROR when the change cannot be stored.
         """
-        changed = self._apply(bytes(command.body))
+        changed = apply_change(self._models, bytes(command.body))
         if changed:
             log.info("%s changes settings: %s", connection.remote_address, changed)
             self._version.next_version(self._clock.time_ms())
             if not REGISTERED_SETTINGS.isdisjoint(changed):
                 self._register()
-            await self._save(changed)
+            await store_change(self._executor, self._path, changed)
         return response()
 
     def process_get(self, _connection: Connection, _command: Command) -> Command:
         """Answer all settings and their version (26)."""
         version = GetBrokerConfigResponseHeader(self._version.encode().decode())
         return response(header=version, body=config_text(self._models).encode())
-
-    def _apply(self, body: bytes) -> dict[str, str]:
-        try:
-            return apply_updates(self._models, parse_updates(body))
-        except NotChangeableError as error:
-            raise BrokerResponseError(ResponseCode.NO_PERMISSION, str(error)) from error
-        except ConfigError as error:
-            raise BrokerResponseError(ResponseCode.INVALID_PARAMETER, str(error)) from error
-
-    async def _save(self, changed: dict[str, str]) -> None:
-        try:
-            await asyncio.get_running_loop().run_in_executor(self._executor, save_changes, self._path, changed)
-        except (OSError, ConfigError) as error:
-            text = f"the change holds until the broker stops, but it cannot be stored in {self._path}: {error}"
-            raise BrokerResponseError(ResponseCode.SYSTEM_ERROR, text) from error

@@ -1,0 +1,40 @@
+"""What UPDATE_BROKER_CONFIG and UPDATE_NAMESRV_CONFIG share: properties text changes settings and is stored."""
+
+import asyncio
+from collections.abc import Sequence
+from concurrent.futures import Executor
+from pathlib import Path
+
+from rocketbroker.codec.remoting.response_code import ResponseCode
+from rocketbroker.common.config.fields import ConfigModel
+from rocketbroker.common.config.hot_change import NotChangeableError, apply_updates, parse_updates
+from rocketbroker.common.config.properties_file import save_changes
+from rocketbroker.common.errors import BrokerResponseError, ConfigError
+
+
+def apply_change(models: Sequence[ConfigModel], body: bytes) -> dict[str, str]:
+    """Change settings in place, all or none; gives those that became another with their new text.
+
+    Raises:
+        BrokerResponseError: NO_PERMISSION for a setting that is fixed, INVALID_PARAMETER for one that is unknown or has
+            a wrong value.
+    """
+    try:
+        return apply_updates(models, parse_updates(body))
+    except NotChangeableError as error:
+        raise BrokerResponseError(ResponseCode.NO_PERMISSION, str(error)) from error
+    except ConfigError as error:
+        raise BrokerResponseError(ResponseCode.INVALID_PARAMETER, str(error)) from error
+
+
+async def store_change(executor: Executor, path: Path, changed: dict[str, str]) -> None:
+    """Write changed settings to their file, on a thread.
+
+    Raises:
+        BrokerResponseError: SYSTEM_ERROR, it cannot be written; the text names the file and the cause.
+    """
+    try:
+        await asyncio.get_running_loop().run_in_executor(executor, save_changes, path, changed)
+    except (OSError, ConfigError) as error:
+        text = f"the change holds until this process stops, but it cannot be stored in {path}: {error}"
+        raise BrokerResponseError(ResponseCode.SYSTEM_ERROR, text) from error
