@@ -80,3 +80,7 @@ def _print_table(counts: "list[TopicQueueCount]") -> None:
     for row in counts:
         table.add_row(row.topic, str(row.queue_id), f"{row.messages:,}")
     Console().print(table)
+
+
+if __name__ == "__main__":
+    main()

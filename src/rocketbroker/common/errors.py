@@ -1,20 +1,24 @@
-"""All errors of rocketbroker, as one tree.
+"""All errors of rocketbroker, as one tree. Where another module is named, the class stands there.
 
-    RocketBrokerError
-    ├── ConfigError                a setting or a settings file is wrong
-    ├── CodecError                 bytes that are not what they claim to be
-    │   └── CorruptRecordError     ... in a stored message record
-    ├── ProtocolError
-    │   ├── LocalProtocolError     our side was about to break the protocol
-    │   └── RemoteProtocolError    the peer broke the protocol
-    ├── RemotingError              a request could not be completed
-    │   ├── RemotingConnectError   no connection to the address
-    │   ├── RemotingSendError      the connection was lost while a request was under way
-    │   └── RemotingTimeoutError   no answer in time
-    ├── BrokerResponseError        an answer other than success: code and remark
-    └── StoreError                 the store cannot do what was asked
-        ├── StoreClosedError       ... since it is shut down or not started
-        └── StoreFullError         ... since the disk has no room
+RocketBrokerError
+├── ConfigError                a setting or a settings file is wrong
+│   └── NotChangeableError     ... since it cannot be changed at run time (config.hot_change)
+├── CodecError                 bytes that are not what they claim to be
+│   ├── CorruptRecordError     ... in a stored message record
+│   └── HeaderFieldError       ... in a field of a command's header (codec.remoting.json_header)
+├── ProtocolError
+│   ├── LocalProtocolError     our side was about to break the protocol
+│   └── RemoteProtocolError    the peer broke the protocol
+├── RemotingError              a request could not be completed
+│   ├── RemotingConnectError   no connection to the address
+│   ├── RemotingSendError      the connection was lost while a request was under way
+│   └── RemotingTimeoutError   no answer in time
+├── BrokerResponseError        an answer other than success: code and remark
+├── StoreError                 the store cannot do what was asked
+│   ├── StoreClosedError       ... since it is shut down or not started
+│   └── StoreFullError         ... since the disk has no room
+├── ClientError                a client cannot do what was asked, with a tree of its own (client.errors)
+└── JavaRuntimeError           there is no Java runtime that PySpark can use (analytics.java_runtime)
 """
 
 

@@ -1,0 +1,38 @@
+"""What is told about the whole package in one place holds for all of it: errors and commands."""
+
+import ast
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from rocketbroker.client import errors as client_errors
+from rocketbroker.common import errors
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+SOURCES = ROOT / "src"
+SCRIPTS: dict[str, str] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
+
+
+def test_every_error_is_in_the_tree():
+    bases = {
+        node.name: {base.id for base in node.bases if isinstance(base, ast.Name)}
+        for path in SOURCES.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.ClassDef)
+    }
+    known = {"RocketBrokerError"}
+    while more := {name for name, of in bases.items() if of & known} - known:
+        known |= more
+    words = set(f"{errors.__doc__} {client_errors.__doc__}".split())
+
+    assert len(known) > 20
+    assert known - words == set()
+
+
+@pytest.mark.parametrize("target", SCRIPTS.values(), ids=SCRIPTS)
+def test_every_command_also_runs_as_a_module(target: str):
+    module = SOURCES / (target.partition(":")[0].replace(".", "/") + ".py")
+    last = ast.parse(module.read_text()).body[-1]
+
+    assert ast.unparse(last) == "if __name__ == '__main__':\n    main()"
