@@ -12,8 +12,8 @@ from rocketbroker.codec.message.message_batch import split_batch
 from rocketbroker.codec.message.message_properties import (
     append_property,
     decode_properties,
+    find_properties,
     get_property,
-    index_properties,
     replace_property,
 )
 from rocketbroker.codec.message.message_sys_flag import host_flags
@@ -31,6 +31,10 @@ from rocketbroker.processor.unique_id import UniqueIds
 from rocketbroker.store.message_store import MessageStore
 from rocketbroker.store.put_message import MessageExtBrokerInner, PutMessageResult, PutMessageStatus
 
+# Ends each pair of properties.
+_PAIR_END: Final = 2
+# Bytes of an IPv4 address and a port.
+_IPV4_HOST: Final = 8
 _RESPONSE_CODES: Final = {
     PutMessageStatus.MESSAGE_ILLEGAL: ResponseCode.MESSAGE_ILLEGAL,
     PutMessageStatus.PROPERTIES_SIZE_EXCEEDED: ResponseCode.MESSAGE_ILLEGAL,
@@ -98,30 +102,7 @@ class SendMessageProcessor:
             queue_id = self._other_queue(header, target)
         if header.batch:
             return self._process_batch(connection, command, target, queue_id)
-        raw = header.properties.encode()
-        found_by = index_properties(raw)
-        if found_by[1] is None:
-            raw = append_property(raw, b"UNIQ_KEY", self._unique_ids.create())
-            found_by = index_properties(raw)
-        message = MessageExtBrokerInner(
-            header.topic,
-            queue_id,
-            command.body,
-            self._properties(raw),
-            header.flag,
-            header.sys_flag | target.sys_flag | self._ipv6_store,
-            header.born_timestamp,
-            connection.remote_host,
-            header.reconsume_times,
-            0,
-            found_by,
-        )
-        if len(connection.remote_host) > 8:
-            message.sys_flag |= host_flags(connection.remote_host, bytes(8))
-        if target.is_retry:
-            self._retry_and_dlq.redirect(header, message)
-        if b"DELAY" in raw or b"TRAN_MSG\x01" in raw or b"TIMER_DEL" in raw:
-            self._special(message)
+        message = self._message(connection, command, target, queue_id)
         result = self._store.put_message(message)
         if result.status is not PutMessageStatus.PUT_OK:
             raise refusal(result)
@@ -131,12 +112,45 @@ class SendMessageProcessor:
             queue_id,
             result.queue_offset,
             self._message_id % result.physical_offset,
-            found_by[1],
+            message.found[1],  # type: ignore[index]  # set by _message
             self._region_suffix,
         )
         if self._waits_for_flush:
             return self._after_flush(answer, result)
         return answer
+
+    def _message(
+        self, connection: Connection, command: SendCommand, target: TopicTarget, queue_id: int
+    ) -> MessageExtBrokerInner:
+        """The message to store: with the properties that the broker adds, and where it really goes."""
+        header = command.header
+        raw = header.properties.encode()
+        if raw and raw[-1] != _PAIR_END:
+            raw += b"\x02"
+        found = find_properties(raw)
+        if found[1] is None:
+            raw = append_property(raw, b"UNIQ_KEY", self._unique_ids.create())
+            found = find_properties(raw)
+        message = MessageExtBrokerInner(
+            header.topic,
+            queue_id,
+            command.body,
+            self._with_own(raw) if found[3] else raw + self._added_properties,
+            header.flag,
+            header.sys_flag | target.sys_flag | self._ipv6_store,
+            header.born_timestamp,
+            connection.remote_host,
+            header.reconsume_times,
+            0,
+            found,
+        )
+        if len(connection.remote_host) > _IPV4_HOST:
+            message.sys_flag |= host_flags(connection.remote_host, bytes(_IPV4_HOST))
+        if target.is_retry:
+            self._retry_and_dlq.redirect(header, message)
+        if found[3]:
+            self._special(message)
+        return message
 
     def _process_batch(
         self, connection: Connection, command: SendCommand, target: TopicTarget, queue_id: int
@@ -182,16 +196,11 @@ class SendMessageProcessor:
         )
         raise BrokerResponseError(ResponseCode.INVALID_PARAMETER, remark)
 
-    def _properties(self, raw: bytes) -> bytes:
-        """The properties to store: those sent and those that the broker adds."""
-        if b"MSG_REGION\x01" in raw or b"CLUSTER\x01" in raw or b"TRACE_ON\x01" in raw:
-            # A message that was consumed and is sent again has them already.
-            for name, value in self._added:
-                raw = replace_property(raw, name, value)
-            return raw
-        if not raw.endswith(b"\x02"):
-            raw += b"\x02"
-        return raw + self._added_properties
+    def _with_own(self, raw: bytes) -> bytes:
+        """Properties that may have the broker's own already: the message was consumed and is sent again."""
+        for name, value in self._added:
+            raw = replace_property(raw, name, value)
+        return raw
 
     def _special(self, message: MessageExtBrokerInner) -> None:
         """Delayed messages go to the schedule topic; what this broker cannot keep its word on is refused."""

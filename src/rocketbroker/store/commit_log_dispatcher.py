@@ -7,17 +7,12 @@ when the log is ahead of the queues.
 import logging
 from collections.abc import Sequence
 
-from rocketbroker.common.errors import StoreFullError
-from rocketbroker.store.consume_queue import ConsumeQueue
+from rocketbroker.common.errors import StoreError, StoreFullError
+from rocketbroker.store.dispatch_request import DispatchRequest
 from rocketbroker.store.index_service import BATCH_MESSAGES, IndexService
 from rocketbroker.store.message_arriving_listener import MessageArrivingListener
 
 log = logging.getLogger(__name__)
-
-# A message that is in the log and not yet in its queue (org.apache.rocketmq.store.DispatchRequest): its queue, queue
-# offset, CommitLog offset, size, tags code, store time in ms, and its TAGS, UNIQ_KEY and KEYS. A bare tuple, since one
-# is made for each message.
-DispatchRequest = tuple[ConsumeQueue, int, int, int, int, int, bytes | None, bytes | None, bytes | None]
 
 
 class CommitLogDispatcher:
@@ -38,17 +33,28 @@ class CommitLogDispatcher:
         Raises:
             StoreFullError: the disk has no room for a queue's entries; the requests before it are dispatched.
         """
+        try:
+            self._enter_queues(requests)
+        except StoreError:
+            # The rest comes again, and would be indexed twice.
+            self._index([request for request in requests if request[1] < request[0].max_offset])
+            raise
+        self._index(requests)
+
+    def _enter_queues(self, requests: Sequence[DispatchRequest]) -> None:
         listener = self._listener
-        index_service = self._index_service
-        for queue, queue_offset, physical_offset, size, tags_code, store_timestamp, tags, unique_key, keys in requests:
+        for queue, queue_offset, physical_offset, size, tags_code, _, _ in requests:
             if queue_offset >= queue.max_offset:
                 queue.put(queue_offset, physical_offset, size, tags_code)
                 if listener.waiting:
                     listener.arriving(queue.topic, queue.queue_id, queue_offset + 1, tags_code)
-            if index_service is not None:
-                index_service.add(queue, physical_offset, store_timestamp, unique_key, keys, tags)
-        if index_service is not None and index_service.pending >= BATCH_MESSAGES:
-            self.flush_index()
+
+    def _index(self, requests: Sequence[DispatchRequest]) -> None:
+        """Have the keys entered, at once when many wait."""
+        if self._index_service is not None:
+            self._index_service.waiting += requests
+            if len(self._index_service.waiting) >= BATCH_MESSAGES:
+                self.flush_index()
 
     def flush_index(self) -> None:
         """Enter the keys that wait."""

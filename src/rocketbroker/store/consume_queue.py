@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from rocketbroker.codec.message.message_encoder import magic_code, topic_block
-from rocketbroker.codec.message.tags_code import java_hash
+from rocketbroker.codec.message.tags_code import extend_hash, java_hash
 from rocketbroker.codec.message.topic_validator import RMQ_SYS_SCHEDULE_TOPIC
 from rocketbroker.codec.storefile.consume_queue_layout import (
     CQ_STORE_UNIT_SIZE,
@@ -17,12 +17,13 @@ from rocketbroker.codec.storefile.consume_queue_layout import (
     is_filler,
     is_written,
 )
-from rocketbroker.codec.storefile.index_file_layout import build_key, build_tag_key
+from rocketbroker.codec.storefile.index_file_layout import build_key, build_tag_key, key_hash_of
 from rocketbroker.store.mapped_file import MappedFile
 from rocketbroker.store.mapped_file_queue import MappedFileQueue
 
 # Blocks of a queue are allocated 3,276 messages at a time.
 _ALLOCATE_STEP = 65536
+_REMEMBERED_TAGS = 1024
 
 
 class ConsumeQueue:
@@ -39,6 +40,7 @@ class ConsumeQueue:
         "_end",
         "_file",
         "_start",
+        "_tag_hashes",
         "dirty",
         "key_prefix_hash",
         "magic",
@@ -48,7 +50,6 @@ class ConsumeQueue:
         "queue",
         "queue_id",
         "schedule",
-        "tag_prefix_hash",
         "topic",
         "topic_block",
     )
@@ -63,7 +64,7 @@ class ConsumeQueue:
         self.magic = magic_code(len(encoded))
         self.schedule = topic == RMQ_SYS_SCHEDULE_TOPIC
         self.key_prefix_hash = java_hash(build_key(topic, ""))
-        self.tag_prefix_hash = java_hash(build_tag_key(topic, ""))
+        self._tag_hashes: dict[bytes, int] = {}
         self.min_offset = 0
         self.max_offset = 0
         self.next_offset = 0
@@ -71,6 +72,15 @@ class ConsumeQueue:
         # The file being written, and the queue offsets it spans.
         self._file: MappedFile | None = None
         self._start = self._end = 0
+
+    def tag_hash(self, tags: bytes) -> int:
+        """Key hash of an index entry for tags of this topic; those seen are remembered."""
+        found = self._tag_hashes.get(tags)
+        if found is None:
+            found = key_hash_of(extend_hash(java_hash(build_tag_key(self.topic, "")), tags))
+            if len(self._tag_hashes) < _REMEMBERED_TAGS:
+                self._tag_hashes[tags] = found
+        return found
 
     def put(self, queue_offset: int, physical_offset: int, size: int, tags_code: int) -> None:
         """Enter a message; it becomes the last one that readers find.

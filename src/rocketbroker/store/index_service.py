@@ -6,20 +6,25 @@ that it finds every message that was dispatched.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rocketbroker.codec.message.tags_code import java_hash
 from rocketbroker.codec.storefile.index_file_layout import IndexHeader, build_key, build_tag_key, key_hash_of
 from rocketbroker.common.errors import StoreFullError
-from rocketbroker.store.consume_queue import ConsumeQueue
+from rocketbroker.store.dispatch_request import DispatchRequest
 
 if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
     from rocketbroker.store.index_file import IndexFile
 
 # So many messages are worth a batch; a tick of the store enters fewer.
 BATCH_MESSAGES = 512
+# Instead of the key hash of its tags, for a message without; hashes are not negative.
+_NO_TAGS = -1
 
 
 class IndexService:
@@ -49,12 +54,8 @@ class IndexService:
         self.files: list[IndexFile] = []
         # Messages up to this CommitLog offset are indexed already; only a re-dispatch brings them again.
         self._indexed_to = -1
-        # What waits: a text and a prefix's hash for each key, the rest for each message.
-        self._keys: list[bytes] = []
-        self._prefix_hashes: list[int] = []
-        self._counts: list[int] = []
-        self._offsets: list[int] = []
-        self._timestamps: list[int] = []
+        # Messages whose keys are still to be entered, oldest first; the dispatcher adds them.
+        self.waiting: list[DispatchRequest] = []
 
     def load(self) -> None:
         """Map the files that exist.
@@ -92,58 +93,20 @@ class IndexService:
         indexed = [file.header.end_phy_offset for file in self.files if file.header.index_count > 1]
         return max(indexed, default=-1)
 
-    def add(
-        self,
-        queue: ConsumeQueue,
-        physical_offset: int,
-        store_timestamp: int,
-        unique_key: bytes | None,
-        keys: bytes | None,
-        tags: bytes | None,
-    ) -> None:
-        """Have the keys of a message entered: its unique id, each of ``keys`` (parted by blanks), and its tags."""
-        if physical_offset <= self._indexed_to:
-            return
-        texts = self._keys
-        before = len(texts)
-        if unique_key:
-            texts.append(unique_key)
-        if keys:
-            # By blanks alone, as Java does; a tab is part of a key.
-            split = keys.split(b" ")
-            texts += [key for key in split if key] if b"" in split else split
-        count = len(texts) - before
-        prefixes = self._prefix_hashes
-        prefixes += (queue.key_prefix_hash,) * count
-        if tags:
-            texts.append(tags)
-            prefixes.append(queue.tag_prefix_hash)
-            count += 1
-        self._counts.append(count)
-        self._offsets.append(physical_offset)
-        self._timestamps.append(store_timestamp)
-
-    @property
-    def pending(self) -> int:
-        """How many messages wait to be entered."""
-        return len(self._counts)
-
     def flush(self) -> None:
         """Enter the keys that wait.
 
         Raises:
             StoreFullError: the disk has no room; the keys are kept for the next try.
         """
-        if not self._counts:
+        waiting = self.waiting
+        if not waiting:
             return
         import numpy as np
 
-        from rocketbroker.codec.message.java_hash_many import index_key_hash_many
-
-        hashes = index_key_hash_many(self._keys, np.array(self._prefix_hashes, np.int32))
-        counts = np.array(self._counts)
-        offsets = np.repeat(np.array(self._offsets, np.int64), counts)
-        timestamps = np.repeat(np.array(self._timestamps, np.int64), counts)
+        hashes, counts = self._key_hashes(waiting)
+        offsets = np.repeat(np.array([request[2] for request in waiting], np.int64), counts)
+        timestamps = np.repeat(np.array([request[5] for request in waiting], np.int64), counts)
         done = 0
         try:
             while done < len(hashes):
@@ -153,14 +116,43 @@ class IndexService:
                 done = end
         except StoreFullError:
             # Those of a message that is half entered are entered again, which a query does not mind.
-            self._keep_from(int(np.searchsorted(np.cumsum(counts), done, side="right")))
+            del waiting[: int(np.searchsorted(np.cumsum(counts), done, side="right"))]
             raise
-        self._keep_from(len(counts))
+        waiting.clear()
 
-    def _keep_from(self, message: int) -> None:
-        key = sum(self._counts[:message])
-        del self._keys[:key], self._prefix_hashes[:key]
-        del self._counts[:message], self._offsets[:message], self._timestamps[:message]
+    def _key_hashes(self, requests: Sequence[DispatchRequest]) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
+        """Hashes of all entries in their order, the tags of a message last, and how many each message has."""
+        import numpy as np
+
+        from rocketbroker.codec.message.java_hash_many import index_key_hash_many
+
+        texts: list[bytes] = []
+        key_counts: list[int] = []
+        tag_hashes: list[int] = []
+        prefixes: list[int] = []
+        indexed_to = self._indexed_to
+        for queue, _, physical_offset, _, _, _, (tags, unique_key, keys, _) in requests:
+            before = len(texts)
+            is_new = physical_offset > indexed_to
+            if is_new and unique_key:
+                texts.append(unique_key)
+            if is_new and keys:
+                # By blanks alone, as Java does; a tab is part of a key.
+                texts += [key for key in keys.split(b" ") if key]
+            key_counts.append(len(texts) - before)
+            tag_hashes.append(queue.tag_hash(tags) if is_new and tags else _NO_TAGS)
+            prefixes.append(queue.key_prefix_hash)
+        of_tags = np.array(tag_hashes, np.int64)
+        tagged = of_tags != _NO_TAGS
+        of_keys = np.array(key_counts, np.int64)
+        counts = of_keys + tagged
+        hashes = np.empty(int(counts.sum()), np.int32)
+        is_key = np.ones(len(hashes), np.bool_)
+        tag_positions = (np.cumsum(counts) - 1)[tagged]
+        is_key[tag_positions] = False
+        hashes[tag_positions] = of_tags[tagged]
+        hashes[is_key] = index_key_hash_many(texts, np.repeat(np.array(prefixes, np.int32), of_keys))
+        return hashes, counts
 
     def _make(self, path: Path) -> IndexFile:
         from rocketbroker.store.index_file import IndexFile

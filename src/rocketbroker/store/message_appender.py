@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from rocketbroker.codec.message.message_properties import MAX_PROPERTIES_LENGTH, index_properties
+from rocketbroker.codec.message.message_properties import MAX_PROPERTIES_LENGTH, find_properties
 from rocketbroker.codec.message.message_sys_flag import (
     TRANSACTION_PREPARED_TYPE,
     TRANSACTION_ROLLBACK_TYPE,
@@ -12,9 +12,10 @@ from rocketbroker.common.clock import Clock
 from rocketbroker.common.config import MessageStoreConfig
 from rocketbroker.common.errors import StoreError, StoreFullError
 from rocketbroker.store.commit_log import CommitLog
-from rocketbroker.store.commit_log_dispatcher import CommitLogDispatcher, DispatchRequest
+from rocketbroker.store.commit_log_dispatcher import CommitLogDispatcher
 from rocketbroker.store.consume_queue_store import ConsumeQueueStore
 from rocketbroker.store.delay_level_table import tags_code_of
+from rocketbroker.store.dispatch_request import DispatchRequest
 from rocketbroker.store.put_message import BatchPart, MessageExtBrokerInner, PutMessageResult, PutMessageStatus
 
 # sysFlag bits of a half message (prepared) and of a rollback: neither is put into a queue.
@@ -75,12 +76,12 @@ class MessageAppender:
             return failed(error)
         if queued:
             queue.next_offset = queue_offset + 1
-            tags, unique_key, keys = message.found_by or index_properties(properties)
+            found = message.found or find_properties(properties)
             if queue.schedule:
-                tags_code = tags_code_of(queue, self._delay_levels, properties, tags, timestamp)
+                tags_code = tags_code_of(queue, self._delay_levels, properties, found[0], timestamp)
             else:
-                tags_code = tags_code_bytes(tags)
-            self._pending.append((queue, queue_offset, offset, size, tags_code, timestamp, tags, unique_key, keys))
+                tags_code = tags_code_bytes(found[0])
+            self._pending.append((queue, queue_offset, offset, size, tags_code, timestamp, found))
         self.last_store_timestamp = timestamp
         self.put_count += 1
         return PutMessageResult(PutMessageStatus.PUT_OK, offset, queue_offset, timestamp, size)
@@ -95,7 +96,7 @@ class MessageAppender:
         if self.refusal:
             return self._refused()
         # numpy takes longer to import than the rest of the broker to start.
-        from rocketbroker.store.append_batch import batch_sizes, encode_batch_records
+        from rocketbroker.store.append_batch import AppendBatch
 
         total = sum(len(body) for _, body, _ in parts)
         if total > self._config.max_message_size:
@@ -104,26 +105,24 @@ class MessageAppender:
         commit_log = self._commit_log
         try:
             queue = self._queues.find_or_create(message.topic, message.queue_id)
-            sizes = batch_sizes(message, parts)
-            offset = commit_log.reserve(sizes.total)
+            batch = AppendBatch(message, parts)
+            offset = commit_log.reserve(batch.total)
             first = queue.next_offset
-            records, offsets = encode_batch_records(
-                message, parts, sizes, offset, first, timestamp, commit_log.store_host
-            )
+            records, offsets = batch.encode(offset, first, timestamp, commit_log.store_host)
             commit_log.append_encoded(records, offset)
         except StoreError as error:
             return failed(error)
         queue.next_offset = first + len(parts)
         pending = self._pending
         queue_offset = first
-        for (_, _, properties), physical_offset, size in zip(parts, offsets, sizes.each.tolist(), strict=True):
-            tags, unique_key, keys = index_properties(properties)
-            code = tags_code_bytes(tags)
-            pending.append((queue, queue_offset, physical_offset, size, code, timestamp, tags, unique_key, keys))
+        for (_, _, properties), physical_offset, size in zip(parts, offsets, batch.sizes.tolist(), strict=True):
+            found = find_properties(properties)
+            code = tags_code_bytes(found[0])
+            pending.append((queue, queue_offset, physical_offset, size, code, timestamp, found))
             queue_offset += 1
         self.last_store_timestamp = timestamp
         self.put_count += len(parts)
-        return PutMessageResult(PutMessageStatus.PUT_OK, offset, first, timestamp, sizes.total, "", offsets)
+        return PutMessageResult(PutMessageStatus.PUT_OK, offset, first, timestamp, batch.total, "", offsets)
 
     def dispatch(self) -> None:
         """Make all appended messages readable; what the disk keeps back is tried again next time.

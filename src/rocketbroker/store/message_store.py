@@ -161,11 +161,11 @@ class MessageStore:
         if self.index_service is not None:
             for file in self.index_service.files:
                 file.sync()
-            if not self.index_service.pending:
+            if not self.index_service.waiting:
                 self._checkpoint.advance(index_msg_timestamp=self._last_stored())
         self._cold_readers.shutdown()
         self._checkpoint.save()
-        if not self.flusher.error and not (self.index_service and self.index_service.pending):
+        if not self.flusher.error and not (self.index_service and self.index_service.waiting):
             self._lock.mark_stopped()
         self._release()
 

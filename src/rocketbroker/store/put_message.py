@@ -5,6 +5,7 @@ from enum import Enum
 import msgspec
 
 from rocketbroker.codec.message.buffers import ReadableBuffer
+from rocketbroker.codec.message.message_properties import FoundProperties
 
 # Flag, body and raw properties of one message of a batch.
 BatchPart = tuple[int, bytes, bytes]
@@ -23,8 +24,8 @@ class MessageExtBrokerInner(msgspec.Struct, gc=False):
     born_host: bytes = bytes(8)
     reconsume_times: int = 0
     prepared_transaction_offset: int = 0
-    # What ``index_properties`` finds in the properties, when the caller knows it already.
-    found_by: tuple[bytes | None, bytes | None, bytes | None] | None = None
+    # What ``find_properties`` finds in the properties, when the caller knows it already.
+    found: FoundProperties | None = None
 
 
 class PutMessageStatus(Enum):

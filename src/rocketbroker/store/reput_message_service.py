@@ -6,17 +6,18 @@ In normal running the append path dispatches what it wrote; the log is read agai
 from itertools import islice
 
 from rocketbroker.codec.message.message_ext import MessageExt
-from rocketbroker.codec.message.message_properties import index_properties
+from rocketbroker.codec.message.message_properties import find_properties
 from rocketbroker.codec.message.message_sys_flag import (
     TRANSACTION_PREPARED_TYPE,
     TRANSACTION_ROLLBACK_TYPE,
     transaction_value,
 )
 from rocketbroker.store.commit_log import CommitLog
-from rocketbroker.store.commit_log_dispatcher import CommitLogDispatcher, DispatchRequest
+from rocketbroker.store.commit_log_dispatcher import CommitLogDispatcher
 from rocketbroker.store.commit_log_walker import FileWalk
 from rocketbroker.store.consume_queue_store import ConsumeQueueStore
 from rocketbroker.store.delay_level_table import tags_code_of
+from rocketbroker.store.dispatch_request import DispatchRequest
 
 _BATCH = 1024
 _NOT_QUEUED = {TRANSACTION_PREPARED_TYPE, TRANSACTION_ROLLBACK_TYPE}
@@ -69,15 +70,13 @@ class ReputMessageService:
     def _request(self, message: MessageExt) -> DispatchRequest:
         queue = self._queues.find_or_create(message.topic, message.queue_id)
         raw = message.properties_bytes
-        tags, unique_key, keys = index_properties(raw)
+        found = find_properties(raw)
         return (
             queue,
             message.queue_offset,
             message.commit_log_offset,
             message.store_size,
-            tags_code_of(queue, self._delay_levels, raw, tags, message.store_timestamp),
+            tags_code_of(queue, self._delay_levels, raw, found[0], message.store_timestamp),
             message.store_timestamp,
-            tags,
-            unique_key,
-            keys,
+            found,
         )

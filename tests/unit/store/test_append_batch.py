@@ -1,7 +1,7 @@
 import pytest
 
 from rocketbroker.codec.message.message_encoder import encode_record
-from rocketbroker.store.append_batch import batch_sizes, encode_batch_records
+from rocketbroker.store.append_batch import AppendBatch
 from tests.support.stores import V4_HOST, V6_HOST, message
 
 PARTS = [(0, b"", b""), (-7, b"one", b"TAGS\x01a\x02"), (2**31 - 1, b"x" * 1000, b"KEYS\x01k\x02")]
@@ -43,10 +43,10 @@ def test_a_batch_is_its_records_one_after_the_other(topic: str, born_host: bytes
         offsets.append(offset)
         offset += len(record)
 
-    sizes = batch_sizes(shared, PARTS)
-    found, found_offsets = encode_batch_records(shared, PARTS, sizes, 1 << 33, 40, 1_795_255_162_900, store_host)
+    batch = AppendBatch(shared, PARTS)
+    found, found_offsets = batch.encode(1 << 33, 40, 1_795_255_162_900, store_host)
 
-    assert sizes.each.tolist() == [len(record) for record in expected]
-    assert sizes.total == len(found)
+    assert batch.sizes.tolist() == [len(record) for record in expected]
+    assert batch.total == len(found)
     assert found == b"".join(expected)
     assert found_offsets == offsets

@@ -6,8 +6,9 @@ import pytest
 
 from rocketbroker.codec.message.tags_code import tags_code
 from rocketbroker.common.errors import StoreFullError
-from rocketbroker.store.commit_log_dispatcher import CommitLogDispatcher, DispatchRequest
+from rocketbroker.store.commit_log_dispatcher import CommitLogDispatcher
 from rocketbroker.store.consume_queue import ConsumeQueue
+from rocketbroker.store.dispatch_request import DispatchRequest
 from rocketbroker.store.index_service import BATCH_MESSAGES, IndexService
 
 NOW = 1_795_255_162_876
@@ -31,7 +32,7 @@ def make_index(directory: Path) -> IndexService:
 def request(
     queue: ConsumeQueue, number: int, offset: int, size: int = 100, code: int = 0, unique_key: str = ""
 ) -> DispatchRequest:
-    return (queue, number, offset, size, code, NOW, None, unique_key.encode() or None, None)
+    return (queue, number, offset, size, code, NOW, (None, unique_key.encode() or None, None, False))
 
 
 def test_messages_become_readable_in_order_and_are_told(tmp_path: Path):
@@ -76,10 +77,10 @@ def test_keys_wait_for_a_batch(tmp_path: Path):
     dispatcher = CommitLogDispatcher(index, Listener())
 
     for number in range(BATCH_MESSAGES):
-        assert index.pending == number
+        assert len(index.waiting) == number
         dispatcher.dispatch([request(queue, number, number, unique_key=f"U{number}")])
 
-    assert index.pending == 0
+    assert len(index.waiting) == 0
     assert index.end_physical_offset == BATCH_MESSAGES - 1
     queue.queue.close()
     index.close()

@@ -194,7 +194,7 @@ class TestQueries:
         store.dispatch()
         assert store.index_service is not None
 
-        await until(lambda: not store.index_service or not store.index_service.pending)
+        await until(lambda: not store.index_service or not store.index_service.waiting)
 
         assert store.index_service.last_update[1] == 0
         assert len(store.index_service.files) == 1

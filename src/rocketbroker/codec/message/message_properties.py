@@ -58,9 +58,62 @@ def get_property_text(raw: ReadableBuffer, name: str) -> str | None:
     return None if value is None else value.decode("utf-8", "replace")
 
 
-def index_properties(raw: bytes) -> tuple[bytes | None, bytes | None, bytes | None]:
-    """TAGS, UNIQ_KEY and KEYS of ``raw``, each None when missing: what a message is found by, in one pass."""
+#: What a broker looks for in each message's properties: TAGS, UNIQ_KEY, KEYS, and whether one of ``BROKER_PROPERTIES``
+#: is there. A bare tuple, since one is made for each message.
+FoundProperties = tuple[bytes | None, bytes | None, bytes | None, bool]
+
+#: Properties that tell the broker to do something else than to store the message, or that it sets itself.
+BROKER_PROPERTIES: Final = frozenset(
+    {
+        b"DELAY",
+        b"TRAN_MSG",
+        b"TIMER_DELIVER_MS",
+        b"TIMER_DELAY_SEC",
+        b"TIMER_DELAY_MS",
+        b"TIMER_DEL_UNIQKEY",
+        b"MSG_REGION",
+        b"TRACE_ON",
+        b"CLUSTER",
+    }
+)
+_UNIQUE_KEY: Final = b"UNIQ_KEY\x01"
+_PAIR_END: Final = 2
+# Bounds of what is remembered: so many texts, none of them longer.
+_REMEMBERED_TEXTS: Final = 4096
+_REMEMBERED_LENGTH: Final = 256
+_remembered: dict[bytes, FoundProperties] = {}
+
+
+def find_properties(raw: bytes) -> FoundProperties:
+    """TAGS, UNIQ_KEY and KEYS of ``raw``, each None when missing, and whether a property is for the broker.
+
+    What stands before and after the unique id is the same in many messages of a sender, and is remembered.
+    """
+    before, name, rest = raw.partition(_UNIQUE_KEY)
+    if not name or (before and before[-1] != _PAIR_END):
+        return _scan(raw)
+    unique_key, _, after = rest.partition(b"\x02")
+    tags, other_key, keys, special = _remembered.get(after) or _remember(after)
+    if other_key or not unique_key:
+        return _scan(raw)
+    if before:
+        found = _remembered.get(before) or _remember(before)
+        return tags or found[0], unique_key, keys or found[2], special or found[3]
+    return tags, unique_key, keys, special
+
+
+def _remember(raw: bytes) -> FoundProperties:
+    found = _scan(raw)
+    if len(raw) <= _REMEMBERED_LENGTH:
+        if len(_remembered) >= _REMEMBERED_TEXTS:
+            _remembered.clear()
+        _remembered[raw] = found
+    return found
+
+
+def _scan(raw: bytes) -> FoundProperties:
     tags = unique_key = keys = None
+    special = False
     for pair in raw.split(b"\x02"):
         name, _, value = pair.partition(b"\x01")
         if name == b"TAGS":
@@ -69,7 +122,9 @@ def index_properties(raw: bytes) -> tuple[bytes | None, bytes | None, bytes | No
             unique_key = value or unique_key
         elif name == b"KEYS":
             keys = value or keys
-    return tags, unique_key, keys
+        elif name in BROKER_PROPERTIES:
+            special = True
+    return tags, unique_key, keys, special
 
 
 def append_property(raw: bytes, name: bytes, value: bytes) -> bytes:

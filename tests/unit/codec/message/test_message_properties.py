@@ -94,7 +94,39 @@ def test_bytes_that_are_no_text_do_not_stop_the_others() -> None:
         (b"KEYS\x01k", (None, None, b"k")),
         (b"TAGS\x01\x02XTAGS\x01y\x02TAGSX\x01z\x02", (None, None, None)),
         (b"TAGS\x01a\x02TAGS\x01b\x02", (b"b", None, None)),
+        (b"KEYS\x01k\x02UNIQ_KEY\x01U\x02TAGS\x01a", (b"a", b"U", b"k")),
+        (b"UNIQ_KEY\x01U\x02UNIQ_KEY\x01V\x02", (None, b"V", None)),
+        (b"UNIQ_KEY\x01U\x02UNIQ_KEY\x01\x02", (None, b"U", None)),
+        (b"XUNIQ_KEY\x01U\x02TAGS\x01a\x02", (b"a", None, None)),
     ],
 )
 def test_three_properties_are_read_in_one_pass(raw: bytes, expected: tuple[bytes | None, ...]):
-    assert mp.index_properties(raw) == expected
+    assert mp.find_properties(raw) == (*expected, False)
+    assert mp.find_properties(raw) == (*expected, False)
+
+
+@pytest.mark.parametrize("name", sorted(mp.BROKER_PROPERTIES))
+@pytest.mark.parametrize(
+    "raw", [b"%b\x01v\x02UNIQ_KEY\x01U\x02", b"UNIQ_KEY\x01U\x02A\x01b\x02%b\x01v\x02", b"%b\x01v"]
+)
+def test_properties_for_the_broker_are_noticed(name: bytes, raw: bytes):
+    assert mp.find_properties(raw % name)[3]
+    assert not mp.find_properties(raw % (b"X" + name))[3]
+
+
+_NAMES = st.sampled_from(["TAGS", "UNIQ_KEY", "KEYS", "DELAY", "XUNIQ_KEY", "A", ""])
+
+
+@given(st.lists(st.tuples(_NAMES, st.text("ab", max_size=3)), max_size=6), st.booleans())
+def test_what_is_found_is_what_all_pairs_say(pairs: list[tuple[str, str]], ended: bool):
+    raw = "\x02".join(f"{name}\x01{value}" for name, value in pairs).encode() + b"\x02" * ended
+    all_pairs = mp.decode_properties(raw)
+
+    tags, unique_key, keys, special = mp.find_properties(raw)
+
+    texts = {
+        name: value and value.decode()
+        for name, value in zip(("TAGS", "UNIQ_KEY", "KEYS"), (tags, unique_key, keys), strict=True)
+    }
+    assert texts == {name: all_pairs.get(name) for name in texts}
+    assert special == any(name == "DELAY" for name, _ in pairs)
