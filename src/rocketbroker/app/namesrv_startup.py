@@ -66,7 +66,7 @@ def _run(settings: NamesrvSettings) -> None:
             print(notice, file=sys.stderr)
         where = f"address {transport.bind_address}:{controller.port}"
         # Scripts wait for this line, so it is RocketMQ's to the letter.
-        print(f"The Name Server boot success. serializeType={transport.serialize_type}, {where}", flush=True)
+        print(f"The Name Server boot success. serializeType=JSON, {where}", flush=True)
 
     run(serve(controller, booted))
 

@@ -9,7 +9,7 @@ from rocketbroker.processor.request_body import read_body
 
 
 class CheckClientConfigProcessor:
-    """Says yes to tags; SQL92 is not served, as with ``enablePropertyFilter=false``."""
+    """Says yes to tags; SQL92 is not served."""
 
     def process(self, _connection: Connection, command: Command) -> Command:
         """Answer the request."""

@@ -252,6 +252,6 @@ class PullMessageProcessor:
     def _no_property_filter(expression_type: str) -> BrokerResponseError:
         remark = (
             f"The broker does not support consumer to filter message by {expression_type}; "
-            "enablePropertyFilter is false, subscribe by tags instead"
+            "it filters by tags only, subscribe by tags instead"
         )
         return BrokerResponseError(ResponseCode.SYSTEM_ERROR, remark)

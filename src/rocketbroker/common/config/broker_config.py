@@ -172,14 +172,8 @@ class BrokerConfig(ConfigModel):
     trace_topic_enable: Flag = setting(
         "traceTopicEnable", False, "Create the trace topic at start.", Trait(important=True)
     )
-    reject_transaction_message: Flag = setting(
-        "rejectTransactionMessage", False, "Refuse transactional messages with NO_PERMISSION.", _HOT_IMPORTANT
-    )
     region_id: Text = setting("regionId", "DefaultRegion", "Put into each message as MSG_REGION.", _HOT)
     trace_on: Flag = setting("traceOn", True, "Put into each message as TRACE_ON, which makes clients trace.", _HOT)
-    enable_property_filter: Flag = setting(
-        "enablePropertyFilter", False, "Let consumers filter by SQL92. Stays false in this version."
-    )
     lite_pull_message_enable: Flag = setting("litePullMessageEnable", True, "Serve LITE_PULL_MESSAGE.", _HOT)
     long_polling_enable: Flag = setting(
         "longPollingEnable", True, "Hold a pull that finds nothing for as long as it asks (suspendTimeoutMillis).", _HOT

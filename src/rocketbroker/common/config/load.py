@@ -13,7 +13,7 @@ from rocketbroker.common.config.fields import ConfigModel
 from rocketbroker.common.config.message_store_config import MessageStoreConfig
 from rocketbroker.common.config.namesrv_config import NamesrvConfig
 from rocketbroker.common.config.properties_file import Entry, load_properties
-from rocketbroker.common.config.resolve import Resolved, resolve
+from rocketbroker.common.config.resolve import resolve
 from rocketbroker.common.config.transport_config import NAMESRV_PORT, TransportConfig
 
 NAMESRV_ADDR_ENV = "NAMESRV_ADDR"
@@ -87,7 +87,7 @@ def load_broker_settings(
     resolved = resolve((BrokerConfig, MessageStoreConfig, TransportConfig), entries)
     transport = resolved.model(TransportConfig)
     return BrokerSettings(
-        _without_sql_filter(resolved),
+        resolved.model(BrokerConfig),
         _with_ha_port(
             resolved.model(MessageStoreConfig), transport.listen_port, given="haListenPort" in resolved.given
         ),
@@ -116,14 +116,6 @@ def load_namesrv_settings(path: str | Path | None = None) -> NamesrvSettings:
 def _environment_entries(environment: Mapping[str, str]) -> list[Entry]:
     addresses = environment.get(NAMESRV_ADDR_ENV, "")
     return [Entry("namesrvAddr", addresses, f"environment variable {NAMESRV_ADDR_ENV}")] if addresses else []
-
-
-def _without_sql_filter(resolved: Resolved) -> BrokerConfig:
-    broker = resolved.model(BrokerConfig)
-    if not broker.enable_property_filter:
-        return broker
-    resolved.warnings.append("enablePropertyFilter=true has no effect: this version filters by tag, not by SQL92")
-    return broker.model_copy(update={"enable_property_filter": False})
 
 
 def _with_ha_port(store: MessageStoreConfig, listen_port: int, *, given: bool = True) -> MessageStoreConfig:

@@ -14,6 +14,7 @@ _DAY_MS = 86_400_000
 _LEVEL = re.compile(r"[1-9][0-9]{0,8}[smhd]\Z")
 _PATH = Trait(important=True, takes="a path")
 _HOT = Trait(hot=True)
+_MS = Trait(unit="ms")
 _HOT_MS = Trait(unit="ms", hot=True)
 _HOT_BYTES = Trait(unit="bytes", hot=True)
 _TRANSFER_BYTES = Trait(unit="bytes", hot=True, important=True)
@@ -148,47 +149,12 @@ class MessageStoreConfig(ConfigModel):
         "flushIntervalCommitLog",
         500,
         "How often the commit log is flushed.",
-        Trait(unit="ms", hot=True, important=True),
-        low=1,
-        high=_DAY_MS,
-    )
-    flush_commit_log_least_pages: Whole = setting(
-        "flushCommitLogLeastPages",
-        4,
-        "Fewer unflushed pages than this wait for flushCommitLogThoroughInterval.",
-        Trait(unit="pages of 4096 bytes", hot=True),
-        low=0,
-        high=1 << 20,
-    )
-    flush_commit_log_thorough_interval: Whole = setting(
-        "flushCommitLogThoroughInterval",
-        10_000,
-        "At least this often everything in the commit log is flushed.",
-        _HOT_MS,
+        Trait(unit="ms", important=True),
         low=1,
         high=_DAY_MS,
     )
     flush_interval_consume_queue: Whole = setting(
-        "flushIntervalConsumeQueue", 1_000, "How often the consume queues are flushed.", _HOT_MS, low=1, high=_DAY_MS
-    )
-    flush_consume_queue_least_pages: Whole = setting(
-        "flushConsumeQueueLeastPages",
-        2,
-        "Fewer unflushed pages than this wait for flushConsumeQueueThoroughInterval.",
-        Trait(unit="pages of 4096 bytes", hot=True),
-        low=0,
-        high=1 << 20,
-    )
-    flush_consume_queue_thorough_interval: Whole = setting(
-        "flushConsumeQueueThoroughInterval",
-        60_000,
-        "At least this often everything in the consume queues is flushed.",
-        _HOT_MS,
-        low=1,
-        high=_DAY_MS,
-    )
-    check_crc_on_recover: Flag = setting(
-        "checkCRCOnRecover", True, "Check each body's CRC when the store is recovered at start."
+        "flushIntervalConsumeQueue", 1_000, "How often the consume queues are flushed.", _MS, low=1, high=_DAY_MS
     )
     max_message_size: Whole = setting(
         "maxMessageSize", 4_194_304, "Longest message body that is taken.", _HOT_BYTES, low=1, high=1 << 28
@@ -229,7 +195,7 @@ class MessageStoreConfig(ConfigModel):
         "accessMessageInMemoryMaxRatio",
         40,
         "Share of the machine's memory; what lies further back than this in the log counts as on disk.",
-        Trait(unit="%", hot=True, important=True),
+        Trait(unit="%", important=True),
         low=1,
         high=100,
     )

@@ -1,7 +1,5 @@
 """Settings of a listening remoting server; answers to org.apache.rocketmq.remoting.netty.NettyServerConfig."""
 
-from typing import ClassVar
-
 from rocketbroker.common.config.fields import ConfigModel, Text, Trait, Whole, setting
 
 BROKER_PORT = 10911
@@ -11,9 +9,6 @@ FRAME_MAX_LENGTH = 16_777_216
 
 class TransportConfig(ConfigModel):
     """Where and how a server listens. `listen_port` is the port that is bound; a hot change never moves it."""
-
-    # Encoding of response headers, told in the boot line; a system property in RocketMQ (rocketmq.serialize.type).
-    serialize_type: ClassVar[str] = "JSON"
 
     listen_port: Whole = setting(
         "listenPort",

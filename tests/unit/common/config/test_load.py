@@ -143,9 +143,9 @@ def test_names_of_other_versions_and_processes_are_warnings(conf):
 
 def test_sql_filtering_is_not_claimed(conf):
     settings = load(conf("enablePropertyFilter=true\n"))
-    assert settings.broker.enable_property_filter is False
-    assert len(settings.warnings) == 1
-    assert "enablePropertyFilter=true has no effect" in settings.warnings[0]
+    assert settings.not_acted_on == {"enablePropertyFilter": "true"}
+    (warning,) = settings.warnings
+    assert "enablePropertyFilter is a setting of RocketMQ that this version does not act on" in warning
 
 
 def test_changes_go_to_the_file_given_or_beside_the_state(conf, tmp_path):
