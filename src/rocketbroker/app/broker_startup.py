@@ -8,18 +8,14 @@ from typing import Annotated
 
 import typer
 
+from rocketbroker.app.command_line import server_app
 from rocketbroker.app.event_loop import run, serve
 from rocketbroker.app.logging_setup import set_up_logging
 from rocketbroker.app.trust_notice import trust_notice
 from rocketbroker.common.config.load import BrokerSettings, load_broker_settings
 from rocketbroker.common.errors import ConfigError, StoreError
 
-app = typer.Typer(
-    add_completion=False,
-    rich_markup_mode=None,  # rich would cost a tenth of a second at each start
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
+app = server_app()
 
 
 @app.command()

@@ -11,6 +11,7 @@ from typing import Annotated
 
 import typer
 
+from rocketbroker.app.command_line import server_app
 from rocketbroker.app.event_loop import run, serve
 from rocketbroker.app.logging_setup import LEVEL_VARIABLE, set_up_logging
 from rocketbroker.common.config.transport_config import BROKER_PORT, NAMESRV_PORT
@@ -18,12 +19,7 @@ from rocketbroker.common.errors import ConfigError, StoreError
 
 DEMO_MESSAGES = 10_000
 
-app = typer.Typer(
-    add_completion=False,
-    rich_markup_mode=None,  # rich would cost a tenth of a second at each start
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
+app = server_app()
 
 
 @app.command()
