@@ -32,11 +32,6 @@ from tests.support.waiting import until
 TYPED_HEADER = GetMinOffsetRequestHeader("T", 3)
 
 
-@pytest.fixture
-async def handlers() -> Handlers:
-    return Handlers()
-
-
 class TestFrames:
     STREAM = b"".join(
         (

@@ -15,19 +15,6 @@ from tests.support.waiting import until
 
 
 @pytest.fixture
-async def handlers() -> Handlers:
-    return Handlers()
-
-
-@pytest.fixture
-async def server(handlers: Handlers) -> AsyncIterator[RemotingServer]:
-    made = RemotingServer(handlers.routes(), host="127.0.0.1")
-    await made.start()
-    yield made
-    await made.stop()
-
-
-@pytest.fixture
 async def client() -> AsyncIterator[RemotingClient]:
     made = RemotingClient()
     yield made

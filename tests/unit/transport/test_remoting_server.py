@@ -1,6 +1,5 @@
 import asyncio
 import socket
-from collections.abc import AsyncIterator
 
 import pytest
 
@@ -12,19 +11,6 @@ from rocketbroker.transport.listening_sockets import bind_sockets, port_of
 from rocketbroker.transport.remoting_server import RemotingServer
 from tests.support.transports import ECHO, LATER, Handlers, frame, split_frames
 from tests.support.waiting import until
-
-
-@pytest.fixture
-async def handlers() -> Handlers:
-    return Handlers()
-
-
-@pytest.fixture
-async def server(handlers: Handlers) -> AsyncIterator[RemotingServer]:
-    made = RemotingServer(handlers.routes(), host="127.0.0.1")
-    await made.start()
-    yield made
-    await made.stop()
 
 
 class Peer:
