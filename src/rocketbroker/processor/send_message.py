@@ -159,9 +159,6 @@ class SendMessageProcessor:
         if target.is_retry:
             remark = f"batch request does not support retry group {header.topic.removeprefix(RETRY_GROUP_TOPIC_PREFIX)}"
             raise BrokerResponseError(ResponseCode.MESSAGE_ILLEGAL, remark)
-        if target.config.attributes.get("queue.type") == "BatchCQ":
-            remark = f"topic[{header.topic}] has queue.type=BatchCQ, which this broker does not write"
-            raise BrokerResponseError(ResponseCode.MESSAGE_ILLEGAL, remark)
         try:
             parts = split_batch(bytes(command.body))
         except CodecError as error:
@@ -179,7 +176,8 @@ class SendMessageProcessor:
         if result.status is not PutMessageStatus.PUT_OK:
             raise refusal(result)
         target.stats.add(len(parts), result.size)
-        ids = b",".join([self._message_id % offset for offset in result.physical_offsets or ()])
+        offsets = result.physical_offsets or ()
+        ids = b",".join([self._message_id] * len(offsets)) % tuple(offsets)
         unique_key = get_property(header.properties.encode(), b"UNIQ_KEY")
         answer = send_response(command.opaque, queue_id, result.queue_offset, ids, unique_key, self._region_suffix)
         if self._waits_for_flush:

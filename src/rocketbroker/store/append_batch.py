@@ -27,16 +27,16 @@ class AppendBatch:
         parts: flag, body and raw properties of each message; at least one.
     """
 
-    __slots__ = ("_bodies", "_body_lengths", "_flags", "_message", "_properties", "sizes", "total")
+    __slots__ = ("_bodies", "_body_lengths", "_flags", "_message", "properties", "sizes", "total")
 
     def __init__(self, message: MessageExtBrokerInner, parts: Sequence[BatchPart]) -> None:
         self._message = message
-        self._flags, self._bodies, self._properties = zip(*parts, strict=True)
+        self._flags, self._bodies, self.properties = zip(*parts, strict=True)
         count = len(parts)
         fixed = RECORD_HEADS[message.sys_flag >> 4 & _HOST_BITS].size + len(topic_block(message.topic.encode())) + 2
         self._body_lengths = np.fromiter(map(len, self._bodies), np.int64, count)
         # Bytes of each record, shape (n,), and of all.
-        self.sizes = self._body_lengths + np.fromiter(map(len, self._properties), np.int64, count) + fixed
+        self.sizes = self._body_lengths + np.fromiter(map(len, self.properties), np.int64, count) + fixed
         self.total = int(self.sizes.sum())
 
     def encode(
@@ -56,10 +56,10 @@ class AppendBatch:
         else:
             heads = self._column_heads(offsets, queue_offset, store_timestamp, store_host)
         block = topic_block(self._message.topic.encode())
-        lengths = list(map(len, self._properties))
+        lengths = list(map(len, self.properties))
         # Topic and properties length, which stand between body and properties; few lengths differ.
         between = {length: block + PROPERTIES_LENGTH.pack(length) for length in set(lengths)}
-        pieces = zip(heads, self._bodies, map(between.__getitem__, lengths), self._properties, strict=True)
+        pieces = zip(heads, self._bodies, map(between.__getitem__, lengths), self.properties, strict=True)
         return b"".join(chain.from_iterable(pieces)), offsets.tolist()
 
     def _head(self, store_timestamp: int, store_host: bytes) -> list[int | bytes]:

@@ -40,7 +40,6 @@ class ConsumeQueue:
         "_end",
         "_file",
         "_start",
-        "_tag_hashes",
         "dirty",
         "key_prefix_hash",
         "magic",
@@ -50,6 +49,7 @@ class ConsumeQueue:
         "queue",
         "queue_id",
         "schedule",
+        "tag_hashes",
         "topic",
         "topic_block",
     )
@@ -64,7 +64,7 @@ class ConsumeQueue:
         self.magic = magic_code(len(encoded))
         self.schedule = topic == RMQ_SYS_SCHEDULE_TOPIC
         self.key_prefix_hash = java_hash(build_key(topic, ""))
-        self._tag_hashes: dict[bytes, int] = {}
+        self.tag_hashes: dict[bytes, int] = {}
         self.min_offset = 0
         self.max_offset = 0
         self.next_offset = 0
@@ -74,12 +74,10 @@ class ConsumeQueue:
         self._start = self._end = 0
 
     def tag_hash(self, tags: bytes) -> int:
-        """Key hash of an index entry for tags of this topic; those seen are remembered."""
-        found = self._tag_hashes.get(tags)
-        if found is None:
-            found = key_hash_of(extend_hash(java_hash(build_tag_key(self.topic, "")), tags))
-            if len(self._tag_hashes) < _REMEMBERED_TAGS:
-                self._tag_hashes[tags] = found
+        """Key hash of an index entry for tags of this topic; ``tag_hashes`` has those seen before."""
+        found = key_hash_of(extend_hash(java_hash(build_tag_key(self.topic, "")), tags))
+        if len(self.tag_hashes) < _REMEMBERED_TAGS:
+            self.tag_hashes[tags] = found
         return found
 
     def put(self, queue_offset: int, physical_offset: int, size: int, tags_code: int) -> None:

@@ -100,6 +100,8 @@ class IndexService:
             StoreFullError: the disk has no room; the keys are kept for the next try.
         """
         waiting = self.waiting
+        if waiting and waiting[0][2] <= self._indexed_to:
+            waiting = self.waiting = [request for request in waiting if request[2] > self._indexed_to]
         if not waiting:
             return
         import numpy as np
@@ -129,19 +131,19 @@ class IndexService:
         texts: list[bytes] = []
         key_counts: list[int] = []
         tag_hashes: list[int] = []
-        prefixes: list[int] = []
-        indexed_to = self._indexed_to
-        for queue, _, physical_offset, _, _, _, (tags, unique_key, keys, _) in requests:
-            before = len(texts)
-            is_new = physical_offset > indexed_to
-            if is_new and unique_key:
+        for queue, _, _, _, _, _, (tags, unique_key, keys, _) in requests:
+            count = 0
+            if unique_key:
                 texts.append(unique_key)
-            if is_new and keys:
+                count = 1
+            if keys:
                 # By blanks alone, as Java does; a tab is part of a key.
-                texts += [key for key in keys.split(b" ") if key]
-            key_counts.append(len(texts) - before)
-            tag_hashes.append(queue.tag_hash(tags) if is_new and tags else _NO_TAGS)
-            prefixes.append(queue.key_prefix_hash)
+                split = [key for key in keys.split(b" ") if key]
+                texts += split
+                count += len(split)
+            key_counts.append(count)
+            tag_hashes.append((queue.tag_hashes.get(tags) or queue.tag_hash(tags)) if tags else _NO_TAGS)
+        prefixes = [request[0].key_prefix_hash for request in requests]
         of_tags = np.array(tag_hashes, np.int64)
         tagged = of_tags != _NO_TAGS
         of_keys = np.array(key_counts, np.int64)

@@ -1,6 +1,7 @@
 """The way of a message into the store, on the event loop's thread (CommitLog.asyncPutMessage, DefaultMessageStore)."""
 
 from collections.abc import Sequence
+from itertools import repeat
 
 from rocketbroker.codec.message.message_properties import MAX_PROPERTIES_LENGTH, find_properties
 from rocketbroker.codec.message.message_sys_flag import (
@@ -113,13 +114,10 @@ class MessageAppender:
         except StoreError as error:
             return failed(error)
         queue.next_offset = first + len(parts)
-        pending = self._pending
-        queue_offset = first
-        for (_, _, properties), physical_offset, size in zip(parts, offsets, batch.sizes.tolist(), strict=True):
-            found = find_properties(properties)
-            code = tags_code_bytes(found[0])
-            pending.append((queue, queue_offset, physical_offset, size, code, timestamp, found))
-            queue_offset += 1
+        found = list(map(find_properties, batch.properties))
+        codes = [tags_code_bytes(tags) for tags, _, _, _ in found]
+        numbers, sizes, times = range(first, queue.next_offset), batch.sizes.tolist(), repeat(timestamp)
+        self._pending += zip(repeat(queue), numbers, offsets, sizes, codes, times, found, strict=False)
         self.last_store_timestamp = timestamp
         self.put_count += len(parts)
         return PutMessageResult(PutMessageStatus.PUT_OK, offset, first, timestamp, batch.total, "", offsets)

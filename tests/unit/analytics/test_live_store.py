@@ -45,4 +45,5 @@ def test_each_read_gives_a_beginning_of_the_log(tmp_path: Path) -> None:
         reads.release(1_000)
         writer.join()
     assert counts == sorted(counts)
-    assert len(set(counts)) > 10
+    # How many of the states in between are seen is up to the scheduler.
+    assert len(set(counts)) > 2

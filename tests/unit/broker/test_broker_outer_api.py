@@ -181,7 +181,7 @@ async def test_address_server(tmp_path, namesrv, other_namesrv):
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0)
     await site.start()
-    port = site._server.sockets[0].getsockname()[1]
+    port = runner.addresses[0][1]
     settings = {
         "fetch_namesrv_addr_by_address_server": True,
         "rmq_address_server_domain": f"127.0.0.1:{port}",

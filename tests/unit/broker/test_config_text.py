@@ -24,7 +24,8 @@ def test_text_is_what_the_general_encoder_writes():
 
 
 def test_changes_are_seen_wherever_they_are_made():
-    texts, table = EntryTexts(), {name: TopicConfig(name) for name in "abc"}
+    texts: EntryTexts = EntryTexts()
+    table = {name: TopicConfig(name) for name in "abc"}
     assert written(texts, table) == general(table)
     table["a"].perm = 4
     table["b"].attributes["queue.type"] = "BatchCQ"

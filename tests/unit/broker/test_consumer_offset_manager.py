@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rocketbroker.broker.config_manager import encode_file
+from rocketbroker.broker.config_manager import ConfigManager, encode_file
 from rocketbroker.broker.consumer_offset_manager import ConsumerOffsetManager
 from rocketbroker.codec.remoting.bodies.offset import ConsumerOffsetSerializeWrapper
 from rocketbroker.common.errors import ConfigError
@@ -64,7 +64,7 @@ def test_clone_offset():
 
 
 def test_flush_persists_only_what_changed():
-    submitted = []
+    submitted: list[ConfigManager] = []
     manager = make(on_persist=submitted.append)
     manager.flush()
     assert submitted == []

@@ -4,6 +4,7 @@ import itertools
 import pytest
 
 from rocketbroker.broker.broker_stats_manager import BrokerStatsManager
+from rocketbroker.broker.config_manager import ConfigManager
 from rocketbroker.broker.delay_rewrite import delay_rewrite
 from rocketbroker.broker.schedule_message_service import BATCH, ScheduleMessageService
 from rocketbroker.codec.message.message_decoder import decode_record
@@ -146,7 +147,7 @@ def test_stale_progress_delivers_again_and_loses_nothing(tmp_path, service, stor
 
 
 def test_flush_persists_only_progress(tmp_path, store, clock):
-    submitted = []
+    submitted: list[ConfigManager] = []
     service = make(tmp_path, store, clock, submitted.append)
     service.flush()
     put(store, 1)

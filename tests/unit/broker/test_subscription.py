@@ -26,14 +26,16 @@ def test_tag_codes_of(expression, tags):
 
 def test_code_set_of_the_client_is_not_trusted():
     data = SubscriptionData("T", "TagA", 1, ["TagA"], [0])
-    assert Subscription(data).tag_codes == {tags_code("TagA")}
+    assert Subscription(data).tag_codes == frozenset({tags_code("TagA")})
 
 
 def test_tags_without_an_expression():
-    assert Subscription(SubscriptionData("T", "", 1, ["TagA", "TagB"])).tag_codes == {
-        tags_code("TagA"),
-        tags_code("TagB"),
-    }
+    assert Subscription(SubscriptionData("T", "", 1, ["TagA", "TagB"])).tag_codes == frozenset(
+        {
+            tags_code("TagA"),
+            tags_code("TagB"),
+        }
+    )
 
 
 def test_sql_is_no_tag_expression():

@@ -3,6 +3,7 @@ import json
 import msgspec
 import pytest
 
+from rocketbroker.broker.config_manager import ConfigManager
 from rocketbroker.broker.topic_config_manager import TopicConfigManager
 from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
 from rocketbroker.common.config import BrokerConfig
@@ -53,7 +54,7 @@ def test_recorded_file_encodes_back_to_the_same_bytes(tmp_path):
 
 def test_auto_create_inherits_from_tbw102(tmp_path):
     manager = make(tmp_path)
-    changes = []
+    changes: list[list[TopicConfig]] = []
     manager.on_change(changes.append)
     counter = manager.data_version.counter
     topic = manager.create_in_send_message("New", "TBW102", "127.0.0.1:1", 4, 2)
@@ -83,7 +84,7 @@ def test_auto_create_can_be_off_even_when_the_file_has_tbw102(tmp_path):
 
 def test_create_in_send_message_back(tmp_path):
     manager = make(tmp_path)
-    changes = []
+    changes: list[list[TopicConfig]] = []
     manager.on_change(changes.append)
     topic = manager.create_in_send_message_back("%RETRY%g", 1, 6)
     assert topic == TopicConfig("%RETRY%g", 1, 1, 6)
@@ -139,7 +140,7 @@ def test_delete(tmp_path):
 
 
 def test_round_trip_and_persist(tmp_path):
-    submitted = []
+    submitted: list[ConfigManager] = []
     config = BrokerConfig(broker_name="b", broker_ip1="127.0.0.1")
     manager = TopicConfigManager(tmp_path / "topics.json", config, FakeClock(), submitted.append)
     manager.update(TopicConfig("T", 3, 2, 4, order=True))

@@ -58,7 +58,8 @@ class Replay:
         self.parts = parts
         self.link = link
         self.routes = client_table(parts)
-        self.served, self.differing = Counter(), []
+        self.served: Counter[int] = Counter()
+        self.differing: list[tuple[object, ...]] = []
         self._connections = {}
         self._last_frame = {frame.conversation[0]: frame.number for frame in frames()}
 

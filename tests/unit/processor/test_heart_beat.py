@@ -40,7 +40,7 @@ def heartbeat(*groups, producers=(), client="c1", **fields):
 
 
 def test_registers_producers_and_consumers(processor, parts):
-    changes = []
+    changes: list[TopicConfig] = []
     parts.topic_configs.on_change(changes.extend)
     answer = processor.process(FakeConnection(), heartbeat(("g", ["T"]), producers=["p"]))
     assert answer.header == {"IS_SUPPORT_HEART_BEAT_V2": True, "IS_SUB_CHANGE": True}

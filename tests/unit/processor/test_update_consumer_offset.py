@@ -55,6 +55,7 @@ def test_recorded_commits(parts):
     assert exchanges
     for exchange in exchanges:
         command = route.decode(int(exchange.request.binary), memoryview(exchange.request.header()))
+        assert exchange.response is not None
         theirs = exchange.response.command()
         if theirs.code == 0:
             parts.subscription_groups.find(command.header.consumer_group)

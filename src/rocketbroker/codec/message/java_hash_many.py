@@ -33,6 +33,9 @@ def java_hash_many(
     units = np.frombuffer(joined, np.uint8)
     starts = np.cumsum(lengths) - lengths
     for length in np.unique(lengths).tolist():
+        if length * len(keys) == len(units) and length <= _LONGEST:
+            matrix = units.reshape(len(keys), length).astype(np.uint32)
+            return (prefixes * _power(length) + matrix @ _powers(length)).view(np.int32)
         rows = np.flatnonzero(lengths == length)
         if length > _LONGEST:
             _one_by_one(keys, prefixes, rows.tolist(), hashes)
