@@ -5,12 +5,15 @@ is answered by running it once more; a pull that was woken is never held again.
 """
 
 import asyncio
+import logging
 from collections.abc import Callable
 from typing import Any
 
 from rocketbroker.codec.remoting.handler import Connection
 from rocketbroker.common.config import BrokerConfig
 from rocketbroker.common.lifecycle import TaskOwner
+
+log = logging.getLogger(__name__)
 
 _CHECK_S = 5.0
 
@@ -112,7 +115,11 @@ class PullRequestHoldService:
 
     def _run_again(self, request: PullRequest) -> None:
         if request.connection.is_open and self._resume is not None:
-            self._resume(request)
+            try:
+                self._resume(request)
+            except Exception:
+                # The others that were woken with it must still be answered.
+                log.exception("a held pull of %s, queue %d, could not be answered", request.topic, request.queue_id)
 
     def _forget(self, request: PullRequest) -> None:
         if request.timer is not None:

@@ -112,6 +112,7 @@ class PullMessageProcessor:
             min(header.max_msg_bytes or _MAX_PULL_BYTES, _MAX_PULL_BYTES),
             None if tag_codes is None else tag_codes.__contains__,
         )
+        self._offsets.commit_pull(header.consumer_group, header.topic, header.queue_id, result.next_begin_offset)
         if may_suspend and header.sys_flag & FLAG_COMMIT_OFFSET and header.commit_offset >= 0:
             self._offsets.commit(header.consumer_group, header.topic, header.queue_id, header.commit_offset)
         code = self._code_of(result, header)

@@ -102,7 +102,8 @@ class MappedFile:
                 text = f"no room for {target - self.allocated} bytes of {self.path}: {error.strerror}"
                 raise StoreFullError(text) from error
             raise StoreError(f"cannot allocate {self.path}: {error.strerror}") from error
-        self.allocated = target
+        # The owned thread and the writer may both get here; the mark never goes back.
+        self.allocated = max(self.allocated, target)
 
     def populate(self, start: int, end: int) -> None:
         """Make the pages of a range present and writable, so that the writer does not fault on each (blocks).

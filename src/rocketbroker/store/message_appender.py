@@ -57,10 +57,11 @@ class MessageAppender:
         self.put_count = 0
         # Why nothing is taken now; empty while the store runs.
         self.refusal = "the store is not started"
+        self._held_back = ""
 
     def put(self, message: MessageExtBrokerInner) -> PutMessageResult:
         """Append one message; it is readable after the next ``dispatch``."""
-        if self.refusal:
+        if self.refusal and not self._has_room_again():
             return self._refused()
         properties = message.properties
         if len(properties) > MAX_PROPERTIES_LENGTH:
@@ -94,7 +95,7 @@ class MessageAppender:
             message: what they have in common; its body and properties are not looked at.
             parts: flag, body and raw properties of each.
         """
-        if self.refusal:
+        if self.refusal and not self._has_room_again():
             return self._refused()
         # numpy takes longer to import than the rest of the broker to start.
         from rocketbroker.store.append_batch import AppendBatch
@@ -135,14 +136,31 @@ class MessageAppender:
         self._pending = []
         try:
             self._dispatcher.dispatch(pending)
-        except StoreError:
+        except StoreError as error:
             self._pending = [request for request in pending if request[1] >= request[0].max_offset]
+            if not self.refusal:
+                # What cannot be read must not be acknowledged without end: sends wait for the queues to have room.
+                self.refusal = self._held_back = f"messages are stored but cannot be queued: {error}"
             raise
+        if self._held_back:
+            if self.refusal == self._held_back:
+                self.refusal = ""
+            self._held_back = ""
 
     @property
     def dispatched_offset(self) -> int:
         """CommitLog offset before which all messages are readable."""
         return self._pending[0][2] if self._pending else self._commit_log.max_offset
+
+    def _has_room_again(self) -> bool:
+        """Whether the only reason for refusing was that the queues had no room, and now they have."""
+        if self.refusal != self._held_back:
+            return False
+        try:
+            self.dispatch()
+        except StoreError:
+            return False
+        return not self.refusal
 
     def _refused(self) -> PutMessageResult:
         return PutMessageResult(PutMessageStatus.SERVICE_NOT_AVAILABLE, reason=self.refusal)

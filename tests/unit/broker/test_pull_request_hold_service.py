@@ -1,4 +1,4 @@
-"""The periodic check of held pulls, whose queue may have grown by messages that they do not want."""
+"""The periodic check of held pulls, and what wakes them."""
 
 import asyncio
 
@@ -25,4 +25,26 @@ async def test_a_pull_that_wants_other_tags_ends_with_the_check() -> None:
             await asyncio.sleep(0.002)
     assert resumed == [pulls[1]]
     assert service.held_count == 1, "where nothing came, the pull stays held"
+    await service.stop()
+
+
+async def test_a_pull_that_cannot_be_answered_keeps_no_other_from_it(caplog) -> None:
+    resumed: list[PullRequest] = []
+
+    def resume(request: PullRequest) -> None:
+        if not resumed and request is first:
+            raise ValueError("no answer")
+        resumed.append(request)
+
+    service = PullRequestHoldService(BrokerConfig())
+    service.bind(resume, lambda _topic, _queue_id: 0)
+    pulls = [PullRequest(FakeConnection(), None, "Topic", 0, 10, None) for _ in range(2)]
+    service.suspend(pulls[0], 60_000)
+    service.suspend(pulls[1], 60_000)
+    first = next(iter(service._held["Topic", 0]))  # they are woken in the order of the set
+    service.arriving("Topic", 0, 11, 0)
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert resumed == [pull for pull in pulls if pull is not first]
+    assert "could not be answered" in caplog.text
     await service.stop()

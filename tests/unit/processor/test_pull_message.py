@@ -213,6 +213,7 @@ def test_a_pull_commits_the_offset_it_carries(puller: Puller):
     assert puller.parts.offsets.query("G", "T", 0) == 2
     puller.pull(2, SUBSCRIPTION, commit_offset=1)
     assert puller.parts.offsets.query("G", "T", 0) == 2
+    assert puller.parts.offsets.query_pull("G", "T", 0) == 3
 
 
 async def test_what_lies_far_back_is_read_on_a_thread(puller: Puller, monkeypatch: pytest.MonkeyPatch):

@@ -152,8 +152,11 @@ def test_what_a_queue_could_not_take_is_dispatched_later_in_order(parts: Parts, 
         patched.setattr(os, "posix_fallocate", fail)
         with pytest.raises(StoreError, match=r"no room|cannot allocate"):
             parts.appender.dispatch()
-    parts.appender.put(message(b"12"))
+        refused = parts.appender.put(message(b"12"))
+    assert refused.status is PutMessageStatus.SERVICE_NOT_AVAILABLE
+    assert "cannot be queued" in refused.reason
 
+    assert parts.appender.put(message(b"12")).status is PutMessageStatus.PUT_OK
     parts.appender.dispatch()
 
     assert (parts.readable(), parts.readable(queue_id=1)) == (13, 1)

@@ -252,6 +252,8 @@ class TestLife:
     async def test_a_second_store_is_refused_in_one_line_and_the_first_goes_on(
         self, store: MessageStore, tmp_path: Path
     ):
+        # The next file of the log is made ahead, on a thread.
+        await until(lambda: len(list((tmp_path / "store" / "commitlog").iterdir())) > 1)
         files = open_files()
 
         with pytest.raises(StoreError) as caught:
