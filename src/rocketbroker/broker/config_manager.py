@@ -166,12 +166,14 @@ class ConfigPersistService:
             await self._write(path, self._changed.pop(path))
 
     async def _write(self, path: Path, manager: ConfigManager) -> None:
-        data = manager.encode()
         try:
+            data = manager.encode()
             await asyncio.get_running_loop().run_in_executor(self._executor, replace_contents, path, data)
         except asyncio.CancelledError:  # at stop: the thread goes on with this write, and is given it once more
             self._changed.setdefault(path, manager)
             raise
+        except ValueError:  # the other tables are still to be written, and this one may become right again
+            log.exception("%s cannot be encoded; it is tried again with its next change", path)
         except OSError as error:
             log.error("%s cannot be written: %s; it is tried again", path, error.strerror)  # noqa: TRY400
             self._changed.setdefault(path, manager)

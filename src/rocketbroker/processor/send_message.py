@@ -16,7 +16,7 @@ from rocketbroker.codec.message.message_properties import (
     get_property,
     replace_property,
 )
-from rocketbroker.codec.message.message_sys_flag import host_flags
+from rocketbroker.codec.message.message_sys_flag import TRANSACTION_ROLLBACK_TYPE, host_flags
 from rocketbroker.codec.message.topic_validator import RETRY_GROUP_TOPIC_PREFIX
 from rocketbroker.codec.remoting.handler import Connection
 from rocketbroker.codec.remoting.headers.send_message import SendMessageRequestHeader
@@ -31,6 +31,7 @@ from rocketbroker.processor.unique_id import UniqueIds
 from rocketbroker.store.message_store import MessageStore
 from rocketbroker.store.put_message import MessageExtBrokerInner, PutMessageResult, PutMessageStatus
 
+_NO_TRANSACTIONS: Final = "transaction messages are not served by this broker: a half message could not be committed"
 # Ends each pair of properties.
 _PAIR_END: Final = 2
 # Bytes of an IPv4 address and a port.
@@ -150,6 +151,8 @@ class SendMessageProcessor:
             self._retry_and_dlq.redirect(header, message)
         if found[3]:
             self._special(message)
+        if header.sys_flag & TRANSACTION_ROLLBACK_TYPE:
+            raise BrokerResponseError(ResponseCode.NO_PERMISSION, _NO_TRANSACTIONS)
         return message
 
     def _process_batch(
@@ -204,8 +207,7 @@ class SendMessageProcessor:
         """Delayed messages go to the schedule topic; what this broker cannot keep its word on is refused."""
         pairs = decode_properties(message.properties)
         if pairs.get("TRAN_MSG", "").lower() == "true":
-            remark = "transaction messages are not served by this broker: a half message could not be committed"
-            raise BrokerResponseError(ResponseCode.NO_PERMISSION, remark)
+            raise BrokerResponseError(ResponseCode.NO_PERMISSION, _NO_TRANSACTIONS)
         if not {"TIMER_DELIVER_MS", "TIMER_DELAY_SEC", "TIMER_DELAY_MS", "TIMER_DEL_UNIQKEY"}.isdisjoint(pairs):
             remark = "timer messages are not served by this broker; a delay level (property DELAY) is"
             raise BrokerResponseError(ResponseCode.MESSAGE_ILLEGAL, remark)

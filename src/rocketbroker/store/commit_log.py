@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from zlib import crc32
 
 from rocketbroker.codec.message.buffers import ReadableBuffer
-from rocketbroker.codec.message.message_decoder import peek
+from rocketbroker.codec.message.message_decoder import decode_record, peek
 from rocketbroker.codec.message.message_encoder import (
     BLANK_LENGTH,
     BODY_POSITION,
@@ -20,7 +20,7 @@ from rocketbroker.codec.message.message_encoder import (
     encode_blank_into,
 )
 from rocketbroker.codec.storefile.commit_log_layout import fits
-from rocketbroker.common.errors import StoreError
+from rocketbroker.common.errors import CorruptRecordError, StoreError
 from rocketbroker.store.allocate_mapped_file_service import AllocateMappedFileService
 from rocketbroker.store.consume_queue import ConsumeQueue
 from rocketbroker.store.mapped_file import MappedFile
@@ -31,6 +31,9 @@ from rocketbroker.store.put_message import MessageExtBrokerInner
 ALLOCATE_STEP = 64 * 1024 * 1024
 _POPULATE_STEP = 4 * 1024 * 1024
 _POPULATE_AHEAD = 8 * 1024 * 1024
+
+# No frame carries a longer one.
+_MAX_RECORD = 16 * 1024 * 1024
 
 _HOST_BITS = 3
 _length_pack = PROPERTIES_LENGTH.pack
@@ -210,10 +213,17 @@ class CommitLog:
         if head is None:
             return None
         size, magic = peek(head)
-        if not is_record(size, magic) or int.from_bytes(head[28:36], "big") != offset:
+        # The offset is a client's: what lies there may be anything, a record that somebody forged in a body included.
+        if not is_record(size, magic) or size > _MAX_RECORD or int.from_bytes(head[28:36], "big") != offset:
             return None
         view = self.slice(offset, size)
-        return None if view is None else bytes(view)
+        if view is None:
+            return None
+        try:
+            decode_record(view, check_crc=True, read_body=False)
+        except CorruptRecordError:
+            return None
+        return bytes(view)
 
 
 def is_record(size: int, magic: int) -> bool:

@@ -92,17 +92,18 @@ class MappedFile:
         Raises:
             StoreFullError: the disk has no room.
         """
-        if end <= self.allocated:
+        # The owned thread and the writer may both get here: one look at the mark, and it never goes back.
+        allocated = self.allocated
+        if end <= allocated:
             return
         target = min(-(-end // self._step) * self._step, self.file_size)
         try:
-            os.posix_fallocate(self.fd, self.allocated, target - self.allocated)
+            os.posix_fallocate(self.fd, allocated, target - allocated)
         except OSError as error:
             if error.errno in (errno.ENOSPC, errno.EDQUOT):
-                text = f"no room for {target - self.allocated} bytes of {self.path}: {error.strerror}"
+                text = f"no room for {target - allocated} bytes of {self.path}: {error.strerror}"
                 raise StoreFullError(text) from error
             raise StoreError(f"cannot allocate {self.path}: {error.strerror}") from error
-        # The owned thread and the writer may both get here; the mark never goes back.
         self.allocated = max(self.allocated, target)
 
     def populate(self, start: int, end: int) -> None:

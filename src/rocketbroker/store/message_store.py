@@ -117,9 +117,12 @@ class MessageStore:
         Raises:
             StoreError: it is in use, a file is missing or has another size, or the disk is full.
         """
+        opening = asyncio.get_running_loop().run_in_executor(None, self._open)
         try:
-            report = await asyncio.get_running_loop().run_in_executor(None, self._open)
+            report = await asyncio.shield(opening)
         except BaseException:
+            # The thread works on the files until it is done, also when nobody waits for the store any more.
+            await asyncio.wait([opening])
             self._release()
             raise
         (log.warning if report.damage or not report.clean_stop else log.info)("%s", report)

@@ -193,6 +193,10 @@ def test_a_timer_message_is_refused(send: Send, store: MessageStore, name: str):
 
 def test_a_half_message_is_refused(send: Send, store: MessageStore):
     assert refused(send, command(properties={"TRAN_MSG": "true"}))[0] == ResponseCode.NO_PERMISSION
+    for sys_flag in (4, 8, 12):
+        half = command()
+        half.header.sys_flag = sys_flag
+        assert refused(send, half)[0] == ResponseCode.NO_PERMISSION
     assert store.put_count == 0
 
 

@@ -5,7 +5,12 @@ from pathlib import Path
 import pytest
 
 from rocketbroker.codec.message.message_decoder import decode_record
-from rocketbroker.codec.message.message_encoder import BLANK_MAGIC_CODE, encode_record
+from rocketbroker.codec.message.message_encoder import (
+    BLANK_MAGIC_CODE,
+    MESSAGE_MAGIC_CODE_V1,
+    RECORD_HEAD,
+    encode_record,
+)
 from rocketbroker.common.errors import StoreError, StoreFullError
 from rocketbroker.store.commit_log import CommitLog
 from rocketbroker.store.consume_queue import ConsumeQueue
@@ -163,6 +168,19 @@ def test_a_record_inside_a_body_is_not_taken_for_one(tmp_path: Path):
     inner = encode_record(0, 0, 0, 999, 0, 0, V4_HOST, NOW, V4_HOST, 0, 0, b"inner", b"Topic", b"")
     with open_log(tmp_path / "log", FILE) as log:
         log.append(message(inner), queue_for(tmp_path), 0, NOW)
+
+        assert log.record(88) is None
+
+
+def test_a_record_forged_for_its_place_gives_nothing_behind_it(tmp_path: Path):
+    with open_log(tmp_path / "log", 1 << 16) as log:
+        queue = queue_for(tmp_path)
+        head = RECORD_HEAD.pack(
+            20_000, MESSAGE_MAGIC_CODE_V1, 0, 0, 0, 0, 88, 0, 0, V4_HOST, NOW, V4_HOST, 0, 0, 19_000
+        )
+        log.append(message(head), queue, 0, NOW)
+        for number in range(1, 300):
+            log.append(message(b"another's"), queue, number, NOW)
 
         assert log.record(88) is None
 

@@ -11,6 +11,7 @@ import pytest
 from rocketbroker.codec.message.message_decoder import decode_messages, decode_record
 from rocketbroker.codec.message.message_sys_flag import COMPRESSED_FLAG
 from rocketbroker.common.errors import StoreError
+from rocketbroker.store.consume_queue_store import ConsumeQueueStore
 from rocketbroker.store.get_message import GetMessageStatus
 from rocketbroker.store.message_store import MessageStore
 from rocketbroker.store.put_message import PutMessageStatus
@@ -247,6 +248,28 @@ class TestLife:
         again = make_store(tmp_path / "store")
         await again.start()
         assert again.max_offset_in_queue("Topic", 0) == 300
+        await again.stop()
+
+    async def test_a_cancelled_start_ends_after_its_thread(self, tmp_path: Path, monkeypatch):
+        began, go_on = threading.Event(), threading.Event()
+        load = ConsumeQueueStore.load
+
+        def slow_load(queues: ConsumeQueueStore) -> None:
+            began.set()
+            assert go_on.wait(10)
+            load(queues)
+
+        monkeypatch.setattr(ConsumeQueueStore, "load", slow_load)
+        starting = asyncio.ensure_future(make_store(tmp_path / "other").start())
+        await asyncio.to_thread(began.wait, 10)
+        starting.cancel()
+        await asyncio.sleep(0.01)
+        assert not starting.done()
+        go_on.set()
+        with pytest.raises(asyncio.CancelledError):
+            await starting
+        again = make_store(tmp_path / "other")
+        await again.start()
         await again.stop()
 
     async def test_a_second_store_is_refused_in_one_line_and_the_first_goes_on(
