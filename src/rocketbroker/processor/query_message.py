@@ -13,8 +13,6 @@ from rocketbroker.store.query_message import QueryMessageResult
 
 _NOT_FOUND = "can not find message, maybe time range not correct"
 _INDEX_TYPES = (None, "", "K", "U", "T")
-# Clients refuse frames over 16 MiB, so that more records than this would make the whole answer useless.
-_MAX_BODY = 12 * 1024 * 1024
 
 
 class KeyIndex(Protocol):
@@ -49,7 +47,7 @@ class QueryMessageProcessor:
         answer = QueryMessageResponseHeader(found.index_last_update_timestamp, found.index_last_update_physical_offset)
         if not found.records:
             return response(ResponseCode.QUERY_NOT_FOUND, _NOT_FOUND, answer)
-        return response(header=answer, body=b"".join(fitting(found.records)))
+        return response(header=answer, body=b"".join(found.records))
 
 
 def check(header: QueryMessageRequestHeader) -> None:
@@ -66,13 +64,3 @@ def check(header: QueryMessageRequestHeader) -> None:
             ResponseCode.INVALID_PARAMETER,
             f"the indexType {header.index_type[:64]!r} is illegal, K (key), U (unique id) or T (tag) would be right",
         )
-
-
-def fitting(records: list[bytes]) -> list[bytes]:
-    """The first records, at least one, that one frame can carry."""
-    size = 0
-    for count, record in enumerate(records):
-        size += len(record)
-        if count and size > _MAX_BODY:
-            return records[:count]
-    return records

@@ -46,6 +46,8 @@ log = logging.getLogger(__name__)
 # Keys of the index wait so long for others at the most.
 _INDEX_TICK_S = 0.1
 _COLD_READERS = 2
+# What the answer to a query may carry; a frame has 16 MiB.
+_QUERY_BYTES = 12 * 1024 * 1024
 
 
 class MessageStore:
@@ -278,12 +280,24 @@ class MessageStore:
     def query_message(
         self, topic: str, key: str, max_num: int, begin_ms: int, end_ms: int, index_type: str | None = None
     ) -> QueryMessageResult:
-        """Messages by key or unique id (``K``, ``U``, ``None``) or by tag (``T``), newest first."""
+        """Messages by key or unique id (``K``, ``U``, ``None``) or by tag (``T``), newest first.
+
+        As many as one frame can carry, at least one.
+        """
         if self.index_service is None:
             return QueryMessageResult([], 0, 0)
         limit = min(max_num, self.config.max_msgs_num_batch)
         offsets = self.index_service.query(topic, key, limit, begin_ms, end_ms, tag=index_type == "T")
-        records = [record for offset in offsets if (record := self.commit_log.record(offset)) is not None]
+        records: list[bytes] = []
+        room = _QUERY_BYTES
+        for offset in offsets:
+            record = self.commit_log.record(offset)
+            if record is None:
+                continue
+            room -= len(record)
+            if records and room < 0:
+                break
+            records.append(record)
         return QueryMessageResult(records, *self.index_service.last_update)
 
     # -- keeping

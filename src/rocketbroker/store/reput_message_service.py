@@ -15,6 +15,7 @@ from rocketbroker.codec.message.message_sys_flag import (
 from rocketbroker.store.commit_log import CommitLog
 from rocketbroker.store.commit_log_dispatcher import CommitLogDispatcher
 from rocketbroker.store.commit_log_walker import FileWalk
+from rocketbroker.store.consume_queue import ConsumeQueue
 from rocketbroker.store.consume_queue_store import ConsumeQueueStore
 from rocketbroker.store.delay_level_table import tags_code_of
 from rocketbroker.store.dispatch_request import DispatchRequest
@@ -41,6 +42,8 @@ class ReputMessageService:
         delay_levels: dict[int, int],
     ) -> None:
         self._delay_levels = delay_levels
+        # CommitLog offset of the last message that each queue had before the re-dispatch.
+        self._known_ends: dict[ConsumeQueue, int] = {}
         self._commit_log = commit_log
         self._queues = queues
         self._dispatcher = dispatcher
@@ -48,6 +51,7 @@ class ReputMessageService:
     def catch_up(self, offset: int) -> int:
         """Dispatch from a CommitLog offset on what queues and index do not have; gives how many messages it read."""
         count = 0
+        self._known_ends.clear()
         for file in list(self._commit_log.queue.files):
             if file.file_from_offset + file.wrote <= offset:
                 continue
@@ -61,11 +65,26 @@ class ReputMessageService:
 
     def _dispatch(self, batch: list[MessageExt]) -> None:
         requests = [
-            self._request(message) for message in batch if transaction_value(message.sys_flag) not in _NOT_QUEUED
+            request
+            for message in batch
+            if transaction_value(message.sys_flag) not in _NOT_QUEUED
+            and not self._is_of_a_deleted_topic(request := self._request(message))
         ]
         self._dispatcher.dispatch(requests)
         for queue, *_ in requests:
             queue.next_offset = queue.max_offset
+
+    def _is_of_a_deleted_topic(self, request: DispatchRequest) -> bool:
+        """Whether a message lies before what its queue has and is none of it (ConsumeQueue.putMessagePositionInfo).
+
+        Its topic was deleted and made again since: it must not come back behind the new messages.
+        """
+        queue, queue_offset, physical_offset, *_ = request
+        known_end = self._known_ends.get(queue)
+        if known_end is None:
+            last = queue.entry(queue.max_offset - 1)
+            known_end = self._known_ends[queue] = last[0] if last else -1
+        return queue_offset >= queue.max_offset and physical_offset <= known_end
 
     def _request(self, message: MessageExt) -> DispatchRequest:
         queue = self._queues.find_or_create(message.topic, message.queue_id)

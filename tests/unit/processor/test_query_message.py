@@ -3,8 +3,7 @@ import pytest
 from rocketbroker.codec.message.message_decoder import decode_messages
 from rocketbroker.codec.remoting.headers.query_message import QueryMessageRequestHeader
 from rocketbroker.codec.remoting.response_code import ResponseCode
-from rocketbroker.processor import query_message
-from rocketbroker.processor.query_message import QueryMessageProcessor, fitting
+from rocketbroker.processor.query_message import QueryMessageProcessor
 from tests.support.golden_store import manifest
 from tests.support.processor_calls import call, recorded, refusal
 
@@ -88,10 +87,3 @@ def test_bad_requests_are_named(processor, wrong, named):
     assert code == ResponseCode.INVALID_PARAMETER
     assert named in remark
     assert "would be right" in remark
-
-
-def test_an_answer_fits_into_a_frame(monkeypatch):
-    monkeypatch.setattr(query_message, "_MAX_BODY", 10)
-    assert fitting([b"123456", b"1234", b"5"]) == [b"123456", b"1234"]
-    assert fitting([b"12345678901", b"1"]) == [b"12345678901"]
-    assert fitting([]) == []

@@ -11,6 +11,7 @@ import pytest
 from rocketbroker.codec.message.message_decoder import decode_messages, decode_record
 from rocketbroker.codec.message.message_sys_flag import COMPRESSED_FLAG
 from rocketbroker.common.errors import StoreError
+from rocketbroker.store import message_store
 from rocketbroker.store.consume_queue_store import ConsumeQueueStore
 from rocketbroker.store.get_message import GetMessageStatus
 from rocketbroker.store.message_store import MessageStore
@@ -179,6 +180,16 @@ class TestQueries:
         store.dispatch()
 
         assert len(store.query_message("Topic", "k", 1000, 0, ALWAYS).records) == 64
+
+    async def test_a_query_reads_no_more_than_a_frame_can_carry(self, store: MessageStore, monkeypatch):
+        monkeypatch.setattr(message_store, "_QUERY_BYTES", 3000)
+        for _ in range(5):
+            store.put_message(message(bytes(1200), properties={"KEYS": "k"}))
+        store.put_message(message(bytes(4000), properties={"KEYS": "large"}))
+        store.dispatch()
+
+        assert len(store.query_message("Topic", "k", 9, 0, ALWAYS).records) == 2
+        assert len(store.query_message("Topic", "large", 9, 0, ALWAYS).records) == 1
 
     async def test_without_an_index_nothing_is_found_and_no_folder_made(self, tmp_path: Path):
         store = make_store(tmp_path / "store", message_index_enable=False)

@@ -77,3 +77,20 @@ def test_it_begins_in_the_middle_where_the_log_does(tmp_path: Path):
             at for at in offsets[::2] if at in left
         ]
         queues.close()
+
+
+def test_messages_of_a_deleted_topic_do_not_come_back_behind_new_ones(tmp_path: Path):
+    with open_log(tmp_path / "log") as log:
+        queues = ConsumeQueueStore(tmp_path / "cq", 200)
+        reput = ReputMessageService(log, queues, CommitLogDispatcher(None, NoListener()), {})
+        fill(log, queues)
+        reput.catch_up(0)
+        queues.delete_topic("Topic")
+        queue = queues.find_or_create("Topic", 0)
+        new = [log.append(message(b"new"), queue, number, NOW)[0] for number in range(3)]
+        reput.catch_up(new[0])
+
+        reput.catch_up(0)
+
+        assert physical(queues, 0) == new
+        queues.close()
