@@ -401,7 +401,9 @@ def everything(store: Path) -> set[str]:
     return {
         str(path.relative_to(store.parent))
         for path in store.parent.rglob("*")
-        if path.suffix not in (".tmp", ".bak") and path.name != "consumerOffset.json" and "commitlog" not in path.parts
+        if path.suffix not in (".tmp", ".bak")
+        and path.name not in ("consumerOffset.json", "checkpoint")
+        and not {"commitlog", "index"} & set(path.parts)
     }
 
 
