@@ -15,7 +15,6 @@ RocketBrokerError
 │   └── RemotingTimeoutError   no answer in time
 ├── BrokerResponseError        an answer other than success: code and remark
 ├── StoreError                 the store cannot do what was asked
-│   ├── StoreClosedError       ... since it is shut down or not started
 │   └── StoreFullError         ... since the disk has no room
 ├── ClientError                a client cannot do what was asked, with a tree of its own (client.errors)
 └── JavaRuntimeError           there is no Java runtime that PySpark can use (analytics.java_runtime)
@@ -80,10 +79,6 @@ class BrokerResponseError(RocketBrokerError):
 
 class StoreError(RocketBrokerError):
     """The store cannot do what was asked."""
-
-
-class StoreClosedError(StoreError):
-    """The store is shut down or was not started."""
 
 
 class StoreFullError(StoreError):

@@ -20,27 +20,8 @@ T = TypeVar("T", bound=CommandCustomHeader)
 Scalar = str | int | float | bool | None
 
 
-class _CodeOnly(msgspec.Struct):
-    code: int
-
-
-_CODE_DECODER = msgspec.json.Decoder(_CodeOnly, strict=False)
 _UNTYPED_DECODER = msgspec.json.Decoder(RemotingCommand[dict[str, Scalar] | None], strict=False)
 _ENCODER = msgspec.json.Encoder()
-
-
-def peek_code(header: memoryview) -> int:
-    """The code of a JSON header, without building the rest.
-
-    Raises:
-        RemoteProtocolError: the header is not a JSON object with a ``code``.
-    """
-    try:
-        return _CODE_DECODER.decode(header).code
-    except msgspec.MsgspecError as error:
-        raise RemoteProtocolError(f"JSON header: {error}") from None
-    except RecursionError:
-        raise RemoteProtocolError("JSON header is nested too deep; extFields holds plain values") from None
 
 
 def decode_json_header(header: memoryview) -> Command:
