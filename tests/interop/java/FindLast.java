@@ -24,12 +24,11 @@ public final class FindLast {
         int count = options.number("count", 1000);
         int threads = options.number("threads", 8);
         DefaultMQProducer producer = new DefaultMQProducer("PG_FindLast");
-        producer.setNamesrvAddr(options.text("namesrv"));
-        producer.setInstanceName("find-" + ProcessHandle.current().pid());
+        options.connect(producer, "find");
+        producer.setSendMsgTimeout(10000);
         producer.start();
         DefaultMQPullConsumer consumer = new DefaultMQPullConsumer("CG_FindLast");
-        consumer.setNamesrvAddr(options.text("namesrv"));
-        consumer.setInstanceName("find-" + ProcessHandle.current().pid());
+        options.connect(consumer, "find");
         consumer.start();
         // Routes and connections are made before the measured part.
         SendResult warm = producer.send(Messages.make(topic, count + 1, TAGS));

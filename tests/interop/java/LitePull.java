@@ -18,8 +18,7 @@ public final class LitePull {
         int count = options.number("count", 100);
         boolean assign = "assign".equals(options.text("mode", "subscribe"));
         DefaultLitePullConsumer consumer = new DefaultLitePullConsumer(options.text("group"));
-        consumer.setNamesrvAddr(options.text("namesrv"));
-        consumer.setInstanceName("lite-" + ProcessHandle.current().pid());
+        options.connect(consumer, "lite");
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
         consumer.setAutoCommit(false);
         if (!assign) {

@@ -1,5 +1,6 @@
 import java.util.HashMap;
 import java.util.Map;
+import org.apache.rocketmq.client.ClientConfig;
 
 /** The arguments of a driver, written name=value. */
 final class Options {
@@ -20,6 +21,16 @@ final class Options {
             }
             values.put(arg.substring(0, mark), arg.substring(mark + 1));
         }
+    }
+
+    /**
+     * What every client is told. A cold JVM beside other work on two cores may need more than the client's three seconds for
+     * its first connection, which then fails as a timeout although no server was slow.
+     */
+    void connect(ClientConfig client, String instance) {
+        client.setNamesrvAddr(text("namesrv"));
+        client.setInstanceName(instance + "-" + ProcessHandle.current().pid());
+        client.setMqClientApiTimeout(30_000);
     }
 
     String text(String name) {

@@ -29,8 +29,7 @@ public final class Produce {
         delayLevel = options.number("delayLevel", 0);
         pauseMillis = options.number("pauseMillis", 0);
         producer = new DefaultMQProducer(options.text("group", "PG_Produce"));
-        producer.setNamesrvAddr(options.text("namesrv"));
-        producer.setInstanceName("produce-" + ProcessHandle.current().pid());
+        options.connect(producer, "produce");
         producer.setSendMsgTimeout(10000);
         producer.start();
         int first = options.number("first", 0);

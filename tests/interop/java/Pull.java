@@ -19,8 +19,7 @@ public final class Pull {
         String expression = options.text("expression", "*");
         String also = options.text("also", "");
         DefaultMQPullConsumer consumer = new DefaultMQPullConsumer(options.text("group"));
-        consumer.setNamesrvAddr(options.text("namesrv"));
-        consumer.setInstanceName("pull-" + ProcessHandle.current().pid());
+        options.connect(consumer, "pull");
         consumer.setBrokerSuspendMaxTimeMillis(options.number("suspend", 20000));
         consumer.start();
         List<MessageQueue> queues = new ArrayList<>(consumer.fetchSubscribeMessageQueues(topic));

@@ -23,8 +23,7 @@ public final class Push {
         int failures = options.number("failures", 0);
         int delayLevel = options.number("delayLevel", 0);
         DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(options.text("group"));
-        consumer.setNamesrvAddr(options.text("namesrv"));
-        consumer.setInstanceName("push-" + ProcessHandle.current().pid());
+        options.connect(consumer, "push");
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
         consumer.setHeartbeatBrokerInterval(options.number("heartbeat", 30000));
         consumer.setPollNameServerInterval(options.number("pollNameServer", 30000));
