@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
+from rocketbroker.codec.message.message_batch import BatchParts
 from rocketbroker.codec.message.message_decoder import decode_record
 from rocketbroker.codec.message.message_encoder import record_size
 from rocketbroker.store.message_store import MessageStore
@@ -89,8 +90,8 @@ class StoreMachine(RuleBasedStateMachine):
         first = next(self.numbers)
         bodies = [b"%d.%d " % (first, number) + bytes(size) for number, size in enumerate(each)]
         properties = [b"UNIQ_KEY\x01U%d.%d\x02" % (first, number) for number in range(len(each))]
-        parts = [(number, body, raw) for number, (body, raw) in enumerate(zip(bodies, properties, strict=True))]
-        lengths = [record_size(len(body), len(topic), len(raw)) for _, body, raw in parts]
+        parts = BatchParts(range(len(each)), bodies, properties)
+        lengths = [record_size(len(body), len(topic), len(raw)) for _, body, raw in zip(*parts, strict=True)]
         result = self.store.put_messages(message(b"", topic, queue_id), parts)
         if sum(lengths) + 8 > LOG_FILE:
             assert result.status is PutMessageStatus.SERVICE_NOT_AVAILABLE
@@ -100,6 +101,7 @@ class StoreMachine(RuleBasedStateMachine):
         offsets = result.physical_offsets or []
         for number, (body, offset, length) in enumerate(zip(bodies, offsets, lengths, strict=True)):
             self.entered(topic, queue_id, body, offset, length, [f"U{first}.{number}"])
+        self.dispatched()
 
     @rule()
     def dispatch(self) -> None:

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from rocketbroker.codec.message.message_batch import BatchParts
 from rocketbroker.codec.message.message_decoder import decode_messages
 from rocketbroker.codec.message.message_ext import MessageExt
 from rocketbroker.codec.message.message_properties import encode_properties
@@ -47,6 +48,11 @@ def make_store(
 ) -> MessageStore:
     """A store that is not started."""
     return MessageStore(store_config(root, **settings), store_host, listener or NoListener(), clock or FakeClock())
+
+
+def batch(*bodies: bytes) -> BatchParts[bytes]:
+    """A batch to put, without flags and properties."""
+    return BatchParts([0] * len(bodies), bodies, [b""] * len(bodies))
 
 
 def message(body: bytes = b"body", topic: str = "Topic", queue_id: int = 0, **fields) -> MessageExtBrokerInner:

@@ -178,8 +178,8 @@ class SendMessageProcessor:
         result = self._store.put_messages(message, parts)
         if result.status is not PutMessageStatus.PUT_OK:
             raise refusal(result)
-        target.stats.add(len(parts), result.size)
         offsets = result.physical_offsets or ()
+        target.stats.add(len(offsets), result.size)
         ids = b",".join([self._message_id] * len(offsets)) % tuple(offsets)
         unique_key = get_property(header.properties.encode(), b"UNIQ_KEY")
         answer = send_response(command.opaque, queue_id, result.queue_offset, ids, unique_key, self._region_suffix)

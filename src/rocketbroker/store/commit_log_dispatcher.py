@@ -6,9 +6,10 @@ when the log is ahead of the queues.
 
 import logging
 from collections.abc import Sequence
+from itertools import repeat
 
 from rocketbroker.common.errors import StoreError, StoreFullError
-from rocketbroker.store.dispatch_request import DispatchRequest
+from rocketbroker.store.dispatch_request import DispatchRequest, DispatchRun
 from rocketbroker.store.index_service import BATCH_MESSAGES, IndexService
 from rocketbroker.store.message_arriving_listener import MessageArrivingListener
 
@@ -49,12 +50,32 @@ class CommitLogDispatcher:
                 if listener.waiting:
                     listener.arriving(queue.topic, queue.queue_id, queue_offset + 1, tags_code)
 
-    def _index(self, requests: Sequence[DispatchRequest]) -> None:
-        """Have the keys entered, at once when many wait."""
+    def dispatch_run(self, run: DispatchRun) -> None:
+        """Make messages readable that follow what their queue has.
+
+        Raises:
+            StoreFullError: the disk has no room for all of their entries; none is dispatched.
+        """
+        queue, first, offsets, sizes, tags_codes, timestamp, found = run
+        queue.put_run(first, offsets, sizes, tags_codes)
+        listener = self._listener
+        if listener.waiting:
+            for end, tags_code in enumerate(tags_codes, first + 1):
+                listener.arriving(queue.topic, queue.queue_id, end, tags_code)
         if self._index_service is not None:
-            self._index_service.waiting += requests
-            if len(self._index_service.waiting) >= BATCH_MESSAGES:
-                self.flush_index()
+            count = len(found)
+            self._index_service.add(repeat(queue, count), offsets, repeat(timestamp, count), found)
+            self._index_when_many()
+
+    def _index(self, requests: Sequence[DispatchRequest]) -> None:
+        if self._index_service is not None and requests:
+            queues, _, offsets, _, _, timestamps, found = zip(*requests, strict=True)
+            self._index_service.add(queues, offsets, timestamps, found)
+            self._index_when_many()
+
+    def _index_when_many(self) -> None:
+        if self._index_service is not None and self._index_service.waiting >= BATCH_MESSAGES:
+            self.flush_index()
 
     def flush_index(self) -> None:
         """Enter the keys that wait."""

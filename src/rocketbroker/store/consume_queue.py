@@ -4,7 +4,7 @@
 the two lie messages that are in the CommitLog but not dispatched yet.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from rocketbroker.codec.message.message_encoder import magic_code, topic_block
@@ -96,6 +96,30 @@ class ConsumeQueue:
         ENTRY.pack_into(file.buffer, position, physical_offset, size, tags_code)  # type: ignore[union-attr]
         file.wrote = end  # type: ignore[union-attr]
         self.max_offset = queue_offset + 1
+        self.dirty = True
+
+    def put_run(
+        self, queue_offset: int, physical_offsets: Sequence[int], sizes: Sequence[int], tags_codes: Sequence[int]
+    ) -> None:
+        """Enter messages that follow each other; readers find all of them or, after an error, none.
+
+        Raises:
+            StoreFullError: the disk has no room for the next file.
+        """
+        entries = b"".join(map(ENTRY.pack, physical_offsets, sizes, tags_codes))
+        done, count = 0, len(sizes)
+        while done < count:
+            if not self._start <= queue_offset + done < self._end:
+                self._select_file(queue_offset + done)
+            file: MappedFile = self._file  # type: ignore[assignment]  # selected
+            upto = min(count, self._end - queue_offset)
+            position = (queue_offset + done - self._start) * CQ_STORE_UNIT_SIZE
+            end = position + (upto - done) * CQ_STORE_UNIT_SIZE
+            file.ensure_allocated(end)
+            file.buffer[position:end] = entries[done * CQ_STORE_UNIT_SIZE : upto * CQ_STORE_UNIT_SIZE]
+            file.wrote = end
+            done = upto
+        self.max_offset = queue_offset + count
         self.dirty = True
 
     def _select_file(self, queue_offset: int) -> None:

@@ -1,4 +1,8 @@
-"""A message that is in the log and not yet in its queue (org.apache.rocketmq.store.DispatchRequest)."""
+"""Messages that are in the log and not yet in their queue (org.apache.rocketmq.store.DispatchRequest)."""
+
+from collections.abc import Iterable, Sequence
+from itertools import repeat
+from typing import NamedTuple
 
 from rocketbroker.codec.message.message_properties import FoundProperties
 from rocketbroker.store.consume_queue import ConsumeQueue
@@ -6,3 +10,22 @@ from rocketbroker.store.consume_queue import ConsumeQueue
 # Queue, queue offset, CommitLog offset, size, tags code, store time in ms, and by what it is found. A bare tuple, since
 # one is made for each message.
 DispatchRequest = tuple[ConsumeQueue, int, int, int, int, int, FoundProperties]
+
+
+class DispatchRun(NamedTuple):
+    """Messages of one queue that follow each other: by column what ``DispatchRequest`` has by message."""
+
+    queue: ConsumeQueue
+    queue_offset: int
+    physical_offsets: Sequence[int]
+    sizes: Sequence[int]
+    tags_codes: Sequence[int]
+    store_timestamp: int
+    found: Sequence[FoundProperties]
+
+    def requests(self) -> Iterable[DispatchRequest]:
+        """One by one."""
+        count = len(self.physical_offsets)
+        numbers = range(self.queue_offset, self.queue_offset + count)
+        queues, times = repeat(self.queue, count), repeat(self.store_timestamp, count)
+        return zip(queues, numbers, self.physical_offsets, self.sizes, self.tags_codes, times, self.found, strict=True)

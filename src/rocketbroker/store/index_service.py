@@ -6,14 +6,17 @@ that it finds every message that was dispatched.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Sequence
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rocketbroker.codec.message.message_properties import FoundProperties
 from rocketbroker.codec.message.tags_code import java_hash
 from rocketbroker.codec.storefile.index_file_layout import IndexHeader, build_key, build_tag_key, key_hash_of
 from rocketbroker.common.errors import StoreFullError
-from rocketbroker.store.dispatch_request import DispatchRequest
+from rocketbroker.store.consume_queue import ConsumeQueue
 
 if TYPE_CHECKING:
     import numpy as np
@@ -25,6 +28,7 @@ if TYPE_CHECKING:
 BATCH_MESSAGES = 512
 # Instead of the key hash of its tags, for a message without; hashes are not negative.
 _NO_TAGS = -1
+_KEY_PREFIX_HASH = attrgetter("key_prefix_hash")
 
 
 class IndexService:
@@ -54,8 +58,11 @@ class IndexService:
         self.files: list[IndexFile] = []
         # Messages up to this CommitLog offset are indexed already; only a re-dispatch brings them again.
         self._indexed_to = -1
-        # Messages whose keys are still to be entered, oldest first; the dispatcher adds them.
-        self.waiting: list[DispatchRequest] = []
+        # Messages whose keys are still to be entered, oldest first, by column.
+        self._queues: list[ConsumeQueue] = []
+        self._offsets: list[int] = []
+        self._timestamps: list[int] = []
+        self._found: list[FoundProperties] = []
 
     def load(self) -> None:
         """Map the files that exist.
@@ -93,22 +100,43 @@ class IndexService:
         indexed = [file.header.end_phy_offset for file in self.files if file.header.index_count > 1]
         return max(indexed, default=-1)
 
+    def add(
+        self,
+        queues: Iterable[ConsumeQueue],
+        physical_offsets: Iterable[int],
+        store_timestamps: Iterable[int],
+        found: Iterable[FoundProperties],
+    ) -> None:
+        """Messages to be indexed, oldest first: where they are, when they came, and by what they are found."""
+        self._queues += queues
+        self._offsets += physical_offsets
+        self._timestamps += store_timestamps
+        self._found += found
+
+    @property
+    def waiting(self) -> int:
+        """How many messages' keys are still to be entered."""
+        return len(self._offsets)
+
+    def _drop(self, count: int) -> None:
+        """Forget the oldest that wait."""
+        del self._queues[:count], self._offsets[:count], self._timestamps[:count], self._found[:count]
+
     def flush(self) -> None:
         """Enter the keys that wait.
 
         Raises:
             StoreFullError: the disk has no room; the keys are kept for the next try.
         """
-        waiting = self.waiting
-        if waiting and waiting[0][2] <= self._indexed_to:
-            waiting = self.waiting = [request for request in waiting if request[2] > self._indexed_to]
-        if not waiting:
+        if self._offsets and self._offsets[0] <= self._indexed_to:
+            self._drop(bisect_right(self._offsets, self._indexed_to))
+        if not self._offsets:
             return
         import numpy as np
 
-        hashes, counts = self._key_hashes(waiting)
-        offsets = np.repeat(np.array([request[2] for request in waiting], np.int64), counts)
-        timestamps = np.repeat(np.array([request[5] for request in waiting], np.int64), counts)
+        hashes, counts = self._key_hashes()
+        offsets = np.repeat(np.array(self._offsets, np.int64), counts)
+        timestamps = np.repeat(np.array(self._timestamps, np.int64), counts)
         done = 0
         try:
             while done < len(hashes):
@@ -118,32 +146,24 @@ class IndexService:
                 done = end
         except StoreFullError:
             # Those of a message that is half entered are entered again, which a query does not mind.
-            del waiting[: int(np.searchsorted(np.cumsum(counts), done, side="right"))]
+            self._drop(int(np.searchsorted(np.cumsum(counts), done, side="right")))
             raise
-        waiting.clear()
+        self._drop(len(self._offsets))
 
-    def _key_hashes(self, requests: Sequence[DispatchRequest]) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
+    def _key_hashes(self) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
         """Hashes of all entries in their order, the tags of a message last, and how many each message has."""
         import numpy as np
 
         from rocketbroker.codec.message.java_hash_many import index_key_hash_many
 
-        texts: list[bytes] = []
-        key_counts: list[int] = []
-        tag_hashes: list[int] = []
-        for queue, _, _, _, _, _, (tags, unique_key, keys, _) in requests:
-            count = 0
-            if unique_key:
-                texts.append(unique_key)
-                count = 1
-            if keys:
-                # By blanks alone, as Java does; a tab is part of a key.
-                split = [key for key in keys.split(b" ") if key]
-                texts += split
-                count += len(split)
-            key_counts.append(count)
-            tag_hashes.append((queue.tag_hashes.get(tags) or queue.tag_hash(tags)) if tags else _NO_TAGS)
-        prefixes = [request[0].key_prefix_hash for request in requests]
+        queues = self._queues
+        tags, unique_keys, keys, _ = zip(*self._found, strict=True)
+        texts, key_counts = _key_texts(unique_keys, keys)
+        tag_hashes = [
+            (queue.tag_hashes.get(tag) or queue.tag_hash(tag)) if tag else _NO_TAGS
+            for queue, tag in zip(queues, tags, strict=True)
+        ]
+        prefixes = np.fromiter(map(_KEY_PREFIX_HASH, queues), np.int32, len(queues))
         of_tags = np.array(tag_hashes, np.int64)
         tagged = of_tags != _NO_TAGS
         of_keys = np.array(key_counts, np.int64)
@@ -153,7 +173,7 @@ class IndexService:
         tag_positions = (np.cumsum(counts) - 1)[tagged]
         is_key[tag_positions] = False
         hashes[tag_positions] = of_tags[tagged]
-        hashes[is_key] = index_key_hash_many(texts, np.repeat(np.array(prefixes, np.int32), of_keys))
+        hashes[is_key] = index_key_hash_many(texts, np.repeat(prefixes, of_keys))
         return hashes, counts
 
     def _make(self, path: Path) -> IndexFile:
@@ -208,6 +228,25 @@ class IndexService:
         for file in self.files:
             file.close()
         self.files = []
+
+
+def _key_texts(
+    unique_keys: Sequence[bytes | None], keys: Sequence[bytes | None]
+) -> tuple[Sequence[bytes], Sequence[int]]:
+    """The keys of messages, one message after the other and its unique key first, and how many each has."""
+    if not any(keys) and all(unique_keys):
+        return unique_keys, [1] * len(keys)  # type: ignore[return-value]  # none of them is None
+    texts: list[bytes] = []
+    counts: list[int] = []
+    for unique_key, some in zip(unique_keys, keys, strict=True):
+        before = len(texts)
+        if unique_key:
+            texts.append(unique_key)
+        if some:
+            # By blanks alone, as Java does; a tab is part of a key.
+            texts += [key for key in some.split(b" ") if key]
+        counts.append(len(texts) - before)
+    return texts, counts
 
 
 def _is_ahead(header: IndexHeader, timestamp_ms: int | None, end_of_log: int) -> bool:

@@ -1,8 +1,6 @@
 """The way of a message into the store, on the event loop's thread (CommitLog.asyncPutMessage, DefaultMessageStore)."""
 
-from collections.abc import Sequence
-from itertools import repeat
-
+from rocketbroker.codec.message.message_batch import BatchParts
 from rocketbroker.codec.message.message_properties import MAX_PROPERTIES_LENGTH, find_properties
 from rocketbroker.codec.message.message_sys_flag import (
     TRANSACTION_PREPARED_TYPE,
@@ -12,12 +10,13 @@ from rocketbroker.codec.message.tags_code import tags_code_bytes
 from rocketbroker.common.clock import Clock
 from rocketbroker.common.config import MessageStoreConfig
 from rocketbroker.common.errors import StoreError, StoreFullError
+from rocketbroker.store.append_batch import AppendBatch
 from rocketbroker.store.commit_log import CommitLog
 from rocketbroker.store.commit_log_dispatcher import CommitLogDispatcher
 from rocketbroker.store.consume_queue_store import ConsumeQueueStore
 from rocketbroker.store.delay_level_table import tags_code_of
-from rocketbroker.store.dispatch_request import DispatchRequest
-from rocketbroker.store.put_message import BatchPart, MessageExtBrokerInner, PutMessageResult, PutMessageStatus
+from rocketbroker.store.dispatch_request import DispatchRequest, DispatchRun
+from rocketbroker.store.put_message import MessageExtBrokerInner, PutMessageResult, PutMessageStatus
 
 # sysFlag bits of a half message (prepared) and of a rollback: neither is put into a queue.
 _NOT_QUEUED = {TRANSACTION_PREPARED_TYPE, TRANSACTION_ROLLBACK_TYPE}
@@ -88,19 +87,16 @@ class MessageAppender:
         self.put_count += 1
         return PutMessageResult(PutMessageStatus.PUT_OK, offset, queue_offset, timestamp, size)
 
-    def put_batch(self, message: MessageExtBrokerInner, parts: Sequence[BatchPart]) -> PutMessageResult:
+    def put_batch(self, message: MessageExtBrokerInner, parts: BatchParts[bytes]) -> PutMessageResult:
         """Append several messages to one queue, back to back; all of them or none.
 
         Args:
             message: what they have in common; its body and properties are not looked at.
-            parts: flag, body and raw properties of each.
+            parts: the rest of each.
         """
         if self.refusal and not self._has_room_again():
             return self._refused()
-        # numpy takes longer to import than the rest of the broker to start.
-        from rocketbroker.store.append_batch import AppendBatch
-
-        total = sum(len(body) for _, body, _ in parts)
+        total = sum(map(len, parts.bodies))
         if total > self._config.max_message_size:
             return self._body_too_long(total)
         timestamp = self._clock.time_ms()
@@ -114,14 +110,22 @@ class MessageAppender:
             commit_log.append_encoded(records, offset)
         except StoreError as error:
             return failed(error)
-        queue.next_offset = first + len(parts)
-        found = list(map(find_properties, batch.properties))
+        count = len(offsets)
+        queue.next_offset = first + count
+        found = list(map(find_properties, parts.properties))
         codes = [tags_code_bytes(tags) for tags, _, _, _ in found]
-        numbers, sizes, times = range(first, queue.next_offset), batch.sizes.tolist(), repeat(timestamp)
-        self._pending += zip(repeat(queue), numbers, offsets, sizes, codes, times, found, strict=False)
+        self._dispatch_run(DispatchRun(queue, first, offsets, batch.sizes, codes, timestamp, found))
         self.last_store_timestamp = timestamp
-        self.put_count += len(parts)
+        self.put_count += count
         return PutMessageResult(PutMessageStatus.PUT_OK, offset, first, timestamp, batch.total, "", offsets)
+
+    def _dispatch_run(self, run: DispatchRun) -> None:
+        """Make a batch readable at once: it is many enough by itself. What the disk keeps back waits with the others."""
+        try:
+            self.dispatch()
+            self._dispatcher.dispatch_run(run)
+        except StoreError:
+            self._pending += run.requests()
 
     def dispatch(self) -> None:
         """Make all appended messages readable; what the disk keeps back is tried again next time.

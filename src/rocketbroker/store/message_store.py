@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rocketbroker.codec.message.message_batch import BatchParts
 from rocketbroker.common.clock import Clock
 from rocketbroker.common.config import MessageStoreConfig
 from rocketbroker.common.errors import StoreError
@@ -29,7 +30,7 @@ from rocketbroker.store.index_service import IndexService
 from rocketbroker.store.mapped_file_queue import MappedFileQueue
 from rocketbroker.store.message_appender import MessageAppender
 from rocketbroker.store.message_arriving_listener import MessageArrivingListener
-from rocketbroker.store.put_message import BatchPart, MessageExtBrokerInner, PutMessageResult
+from rocketbroker.store.put_message import MessageExtBrokerInner, PutMessageResult
 from rocketbroker.store.query_message import QueryMessageResult
 from rocketbroker.store.queue_reader import QueueReader
 from rocketbroker.store.reput_message_service import ReputMessageService
@@ -197,7 +198,7 @@ class MessageStore:
 
     # -- writing
 
-    def put_messages(self, message: MessageExtBrokerInner, parts: Sequence[BatchPart]) -> PutMessageResult:
+    def put_messages(self, message: MessageExtBrokerInner, parts: BatchParts[bytes]) -> PutMessageResult:
         """Append several messages to one queue: all or none."""
         return self._appender.put_batch(message, parts)
 

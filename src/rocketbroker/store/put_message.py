@@ -7,9 +7,6 @@ import msgspec
 from rocketbroker.codec.message.buffers import ReadableBuffer
 from rocketbroker.codec.message.message_properties import FoundProperties
 
-# Flag, body and raw properties of one message of a batch.
-BatchPart = tuple[int, bytes, bytes]
-
 
 class MessageExtBrokerInner(msgspec.Struct, gc=False):
     """A message on its way into the store. Hosts are 4 or 16 address bytes and an int32 port, times are ms."""

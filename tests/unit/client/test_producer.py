@@ -197,8 +197,8 @@ async def test_a_batch_is_one_request(stage: Stage):
         result = await producer.send_batch(messages)
     (asked,) = stage.a.of(RequestCode.SEND_BATCH_MESSAGE)
     parts = split_batch(asked.body)
-    ids = [decode_properties(properties)["UNIQ_KEY"] for _, _, properties in parts]
-    assert [(flag, bytes(body)) for flag, body, _ in parts] == [(0, b"0"), (1, b"1"), (2, b"2")]
+    ids = [decode_properties(properties)["UNIQ_KEY"] for properties in parts.properties]
+    assert [(flag, bytes(body)) for flag, body, _ in zip(*parts, strict=True)] == [(0, b"0"), (1, b"1"), (2, b"2")]
     assert asked.fields["m"] == "true"
     assert result.msg_id == ",".join(ids)
 

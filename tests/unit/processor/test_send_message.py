@@ -126,7 +126,8 @@ def test_recorded_sends(send: Send, store: MessageStore, code: int, header_type:
 
 def check_stored(wanted: Command, messages: list[MessageExt], sent: dict[str, str]) -> None:
     if wanted.header.batch:
-        assert [(each.flag, each.body) for each in messages] == [part[:2] for part in split_batch(bytes(wanted.body))]
+        parts = split_batch(bytes(wanted.body))
+        assert ([each.flag for each in messages], [each.body for each in messages]) == (parts.flags, parts.bodies)
         return
     (message,) = messages
     assert (message.body, message.flag) == (bytes(wanted.body), wanted.header.flag)

@@ -1,10 +1,15 @@
 import pytest
 
+from rocketbroker.codec.message.message_batch import BatchParts
 from rocketbroker.codec.message.message_encoder import encode_record
 from rocketbroker.store.append_batch import AppendBatch
 from tests.support.stores import V4_HOST, V6_HOST, message
 
-PARTS = [(0, b"", b""), (-7, b"one", b"TAGS\x01a\x02"), (2**31 - 1, b"x" * 1000, b"KEYS\x01k\x02")]
+PARTS = BatchParts(
+    flags=[0, -7, 2**31 - 1],
+    bodies=[b"", b"one", b"x" * 1000],
+    properties=[b"", b"TAGS\x01a\x02", b"KEYS\x01k\x02"],
+)
 
 
 @pytest.mark.parametrize("topic", ["T", "%RETRY%" + "g" * 200, "é" * 80])
@@ -22,7 +27,7 @@ def test_a_batch_is_its_records_one_after_the_other(topic: str, born_host: bytes
     )
     expected = []
     offset, offsets = 1 << 33, []
-    for number, (flag, body, properties) in enumerate(PARTS):
+    for number, (flag, body, properties) in enumerate(zip(*PARTS, strict=True)):
         record = encode_record(
             3,
             flag,
@@ -46,7 +51,7 @@ def test_a_batch_is_its_records_one_after_the_other(topic: str, born_host: bytes
     batch = AppendBatch(shared, PARTS)
     found, found_offsets = batch.encode(1 << 33, 40, 1_795_255_162_900, store_host)
 
-    assert batch.sizes.tolist() == [len(record) for record in expected]
+    assert batch.sizes == [len(record) for record in expected]
     assert batch.total == len(found)
     assert found == b"".join(expected)
     assert found_offsets == offsets

@@ -8,7 +8,7 @@ from rocketbroker.codec.message.tags_code import tags_code
 from rocketbroker.common.errors import StoreFullError
 from rocketbroker.store.commit_log_dispatcher import CommitLogDispatcher
 from rocketbroker.store.consume_queue import ConsumeQueue
-from rocketbroker.store.dispatch_request import DispatchRequest
+from rocketbroker.store.dispatch_request import DispatchRequest, DispatchRun
 from rocketbroker.store.index_service import BATCH_MESSAGES, IndexService
 
 NOW = 1_795_255_162_876
@@ -47,6 +47,25 @@ def test_messages_become_readable_in_order_and_are_told(tmp_path: Path):
     queue.queue.close()
 
 
+@pytest.mark.parametrize("waiting", [True, False])
+def test_a_run_becomes_readable_is_told_and_indexed(tmp_path: Path, waiting: bool):
+    index = make_index(tmp_path / "index")
+    listener = Listener(waiting=waiting)
+    queue = ConsumeQueue("T", 2, tmp_path / "cq", 200)
+    found = [(b"a", b"U0", None, False), (None, b"U1", b"k", False)]
+
+    CommitLogDispatcher(index, listener).dispatch_run(
+        DispatchRun(queue, 0, [500, 600], [100, 110], [tags_code("a"), 0], NOW, found)
+    )
+
+    assert list(queue.entries(0, 9)) == [(500, 100, tags_code("a")), (600, 110, 0)]
+    assert listener.heard == ([("T", 2, 1, tags_code("a")), ("T", 2, 2, 0)] if waiting else [])
+    assert [index.query("T", key, 9, 0, 2**62) for key in ("U0", "U1", "k")] == [[500], [600], [600]]
+    assert index.query("T", "a", 9, 0, 2**62, tag=True) == [500]
+    queue.queue.close()
+    index.close()
+
+
 def test_nobody_is_told_when_nobody_waits(tmp_path: Path):
     listener = Listener(waiting=False)
     queue = ConsumeQueue("T", 0, tmp_path, 200)
@@ -77,10 +96,10 @@ def test_keys_wait_for_a_batch(tmp_path: Path):
     dispatcher = CommitLogDispatcher(index, Listener())
 
     for number in range(BATCH_MESSAGES):
-        assert len(index.waiting) == number
+        assert index.waiting == number
         dispatcher.dispatch([request(queue, number, number, unique_key=f"U{number}")])
 
-    assert len(index.waiting) == 0
+    assert index.waiting == 0
     assert index.end_physical_offset == BATCH_MESSAGES - 1
     queue.queue.close()
     index.close()

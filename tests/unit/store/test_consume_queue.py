@@ -67,6 +67,40 @@ def test_it_rolls_to_the_next_file(queue: ConsumeQueue):
     assert entries(queue) == list(range(25))
 
 
+@pytest.mark.parametrize("before", [0, 3, 9, 10])
+@pytest.mark.parametrize("count", [1, 7, 25])
+def test_a_run_is_what_its_messages_are_one_by_one(queue: ConsumeQueue, before: int, count: int):
+    put(queue, *range(before))
+    numbers = range(before, before + count)
+
+    queue.put_run(before, [1000 + 100 * n for n in numbers], [100] * count, [7 * n for n in numbers])
+
+    assert entries(queue) == list(range(before + count))
+    assert queue.dirty
+    put(queue, before + count)
+    again = reloaded(queue)
+    assert entries(again) == list(range(before + count + 1))
+    again.queue.close()
+
+
+def test_a_run_without_room_shows_none_of_its_messages_and_comes_again(queue: ConsumeQueue, monkeypatch):
+    put(queue, *range(8))
+    run = (8, [1800, 1900, 2000], [100] * 3, [56, 63, 70])
+
+    def refuse(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "posix_fallocate", refuse)
+        with pytest.raises(StoreFullError):
+            queue.put_run(*run)
+    assert entries(queue) == list(range(8))
+
+    queue.put_run(*run)
+
+    assert entries(queue) == list(range(11))
+
+
 def test_entries_end_with_the_file_and_with_the_queue(queue: ConsumeQueue):
     put(queue, *range(15))
 

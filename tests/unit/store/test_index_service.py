@@ -38,7 +38,7 @@ class Index:
         flush: bool = True,
     ) -> None:
         found = (tags.encode() or None, unique_key.encode() or None, keys.encode() or None, False)
-        self.service.waiting.append((self.queue, 0, offset, 0, 0, stored, found))
+        self.service.add([self.queue], [offset], [stored], [found])
         if flush:
             self.service.flush()
 
@@ -99,10 +99,10 @@ def test_a_message_is_found_by_each_of_its_keys_and_by_its_tags(index: Index):
 
 def test_a_query_enters_first_what_waits(index: Index):
     index.add(7, "U", flush=False)
-    assert len(index.service.waiting) == 1
+    assert index.service.waiting == 1
 
     assert index.query("U") == [7]
-    assert len(index.service.waiting) == 0
+    assert index.service.waiting == 0
 
 
 def test_files_are_asked_newest_first_within_the_time_range(index: Index):
@@ -120,7 +120,7 @@ def test_names_of_files_rise_even_when_the_clock_stands(tmp_path: Path):
     service = IndexService(tmp_path, SLOTS, 2, lambda: "20261121095923270", lambda _: None)
     queue = ConsumeQueue("T", 0, tmp_path / "cq", 200)
     for number in range(3):
-        service.waiting.append((queue, number, number, 0, 0, NOW, (None, b"U", None, False)))
+        service.add([queue], [number], [NOW], [(None, b"U", None, False)])
     service.flush()
 
     assert [file.file.path.name[-3:] for file in service.files] == ["270", "271", "272"]
@@ -220,7 +220,7 @@ def test_a_full_disk_keeps_the_keys_for_the_next_try(index: Index, monkeypatch):
         for _ in range(3):
             with pytest.raises(StoreFullError):
                 index.service.flush()
-    assert len(index.service.waiting) == 5
+    assert index.service.waiting == 5
     assert len(list(index.service.files[0].file.path.parent.iterdir())) == 1
 
     assert [index.query(f"U{number}") for number in range(12)] == [[number] for number in range(12)]

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from rocketbroker.codec.message.message_batch import BatchParts
 from rocketbroker.codec.message.message_decoder import decode_record
 from rocketbroker.common.errors import StoreError
 from rocketbroker.store.commit_log import CommitLog
@@ -14,7 +15,7 @@ from rocketbroker.store.message_appender import MessageAppender
 from rocketbroker.store.message_arriving_listener import NoListener
 from rocketbroker.store.put_message import PutMessageStatus
 from tests.support.fakes import FakeClock
-from tests.support.stores import message, open_log, store_config
+from tests.support.stores import batch, message, open_log, store_config
 
 FILE = 4096
 
@@ -35,6 +36,12 @@ class Parts:
     def readable(self, topic: str = "Topic", queue_id: int = 0) -> int:
         queue = self.queues.find(topic, queue_id)
         return queue.max_offset if queue else 0
+
+    def bodies(self, topic: str = "Topic", queue_id: int = 0) -> list[bytes]:
+        queue = self.queues.find(topic, queue_id)
+        assert queue
+        entries = [queue.entry(at) for at in range(queue.max_offset)]
+        return [decode_record(self.log.record(entry[0]) or b"").body for entry in entries if entry]
 
 
 @pytest.fixture
@@ -97,10 +104,9 @@ def test_half_and_rollback_messages_are_in_the_log_alone(parts: Parts, bits: int
 
 def test_a_batch_lies_back_to_back_in_one_file(parts: Parts):
     parts.appender.put(message(bytes(2500)))
-    batch = [(number, b"b" * 300, b"TAGS\x01t\x02") for number in range(4)]
+    messages = BatchParts(range(4), [b"b" * 300] * 4, [b"TAGS\x01t\x02"] * 4)
 
-    result = parts.appender.put_batch(message(queue_id=0), batch)
-    parts.appender.dispatch()
+    result = parts.appender.put_batch(message(queue_id=0), messages)
 
     assert result.status is PutMessageStatus.PUT_OK
     assert result.physical_offsets is not None
@@ -116,8 +122,10 @@ def test_a_batch_lies_back_to_back_in_one_file(parts: Parts):
 
 
 def test_a_batch_is_stored_whole_or_not_at_all(parts: Parts):
-    too_long = parts.appender.put_batch(message(), [(0, bytes(1500), b"")] * 3)
-    too_long_for_a_file = parts.appender.put_batch(message(), [(0, bytes(100), b"p" * 500)] * 10)
+    too_long = parts.appender.put_batch(message(), batch(*[bytes(1500)] * 3))
+    too_long_for_a_file = parts.appender.put_batch(
+        message(), BatchParts([0] * 10, [bytes(100)] * 10, [b"p" * 500] * 10)
+    )
 
     assert too_long.status is PutMessageStatus.MESSAGE_ILLEGAL
     assert "4500 bytes" in too_long.reason
@@ -160,20 +168,13 @@ def test_what_a_queue_could_not_take_is_dispatched_later_in_order(parts: Parts, 
     parts.appender.dispatch()
 
     assert (parts.readable(), parts.readable(queue_id=1)) == (13, 1)
-    queue = parts.queues.find("Topic", 0)
-    assert queue
-    bodies = []
-    for at in range(13):
-        entry = queue.entry(at)
-        assert entry
-        bodies.append(decode_record(parts.log.record(entry[0]) or b"").body)
-    assert bodies == [b"%d" % number for number in range(13)]
+    assert parts.bodies() == [b"%d" % number for number in range(13)]
 
 
 def test_while_there_is_a_reason_nothing_is_taken(parts: Parts):
     parts.appender.refusal = "the disk is broken"
 
-    for result in (parts.appender.put(message()), parts.appender.put_batch(message(), [(0, b"", b"")])):
+    for result in (parts.appender.put(message()), parts.appender.put_batch(message(), batch(b""))):
         assert (result.status, result.reason) == (PutMessageStatus.SERVICE_NOT_AVAILABLE, "the disk is broken")
 
     assert parts.log.max_offset == 0
@@ -189,3 +190,22 @@ def test_how_far_the_log_is_readable(parts: Parts):
     assert parts.appender.dispatched_offset == end
     parts.appender.dispatch()
     assert parts.appender.dispatched_offset == parts.log.max_offset == 2 * end
+
+
+def test_a_batch_that_a_queue_could_not_take_is_acknowledged_and_dispatched_later(parts: Parts, monkeypatch):
+    for number in range(8):
+        parts.appender.put(message(b"%d" % number))
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "posix_fallocate", refuse)
+        held = parts.appender.put_batch(message(), batch(b"8", b"9", b"10"))
+        assert (held.status, held.queue_offset) == (PutMessageStatus.PUT_OK, 8)
+        with pytest.raises(StoreError, match="no room"):
+            parts.appender.dispatch()
+        assert parts.appender.put_batch(message(), batch(b"11")).status is PutMessageStatus.SERVICE_NOT_AVAILABLE
+    assert parts.appender.dispatched_offset < parts.log.max_offset
+
+    assert parts.appender.put_batch(message(), batch(b"11", b"12")).queue_offset == 11
+
+    assert parts.readable() == 13
+    assert parts.appender.dispatched_offset == parts.log.max_offset
+    assert parts.bodies() == [b"%d" % number for number in range(13)]

@@ -21,6 +21,7 @@ from tests.support.stores import (
     ALWAYS,
     V4_HOST,
     V6_HOST,
+    batch,
     crash_copy,
     make_store,
     message,
@@ -103,10 +104,17 @@ class TestMessages:
 
     async def test_who_waits_is_told_at_dispatch(self, store: MessageStore, waiter: Waiter):
         store.put_message(message())
-        store.put_messages(message(queue_id=1), [(0, b"a", b""), (0, b"b", b"")])
         assert waiter.heard == []
 
         store.dispatch()
+
+        assert waiter.heard == [("Topic", 0, 1)]
+
+    async def test_who_waits_is_told_of_a_batch_at_once_and_of_what_came_before(
+        self, store: MessageStore, waiter: Waiter
+    ):
+        store.put_message(message())
+        store.put_messages(message(queue_id=1), batch(b"a", b"b"))
 
         assert waiter.heard == [("Topic", 0, 1), ("Topic", 1, 1), ("Topic", 1, 2)]
 
@@ -236,7 +244,7 @@ class TestLife:
         await store.start()
         assert store.put_message(message()).status is PutMessageStatus.PUT_OK
         await store.stop()
-        late = store.put_messages(message(), [(0, b"a", b"")])
+        late = store.put_messages(message(), batch(b"a"))
 
         for result in (early, late):
             assert result.status is PutMessageStatus.SERVICE_NOT_AVAILABLE
@@ -354,11 +362,11 @@ class TestSync:
             patched.setattr(os, "fdatasync", refuse(errno.EIO))
             reason = await asyncio.wait_for(store.wait_flushed(result), 10)
         later = store.put_message(message())
-        batch = store.put_messages(message(), [(0, b"a", b"")])
+        later_batch = store.put_messages(message(), batch(b"a"))
         store.dispatch()
 
         assert reason == "the CommitLog could not be synced: Input/output error"
-        for refused in (later, batch):
+        for refused in (later, later_batch):
             assert (refused.status, refused.reason) == (PutMessageStatus.SERVICE_NOT_AVAILABLE, reason)
         assert len(read_queue(store, "Topic", 0)) == 1
         await store.stop()

@@ -25,23 +25,22 @@ def java_hash_many(
     """
     prefixes = _prefixes(prefix_hashes, len(keys))
     joined = b"".join(keys)
-    lengths = np.fromiter(map(len, keys), np.int64, len(keys))
     hashes = np.empty(len(keys), np.uint32)
     if not joined.isascii():
         _one_by_one(keys, prefixes, range(len(keys)), hashes)
         return hashes.view(np.int32)
     units = np.frombuffer(joined, np.uint8)
+    all_lengths = set(map(len, keys))
+    if len(all_lengths) == 1 and len(keys[0]) <= _LONGEST:
+        return _of_one_length(units.reshape(len(keys), -1), prefixes).view(np.int32)
+    lengths = np.fromiter(map(len, keys), np.int64, len(keys))
     starts = np.cumsum(lengths) - lengths
-    for length in np.unique(lengths).tolist():
-        if length * len(keys) == len(units) and length <= _LONGEST:
-            matrix = units.reshape(len(keys), length).astype(np.uint32)
-            return (prefixes * _power(length) + matrix @ _powers(length)).view(np.int32)
+    for length in all_lengths:
         rows = np.flatnonzero(lengths == length)
         if length > _LONGEST:
             _one_by_one(keys, prefixes, rows.tolist(), hashes)
             continue
-        matrix = units[starts[rows, None] + np.arange(length)].astype(np.uint32)
-        hashes[rows] = prefixes[rows] * _power(length) + matrix @ _powers(length)
+        hashes[rows] = _of_one_length(units[starts[rows, None] + np.arange(length)], prefixes[rows])
     return hashes.view(np.int32)
 
 
@@ -62,6 +61,13 @@ def _prefixes(prefix_hashes: Sequence[int] | npt.NDArray[np.int32] | None, count
     return prefixes
 
 
+def _of_one_length(units: npt.NDArray[np.uint8], prefixes: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
+    """The hashes of keys that are the rows of a matrix."""
+    length = units.shape[1]
+    sums: npt.NDArray[np.uint32] = np.einsum("ij,j->i", units, _powers(length))
+    return prefixes * _power(length) + sums
+
+
 def _one_by_one(
     keys: Sequence[bytes], prefixes: npt.NDArray[np.uint32], members: Sequence[int], hashes: npt.NDArray[np.uint32]
 ) -> None:
@@ -74,5 +80,6 @@ def _powers(length: int) -> npt.NDArray[np.uint32]:
     return np.array([pow(31, exponent, 1 << 32) for exponent in range(length - 1, -1, -1)], np.uint32)
 
 
+@lru_cache(maxsize=_LONGEST + 1)
 def _power(length: int) -> np.uint32:
     return np.uint32(pow(31, length, 1 << 32))

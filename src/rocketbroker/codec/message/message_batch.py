@@ -8,9 +8,9 @@ Answers to ``MessageDecoder.encodeMessages`` and ``decodeMessages``.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from struct import Struct
-from typing import Final, TypeVar
+from typing import Final, Generic, NamedTuple, TypeVar
 
 import msgspec
 
@@ -21,36 +21,55 @@ from rocketbroker.codec.message.message_properties import check_properties_lengt
 from rocketbroker.common.errors import CodecError
 
 _HEAD: Final = Struct(">iiiii")
+_SIZE_FLAG_LENGTH: Final = Struct(">i8xii")
 _MIN_SIZE: Final = _HEAD.size + PROPERTIES_LENGTH.size
 
 B = TypeVar("B", bytes, bytearray, memoryview)
 
 
-def split_batch(body: B) -> list[tuple[int, B, B]]:
-    """Flag, body and raw properties of each message in ``body``, as slices of it (no copies of a memoryview).
+class BatchParts(NamedTuple, Generic[B]):
+    """The messages of a batch by column: flag, body and raw properties, each as long as the batch."""
+
+    flags: Sequence[int]
+    bodies: Sequence[B]
+    properties: Sequence[B]
+
+
+def split_batch(body: B) -> BatchParts[B]:
+    """The messages in ``body``, as slices of it (no copies of a memoryview).
 
     :class:`CodecError` names the message whose lengths do not add up, and an empty batch.
     """
-    messages: list[tuple[int, B, B]] = []
-    offset, size = 0, len(body)
-    while offset < size:
-        if size - offset < _MIN_SIZE:
-            raise _broken(len(messages), offset, f"{size - offset} bytes are left, a message takes {_MIN_SIZE}")
-        total_size, _, _, flag, body_length = _HEAD.unpack_from(body, offset)
-        if not _MIN_SIZE <= total_size <= size - offset:
-            raise _broken(len(messages), offset, f"totalSize is {total_size}, {size - offset} bytes are left")
-        if not 0 <= body_length <= total_size - _MIN_SIZE:
-            raise _broken(len(messages), offset, f"bodyLength is {body_length} in a totalSize of {total_size}")
-        start = offset + _HEAD.size
+    flags: list[int] = []
+    bodies: list[B] = []
+    properties: list[B] = []
+    add_flag, add_body, add_properties = flags.append, bodies.append, properties.append
+    head, properties_length = _SIZE_FLAG_LENGTH.unpack_from, PROPERTIES_LENGTH.unpack_from
+    end, size = 0, len(body)
+    while end < size:
+        if size - end < _MIN_SIZE:
+            raise _broken(len(flags), end, f"{size - end} bytes are left, a message takes {_MIN_SIZE}")
+        total_size, flag, body_length = head(body, end)
+        start = end + 20
         stop = start + body_length
-        (length,) = PROPERTIES_LENGTH.unpack_from(body, stop)
-        offset += total_size
-        if length != offset - stop - 2:
-            raise _broken(len(messages), offset - total_size, f"propertiesLength is {length}, not {offset - stop - 2}")
-        messages.append((flag, body[start:stop], body[stop + 2 : offset]))
-    if not messages:
+        end += total_size
+        if not start <= stop <= end - 2 <= size - 2:
+            raise _broken(len(flags), start - 20, _wrong_sizes(total_size, body_length, size - start + 20))
+        (length,) = properties_length(body, stop)
+        if length != end - stop - 2:
+            raise _broken(len(flags), start - 20, f"propertiesLength is {length}, not {end - stop - 2}")
+        add_flag(flag)
+        add_body(body[start:stop])
+        add_properties(body[stop + 2 : end])
+    if not flags:
         raise CodecError("batch body is empty: at least one message is expected")
-    return messages
+    return BatchParts(flags, bodies, properties)
+
+
+def _wrong_sizes(total_size: int, body_length: int, left: int) -> str:
+    if _MIN_SIZE <= total_size <= left:
+        return f"bodyLength is {body_length} in a totalSize of {total_size}"
+    return f"totalSize is {total_size}, {left} bytes are left"
 
 
 def encode_batch(messages: Iterable[tuple[int, ReadableBuffer, ReadableBuffer]]) -> bytes:
@@ -75,7 +94,7 @@ def unwrap_batch(message: MessageExt) -> list[MessageExt]:
             properties_bytes=properties,
             _properties=None,
         )
-        for index, (flag, body, properties) in enumerate(split_batch(message.body))
+        for index, (flag, body, properties) in enumerate(zip(*split_batch(message.body), strict=True))
     ]
 
 

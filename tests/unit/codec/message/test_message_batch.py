@@ -20,7 +20,7 @@ batch = st.lists(st.tuples(int32, st.binary(max_size=40), st.binary(max_size=40)
 
 
 def test_a_batch_of_the_go_client() -> None:
-    messages = split_batch(GO_BATCH)
+    messages = list(zip(*split_batch(GO_BATCH), strict=True))
     assert messages == [(0, b"b1", b""), (0, b"b2", b"")]
     assert encode_batch(messages) == GO_BATCH
 
@@ -28,8 +28,9 @@ def test_a_batch_of_the_go_client() -> None:
 @given(batch)
 def test_batches_round_trip(messages: list[tuple[int, bytes, bytes]]) -> None:
     body = encode_batch(messages)
-    assert split_batch(body) == messages
-    assert [(f, bytes(b), bytes(p)) for f, b, p in split_batch(memoryview(body))] == messages
+    assert list(zip(*split_batch(body), strict=True)) == messages
+    flags, bodies, properties = split_batch(memoryview(body))
+    assert list(zip(flags, map(bytes, bodies), map(bytes, properties), strict=True)) == messages
 
 
 @given(batch)
