@@ -4,7 +4,8 @@ The hottest path of the broker: header struct in, record into the mapped file, a
 """
 
 import random
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Sequence
+from struct import pack
 from typing import Final
 
 from rocketbroker.broker.delay_rewrite import delay_rewrite
@@ -74,7 +75,8 @@ class SendMessageProcessor:
         self._unique_ids = unique_ids
         self._max_delay_level = max_delay_level
         store_host = store.commit_log.store_host
-        self._message_id = store_host.hex().upper().encode() + b"%016X"
+        self._host_hex = store_host.hex().upper()
+        self._message_id = self._host_hex.encode() + b"%016X"
         self._ipv6_store = host_flags(bytes(8), store_host)
         self._waits_for_flush = store.config.flush_disk_type == "SYNC_FLUSH"
         self._take_settings()
@@ -180,12 +182,17 @@ class SendMessageProcessor:
             raise refusal(result)
         offsets = result.physical_offsets or ()
         target.stats.add(len(offsets), result.size)
-        ids = b",".join([self._message_id] * len(offsets)) % tuple(offsets)
+        ids = self._message_ids(offsets)
         unique_key = get_property(header.properties.encode(), b"UNIQ_KEY")
         answer = send_response(command.opaque, queue_id, result.queue_offset, ids, unique_key, self._region_suffix)
         if self._waits_for_flush:
             return self._after_flush(answer, result)
         return answer
+
+    def _message_ids(self, offsets: Sequence[int]) -> bytes:
+        """Offset message ids, comma-joined: host and CommitLog offset, of 8 bytes each, in hex."""
+        joined = pack(f">{len(offsets)}Q", *offsets).hex(",", 8).upper()
+        return (self._host_hex + joined.replace(",", "," + self._host_hex)).encode()
 
     def _other_queue(self, header: SendMessageRequestHeader, target: TopicTarget) -> int:
         """Any queue for a negative number; a number too large is refused."""

@@ -4,7 +4,7 @@ What the messages have in common is packed once, and the rest goes column by col
 for each message.
 """
 
-from itertools import accumulate, chain, repeat
+from itertools import accumulate, repeat
 from struct import Struct
 from typing import Final
 from zlib import crc32
@@ -76,8 +76,12 @@ class AppendBatch:
         # Topic and properties length, which stand between body and properties; few lengths differ.
         lengths = self._properties_lengths
         between = {length: self._block + PROPERTIES_LENGTH.pack(length) for length in set(lengths)}
-        pieces = zip(heads, bodies, map(between.__getitem__, lengths), properties, strict=True)
-        return b"".join(chain.from_iterable(pieces)), offsets
+        pieces = [b""] * (4 * len(bodies))
+        pieces[0::4] = heads
+        pieces[1::4] = bodies
+        pieces[2::4] = map(between.__getitem__, lengths)
+        pieces[3::4] = properties
+        return b"".join(pieces), offsets
 
     def _shared(self, store_timestamp: int, store_host: bytes) -> bytes:
         """The bytes of a head from sysFlag to preparedTransactionOffset."""

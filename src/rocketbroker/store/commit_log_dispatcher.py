@@ -6,7 +6,6 @@ when the log is ahead of the queues.
 
 import logging
 from collections.abc import Sequence
-from itertools import repeat
 
 from rocketbroker.common.errors import StoreError, StoreFullError
 from rocketbroker.store.dispatch_request import DispatchRequest, DispatchRun
@@ -56,21 +55,19 @@ class CommitLogDispatcher:
         Raises:
             StoreFullError: the disk has no room for all of their entries; none is dispatched.
         """
-        queue, first, offsets, sizes, tags_codes, timestamp, found = run
-        queue.put_run(first, offsets, sizes, tags_codes)
+        queue = run.queue
+        queue.put_run(run.queue_offset, run.physical_offsets, run.sizes, run.tags_codes)
         listener = self._listener
         if listener.waiting:
-            for end, tags_code in enumerate(tags_codes, first + 1):
+            for end, tags_code in enumerate(run.tags_codes, run.queue_offset + 1):
                 listener.arriving(queue.topic, queue.queue_id, end, tags_code)
         if self._index_service is not None:
-            count = len(found)
-            self._index_service.add(repeat(queue, count), offsets, repeat(timestamp, count), found)
+            self._index_service.add_run(run)
             self._index_when_many()
 
     def _index(self, requests: Sequence[DispatchRequest]) -> None:
         if self._index_service is not None and requests:
-            queues, _, offsets, _, _, timestamps, found = zip(*requests, strict=True)
-            self._index_service.add(queues, offsets, timestamps, found)
+            self._index_service.add(requests)
             self._index_when_many()
 
     def _index_when_many(self) -> None:

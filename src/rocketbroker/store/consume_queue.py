@@ -75,6 +75,8 @@ class ConsumeQueue:
 
     def tag_hash(self, tags: bytes) -> int:
         """Key hash of an index entry for tags of this topic; ``tag_hashes`` has those seen before."""
+        if (known := self.tag_hashes.get(tags)) is not None:
+            return known
         found = key_hash_of(extend_hash(java_hash(build_tag_key(self.topic, "")), tags))
         if len(self.tag_hashes) < _REMEMBERED_TAGS:
             self.tag_hashes[tags] = found

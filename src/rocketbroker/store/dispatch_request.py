@@ -21,11 +21,14 @@ class DispatchRun(NamedTuple):
     sizes: Sequence[int]
     tags_codes: Sequence[int]
     store_timestamp: int
-    found: Sequence[FoundProperties]
+    tags: Sequence[bytes | None]
+    unique_keys: Sequence[bytes | None]
+    keys: Sequence[bytes | None]
 
     def requests(self) -> Iterable[DispatchRequest]:
         """One by one."""
         count = len(self.physical_offsets)
         numbers = range(self.queue_offset, self.queue_offset + count)
         queues, times = repeat(self.queue, count), repeat(self.store_timestamp, count)
-        return zip(queues, numbers, self.physical_offsets, self.sizes, self.tags_codes, times, self.found, strict=True)
+        found = zip(self.tags, self.unique_keys, self.keys, repeat(False, count), strict=True)
+        return zip(queues, numbers, self.physical_offsets, self.sizes, self.tags_codes, times, found, strict=True)

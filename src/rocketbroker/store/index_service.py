@@ -7,16 +7,16 @@ that it finds every message that was dispatched.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
+from itertools import repeat
 from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rocketbroker.codec.message.message_properties import FoundProperties
 from rocketbroker.codec.message.tags_code import java_hash
 from rocketbroker.codec.storefile.index_file_layout import IndexHeader, build_key, build_tag_key, key_hash_of
 from rocketbroker.common.errors import StoreFullError
-from rocketbroker.store.consume_queue import ConsumeQueue
+from rocketbroker.store.dispatch_request import DispatchRequest, DispatchRun
 
 if TYPE_CHECKING:
     import numpy as np
@@ -58,11 +58,14 @@ class IndexService:
         self.files: list[IndexFile] = []
         # Messages up to this CommitLog offset are indexed already; only a re-dispatch brings them again.
         self._indexed_to = -1
-        # Messages whose keys are still to be entered, oldest first, by column.
-        self._queues: list[ConsumeQueue] = []
+        # Messages whose keys are still to be entered, oldest first, by column: CommitLog offset, store time, hash of
+        # what each key begins with, unique key, other keys, hash of the tags.
         self._offsets: list[int] = []
         self._timestamps: list[int] = []
-        self._found: list[FoundProperties] = []
+        self._prefix_hashes: list[int] = []
+        self._unique_keys: list[bytes | None] = []
+        self._keys: list[bytes | None] = []
+        self._tag_hashes: list[int] = []
 
     def load(self) -> None:
         """Map the files that exist.
@@ -100,18 +103,30 @@ class IndexService:
         indexed = [file.header.end_phy_offset for file in self.files if file.header.index_count > 1]
         return max(indexed, default=-1)
 
-    def add(
-        self,
-        queues: Iterable[ConsumeQueue],
-        physical_offsets: Iterable[int],
-        store_timestamps: Iterable[int],
-        found: Iterable[FoundProperties],
-    ) -> None:
-        """Messages to be indexed, oldest first: where they are, when they came, and by what they are found."""
-        self._queues += queues
-        self._offsets += physical_offsets
-        self._timestamps += store_timestamps
-        self._found += found
+    def add(self, requests: Sequence[DispatchRequest]) -> None:
+        """Have messages indexed, oldest first; at least one."""
+        queues, _, offsets, _, _, timestamps, found = zip(*requests, strict=True)
+        tags, unique_keys, keys, _ = zip(*found, strict=True)
+        self._offsets += offsets
+        self._timestamps += timestamps
+        self._prefix_hashes += map(_KEY_PREFIX_HASH, queues)
+        self._unique_keys += unique_keys
+        self._keys += keys
+        self._tag_hashes += [
+            (queue.tag_hashes.get(tag) or queue.tag_hash(tag)) if tag else _NO_TAGS
+            for queue, tag in zip(queues, tags, strict=True)
+        ]
+
+    def add_run(self, run: DispatchRun) -> None:
+        """Have messages indexed that follow those added before."""
+        queue, count = run.queue, len(run.physical_offsets)
+        hash_of = {tag: queue.tag_hash(tag) if tag else _NO_TAGS for tag in set(run.tags)}
+        self._offsets += run.physical_offsets
+        self._timestamps += repeat(run.store_timestamp, count)
+        self._prefix_hashes += repeat(queue.key_prefix_hash, count)
+        self._unique_keys += run.unique_keys
+        self._keys += run.keys
+        self._tag_hashes += map(hash_of.__getitem__, run.tags)
 
     @property
     def waiting(self) -> int:
@@ -120,7 +135,8 @@ class IndexService:
 
     def _drop(self, count: int) -> None:
         """Forget the oldest that wait."""
-        del self._queues[:count], self._offsets[:count], self._timestamps[:count], self._found[:count]
+        del self._offsets[:count], self._timestamps[:count], self._prefix_hashes[:count]
+        del self._unique_keys[:count], self._keys[:count], self._tag_hashes[:count]
 
     def flush(self) -> None:
         """Enter the keys that wait.
@@ -156,15 +172,9 @@ class IndexService:
 
         from rocketbroker.codec.message.java_hash_many import index_key_hash_many
 
-        queues = self._queues
-        tags, unique_keys, keys, _ = zip(*self._found, strict=True)
-        texts, key_counts = _key_texts(unique_keys, keys)
-        tag_hashes = [
-            (queue.tag_hashes.get(tag) or queue.tag_hash(tag)) if tag else _NO_TAGS
-            for queue, tag in zip(queues, tags, strict=True)
-        ]
-        prefixes = np.fromiter(map(_KEY_PREFIX_HASH, queues), np.int32, len(queues))
-        of_tags = np.array(tag_hashes, np.int64)
+        texts, key_counts = _key_texts(self._unique_keys, self._keys)
+        prefixes = np.array(self._prefix_hashes, np.int32)
+        of_tags = np.array(self._tag_hashes, np.int64)
         tagged = of_tags != _NO_TAGS
         of_keys = np.array(key_counts, np.int64)
         counts = of_keys + tagged

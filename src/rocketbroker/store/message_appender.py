@@ -112,15 +112,17 @@ class MessageAppender:
             return failed(error)
         count = len(offsets)
         queue.next_offset = first + count
-        found = list(map(find_properties, parts.properties))
-        codes = [tags_code_bytes(tags) for tags, _, _, _ in found]
-        self._dispatch_run(DispatchRun(queue, first, offsets, batch.sizes, codes, timestamp, found))
+        tags, unique_keys, keys, _ = zip(*map(find_properties, parts.properties), strict=True)
+        code_of = {tag: tags_code_bytes(tag) for tag in set(tags)}
+        codes = list(map(code_of.__getitem__, tags))
+        run = DispatchRun(queue, first, offsets, batch.sizes, codes, timestamp, tags, unique_keys, keys)
+        self._dispatch_run(run)
         self.last_store_timestamp = timestamp
         self.put_count += count
         return PutMessageResult(PutMessageStatus.PUT_OK, offset, first, timestamp, batch.total, "", offsets)
 
     def _dispatch_run(self, run: DispatchRun) -> None:
-        """Make a batch readable at once: it is many enough by itself. What the disk keeps back waits with the others."""
+        """Make a batch readable at once, being many enough; what the disk keeps back waits with the others."""
         try:
             self.dispatch()
             self._dispatcher.dispatch_run(run)

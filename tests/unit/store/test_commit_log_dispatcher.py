@@ -52,11 +52,19 @@ def test_a_run_becomes_readable_is_told_and_indexed(tmp_path: Path, waiting: boo
     index = make_index(tmp_path / "index")
     listener = Listener(waiting=waiting)
     queue = ConsumeQueue("T", 2, tmp_path / "cq", 200)
-    found = [(b"a", b"U0", None, False), (None, b"U1", b"k", False)]
-
-    CommitLogDispatcher(index, listener).dispatch_run(
-        DispatchRun(queue, 0, [500, 600], [100, 110], [tags_code("a"), 0], NOW, found)
+    run = DispatchRun(
+        queue,
+        0,
+        [500, 600],
+        [100, 110],
+        [tags_code("a"), 0],
+        NOW,
+        tags=[b"a", None],
+        unique_keys=[b"U0", b"U1"],
+        keys=[None, b"k"],
     )
+
+    CommitLogDispatcher(index, listener).dispatch_run(run)
 
     assert list(queue.entries(0, 9)) == [(500, 100, tags_code("a")), (600, 110, 0)]
     assert listener.heard == ([("T", 2, 1, tags_code("a")), ("T", 2, 2, 0)] if waiting else [])

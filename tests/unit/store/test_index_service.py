@@ -38,7 +38,7 @@ class Index:
         flush: bool = True,
     ) -> None:
         found = (tags.encode() or None, unique_key.encode() or None, keys.encode() or None, False)
-        self.service.add([self.queue], [offset], [stored], [found])
+        self.service.add([(self.queue, 0, offset, 0, 0, stored, found)])
         if flush:
             self.service.flush()
 
@@ -120,7 +120,7 @@ def test_names_of_files_rise_even_when_the_clock_stands(tmp_path: Path):
     service = IndexService(tmp_path, SLOTS, 2, lambda: "20261121095923270", lambda _: None)
     queue = ConsumeQueue("T", 0, tmp_path / "cq", 200)
     for number in range(3):
-        service.add([queue], [number], [NOW], [(None, b"U", None, False)])
+        service.add([(queue, number, number, 0, 0, NOW, (None, b"U", None, False))])
     service.flush()
 
     assert [file.file.path.name[-3:] for file in service.files] == ["270", "271", "272"]
