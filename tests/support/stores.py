@@ -50,7 +50,7 @@ def make_store(
     return MessageStore(store_config(root, **settings), store_host, listener or NoListener(), clock or FakeClock())
 
 
-def batch(*bodies: bytes) -> BatchParts[bytes]:
+def batch(*bodies: bytes) -> BatchParts:
     """A batch to put, without flags and properties."""
     return BatchParts([0] * len(bodies), bodies, [b""] * len(bodies))
 

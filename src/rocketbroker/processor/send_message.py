@@ -165,7 +165,7 @@ class SendMessageProcessor:
             remark = f"batch request does not support retry group {header.topic.removeprefix(RETRY_GROUP_TOPIC_PREFIX)}"
             raise BrokerResponseError(ResponseCode.MESSAGE_ILLEGAL, remark)
         try:
-            parts = split_batch(bytes(command.body))
+            parts = split_batch(command.body)
         except CodecError as error:
             raise BrokerResponseError(ResponseCode.MESSAGE_ILLEGAL, str(error)) from error
         message = MessageExtBrokerInner(

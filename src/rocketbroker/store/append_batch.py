@@ -37,7 +37,7 @@ class AppendBatch:
 
     __slots__ = ("_block", "_body_lengths", "_message", "_parts", "_properties_lengths", "sizes", "total")
 
-    def __init__(self, message: MessageExtBrokerInner, parts: BatchParts[bytes]) -> None:
+    def __init__(self, message: MessageExtBrokerInner, parts: BatchParts) -> None:
         self._message = message
         self._parts = parts
         self._block = topic_block(message.topic.encode())

@@ -87,7 +87,7 @@ class MessageAppender:
         self.put_count += 1
         return PutMessageResult(PutMessageStatus.PUT_OK, offset, queue_offset, timestamp, size)
 
-    def put_batch(self, message: MessageExtBrokerInner, parts: BatchParts[bytes]) -> PutMessageResult:
+    def put_batch(self, message: MessageExtBrokerInner, parts: BatchParts) -> PutMessageResult:
         """Append several messages to one queue, back to back; all of them or none.
 
         Args:

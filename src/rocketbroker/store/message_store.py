@@ -198,7 +198,7 @@ class MessageStore:
 
     # -- writing
 
-    def put_messages(self, message: MessageExtBrokerInner, parts: BatchParts[bytes]) -> PutMessageResult:
+    def put_messages(self, message: MessageExtBrokerInner, parts: BatchParts) -> PutMessageResult:
         """Append several messages to one queue: all or none."""
         return self._appender.put_batch(message, parts)
 

@@ -9,8 +9,9 @@ Answers to ``MessageDecoder.encodeMessages`` and ``decodeMessages``.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from struct import Struct
-from typing import Final, Generic, NamedTuple, TypeVar
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -24,45 +25,70 @@ _HEAD: Final = Struct(">iiiii")
 _SIZE_FLAG_LENGTH: Final = Struct(">i8xii")
 _MIN_SIZE: Final = _HEAD.size + PROPERTIES_LENGTH.size
 
-B = TypeVar("B", bytes, bytearray, memoryview)
 
-
-class BatchParts(NamedTuple, Generic[B]):
+class BatchParts(NamedTuple):
     """The messages of a batch by column: flag, body and raw properties, each as long as the batch."""
 
     flags: Sequence[int]
-    bodies: Sequence[B]
-    properties: Sequence[B]
+    bodies: Sequence[bytes]
+    properties: Sequence[bytes]
 
 
-def split_batch(body: B) -> BatchParts[B]:
-    """The messages in ``body``, as slices of it (no copies of a memoryview).
+def split_batch(body: ReadableBuffer) -> BatchParts:
+    """The messages in ``body``.
 
     :class:`CodecError` names the message whose lengths do not add up, and an empty batch.
     """
+    data = bytes(body)
+    if not data:
+        raise CodecError("batch body is empty: at least one message is expected")
+    return _split_alike(data) or _split_one_by_one(data)
+
+
+def _split_alike(data: bytes) -> BatchParts | None:
+    """The messages if all have the same lengths, which is common and takes no bytecode for each."""
+    if len(data) < _MIN_SIZE:
+        return None
+    total_size, _, body_length = _SIZE_FLAG_LENGTH.unpack_from(data)
+    properties_length = total_size - body_length - _MIN_SIZE
+    if body_length < 0 or properties_length < 0 or len(data) % total_size:
+        return None
+    messages = _message_layout(body_length, properties_length).iter_unpack(data)
+    sizes, flags, body_lengths, bodies, properties_lengths, properties = zip(*messages, strict=True)
+    count = len(flags)
+    alike = sizes.count(total_size), body_lengths.count(body_length), properties_lengths.count(properties_length)
+    return BatchParts(flags, bodies, properties) if alike == (count, count, count) else None
+
+
+@lru_cache(maxsize=64)
+def _message_layout(body_length: int, properties_length: int) -> Struct:
+    return Struct(f"{_SIZE_FLAG_LENGTH.format}{body_length}sh{properties_length}s")
+
+
+def _split_one_by_one(data: bytes) -> BatchParts:
     flags: list[int] = []
-    bodies: list[B] = []
-    properties: list[B] = []
+    bodies: list[bytes] = []
+    properties: list[bytes] = []
     add_flag, add_body, add_properties = flags.append, bodies.append, properties.append
     head, properties_length = _SIZE_FLAG_LENGTH.unpack_from, PROPERTIES_LENGTH.unpack_from
-    end, size = 0, len(body)
+    end, size = 0, len(data)
     while end < size:
         if size - end < _MIN_SIZE:
             raise _broken(len(flags), end, f"{size - end} bytes are left, a message takes {_MIN_SIZE}")
-        total_size, flag, body_length = head(body, end)
-        start = end + 20
+        total_size, flag, body_length = head(data, end)
+        start = end + _HEAD.size
         stop = start + body_length
         end += total_size
         if not start <= stop <= end - 2 <= size - 2:
-            raise _broken(len(flags), start - 20, _wrong_sizes(total_size, body_length, size - start + 20))
-        (length,) = properties_length(body, stop)
+            at = start - _HEAD.size
+            raise _broken(len(flags), at, _wrong_sizes(total_size, body_length, size - at))
+        (length,) = properties_length(data, stop)
         if length != end - stop - 2:
-            raise _broken(len(flags), start - 20, f"propertiesLength is {length}, not {end - stop - 2}")
+            at = start - _HEAD.size
+            raise _broken(len(flags), at, f"propertiesLength is {length}, not {end - stop - 2}")
         add_flag(flag)
-        add_body(body[start:stop])
-        add_properties(body[stop + 2 : end])
-    if not flags:
-        raise CodecError("batch body is empty: at least one message is expected")
+        add_body(data[start:stop])
+        add_properties(data[stop + 2 : end])
     return BatchParts(flags, bodies, properties)
 
 

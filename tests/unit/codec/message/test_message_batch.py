@@ -29,8 +29,23 @@ def test_a_batch_of_the_go_client() -> None:
 def test_batches_round_trip(messages: list[tuple[int, bytes, bytes]]) -> None:
     body = encode_batch(messages)
     assert list(zip(*split_batch(body), strict=True)) == messages
-    flags, bodies, properties = split_batch(memoryview(body))
-    assert list(zip(flags, map(bytes, bodies), map(bytes, properties), strict=True)) == messages
+    assert list(zip(*split_batch(memoryview(body)), strict=True)) == messages
+
+
+@given(st.integers(0, 30), st.integers(0, 30), st.lists(int32, min_size=1, max_size=5), st.data())
+def test_batches_of_messages_alike_round_trip_and_are_checked(
+    body_length: int, properties_length: int, flags: list[int], data: st.DataObject
+) -> None:
+    messages = [(flag, bytes([n]) * body_length, bytes([n]) * properties_length) for n, flag in enumerate(flags)]
+    body = encode_batch(messages)
+    assert list(zip(*split_batch(body), strict=True)) == messages
+
+    size = len(body) // len(flags)
+    field = data.draw(st.sampled_from([0, 16, 20 + body_length]))
+    spoilt = bytearray(body)
+    spoilt[data.draw(st.integers(0, len(flags) - 1)) * size + field + 1] ^= 1
+    with pytest.raises(CodecError, match=r"message \d of the batch, at byte \d+: "):
+        split_batch(bytes(spoilt))
 
 
 @given(batch)
