@@ -2,12 +2,11 @@
 
 import asyncio
 from collections.abc import Sequence
-from types import TracebackType
-from typing import Self
 
 from rocketbroker.client.client_instance import ClientInstance
-from rocketbroker.client.errors import ClientError, ClientStateError, SendFailedError
-from rocketbroker.client.message import MAX_MESSAGE_SIZE, Message, check_group, check_message
+from rocketbroker.client.errors import ClientError, SendFailedError
+from rocketbroker.client.group_member import GroupMember
+from rocketbroker.client.message import MAX_MESSAGE_SIZE, Message, check_message
 from rocketbroker.client.message_client_id_setter import UniqueIdGenerator
 from rocketbroker.client.outgoing import Outgoing, prepare_batch, prepare_message
 from rocketbroker.client.queue_selection import QueueSelector, RoundRobin
@@ -33,7 +32,7 @@ RETRY_RESPONSE_CODES = frozenset(
 )
 
 
-class Producer:
+class Producer(GroupMember):
     """Sends messages to the brokers that have their topic.
 
     ``async with Producer("group", "127.0.0.1:9876") as producer: await producer.send(Message("topic", b"body"))``
@@ -49,6 +48,8 @@ class Producer:
         max_message_size: limit of a body, in bytes.
     """
 
+    kind = "producer"
+
     def __init__(  # noqa: PLR0913 - the settings of DefaultMQProducer
         self,
         group: str,
@@ -62,10 +63,7 @@ class Producer:
         max_message_size: int = MAX_MESSAGE_SIZE,
         clock: Clock | None = None,
     ) -> None:
-        check_group(group)
-        self.group = group
-        self._owns_client = client is None
-        self._client = client or ClientInstance(namesrv_addr)
+        super().__init__(group, namesrv_addr, client)
         self._send_timeout_s = send_timeout_s
         self._tries = 1 + retry_times_when_send_failed
         self._accepts_any_status = not retry_another_broker_when_not_store_ok
@@ -74,32 +72,12 @@ class Producer:
         self._clock = clock or SystemClock()
         self._new_unique_id = UniqueIdGenerator(self._client.client_ip, self._clock).create_unique_id
         self._round_robin = RoundRobin()
-        self._started = False
 
-    async def start(self) -> None:
-        """Begin; nothing is sent before the first message."""
-        if self._owns_client:
-            await self._client.start()
+    def _join(self) -> None:
         self._client.heartbeats.register_producer(self.group)
-        self._started = True
 
-    async def close(self) -> None:
-        """Sign off at the brokers and close the connections."""
-        if not self._started:
-            return
-        self._started = False
+    async def _leave(self) -> None:
         await self._client.heartbeats.unregister_producer(self.group)
-        if self._owns_client:
-            await self._client.stop()
-
-    async def __aenter__(self) -> Self:
-        await self.start()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
 
     async def fetch_publish_queues(self, topic: str) -> tuple[MessageQueue, ...]:
         """The queues that a topic can be written to, in order (fetchPublishMessageQueues)."""
@@ -196,7 +174,3 @@ class Producer:
     def _request(self, outgoing: Outgoing, queue: MessageQueue, *, oneway: bool = False) -> Command:
         queue_nums = self._client.routes.default_topic_queue_nums
         return outgoing.request(self.group, queue, self._clock.time_ms(), queue_nums, oneway=oneway)
-
-    def _check_started(self) -> None:
-        if not self._started:
-            raise ClientStateError(f"producer {self.group} is not started, or closed: use it within 'async with'")

@@ -2,12 +2,10 @@
 
 from collections.abc import AsyncGenerator, Iterable
 from enum import Enum
-from types import TracebackType
-from typing import Self
 
 from rocketbroker.client.client_instance import ClientInstance
-from rocketbroker.client.errors import ClientStateError
-from rocketbroker.client.message import check_group, check_topic
+from rocketbroker.client.group_member import GroupMember
+from rocketbroker.client.message import check_topic
 from rocketbroker.client.message_stream import MessageStream
 from rocketbroker.client.pull_result import PullResult, pull_result, tags_of
 from rocketbroker.client.requests import client_request
@@ -36,7 +34,7 @@ class StartFrom(Enum):
     LAST = "after the last message"
 
 
-class PullConsumer:
+class PullConsumer(GroupMember):
     """Pulls from queues that the caller chooses; nothing is shared out among the consumers of a group.
 
     Args:
@@ -45,6 +43,8 @@ class PullConsumer:
         client: an instance to share with others, which its owner starts and stops.
         consumer_pull_timeout_s: how long a pull may take on top of the time that the broker may hold it.
     """
+
+    kind = "consumer"
 
     def __init__(
         self,
@@ -55,40 +55,14 @@ class PullConsumer:
         consumer_pull_timeout_s: float = 10.0,
         clock: Clock | None = None,
     ) -> None:
-        check_group(group)
-        self.group = group
-        self._owns_client = client is None
-        self._client = client or ClientInstance(namesrv_addr)
+        super().__init__(group, namesrv_addr, client)
         self._pull_timeout_s = consumer_pull_timeout_s
         self._clock = clock or SystemClock()
         self._subscriptions: dict[str, SubscriptionData] = {}
         self._pull_from: dict[MessageQueue, int] = {}
-        self._started = False
 
-    async def start(self) -> None:
-        """Begin; brokers are told of the group when they are used first."""
-        if self._owns_client:
-            await self._client.start()
-        self._register()
-        self._started = True
-
-    async def close(self) -> None:
-        """Sign off at the brokers and close the connections."""
-        if not self._started:
-            return
-        self._started = False
+    async def _leave(self) -> None:
         await self._client.heartbeats.unregister_consumer(self.group)
-        if self._owns_client:
-            await self._client.stop()
-
-    async def __aenter__(self) -> Self:
-        await self.start()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
 
     async def fetch_subscribe_queues(self, topic: str) -> tuple[MessageQueue, ...]:
         """The queues that a topic can be read from, in order (fetchSubscribeMessageQueues)."""
@@ -230,9 +204,9 @@ class PullConsumer:
         self._subscriptions[topic] = SubscriptionData(
             topic, expression, version, tags_set=tags, code_set=[java_hash(tag) for tag in tags]
         )
-        self._register()
+        self._join()
 
-    def _register(self) -> None:
+    def _join(self) -> None:
         self._client.heartbeats.register_consumer(
             ConsumerData(
                 self.group,
@@ -242,7 +216,3 @@ class PullConsumer:
                 list(self._subscriptions.values()),
             )
         )
-
-    def _check_started(self) -> None:
-        if not self._started:
-            raise ClientStateError(f"consumer {self.group} is not started, or closed: use it within 'async with'")
