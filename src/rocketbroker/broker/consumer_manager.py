@@ -1,9 +1,10 @@
 """Which consumers are there (org.apache.rocketmq.broker.client.ConsumerManager)."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from rocketbroker.broker.client_channel_info import ClientChannelInfo
+from rocketbroker.broker.client_groups import ClientGroups
 from rocketbroker.broker.consumer_group_info import ConsumerGroupInfo
 from rocketbroker.broker.subscription import Subscription
 from rocketbroker.codec.remoting.bodies.heartbeat import ConsumerData
@@ -16,7 +17,7 @@ log = logging.getLogger(__name__)
 ConsumerIdsChangeListener = Callable[[str, list[Connection]], None]
 
 
-class ConsumerManager:
+class ConsumerManager(ClientGroups):
     """Consumer groups that have clients, by name. All methods are for the event loop.
 
     Args:
@@ -26,13 +27,13 @@ class ConsumerManager:
             want to know (``notifyConsumerIdsChangedEnable``).
     """
 
+    kind = "consumer"
+
     def __init__(
         self, clock: Clock, channel_expired_timeout_s: float, on_ids_changed: ConsumerIdsChangeListener
     ) -> None:
-        self._clock = clock
-        self._timeout_s = channel_expired_timeout_s
+        super().__init__(clock, channel_expired_timeout_s)
         self._on_ids_changed = on_ids_changed
-        self._groups_of: dict[Connection, set[str]] = {}
         self.groups: dict[str, ConsumerGroupInfo] = {}
 
     def group_info(self, group: str) -> ConsumerGroupInfo | None:
@@ -80,7 +81,7 @@ class ConsumerManager:
         info.consume_from_where = data.consume_from_where
         info.notify_enabled = notify_enabled
         changed = info.update_channel(channel)
-        self._groups_of.setdefault(channel.connection, set()).add(data.group_name)
+        self._joined(data.group_name, channel.connection)
         if update_subscription:
             changed |= info.update_subscription(data.subscription_data_set)
         if changed:
@@ -88,33 +89,8 @@ class ConsumerManager:
             self._notify(info)
         return changed
 
-    def unregister(self, group: str, connection: Connection) -> None:
-        """Drop a client from a group."""
-        groups = self._groups_of.get(connection)
-        if groups is not None:
-            groups.discard(group)
-            if not groups:
-                del self._groups_of[connection]
-        self._drop(group, connection)
-
-    def close_connection(self, connection: Connection) -> None:
-        """Drop a client from all its groups, since its connection is gone (doChannelCloseEvent)."""
-        for group in self._groups_of.pop(connection, ()):
-            self._drop(group, connection)
-
-    def scan_not_active(self) -> None:
-        """Close the clients that sent no heartbeat for too long, and drop them."""
-        limit = self._clock.monotonic() - self._timeout_s
-        expired = {
-            channel.connection: channel
-            for info in self.groups.values()
-            for channel in info.channels.values()
-            if channel.last_update < limit
-        }
-        for connection, channel in expired.items():
-            log.warning("consumer %r sent no heartbeat for %s s", channel, self._timeout_s)
-            self.close_connection(connection)
-            connection.close(f"consumer {channel.client_id} sent no heartbeat for {self._timeout_s:g} s")
+    def _channels(self) -> Iterable[ClientChannelInfo]:
+        return (channel for info in self.groups.values() for channel in info.channels.values())
 
     def _drop(self, group: str, connection: Connection) -> None:
         info = self.groups.get(group)

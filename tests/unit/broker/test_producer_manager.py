@@ -59,13 +59,3 @@ def test_scan_closes_the_silent(clock, manager):
     manager.scan_not_active()
     assert (one.connection.is_open, two.connection.is_open) == (False, True)
     assert list(manager.groups["p"].values()) == [two]
-
-
-def test_available_channel_takes_turns_among_open_ones(clock, manager):
-    assert manager.available_channel("p") is None
-    clients = [client(clock, str(number)) for number in range(3)]
-    for each in clients:
-        manager.register("p", each)
-    clients[1].connection.close("gone")
-    found = {manager.available_channel("p") for _ in range(4)}
-    assert found == {clients[0].connection, clients[2].connection}
