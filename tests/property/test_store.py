@@ -167,7 +167,7 @@ class StoreMachine(RuleBasedStateMachine):
         names = list(self.by_key)
         if names:
             topic, key = names[number % len(names)]
-            found = self.store.query_message(topic, key, 64, 0, ALWAYS).records
+            found = self.runner.run(self.store.query_message(topic, key, 64, 0, ALWAYS)).records
             offsets = [decode_record(record).commit_log_offset for record in found]
             assert offsets == self.by_key[topic, key][::-1][:64]
 

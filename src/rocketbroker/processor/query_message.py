@@ -18,7 +18,7 @@ _INDEX_TYPES = (None, "", "K", "U", "T")
 class KeyIndex(Protocol):
     """What is needed of the message store."""
 
-    def query_message(
+    async def query_message(
         self, topic: str, key: str, max_num: int, begin_ms: int, end_ms: int, index_type: str | None = None
     ) -> QueryMessageResult:
         """Records that have a key, newest first."""
@@ -31,7 +31,7 @@ class QueryMessageProcessor:
         self._config = config
         self._store = store
 
-    def process(self, _connection: Connection, command: RemotingCommand[QueryMessageRequestHeader]) -> Command:
+    async def process(self, _connection: Connection, command: RemotingCommand[QueryMessageRequestHeader]) -> Command:
         """Answer the request; QUERY_NOT_FOUND when no message in the time range has the key.
 
         Raises:
@@ -43,7 +43,7 @@ class QueryMessageProcessor:
         max_num = self._config.default_query_max_num if header.unique_key_query else header.max_num
         index_type = header.index_type or None
         begin, end = header.begin_timestamp, header.end_timestamp
-        found = self._store.query_message(header.topic, header.key, max_num, begin, end, index_type)
+        found = await self._store.query_message(header.topic, header.key, max_num, begin, end, index_type)
         answer = QueryMessageResponseHeader(found.index_last_update_timestamp, found.index_last_update_physical_offset)
         if not found.records:
             return response(ResponseCode.QUERY_NOT_FOUND, _NOT_FOUND, answer)

@@ -12,7 +12,9 @@ class QueueReader(Protocol):
     def min_offset_in_queue(self, topic: str, queue_id: int) -> int:
         """Queue offset of the first message there is."""
 
-    def offset_in_queue_by_time(self, topic: str, queue_id: int, timestamp_ms: int, boundary: str = "LOWER") -> int:
+    async def offset_in_queue_by_time(
+        self, topic: str, queue_id: int, timestamp_ms: int, boundary: str = "LOWER"
+    ) -> int:
         """Queue offset of the first message at or after a time, or of the last one not after it."""
 
     def earliest_message_time(self, topic: str, queue_id: int) -> int:

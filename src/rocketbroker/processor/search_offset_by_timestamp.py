@@ -17,7 +17,7 @@ class SearchOffsetByTimestampProcessor:
     def __init__(self, store: QueueReader) -> None:
         self._store = store
 
-    def process(self, _connection: Connection, command: RemotingCommand[SearchOffsetRequestHeader]) -> Command:
+    async def process(self, _connection: Connection, command: RemotingCommand[SearchOffsetRequestHeader]) -> Command:
         """Answer the request.
 
         Raises:
@@ -29,5 +29,5 @@ class SearchOffsetByTimestampProcessor:
         if boundary not in _BOUNDARY_TYPES:
             remark = f"the boundaryType {boundary[:64]!r} is illegal, LOWER or UPPER would be right"
             raise BrokerResponseError(ResponseCode.INVALID_PARAMETER, remark)
-        offset = self._store.offset_in_queue_by_time(header.topic, header.queue_id, header.timestamp, boundary)
+        offset = await self._store.offset_in_queue_by_time(header.topic, header.queue_id, header.timestamp, boundary)
         return response(header=SearchOffsetResponseHeader(offset))

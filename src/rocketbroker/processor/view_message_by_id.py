@@ -11,7 +11,7 @@ from rocketbroker.codec.remoting.response_code import ResponseCode
 class RecordReader(Protocol):
     """What is needed of the message store."""
 
-    def look_message_by_offset(self, physical_offset: int) -> bytes | None:
+    async def read_message(self, physical_offset: int) -> bytes | None:
         """The record that begins at an offset of the CommitLog."""
 
 
@@ -21,10 +21,10 @@ class ViewMessageByIdProcessor:
     def __init__(self, store: RecordReader) -> None:
         self._store = store
 
-    def process(self, _connection: Connection, command: RemotingCommand[ViewMessageRequestHeader]) -> Command:
+    async def process(self, _connection: Connection, command: RemotingCommand[ViewMessageRequestHeader]) -> Command:
         """Answer the request; SYSTEM_ERROR when no record begins there."""
         offset = command.header.offset
-        record = self._store.look_message_by_offset(offset)
+        record = await self._store.read_message(offset)
         if record is None:
             return response(ResponseCode.SYSTEM_ERROR, f"can not find message by the offset, {offset}")
         return response(body=record)

@@ -196,34 +196,37 @@ class CommitLog:
 
     def read(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
         """The bytes of several ranges by reading, which waits for the disk where a slice would fault (blocks)."""
-        found = []
-        for offset, size in ranges:
-            file = self.queue.find(offset)
-            if file is not None and offset - file.file_from_offset + size <= file.wrote:
-                found.append(os.pread(file.fd, size, offset - file.file_from_offset))
-        return found
+        found = (self.bytes_at(offset, size) for offset, size in ranges)
+        return [data for data in found if data is not None]
 
     def warm_up(self) -> None:
         """Have the file that is written next, its blocks and its successor ready."""
         self._room(BLANK_LENGTH)
 
+    def bytes_at(self, offset: int, size: int) -> bytes | None:
+        """As ``slice``, by reading: a thread that waits for the disk holds up no other."""
+        file = self.queue.find(offset)
+        if file is None or offset - file.file_from_offset + size > file.wrote:
+            return None
+        return os.pread(file.fd, size, offset - file.file_from_offset)
+
     def record(self, offset: int) -> bytes | None:
-        """The whole record at an offset, or ``None`` when none begins there."""
-        head = self.slice(offset, BODY_POSITION)
+        """The whole record at an offset, or ``None`` when none begins there (blocks)."""
+        head = self.bytes_at(offset, BODY_POSITION)
         if head is None:
             return None
         size, magic = peek(head)
         # The offset is a client's: what lies there may be anything, a record that somebody forged in a body included.
         if not is_record(size, magic) or size > _MAX_RECORD or int.from_bytes(head[28:36], "big") != offset:
             return None
-        view = self.slice(offset, size)
-        if view is None:
+        record = self.bytes_at(offset, size)
+        if record is None:
             return None
         try:
-            decode_record(view, check_crc=True, read_body=False)
+            decode_record(record, check_crc=True, read_body=False)
         except CorruptRecordError:
             return None
-        return bytes(view)
+        return record
 
 
 def is_record(size: int, magic: int) -> bool:

@@ -4,6 +4,7 @@ Keys are entered in batches, as numpy columns: the slot of each, the chain throu
 entries themselves are a handful of array operations, whatever the number of keys.
 """
 
+import os
 from pathlib import Path
 
 import numpy as np
@@ -92,20 +93,23 @@ class IndexFile:
         entries["phy_offset"] = physical_offsets
         entries["time_diff"] = np.clip((timestamps - begin) // 1000, 0, _MAX_TIME_DIFF)
         numbers = np.arange(first, first + count, dtype=np.int32)
-        previous, new_slots = self._chain(key_hashes % self._slot_count, numbers)
-        entries["previous"] = previous
+        slots = key_hashes % self._slot_count
+        entries["previous"] = previous = self._previous(slots, numbers)
         self.header = header._replace(
             begin_timestamp=begin,
             end_timestamp=int(timestamps[-1]),
             begin_phy_offset=header.begin_phy_offset if first > 1 else int(physical_offsets[0]),
             end_phy_offset=int(physical_offsets[-1]),
-            hash_slot_count=header.hash_slot_count + new_slots,
+            hash_slot_count=header.hash_slot_count + int(np.count_nonzero(previous == 0)),
             index_count=first + count,
         )
+        # After entries and header, since a query on another thread follows what a slot says. Of several values for one
+        # slot numpy keeps the last, which is the newest entry.
+        self._slots[slots] = numbers
         HEADER.pack_into(self.file.buffer, 0, *self.header)
 
-    def _chain(self, slots: npt.NDArray[np.int32], numbers: npt.NDArray[np.int32]) -> tuple[npt.NDArray[np.int32], int]:
-        """Put entries at the head of their slots' chains; gives what each follows, and how many slots were empty."""
+    def _previous(self, slots: npt.NDArray[np.int32], numbers: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
+        """What each entry follows in the chain of its slot; 0 for the first."""
         previous = self._slots[slots].astype(np.int32)
         order = np.argsort(slots, kind="stable")
         sorted_slots = slots[order]
@@ -114,10 +118,7 @@ class IndexFile:
             # Keys of this batch that share a slot follow each other, not what stood in the slot before.
             followers = order[1:][repeated]
             previous[followers] = numbers[order[:-1][repeated]]
-        new_slots = int(np.count_nonzero(previous == 0))
-        # Of several values for one slot numpy keeps the last, which is the newest entry.
-        self._slots[slots] = numbers
-        return previous, new_slots
+        return previous
 
     def covers(self, begin_ms: int, end_ms: int) -> bool:
         """Whether messages of this time range may be indexed here."""
@@ -125,18 +126,25 @@ class IndexFile:
         return header.index_count > 1 and begin_ms <= header.end_timestamp and end_ms >= header.begin_timestamp
 
     def select(self, key_hash: int, max_num: int, begin_ms: int, end_ms: int) -> list[int]:
-        """Offsets of up to ``max_num`` messages with that key hash and store time: newest first, each once."""
+        """Offsets of up to ``max_num`` messages with that key hash and store time: newest first, each once (blocks).
+
+        It may run on any thread while keys are entered. A chain may be long and cold, so that it is read: a page fault
+        on the mapping would hold up all threads.
+        """
         found: list[int] = []
-        buffer = self.file.buffer
-        (number,) = SLOT.unpack_from(buffer, slot_position(key_hash, self._slot_count))
+        (number,) = SLOT.unpack(self._read(slot_position(key_hash, self._slot_count), SLOT.size))
         # Chains lead to ever smaller numbers; a damaged one that does not is not followed.
         limit = self.header.index_count
         while 0 < number < limit and len(found) < max_num:
-            entry_hash, offset, diff, previous = ENTRY.unpack_from(buffer, entry_position(number, self._slot_count))
+            entry = self._read(entry_position(number, self._slot_count), ENTRY.size)
+            entry_hash, offset, diff, previous = ENTRY.unpack(entry)
             if entry_hash == key_hash and self._in_range(diff, begin_ms, end_ms) and offset not in found[-1:]:
                 found.append(offset)
             limit, number = number, previous
         return found
+
+    def _read(self, position: int, size: int) -> bytes:
+        return os.pread(self.file.fd, size, position)
 
     def _in_range(self, time_diff: int, begin_ms: int, end_ms: int) -> bool:
         # Entries know seconds only: a second's messages are all taken.

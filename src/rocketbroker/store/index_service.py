@@ -1,7 +1,7 @@
 """The index files and what is about to go into them (org.apache.rocketmq.store.index.IndexService).
 
-Keys wait until there are enough of them for numpy to pay, or until somebody asks: a query enters what waits first, so
-that it finds every message that was dispatched.
+Keys wait until there are enough of them for numpy to pay, or until somebody asks: the store enters what waits before a
+query, so that it finds every message that was dispatched.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from rocketbroker.store.index_file import IndexFile
 
 # So many messages are worth a batch; a tick of the store enters fewer.
-BATCH_MESSAGES = 512
+BATCH_MESSAGES = 1024
 # Instead of the key hash of its tags, for a message without; hashes are not negative.
 _NO_TAGS = -1
 _KEY_PREFIX_HASH = attrgetter("key_prefix_hash")
@@ -208,12 +208,14 @@ class IndexService:
         return self._directory / name
 
     def query(self, topic: str, key: str, max_num: int, begin_ms: int, end_ms: int, *, tag: bool = False) -> list[int]:
-        """CommitLog offsets of messages with a key (or a tag), newest first, each once."""
-        self.flush()
+        """CommitLog offsets of messages with a key (or a tag), newest first, each once (blocks; on any thread).
+
+        What still waits is found after a ``flush`` only.
+        """
         key_hash = key_hash_of(java_hash(build_tag_key(topic, key) if tag else build_key(topic, key)))
         # A message whose keys lie in two files may be in both, entered again after an unclean stop.
         found: dict[int, None] = {}
-        for file in reversed(self.files):
+        for file in self.files[::-1]:
             if len(found) >= max_num:
                 break
             if file.covers(begin_ms, end_ms):

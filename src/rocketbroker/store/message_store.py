@@ -10,8 +10,9 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from rocketbroker.codec.message.message_batch import BatchParts
 from rocketbroker.common.clock import Clock
@@ -43,6 +44,9 @@ if TYPE_CHECKING:
     from rocketbroker.store.index_file import IndexFile
 
 log = logging.getLogger(__name__)
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 # Keys of the index wait so long for others at the most.
 _INDEX_TICK_S = 0.1
@@ -238,7 +242,7 @@ class MessageStore:
 
     async def read_cold(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
         """The bytes of ranges far from the end of the log, read on an owned thread."""
-        return await asyncio.get_running_loop().run_in_executor(self._cold_readers, self.commit_log.read, ranges)
+        return await self._off_loop(self.commit_log.read, ranges)
 
     def topic_queues(self, topic: str) -> dict[int, ConsumeQueue]:
         """The queues of a topic that ever had a message, by number."""
@@ -254,12 +258,6 @@ class MessageStore:
         queue = self.queues.find(topic, queue_id)
         return queue.min_offset if queue else 0
 
-    def commit_log_offset_in_queue(self, topic: str, queue_id: int, queue_offset: int) -> int:
-        """CommitLog offset of a message of a queue, 0 when the queue does not hold it."""
-        queue = self.queues.find(topic, queue_id)
-        entry = queue.entry(queue_offset) if queue else None
-        return entry[0] if entry else 0
-
     def message_store_timestamp(self, topic: str, queue_id: int, queue_offset: int) -> int:
         """Store time in ms of a message of a queue, -1 when the queue does not hold it."""
         queue = self.queues.find(topic, queue_id)
@@ -269,16 +267,24 @@ class MessageStore:
         """Store time in ms of the first message of a queue, -1 when it has none."""
         return self.message_store_timestamp(topic, queue_id, self.min_offset_in_queue(topic, queue_id))
 
-    def offset_in_queue_by_time(self, topic: str, queue_id: int, timestamp_ms: int, boundary: str = "LOWER") -> int:
+    async def offset_in_queue_by_time(
+        self, topic: str, queue_id: int, timestamp_ms: int, boundary: str = "LOWER"
+    ) -> int:
         """Queue offset of the first message at or after a time (``LOWER``), or of the last not after it (``UPPER``)."""
         queue = self.queues.find(topic, queue_id)
-        return self._reader.offset_by_time(queue, timestamp_ms, upper=boundary == "UPPER") if queue else 0
+        if queue is None:
+            return 0
+        return await self._off_loop(self._reader.offset_by_time, queue, timestamp_ms, boundary == "UPPER")
 
     def look_message_by_offset(self, physical_offset: int) -> bytes | None:
-        """The record at a CommitLog offset, or ``None`` when no record begins there."""
+        """The record at a CommitLog offset, or ``None`` when no record begins there (blocks when it is cold)."""
         return self.commit_log.record(physical_offset)
 
-    def query_message(
+    async def read_message(self, physical_offset: int) -> bytes | None:
+        """``look_message_by_offset`` on an owned thread."""
+        return await self._off_loop(self.commit_log.record, physical_offset)
+
+    async def query_message(
         self, topic: str, key: str, max_num: int, begin_ms: int, end_ms: int, index_type: str | None = None
     ) -> QueryMessageResult:
         """Messages by key or unique id (``K``, ``U``, ``None``) or by tag (``T``), newest first.
@@ -287,8 +293,15 @@ class MessageStore:
         """
         if self.index_service is None:
             return QueryMessageResult([], 0, 0)
+        self._dispatcher.flush_index()
         limit = min(max_num, self.config.max_msgs_num_batch)
-        offsets = self.index_service.query(topic, key, limit, begin_ms, end_ms, tag=index_type == "T")
+        last_update = self.index_service.last_update
+        find = partial(self.index_service.query, tag=index_type == "T")
+        offsets = await self._off_loop(find, topic, key, limit, begin_ms, end_ms)
+        return QueryMessageResult(await self._off_loop(self._records, offsets), *last_update)
+
+    def _records(self, offsets: Sequence[int]) -> list[bytes]:
+        """The records at CommitLog offsets, as many as one frame can carry."""
         records: list[bytes] = []
         room = _QUERY_BYTES
         for offset in offsets:
@@ -299,7 +312,11 @@ class MessageStore:
             if records and room < 0:
                 break
             records.append(record)
-        return QueryMessageResult(records, *self.index_service.last_update)
+        return records
+
+    async def _off_loop(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run on a thread what may wait for the disk."""
+        return await asyncio.get_running_loop().run_in_executor(self._cold_readers, partial(function, *args, **kwargs))
 
     # -- keeping
 

@@ -113,17 +113,17 @@ class QueueReader:
         return min(max_msgs, count), min(max_bytes, size)
 
     def store_timestamp(self, queue: ConsumeQueue, queue_offset: int) -> int:
-        """Store time in ms of a message of the queue, -1 when it does not hold it."""
+        """Store time in ms of a message of the queue, -1 when it does not hold it (blocks)."""
         entry = queue.entry(queue_offset)
-        head = self._commit_log.slice(entry[0], STORE_TIMESTAMP_POSITION + 20) if entry else None
+        head = self._commit_log.bytes_at(entry[0], STORE_TIMESTAMP_POSITION + 20) if entry else None
         if head is None:
             return -1
         sys_flag = int.from_bytes(head[SYS_FLAG_POSITION : SYS_FLAG_POSITION + 4], "big")
         position = STORE_TIMESTAMP_POSITION + (12 if sys_flag & _BORN_HOST_V6 else 0)
         return int.from_bytes(head[position : position + 8], "big")
 
-    def offset_by_time(self, queue: ConsumeQueue, timestamp_ms: int, *, upper: bool) -> int:
-        """Queue offset of the first message stored at or after a time, or with ``upper`` the last one not after it.
+    def offset_by_time(self, queue: ConsumeQueue, timestamp_ms: int, upper: bool) -> int:
+        """Queue offset of the first message stored at or after a time; with ``upper`` the last not after it (blocks).
 
         Messages are in the order of their store times, so that halving finds it.
         """

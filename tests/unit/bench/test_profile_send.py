@@ -29,7 +29,7 @@ async def test_a_burst_goes_through_the_path_whole_and_in_steps(tmp_path: Path):
         result = path.store.get_message(TOPIC, 3, 0, 5, 1 << 20)
         messages = decode_messages(b"".join(path.store.slices(result.ranges)))
         assert [bytes(message.body) for message in messages] == [b"body"] * 5
-        assert len(path.store.query_message(TOPIC, "sender-3", 32, 0, 2**62).records) == 5
+        assert len((await path.store.query_message(TOPIC, "sender-3", 32, 0, 2**62)).records) == 5
 
 
 async def test_each_request_is_answered(tmp_path: Path):

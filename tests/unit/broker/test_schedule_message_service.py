@@ -7,7 +7,6 @@ from rocketbroker.broker.broker_stats_manager import BrokerStatsManager
 from rocketbroker.broker.config_manager import ConfigManager
 from rocketbroker.broker.delay_rewrite import delay_rewrite
 from rocketbroker.broker.schedule_message_service import BATCH, ScheduleMessageService
-from rocketbroker.codec.message.message_decoder import decode_record
 from rocketbroker.codec.message.message_id import host_bytes
 from rocketbroker.codec.message.message_properties import encode_properties
 from rocketbroker.common.config import MessageStoreConfig
@@ -18,6 +17,7 @@ from rocketbroker.store.message_store import MessageStore
 from rocketbroker.store.put_message import MessageExtBrokerInner, PutMessageResult, PutMessageStatus
 from tests.support.fakes import FakeClock
 from tests.support.golden_store import files
+from tests.support.stores import read_queue
 
 STORE_HOST = host_bytes("127.0.0.1", 10911)
 LEVELS = parse_delay_levels("1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h")
@@ -71,9 +71,7 @@ def put(store, level, topic="T", body=b"body", **properties):
 
 
 def delivered(store, topic="T", queue_id=1):
-    offsets = range(store.max_offset_in_queue(topic, queue_id))
-    positions = [store.commit_log_offset_in_queue(topic, queue_id, offset) for offset in offsets]
-    return [decode_record(store.look_message_by_offset(position)) for position in positions]
+    return read_queue(store, topic, queue_id)
 
 
 def test_delivery_when_due_and_not_before(service, store, clock):

@@ -13,6 +13,7 @@ from rocketbroker.common.errors import BrokerResponseError
 from rocketbroker.processor.consumer_send_msg_back import ConsumerSendMsgBackProcessor
 from rocketbroker.store.put_message import MessageExtBrokerInner, PutMessageResult, PutMessageStatus
 from tests.support.fakes import FakeConnection
+from tests.support.stores import read_queue
 
 STORE_HOST = host_bytes("127.0.0.1", 10911)
 PRODUCER = host_bytes("10.1.2.3", 40000)
@@ -63,7 +64,7 @@ def send_back(processor, offset, group="g", delay_level=0, version=513, **fields
 
 
 def stored(store, topic, queue_id, offset=0):
-    return decode_record(store.look_message_by_offset(store.commit_log_offset_in_queue(topic, queue_id, offset)))
+    return read_queue(store, topic, queue_id, offset)[0]
 
 
 def test_retry_copy_goes_through_the_schedule_topic(processor, parts, store):

@@ -5,7 +5,7 @@ from rocketbroker.codec.remoting.headers.query_message import QueryMessageReques
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.processor.query_message import QueryMessageProcessor
 from tests.support.golden_store import manifest
-from tests.support.processor_calls import call, recorded, refusal
+from tests.support.processor_calls import call_async, recorded, refusal_async
 
 ALWAYS = 2**63 - 1
 MESSAGES = manifest("clean")["messages"]
@@ -27,8 +27,8 @@ def processor(golden_store):
 
 @pytest.mark.parametrize("key", ["k1", "k2", "k3"])
 @pytest.mark.parametrize("index_type", ["K", None, ""])
-def test_by_key(processor, key, index_type):
-    answer = call(processor.process, header(key, index_type=index_type))
+async def test_by_key(processor, key, index_type):
+    answer = await call_async(processor.process, header(key, index_type=index_type))
     assert (answer.code, answer.remark) == (0, None)
     keyed = [m["phyOffset"] for m in MESSAGES if m["topic"] == "StPlain" and key in (m["keys"] or "").split()]
     assert offsets(answer) == sorted(keyed, reverse=True)
@@ -40,31 +40,35 @@ def test_by_key(processor, key, index_type):
     }
 
 
-def test_by_unique_id_in_both_forms(processor):
+async def test_by_unique_id_in_both_forms(processor):
     new = header(KEYED["uniqKey"], index_type="U")
     old = header(KEYED["uniqKey"], max_num=0, unique_key_query=True)
-    assert offsets(call(processor.process, new)) == offsets(call(processor.process, old)) == [KEYED["phyOffset"]]
+    assert (
+        offsets(await call_async(processor.process, new))
+        == offsets(await call_async(processor.process, old))
+        == [KEYED["phyOffset"]]
+    )
 
 
-def test_newest_first_up_to_max_num(processor, golden_store):
+async def test_newest_first_up_to_max_num(processor, golden_store):
     fill = [message for message in MESSAGES if message["topic"] == "StFill"]
     key = fill[0]["keys"].split()[0]
     wanted = sorted((m["phyOffset"] for m in fill if key in m["keys"].split()), reverse=True)
-    assert offsets(call(processor.process, header(key, topic="StFill"))) == wanted[:64]
-    assert offsets(call(processor.process, header(key, 1, topic="StFill"))) == wanted[:1]
+    assert offsets(await call_async(processor.process, header(key, topic="StFill"))) == wanted[:64]
+    assert offsets(await call_async(processor.process, header(key, 1, topic="StFill"))) == wanted[:1]
 
 
-def test_nothing_found(processor):
-    answer = call(processor.process, header("nokey"))
+async def test_nothing_found(processor):
+    answer = await call_async(processor.process, header("nokey"))
     assert (answer.code, answer.body) == (ResponseCode.QUERY_NOT_FOUND, b"")
     assert set(answer.fields) == {"indexLastUpdateTimestamp", "indexLastUpdatePhyoffset"}
-    assert call(processor.process, header("k1", end=1000)).code == ResponseCode.QUERY_NOT_FOUND
+    assert (await call_async(processor.process, header("k1", end=1000))).code == ResponseCode.QUERY_NOT_FOUND
 
 
-def test_recorded_requests_are_understood_and_answered_in_the_same_fields(processor):
+async def test_recorded_requests_are_understood_and_answered_in_the_same_fields(processor):
     seen = 0
     for command, theirs in recorded(12, QueryMessageRequestHeader):
-        ours = call(processor.process, command.header)
+        ours = await call_async(processor.process, command.header)
         assert set(ours.fields) == set(theirs.fields)
         if theirs.code:
             # Java tells no progress of the index where nothing was found; the rest is equal.
@@ -82,8 +86,8 @@ def test_recorded_requests_are_understood_and_answered_in_the_same_fields(proces
         (header("k", index_type="X"), "indexType 'X'"),
     ],
 )
-def test_bad_requests_are_named(processor, wrong, named):
-    code, remark = refusal(processor.process, wrong)
+async def test_bad_requests_are_named(processor, wrong, named):
+    code, remark = await refusal_async(processor.process, wrong)
     assert code == ResponseCode.INVALID_PARAMETER
     assert named in remark
     assert "would be right" in remark

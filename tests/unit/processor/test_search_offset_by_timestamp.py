@@ -4,7 +4,7 @@ from rocketbroker.codec.remoting.headers.offset import SearchOffsetRequestHeader
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.processor.search_offset_by_timestamp import SearchOffsetByTimestampProcessor
 from tests.support.golden_store import manifest
-from tests.support.processor_calls import call, recorded, refusal
+from tests.support.processor_calls import call_async, recorded, refusal_async
 
 QUEUE = [m for m in manifest("clean")["messages"] if (m["topic"], m["queueId"]) == ("StFill", 0)]
 
@@ -15,29 +15,30 @@ def processor(golden_store):
 
 
 @pytest.mark.parametrize("boundary", [None, "LOWER", "lower", ""])
-def test_first_message_at_or_after_a_time(processor, boundary):
+async def test_first_message_at_or_after_a_time(processor, boundary):
     for wanted in QUEUE[::13]:
         time = wanted["storeTimestamp"]
         first = min(m["queueOffset"] for m in QUEUE if m["storeTimestamp"] >= time)
-        answer = call(processor.process, SearchOffsetRequestHeader("StFill", 0, time, boundary))
+        answer = await call_async(processor.process, SearchOffsetRequestHeader("StFill", 0, time, boundary))
         assert answer == (0, None, {"offset": str(first)}, b"")
 
 
-def test_last_message_not_after_a_time(processor):
+async def test_last_message_not_after_a_time(processor):
     for wanted in QUEUE[::13]:
         time = wanted["storeTimestamp"]
         last = max(m["queueOffset"] for m in QUEUE if m["storeTimestamp"] <= time)
-        answer = call(processor.process, SearchOffsetRequestHeader("StFill", 0, time, "UPPER"))
+        answer = await call_async(processor.process, SearchOffsetRequestHeader("StFill", 0, time, "UPPER"))
         assert answer.fields == {"offset": str(last)}
 
 
-def test_queue_without_messages(processor):
-    assert call(processor.process, SearchOffsetRequestHeader("Nope", 0, 1000)).fields == {"offset": "0"}
+async def test_queue_without_messages(processor):
+    assert (await call_async(processor.process, SearchOffsetRequestHeader("Nope", 0, 1000))).fields == {"offset": "0"}
 
 
-def test_recorded_requests_ask_for_times_before_the_first_message(processor):
+async def test_recorded_requests_ask_for_times_before_the_first_message(processor):
     seen = [
-        call(processor.process, command.header) == theirs for command, theirs in recorded(29, SearchOffsetRequestHeader)
+        await call_async(processor.process, command.header) == theirs
+        for command, theirs in recorded(29, SearchOffsetRequestHeader)
     ]
     assert seen == [True] * 6
 
@@ -50,8 +51,8 @@ def test_recorded_requests_ask_for_times_before_the_first_message(processor):
         (SearchOffsetRequestHeader("T", 0, 0, "MIDDLE"), "boundaryType 'MIDDLE'"),
     ],
 )
-def test_bad_requests_are_named(processor, header, named):
-    code, remark = refusal(processor.process, header)
+async def test_bad_requests_are_named(processor, header, named):
+    code, remark = await refusal_async(processor.process, header)
     assert code == ResponseCode.INVALID_PARAMETER
     assert named in remark
     assert "would be right" in remark

@@ -4,7 +4,7 @@ from rocketbroker.codec.remoting.headers.pull_message import ViewMessageRequestH
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.processor.view_message_by_id import ViewMessageByIdProcessor
 from tests.support.golden_store import records
-from tests.support.processor_calls import call, recorded
+from tests.support.processor_calls import call_async, recorded
 
 
 @pytest.fixture
@@ -12,33 +12,33 @@ def processor(golden_store):
     return ViewMessageByIdProcessor(golden_store)
 
 
-def test_every_record_of_a_recorded_store(processor):
+async def test_every_record_of_a_recorded_store(processor):
     for offset, record in records("clean"):
-        assert call(processor.process, ViewMessageRequestHeader(offset)) == (0, None, {}, record)
+        assert await call_async(processor.process, ViewMessageRequestHeader(offset)) == (0, None, {}, record)
 
 
 @pytest.mark.parametrize("offset", [1, -1, 999_999_999, 2**63 - 1, -(2**63)])
-def test_where_no_record_begins(processor, offset):
-    answer = call(processor.process, ViewMessageRequestHeader(offset))
+async def test_where_no_record_begins(processor, offset):
+    answer = await call_async(processor.process, ViewMessageRequestHeader(offset))
     assert answer == (ResponseCode.SYSTEM_ERROR, f"can not find message by the offset, {offset}", {}, b"")
 
 
-def test_recorded_failures(processor):
+async def test_recorded_failures(processor):
     failures = 0
     for command, theirs in recorded(33, ViewMessageRequestHeader):
         if theirs.code:
-            assert call(processor.process, command.header) == theirs
+            assert await call_async(processor.process, command.header) == theirs
             failures += 1
     assert failures == 3
 
 
 @pytest.mark.parametrize("number", range(5))
-def test_recorded_records_are_answered_as_they_lie_in_the_log(number):
+async def test_recorded_records_are_answered_as_they_lie_in_the_log(number):
     command, theirs = [each for each in recorded(33, ViewMessageRequestHeader) if not each[1].code][number]
 
     class Store:
         @staticmethod
-        def look_message_by_offset(physical_offset):
+        async def read_message(physical_offset):
             return theirs.body if physical_offset == command.header.offset else None
 
-    assert call(ViewMessageByIdProcessor(Store()).process, command.header) == theirs
+    assert await call_async(ViewMessageByIdProcessor(Store()).process, command.header) == theirs

@@ -85,11 +85,11 @@ async def test_every_message_is_served_by_each_key(store: MessageStore, name: st
     for message in golden_store.manifest(name)["messages"]:
         keys = [message["uniqKey"], *(message["keys"] or "").split()]
         for key in filter(None, keys):
-            result = store.query_message(message["topic"], key, 64, 0, ALWAYS)
+            result = await store.query_message(message["topic"], key, 64, 0, ALWAYS)
             assert message["phyOffset"] in [decode_record(record).commit_log_offset for record in result.records], key
             asked += 1
         if message["tags"]:
-            by_tag = store.query_message(message["topic"], message["tags"], 64, 0, ALWAYS, "T")
+            by_tag = await store.query_message(message["topic"], message["tags"], 64, 0, ALWAYS, "T")
             assert message["phyOffset"] in [decode_record(record).commit_log_offset for record in by_tag.records]
     assert asked > 150
 
@@ -117,7 +117,7 @@ async def test_the_log_goes_on_behind_the_last_message(store: MessageStore, name
     base = end - end % golden_store.COMMIT_LOG_FILE_SIZE
     assert result.physical_offset in (end, base + golden_store.COMMIT_LOG_FILE_SIZE)
     assert [one.body for one in read_queue(store, "StPlain", 0, before)] == [b"new"]
-    assert len(store.query_message("StPlain", "NEW", 9, 0, ALWAYS).records) == 1
+    assert len((await store.query_message("StPlain", "NEW", 9, 0, ALWAYS)).records) == 1
 
 
 async def test_a_clean_store_is_opened_without_a_change(tmp_path: Path):

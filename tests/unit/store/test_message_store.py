@@ -127,8 +127,6 @@ class TestMessages:
         assert list(store.topic_queues("Topic")) == [4]
         assert (store.min_offset_in_queue("Topic", 4), store.max_offset_in_queue("Topic", 4)) == (0, 4)
         assert (store.min_offset_in_queue("Topic", 9), store.max_offset_in_queue("Topic", 9)) == (0, 0)
-        assert store.commit_log_offset_in_queue("Topic", 4, 3) == first.physical_offset
-        assert store.commit_log_offset_in_queue("Topic", 4, 4) == 0
         assert (store.min_physical_offset, store.max_physical_offset) == (0, first.physical_offset + first.size)
         assert store.put_count == 4
 
@@ -167,27 +165,27 @@ class TestQueries:
             offsets.append(store.put_message(message(properties=properties)).physical_offset)
         store.dispatch()
 
-        def query(key: str, max_num: int = 32, begin: int = 0, end: int = ALWAYS, index_type: str | None = None):
-            found = store.query_message("Topic", key, max_num, begin, end, index_type)
+        async def query(key: str, max_num: int = 32, begin: int = 0, end: int = ALWAYS, index_type: str | None = None):
+            found = await store.query_message("Topic", key, max_num, begin, end, index_type)
             assert (found.index_last_update_timestamp, found.index_last_update_physical_offset) == (
                 clock.time_ms(),
                 offsets[-1],
             )
             return [decode_record(record).commit_log_offset for record in found.records]
 
-        assert query("U3") == query("U3", index_type="U") == [offsets[3]]
-        assert query("odd") == query("odd", index_type="K") == [offsets[5], offsets[3], offsets[1]]
-        assert query("t0", index_type="T") == [offsets[4], offsets[2], offsets[0]]
-        assert query("all", 2) == [offsets[5], offsets[4]]
-        assert query("all", 32, clock.time_ms() - 4000, clock.time_ms() - 2000) == [offsets[4], offsets[3]]
-        assert query("nothing") == []
+        assert await query("U3") == await query("U3", index_type="U") == [offsets[3]]
+        assert await query("odd") == await query("odd", index_type="K") == [offsets[5], offsets[3], offsets[1]]
+        assert await query("t0", index_type="T") == [offsets[4], offsets[2], offsets[0]]
+        assert await query("all", 2) == [offsets[5], offsets[4]]
+        assert await query("all", 32, clock.time_ms() - 4000, clock.time_ms() - 2000) == [offsets[4], offsets[3]]
+        assert await query("nothing") == []
 
     async def test_no_more_than_the_setting_allows(self, store: MessageStore):
         for _ in range(70):
             store.put_message(message(properties={"KEYS": "k"}))
         store.dispatch()
 
-        assert len(store.query_message("Topic", "k", 1000, 0, ALWAYS).records) == 64
+        assert len((await store.query_message("Topic", "k", 1000, 0, ALWAYS)).records) == 64
 
     async def test_a_query_reads_no_more_than_a_frame_can_carry(self, store: MessageStore, monkeypatch):
         monkeypatch.setattr(message_store, "_QUERY_BYTES", 3000)
@@ -196,8 +194,8 @@ class TestQueries:
         store.put_message(message(bytes(4000), properties={"KEYS": "large"}))
         store.dispatch()
 
-        assert len(store.query_message("Topic", "k", 9, 0, ALWAYS).records) == 2
-        assert len(store.query_message("Topic", "large", 9, 0, ALWAYS).records) == 1
+        assert len((await store.query_message("Topic", "k", 9, 0, ALWAYS)).records) == 2
+        assert len((await store.query_message("Topic", "large", 9, 0, ALWAYS)).records) == 1
 
     async def test_without_an_index_nothing_is_found_and_no_folder_made(self, tmp_path: Path):
         store = make_store(tmp_path / "store", message_index_enable=False)
@@ -205,7 +203,7 @@ class TestQueries:
         store.put_message(message(properties={"KEYS": "k"}))
         store.dispatch()
 
-        assert store.query_message("Topic", "k", 9, 0, ALWAYS).records == []
+        assert (await store.query_message("Topic", "k", 9, 0, ALWAYS)).records == []
         await store.stop()
         assert not (tmp_path / "store" / "index").exists()
 
@@ -430,7 +428,9 @@ class TestFullDisk:
         await again.start()
 
         assert len(read_queue(again, "Topic", 0)) == 5
-        assert [len(again.query_message("Topic", f"k{number}", 9, 0, ALWAYS).records) for number in range(5)] == [1] * 5
+        assert [
+            len((await again.query_message("Topic", f"k{number}", 9, 0, ALWAYS)).records) for number in range(5)
+        ] == [1] * 5
         await again.stop()
 
     async def test_a_stop_with_room_for_queues_only_keeps_the_keys(self, tmp_path: Path, monkeypatch):
@@ -446,7 +446,9 @@ class TestFullDisk:
         again = make_store(tmp_path / "store")
         await again.start()
 
-        assert [len(again.query_message("Topic", f"k{number}", 9, 0, ALWAYS).records) for number in range(5)] == [1] * 5
+        assert [
+            len((await again.query_message("Topic", f"k{number}", 9, 0, ALWAYS)).records) for number in range(5)
+        ] == [1] * 5
         await again.stop()
 
 
@@ -461,7 +463,7 @@ async def test_default_sizes_are_rocketmqs_and_take_no_room_before_they_are_writ
     await store.start()
     store.put_message(message(properties={"KEYS": "k"}))
     store.dispatch()
-    assert len(store.query_message("Topic", "k", 9, 0, ALWAYS).records) == 1
+    assert len((await store.query_message("Topic", "k", 9, 0, ALWAYS)).records) == 1
     await store.stop()
 
     root = tmp_path / "store"
@@ -482,3 +484,21 @@ async def test_a_copy_of_an_open_store_is_what_a_kill_leaves(store: MessageStore
 
     assert [one.body for one in read_queue(killed, "Topic", 0)] == [b"not dispatched"]
     await killed.stop()
+
+
+async def test_queries_read_the_disk_on_a_thread_of_their_own(store: MessageStore, monkeypatch):
+    readers = set()
+    pread = os.pread
+
+    def reading(fd: int, size: int, position: int) -> bytes:
+        readers.add(threading.current_thread().name.partition("_")[0])
+        return pread(fd, size, position)
+
+    result = store.put_message(message(properties={"KEYS": "k"}))
+    store.dispatch()
+    monkeypatch.setattr(os, "pread", reading)
+
+    assert len((await store.query_message("Topic", "k", 9, 0, ALWAYS)).records) == 1
+    assert await store.read_message(result.physical_offset)
+    assert await store.offset_in_queue_by_time("Topic", 0, 0) == 0
+    assert readers == {"ColdRead"}

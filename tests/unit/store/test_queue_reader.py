@@ -214,25 +214,25 @@ class TestTime:
             (2, 1, 6, 5),
         ],
     )
-    def test_offsets_by_time(self, store: MessageStore, times, which: int, shift: int, lower: int, upper: int):
+    async def test_offsets_by_time(self, store: MessageStore, times, which: int, shift: int, lower: int, upper: int):
         asked = times[which] + shift
 
-        assert store.offset_in_queue_by_time("Topic", 0, asked) == lower
-        assert store.offset_in_queue_by_time("Topic", 0, asked, "LOWER") == lower
-        assert store.offset_in_queue_by_time("Topic", 0, asked, "UPPER") == upper
+        assert (await store.offset_in_queue_by_time("Topic", 0, asked)) == lower
+        assert (await store.offset_in_queue_by_time("Topic", 0, asked, "LOWER")) == lower
+        assert (await store.offset_in_queue_by_time("Topic", 0, asked, "UPPER")) == upper
 
-    def test_a_queue_without_messages_begins_at_zero(self, store: MessageStore):
+    async def test_a_queue_without_messages_begins_at_zero(self, store: MessageStore):
         store.queues.find_or_create("Topic", 0)
 
         for boundary in ("LOWER", "UPPER"):
-            assert store.offset_in_queue_by_time("Topic", 0, 1, boundary) == 0
-            assert store.offset_in_queue_by_time("Nowhere", 0, 1, boundary) == 0
+            assert (await store.offset_in_queue_by_time("Topic", 0, 1, boundary)) == 0
+            assert (await store.offset_in_queue_by_time("Nowhere", 0, 1, boundary)) == 0
 
-    def test_expired_messages_are_never_the_answer(self, store: MessageStore, times):
+    async def test_expired_messages_are_never_the_answer(self, store: MessageStore, times):
         store.queues.correct_min_offsets(2 * SIZE)
 
         for boundary in ("LOWER", "UPPER"):
-            assert store.offset_in_queue_by_time("Topic", 0, 0, boundary) == 2
+            assert (await store.offset_in_queue_by_time("Topic", 0, 0, boundary)) == 2
 
     def test_store_times_are_told(self, store: MessageStore, times):
         assert [store.message_store_timestamp("Topic", 0, at) for at in (-1, 0, 2, 3, 5, 6)] == [

@@ -95,7 +95,7 @@ async def check(root: Path, filled: Filled, count: int = COUNT, *, indexed: bool
         for number in range(COUNT):
             found_by_key = [
                 decode_record(record).commit_log_offset
-                for record in store.query_message("Topic", f"k{number}", 9, 0, ALWAYS).records
+                for record in (await store.query_message("Topic", f"k{number}", 9, 0, ALWAYS)).records
             ]
             assert found_by_key == ([filled.offsets[number]] if number < count else []), number
     result = store.put_message(message(b"after", queue_id=0))
@@ -242,8 +242,8 @@ async def test_keys_of_messages_that_were_cut_off_never_lead_to_others(filled: F
     store = await check(root, filled, COUNT - 1)
 
     assert store.look_message_by_offset(filled.offsets[-1]) is not None
-    assert store.query_message("Topic", f"k{COUNT - 1}", 9, 0, ALWAYS).records == []
-    assert len(store.query_message("Topic", f"k{COUNT - 2}", 9, 0, ALWAYS).records) == 1
+    assert (await store.query_message("Topic", f"k{COUNT - 1}", 9, 0, ALWAYS)).records == []
+    assert len((await store.query_message("Topic", f"k{COUNT - 2}", 9, 0, ALWAYS)).records) == 1
     await store.stop()
     filled.store = store
 
