@@ -23,6 +23,8 @@ class ConsumerGroupInfo:
         self.message_model: MessageModel | None = None
         self.consume_from_where: ConsumeFromWhere | None = None
         self.notify_enabled = True
+        # Of the subscriptions in the last heartbeat of 5.x, whichever client it came from; 0 from older clients.
+        self.heartbeat_fingerprint = 0
         self.channels: dict[Connection, ClientChannelInfo] = {}
         self.subscription_table: dict[str, Subscription] = {}
 

@@ -44,7 +44,6 @@ class HeartBeatProcessor:
         self._consumers = consumers
         self._producers = producers
         self._clock = clock
-        self._fingerprints: dict[str, int] = {}
 
     def process(self, connection: Connection, command: Command) -> Command:
         """Answer the request.
@@ -95,8 +94,8 @@ class HeartBeatProcessor:
             notify_enabled=group.notify_consumer_ids_changed_enable,
             update_subscription=not heartbeat.without_sub,
         )
-        known = self._fingerprints.get(data.group_name, heartbeat.heartbeat_fingerprint)
-        self._fingerprints[data.group_name] = heartbeat.heartbeat_fingerprint
+        known = info.heartbeat_fingerprint if info is not None else heartbeat.heartbeat_fingerprint
+        self._consumers.groups[data.group_name].heartbeat_fingerprint = heartbeat.heartbeat_fingerprint
         return known != heartbeat.heartbeat_fingerprint or (heartbeat.without_sub and not subscribed)
 
 

@@ -25,13 +25,14 @@ _UNIT_SUB_FLAG = 2
 class TopicTarget:
     """A topic that may be sent to."""
 
-    __slots__ = ("config", "is_retry", "queue_nums", "stats", "sys_flag")
+    __slots__ = ("config", "is_retry", "order", "queue_nums", "stats", "sys_flag")
 
     def __init__(self, config: TopicConfig, stats: StatsItem) -> None:
         self.config = config
         self.stats = stats
         self.queue_nums = max(config.write_queue_nums, config.read_queue_nums)
         self.sys_flag = MULTI_TAGS_FLAG if config.topic_filter_type == TopicFilterType.MULTI_TAG else 0
+        self.order = config.order
         self.is_retry = config.topic_name.startswith(RETRY_GROUP_TOPIC_PREFIX)
 
 
@@ -62,11 +63,23 @@ class TopicTargets:
         """
         target = self._targets.get(header.topic)
         # A changed topic is another object.
-        if target is not None and target.config is self._topics.get(header.topic):
-            return target
-        config = self._checked(header, remote_address)
-        target = self._targets[header.topic] = TopicTarget(config, self._stats.topic_put(header.topic))
+        if target is None or target.config is not self._topics.get(header.topic):
+            config = self._checked(header, remote_address)
+            if len(self._targets) > len(self._topics):
+                self._forget_deleted()
+            target = self._targets[header.topic] = TopicTarget(config, self._stats.topic_put(header.topic))
+        if target.order and not self._config.broker_permission & PERM_WRITE:
+            # Only ordered topics: the routes of others lead their producers elsewhere.
+            remark = (
+                f"the broker[{self._config.broker_ip1}] sending message is forbidden: its brokerPermission is "
+                f"{self._config.broker_permission}, which lacks write (2), and topic[{header.topic}] is ordered"
+            )
+            raise BrokerResponseError(ResponseCode.NO_PERMISSION, remark)
         return target
+
+    def _forget_deleted(self) -> None:
+        for topic in self._targets.keys() - self._topics.keys():
+            del self._targets[topic]
 
     def _checked(self, header: SendMessageRequestHeader, remote_address: str) -> TopicConfig:
         topic = header.topic
