@@ -10,12 +10,16 @@ from collections.abc import Callable
 from typing import Any
 
 from rocketbroker.codec.remoting.handler import Connection
+from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.config import BrokerConfig
+from rocketbroker.common.errors import BrokerResponseError
 from rocketbroker.common.lifecycle import TaskOwner
 
 log = logging.getLogger(__name__)
 
 _CHECK_S = 5.0
+# A client has one pull under way for each queue of each of its groups; who sends more than this is not heard.
+MAX_HELD_BY_CONNECTION = 16_384
 
 
 class PullRequest:
@@ -80,9 +84,19 @@ class PullRequestHoldService:
                 self._forget(request)
 
     def suspend(self, request: PullRequest, timeout_ms: int) -> None:
-        """Hold a pull for so many milliseconds at the most."""
+        """Hold a pull for so many milliseconds at the most.
+
+        Raises:
+            BrokerResponseError: SYSTEM_BUSY, too many pulls of its connection are held already.
+        """
+        of_connection = self._by_connection.setdefault(request.connection, set())
+        if len(of_connection) >= MAX_HELD_BY_CONNECTION:
+            remark = (
+                f"{len(of_connection)} pulls of this connection are held, which is the limit; wait for their answers"
+            )
+            raise BrokerResponseError(ResponseCode.SYSTEM_BUSY, remark)
+        of_connection.add(request)
         self._held.setdefault((request.topic, request.queue_id), set()).add(request)
-        self._by_connection.setdefault(request.connection, set()).add(request)
         self.waiting = True
         loop = asyncio.get_running_loop()
         request.timer = loop.call_later(max(timeout_ms, 0) / 1000, self._expire, request)

@@ -2,8 +2,13 @@
 
 import asyncio
 
+import pytest
+
+from rocketbroker.broker import pull_request_hold_service
 from rocketbroker.broker.pull_request_hold_service import PullRequest, PullRequestHoldService
+from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.config import BrokerConfig
+from rocketbroker.common.errors import BrokerResponseError
 from tests.support.fakes import FakeConnection
 
 
@@ -47,4 +52,23 @@ async def test_a_pull_that_cannot_be_answered_keeps_no_other_from_it(caplog) -> 
     await asyncio.sleep(0)
     assert resumed == [pull for pull in pulls if pull is not first]
     assert "could not be answered" in caplog.text
+    await service.stop()
+
+
+async def test_a_connection_holds_so_many_pulls_and_no_more(monkeypatch) -> None:
+    monkeypatch.setattr(pull_request_hold_service, "MAX_HELD_BY_CONNECTION", 2)
+    service = PullRequestHoldService(BrokerConfig())
+    service.bind(lambda _request: None, lambda _topic, _queue_id: 0)
+    greedy, other = FakeConnection(), FakeConnection()
+    for queue_id in range(2):
+        service.suspend(PullRequest(greedy, None, "Topic", queue_id, 10, None), 60_000)
+
+    with pytest.raises(BrokerResponseError, match="2 pulls of this connection are held, which is the limit") as error:
+        service.suspend(PullRequest(greedy, None, "Topic", 2, 10, None), 60_000)
+    service.suspend(PullRequest(other, None, "Topic", 2, 10, None), 60_000)
+
+    assert error.value.code == ResponseCode.SYSTEM_BUSY
+    assert service.held_count == 3
+    service.on_close(greedy)
+    assert service.held_count == 1
     await service.stop()
