@@ -8,6 +8,7 @@ import asyncio
 import itertools
 import logging
 import socket
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, cast
 
@@ -42,6 +43,7 @@ WRITE_HIGH_WATER = 1024 * 1024
 _FLUSH_PIECES = 64
 _JOIN_LIMIT = 64 * 1024
 _CLOSE_TIMEOUT_S = 1.0
+_REPEAT_LOG_S = 10.0
 # Opaques are Java ints; the count begins anew after 2,147,483,647 requests.
 _MAX_OPAQUE = 0x7FFFFFFF
 # Codes from here on do not fit into the first 12 bytes of a header.
@@ -56,7 +58,7 @@ class Endpoint:
     Args:
         routes: handlers by request code.
         frame_max_length: limit of the length field, in bytes.
-        on_batch_end: called after the last frame of each read event, before its answers are written.
+        on_batch_end: called after the last frame of each read event, and always before answers are written.
         on_close: called when a connection is gone.
         throttles: whether a peer that takes its answers slowly is not heard until it catches up. Only for servers: two
             peers that both stop reading while their writes wait would wait for each other for ever.
@@ -85,6 +87,8 @@ class Endpoint:
             (b'{"code":%d,"' % code)[:12]: route for code, route in routes.items() if code < _FOUR_DIGITS
         }
         self._all_gone = asyncio.Event()
+        self._batch_failure = ""
+        self._batch_failure_told = 0.0
 
     def gone(self, connection: "RemotingConnection") -> None:
         """Forget a connection that was lost."""
@@ -99,8 +103,17 @@ class Endpoint:
         if self.on_batch_end is not None:
             try:
                 self.on_batch_end()
-            except Exception:
-                log.exception("the end of a batch failed")
+            except Exception as error:  # noqa: BLE001 - logged
+                self._log_failed_batch(error)
+            else:
+                self._batch_failure = ""
+
+    def _log_failed_batch(self, error: Exception) -> None:
+        """Log an error when it appears and every ten seconds while it stays: there may be thousands of batches."""
+        failure, now = f"{type(error).__name__}: {error}", time.monotonic()
+        if failure != self._batch_failure or now >= self._batch_failure_told + _REPEAT_LOG_S:
+            self._batch_failure, self._batch_failure_told = failure, now
+            log.error("the end of a batch failed", exc_info=error)
 
     async def stop(self, reason: str) -> None:
         """End the tasks of open requests and close all connections; a peer has a second to take its last answers."""
@@ -240,6 +253,7 @@ class RemotingConnection(asyncio.BufferedProtocol):
             if self._transport is None:
                 return end, 0
             if len(self._out) > _FLUSH_PIECES:
+                self._endpoint.end_batch()
                 self._flush()
         if end - position >= LENGTH.size and not self._paused:
             # Judged at once: a peer that sends a wrong length may send nothing more.

@@ -72,6 +72,9 @@ class RemotingClient:
             raise RemotingConnectError(text) from None
         except OSError as error:
             raise RemotingConnectError(f"connect to {address} failed: {error.strerror or error}") from error
+        except UnicodeError as error:
+            # A label that is empty or longer than 63 bytes fails before any name server is asked.
+            raise RemotingConnectError(f"connect to {address} failed: {host!r} is no host name ({error})") from error
         return connection
 
     async def invoke(self, address: str, command: Command, timeout_s: float = 3.0) -> Command:
@@ -99,6 +102,9 @@ class RemotingClient:
         connection = self._connections.pop(address, None)
         if connection is not None:
             connection.close("no longer needed")
+        lock = self._locks.get(address)
+        if lock is not None and not lock.locked():
+            del self._locks[address]
 
     async def stop(self) -> None:
         """Close all connections and end all tasks."""

@@ -285,6 +285,32 @@ class TestBatchEnd:
 
         assert seen[0] == (3, 0)
 
+    async def test_it_comes_before_each_part_of_many_answers(self, handlers: Handlers):
+        ended: list[int] = []
+        connection, transport, endpoint = connect(handlers.routes())
+        endpoint.on_batch_end = lambda: ended.append(transport.writes)
+
+        feed(connection, frame(ECHO) * 300)
+
+        assert transport.writes > 1
+        assert ended == list(range(len(ended))), "each write has one end of a batch before it"
+        assert len(ended) == transport.writes
+
+    async def test_an_error_that_stays_is_logged_once_until_it_passes_or_changes(self, handlers: Handlers, caplog):
+        errors = iter(["no room", "no room", "", "no room", "no disk", "no disk"])
+
+        def end() -> None:
+            if error := next(errors):
+                raise OSError(error)
+
+        connection, _, _ = connect(handlers.routes(), on_batch_end=end)
+
+        for _ in range(6):
+            feed(connection, frame(ECHO))
+
+        logged = [record.exc_info[1].args for record in caplog.records if record.exc_info]
+        assert logged == [("no room",), ("no room",), ("no disk",)]
+
     async def test_its_error_is_logged_and_the_answers_go_out(self, handlers: Handlers, caplog):
         def fail() -> None:
             raise OSError(errno.ENOSPC, "no room")

@@ -74,6 +74,12 @@ async def test_what_is_no_address(client: RemotingClient, address: str):
         await client.invoke(address, request(ECHO))
 
 
+@pytest.mark.parametrize("host", ["a..b", "a" * 64 + ".example"])
+async def test_what_is_no_host_name(client: RemotingClient, host: str):
+    with pytest.raises(RemotingConnectError, match="is no host name"):
+        await client.invoke(f"{host}:9876", request(ECHO))
+
+
 def test_addresses():
     assert split_address(" 127.0.0.1:9876 ") == ("127.0.0.1", 9876)
     assert split_address("[2001:db8::1]:9876") == ("2001:db8::1", 9876)
