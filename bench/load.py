@@ -10,6 +10,7 @@ from tests.support.java_toolchain import driver_classpath, find_tools
 
 _SOURCES = Path(__file__).resolve().parent / "java"
 _CLIENT_VERSION = "5.5.0"
+FOUND_LIMIT_MS = 1000
 _SHOWN = 2000  # characters of what a driver that failed has printed
 
 
@@ -18,6 +19,7 @@ class Outcome:
     """What a load did. Rates are messages a second, latencies ms; a figure that a load does not have is ``None``.
 
     Attributes:
+        found: ms until a message sent after the load was found by a pull, by its key and by its unique id.
         done: messages that were taken or delivered, warm-up included where the broker's CPU time is.
         failed: sends that were not answered by success.
         expected: messages that had to be delivered, ``None`` for loads that send.
@@ -27,6 +29,7 @@ class Outcome:
     rate: float | None = None
     p50: float | None = None
     p99: float | None = None
+    found: float | None = None
     done: int = 0
     failed: int = 0
     expected: int | None = None
@@ -41,6 +44,8 @@ class Outcome:
             return self.error
         if self.expected is not None and self.done < self.expected:
             return f"{self.done} of {self.expected} messages were delivered"
+        if self.found is not None and self.found > FOUND_LIMIT_MS:
+            return f"the last message was found after {self.found:.0f} ms, not within {FOUND_LIMIT_MS}"
         if not self.done or (self.rate is None and self.p50 is None):
             return f"no figure: {self.done} messages"
         return ""

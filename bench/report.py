@@ -7,7 +7,7 @@ from statistics import median
 
 JAVA, OURS = "java", "ours"
 START = "start"
-FIGURES = ("rate", "p50", "p99", "cpu", "anon")
+FIGURES = ("rate", "p50", "p99", "cpu", "anon", "found")
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,7 +16,8 @@ class Row:
 
     Attributes:
         figures: by name: ``rate`` in messages a second, ``p50`` and ``p99`` in ms, ``cpu`` in microseconds of the
-            broker's CPU time a message, ``anon`` in MiB after the load, ``start`` in seconds; those there are.
+            broker's CPU time a message, ``anon`` in MiB after the load, ``found`` in ms until the last message was
+            found, ``start`` in seconds; those there are.
         trouble: a failed send, a message that was not delivered, a missing figure; empty when all went well.
     """
 

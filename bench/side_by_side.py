@@ -67,6 +67,7 @@ def _figures(outcome: load.Outcome, cpu: float, broker_pid: int) -> dict[str, fl
         "p99": outcome.p99,
         "cpu": cpu / outcome.done * 1e6 if outcome.done else None,
         "anon": anonymous_mib(broker_pid),
+        "found": outcome.found,
     }
     return {name: value for name, value in found.items() if value is not None}
 

@@ -1,3 +1,4 @@
+import org.apache.rocketmq.client.consumer.DefaultMQPullConsumer;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
 
@@ -12,6 +13,14 @@ final class Clients {
         producer.setVipChannelEnabled(false);
         producer.setCompressMsgBodyOverHowmuch(Integer.MAX_VALUE);
         return producer;
+    }
+
+    static DefaultMQPullConsumer pullConsumer(String namesrv, String group) {
+        DefaultMQPullConsumer consumer = new DefaultMQPullConsumer(group);
+        consumer.setNamesrvAddr(namesrv);
+        consumer.setInstanceName("consumer" + System.nanoTime());
+        consumer.setVipChannelEnabled(false);
+        return consumer;
     }
 
     static DefaultMQPushConsumer consumer(String namesrv, String group) {

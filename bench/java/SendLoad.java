@@ -44,11 +44,13 @@ final class SendLoad {
         }
         double rate = counts.takenSinceMeasuring() / ((System.nanoTime() - measureFrom) / 1e9);
         sending.finish();
+        double found = LastMessage.find(producer, namesrv, topic);
         producer.shutdown();
         long[] latencies = Arrays.stream(senders).flatMapToLong(s -> LongStream.of(s.latencies())).sorted().toArray();
         return new Outcome()
                 .figure("rate", rate)
                 .latencies(latencies)
+                .figure("found", found)
                 .count("done", counts.taken())
                 .count("failed", counts.failures())
                 .error(counts.firstFailure());

@@ -29,6 +29,8 @@ def test_other_output_is_shown(output: str):
         ),
         (Outcome(rate=1.0, done=8, expected=9), "8 of 9 messages were delivered"),
         (Outcome(rate=1.0, done=0), "no figure: 0 messages"),
+        (Outcome(rate=1.0, done=9, found=1001.0), "the last message was found after 1001 ms, not within 1000"),
+        (Outcome(rate=1.0, done=9, found=3.0), ""),
         (Outcome(done=5), "no figure: 5 messages"),
         (Outcome(error="not done after 9 s"), "not done after 9 s"),
         (Outcome(p50=1.0, done=9, expected=9), ""),
