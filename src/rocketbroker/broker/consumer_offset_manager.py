@@ -90,13 +90,6 @@ class ConsumerOffsetManager(ConfigManager):
         prefix = topic + TOPIC_GROUP_SEPARATOR
         self._remove(lambda key: key.startswith(prefix))
 
-    def clone_offset(self, source_group: str, target_group: str, topic: str) -> None:
-        """Give a group the offsets of another one in a topic."""
-        offsets = self.offsets_of(source_group, topic)
-        if offsets:
-            self.table[f"{topic}@{target_group}"] = offsets
-            self._changed = True
-
     def flush(self) -> None:
         """Have the table written when it has changed since."""
         if self._changed:

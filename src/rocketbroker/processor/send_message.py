@@ -76,6 +76,7 @@ class SendMessageProcessor:
         self._max_delay_level = max_delay_level
         store_host = store.commit_log.store_host
         self._host_hex = store_host.hex().upper()
+        self._next_id = "," + self._host_hex
         self._message_id = self._host_hex.encode() + b"%016X"
         self._ipv6_store = host_flags(bytes(8), store_host)
         self._waits_for_flush = store.config.flush_disk_type == "SYNC_FLUSH"
@@ -192,7 +193,7 @@ class SendMessageProcessor:
     def _message_ids(self, offsets: Sequence[int]) -> bytes:
         """Offset message ids, comma-joined: host and CommitLog offset, of 8 bytes each, in hex."""
         joined = pack(f">{len(offsets)}Q", *offsets).hex(",", 8).upper()
-        return (self._host_hex + joined.replace(",", "," + self._host_hex)).encode()
+        return (self._host_hex + joined.replace(",", self._next_id)).encode()
 
     def _other_queue(self, header: SendMessageRequestHeader, target: TopicTarget) -> int:
         """Any queue for a negative number; a number too large is refused."""

@@ -53,16 +53,6 @@ def test_names_that_contain_each_other():
     assert manager.table.keys() == {"g@T"}
 
 
-def test_clone_offset():
-    manager = make()
-    manager.commit("g", "T", 0, 5)
-    manager.clone_offset("g", "h", "T")
-    manager.clone_offset("g", "h", "Unknown")
-    manager.commit("g", "T", 0, 6)
-    assert manager.query("h", "T", 0) == 5
-    assert "Unknown@h" not in manager.table
-
-
 def test_flush_persists_only_what_changed():
     submitted: list[ConfigManager] = []
     manager = make(on_persist=submitted.append)

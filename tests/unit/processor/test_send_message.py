@@ -127,7 +127,8 @@ def test_recorded_sends(send: Send, store: MessageStore, code: int, header_type:
 def check_stored(wanted: Command, messages: list[MessageExt], sent: dict[str, str]) -> None:
     if wanted.header.batch:
         parts = split_batch(bytes(wanted.body))
-        assert ([each.flag for each in messages], [each.body for each in messages]) == (parts.flags, parts.bodies)
+        stored_parts = [(each.flag, each.body) for each in messages]
+        assert stored_parts == list(zip(parts.flags, parts.bodies, strict=True))
         return
     (message,) = messages
     assert (message.body, message.flag) == (bytes(wanted.body), wanted.header.flag)

@@ -37,11 +37,6 @@ def transaction_value(sys_flag: int) -> int:
     return sys_flag & TRANSACTION_ROLLBACK_TYPE
 
 
-def reset_transaction_value(sys_flag: int, transaction_type: int) -> int:
-    """``sys_flag`` with its transaction bits replaced by ``transaction_type``."""
-    return (sys_flag & ~TRANSACTION_ROLLBACK_TYPE) | transaction_type
-
-
 def compression_type(sys_flag: int) -> int:
     """The compression bits of ``sys_flag``: 0 or one of the ``COMPRESSION_*_TYPE`` values."""
     return sys_flag & COMPRESSION_TYPE_COMPARATOR

@@ -14,7 +14,6 @@ from rocketbroker.codec.remoting.remoting_command import CURRENT_VERSION
 _TAIL = b',"serializeTypeCurrentRPC":"JSON","version":%d}' % CURRENT_VERSION
 _FLAG = b'"flag":1,"language":"JAVA","opaque":%d'
 _SUCCESS = b'{"code":0,"extFields":{},' + _FLAG + _TAIL
-_OFFSET = b'{"code":0,"extFields":{"offset":"%d"},' + _FLAG + _TAIL
 _SEND = b'{"code":0,"extFields":{"queueId":"%d"%b,"msgId":"%b"%b,"queueOffset":"%d"},' + _FLAG + _TAIL
 _PULL = (
     b'{"code":%d,"extFields":{"suggestWhichBrokerId":"%d","groupSysFlag":"%d","nextBeginOffset":"%d","maxOffset":"%d",'
@@ -26,13 +25,6 @@ _pack = LENGTH_AND_MARK.pack
 def success_response(opaque: int) -> bytes:
     """Success without fields or body."""
     header = _SUCCESS % opaque
-    length = len(header)
-    return _pack(4 + length, length) + header
-
-
-def offset_response(opaque: int, offset: int) -> bytes:
-    """Success with the one field ``offset`` (codes 14, 29, 30; Java adds an empty remark to 31)."""
-    header = _OFFSET % (offset, opaque)
     length = len(header)
     return _pack(4 + length, length) + header
 

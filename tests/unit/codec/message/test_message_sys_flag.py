@@ -3,10 +3,8 @@
 from rocketbroker.codec.message import message_sys_flag as flags
 
 
-def test_transaction_bits_are_told_and_replaced() -> None:
+def test_transaction_bits_are_told() -> None:
     assert flags.transaction_value(0x30D) == flags.TRANSACTION_ROLLBACK_TYPE
-    assert flags.reset_transaction_value(0x30D, flags.TRANSACTION_COMMIT_TYPE) == 0x309
-    assert flags.reset_transaction_value(0x304, flags.TRANSACTION_NOT_TYPE) == 0x300
 
 
 def test_compression_bits() -> None:

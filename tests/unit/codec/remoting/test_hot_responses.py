@@ -3,10 +3,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rocketbroker.codec.remoting.frame import LENGTH, decode_frame, encode_frame
-from rocketbroker.codec.remoting.headers.offset import GetMaxOffsetResponseHeader
 from rocketbroker.codec.remoting.headers.pull_message import PullMessageResponseHeader
 from rocketbroker.codec.remoting.hot_responses import (
-    offset_response,
     pull_response_head,
     region_suffix,
     send_response,
@@ -31,11 +29,6 @@ def same_as(frame: bytes, opaque: int, answer: Command) -> None:
 @given(INT)
 def test_success(opaque: int):
     same_as(success_response(opaque), opaque, response(header={}))
-
-
-@given(INT, LONG)
-def test_offset(opaque: int, offset: int):
-    same_as(offset_response(opaque, offset), opaque, response(header=GetMaxOffsetResponseHeader(offset)))
 
 
 @given(INT, INT, LONG, st.none() | TEXT, TEXT, st.booleans())
@@ -118,15 +111,6 @@ def test_pulls_are_answered_with_the_recorded_bytes(code: int, expected: int):
         assert head + bytes(command.body) == answer.data
         checked += 1
     assert checked == expected
-
-
-@pytest.mark.parametrize("code", [14, 29, 30])
-def test_offsets_are_answered_with_the_recorded_bytes(code: int):
-    answers = [answer for _, answer in answers_to(code) if answer and not answer.binary and not answer.code]
-
-    assert answers
-    for answer in answers:
-        assert offset_response(answer.opaque, int(answer.command().header["offset"])) == answer.data
 
 
 @pytest.mark.parametrize("code", [15, 35])
