@@ -63,8 +63,8 @@ def run_checks(checks: dict[str, list[str]], scratch: Path, outcome: Outcome) ->
 
 
 def run_tests(arguments: list[str], report: Path) -> int:
-    """Run pytest on two workers and return its status; a file's tests stay on one, so that its servers start once."""
-    command = [PYTHON, "-m", "pytest", "-q", "-n", "2", "--dist", "loadfile", f"--junit-xml={report}"]
+    """Run pytest on two workers and return its status; `tests/conftest.py` says which tests stay on one."""
+    command = [PYTHON, "-m", "pytest", "-q", "-n", "2", "--dist", "loadgroup", f"--junit-xml={report}"]
     command += [f"--session-timeout={TESTS_LIMIT}", *arguments]
     return subprocess.run(command, check=False).returncode
 
@@ -80,7 +80,7 @@ def read_report(report: Path, status: int) -> Outcome:
     """Count what pytest's JUnit file holds; a run that ended badly without a failed test is a failure of its own."""
     outcome = Outcome()
     for case in read_cases(report):
-        name = f"{case.get('classname')}::{case.get('name')}"
+        name = f"{case.get('classname')}::{case.get('name', '').rsplit('@', 1)[0]}"
         skipped = case.find("skipped")
         if case.find("failure") is not None or case.find("error") is not None:
             outcome.failures.append(name)

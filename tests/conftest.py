@@ -16,8 +16,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--soak", action="store_true", help="also run the tests marked soak, which take minutes")
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     for item in items:
+        # Tests of one file share servers. Those with a JVM share a worker: two cold ones at a time starve each other.
+        item.add_marker(pytest.mark.xdist_group("java" if item.get_closest_marker("java") else item.path.stem))
         if item.get_closest_marker("soak") and not config.getoption("--soak"):
             item.add_marker(pytest.mark.skip(reason="soak: takes minutes, runs with --soak"))
         if item.get_closest_marker("java") and not item.get_closest_marker("timeout"):

@@ -12,7 +12,7 @@ REPORT = """\
 <?xml version="1.0" encoding="utf-8"?>
 <testsuites><testsuite name="pytest">
   <testcase classname="tests.a" name="good"/>
-  <testcase classname="tests.a" name="bad"><failure message="no">text</failure></testcase>
+  <testcase classname="tests.a" name="bad@java"><failure message="no">text</failure></testcase>
   <testcase classname="tests.a" name="broken"><error message="set-up">text</error></testcase>
   <testcase classname="tests.b" name="one"><skipped type="pytest.skip" message="needs-jdk: javac not found"/></testcase>
   <testcase classname="tests.b" name="two"><skipped type="pytest.skip" message="needs-jdk: javac not found"/></testcase>
