@@ -28,7 +28,8 @@ from rocketbroker.processor.topic_target import TopicTargets
 from rocketbroker.processor.unique_id import UniqueIds
 from rocketbroker.store.message_arriving_listener import NoListener
 from rocketbroker.store.message_store import MessageStore
-from rocketbroker.transport.connection import Endpoint, RemotingConnection
+from rocketbroker.transport.connection import RemotingConnection
+from rocketbroker.transport.endpoint import Endpoint
 
 TOPIC = "Profile"
 QUEUES = 8

@@ -19,6 +19,7 @@ from tests.support.our_servers import Cluster, OurServers
 from tests.support.raw_client import RawAnswer, RawClient, raw_frame, raw_header
 
 SEND_V2, PULL, HEART_BEAT, MAX_OFFSET, ROUTE, REGISTER = 310, 11, 34, 30, 105, 103
+QUERY, VIEW = 12, 33
 SUCCESS, SYSTEM_ERROR, NOT_SUPPORTED, MESSAGE_ILLEGAL, INVALID = 0, 1, 3, 13, 29
 FRAME_MAX = 16 << 20
 
@@ -117,10 +118,19 @@ def test_announced_bytes_are_not_allocated_before_they_come(shared: Cluster, bys
         assert shared.broker.rss_bytes() - before < 40 << 20, "60 frames of 16 MiB were announced, 9 bytes sent of each"
 
 
-def test_memory_stays_bounded_when_a_peer_never_reads_its_answers(shared: Cluster, bystander: RawClient):
-    assert bystander.ask(SEND_V2, send_fields("Big"), os.urandom(200_000), opaque=8).code == SUCCESS
+@pytest.mark.parametrize("code", [PULL, VIEW, QUERY])
+def test_memory_stays_bounded_when_a_peer_never_reads_its_answers(shared: Cluster, bystander: RawClient, code: int):
+    sent = bystander.ask(SEND_V2, send_fields("Big"), os.urandom(200_000), opaque=8)
+    assert sent.code == SUCCESS
+    fields = {
+        PULL: pull_fields("Big"),
+        VIEW: {"offset": str(int(sent.fields["msgId"][16:], 16))},
+        QUERY: {"topic": "Big", "key": "0" * 32, "maxNum": "1", "beginTimestamp": "0", "endTimestamp": str(2**62)},
+    }[code]
+    with RawClient(shared.broker.address) as other:
+        assert len(other.ask(code, fields).body) > 200_000, "the answers that are not read are large"
     before = shared.broker.rss_bytes()
-    frame = raw_frame(raw_header(PULL, pull_fields("Big")))
+    frame = raw_frame(raw_header(code, fields))
     with RawClient(shared.broker.address) as peer:
         peer._socket.settimeout(1.0)
         with contextlib.suppress(TimeoutError):

@@ -31,6 +31,7 @@ class FakeConnection:
         self.remote_address = remote_address
         self.remote_host = bytes([127, 0, 0, 1]) + (50000).to_bytes(4, "big")
         self.is_open = True
+        self.is_behind = False
         self.last_read = 0.0
         self.sent: list[Command] = []
         self.replies: list[tuple[int, Command]] = []

@@ -10,7 +10,8 @@ from rocketbroker.codec.remoting.handler import Connection, Process, Route
 from rocketbroker.codec.remoting.headers.offset import GetMinOffsetRequestHeader
 from rocketbroker.codec.remoting.remoting_command import Command, request, response
 from rocketbroker.common.errors import BrokerResponseError
-from rocketbroker.transport.connection import Endpoint, RemotingConnection
+from rocketbroker.transport.connection import RemotingConnection
+from rocketbroker.transport.endpoint import Endpoint
 
 ECHO, TYPED, LATER, FAILING, REFUSING, ENCODED, PIECES, SILENT, FUTURE = 310, 31, 105, 50, 51, 52, 53, 54, 55
 

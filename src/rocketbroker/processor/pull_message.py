@@ -80,12 +80,19 @@ class PullMessageProcessor:
         self._stats = stats
         self._hold_service = hold_service
 
-    def process(self, connection: Connection, command: PullCommand) -> PullAnswer:
-        """Answer a pull, or hold it."""
-        return self._pull(connection, command, may_suspend=True)
+    def process(self, connection: Connection, command: PullCommand) -> list[Buffer] | None:
+        """Answer a pull, have it answered when its messages are read, or hold it."""
+        answer = self._pull(connection, command, may_suspend=True)
+        if isinstance(answer, Awaitable):
+            connection.answer_later(command, answer)
+            return None
+        return answer
 
     def resume(self, request: PullRequest) -> None:
         """Answer a pull that was held, whatever there is now."""
+        if request.connection.is_behind:
+            request.connection.answer_later(request.command, self._resume_later(request))
+            return
         answer: PullAnswer
         try:
             answer = self._pull(request.connection, request.command, may_suspend=False)
@@ -96,6 +103,10 @@ class PullMessageProcessor:
             request.connection.write(answer)
         elif answer is not None:
             request.connection.answer_later(request.command, answer)
+
+    async def _resume_later(self, request: PullRequest) -> list[Buffer] | None:
+        answer = self._pull(request.connection, request.command, may_suspend=False)
+        return await answer if isinstance(answer, Awaitable) else answer
 
     def _pull(self, connection: Connection, command: PullCommand, *, may_suspend: bool) -> PullAnswer:
         header = command.header

@@ -5,15 +5,13 @@ read to response bytes is plain calls; only an answer that must wait becomes a t
 """
 
 import asyncio
-import itertools
+import inspect
 import logging
 import socket
-import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Coroutine, Sequence
 from typing import Any, cast
 
 from rocketbroker.codec.remoting.frame import (
-    FRAME_MAX_LENGTH,
     LENGTH,
     LENGTH_AND_MARK,
     MAX_HEADER_LENGTH,
@@ -32,8 +30,8 @@ from rocketbroker.common.errors import (
     RemotingSendError,
     RemotingTimeoutError,
 )
-from rocketbroker.common.lifecycle import TaskOwner
-from rocketbroker.transport.receive_buffer import SHARED_SIZE, ReceiveBuffer
+from rocketbroker.transport.endpoint import Endpoint
+from rocketbroker.transport.receive_buffer import ReceiveBuffer
 
 log = logging.getLogger(__name__)
 
@@ -42,92 +40,14 @@ WRITE_HIGH_WATER = 1024 * 1024
 # So many pieces of answers are handed over at once; up to so many bytes they are joined first.
 _FLUSH_PIECES = 64
 _JOIN_LIMIT = 64 * 1024
-_CLOSE_TIMEOUT_S = 1.0
-_REPEAT_LOG_S = 10.0
+# Requests of one connection that wait for their answers; with so many it is not heard until half of them are answered.
+_MOST_OPEN = 1024
+# So many of them are at work at a time, since each may make a large answer, and none while the peer is slow.
+_MOST_AT_WORK = 4
 # Opaques are Java ints; the count begins anew after 2,147,483,647 requests.
 _MAX_OPAQUE = 0x7FFFFFFF
-# Codes from here on do not fit into the first 12 bytes of a header.
-_FOUR_DIGITS = 1000
 # Length and mark.
 _FRAME_HEAD = 8
-
-
-class Endpoint:
-    """What all connections of a server or of a client share.
-
-    Args:
-        routes: handlers by request code.
-        frame_max_length: limit of the length field, in bytes.
-        on_batch_end: called after the last frame of each read event, and always before answers are written.
-        on_close: called when a connection is gone.
-        throttles: whether a peer that takes its answers slowly is not heard until it catches up. Only for servers: two
-            peers that both stop reading while their writes wait would wait for each other for ever.
-    """
-
-    def __init__(
-        self,
-        name: str,
-        routes: dict[int, Route],
-        frame_max_length: int = FRAME_MAX_LENGTH,
-        on_batch_end: Callable[[], None] | None = None,
-        on_close: Callable[["RemotingConnection"], None] | None = None,
-        throttles: bool = True,
-    ) -> None:
-        self.routes = routes
-        self.throttles = throttles
-        self.frame_max_length = frame_max_length
-        self.on_batch_end = on_batch_end
-        self.on_close = on_close
-        self.tasks = TaskOwner(name)
-        self.connections: set[RemotingConnection] = set()
-        self.opaque = itertools.count(1)
-        self.shared_buffer = memoryview(bytearray(SHARED_SIZE))
-        # `{"code":310,` -> route: a look-up by the first 12 bytes spares a first pass over the header.
-        self.routes_by_prefix = {
-            (b'{"code":%d,"' % code)[:12]: route for code, route in routes.items() if code < _FOUR_DIGITS
-        }
-        self._all_gone = asyncio.Event()
-        self._batch_failure = ""
-        self._batch_failure_told = 0.0
-
-    def gone(self, connection: "RemotingConnection") -> None:
-        """Forget a connection that was lost."""
-        self.connections.discard(connection)
-        if not self.connections:
-            self._all_gone.set()
-        if self.on_close is not None:
-            self.on_close(connection)
-
-    def end_batch(self) -> None:
-        """Call the batch-end hook; its error is logged, and ends neither the connection nor the answers."""
-        if self.on_batch_end is not None:
-            try:
-                self.on_batch_end()
-            except Exception as error:  # noqa: BLE001 - logged
-                self._log_failed_batch(error)
-            else:
-                self._batch_failure = ""
-
-    def _log_failed_batch(self, error: Exception) -> None:
-        """Log an error when it appears and every ten seconds while it stays: there may be thousands of batches."""
-        failure, now = f"{type(error).__name__}: {error}", time.monotonic()
-        if failure != self._batch_failure or now >= self._batch_failure_told + _REPEAT_LOG_S:
-            self._batch_failure, self._batch_failure_told = failure, now
-            log.error("the end of a batch failed", exc_info=error)
-
-    async def stop(self, reason: str) -> None:
-        """End the tasks of open requests and close all connections; a peer has a second to take its last answers."""
-        await self.tasks.stop()
-        for connection in list(self.connections):
-            connection.close(reason)
-        try:
-            async with asyncio.timeout(_CLOSE_TIMEOUT_S):
-                while self.connections:
-                    self._all_gone.clear()
-                    await self._all_gone.wait()
-        except TimeoutError:
-            for connection in list(self.connections):
-                connection.abort(reason)
 
 
 def host_bytes(address: Any) -> bytes:
@@ -154,8 +74,14 @@ class RemotingConnection(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport | None = None
         self._pending: dict[int, asyncio.Future[Command]] = {}
         self._out: list[Buffer] = []
+        # Not heard for now, since it takes its answers slowly or has too many open requests.
         self._paused = False
         self._unread: bytes = b""
+        self.is_behind = False
+        self._caught_up = asyncio.Event()
+        self._caught_up.set()
+        self._open_requests = 0
+        self._turns = asyncio.Semaphore(_MOST_AT_WORK)
 
     # -- asyncio callbacks
 
@@ -183,6 +109,7 @@ class RemotingConnection(asyncio.BufferedProtocol):
             if not future.done():
                 future.set_exception(RemotingSendError(f"the connection to {self.remote_address} was lost"))
         self._pending.clear()
+        self._caught_up.set()
         self._endpoint.gone(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:
@@ -202,13 +129,25 @@ class RemotingConnection(asyncio.BufferedProtocol):
 
     def pause_writing(self) -> None:
         """Called by asyncio: the peer reads slower than it asks, so it is not heard until it catches up."""
-        if self._endpoint.throttles and self._transport is not None:
-            self._paused = True
-            self._transport.pause_reading()
+        if self._endpoint.throttles:
+            self.is_behind = True
+            self._caught_up.clear()
+            self._stop_hearing()
 
     def resume_writing(self) -> None:
         """Called by asyncio."""
-        if not self._paused:
+        if self.is_behind:
+            self.is_behind = False
+            self._caught_up.set()
+            self._hear_again()
+
+    def _stop_hearing(self) -> None:
+        if self._transport is not None:
+            self._paused = True
+            self._transport.pause_reading()
+
+    def _hear_again(self) -> None:
+        if not self._paused or self.is_behind or self._open_requests > _MOST_OPEN // 2:
             return
         self._paused = False
         unread, self._unread = self._unread, b""
@@ -321,13 +260,40 @@ class RemotingConnection(asyncio.BufferedProtocol):
             if not command.flag & FLAG_ONEWAY:
                 self._out.append(answer)
         elif isinstance(answer, Awaitable):
-            self.answer_later(command, answer)
+            if route.copies_body:
+                self.answer_later(command, answer)
+            else:
+                self._open(command, self._answer_when_done(command, answer))
         elif answer is not None:
             self._answer(command, answer)
 
     def answer_later(self, command: Command, waiting: Awaitable[Any]) -> None:
-        """Answer a request with what ``waiting`` gives; an error of it is answered as that of a handler."""
-        self._endpoint.tasks.start(self._answer_when_done(command, waiting), f"request-{command.code}")
+        """Answer a request with what ``waiting`` gives, when it is its turn; its error is answered as a handler's.
+
+        A coroutine does not run before.
+        """
+        self._open(command, self._answer_in_turn(command, waiting))
+
+    def _open(self, command: Command, answering: Coroutine[Any, Any, None]) -> None:
+        self._open_requests += 1
+        if self._open_requests >= _MOST_OPEN and self._endpoint.throttles and not self._paused:
+            self._stop_hearing()
+        self._endpoint.tasks.start(answering, f"request-{command.code}").add_done_callback(self._close_request)
+
+    def _close_request(self, _task: asyncio.Task[None]) -> None:
+        self._open_requests -= 1
+        if self._paused:
+            self._hear_again()
+
+    async def _answer_in_turn(self, command: Command, waiting: Awaitable[Any]) -> None:
+        try:
+            async with self._turns:
+                await self._caught_up.wait()
+                await self._answer_when_done(command, waiting)
+        finally:
+            # One whose turn did not come; no matter for one that has ended.
+            if inspect.iscoroutine(waiting):
+                waiting.close()
 
     async def _answer_when_done(self, command: Command, waiting: Awaitable[Any]) -> None:
         try:
@@ -426,6 +392,7 @@ class RemotingConnection(asyncio.BufferedProtocol):
         """Answer a broken frame, whose opaque is unknown, and close: the next frame cannot be found."""
         log.warning("%s broke the protocol: %s", self.remote_address, reason)
         self._out.append(encode_frame(response(ResponseCode.SYSTEM_ERROR, reason)))
+        self._endpoint.end_batch()
         self._flush()
         self.close(reason)
 

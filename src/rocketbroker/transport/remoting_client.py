@@ -7,7 +7,8 @@ from rocketbroker.codec.remoting.frame import FRAME_MAX_LENGTH
 from rocketbroker.codec.remoting.handler import Connection, Route
 from rocketbroker.codec.remoting.remoting_command import Command
 from rocketbroker.common.errors import RemotingConnectError
-from rocketbroker.transport.connection import Endpoint, RemotingConnection
+from rocketbroker.transport.connection import RemotingConnection
+from rocketbroker.transport.endpoint import Endpoint
 
 
 def split_address(address: str) -> tuple[str, int]:

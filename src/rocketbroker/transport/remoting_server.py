@@ -3,10 +3,12 @@
 import asyncio
 import socket
 from collections.abc import Callable, Sequence
+from typing import cast
 
 from rocketbroker.codec.remoting.frame import FRAME_MAX_LENGTH
 from rocketbroker.codec.remoting.handler import Connection, Route
-from rocketbroker.transport.connection import Endpoint, RemotingConnection
+from rocketbroker.transport.connection import RemotingConnection
+from rocketbroker.transport.endpoint import Endpoint
 from rocketbroker.transport.listening_sockets import bind_sockets, cannot_listen, port_of
 
 _IDLE_SCAN_S = 10.0
@@ -22,7 +24,7 @@ class RemotingServer:
         port: port to bind; 0 takes a free one, then ``port`` tells which.
         frame_max_length: limit of a frame's length field in bytes; a longer frame is refused before memory is taken.
         max_idle_s: a connection that sends nothing for so long is closed (serverChannelMaxIdleTimeSeconds).
-        on_batch_end: called after the last frame of each read event, before its answers are written.
+        on_batch_end: called after the last frame of each read event, and always before answers are written.
         on_close: called when a connection is gone.
     """
 
@@ -47,7 +49,7 @@ class RemotingServer:
     @property
     def connections(self) -> set[RemotingConnection]:
         """The open connections."""
-        return self._endpoint.connections
+        return cast("set[RemotingConnection]", self._endpoint.connections)
 
     def listen_on(self, sockets: Sequence[socket.socket]) -> None:
         """Have ``start`` listen on what ``bind_sockets`` gave, instead of binding host and port."""

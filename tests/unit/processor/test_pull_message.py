@@ -1,6 +1,5 @@
 """Pulls against a running store: what is found, what waits, and how each other outcome is answered."""
 
-import inspect
 from collections import Counter
 from collections.abc import Sequence
 from types import SimpleNamespace
@@ -190,6 +189,22 @@ async def test_a_held_pull_is_resumed_once(puller: Puller):
     await puller.holds.stop()
 
 
+async def test_a_held_pull_of_a_peer_that_is_behind_is_answered_in_its_turn(puller: Puller):
+    puller.put("a")
+    puller.pull(1, SUBSCRIPTION | SUSPEND)
+    (held,) = puller.holds.suspended
+    puller.put("b")
+    puller.connection.is_behind = True
+
+    puller.processor.resume(held)
+
+    assert puller.connection.written == []
+    ((command, answer),) = puller.connection.waiting
+    assert command is held.command
+    assert bodies(await answer) == [b"b"]
+    await puller.holds.stop()
+
+
 async def test_the_error_of_a_held_pull_is_answered(puller: Puller):
     puller.pull(0, SUBSCRIPTION | SUSPEND)
     (held,) = puller.holds.suspended
@@ -226,8 +241,9 @@ async def test_what_lies_far_back_is_read_on_a_thread(puller: Puller, monkeypatc
         return result
 
     monkeypatch.setattr(puller.store, "get_message", far)
-    answer = puller.pull()
-    assert inspect.isawaitable(answer)
+    assert puller.pull() is None
+    ((command, answer),) = puller.connection.waiting
+    assert command.opaque == 0
     assert bodies(await answer) == [b"a", b"b"]
 
 

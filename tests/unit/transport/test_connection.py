@@ -249,6 +249,83 @@ class TestAnswers:
         assert not connection.is_open
 
 
+class TestManyOpenRequests:
+    async def test_a_few_are_at_work_and_the_others_wait_for_their_turn(self, handlers: Handlers):
+        at_work: list[int] = []
+        most = 0
+
+        async def work(_connection: Connection, command: Command) -> Command:
+            nonlocal most
+            at_work.append(command.opaque)
+            most = max(most, len(at_work))
+            await handlers.gate.wait()
+            at_work.remove(command.opaque)
+            return response(0)
+
+        connection, transport, endpoint = connect({LATER: Route(LATER, work)})
+        feed(connection, b"".join(frame(LATER, b"", number) for number in range(50)))
+        await until(lambda: at_work)
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert 1 < len(at_work) < 10
+        handlers.gate.set()
+        await until(lambda: len(transport.answers) == 50)
+
+        assert most < 10
+        await endpoint.stop("done")
+
+    async def test_none_begins_while_the_peer_is_behind(self, handlers: Handlers):
+        connection, transport, endpoint = connect(handlers.routes())
+        handlers.gate.set()
+        connection.pause_writing()
+        connection.answer_later(request(LATER), handlers.routes()[LATER].process(connection, request(LATER)))  # type: ignore[arg-type]
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert (connection.is_behind, handlers.seen) == (True, [])
+
+        connection.resume_writing()
+        await until(lambda: transport.answers)
+
+        assert (connection.is_behind, len(handlers.seen)) == (False, 1)
+        await endpoint.stop("done")
+
+    @pytest.mark.parametrize("code", [LATER, FUTURE])
+    async def test_with_too_many_it_is_not_heard_until_half_are_answered(self, handlers: Handlers, code: int):
+        futures: list[asyncio.Future[Command]] = []
+
+        def wait(_connection: Connection, _command: Command) -> asyncio.Future[Command]:
+            futures.append(asyncio.get_running_loop().create_future())
+            return futures[-1]
+
+        async def work(_connection: Connection, _command: Command) -> Command:
+            return await wait(_connection, _command)
+
+        connection, transport, endpoint = connect({LATER: Route(LATER, work), FUTURE: Route(FUTURE, wait)})
+        feed(connection, b"".join(frame(code, b"", number) for number in range(3000)))
+        assert transport.stopped
+        for number in range(3000):
+            assert connection._open_requests <= 1024
+            async with asyncio.timeout(10):
+                while len(futures) <= number:  # noqa: ASYNC110 - nobody tells
+                    await asyncio.sleep(0)
+            futures[number].set_result(response(0))
+        await until(lambda: len(transport.answers) == 3000)
+
+        assert transport.reading
+        assert {answer.opaque for answer in transport.answers} == set(range(3000))
+        await endpoint.stop("done")
+
+    async def test_those_whose_turn_never_came_end_with_the_endpoint(self, handlers: Handlers):
+        connection, _, endpoint = connect(handlers.routes())
+        feed(connection, b"".join(frame(LATER, b"", number) for number in range(50)))
+        await asyncio.sleep(0)
+
+        await endpoint.stop("done")
+
+        assert handlers.seen == []
+        assert connection._open_requests == 0
+
+
 class TestAnswersThatCannotBeEncoded:
     BAD: tuple[Callable[[], Any], ...] = (
         lambda: response(0, None, 7),

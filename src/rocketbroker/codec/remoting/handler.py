@@ -32,6 +32,10 @@ class Connection(Protocol):
         """Whether writes still reach the peer."""
 
     @property
+    def is_behind(self) -> bool:
+        """Whether the peer takes its answers slower than it asks."""
+
+    @property
     def last_read(self) -> float:
         """When bytes last came in, in seconds of the monotonic clock."""
 
@@ -42,7 +46,10 @@ class Connection(Protocol):
         """Encode and send the answer to the request with that opaque."""
 
     def answer_later(self, command: Command, waiting: Awaitable[Any]) -> None:
-        """Answer a request with what ``waiting`` gives; an error of it is answered as that of a handler."""
+        """Answer a request with what ``waiting`` gives, when it is its turn; its error is answered as a handler's.
+
+        A few are at work at a time, and none while the peer is behind, so that large answers do not pile up.
+        """
 
     def send_oneway(self, command: Command) -> None:
         """Send a request that wants no answer."""

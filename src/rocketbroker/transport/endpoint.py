@@ -1,0 +1,105 @@
+"""What the connections of one server or one client share."""
+
+import asyncio
+import itertools
+import logging
+import time
+from collections.abc import Callable
+from typing import Protocol
+
+from rocketbroker.codec.remoting.frame import FRAME_MAX_LENGTH
+from rocketbroker.codec.remoting.handler import Connection, Route
+from rocketbroker.common.lifecycle import TaskOwner
+from rocketbroker.transport.receive_buffer import SHARED_SIZE
+
+log = logging.getLogger(__name__)
+
+_CLOSE_TIMEOUT_S = 1.0
+_REPEAT_LOG_S = 10.0
+# Codes from here on do not fit into the first 12 bytes of a header.
+_FOUR_DIGITS = 1000
+
+
+class EndpointConnection(Connection, Protocol):
+    """A connection as its endpoint knows it."""
+
+    def abort(self, reason: str) -> None:
+        """Close at once; what was not sent is lost."""
+
+
+class Endpoint:
+    """What all connections of a server or of a client share.
+
+    Args:
+        routes: handlers by request code.
+        frame_max_length: limit of the length field, in bytes.
+        on_batch_end: called after the last frame of each read event, and always before answers are written.
+        on_close: called when a connection is gone.
+        throttles: whether a peer that takes its answers slowly is not heard until it catches up. Only for servers: two
+            peers that both stop reading while their writes wait would wait for each other for ever.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        routes: dict[int, Route],
+        frame_max_length: int = FRAME_MAX_LENGTH,
+        on_batch_end: Callable[[], None] | None = None,
+        on_close: Callable[[Connection], None] | None = None,
+        throttles: bool = True,
+    ) -> None:
+        self.routes = routes
+        self.throttles = throttles
+        self.frame_max_length = frame_max_length
+        self.on_batch_end = on_batch_end
+        self.on_close = on_close
+        self.tasks = TaskOwner(name)
+        self.connections: set[EndpointConnection] = set()
+        self.opaque = itertools.count(1)
+        self.shared_buffer = memoryview(bytearray(SHARED_SIZE))
+        # `{"code":310,` -> route: a look-up by the first 12 bytes spares a first pass over the header.
+        self.routes_by_prefix = {
+            (b'{"code":%d,"' % code)[:12]: route for code, route in routes.items() if code < _FOUR_DIGITS
+        }
+        self._all_gone = asyncio.Event()
+        self._batch_failure = ""
+        self._batch_failure_told = 0.0
+
+    def gone(self, connection: EndpointConnection) -> None:
+        """Forget a connection that was lost."""
+        self.connections.discard(connection)
+        if not self.connections:
+            self._all_gone.set()
+        if self.on_close is not None:
+            self.on_close(connection)
+
+    def end_batch(self) -> None:
+        """Call the batch-end hook; its error is logged, and ends neither the connection nor the answers."""
+        if self.on_batch_end is not None:
+            try:
+                self.on_batch_end()
+            except Exception as error:  # noqa: BLE001 - logged
+                self._log_failed_batch(error)
+            else:
+                self._batch_failure = ""
+
+    def _log_failed_batch(self, error: Exception) -> None:
+        """Log an error when it appears and every ten seconds while it stays: there may be thousands of batches."""
+        failure, now = f"{type(error).__name__}: {error}", time.monotonic()
+        if failure != self._batch_failure or now >= self._batch_failure_told + _REPEAT_LOG_S:
+            self._batch_failure, self._batch_failure_told = failure, now
+            log.error("the end of a batch failed", exc_info=error)
+
+    async def stop(self, reason: str) -> None:
+        """End the tasks of open requests and close all connections; a peer has a second to take its last answers."""
+        await self.tasks.stop()
+        for connection in list(self.connections):
+            connection.close(reason)
+        try:
+            async with asyncio.timeout(_CLOSE_TIMEOUT_S):
+                while self.connections:
+                    self._all_gone.clear()
+                    await self._all_gone.wait()
+        except TimeoutError:
+            for connection in list(self.connections):
+                connection.abort(reason)
