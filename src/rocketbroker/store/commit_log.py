@@ -32,7 +32,7 @@ ALLOCATE_STEP = 64 * 1024 * 1024
 _POPULATE_STEP = 4 * 1024 * 1024
 _POPULATE_AHEAD = 8 * 1024 * 1024
 
-# No frame carries a longer one.
+# A frame of the default limit carries no longer one, whatever was the limit when it was stored.
 _MAX_RECORD = 16 * 1024 * 1024
 
 _HOST_BITS = 3
@@ -46,12 +46,20 @@ class CommitLog:
         queue: its files.
         allocate_service: prepares files and blocks.
         store_host: the broker's address as records hold it.
+        longest_record: what is longer, and than 16 MiB, is not read by its offset, since somebody may have forged it.
     """
 
-    __slots__ = ("_allocate_service", "_file", "_limit", "_populated", "queue", "store_host")
+    __slots__ = ("_allocate_service", "_file", "_limit", "_longest_record", "_populated", "queue", "store_host")
 
-    def __init__(self, queue: MappedFileQueue, allocate_service: AllocateMappedFileService, store_host: bytes) -> None:
+    def __init__(
+        self,
+        queue: MappedFileQueue,
+        allocate_service: AllocateMappedFileService,
+        store_host: bytes,
+        longest_record: int = _MAX_RECORD,
+    ) -> None:
         self.queue = queue
+        self._longest_record = max(longest_record, _MAX_RECORD)
         self.store_host = store_host
         self._allocate_service = allocate_service
         self._file: MappedFile | None = None
@@ -217,7 +225,7 @@ class CommitLog:
             return None
         size, magic = peek(head)
         # The offset is a client's: what lies there may be anything, a record that somebody forged in a body included.
-        if not is_record(size, magic) or size > _MAX_RECORD or int.from_bytes(head[28:36], "big") != offset:
+        if not is_record(size, magic) or size > self._longest_record or int.from_bytes(head[28:36], "big") != offset:
             return None
         record = self.bytes_at(offset, size)
         if record is None:

@@ -5,14 +5,19 @@ when the log is ahead of the queues.
 """
 
 import logging
+import time
 from collections.abc import Sequence
 
-from rocketbroker.common.errors import StoreError, StoreFullError
+from rocketbroker.common.errors import StoreError
 from rocketbroker.store.dispatch_request import DispatchRequest, DispatchRun
 from rocketbroker.store.index_service import BATCH_MESSAGES, IndexService
 from rocketbroker.store.message_arriving_listener import MessageArrivingListener
 
 log = logging.getLogger(__name__)
+
+RETRY_S = 5.0
+# Keys of so many messages may wait for a disk that refuses the index: about 100 MB.
+MOST_WAITING = 500_000
 
 
 class CommitLogDispatcher:
@@ -26,12 +31,17 @@ class CommitLogDispatcher:
     def __init__(self, index_service: IndexService | None, listener: MessageArrivingListener) -> None:
         self._index_service = index_service
         self._listener = listener
+        # Why the index could not be written, until it can, and when that is tried again.
+        self._index_error: StoreError | None = None
+        self._index_retry_at = 0.0
 
     def dispatch(self, requests: Sequence[DispatchRequest]) -> None:
-        """Make a batch of messages readable, oldest first.
+        """Make a batch of messages readable, oldest first; none is fine.
 
         Raises:
-            StoreFullError: the disk has no room for a queue's entries; the requests before it are dispatched.
+            StoreFullError: the disk has no room for a queue's entries; the requests before it are dispatched. Or for
+                the index, which is so far behind that no more may wait; then all are dispatched.
+            StoreError: it refused for another reason.
         """
         try:
             self._enter_queues(requests)
@@ -40,6 +50,8 @@ class CommitLogDispatcher:
             self._index([request for request in requests if request[1] < request[0].max_offset])
             raise
         self._index(requests)
+        if self._index_error is not None:
+            self._check_backlog()
 
     def _enter_queues(self, requests: Sequence[DispatchRequest]) -> None:
         listener = self._listener
@@ -54,6 +66,7 @@ class CommitLogDispatcher:
 
         Raises:
             StoreFullError: the disk has no room for all of their entries; none is dispatched.
+            StoreError: it refused for another reason; likewise.
         """
         queue = run.queue
         queue.put_run(run.queue_offset, run.physical_offsets, run.sizes, run.tags_codes)
@@ -75,11 +88,22 @@ class CommitLogDispatcher:
             self.flush_index()
 
     def flush_index(self) -> None:
-        """Enter the keys that wait."""
-        if self._index_service is None:
+        """Enter the keys that wait; after an error not before ``RETRY_S`` have passed."""
+        if self._index_service is None or time.monotonic() < self._index_retry_at:
             return
         try:
             self._index_service.flush()
-        except StoreFullError:
+        except StoreError as error:
             # The keys are kept and tried again; consumers are served all the same.
-            log.exception("messages are stored and readable, but cannot be indexed yet")
+            self._index_retry_at = time.monotonic() + RETRY_S
+            self._index_error = error
+            log.exception("messages are stored and readable, but cannot be indexed yet; next try in %g s", RETRY_S)
+        else:
+            self._index_error = None
+
+    def _check_backlog(self) -> None:
+        """Tell who sends that no more keys may wait."""
+        if self._index_service is not None and self._index_service.waiting >= MOST_WAITING:
+            self.flush_index()
+            if self._index_error is not None:
+                raise self._index_error

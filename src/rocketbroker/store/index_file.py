@@ -52,6 +52,8 @@ class IndexFile:
         self._entry_count = entry_count
         self._entries_position = INDEX_HEADER_SIZE + slot_count * HASH_SLOT_SIZE
         self.header = decode_header(self.file.buffer[:INDEX_HEADER_SIZE])
+        # Set by who wants queries to end: their chains may be long.
+        self.given_up = False
         try:
             self.file.ensure_allocated(min(entry_position(self.header.index_count, slot_count), size))
         except StoreError:
@@ -111,6 +113,8 @@ class IndexFile:
     def _previous(self, slots: npt.NDArray[np.int32], numbers: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
         """What each entry follows in the chain of its slot; 0 for the first."""
         previous = self._slots[slots].astype(np.int32)
+        # A stop between slots and header leaves slots that name entries which are about to be written.
+        previous[previous >= numbers[0]] = 0
         order = np.argsort(slots, kind="stable")
         sorted_slots = slots[order]
         repeated = sorted_slots[1:] == sorted_slots[:-1]
@@ -135,21 +139,20 @@ class IndexFile:
         (number,) = SLOT.unpack(self._read(slot_position(key_hash, self._slot_count), SLOT.size))
         # Chains lead to ever smaller numbers; a damaged one that does not is not followed.
         limit = self.header.index_count
-        while 0 < number < limit and len(found) < max_num:
+        while 0 < number < limit and len(found) < max_num and not self.given_up:
             entry = self._read(entry_position(number, self._slot_count), ENTRY.size)
             entry_hash, offset, diff, previous = ENTRY.unpack(entry)
-            if entry_hash == key_hash and self._in_range(diff, begin_ms, end_ms) and offset not in found[-1:]:
+            # Entries know seconds only: a second's messages are all taken.
+            stored = self.header.begin_timestamp + diff * 1000
+            if stored <= begin_ms - 1000:
+                break
+            if entry_hash == key_hash and stored <= end_ms and offset not in found[-1:]:
                 found.append(offset)
             limit, number = number, previous
         return found
 
     def _read(self, position: int, size: int) -> bytes:
         return os.pread(self.file.fd, size, position)
-
-    def _in_range(self, time_diff: int, begin_ms: int, end_ms: int) -> bool:
-        # Entries know seconds only: a second's messages are all taken.
-        stored = self.header.begin_timestamp + time_diff * 1000
-        return begin_ms - 1000 < stored <= end_ms
 
     def sync(self) -> None:
         """Write it to disk (blocks).

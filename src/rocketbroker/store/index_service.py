@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from rocketbroker.codec.message.tags_code import java_hash
 from rocketbroker.codec.storefile.index_file_layout import IndexHeader, build_key, build_tag_key, key_hash_of
-from rocketbroker.common.errors import StoreFullError
+from rocketbroker.common.errors import StoreError
 from rocketbroker.store.dispatch_request import DispatchRequest, DispatchRun
 
 if TYPE_CHECKING:
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 # So many messages are worth a batch; a tick of the store enters fewer.
 BATCH_MESSAGES = 1024
+# A refused disk leaves a backlog; so much of it is hashed before the disk is asked.
+_AT_ONCE = 8192
 # Instead of the key hash of its tags, for a message without; hashes are not negative.
 _NO_TAGS = -1
 _KEY_PREFIX_HASH = attrgetter("key_prefix_hash")
@@ -142,17 +144,22 @@ class IndexService:
         """Enter the keys that wait.
 
         Raises:
-            StoreFullError: the disk has no room; the keys are kept for the next try.
+            StoreFullError: the disk has no room; the keys that it has no room for are kept for the next try.
+            StoreError: it refused for another reason; likewise.
         """
+        while self._offsets:
+            self._flush_some(_AT_ONCE)
+
+    def _flush_some(self, most: int) -> None:
         if self._offsets and self._offsets[0] <= self._indexed_to:
             self._drop(bisect_right(self._offsets, self._indexed_to))
         if not self._offsets:
             return
         import numpy as np
 
-        hashes, counts = self._key_hashes()
-        offsets = np.repeat(np.array(self._offsets, np.int64), counts)
-        timestamps = np.repeat(np.array(self._timestamps, np.int64), counts)
+        hashes, counts = self._key_hashes(most)
+        offsets = np.repeat(np.array(self._offsets[:most], np.int64), counts)
+        timestamps = np.repeat(np.array(self._timestamps[:most], np.int64), counts)
         done = 0
         try:
             while done < len(hashes):
@@ -160,21 +167,21 @@ class IndexService:
                 end = done + min(file.room, len(hashes) - done)
                 file.put_keys(hashes[done:end], offsets[done:end], timestamps[done:end])
                 done = end
-        except StoreFullError:
+        except StoreError:
             # Those of a message that is half entered are entered again, which a query does not mind.
             self._drop(int(np.searchsorted(np.cumsum(counts), done, side="right")))
             raise
-        self._drop(len(self._offsets))
+        self._drop(most)
 
-    def _key_hashes(self) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
-        """Hashes of all entries in their order, the tags of a message last, and how many each message has."""
+    def _key_hashes(self, most: int) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
+        """Hashes of the first messages' entries in order, a message's tags last, and how many each message has."""
         import numpy as np
 
         from rocketbroker.codec.message.java_hash_many import index_key_hash_many
 
-        texts, key_counts = _key_texts(self._unique_keys, self._keys)
-        prefixes = np.array(self._prefix_hashes, np.int32)
-        of_tags = np.array(self._tag_hashes, np.int64)
+        texts, key_counts = _key_texts(self._unique_keys[:most], self._keys[:most])
+        prefixes = np.array(self._prefix_hashes[:most], np.int32)
+        of_tags = np.array(self._tag_hashes[:most], np.int64)
         tagged = of_tags != _NO_TAGS
         of_keys = np.array(key_counts, np.int64)
         counts = of_keys + tagged
@@ -230,10 +237,10 @@ class IndexService:
         header = self.files[-1].header
         return header.end_timestamp, header.end_phy_offset
 
-    def delete_before(self, min_physical_offset: int) -> None:
-        """Remove the files all of whose messages are gone from the CommitLog, but never the one being written."""
-        while len(self.files) > 1 and self.files[0].header.end_phy_offset < min_physical_offset:
-            self.files.pop(0).delete()
+    def give_up_queries(self) -> None:
+        """Have the queries that other threads run end soon, with what they have found."""
+        for file in self.files:
+            file.given_up = True
 
     def close(self) -> None:
         """Release all mappings."""

@@ -67,6 +67,10 @@ class MappedFile:
             if not existed:
                 os.ftruncate(self.fd, file_size)
             self._map = mmap.mmap(self.fd, file_size)
+        except OSError as error:
+            os.close(self.fd)
+            # ENOMEM stands for the process's number of mappings as well (vm.max_map_count).
+            raise StoreError(f"cannot map {path}: {error.strerror}") from error
         except BaseException:
             os.close(self.fd)
             raise

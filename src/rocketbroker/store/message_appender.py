@@ -122,36 +122,42 @@ class MessageAppender:
         return PutMessageResult(PutMessageStatus.PUT_OK, offset, first, timestamp, batch.total, "", offsets)
 
     def _dispatch_run(self, run: DispatchRun) -> None:
-        """Make a batch readable at once, being many enough; what the disk keeps back waits with the others."""
+        """Make a batch readable at once, being many enough; what cannot be now waits with the others."""
         try:
             self.dispatch()
             self._dispatcher.dispatch_run(run)
-        except StoreError:
+        except Exception:  # noqa: BLE001 - it comes again at the end of the read event, where it is told
             self._pending += run.requests()
 
     def dispatch(self) -> None:
         """Make all appended messages readable; what the disk keeps back is tried again next time.
 
         Raises:
-            StoreFullError: the disk has no room for a queue's entries.
+            StoreFullError: the disk has no room for a queue's entries, or for the keys that wait.
             StoreError: it refused them for another reason.
         """
         pending = self._pending
-        if not pending:
+        if not pending and not self._held_back:
             return
         self._pending = []
         try:
             self._dispatcher.dispatch(pending)
-        except StoreError as error:
-            self._pending = [request for request in pending if request[1] >= request[0].max_offset]
+        except BaseException as error:
+            # Whatever it is, these are acknowledged: they stay until a queue has them.
+            self._pending = [request for request in pending if request[1] >= request[0].max_offset] + self._pending
             if not self.refusal:
-                # What cannot be read must not be acknowledged without end: sends wait for the queues to have room.
+                # What cannot be read must not be acknowledged without end: sends wait until it can.
                 self.refusal = self._held_back = f"messages are stored but cannot be queued: {error}"
             raise
         if self._held_back:
             if self.refusal == self._held_back:
                 self.refusal = ""
             self._held_back = ""
+
+    @property
+    def has_pending(self) -> bool:
+        """Whether messages are in the log alone."""
+        return bool(self._pending)
 
     @property
     def dispatched_offset(self) -> int:

@@ -51,6 +51,8 @@ T = TypeVar("T")
 # Keys of the index wait so long for others at the most.
 _INDEX_TICK_S = 0.1
 _COLD_READERS = 2
+# What a record has beside its body, at the most.
+_RECORD_ROOM = 128 * 1024
 # What the answer to a query may carry; a frame has 16 MiB.
 _QUERY_BYTES = 12 * 1024 * 1024
 
@@ -75,7 +77,8 @@ class MessageStore:
         self._allocate_service = AllocateMappedFileService()
         log_size = config.mapped_file_size_commit_log
         log_queue = MappedFileQueue(config.commit_log_dir, log_size, min(ALLOCATE_STEP, log_size))
-        self.commit_log = CommitLog(log_queue, self._allocate_service, store_host)
+        longest = config.max_message_size + _RECORD_ROOM
+        self.commit_log = CommitLog(log_queue, self._allocate_service, store_host, longest)
         self.queues = ConsumeQueueStore(config.consume_queue_dir, config.mapped_file_size_consume_queue)
         self.index_service = self._make_index_service() if config.message_index_enable else None
         self._delay_levels = parse_delay_levels(config.message_delay_level)
@@ -94,6 +97,10 @@ class MessageStore:
             self._queues_flushed,
         )
         self._cold_readers = ThreadPoolExecutor(_COLD_READERS, thread_name_prefix="ColdRead")
+        # Apart from the pulls, which a long chain of the index would hold up.
+        self._query_reader = ThreadPoolExecutor(1, thread_name_prefix="QueryMessage")
+        # Full index files that could not be synced: their keys may be lost although later syncs succeed.
+        self._unsynced_index = 0
         self._tasks = TaskOwner("MessageStore")
         self.boot_time_ms = clock.time_ms()
         # Appends one message; readable after ``dispatch``. Both bound here: the path of each message is a call shorter.
@@ -111,10 +118,17 @@ class MessageStore:
         return time.strftime("%Y%m%d%H%M%S", time.localtime(now // 1000)) + f"{now % 1000:03d}"
 
     def _index_full(self, file: "IndexFile") -> None:
-        end = file.header.end_timestamp
-        self._cold_readers.submit(file.sync).add_done_callback(
-            lambda done: None if done.exception() else self._checkpoint.advance(index_msg_timestamp=end)
-        )
+        self._cold_readers.submit(self._sync_full_index, file, file.header.end_timestamp)
+
+    def _sync_full_index(self, file: "IndexFile", end_timestamp: int) -> None:
+        try:
+            file.sync()
+        except OSError:
+            self._unsynced_index += 1
+            log.exception("index file %s could not be synced; it is checked at the next start", file.file.path)
+        else:
+            if not self._unsynced_index:
+                self._checkpoint.advance(index_msg_timestamp=end_timestamp)
 
     # -- life
 
@@ -168,21 +182,33 @@ class MessageStore:
         self.flusher.stop()
         self._queue_flusher.stop()
         self._allocate_service.stop()
-        if self.index_service is not None:
-            for file in self.index_service.files:
-                file.sync()
-            if not self.index_service.waiting:
-                self._checkpoint.advance(index_msg_timestamp=self._last_stored())
-        self._cold_readers.shutdown()
+        self._end_reads()
+        indexed = self.index_service is None or self._sync_index(self.index_service)
         self._checkpoint.save()
-        if not self.flusher.error and not (self.index_service and self.index_service.waiting):
+        # What is not in the queues or the index would be looked for by an unclean start only.
+        if indexed and not self.flusher.error and not self._appender.has_pending:
             self._lock.mark_stopped()
         self._release()
+
+    def _end_reads(self) -> None:
+        if self.index_service is not None:
+            self.index_service.give_up_queries()
+        self._query_reader.shutdown()
+        self._cold_readers.shutdown()
+
+    def _sync_index(self, index_service: IndexService) -> bool:
+        """Write the index to disk; gives whether it is all there."""
+        for file in index_service.files:
+            file.sync()
+        if index_service.waiting or self._unsynced_index:
+            return False
+        self._checkpoint.advance(index_msg_timestamp=self._last_stored())
+        return True
 
     def _release(self) -> None:
         """Close all files and end the threads that were started on the way."""
         self._allocate_service.stop()
-        self._cold_readers.shutdown()
+        self._end_reads()
         self.queues.close()
         if self.index_service is not None:
             self.index_service.close()
@@ -242,7 +268,7 @@ class MessageStore:
 
     async def read_cold(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
         """The bytes of ranges far from the end of the log, read on an owned thread."""
-        return await self._off_loop(self.commit_log.read, ranges)
+        return await asyncio.get_running_loop().run_in_executor(self._cold_readers, self.commit_log.read, ranges)
 
     def topic_queues(self, topic: str) -> dict[int, ConsumeQueue]:
         """The queues of a topic that ever had a message, by number."""
@@ -274,7 +300,13 @@ class MessageStore:
         queue = self.queues.find(topic, queue_id)
         if queue is None:
             return 0
-        return await self._off_loop(self._reader.offset_by_time, queue, timestamp_ms, boundary == "UPPER")
+        try:
+            found = await self._query(self._reader.offset_by_time, queue, timestamp_ms, boundary == "UPPER")
+        except ValueError:
+            if self.queues.find(topic, queue_id) is queue:
+                raise
+            return 0  # its topic was deleted meanwhile, and the files are closed
+        return found if self.queues.find(topic, queue_id) is queue else 0
 
     def look_message_by_offset(self, physical_offset: int) -> bytes | None:
         """The record at a CommitLog offset, or ``None`` when no record begins there (blocks when it is cold)."""
@@ -282,7 +314,7 @@ class MessageStore:
 
     async def read_message(self, physical_offset: int) -> bytes | None:
         """``look_message_by_offset`` on an owned thread."""
-        return await self._off_loop(self.commit_log.record, physical_offset)
+        return await self._query(self.commit_log.record, physical_offset)
 
     async def query_message(
         self, topic: str, key: str, max_num: int, begin_ms: int, end_ms: int, index_type: str | None = None
@@ -297,8 +329,8 @@ class MessageStore:
         limit = min(max_num, self.config.max_msgs_num_batch)
         last_update = self.index_service.last_update
         find = partial(self.index_service.query, tag=index_type == "T")
-        offsets = await self._off_loop(find, topic, key, limit, begin_ms, end_ms)
-        return QueryMessageResult(await self._off_loop(self._records, offsets), *last_update)
+        offsets = await self._query(find, topic, key, limit, begin_ms, end_ms)
+        return QueryMessageResult(await self._query(self._records, offsets), *last_update)
 
     def _records(self, offsets: Sequence[int]) -> list[bytes]:
         """The records at CommitLog offsets, as many as one frame can carry."""
@@ -314,9 +346,9 @@ class MessageStore:
             records.append(record)
         return records
 
-    async def _off_loop(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Run on a thread what may wait for the disk."""
-        return await asyncio.get_running_loop().run_in_executor(self._cold_readers, partial(function, *args, **kwargs))
+    async def _query(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run on the thread of queries what may wait for the disk."""
+        return await asyncio.get_running_loop().run_in_executor(self._query_reader, partial(function, *args, **kwargs))
 
     # -- keeping
 

@@ -93,6 +93,95 @@ def test_a_damaged_chain_ends_instead_of_going_round(file: IndexFile):
     assert file.select(hash_of("k"), 9, 0, 2**62) == [2, 1]
 
 
+def test_a_query_goes_no_further_back_than_its_time_range(file: IndexFile, monkeypatch):
+    put(file, *[("k", number, NOW + 1000 * number) for number in range(20)])
+    reads = counted_reads(monkeypatch)
+
+    assert file.select(hash_of("k"), 99, NOW + 17_000, NOW + 18_000) == [18, 17]
+
+    # The slot, and the entries of 19 to 16.
+    assert len(reads) == 5
+
+
+def test_a_query_that_is_given_up_ends_with_what_it_has(file: IndexFile, monkeypatch):
+    put(file, *[("k", number, NOW) for number in range(20)])
+    pread = os.pread
+
+    def reading(fd: int, size: int, position: int) -> bytes:
+        file.given_up = len(reads) == 4
+        reads.append(position)
+        return pread(fd, size, position)
+
+    reads: list[int] = []
+    monkeypatch.setattr(os, "pread", reading)
+
+    assert file.select(hash_of("k"), 99, 0, 2**62) == [19, 18, 17, 16]
+
+
+def test_a_query_sees_whole_entries_while_keys_are_entered(file: IndexFile, monkeypatch):
+    put(file, ("k", 1, NOW), ("k", 2, NOW))
+    pread = os.pread
+    numbers = iter(range(3, 20))
+
+    def reading(fd: int, size: int, position: int) -> bytes:
+        put(file, ("k", next(numbers), NOW))
+        return pread(fd, size, position)
+
+    monkeypatch.setattr(os, "pread", reading)
+
+    assert file.select(hash_of("k"), 99, 0, 2**62) == [3, 2, 1]
+
+
+def test_a_slot_never_names_an_entry_that_is_not_whole(file: IndexFile):
+    class Slots:
+        """Asks for the key as soon as its slot is written."""
+
+        def __init__(self, slots: np.ndarray) -> None:
+            self.slots = slots
+
+        def __getitem__(self, at: np.ndarray) -> np.ndarray:
+            found: np.ndarray = self.slots[at]
+            return found
+
+        def __setitem__(self, at: np.ndarray, values: np.ndarray) -> None:
+            self.slots[at] = values
+            found.append(file.select(hash_of("k"), 99, 0, 2**62))
+
+    found: list[list[int]] = []
+    put(file, ("k", 1, NOW))
+    file._slots = Slots(file._slots)  # type: ignore[assignment]
+
+    put(file, ("k", 2, NOW), ("k", 3, NOW))
+
+    assert found == [[3, 2, 1]]
+
+
+def test_a_slot_that_is_ahead_of_the_header_makes_no_entry_follow_itself(file: IndexFile):
+    put(file, ("k", 1, NOW))
+    before = bytes(file.file.buffer[:40])
+    put(file, ("k", 2, NOW))
+    # A kill came between the slot and the header.
+    file.file.buffer[:40] = before
+    file.header = file.header._replace(index_count=file.header.index_count - 1)
+
+    put(file, ("k", 3, NOW))
+
+    assert file.select(hash_of("k"), 99, 0, 2**62) == [3]
+
+
+def counted_reads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The positions that are read from now on."""
+    reads: list[int] = []
+    pread = os.pread
+
+    def reading(fd: int, size: int, position: int) -> bytes:
+        reads.append(position)
+        return pread(fd, size, position)
+
+    monkeypatch.setattr(os, "pread", reading)
+    return reads
+
+
 def test_it_is_the_same_after_a_restart(tmp_path: Path):
     keys = [(f"k{number % 5}", number, NOW) for number in range(20)]
     file = IndexFile(tmp_path / NAME, SLOTS, ENTRIES)

@@ -230,17 +230,6 @@ def test_a_full_disk_keeps_the_keys_for_the_next_try(index: Index, monkeypatch):
     assert [index.query(f"U{number}") for number in range(12)] == [[number] for number in range(12)]
 
 
-def test_expired_files_go_but_never_the_last(index: Index):
-    for number in range(20):
-        index.add(number, f"U{number}")
-
-    index.service.delete_before(7)
-    assert len(index.service.files) == 2
-    index.service.delete_before(1000)
-
-    assert [file.header.end_phy_offset for file in index.service.files] == [19]
-
-
 def test_an_empty_index_knows_nothing(index: Index):
     index.service.load()
 

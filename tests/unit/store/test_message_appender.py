@@ -1,4 +1,5 @@
 import errno
+import mmap
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,9 +9,12 @@ import pytest
 from rocketbroker.codec.message.message_batch import BatchParts
 from rocketbroker.codec.message.message_decoder import decode_record
 from rocketbroker.common.errors import StoreError
+from rocketbroker.store import commit_log_dispatcher
 from rocketbroker.store.commit_log import CommitLog
 from rocketbroker.store.commit_log_dispatcher import CommitLogDispatcher
+from rocketbroker.store.consume_queue import ConsumeQueue
 from rocketbroker.store.consume_queue_store import ConsumeQueueStore
+from rocketbroker.store.index_service import IndexService
 from rocketbroker.store.message_appender import MessageAppender
 from rocketbroker.store.message_arriving_listener import NoListener
 from rocketbroker.store.put_message import PutMessageStatus
@@ -54,6 +58,11 @@ def parts(tmp_path: Path) -> Iterator[Parts]:
 
 def refuse(*_):
     raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def put_and_dispatch(appender: MessageAppender, body: bytes) -> None:
+    assert appender.put(message(body)).status is PutMessageStatus.PUT_OK
+    appender.dispatch()
 
 
 def test_a_message_gets_its_place_and_is_readable_after_dispatch(parts: Parts):
@@ -209,3 +218,92 @@ def test_a_batch_that_a_queue_could_not_take_is_acknowledged_and_dispatched_late
     assert parts.readable() == 13
     assert parts.appender.dispatched_offset == parts.log.max_offset
     assert parts.bodies() == [b"%d" % number for number in range(13)]
+
+
+@pytest.mark.parametrize("batched", [False, True])
+def test_no_acknowledged_message_is_lost_when_a_queue_file_cannot_be_mapped(parts: Parts, monkeypatch, batched: bool):
+    def fail(*_):
+        raise OSError(errno.ENOMEM, "Cannot allocate memory")
+
+    for number in range(10):
+        parts.appender.put(message(b"%d" % number))
+    parts.appender.dispatch()
+    with monkeypatch.context() as patched:
+        patched.setattr(mmap, "mmap", fail)
+        if batched:
+            assert parts.appender.put_batch(message(), batch(b"10", b"11")).status is PutMessageStatus.PUT_OK
+        else:
+            assert parts.appender.put(message(b"10")).status is PutMessageStatus.PUT_OK
+            assert parts.appender.put(message(b"11")).status is PutMessageStatus.PUT_OK
+        with pytest.raises(StoreError, match="cannot map"):
+            parts.appender.dispatch()
+        assert parts.appender.has_pending
+        assert parts.appender.put(message(b"12")).status is PutMessageStatus.SERVICE_NOT_AVAILABLE
+
+    assert parts.appender.put(message(b"12")).status is PutMessageStatus.PUT_OK
+    parts.appender.dispatch()
+
+    assert parts.bodies() == [b"%d" % number for number in range(13)]
+    assert not parts.appender.has_pending
+
+
+@pytest.mark.parametrize("batched", [False, True])
+def test_not_even_an_error_that_nobody_foresaw_loses_an_acknowledged_message(parts: Parts, monkeypatch, batched: bool):
+    def fail(*_):
+        raise RuntimeError("a mistake")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(ConsumeQueue, "put", fail)
+        patched.setattr(ConsumeQueue, "put_run", fail)
+        if batched:
+            parts.appender.put_batch(message(), batch(b"0", b"1"))
+        else:
+            parts.appender.put(message(b"0"))
+            parts.appender.put(message(b"1"))
+        with pytest.raises(RuntimeError, match="a mistake"):
+            parts.appender.dispatch()
+
+    assert parts.appender.put(message(b"2")).status is PutMessageStatus.PUT_OK
+    parts.appender.dispatch()
+    assert parts.bodies() == [b"0", b"1", b"2"]
+
+
+@pytest.mark.parametrize("batched", [False, True])
+def test_an_index_that_cannot_be_written_does_not_keep_sends_away(tmp_path: Path, monkeypatch, caplog, batched: bool):
+    def fail(*_):
+        raise StoreError("cannot allocate: EIO")
+
+    monkeypatch.setattr(commit_log_dispatcher, "BATCH_MESSAGES", 1)
+    with open_log(tmp_path / "commitlog", FILE) as log:
+        parts = Parts(tmp_path, log)
+        index = IndexService(tmp_path / "index", 50, 2000, lambda: "20261121095923270", lambda _: None)
+        dispatcher = CommitLogDispatcher(index, NoListener())
+        appender = MessageAppender(log, parts.queues, dispatcher, parts.config, parts.clock, {})
+        appender.refusal = ""
+        keyed = message(b"0", properties={"UNIQ_KEY": "U0"})
+        with monkeypatch.context() as patched:
+            patched.setattr(commit_log_dispatcher, "RETRY_S", 0.0)
+            patched.setattr(IndexService, "_make", fail)
+            if batched:
+                parted = BatchParts([0], [b"0"], [keyed.properties])
+                assert appender.put_batch(keyed, parted).status is PutMessageStatus.PUT_OK
+            else:
+                assert appender.put(keyed).status is PutMessageStatus.PUT_OK
+            appender.dispatch()
+            assert appender.put(message(b"1")).status is PutMessageStatus.PUT_OK
+            appender.dispatch()
+            assert "cannot be indexed yet" in caplog.text
+            # Until too much waits.
+            patched.setattr(commit_log_dispatcher, "MOST_WAITING", 2)
+            with pytest.raises(StoreError, match="EIO"):
+                put_and_dispatch(appender, b"2")
+            refused = appender.put(message(b"3"))
+            assert refused.status is PutMessageStatus.SERVICE_NOT_AVAILABLE
+            assert "EIO" in refused.reason
+
+        assert appender.put(message(b"3")).status is PutMessageStatus.PUT_OK
+        appender.dispatch()
+        assert parts.bodies() == [b"0", b"1", b"2", b"3"]
+        assert index.waiting == 0
+        parts.queues.close()
+        index.close()

@@ -1,5 +1,6 @@
 import asyncio
 import errno
+import mmap
 import os
 import threading
 import zlib
@@ -14,6 +15,7 @@ from rocketbroker.common.errors import StoreError
 from rocketbroker.store import message_store
 from rocketbroker.store.consume_queue_store import ConsumeQueueStore
 from rocketbroker.store.get_message import GetMessageStatus
+from rocketbroker.store.index_file import IndexFile
 from rocketbroker.store.message_store import MessageStore
 from rocketbroker.store.put_message import PutMessageStatus
 from tests.support.fakes import FakeClock
@@ -501,4 +503,85 @@ async def test_queries_read_the_disk_on_a_thread_of_their_own(store: MessageStor
     assert len((await store.query_message("Topic", "k", 9, 0, ALWAYS)).records) == 1
     assert await store.read_message(result.physical_offset)
     assert await store.offset_in_queue_by_time("Topic", 0, 0) == 0
-    assert readers == {"ColdRead"}
+    assert readers == {"QueryMessage"}
+
+
+async def test_a_stop_waits_for_a_query_and_closes_nothing_under_it(tmp_path: Path, monkeypatch):
+    store = make_store(tmp_path / "store")
+    await store.start()
+    store.put_message(message(properties={"KEYS": "k"}))
+    store.dispatch()
+    reading, go = threading.Event(), threading.Event()
+    pread = os.pread
+
+    def slow(fd: int, size: int, position: int) -> bytes:
+        reading.set()
+        assert go.wait(10)
+        return pread(fd, size, position)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "pread", slow)
+        query = asyncio.create_task(store.query_message("Topic", "k", 9, 0, ALWAYS))
+        assert await asyncio.to_thread(reading.wait, 10)
+        stop = asyncio.create_task(store.stop())
+        await asyncio.sleep(0.05)
+        assert not stop.done()
+        go.set()
+        await stop
+    with pytest.raises(RuntimeError, match="shutdown"):
+        await query  # its records would be read after the stop
+
+
+async def test_a_time_is_searched_in_a_queue_that_is_deleted_meanwhile(tmp_path: Path, monkeypatch):
+    store = make_store(tmp_path / "store")
+    await store.start()
+    for _ in range(100):
+        store.put_message(message())
+    store.dispatch()
+    reader = store._reader.store_timestamp
+
+    def deleting(queue, queue_offset: int) -> int:
+        if store.queues.find("Topic", 0) is not None:
+            store.queues.delete_topic("Topic")
+            store.queues.remove_retired()
+        return reader(queue, queue_offset)
+
+    monkeypatch.setattr(store._reader, "store_timestamp", deleting)
+
+    assert await store.offset_in_queue_by_time("Topic", 0, ALWAYS) == 0
+    await store.stop()
+
+
+async def test_an_index_file_that_was_not_synced_makes_the_stop_unclean(tmp_path: Path, monkeypatch, caplog):
+    store = make_store(tmp_path / "store")
+    await store.start()
+    with monkeypatch.context() as patched:
+        patched.setattr(IndexFile, "sync", refuse(errno.EIO))
+        for number in range(250):
+            store.put_message(message(properties={"KEYS": f"k{number}"}))
+        store.dispatch()
+        store._dispatcher.flush_index()
+        await until(lambda: "could not be synced" in caplog.text)
+    await store.stop()
+
+    assert (tmp_path / "store" / "abort").exists()
+    again = make_store(tmp_path / "store")
+    await again.start()
+    assert len((await again.query_message("Topic", "k3", 9, 0, ALWAYS)).records) == 1
+    await again.stop()
+    assert not (tmp_path / "store" / "abort").exists()
+
+
+async def test_a_stop_with_messages_that_no_queue_has_is_unclean(tmp_path: Path, monkeypatch):
+    store = make_store(tmp_path / "store")
+    await store.start()
+    with monkeypatch.context() as patched:
+        patched.setattr(mmap, "mmap", refuse(errno.ENOMEM))
+        assert store.put_message(message(b"kept", properties={"KEYS": "k"})).status is PutMessageStatus.PUT_OK
+        await store.stop()
+    assert (tmp_path / "store" / "abort").exists()
+
+    again = make_store(tmp_path / "store")
+    await again.start()
+    assert [one.body for one in read_queue(again, "Topic", 0)] == [b"kept"]
+    await again.stop()
