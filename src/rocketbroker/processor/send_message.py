@@ -37,6 +37,8 @@ _NO_TRANSACTIONS: Final = "transaction messages are not served by this broker: a
 _PAIR_END: Final = 2
 # Bytes of an IPv4 address and a port.
 _IPV4_HOST: Final = 8
+# Messages whose ids, of 33 bytes each, fit into the header of an answer.
+_MOST_IN_BATCH: Final = 400_000
 _RESPONSE_CODES: Final = {
     PutMessageStatus.MESSAGE_ILLEGAL: ResponseCode.MESSAGE_ILLEGAL,
     PutMessageStatus.PROPERTIES_SIZE_EXCEEDED: ResponseCode.MESSAGE_ILLEGAL,
@@ -165,10 +167,16 @@ class SendMessageProcessor:
         if target.is_retry:
             remark = f"batch request does not support retry group {header.topic.removeprefix(RETRY_GROUP_TOPIC_PREFIX)}"
             raise BrokerResponseError(ResponseCode.MESSAGE_ILLEGAL, remark)
+        self._check_batch(header, len(command.body))
         try:
             parts = split_batch(command.body)
         except CodecError as error:
             raise BrokerResponseError(ResponseCode.MESSAGE_ILLEGAL, str(error)) from error
+        if len(parts.flags) > _MOST_IN_BATCH:
+            remark = (
+                f"the batch has {len(parts.flags)} messages; the ids of at most {_MOST_IN_BATCH} fit into an answer"
+            )
+            raise BrokerResponseError(ResponseCode.MESSAGE_ILLEGAL, remark)
         message = MessageExtBrokerInner(
             topic=header.topic,
             queue_id=queue_id,
@@ -189,6 +197,21 @@ class SendMessageProcessor:
         if self._waits_for_flush:
             return self._after_flush(answer, result)
         return answer
+
+    def _check_batch(self, header: SendMessageRequestHeader, length: int) -> None:
+        """Refuse what cannot be done for a batch (CommitLog.asyncPutMessages)."""
+        limit = self._store.config.max_message_size
+        if length > limit:
+            remark = f"the batch has {length} bytes, the limit is {limit} (maxMessageSize)"
+        elif header.sys_flag & TRANSACTION_ROLLBACK_TYPE:
+            remark = (
+                f"a batch cannot be part of a transaction (sysFlag {header.sys_flag}); send its messages one by one"
+            )
+        elif get_property(header.properties.encode(), b"DELAY") is not None:
+            remark = "a batch cannot be delayed; send its messages one by one"
+        else:
+            return
+        raise BrokerResponseError(ResponseCode.MESSAGE_ILLEGAL, remark)
 
     def _message_ids(self, offsets: Sequence[int]) -> bytes:
         """Offset message ids, comma-joined: host and CommitLog offset, of 8 bytes each, in hex."""

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from rocketbroker.codec.message.message_batch import split_batch
+from rocketbroker.codec.message.message_batch import encode_batch, split_batch
 from rocketbroker.codec.message.message_decoder import decode_record
 from rocketbroker.codec.message.message_ext import MessageExt
 from rocketbroker.codec.message.message_properties import decode_properties, encode_properties
@@ -20,6 +20,7 @@ from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.config.hot_change import apply_updates
 from rocketbroker.common.errors import BrokerResponseError
+from rocketbroker.processor import send_message
 from rocketbroker.processor.retry_and_dlq import RetryAndDlq
 from rocketbroker.processor.send_message import SendMessageProcessor
 from rocketbroker.processor.topic_target import TopicTargets
@@ -64,6 +65,13 @@ def header(topic: str = "T", queue_id: int = 0, **fields: Any) -> SendMessageReq
 
 def command(body: bytes = b"body", **fields: Any) -> Command:
     return request(RequestCode.SEND_MESSAGE, header(**fields), body)
+
+
+def batch_command(body: bytes, **fields: Any) -> Command:
+    sys_flag = fields.pop("sys_flag", 0)
+    named = header(batch=True, **fields)
+    named.sys_flag = sys_flag
+    return request(RequestCode.SEND_BATCH_MESSAGE, named, body)
 
 
 def fields_of(answer: bytes) -> dict[str, str]:
@@ -200,6 +208,44 @@ def test_a_half_message_is_refused(send: Send, store: MessageStore):
         half.header.sys_flag = sys_flag
         assert refused(send, half)[0] == ResponseCode.NO_PERMISSION
     assert store.put_count == 0
+
+
+@pytest.mark.parametrize(
+    ("fields", "why"),
+    [
+        ({"sys_flag": 4}, "cannot be part of a transaction"),
+        ({"sys_flag": 8}, "cannot be part of a transaction"),
+        ({"properties": {"DELAY": "3"}}, "cannot be delayed"),
+    ],
+)
+def test_what_cannot_be_done_for_a_batch_is_refused(send: Send, store: MessageStore, fields: dict[str, Any], why: str):
+    body = encode_batch([(0, b"one", b""), (0, b"two", b"")])
+    assert fields_of(send(batch_command(body)))["queueOffset"] == "0"
+
+    code, remark = refused(send, batch_command(body, **fields))
+
+    assert code == ResponseCode.MESSAGE_ILLEGAL
+    assert why in remark
+    assert store.max_offset_in_queue("T", 0) == 2
+
+
+def test_a_batch_over_the_limit_is_refused_whatever_its_bodies(send: Send, store: MessageStore):
+    body = encode_batch([(0, b"", b"")] * (store.config.max_message_size // 22 + 1))
+
+    code, remark = refused(send, batch_command(body))
+
+    assert code == ResponseCode.MESSAGE_ILLEGAL
+    assert f"the batch has {len(body)} bytes, the limit is {store.config.max_message_size} (maxMessageSize)" in remark
+    assert store.max_physical_offset == 0
+
+
+def test_a_batch_whose_ids_no_answer_could_carry_is_refused(send: Send, store: MessageStore, monkeypatch):
+    monkeypatch.setattr(send_message, "_MOST_IN_BATCH", 2)
+
+    code, remark = refused(send, batch_command(encode_batch([(0, b"", b"")] * 3)))
+
+    assert (code, store.max_physical_offset) == (ResponseCode.MESSAGE_ILLEGAL, 0)
+    assert "the batch has 3 messages" in remark
 
 
 def test_a_retry_that_was_tried_too_often_is_a_dead_letter(send: Send, store: MessageStore):
