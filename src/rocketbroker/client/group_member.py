@@ -40,17 +40,19 @@ class GroupMember(ABC):
         """Begin; brokers are told of the group when they are used first."""
         if self._owns_client:
             await self._client.start()
-        self._join()
         self._started = True
+        self._join()
 
     async def close(self) -> None:
         """Sign off at the brokers and close the connections."""
         if not self._started:
             return
         self._started = False
-        await self._leave()
-        if self._owns_client:
-            await self._client.stop()
+        try:
+            await self._leave()
+        finally:
+            if self._owns_client:
+                await self._client.stop()
 
     async def __aenter__(self) -> Self:
         await self.start()

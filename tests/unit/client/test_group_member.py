@@ -1,0 +1,79 @@
+"""The beginning and the end of producers and consumers."""
+
+import asyncio
+
+import pytest
+
+from rocketbroker.client.client_instance import ClientInstance
+from rocketbroker.client.errors import ClientError
+from rocketbroker.client.group_member import GroupMember
+
+
+class Member(GroupMember):
+    """One that says what happens to it; ``leaving`` is how it leaves."""
+
+    kind = "member"
+
+    def __init__(self, client: ClientInstance | None = None) -> None:
+        super().__init__("G", "127.0.0.1:9876", client)
+        self.said: list[str] = []
+        self.leaving = asyncio.Event()
+
+    def _join(self) -> None:
+        self.said.append("joined")
+
+    async def _leave(self) -> None:
+        self.said.append("leaves")
+        await self.leaving.wait()
+
+
+class Client(ClientInstance):
+    """An instance that counts."""
+
+    def __init__(self) -> None:
+        super().__init__("127.0.0.1:9876")
+        self.started = self.stopped = 0
+
+    async def start(self) -> None:
+        self.started += 1
+
+    async def stop(self) -> None:
+        self.stopped += 1
+
+
+async def test_an_instance_of_its_own_lives_as_long_as_it(monkeypatch):
+    member = Member()
+    member._client = client = Client()
+    member.leaving.set()
+
+    async with member:
+        member._check_started()
+        assert (client.started, client.stopped) == (1, 0)
+    await member.close()
+
+    assert (client.started, client.stopped, member.said) == (1, 1, ["joined", "leaves"])
+    with pytest.raises(ClientError, match="member G is not started, or closed"):
+        member._check_started()
+
+
+async def test_a_shared_instance_is_left_alone():
+    client = Client()
+    member = Member(client)
+    member.leaving.set()
+
+    async with member:
+        pass
+
+    assert (client.started, client.stopped) == (0, 0)
+
+
+async def test_a_close_that_is_cancelled_still_stops_the_instance():
+    member = Member()
+    member._client = client = Client()
+    await member.start()
+
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.01):
+            await member.close()
+
+    assert client.stopped == 1
