@@ -54,11 +54,13 @@ final class DeliverLoad {
         int warmUp = messages / 3;
         sendAll(producer, messages, warmUp);
         awaitLast(messages - warmUp);
+        double found = LastMessage.find(producer, namesrv, topic);
         long[] latencies = delivered.values().stream().mapToLong(Long::longValue).sorted().toArray();
         producer.shutdown();
         consumer.shutdown();
         return new Outcome()
                 .latencies(latencies)
+                .figure("found", found)
                 .count("done", latencies.length)
                 .count("expected", messages - warmUp);
     }
