@@ -22,8 +22,11 @@ file over the environment variable `NAMESRV_ADDR`, and that over the defaults be
 - A property that nobody knows is an error that names file, line and the nearest known name.
 - A value that is not valid is an error that says what would be right; nothing is ignored in silence.
 - `brokerRole=SLAVE` and `brokerRole=SYNC_MASTER` are refused until there is replication.
-- Settings marked *hot* can be changed while the process runs (`mqadmin updateBrokerConfig`, `updateNamesrvConfig`):
-  the change is checked, applied at once and written to the file, all of it or nothing.
+- Settings marked *hot* can be changed while the process runs (by `updateBrokerConfig` and `updateNamesrvConfig` of
+  Apache's `mqadmin`): the change is checked, and applied at once, all of it or nothing. Then it is written to the file
+  given by `-c`; where that fails the answer says so, and the change holds until the process stops. Without `-c` it is
+  written to `config/broker.properties` in the store, or to `configStorePath` of the name server; give that file by
+  `-c` at the next start to keep it.
 - Settings marked † are not plain properties of RocketMQ 5.5.0: they are rocketbroker's own, or RocketMQ takes them as
   a system property, or only earlier versions had them.
 """
