@@ -3,6 +3,8 @@
 import os
 from pathlib import Path
 
+from rocketbroker.common.folders import sync_folder
+
 
 def backup_of(path: Path) -> Path:
     """Where the previous contents of a file are kept."""
@@ -21,11 +23,7 @@ def replace_contents(path: Path, data: bytes) -> None:
     if path.exists():
         backup_of(path).write_bytes(path.read_bytes())
     draft.replace(path)
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+    sync_folder(path.parent)
 
 
 def _write_synced(path: Path, data: bytes) -> None:

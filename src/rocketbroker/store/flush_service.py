@@ -119,7 +119,8 @@ class ConsumeQueueFlusher:
         changed: gives the files to sync, and forgets them.
         interval_s: how often it looks.
         last_stored: gives the store time of the last message in ms; asked before each round.
-        on_flushed: called on the flush thread after all of them were synced with the store time asked before.
+        on_flushed: called on the flush thread after each round with the store time asked before it, or ``None`` once a
+            sync has failed: a later one that succeeds does not mean that what it left out is on disk.
     """
 
     def __init__(
@@ -127,25 +128,28 @@ class ConsumeQueueFlusher:
         changed: Callable[[], Generator[MappedFile]],
         interval_s: float,
         last_stored: Callable[[], int],
-        on_flushed: Callable[[int], None],
+        on_flushed: Callable[[int | None], None],
     ) -> None:
         self._changed = changed
         self._last_stored = last_stored
         self._on_flushed = on_flushed
         self._thread = ServiceThread("FlushConsumeQueueService", interval_s, self.flush)
+        # Why a sync failed; it stays. The next start makes the queues anew from where they were on disk.
+        self.error = ""
         self.start = self._thread.start
         self.stop = self._thread.stop
 
     def flush(self) -> None:
-        """Sync what changed; runs on the flush thread.
-
-        Raises:
-            OSError: the disk refused; what was not synced is tried again next time.
-        """
+        """Sync what changed; runs on the flush thread. What was not synced is tried again next time."""
         stored = self._last_stored()
-        with contextlib.closing(self._changed()) as files:
-            for file in files:
-                wrote = file.wrote
-                file.sync()
-                file.flushed = wrote
-        self._on_flushed(stored)
+        try:
+            with contextlib.closing(self._changed()) as files:
+                for file in files:
+                    wrote = file.wrote
+                    file.sync()
+                    file.flushed = wrote
+        except OSError as error:
+            if not self.error:
+                log.exception("a queue could not be synced; the queues are checked at the next start")
+            self.error = f"a queue could not be synced: {error.strerror}"
+        self._on_flushed(None if self.error else stored)

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from rocketbroker.codec.storefile.mapped_file_name import file_name_to_offset
 from rocketbroker.common.errors import StoreError, StoreFullError
+from rocketbroker.common.folders import sync_folder
 
 # Queue files are named by their offset, 20 digits; index files by their time.
 _NAME_LENGTH = 20
@@ -40,6 +41,7 @@ class MappedFile:
 
     __slots__ = (
         "_map",
+        "_new_names",
         "_step",
         "allocated",
         "buffer",
@@ -59,6 +61,8 @@ class MappedFile:
         # Bytes written, bytes known to be on disk, bytes that have blocks: positions within the file.
         self.wrote = 0
         self.flushed = 0
+        # Folders whose new names are not on disk yet: of the file, and of those made for it.
+        self._new_names: list[Path] = []
         self.fd = self._open()
         try:
             existed = os.fstat(self.fd).st_size
@@ -78,7 +82,10 @@ class MappedFile:
 
     def _open(self) -> int:
         try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
+            if not self.path.exists():
+                missing = [folder for folder in self.path.parents if not folder.exists()]
+                self._new_names = [self.path.parent, *(folder.parent for folder in missing)]
+                self.path.parent.mkdir(parents=True, exist_ok=True)
             return os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         except OSError as error:
             raise StoreError(f"cannot open {self.path}: {error.strerror}") from error
@@ -135,12 +142,15 @@ class MappedFile:
                 position += os.pwrite(self.fd, bytes(min(end - position, _ZERO_CHUNK)), position)
 
     def sync(self) -> None:
-        """Write all dirty pages of the file to disk; blocks without holding the GIL.
+        """Write all dirty pages of the file to disk, and its name; blocks without holding the GIL.
 
         Raises:
             OSError: the disk refused; what is dirty may be lost.
         """
         os.fdatasync(self.fd)
+        while self._new_names:
+            sync_folder(self._new_names[-1])
+            self._new_names.pop()
 
     def close(self) -> None:
         """Release the mapping as soon as nobody holds a slice of it, and close the file."""

@@ -186,7 +186,8 @@ class MessageStore:
         indexed = self.index_service is None or self._sync_index(self.index_service)
         self._checkpoint.save()
         # What is not in the queues or the index would be looked for by an unclean start only.
-        if indexed and not self.flusher.error and not self._appender.has_pending:
+        failed = self.flusher.error or self._queue_flusher.error or self._appender.has_pending
+        if indexed and not failed:
             self._lock.mark_stopped()
         self._release()
 
@@ -221,8 +222,9 @@ class MessageStore:
     def _log_flushed(self, stored: int) -> None:
         self._checkpoint.advance(physic_msg_timestamp=stored)
 
-    def _queues_flushed(self, stored: int) -> None:
-        self._checkpoint.advance(logics_msg_timestamp=stored)
+    def _queues_flushed(self, stored: int | None) -> None:
+        if stored is not None:
+            self._checkpoint.advance(logics_msg_timestamp=stored)
         self._checkpoint.save()
         self.queues.remove_retired()
 

@@ -5,6 +5,7 @@ import os
 from pathlib import Path
 
 from rocketbroker.common.errors import StoreError
+from rocketbroker.common.folders import sync_folder
 
 
 class StoreLock:
@@ -49,13 +50,18 @@ class StoreLock:
         return not self._abort_path.exists()
 
     def mark_running(self, pid: int) -> None:
-        """Write the abort file."""
+        """Write the abort file to disk: without it the next start would trust what a crash left (blocks)."""
         self._abort_path.parent.mkdir(parents=True, exist_ok=True)
-        self._abort_path.write_text(str(pid))
+        with self._abort_path.open("w") as file:
+            file.write(str(pid))
+            file.flush()
+            os.fsync(file.fileno())
+        sync_folder(self._abort_path.parent)
 
     def mark_stopped(self) -> None:
-        """Remove the abort file."""
+        """Remove the abort file (blocks)."""
         self._abort_path.unlink(missing_ok=True)
+        sync_folder(self._abort_path.parent)
 
     def release(self) -> None:
         """Give the lock back."""

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from rocketbroker.common.errors import StoreError, StoreFullError
+from rocketbroker.store import mapped_file
 from rocketbroker.store.mapped_file import MappedFile
 
 NAME = "00000000000000065536"
@@ -157,4 +158,36 @@ def test_sync_calls_the_disk_for_this_file(tmp_path: Path, monkeypatch):
     file.sync()
 
     assert synced == [file.fd]
+    file.close()
+
+
+def test_the_first_sync_brings_the_name_and_those_of_new_folders_to_disk(tmp_path: Path, monkeypatch):
+    synced: list[Path] = []
+    monkeypatch.setattr(mapped_file, "sync_folder", synced.append)
+    folder = tmp_path / "queues" / "T" / "0"
+    file = MappedFile(folder / "00000000000000000000", 4096)
+
+    file.sync()
+    assert synced == [tmp_path, tmp_path / "queues", tmp_path / "queues" / "T", folder]
+    file.sync()
+    file.close()
+    again = MappedFile(folder / "00000000000000000000", 4096)
+    again.sync()
+    again.close()
+
+    assert len(synced) == 4
+
+
+def test_a_name_that_could_not_be_synced_is_tried_again(tmp_path: Path, monkeypatch):
+    def refuse(_folder: Path) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    file = MappedFile(tmp_path / "00000000000000000000", 4096)
+    with monkeypatch.context() as patched:
+        patched.setattr(mapped_file, "sync_folder", refuse)
+        for _ in range(2):
+            with pytest.raises(OSError, match="Input/output"):
+                file.sync()
+
+    file.sync()
     file.close()

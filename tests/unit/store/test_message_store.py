@@ -16,6 +16,7 @@ from rocketbroker.store import message_store
 from rocketbroker.store.consume_queue_store import ConsumeQueueStore
 from rocketbroker.store.get_message import GetMessageStatus
 from rocketbroker.store.index_file import IndexFile
+from rocketbroker.store.mapped_file import MappedFile
 from rocketbroker.store.message_store import MessageStore
 from rocketbroker.store.put_message import PutMessageStatus
 from tests.support.fakes import FakeClock
@@ -389,8 +390,7 @@ class TestSync:
         store.dispatch()
         with monkeypatch.context() as patched:
             patched.setattr(os, "fdatasync", refuse(errno.EIO))
-            with pytest.raises(OSError, match="Input/output"):
-                store._queue_flusher.flush()
+            store._queue_flusher.flush()
         synced: list[int] = []
         with monkeypatch.context() as patched:
             patched.setattr(os, "fdatasync", synced.append)
@@ -585,3 +585,28 @@ async def test_a_stop_with_messages_that_no_queue_has_is_unclean(tmp_path: Path,
     await again.start()
     assert [one.body for one in read_queue(again, "Topic", 0)] == [b"kept"]
     await again.stop()
+
+
+async def test_a_queue_that_was_not_synced_makes_the_stop_unclean(tmp_path: Path, monkeypatch):
+    store = make_store(tmp_path / "store", flush_interval_consume_queue=10)
+    sync = MappedFile.sync
+
+    def failing(file: MappedFile) -> None:
+        if "consumequeue" in file.path.parts:
+            raise OSError(errno.EIO, "Input/output error")
+        sync(file)
+
+    await store.start()
+    with monkeypatch.context() as patched:
+        patched.setattr(MappedFile, "sync", failing)
+        store.put_message(message(b"kept"))
+        store.dispatch()
+        await until(lambda: store._queue_flusher.error)
+    await store.stop()
+
+    assert (tmp_path / "store" / "abort").exists()
+    again = make_store(tmp_path / "store")
+    await again.start()
+    assert [one.body for one in read_queue(again, "Topic", 0)] == [b"kept"]
+    await again.stop()
+    assert not (tmp_path / "store" / "abort").exists()
