@@ -193,14 +193,24 @@ class ConsumeQueue:
         return file.file_from_offset // CQ_STORE_UNIT_SIZE + low
 
     def truncate_from(self, physical_offset: int) -> None:
-        """Forget the entries of messages at and after a physical offset."""
-        while self.max_offset > self.min_offset:
-            entry = self.entry(self.max_offset - 1)
-            if entry is None or entry[0] < physical_offset:
-                break
-            self.max_offset -= 1
-        self.queue.truncate(self.max_offset * CQ_STORE_UNIT_SIZE)
-        self.next_offset = self.max_offset
+        """Forget the entries of messages at and after a physical offset.
+
+        Those before it are whole; among those after it there may be holes, since a power loss takes any pages.
+        """
+        low, high = self.min_offset, self.max_offset
+        while low < high:
+            middle = (low + high) // 2
+            offset, size, _ = next(self.entries(middle, 1), (0, 0, 0))
+            if is_written(size) and offset < physical_offset:
+                low = middle + 1
+            else:
+                high = middle
+        self.cut(low)
+
+    def cut(self, queue_offset: int) -> None:
+        """Forget the entries from a queue offset on."""
+        self.max_offset = self.next_offset = queue_offset
+        self.queue.truncate(queue_offset * CQ_STORE_UNIT_SIZE)
         self._start = self._end = 0
 
     def correct_min_offset(self, min_physical_offset: int) -> None:

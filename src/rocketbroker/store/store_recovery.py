@@ -3,7 +3,8 @@
 Answers to DefaultMessageStore.recover and CommitLog.recoverNormally / recoverAbnormally.
 
 1. After a clean stop the last three files are checked, else all from the last one that was begun before the checkpoint.
-2. What follows the last valid record is cut off, in the log and in the queues.
+2. What follows the last valid record is cut off, in the log and in the queues; after an unclean stop the queues are cut
+   off where the check began, since a power loss may have left holes in them.
 3. Messages that the queues or the index lack are dispatched again.
 """
 
@@ -59,7 +60,8 @@ def recover(
     first = _first_file_to_check(commit_log, checkpoint, clean_stop=clean_stop, with_index=index_service is not None)
     _find_end(commit_log, first, report)
     index_from = _index_from(commit_log, index_service, checkpoint, clean_stop=clean_stop)
-    queues.truncate_from(report.end_of_log)
+    # What was not on disk for certain may have holes: those entries are made anew from the log.
+    queues.truncate_from(report.end_of_log if clean_stop else min(report.checked_from, report.end_of_log))
     queues.correct_min_offsets(commit_log.min_offset)
     start = queues.max_physical_offset if clean_stop else min(report.checked_from, queues.max_physical_offset)
     start = max(min(start, index_from), commit_log.min_offset)

@@ -15,6 +15,7 @@ from tests.support.fakes import FakeClock
 from tests.support.stores import (
     ALWAYS,
     LOG_FILE,
+    QUEUE_FILE,
     crash_copy,
     make_store,
     message,
@@ -340,3 +341,61 @@ async def test_a_restart_without_a_message_keeps_the_checkpoint(filled: Filled, 
     assert "checked from offset 0," not in caplog.text
     await store.stop()
     filled.store = store
+
+
+@pytest.mark.parametrize(("first", "count"), [(0, 1), (10, 5), (40, 43), (70, 14), (83, 1)])
+async def test_a_power_loss_that_takes_pages_of_a_queue_leaves_no_hole(
+    filled: Filled, killed: Path, first: int, count: int
+):
+    folder = killed / "consumequeue" / "Topic" / "0"
+    for number in range(first, first + count):
+        path = folder / f"{number * 20 // QUEUE_FILE * QUEUE_FILE:020d}"
+        overwrite(path, number * 20 % QUEUE_FILE, bytes(20))
+
+    store = await check(killed, filled)
+
+    await store.stop()
+
+
+async def test_entries_before_the_checkpoint_are_kept_and_those_behind_it_made_anew(
+    filled: Filled, tmp_path: Path, caplog
+):
+    caplog.set_level("INFO")
+    filled.store.flusher.flush()
+    filled.store._queue_flusher.flush()
+    filled.store._checkpoint.advance(index_msg_timestamp=filled.clock.time_ms())
+    filled.store._checkpoint.save()
+    root = crash_copy(filled.root, tmp_path / "killed")
+    # The last file that began before the checkpoint, less its three seconds.
+    path = root / "consumequeue" / "Topic" / "1" / f"{QUEUE_FILE:020d}"
+    overwrite(path, QUEUE_FILE - 40 * 20, bytes(20))
+
+    store = await check(root, filled)
+
+    (text,) = [record.message for record in caplog.records if "after an unclean stop" in record.message]
+    assert "CommitLog checked from offset 0" not in text
+    await store.stop()
+
+
+@pytest.mark.parametrize("again", [1, 3, 9])
+async def test_a_topic_that_was_deleted_and_made_again_has_its_new_messages_after_a_kill(tmp_path: Path, again: int):
+    store = make_store(tmp_path / "store")
+    await store.start()
+    for number in range(5):
+        store.put_message(message(b"old %d" % number))
+        store.put_message(message(b"other %d" % number, "Other"))
+    store.dispatch()
+    assert store.delete_topics({"Topic"}) == 1
+    for number in range(again):
+        store.put_message(message(b"new %d" % number))
+    store.dispatch()
+    root = crash_copy(tmp_path / "store", tmp_path / "killed")
+    await store.stop()
+
+    store = make_store(root)
+    await store.start()
+
+    assert [one.body for one in read_queue(store, "Topic", 0)] == [b"new %d" % number for number in range(again)]
+    assert [one.body for one in read_queue(store, "Other", 0)] == [b"other %d" % number for number in range(5)]
+    assert store.put_message(message()).queue_offset == again
+    await store.stop()
