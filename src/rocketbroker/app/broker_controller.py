@@ -21,6 +21,7 @@ from rocketbroker.broker.config_manager import ConfigPersistService
 from rocketbroker.broker.consumer_manager import ConsumerManager
 from rocketbroker.broker.consumer_offset_manager import ConsumerOffsetManager
 from rocketbroker.broker.offset_flush_service import OffsetFlushService
+from rocketbroker.broker.offset_recovery import OffsetRecovery
 from rocketbroker.broker.producer_manager import ProducerManager
 from rocketbroker.broker.pull_request_hold_service import PullRequestHoldService
 from rocketbroker.broker.rebalance_lock_manager import RebalanceLockManager
@@ -123,6 +124,7 @@ class BrokerController:
         self._parts = PartList(
             self.store,
             self._persist,
+            OffsetRecovery(self.consumer_offsets, self.store),
             OffsetFlushService(self.consumer_offsets, self.schedule, config, store_config),
             self.schedule,
             self.hold_service,
@@ -178,7 +180,7 @@ class BrokerController:
         """Import what the first message will need, off the loop, and keep the collector from what was loaded."""
         await asyncio.sleep(_WARM_UP_DELAY_S)
         loop = asyncio.get_running_loop()
-        for module in ("rocketbroker.store.index_file", "rocketbroker.store.append_batch"):
+        for module in ("rocketbroker.store.index_file", "rocketbroker.codec.message.java_hash_many"):
             await loop.run_in_executor(None, importlib.import_module, module)
         # Nothing on the hot path makes cycles, so that collections find nothing; they only cost.
         gc.collect()

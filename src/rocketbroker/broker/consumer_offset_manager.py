@@ -90,6 +90,27 @@ class ConsumerOffsetManager(ConfigManager):
         prefix = topic + TOPIC_GROUP_SEPARATOR
         self._remove(lambda key: key.startswith(prefix))
 
+    def set_back(self, end_of: Callable[[str, int], int]) -> list[str]:
+        """Set offsets behind the end of their queue back to it; gives one text for each that was.
+
+        Args:
+            end_of: gives the queue offset after the last message of a topic's queue.
+        """
+        told = []
+        for table in (self.table, self.pull_table):
+            for key, queues in table.items():
+                topic, _, group = key.partition(TOPIC_GROUP_SEPARATOR)
+                for queue_id, offset in queues.items():
+                    end = end_of(topic, queue_id)
+                    if offset > end:
+                        queues[queue_id] = end
+                        self._changed = True
+                        told.append(
+                            f"the offset of group {group} in topic {topic}, queue {queue_id}, goes back from {offset} "
+                            f"to {end}, where the queue ends now"
+                        )
+        return told
+
     def flush(self) -> None:
         """Have the table written when it has changed since."""
         if self._changed:

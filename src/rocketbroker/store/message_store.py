@@ -103,6 +103,8 @@ class MessageStore:
         self._unsynced_index = 0
         self._tasks = TaskOwner("MessageStore")
         self.boot_time_ms = clock.time_ms()
+        # Whether the last broker had stopped cleanly; known once it is started.
+        self.was_clean = True
         # Appends one message; readable after ``dispatch``. Both bound here: the path of each message is a call shorter.
         self.put_message = self._appender.put
         self.dispatch = self._appender.dispatch
@@ -155,7 +157,7 @@ class MessageStore:
 
     def _open(self) -> RecoveryReport:
         self._lock.acquire()
-        clean = self._lock.was_clean
+        clean = self.was_clean = self._lock.was_clean
         self._checkpoint.load()
         self.commit_log.queue.load()
         self.queues.load()

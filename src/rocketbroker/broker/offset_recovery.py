@@ -1,0 +1,34 @@
+"""Consumer offsets after a crash that took the messages they stand behind.
+
+RocketMQ leaves them where they are, so that a group passes over the new messages that get the offsets of the lost ones.
+"""
+
+import logging
+
+from rocketbroker.broker.consumer_offset_manager import ConsumerOffsetManager
+from rocketbroker.store.message_store import MessageStore
+
+log = logging.getLogger(__name__)
+
+
+class OffsetRecovery:
+    """Sets offsets that lie behind the end of their queue back to it, when the store was opened after an unclean stop.
+
+    Args:
+        offsets: the offsets, loaded.
+        store: the store; started before this part.
+    """
+
+    def __init__(self, offsets: ConsumerOffsetManager, store: MessageStore) -> None:
+        self._offsets = offsets
+        self._store = store
+
+    async def start(self) -> None:
+        """Set back what has to be, and name it in the log."""
+        if self._store.was_clean:
+            return
+        for back in self._offsets.set_back(self._store.max_offset_in_queue):
+            log.warning("after the unclean stop %s", back)
+
+    async def stop(self) -> None:
+        """Nothing to end."""
