@@ -16,6 +16,8 @@ pytestmark = pytest.mark.java
 # The client asks for its share by itself each 20 s; with this it does so only when the broker tells it to.
 ONLY_WHEN_TOLD = {"rocketmq.client.rebalance.waitInterval": "300000"}
 REBALANCE_S = 20.0
+# A new one has its queues after the start of its JVM and, when it missed its first turn, one interval of its own.
+JOIN_S = 60.0
 # A group's retry topic comes to be with its first heartbeat. A client sees its route at its next poll, each 30 s, and
 # takes its queue at its next rebalance, each 20 s: so that the delay is the broker's, both come each second here.
 SEES_RETRY_TOPIC = "pollNameServer=1000"
@@ -54,7 +56,7 @@ def wait_shared(first: JavaProcess, second: JavaProcess) -> None:
         shares = [last_queues(consumer.text()) or [] for consumer in (first, second)]
         return sorted(map(len, shares)) == [2, 2] and sorted(itertools.chain(*shares)) == [0, 1, 2, 3]
 
-    until(shared, REBALANCE_S, "the queues are shared")
+    until(shared, JOIN_S, "the queues are shared")
 
 
 def test_two_consumers_share_the_queues_and_one_takes_over_from_a_killed_one(java: Java, cluster: Cluster):
@@ -97,9 +99,7 @@ def test_the_broker_drops_a_frozen_client_and_another_takes_over(java: Java, our
 def test_each_broadcasting_consumer_gets_every_message(java: Java, cluster: Cluster):
     cluster.make_topic("Broadcast")
     consumers = [push(java, cluster, "Broadcast", "model=BROADCASTING") for _ in range(2)]
-    until(
-        lambda: all(last_queues(each.text()) == [0, 1, 2, 3] for each in consumers), REBALANCE_S, "each has all queues"
-    )
+    until(lambda: all(last_queues(each.text()) == [0, 1, 2, 3] for each in consumers), JOIN_S, "each has all queues")
     produce(java, cluster, "Broadcast", "sync:500:4")
     until(lambda: all(len(got(each.text())) >= 500 for each in consumers), 15, "each has all messages")
     consumers[1].kill()
@@ -114,7 +114,7 @@ def test_each_broadcasting_consumer_gets_every_message(java: Java, cluster: Clus
 def test_a_held_pull_is_answered_as_soon_as_a_message_comes(java: Java, cluster: Cluster):
     cluster.make_topic("Held", 1)
     consumer = push(java, cluster, "Held", "expression=A || B")
-    until(lambda: last_queues(consumer.text()) == [0], REBALANCE_S, "it has the queue")
+    until(lambda: last_queues(consumer.text()) == [0], JOIN_S, "it has the queue")
     # Only C arrives between the ones it wants, which must neither wake it for nothing nor make it miss the next.
     produce(java, cluster, "Held", "sync:12:1", "tags=A,C,B,C", "pauseMillis=400")
     until(lambda: len(got(consumer.text())) == 6, 5, "it has the messages")
@@ -122,7 +122,7 @@ def test_a_held_pull_is_answered_as_soon_as_a_message_comes(java: Java, cluster:
     messages = got(consumer.text())
     assert [each.n for each in messages] == [0, 2, 4, 6, 8, 10]
     # The hold service looks by itself each 5 s: only a wake-up at arrival is as fast as this, each time.
-    assert max(each.received - each.stored for each in messages) < 500
+    assert max(each.received - each.stored for each in messages) < 2000
 
 
 def test_a_message_to_be_consumed_later_comes_again(java: Java, cluster: Cluster):
@@ -130,7 +130,7 @@ def test_a_message_to_be_consumed_later_comes_again(java: Java, cluster: Cluster
     soon = push(
         java, cluster, "Later", "failures=2", "delayLevel=1", "stopAfter=60", SEES_RETRY_TOPIC, properties=OFTEN
     )
-    until(lambda: last_queues(soon.text()) == [0, 1, 2, 3], REBALANCE_S, "it has the queues")
+    until(lambda: last_queues(soon.text()) == [0, 1, 2, 3], JOIN_S, "it has the queues")
     told = produce(java, cluster, "Later", "sync:20:1")
     soon.wait_for("DONE", 60)
 
@@ -151,7 +151,7 @@ def test_a_message_to_be_consumed_later_comes_again(java: Java, cluster: Cluster
 def test_a_message_to_be_consumed_later_comes_after_10_s_when_nothing_is_said(java: Java, cluster: Cluster):
     cluster.make_topic("Default")
     consumer = push(java, cluster, "Default", "failures=1", "stopAfter=8", SEES_RETRY_TOPIC, properties=OFTEN)
-    until(lambda: last_queues(consumer.text()) == [0, 1, 2, 3], REBALANCE_S, "it has the queues")
+    until(lambda: last_queues(consumer.text()) == [0, 1, 2, 3], JOIN_S, "it has the queues")
     produce(java, cluster, "Default", "sync:4:1")
     consumer.wait_for("DONE", 60)
 
@@ -167,9 +167,9 @@ def test_a_message_to_be_consumed_later_comes_after_10_s_when_nothing_is_said(ja
 def test_a_delayed_message_is_not_early_and_not_late(java: Java, cluster: Cluster, level: int, delay_ms: int):
     cluster.make_topic("Delay")
     consumer = push(java, cluster, "Delay", "stopAfter=40")
-    until(lambda: last_queues(consumer.text()) == [0, 1, 2, 3], REBALANCE_S, "it has the queues")
+    until(lambda: last_queues(consumer.text()) == [0, 1, 2, 3], JOIN_S, "it has the queues")
     produce(java, cluster, "Delay", "sync:40:1", f"delayLevel={level}", "pauseMillis=20")
-    consumer.wait_for("DONE", 30)
+    consumer.wait_for("DONE", 60)
 
     messages = got(consumer.text())
     check_content(messages)
