@@ -69,9 +69,12 @@ class CommitLogDispatcher:
         """Make messages readable that follow what their queue has.
 
         Raises:
-            StoreFullError: the disk has no room for all of their entries; none is dispatched.
+            StoreFullError: the disk has no room for all of their entries, or no more keys may wait for the index; none
+                is dispatched.
             StoreError: it refused for another reason; likewise.
         """
+        if self._index_error is not None:
+            self._check_backlog()
         queue = run.queue
         queue.put_run(run.queue_offset, run.physical_offsets, run.sizes, run.tags_codes)
         listener = self._listener

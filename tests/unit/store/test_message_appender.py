@@ -1,3 +1,4 @@
+import contextlib
 import errno
 import mmap
 import os
@@ -304,6 +305,38 @@ def test_an_index_that_cannot_be_written_does_not_keep_sends_away(tmp_path: Path
         assert appender.put(message(b"3")).status is PutMessageStatus.PUT_OK
         appender.dispatch()
         assert parts.bodies() == [b"0", b"1", b"2", b"3"]
+        assert index.waiting == 0
+        parts.queues.close()
+        index.close()
+
+
+def test_keys_of_batches_do_not_wait_without_bound_either(tmp_path: Path, monkeypatch):
+    def fail(*_):
+        raise StoreError("cannot allocate: EIO")
+
+    monkeypatch.setattr(commit_log_dispatcher, "BATCH_MESSAGES", 1)
+    monkeypatch.setattr(commit_log_dispatcher, "MOST_WAITING", 4)
+    monkeypatch.setattr(commit_log_dispatcher, "RETRY_S", 0.0)
+    keyed = BatchParts([0, 0], [b"one", b"two"], [b"UNIQ_KEY\x01U1\x02", b"UNIQ_KEY\x01U2\x02"])
+    with open_log(tmp_path / "commitlog", FILE) as log:
+        parts = Parts(tmp_path, log)
+        index = IndexService(tmp_path / "index", 50, 2000, lambda: "20261121095923270", lambda _: None)
+        dispatcher = CommitLogDispatcher(index, NoListener())
+        appender = MessageAppender(log, parts.queues, dispatcher, parts.config, parts.clock, {})
+        appender.refusal = ""
+        with monkeypatch.context() as patched:
+            patched.setattr(IndexService, "_make", fail)
+            statuses = []
+            for _ in range(5):
+                statuses.append(appender.put_batch(message(), keyed).status)
+                with contextlib.suppress(StoreError):
+                    appender.dispatch()
+        taken = statuses.count(PutMessageStatus.PUT_OK)
+        assert taken == 3
+        assert statuses[taken:] == [PutMessageStatus.SERVICE_NOT_AVAILABLE] * 2
+
+        assert appender.put_batch(message(), keyed).status is PutMessageStatus.PUT_OK
+        assert parts.bodies() == [b"one", b"two"] * 4
         assert index.waiting == 0
         parts.queues.close()
         index.close()
