@@ -19,14 +19,19 @@ def replace_contents(path: Path, data: bytes) -> None:
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(path.name + ".tmp")
-    _write_synced(draft, data)
+    write_synced(draft, data)
     if path.exists():
         backup_of(path).write_bytes(path.read_bytes())
     draft.replace(path)
     sync_folder(path.parent)
 
 
-def _write_synced(path: Path, data: bytes) -> None:
+def write_synced(path: Path, data: bytes) -> None:
+    """Write a file over what is there; blocks until the disk has its bytes, which says nothing of its name.
+
+    Raises:
+        OSError: it cannot be written.
+    """
     with path.open("wb") as file:
         file.write(data)
         file.flush()

@@ -4,6 +4,7 @@ import fcntl
 import os
 from pathlib import Path
 
+from rocketbroker.common.atomic_file import write_synced
 from rocketbroker.common.errors import StoreError
 from rocketbroker.common.folders import sync_folder
 
@@ -52,10 +53,7 @@ class StoreLock:
     def mark_running(self, pid: int) -> None:
         """Write the abort file to disk: without it the next start would trust what a crash left (blocks)."""
         self._abort_path.parent.mkdir(parents=True, exist_ok=True)
-        with self._abort_path.open("w") as file:
-            file.write(str(pid))
-            file.flush()
-            os.fsync(file.fileno())
+        write_synced(self._abort_path, str(pid).encode())
         sync_folder(self._abort_path.parent)
 
     def mark_stopped(self) -> None:
