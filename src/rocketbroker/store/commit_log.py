@@ -189,12 +189,10 @@ class CommitLog:
 
     def slice(self, offset: int, size: int) -> memoryview | None:
         """The bytes at an offset, as a slice of the mapped file; ``None`` when the log does not hold all of them."""
-        file = self.queue.find(offset)
+        file = self._holding(offset, size)
         if file is None:
             return None
         position = offset - file.file_from_offset
-        if position + size > file.wrote:
-            return None
         return file.buffer[position : position + size]
 
     def slices(self, ranges: Sequence[tuple[int, int]]) -> list[memoryview]:
@@ -213,10 +211,13 @@ class CommitLog:
 
     def bytes_at(self, offset: int, size: int) -> bytes | None:
         """As ``slice``, by reading: a thread that waits for the disk holds up no other."""
+        file = self._holding(offset, size)
+        return None if file is None else os.pread(file.fd, size, offset - file.file_from_offset)
+
+    def _holding(self, offset: int, size: int) -> MappedFile | None:
+        """The file that holds all of these bytes, if they are written."""
         file = self.queue.find(offset)
-        if file is None or offset - file.file_from_offset + size > file.wrote:
-            return None
-        return os.pread(file.fd, size, offset - file.file_from_offset)
+        return None if file is None or offset - file.file_from_offset + size > file.wrote else file
 
     def record(self, offset: int) -> bytes | None:
         """The whole record at an offset, or ``None`` when none begins there (blocks)."""
