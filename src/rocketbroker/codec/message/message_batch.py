@@ -73,19 +73,18 @@ def _split_one_by_one(data: bytes) -> BatchParts:
     head, properties_length = _SIZE_FLAG_LENGTH.unpack_from, PROPERTIES_LENGTH.unpack_from
     end, size = 0, len(data)
     while end < size:
-        if size - end < _MIN_SIZE:
-            raise _broken(len(flags), end, f"{size - end} bytes are left, a message takes {_MIN_SIZE}")
-        total_size, flag, body_length = head(data, end)
-        start = end + _HEAD.size
+        offset = end
+        if size - offset < _MIN_SIZE:
+            raise _broken(len(flags), offset, f"{size - offset} bytes are left, a message takes {_MIN_SIZE}")
+        total_size, flag, body_length = head(data, offset)
+        start = offset + _HEAD.size
         stop = start + body_length
         end += total_size
         if not start <= stop <= end - 2 <= size - 2:
-            at = start - _HEAD.size
-            raise _broken(len(flags), at, _wrong_sizes(total_size, body_length, size - at))
+            raise _broken(len(flags), offset, _wrong_sizes(total_size, body_length, size - offset))
         (length,) = properties_length(data, stop)
         if length != end - stop - 2:
-            at = start - _HEAD.size
-            raise _broken(len(flags), at, f"propertiesLength is {length}, not {end - stop - 2}")
+            raise _broken(len(flags), offset, f"propertiesLength is {length}, not {end - stop - 2}")
         add_flag(flag)
         add_body(data[start:stop])
         add_properties(data[stop + 2 : end])
