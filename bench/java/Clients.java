@@ -1,3 +1,4 @@
+import org.apache.rocketmq.client.ClientConfig;
 import org.apache.rocketmq.client.consumer.DefaultMQPullConsumer;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
@@ -7,27 +8,23 @@ final class Clients {
     private Clients() {}
 
     static DefaultMQProducer producer(String namesrv) {
-        DefaultMQProducer producer = new DefaultMQProducer("bench_producer");
-        producer.setNamesrvAddr(namesrv);
-        producer.setInstanceName("producer" + System.nanoTime());
-        producer.setVipChannelEnabled(false);
+        DefaultMQProducer producer = prepared(new DefaultMQProducer("bench_producer"), namesrv);
         producer.setCompressMsgBodyOverHowmuch(Integer.MAX_VALUE);
         return producer;
     }
 
     static DefaultMQPullConsumer pullConsumer(String namesrv, String group) {
-        DefaultMQPullConsumer consumer = new DefaultMQPullConsumer(group);
-        consumer.setNamesrvAddr(namesrv);
-        consumer.setInstanceName("consumer" + System.nanoTime());
-        consumer.setVipChannelEnabled(false);
-        return consumer;
+        return prepared(new DefaultMQPullConsumer(group), namesrv);
     }
 
     static DefaultMQPushConsumer consumer(String namesrv, String group) {
-        DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(group);
-        consumer.setNamesrvAddr(namesrv);
-        consumer.setInstanceName("consumer" + System.nanoTime());
-        consumer.setVipChannelEnabled(false);
-        return consumer;
+        return prepared(new DefaultMQPushConsumer(group), namesrv);
+    }
+
+    private static <T extends ClientConfig> T prepared(T client, String namesrv) {
+        client.setNamesrvAddr(namesrv);
+        client.setInstanceName("bench" + System.nanoTime());
+        client.setVipChannelEnabled(false);
+        return client;
     }
 }

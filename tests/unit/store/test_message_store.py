@@ -572,6 +572,15 @@ async def test_an_index_file_that_was_not_synced_makes_the_stop_unclean(tmp_path
     assert not (tmp_path / "store" / "abort").exists()
 
 
+async def check_kept_after_an_unclean_stop(root: Path) -> None:
+    assert (root / "abort").exists()
+    again = make_store(root)
+    await again.start()
+    assert [one.body for one in read_queue(again, "Topic", 0)] == [b"kept"]
+    await again.stop()
+    assert not (root / "abort").exists()
+
+
 async def test_a_stop_with_messages_that_no_queue_has_is_unclean(tmp_path: Path, monkeypatch):
     store = make_store(tmp_path / "store")
     await store.start()
@@ -579,12 +588,8 @@ async def test_a_stop_with_messages_that_no_queue_has_is_unclean(tmp_path: Path,
         patched.setattr(mmap, "mmap", refuse(errno.ENOMEM))
         assert store.put_message(message(b"kept", properties={"KEYS": "k"})).status is PutMessageStatus.PUT_OK
         await store.stop()
-    assert (tmp_path / "store" / "abort").exists()
 
-    again = make_store(tmp_path / "store")
-    await again.start()
-    assert [one.body for one in read_queue(again, "Topic", 0)] == [b"kept"]
-    await again.stop()
+    await check_kept_after_an_unclean_stop(tmp_path / "store")
 
 
 async def test_a_queue_that_was_not_synced_makes_the_stop_unclean(tmp_path: Path, monkeypatch):
@@ -604,9 +609,4 @@ async def test_a_queue_that_was_not_synced_makes_the_stop_unclean(tmp_path: Path
         await until(lambda: store._queue_flusher.error)
     await store.stop()
 
-    assert (tmp_path / "store" / "abort").exists()
-    again = make_store(tmp_path / "store")
-    await again.start()
-    assert [one.body for one in read_queue(again, "Topic", 0)] == [b"kept"]
-    await again.stop()
-    assert not (tmp_path / "store" / "abort").exists()
+    await check_kept_after_an_unclean_stop(tmp_path / "store")
