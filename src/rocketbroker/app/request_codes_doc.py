@@ -22,10 +22,11 @@ Which requests are answered, and where. Names and numbers are those of RocketMQ'
 the tables that the servers run with. A code that is not listed is answered REQUEST_CODE_NOT_SUPPORTED (3).
 
 - *file*: the processor, below `src/rocketbroker/processor/`. Codes that differ only in their encoding share one.
-- What the servers send themselves: the broker NOTIFY_CONSUMER_IDS_CHANGED (40) to the clients of a group, and
-  GET_CONSUMER_RUNNING_INFO (307) and CONSUME_MESSAGE_DIRECTLY (309) to the client that an administrator asks about.
 - *header*: the typed header, in `src/rocketbroker/codec/remoting/headers/`. A dash means that the request has none, or
   that its fields are taken as they come.
+
+The broker itself sends NOTIFY_CONSUMER_IDS_CHANGED (40) to the clients of a group, and GET_CONSUMER_RUNNING_INFO (307)
+and CONSUME_MESSAGE_DIRECTLY (309) to the client that an administrator asks about.
 """
 
 # Title, the table's file, its routes.
