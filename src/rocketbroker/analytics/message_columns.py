@@ -9,7 +9,6 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from rocketbroker.analytics.property_columns import properties_map, property_values
-from rocketbroker.analytics.records import Positions, Records, gather
 from rocketbroker.codec.message.message_const import (
     PROPERTY_KEYS,
     PROPERTY_TAGS,
@@ -22,6 +21,7 @@ from rocketbroker.codec.message.message_sys_flag import (
     HOST_V6_LENGTH,
     STOREHOSTADDRESS_V6_FLAG,
 )
+from rocketbroker.codec.storefile.record_columns import Positions, Records, gather
 
 # Years 1 to 9999 in ms since 1970: the timestamps that Spark and Python can show. A producer may send any int64.
 _MIN_MS: Final = -62_135_596_800_000

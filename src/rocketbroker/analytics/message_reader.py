@@ -6,11 +6,11 @@ from pathlib import Path
 import pyarrow as pa
 
 from rocketbroker.analytics.decode_report import DecodeReport
-from rocketbroker.analytics.file_window import FileWindow
 from rocketbroker.analytics.message_columns import message_batch
 from rocketbroker.analytics.message_schema import select_fields
 from rocketbroker.analytics.record_walk import walk_split
 from rocketbroker.analytics.split import Split, plan_splits
+from rocketbroker.common.file_window import FileWindow
 
 _WHOLE_FILE = 1 << 62
 

@@ -1,8 +1,7 @@
 """Finds where the records of a split begin.
 
-Most of a window is walked by many chains at once: every ``_STEP`` bytes a record is searched for, and from all of these
-numpy follows totalSize a step at a time, until each chain meets the beginning of the next. If one does not, or one
-record's lengths do not add up, the window is walked again record by record, which also says what is damaged.
+Most of a window is walked by many chains at once (``codec/storefile/record_chains.py``). Where those find anything
+irregular it is walked record by record, which also says what is damaged.
 """
 
 from collections.abc import Iterator
@@ -10,15 +9,12 @@ from collections.abc import Iterator
 import numpy as np
 
 from rocketbroker.analytics.decode_report import DecodeReport, SkippedRange
-from rocketbroker.analytics.file_window import FileWindow
-from rocketbroker.analytics.record_check import MIN_RECORD_SIZE, Found, find_record, inspect, is_complete
-from rocketbroker.analytics.records import Positions, Records, gather
 from rocketbroker.analytics.split import Split
-from rocketbroker.codec.message.message_encoder import RECORD_HEADS
+from rocketbroker.codec.storefile.record_chains import chain_starts
+from rocketbroker.codec.storefile.record_columns import Positions, Records
+from rocketbroker.codec.storefile.record_search import Found, find_record, inspect, is_complete
 from rocketbroker.common.errors import StoreError
-
-_STEP = 64 << 10
-_NONE: Positions = np.empty(0, np.int64)
+from rocketbroker.common.file_window import FileWindow
 
 
 def walk_split(split: Split, window: FileWindow, report: DecodeReport) -> Iterator[Records]:
@@ -28,7 +24,7 @@ def walk_split(split: Split, window: FileWindow, report: DecodeReport) -> Iterat
         starts = walk.next_window()
         if len(starts):
             report.messages += len(starts)
-            yield Records(split.file, window.start, window.array(), starts - window.start)
+            yield Records(split.file.base + window.start, window.array(), starts - window.start)
 
 
 class _Walk:
@@ -92,36 +88,3 @@ class _Walk:
             self.position = starts.pop()
         if self.position < file.data_end:
             self.report.add_unfinished(SkippedRange(file.path, self.position, file.data_end - self.position))
-
-
-def chain_starts(window: FileWindow, high: int) -> Positions:
-    """Positions in the file of the records from the window's start on, below ``high``; none if anything is irregular.
-
-    Stops short of the window's end, so that its last record may reach beyond it. The first begins at the start.
-    """
-    anchors = _anchors(window, min(high, window.end - RECORD_HEADS[3].size))
-    if len(anchors) < 3:
-        return _NONE
-    data, ends = window.array(), np.array(anchors[1:], np.int64) - window.start
-    cursors, found = np.array(anchors[:-1], np.int64) - window.start, []
-    while len(cursors):
-        found.append(cursors)
-        cursors = cursors + np.maximum(gather(data, ">i4", cursors), MIN_RECORD_SIZE)
-        if (cursors > ends).any():
-            return _NONE
-        going = cursors < ends
-        cursors, ends = cursors[going], ends[going]
-    starts = np.sort(np.concatenate(found))
-    if not Records(window.file, window.start, data, starts).sound():
-        return _NONE
-    return np.append(starts + window.start, anchors[-1])
-
-
-def _anchors(window: FileWindow, high: int) -> list[int]:
-    """Positions in the file of a record every ``_STEP`` bytes or so."""
-    if inspect(window, window.start)[0] is not Found.RECORD:
-        return []
-    anchors = [window.start]
-    while (low := anchors[-1] + _STEP) < high and (anchor := find_record(window, low, high)) >= 0:
-        anchors.append(anchor)
-    return anchors

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
-from rocketbroker.analytics.commit_log_files import CommitLogFile, commit_log_files
+from rocketbroker.analytics.commit_log_files import commit_log_files
+from rocketbroker.common.file_window import CommitLogFile
 
 #: Default size of a split in bytes.
 SPLIT_SIZE = 64 << 20

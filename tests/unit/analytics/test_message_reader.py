@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rocketbroker.analytics import DecodeReport, read_store
-from rocketbroker.analytics.file_window import FileWindow
 from rocketbroker.analytics.message_reader import read_split
 from rocketbroker.analytics.message_schema import MESSAGE_SCHEMA
 from rocketbroker.analytics.split import plan_splits
 from rocketbroker.common.errors import ConfigError
+from rocketbroker.common.file_window import FileWindow
 from tests.support import golden_store
 from tests.support.commit_log_writer import V4_HOST, V6_HOST, CommitLogWriter
 from tests.support.slow_store_reader import slow_rows

@@ -2,15 +2,13 @@
 
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-from rocketbroker.analytics.commit_log_files import commit_log_files
 from rocketbroker.analytics.decode_report import DecodeReport, SkippedRange
-from rocketbroker.analytics.file_window import FileWindow
-from rocketbroker.analytics.record_walk import chain_starts, walk_split
+from rocketbroker.analytics.record_walk import walk_split
 from rocketbroker.analytics.split import plan_splits
 from rocketbroker.codec.message.message_encoder import encode_record
+from rocketbroker.common.file_window import FileWindow
 from tests.support.commit_log_writer import V4_HOST, CommitLogWriter, overwrite
 
 SPLIT_SIZES = [3_000, 50_000, 1 << 26]
@@ -22,7 +20,7 @@ def walk(root: Path, split_size: int = 1 << 26) -> tuple[list[int], DecodeReport
     for split in plan_splits(root, split_size):
         with FileWindow(split.file) as window:
             for records in walk_split(split, window, report):
-                offsets += (records.starts + (split.file.base + records.origin)).tolist()
+                offsets += (records.starts + records.base).tolist()
     return offsets, report
 
 
@@ -146,16 +144,6 @@ def test_a_record_inside_a_body_is_no_message(tmp_path: Path) -> None:
         writer.append(forged * (1 + number % 3))
         number += 1
     assert walk(tmp_path)[0] == offsets_of(writer)
-
-
-def test_many_chains_find_what_one_finds(writer: CommitLogWriter) -> None:
-    file = commit_log_files(writer.root)[0]
-    with FileWindow(file) as window:
-        window.load(0, 0)
-        starts = chain_starts(window, file.data_end)
-    expected = [position for path, position, _ in writer.records if str(path) == file.path]
-    assert len(starts) > len(expected) // 2
-    assert np.array_equal(starts, expected[: len(starts)])
 
 
 def test_a_garbage_file_is_one_broken_range(tmp_path: Path) -> None:

@@ -1,16 +1,29 @@
-"""A stretch of a commit-log file in memory."""
+"""Commit-log files, how far they are written, and a stretch of one in memory; nothing here writes."""
 
 import os
+from dataclasses import dataclass
+from pathlib import Path
 from types import TracebackType
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rocketbroker.analytics.commit_log_files import CommitLogFile
 from rocketbroker.common.errors import StoreError
 
 #: Bytes read at a time; also bounds the rows of a batch.
 WINDOW_SIZE = 16 << 20
+_BLOCK = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class CommitLogFile:
+    """A commit-log file: ``base`` is the physical offset of its first byte, ``size`` its length,
+    ``data_end`` the position behind its last byte that is not zero. All in bytes."""
+
+    path: str
+    base: int
+    size: int
+    data_end: int
 
 
 class FileWindow:
@@ -60,3 +73,38 @@ class FileWindow:
             parts.append(part)
             position, wanted = position + len(part), wanted - len(part)
         return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def measure(base: int, path: Path) -> CommitLogFile:
+    """The file as it is now; :class:`StoreError` when it cannot be read."""
+    try:
+        with path.open("rb", buffering=0) as file:
+            size = os.fstat(file.fileno()).st_size
+            return CommitLogFile(str(path.absolute()), base, size, _data_end(file.fileno(), size))
+    except OSError as error:
+        raise StoreError(f"cannot read the commit-log file {path}: {error.strerror}") from error
+
+
+def _data_end(fd: int, size: int) -> int:
+    """Position behind the last byte that is not zero; files are created at full size, so most of one may be zeros."""
+    for low, high in reversed(_extents(fd, size)):
+        for start in range((high - 1) // _BLOCK * _BLOCK, low - _BLOCK, -_BLOCK):
+            block = np.frombuffer(os.pread(fd, min(_BLOCK, high - start), start), np.uint8)
+            if block.any():
+                return start + int(block.nonzero()[0][-1]) + 1
+    return 0
+
+
+def _extents(fd: int, size: int) -> list[tuple[int, int]]:
+    """The parts of a file that are not holes, ascending; the whole file where the system cannot tell."""
+    if not hasattr(os, "SEEK_DATA"):
+        return [(0, size)] if size else []
+    extents, position = [], 0
+    while position < size:
+        try:
+            low = os.lseek(fd, position, os.SEEK_DATA)
+        except OSError:  # ENXIO: only a hole is left
+            break
+        position = os.lseek(fd, low, os.SEEK_HOLE)
+        extents.append((low, position))
+    return extents

@@ -1,11 +1,13 @@
-"""All records of a window at once: numpy positions of their variable parts, and any fixed field as one gather."""
+"""Many records of a stretch of a commit log at once: positions of their variable parts, fixed fields as one gather.
+
+Apart from the decoder, since importing numpy takes longer than a broker's start may.
+"""
 
 from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from rocketbroker.analytics.commit_log_files import CommitLogFile
 from rocketbroker.codec.message.message_encoder import (
     BODY_POSITION,
     BORN_HOST_POSITION,
@@ -34,15 +36,14 @@ def gather(data: NDArray[np.uint8], dtype: DTypeLike, positions: Positions) -> N
 
 
 class Records:
-    """Records at ``starts`` (ascending positions in ``data``, which begins at position ``origin`` of ``file``).
+    """Records at ``starts``: ascending positions in ``data``, whose first byte has the physical offset ``base``.
 
     Lengths and positions are int64 arrays, one element a record; positions count from the beginning of ``data``.
     The constructor trusts the start positions only: see :meth:`sound`.
     """
 
-    def __init__(self, file: CommitLogFile, origin: int, data: NDArray[np.uint8], starts: Positions) -> None:
-        self.file = file
-        self.origin = origin
+    def __init__(self, base: int, data: NDArray[np.uint8], starts: Positions) -> None:
+        self.base = base
         self.data = data
         self.starts = starts
         self.sys_flag = gather(data, ">i4", starts + _offset_of("sys_flag")).astype(np.int32)
@@ -77,7 +78,7 @@ class Records:
         ends = self.properties_at + self.properties_length
         return bool(
             ((magic == MESSAGE_MAGIC_CODE_V1) | (magic == MESSAGE_MAGIC_CODE_V2)).all()
-            and (self.field("physical_offset") == self.starts + (self.file.base + self.origin)).all()
+            and (self.field("physical_offset") == self.starts + self.base).all()
             and (ends == self.starts + self.total_size).all()
             and min(self.body_length.min(), self.topic_length.min(), self.properties_length.min()) >= 0
         )

@@ -2,9 +2,8 @@
 
 from enum import Enum, auto
 from struct import Struct
-from typing import Final
+from typing import Final, Protocol
 
-from rocketbroker.analytics.file_window import FileWindow
 from rocketbroker.codec.message.message_encoder import (
     BLANK_LENGTH,
     BLANK_MAGIC_CODE,
@@ -26,6 +25,28 @@ _INT: Final = Struct(">i")
 _SEARCH_BLOCK: Final = 1 << 20
 
 
+class LogFile(Protocol):
+    """A commit-log file: ``base`` is the physical offset of its first byte, ``size`` its length, ``data_end`` the
+    position behind the last byte that may hold data. All in bytes."""
+
+    @property
+    def base(self) -> int: ...
+    @property
+    def size(self) -> int: ...
+    @property
+    def data_end(self) -> int: ...
+
+
+class LogBytes(Protocol):
+    """Gives bytes of one commit-log file."""
+
+    @property
+    def file(self) -> LogFile: ...
+
+    def at(self, position: int, length: int) -> bytes:
+        """``length`` bytes from ``position``, fewer at the file's end."""
+
+
 class Found(Enum):
     """What stands at a position."""
 
@@ -35,7 +56,7 @@ class Found(Enum):
     BROKEN = auto()
 
 
-def inspect(window: FileWindow, position: int) -> tuple[Found, int]:
+def inspect(window: LogBytes, position: int) -> tuple[Found, int]:
     """What stands at ``position``, and the record's size in bytes if it is one.
 
     A record has a known magic code, its own offset as physicalOffset, and lengths that add up to its totalSize.
@@ -57,7 +78,7 @@ def inspect(window: FileWindow, position: int) -> tuple[Found, int]:
     return (Found.RECORD, size) if _ends(window, position, head, sys_flag) == position + size else (Found.BROKEN, 0)
 
 
-def _ends(window: FileWindow, position: int, head: bytes, sys_flag: int) -> int:
+def _ends(window: LogBytes, position: int, head: bytes, sys_flag: int) -> int:
     """Where the lengths inside a record say that it ends; -1 if they make no sense. Reads no body."""
     head_size = RECORD_HEADS[sys_flag >> 4 & 3].size
     if len(head) < head_size or (body_length := _INT.unpack_from(head, head_size - 4)[0]) < 0:
@@ -70,7 +91,7 @@ def _ends(window: FileWindow, position: int, head: bytes, sys_flag: int) -> int:
     return -1 if topic_length < 0 or properties_length < 0 else properties_at + 2 + properties_length
 
 
-def find_record(window: FileWindow, low: int, high: int) -> int:
+def find_record(window: LogBytes, low: int, high: int) -> int:
     """The first position from ``low`` to below ``high`` at which a record stands, or -1."""
     for start in range(low, high, _SEARCH_BLOCK):
         stop = min(start + _SEARCH_BLOCK, high)
