@@ -94,7 +94,7 @@ class StoreMachine(RuleBasedStateMachine):
         lengths = [record_size(len(body), len(topic), len(raw)) for _, body, raw in zip(*parts, strict=True)]
         result = self.store.put_messages(message(b"", topic, queue_id), parts)
         if sum(lengths) + 8 > LOG_FILE:
-            assert result.status is PutMessageStatus.SERVICE_NOT_AVAILABLE
+            assert result.status is PutMessageStatus.MESSAGE_ILLEGAL
             return
         assert result.status is PutMessageStatus.PUT_OK
         assert result.queue_offset == len(self.put_bodies[topic, queue_id])

@@ -15,7 +15,8 @@ RocketBrokerError
 │   └── RemotingTimeoutError   no answer in time
 ├── BrokerResponseError        an answer other than success: code and remark
 ├── StoreError                 the store cannot do what was asked
-│   └── StoreFullError         ... since the disk has no room
+│   ├── StoreFullError         ... since the disk has no room
+│   └── MessageIllegalError    ... since no store with these settings holds such a message
 ├── ClientError                a client cannot do what was asked, with a tree of its own (client.errors)
 └── JavaRuntimeError           there is no Java runtime that PySpark can use (analytics.java_runtime)
 """
@@ -83,3 +84,7 @@ class StoreError(RocketBrokerError):
 
 class StoreFullError(StoreError):
     """The disk has no room for what was to be written."""
+
+
+class MessageIllegalError(StoreError):
+    """No store with these settings can hold the message; another try is in vain."""

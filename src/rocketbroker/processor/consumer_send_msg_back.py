@@ -27,6 +27,7 @@ from rocketbroker.codec.remoting.remoting_command import Command, RemotingComman
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.config import BrokerConfig
 from rocketbroker.common.errors import BrokerResponseError
+from rocketbroker.processor.put_refusal import put_refusal
 from rocketbroker.store.put_message import MessageExtBrokerInner, PutMessageResult, PutMessageStatus
 
 log = logging.getLogger(__name__)
@@ -88,8 +89,8 @@ class ConsumerSendMsgBackProcessor:
         """Answer the request.
 
         Raises:
-            BrokerResponseError: SUBSCRIPTION_GROUP_NOT_EXIST; NO_PERMISSION; SYSTEM_ERROR, no message is at the offset
-                or its copy could not be stored.
+            BrokerResponseError: SUBSCRIPTION_GROUP_NOT_EXIST; NO_PERMISSION; SYSTEM_ERROR, no message is at the offset;
+                those of a send, its copy could not be stored.
         """
         header = command.header
         group = self._writable_group(header.group)
@@ -164,7 +165,7 @@ class ConsumerSendMsgBackProcessor:
         delay_rewrite(message, self._max_delay_level)
         result = self._store.put_message(message)
         if result.status is not PutMessageStatus.PUT_OK:
-            raise BrokerResponseError(ResponseCode.SYSTEM_ERROR, f"{result.status.name}: {result.reason}")
+            raise put_refusal(result)
         self._stats.topic_put(message.topic).add(1, result.size)
 
     def _count(self, found: MessageExt, group: str, *, is_dlq: bool) -> None:

@@ -26,6 +26,7 @@ from rocketbroker.codec.remoting.remoting_command import RemotingCommand
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.config import BrokerConfig
 from rocketbroker.common.errors import BrokerResponseError, CodecError
+from rocketbroker.processor.put_refusal import put_refusal
 from rocketbroker.processor.retry_and_dlq import RetryAndDlq
 from rocketbroker.processor.topic_target import TopicTarget, TopicTargets
 from rocketbroker.processor.unique_id import UniqueIds
@@ -39,12 +40,6 @@ _PAIR_END: Final = 2
 _IPV4_HOST: Final = 8
 # Messages whose ids, of 33 bytes each, fit into the header of an answer.
 _MOST_IN_BATCH: Final = 400_000
-_RESPONSE_CODES: Final = {
-    PutMessageStatus.MESSAGE_ILLEGAL: ResponseCode.MESSAGE_ILLEGAL,
-    PutMessageStatus.PROPERTIES_SIZE_EXCEEDED: ResponseCode.MESSAGE_ILLEGAL,
-    PutMessageStatus.SERVICE_NOT_AVAILABLE: ResponseCode.SERVICE_NOT_AVAILABLE,
-    PutMessageStatus.DISK_FULL: ResponseCode.SERVICE_NOT_AVAILABLE,
-}
 
 SendCommand = RemotingCommand[SendMessageRequestHeader]
 
@@ -111,7 +106,7 @@ class SendMessageProcessor:
         message = self._message(connection, command, target, queue_id)
         result = self._store.put_message(message)
         if result.status is not PutMessageStatus.PUT_OK:
-            raise refusal(result)
+            raise put_refusal(result)
         target.stats.add(1, result.size)
         answer = send_response(
             command.opaque,
@@ -188,7 +183,7 @@ class SendMessageProcessor:
         )
         result = self._store.put_messages(message, parts)
         if result.status is not PutMessageStatus.PUT_OK:
-            raise refusal(result)
+            raise put_refusal(result)
         offsets = result.physical_offsets or ()
         target.stats.add(len(offsets), result.size)
         ids = self._message_ids(offsets)
@@ -258,8 +253,3 @@ class SendMessageProcessor:
     @property
     def _store_host(self) -> bytes:
         return self._store.commit_log.store_host
-
-
-def refusal(result: PutMessageResult) -> BrokerResponseError:
-    """What to answer when the store did not take a message."""
-    return BrokerResponseError(_RESPONSE_CODES[result.status], result.reason)

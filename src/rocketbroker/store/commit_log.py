@@ -20,7 +20,7 @@ from rocketbroker.codec.message.message_encoder import (
     encode_blank_into,
 )
 from rocketbroker.codec.storefile.commit_log_layout import fits
-from rocketbroker.common.errors import CorruptRecordError, StoreError
+from rocketbroker.common.errors import CorruptRecordError, MessageIllegalError
 from rocketbroker.store.allocate_mapped_file_service import AllocateMappedFileService
 from rocketbroker.store.consume_queue import ConsumeQueue
 from rocketbroker.store.mapped_file import MappedFile
@@ -84,7 +84,8 @@ class CommitLog:
 
         Raises:
             StoreFullError: the disk has no room for it; nothing was written.
-            StoreError: it is longer than a file.
+            MessageIllegalError: it is longer than a file.
+            StoreError: a file could not be had.
         """
         body = message.body
         properties = message.properties
@@ -142,7 +143,8 @@ class CommitLog:
 
         Raises:
             StoreFullError: the disk has no room for them.
-            StoreError: they are longer than a file.
+            MessageIllegalError: they are longer than a file.
+            StoreError: a file could not be had.
         """
         file = self._room(size)
         return file.file_from_offset + file.wrote
@@ -152,7 +154,7 @@ class CommitLog:
         file = self._file
         if file is None or not fits(size, file.file_size - file.wrote):
             if not fits(size, self.queue.file_size):
-                raise StoreError(
+                raise MessageIllegalError(
                     f"{size} bytes and the mark behind them do not fit into one file of the CommitLog, "
                     f"which has {self.queue.file_size} (mappedFileSizeCommitLog)"
                 )

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Generator, Iterator
 from pathlib import Path
 
-from rocketbroker.common.errors import StoreError
+from rocketbroker.common.errors import MessageIllegalError
 from rocketbroker.store.consume_queue import ConsumeQueue
 from rocketbroker.store.mapped_file import MappedFile
 
@@ -40,7 +40,7 @@ class ConsumeQueueStore:
 
     def _add(self, topic: str, queue_id: int) -> ConsumeQueue:
         if "/" in topic or topic in {"", ".", ".."}:
-            raise StoreError(f"topic {topic!r} cannot be the name of a folder")
+            raise MessageIllegalError(f"topic {topic!r} cannot be the name of a folder")
         queue = ConsumeQueue(topic, queue_id, self._directory / topic / str(queue_id), self._file_size)
         self._queues[topic, queue_id] = queue
         self._topics.setdefault(topic, {})[queue_id] = queue

@@ -9,7 +9,7 @@ from rocketbroker.codec.message.message_sys_flag import (
 from rocketbroker.codec.message.tags_code import tags_code_bytes
 from rocketbroker.common.clock import Clock
 from rocketbroker.common.config import MessageStoreConfig
-from rocketbroker.common.errors import StoreError, StoreFullError
+from rocketbroker.common.errors import MessageIllegalError, StoreError, StoreFullError
 from rocketbroker.store.append_batch import AppendBatch
 from rocketbroker.store.commit_log import CommitLog
 from rocketbroker.store.commit_log_dispatcher import CommitLogDispatcher
@@ -17,10 +17,15 @@ from rocketbroker.store.consume_queue_store import ConsumeQueueStore
 from rocketbroker.store.delay_level_table import tags_code_of
 from rocketbroker.store.dispatch_request import DispatchRequest, DispatchRun
 from rocketbroker.store.put_message import MessageExtBrokerInner, PutMessageResult, PutMessageStatus
+from rocketbroker.store.write_refusal import Refusal, StandingRefusals
 
 # sysFlag bits of a half message (prepared) and of a rollback: neither is put into a queue.
 _NOT_QUEUED = {TRANSACTION_PREPARED_TYPE, TRANSACTION_ROLLBACK_TYPE}
 _TRANSACTION_BITS = TRANSACTION_ROLLBACK_TYPE
+_STATUS_OF: dict[type[StoreError], PutMessageStatus] = {
+    StoreFullError: PutMessageStatus.DISK_FULL,
+    MessageIllegalError: PutMessageStatus.MESSAGE_ILLEGAL,
+}
 
 
 class MessageAppender:
@@ -33,6 +38,7 @@ class MessageAppender:
         config: the limits.
         clock: gives store times.
         delay_levels: ms by level; a message of SCHEDULE_TOPIC_XXXX is queued by its delivery time.
+        refusals: why nothing is taken, if so.
     """
 
     def __init__(
@@ -43,7 +49,9 @@ class MessageAppender:
         config: MessageStoreConfig,
         clock: Clock,
         delay_levels: dict[int, int],
+        refusals: StandingRefusals,
     ) -> None:
+        self._refusals = refusals
         self._delay_levels = delay_levels
         self._commit_log = commit_log
         self._queues = queues
@@ -54,14 +62,11 @@ class MessageAppender:
         # Store time of the last message in ms.
         self.last_store_timestamp = 0
         self.put_count = 0
-        # Why nothing is taken now; empty while the store runs.
-        self.refusal = "the store is not started"
-        self._held_back = ""
 
     def put(self, message: MessageExtBrokerInner) -> PutMessageResult:
         """Append one message; it is readable after the next ``dispatch``."""
-        if self.refusal and not self._has_room_again():
-            return self._refused()
+        if (refused := self._refusals.current) is not None and not self._has_room_again():
+            return refused
         properties = message.properties
         if len(properties) > MAX_PROPERTIES_LENGTH:
             return _properties_too_long(len(properties))
@@ -94,8 +99,8 @@ class MessageAppender:
             message: what they have in common; its body and properties are not looked at.
             parts: the rest of each.
         """
-        if self.refusal and not self._has_room_again():
-            return self._refused()
+        if (refused := self._refusals.current) is not None and not self._has_room_again():
+            return refused
         total = sum(map(len, parts.bodies))
         if total > self._config.max_message_size:
             return self._body_too_long(total)
@@ -137,7 +142,8 @@ class MessageAppender:
             StoreError: it refused them for another reason.
         """
         pending = self._pending
-        if not pending and not self._held_back:
+        held_back = self._refusals.current is not None and self._refusals.reason(Refusal.NOT_DISPATCHED)
+        if not pending and not held_back:
             return
         self._pending = []
         try:
@@ -145,14 +151,11 @@ class MessageAppender:
         except BaseException as error:
             # Whatever it is, these are acknowledged: they stay until a queue has them.
             self._pending = [request for request in pending if request[1] >= request[0].max_offset] + self._pending
-            if not self.refusal:
-                # What cannot be read must not be acknowledged without end: sends wait until it can.
-                self.refusal = self._held_back = f"messages are stored but cannot be queued: {error}"
+            # What cannot be read must not be acknowledged without end: sends wait until it can.
+            self._refusals.set(Refusal.NOT_DISPATCHED, f"messages are stored but cannot be queued: {error}")
             raise
-        if self._held_back:
-            if self.refusal == self._held_back:
-                self.refusal = ""
-            self._held_back = ""
+        if held_back:
+            self._refusals.clear(Refusal.NOT_DISPATCHED)
 
     @property
     def has_pending(self) -> bool:
@@ -166,16 +169,13 @@ class MessageAppender:
 
     def _has_room_again(self) -> bool:
         """Whether the only reason for refusing was that the queues had no room, and now they have."""
-        if self.refusal != self._held_back:
+        if not self._refusals.only(Refusal.NOT_DISPATCHED):
             return False
         try:
             self.dispatch()
         except StoreError:
             return False
-        return not self.refusal
-
-    def _refused(self) -> PutMessageResult:
-        return PutMessageResult(PutMessageStatus.SERVICE_NOT_AVAILABLE, reason=self.refusal)
+        return self._refusals.current is None
 
     def _body_too_long(self, length: int) -> PutMessageResult:
         limit = self._config.max_message_size
@@ -185,8 +185,7 @@ class MessageAppender:
 
 def failed(error: StoreError) -> PutMessageResult:
     """The result of a put that the store could not do."""
-    full = isinstance(error, StoreFullError)
-    status = PutMessageStatus.DISK_FULL if full else PutMessageStatus.SERVICE_NOT_AVAILABLE
+    status = _STATUS_OF.get(type(error), PutMessageStatus.CREATE_MAPPED_FILE_FAILED)
     return PutMessageResult(status, reason=str(error))
 
 

@@ -38,6 +38,7 @@ from rocketbroker.store.reput_message_service import ReputMessageService
 from rocketbroker.store.store_checkpoint import StoreCheckpoint
 from rocketbroker.store.store_lock import StoreLock
 from rocketbroker.store.store_recovery import RecoveryReport, recover
+from rocketbroker.store.write_refusal import Refusal, StandingRefusals
 
 if TYPE_CHECKING:
     # Imports numpy, which a start without index files does without.
@@ -83,12 +84,15 @@ class MessageStore:
         self.index_service = self._make_index_service() if config.message_index_enable else None
         self._delay_levels = parse_delay_levels(config.message_delay_level)
         self._dispatcher = CommitLogDispatcher(self.index_service, listener)
+        # Why no message is taken, if so; whoever finds a cause sets it here.
+        self.refusals = StandingRefusals()
+        self.refusals.set(Refusal.NOT_STARTED, "the store is not open yet: it takes messages once it has recovered")
         self._appender = MessageAppender(
-            self.commit_log, self.queues, self._dispatcher, config, clock, self._delay_levels
+            self.commit_log, self.queues, self._dispatcher, config, clock, self._delay_levels, self.refusals
         )
         self._reader = QueueReader(self.commit_log, config, _hot_bytes(config.access_message_in_memory_max_ratio))
         self.flusher = CommitLogFlusher(
-            log_queue, config.flush_interval_commit_log / 1000, self._last_stored, self._log_flushed, self._refuse
+            log_queue, config.flush_interval_commit_log / 1000, self._last_stored, self._log_flushed, self._flush_failed
         )
         self._queue_flusher = ConsumeQueueFlusher(
             self.queues.changed_files,
@@ -153,7 +157,7 @@ class MessageStore:
         self._queue_flusher.start()
         if self.index_service is not None:
             self._tasks.every(_INDEX_TICK_S, self._dispatcher.flush_index, "index")
-        self._refuse(self.flusher.error)
+        self.refusals.clear(Refusal.NOT_STARTED)
 
     def _open(self) -> RecoveryReport:
         self._lock.acquire()
@@ -171,7 +175,7 @@ class MessageStore:
 
     async def stop(self) -> None:
         """Write all to disk, leave a clean store, release all files."""
-        self._refuse("the store is shutting down")
+        self.refusals.set(Refusal.SHUTTING_DOWN, "the store is shutting down")
         await self._tasks.stop()
         try:
             self.dispatch()
@@ -246,8 +250,8 @@ class MessageStore:
             return f"the message was not on disk within {self.config.sync_flush_timeout} ms (syncFlushTimeout)"
         return "" if flushed else self.flusher.error or "the CommitLog could not be synced"
 
-    def _refuse(self, reason: str) -> None:
-        self._appender.refusal = reason
+    def _flush_failed(self, reason: str) -> None:
+        self.refusals.set(Refusal.READ_ONLY, reason)
 
     # -- reading
 

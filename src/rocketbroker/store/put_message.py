@@ -26,13 +26,23 @@ class MessageExtBrokerInner(msgspec.Struct, gc=False):
 
 
 class PutMessageStatus(Enum):
-    """How a put ended (org.apache.rocketmq.store.PutMessageStatus)."""
+    """How a put ended (org.apache.rocketmq.store.PutMessageStatus).
+
+    Where RocketMQ says SERVICE_NOT_AVAILABLE for many causes, each has a status of its own here: the last five.
+    """
 
     PUT_OK = 0
     MESSAGE_ILLEGAL = 1
     PROPERTIES_SIZE_EXCEEDED = 2
-    SERVICE_NOT_AVAILABLE = 3
+    # A file or its blocks could not be had, for another reason than a full disk.
+    CREATE_MAPPED_FILE_FAILED = 3
     DISK_FULL = 4
+    # The disk refused a sync, and what it has not got yet has to be written again.
+    READ_ONLY = 5
+    # Messages are stored that could not be entered into their queues.
+    NOT_DISPATCHED = 6
+    NOT_STARTED = 7
+    SHUTTING_DOWN = 8
 
 
 class PutMessageResult(msgspec.Struct, gc=False):

@@ -180,9 +180,9 @@ def test_copy_that_cannot_be_stored(processor, parts, store):
         def put_message(self, _message):
             return PutMessageResult(PutMessageStatus.DISK_FULL, reason="no room")
 
-    with pytest.raises(BrokerResponseError, match="DISK_FULL: no room") as error:
+    with pytest.raises(BrokerResponseError, match=r"\[DISK_FULL\] no room") as error:
         send_back(make(parts, Full()), put(store))
-    assert error.value.code == ResponseCode.SYSTEM_ERROR
+    assert error.value.code == ResponseCode.SERVICE_NOT_AVAILABLE
 
 
 def test_properties_that_would_grow_too_long(processor, store):

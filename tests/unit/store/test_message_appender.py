@@ -19,6 +19,7 @@ from rocketbroker.store.index_service import IndexService
 from rocketbroker.store.message_appender import MessageAppender
 from rocketbroker.store.message_arriving_listener import NoListener
 from rocketbroker.store.put_message import PutMessageStatus
+from rocketbroker.store.write_refusal import Refusal, StandingRefusals
 from tests.support.fakes import FakeClock
 from tests.support.stores import batch, message, open_log, store_config
 
@@ -29,14 +30,14 @@ class Parts:
     """An appender and what it writes to."""
 
     def __init__(self, root: Path, log: CommitLog) -> None:
+        self.refusals = StandingRefusals()
         self.clock = FakeClock()
         self.log = log
         self.queues = ConsumeQueueStore(root / "consumequeue", 200)
         self.config = store_config(root, max_message_size=3000)
         self.appender = MessageAppender(
-            log, self.queues, CommitLogDispatcher(None, NoListener()), self.config, self.clock, {}
+            log, self.queues, CommitLogDispatcher(None, NoListener()), self.config, self.clock, {}, self.refusals
         )
-        self.appender.refusal = ""
 
     def readable(self, topic: str = "Topic", queue_id: int = 0) -> int:
         queue = self.queues.find(topic, queue_id)
@@ -89,8 +90,8 @@ def test_a_message_gets_its_place_and_is_readable_after_dispatch(parts: Parts):
     [
         ({"body": bytes(3001)}, PutMessageStatus.MESSAGE_ILLEGAL, "3001 bytes, the limit is 3000 (maxMessageSize)"),
         ({"properties": b"k" * 32768}, PutMessageStatus.PROPERTIES_SIZE_EXCEEDED, "32768 bytes, the limit is 32767"),
-        ({"properties": b"k" * 5000}, PutMessageStatus.SERVICE_NOT_AVAILABLE, "mappedFileSizeCommitLog"),
-        ({"topic": "../up"}, PutMessageStatus.SERVICE_NOT_AVAILABLE, "cannot be the name of a folder"),
+        ({"properties": b"k" * 5000}, PutMessageStatus.MESSAGE_ILLEGAL, "mappedFileSizeCommitLog"),
+        ({"topic": "../up"}, PutMessageStatus.MESSAGE_ILLEGAL, "cannot be the name of a folder"),
     ],
 )
 def test_what_does_not_fit_is_refused_and_nothing_is_written(parts: Parts, fields, status, reason: str):
@@ -139,7 +140,7 @@ def test_a_batch_is_stored_whole_or_not_at_all(parts: Parts):
 
     assert too_long.status is PutMessageStatus.MESSAGE_ILLEGAL
     assert "4500 bytes" in too_long.reason
-    assert too_long_for_a_file.status is PutMessageStatus.SERVICE_NOT_AVAILABLE
+    assert too_long_for_a_file.status is PutMessageStatus.MESSAGE_ILLEGAL
     assert parts.log.max_offset == 0
     assert parts.appender.put(message()).queue_offset == 0
 
@@ -171,7 +172,7 @@ def test_what_a_queue_could_not_take_is_dispatched_later_in_order(parts: Parts, 
         with pytest.raises(StoreError, match=r"no room|cannot allocate"):
             parts.appender.dispatch()
         refused = parts.appender.put(message(b"12"))
-    assert refused.status is PutMessageStatus.SERVICE_NOT_AVAILABLE
+    assert refused.status is PutMessageStatus.NOT_DISPATCHED
     assert "cannot be queued" in refused.reason
 
     assert parts.appender.put(message(b"12")).status is PutMessageStatus.PUT_OK
@@ -182,12 +183,45 @@ def test_what_a_queue_could_not_take_is_dispatched_later_in_order(parts: Parts, 
 
 
 def test_while_there_is_a_reason_nothing_is_taken(parts: Parts):
-    parts.appender.refusal = "the disk is broken"
+    parts.refusals.set(Refusal.READ_ONLY, "the disk is broken")
 
     for result in (parts.appender.put(message()), parts.appender.put_batch(message(), batch(b""))):
-        assert (result.status, result.reason) == (PutMessageStatus.SERVICE_NOT_AVAILABLE, "the disk is broken")
+        assert (result.status, result.reason) == (PutMessageStatus.READ_ONLY, "the disk is broken")
 
     assert parts.log.max_offset == 0
+
+
+def test_what_waits_for_its_queue_is_not_told_while_a_graver_cause_stands(parts: Parts, monkeypatch):
+    for number in range(12):
+        parts.appender.put(message(b"%d" % number))
+    parts.refusals.set(Refusal.READ_ONLY, "the disk is broken")
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "posix_fallocate", refuse)
+        with pytest.raises(StoreError, match="no room"):
+            parts.appender.dispatch()
+        assert parts.appender.put(message(b"12")).status is PutMessageStatus.READ_ONLY
+        parts.refusals.clear(Refusal.READ_ONLY)
+        assert parts.appender.put(message(b"12")).status is PutMessageStatus.NOT_DISPATCHED
+        parts.refusals.set(Refusal.DISK_FULL, "91 %")
+
+    parts.appender.dispatch()
+    assert parts.appender.put(message(b"12")).status is PutMessageStatus.DISK_FULL
+    parts.refusals.clear(Refusal.DISK_FULL)
+    assert parts.appender.put(message(b"12")).status is PutMessageStatus.PUT_OK
+    assert parts.readable() == 12
+
+
+@pytest.mark.parametrize(("code", "status"), [(errno.EIO, "CREATE_MAPPED_FILE_FAILED"), (errno.ENOSPC, "DISK_FULL")])
+def test_a_file_that_cannot_be_had_is_told_by_its_cause(parts: Parts, monkeypatch, code: int, status: str):
+    def fail(*_):
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(os, "posix_fallocate", fail)
+
+    result = parts.appender.put(message())
+
+    assert result.status.name == status
+    assert os.strerror(code) in result.reason
 
 
 def test_how_far_the_log_is_readable(parts: Parts):
@@ -211,7 +245,7 @@ def test_a_batch_that_a_queue_could_not_take_is_acknowledged_and_dispatched_late
         assert (held.status, held.queue_offset) == (PutMessageStatus.PUT_OK, 8)
         with pytest.raises(StoreError, match="no room"):
             parts.appender.dispatch()
-        assert parts.appender.put_batch(message(), batch(b"11")).status is PutMessageStatus.SERVICE_NOT_AVAILABLE
+        assert parts.appender.put_batch(message(), batch(b"11")).status is PutMessageStatus.NOT_DISPATCHED
     assert parts.appender.dispatched_offset < parts.log.max_offset
 
     assert parts.appender.put_batch(message(), batch(b"11", b"12")).queue_offset == 11
@@ -239,7 +273,7 @@ def test_no_acknowledged_message_is_lost_when_a_queue_file_cannot_be_mapped(part
         with pytest.raises(StoreError, match="cannot map"):
             parts.appender.dispatch()
         assert parts.appender.has_pending
-        assert parts.appender.put(message(b"12")).status is PutMessageStatus.SERVICE_NOT_AVAILABLE
+        assert parts.appender.put(message(b"12")).status is PutMessageStatus.NOT_DISPATCHED
 
     assert parts.appender.put(message(b"12")).status is PutMessageStatus.PUT_OK
     parts.appender.dispatch()
@@ -279,8 +313,7 @@ def test_an_index_that_cannot_be_written_does_not_keep_sends_away(tmp_path: Path
         parts = Parts(tmp_path, log)
         index = IndexService(tmp_path / "index", 50, 2000, lambda: "20261121095923270", lambda _: None)
         dispatcher = CommitLogDispatcher(index, NoListener())
-        appender = MessageAppender(log, parts.queues, dispatcher, parts.config, parts.clock, {})
-        appender.refusal = ""
+        appender = MessageAppender(log, parts.queues, dispatcher, parts.config, parts.clock, {}, parts.refusals)
         keyed = message(b"0", properties={"UNIQ_KEY": "U0"})
         with monkeypatch.context() as patched:
             patched.setattr(commit_log_dispatcher, "RETRY_S", 0.0)
@@ -299,7 +332,7 @@ def test_an_index_that_cannot_be_written_does_not_keep_sends_away(tmp_path: Path
             with pytest.raises(StoreError, match="EIO"):
                 put_and_dispatch(appender, b"2")
             refused = appender.put(message(b"3"))
-            assert refused.status is PutMessageStatus.SERVICE_NOT_AVAILABLE
+            assert refused.status is PutMessageStatus.NOT_DISPATCHED
             assert "EIO" in refused.reason
 
         assert appender.put(message(b"3")).status is PutMessageStatus.PUT_OK
@@ -322,8 +355,7 @@ def test_keys_of_batches_do_not_wait_without_bound_either(tmp_path: Path, monkey
         parts = Parts(tmp_path, log)
         index = IndexService(tmp_path / "index", 50, 2000, lambda: "20261121095923270", lambda _: None)
         dispatcher = CommitLogDispatcher(index, NoListener())
-        appender = MessageAppender(log, parts.queues, dispatcher, parts.config, parts.clock, {})
-        appender.refusal = ""
+        appender = MessageAppender(log, parts.queues, dispatcher, parts.config, parts.clock, {}, parts.refusals)
         with monkeypatch.context() as patched:
             patched.setattr(IndexService, "_make", fail)
             statuses = []
@@ -333,7 +365,7 @@ def test_keys_of_batches_do_not_wait_without_bound_either(tmp_path: Path, monkey
                     appender.dispatch()
         taken = statuses.count(PutMessageStatus.PUT_OK)
         assert taken == 3
-        assert statuses[taken:] == [PutMessageStatus.SERVICE_NOT_AVAILABLE] * 2
+        assert statuses[taken:] == [PutMessageStatus.NOT_DISPATCHED] * 2
 
         assert appender.put_batch(message(), keyed).status is PutMessageStatus.PUT_OK
         assert parts.bodies() == [b"one", b"two"] * 4
