@@ -125,6 +125,8 @@ class CommitLog:
             )
         )
         file.wrote = end
+        if file.stored is not None:
+            file.stored(position, end)
         return offset, size
 
     def append_encoded(self, records: ReadableBuffer, offset: int) -> None:
@@ -137,6 +139,8 @@ class CommitLog:
         position = offset - file.file_from_offset
         file.buffer[position : position + len(records)] = records
         file.wrote = position + len(records)
+        if file.stored is not None:
+            file.stored(position, file.wrote)
 
     def reserve(self, size: int) -> int:
         """The offset that records of ``size`` bytes in all will get: they lie in one file.
@@ -173,6 +177,8 @@ class CommitLog:
             following = self._allocate_service.take(queue.path_of(queue.max_file_end), queue.file_size, queue.step)
             if file is not None:
                 encode_blank_into(file.buffer, file.wrote, file.file_size - file.wrote)
+                if file.stored is not None:
+                    file.stored(file.wrote, file.file_size)
                 file.wrote = file.file_size
             queue.append(following)
         self._file = following

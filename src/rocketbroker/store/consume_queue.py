@@ -18,6 +18,7 @@ from rocketbroker.codec.storefile.consume_queue_layout import (
     is_written,
 )
 from rocketbroker.codec.storefile.index_file_layout import build_key, build_tag_key, key_hash_of
+from rocketbroker.common.file_system import LOCAL, FileSystem
 from rocketbroker.store.mapped_file import MappedFile
 from rocketbroker.store.mapped_file_queue import MappedFileQueue
 
@@ -34,6 +35,7 @@ class ConsumeQueue:
         queue_id: its number.
         directory: its folder, ``consumequeue/<topic>/<queueId>``.
         file_size: bytes of each file, a multiple of 20.
+        file_system: the disk.
     """
 
     __slots__ = (
@@ -54,10 +56,12 @@ class ConsumeQueue:
         "topic_block",
     )
 
-    def __init__(self, topic: str, queue_id: int, directory: Path, file_size: int) -> None:
+    def __init__(
+        self, topic: str, queue_id: int, directory: Path, file_size: int, file_system: FileSystem = LOCAL
+    ) -> None:
         self.topic = topic
         self.queue_id = queue_id
-        self.queue = MappedFileQueue(directory, file_size, min(_ALLOCATE_STEP, file_size))
+        self.queue = MappedFileQueue(directory, file_size, min(_ALLOCATE_STEP, file_size), file_system)
         # What each record of the topic bears, and what each of its index keys begins with.
         encoded = topic.encode()
         self.topic_block = topic_block(encoded)
@@ -97,6 +101,8 @@ class ConsumeQueue:
             file.ensure_allocated(end)  # type: ignore[union-attr]
         ENTRY.pack_into(file.buffer, position, physical_offset, size, tags_code)  # type: ignore[union-attr]
         file.wrote = end  # type: ignore[union-attr]
+        if file.stored is not None:  # type: ignore[union-attr]
+            file.stored(position, end)  # type: ignore[union-attr]
         self.max_offset = queue_offset + 1
         self.dirty = True
 
@@ -120,6 +126,8 @@ class ConsumeQueue:
             file.ensure_allocated(end)
             file.buffer[position:end] = entries[done * CQ_STORE_UNIT_SIZE : upto * CQ_STORE_UNIT_SIZE]
             file.wrote = end
+            if file.stored is not None:
+                file.stored(position, end)
             done = upto
         self.max_offset = queue_offset + count
         self.dirty = True
@@ -146,6 +154,8 @@ class ConsumeQueue:
         end = entries * CQ_STORE_UNIT_SIZE
         file.ensure_allocated(end)
         file.buffer[file.wrote : end] = FILLER_ENTRY * (entries - file.wrote // CQ_STORE_UNIT_SIZE)
+        if file.stored is not None:
+            file.stored(file.wrote, end)
         file.wrote = end
         self.min_offset = file.file_from_offset // CQ_STORE_UNIT_SIZE + entries
 

@@ -2,12 +2,12 @@
 
 import itertools
 import re
-import shutil
 from collections import deque
 from collections.abc import Generator, Iterator
 from pathlib import Path
 
 from rocketbroker.common.errors import MessageIllegalError
+from rocketbroker.common.file_system import LOCAL, FileSystem
 from rocketbroker.store.consume_queue import ConsumeQueue
 from rocketbroker.store.mapped_file import MappedFile
 
@@ -20,9 +20,11 @@ class ConsumeQueueStore:
     Args:
         directory: ``consumequeue``; a folder a topic in it, a folder a queue in that.
         file_size: bytes of each queue file.
+        file_system: the disk.
     """
 
-    def __init__(self, directory: Path, file_size: int) -> None:
+    def __init__(self, directory: Path, file_size: int, file_system: FileSystem = LOCAL) -> None:
+        self._file_system = file_system
         self._directory = directory
         self._file_size = file_size
         self._queues: dict[tuple[str, int], ConsumeQueue] = {}
@@ -41,7 +43,9 @@ class ConsumeQueueStore:
     def _add(self, topic: str, queue_id: int) -> ConsumeQueue:
         if "/" in topic or topic in {"", ".", ".."}:
             raise MessageIllegalError(f"topic {topic!r} cannot be the name of a folder")
-        queue = ConsumeQueue(topic, queue_id, self._directory / topic / str(queue_id), self._file_size)
+        queue = ConsumeQueue(
+            topic, queue_id, self._directory / topic / str(queue_id), self._file_size, self._file_system
+        )
         self._queues[topic, queue_id] = queue
         self._topics.setdefault(topic, {})[queue_id] = queue
         return queue
@@ -69,10 +73,18 @@ class ConsumeQueueStore:
         for topic in sorted(p for p in self._directory.iterdir() if p.is_dir()):
             if _RETIRED.search(topic.name):
                 # A stop came between the deletion of the topic and the removal of its files.
-                shutil.rmtree(topic)
+                self._remove_tree(topic)
                 continue
             for queue in sorted(p for p in topic.iterdir() if p.is_dir() and p.name.isdigit()):
                 self._add(topic.name, int(queue.name)).load()
+
+    def _remove_tree(self, folder: Path) -> None:
+        for path in list(folder.iterdir()):
+            if path.is_dir():
+                self._remove_tree(path)
+            else:
+                self._file_system.unlink(path)
+        self._file_system.remove_folder(folder)
 
     def changed_files(self) -> Generator[MappedFile]:
         """The files with entries that were not synced; called on the flush thread.
@@ -117,7 +129,7 @@ class ConsumeQueueStore:
         folder = self._directory / topic
         retired = _unused(folder)
         if folder.is_dir():
-            folder.rename(retired)
+            self._file_system.rename(folder, retired)
         del self._topics[topic]
         for queue in queues.values():
             del self._queues[topic, queue.queue_id]
@@ -135,8 +147,7 @@ class ConsumeQueueStore:
             folder, queues = self._retired.popleft()
             for queue in queues:
                 queue.queue.delete_all()
-            if folder.is_dir():
-                folder.rmdir()
+            self._file_system.remove_folder(folder)
 
     def close(self) -> None:
         """Release all mappings."""

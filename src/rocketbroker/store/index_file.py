@@ -24,6 +24,7 @@ from rocketbroker.codec.storefile.index_file_layout import (
     slot_position,
 )
 from rocketbroker.common.errors import StoreError
+from rocketbroker.common.file_system import LOCAL, FileSystem
 from rocketbroker.store.mapped_file import MappedFile
 
 _ALLOCATE_STEP = 4 * 1024 * 1024
@@ -39,15 +40,16 @@ class IndexFile:
         path: its path; made when it does not exist.
         slot_count: maxHashSlotNum.
         entry_count: maxIndexNum.
+        file_system: the disk.
 
     Raises:
         StoreFullError: the disk has no room for its slots.
         StoreError: it exists with another size.
     """
 
-    def __init__(self, path: Path, slot_count: int, entry_count: int) -> None:
+    def __init__(self, path: Path, slot_count: int, entry_count: int, file_system: FileSystem = LOCAL) -> None:
         size = file_size(slot_count, entry_count)
-        self.file = MappedFile(path, size, min(_ALLOCATE_STEP, size))
+        self.file = MappedFile(path, size, min(_ALLOCATE_STEP, size), file_system)
         self._slot_count = slot_count
         self._entry_count = entry_count
         self._entries_position = INDEX_HEADER_SIZE + slot_count * HASH_SLOT_SIZE
@@ -109,6 +111,10 @@ class IndexFile:
         # slot numpy keeps the last, which is the newest entry.
         self._slots[slots] = numbers
         HEADER.pack_into(self.file.buffer, 0, *self.header)
+        if self.file.stored is not None:
+            self.file.stored(0, self._entries_position)
+            first_entry = entry_position(first, self._slot_count)
+            self.file.stored(first_entry, first_entry + count * INDEX_SIZE)
 
     def _previous(self, slots: npt.NDArray[np.int32], numbers: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
         """What each entry follows in the chain of its slot; 0 for the first."""
@@ -169,8 +175,8 @@ class IndexFile:
 
     def delete(self) -> None:
         """Close and remove the file."""
-        self.close()
-        self.file.path.unlink(missing_ok=True)
+        del self._slots, self._entries
+        self.file.delete()
 
 
 assert INDEX_ENTRY.itemsize == INDEX_SIZE

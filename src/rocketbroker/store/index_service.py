@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from rocketbroker.codec.message.tags_code import java_hash
 from rocketbroker.codec.storefile.index_file_layout import IndexHeader, build_key, build_tag_key, key_hash_of
 from rocketbroker.common.errors import StoreError
+from rocketbroker.common.file_system import LOCAL, FileSystem
 from rocketbroker.store.dispatch_request import DispatchRequest, DispatchRun
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ class IndexService:
         entry_count: maxIndexNum.
         new_name: gives the name of a new file, its local time as ``yyyyMMddHHmmssSSS``.
         on_full: called with a file that is full, to have it synced off the event loop.
+        file_system: the disk.
     """
 
     def __init__(
@@ -51,7 +53,9 @@ class IndexService:
         entry_count: int,
         new_name: Callable[[], str],
         on_full: Callable[[IndexFile], None],
+        file_system: FileSystem = LOCAL,
     ) -> None:
+        self._file_system = file_system
         self._directory = directory
         self._slot_count = slot_count
         self._entry_count = entry_count
@@ -196,7 +200,7 @@ class IndexService:
     def _make(self, path: Path) -> IndexFile:
         from rocketbroker.store.index_file import IndexFile
 
-        return IndexFile(path, self._slot_count, self._entry_count)
+        return IndexFile(path, self._slot_count, self._entry_count, self._file_system)
 
     def _file_with_room(self) -> IndexFile:
         if self.files and self.files[-1].room > 0:

@@ -15,11 +15,11 @@ from pathlib import Path
 
 from rocketbroker.codec.storefile.mapped_file_name import file_name_to_offset
 from rocketbroker.common.errors import StoreError, StoreFullError
-from rocketbroker.common.folders import sync_folder
+from rocketbroker.common.file_system import LOCAL, FileSystem
 
 # Queue files are named by their offset, 20 digits; index files by their time.
 _NAME_LENGTH = 20
-_ZERO_CHUNK = 1024 * 1024
+_CHUNK = 1024 * 1024
 # madvise(2); Linux 5.14 and later. mmap.madvise would hold the GIL while thousands of pages are made.
 _MADV_POPULATE_WRITE = 23
 _madvise = ctypes.CDLL(None, use_errno=True).madvise
@@ -33,6 +33,7 @@ class MappedFile:
         path: the file; made when it does not exist.
         file_size: its size in bytes.
         step: blocks are allocated in steps of so many bytes; 0 allocates all at once.
+        file_system: the disk.
 
     Raises:
         StoreFullError: the disk has no room for it.
@@ -40,6 +41,7 @@ class MappedFile:
     """
 
     __slots__ = (
+        "_file_system",
         "_map",
         "_new_names",
         "_step",
@@ -50,11 +52,14 @@ class MappedFile:
         "file_size",
         "flushed",
         "path",
+        "stored",
+        "sync_failed",
         "wrote",
     )
 
-    def __init__(self, path: Path, file_size: int, step: int = 0) -> None:
+    def __init__(self, path: Path, file_size: int, step: int = 0, file_system: FileSystem = LOCAL) -> None:
         self.path = path
+        self._file_system = file_system
         self.file_size = file_size
         self.file_from_offset = file_name_to_offset(path.name) if len(path.name) == _NAME_LENGTH else 0
         self._step = step or file_size
@@ -63,30 +68,32 @@ class MappedFile:
         self.flushed = 0
         # Folders whose new names are not on disk yet: of the file, and of those made for it.
         self._new_names: list[Path] = []
+        # Whether what lies between ``flushed`` and ``wrote`` has to be written anew before a sync says anything of it.
+        self.sync_failed = False
         self.fd = self._open()
         try:
             existed = os.fstat(self.fd).st_size
             self._check_size(existed)
             self.allocated = 0
             if not existed:
-                os.ftruncate(self.fd, file_size)
-            self._map = mmap.mmap(self.fd, file_size)
+                file_system.set_size(self.fd, file_size)
+            self._map = file_system.map(self.fd, file_size)
         except OSError as error:
-            os.close(self.fd)
+            file_system.close(self.fd)
             # ENOMEM stands for the process's number of mappings as well (vm.max_map_count).
             raise StoreError(f"cannot map {path}: {error.strerror}") from error
         except BaseException:
-            os.close(self.fd)
+            file_system.close(self.fd)
             raise
         self.buffer = memoryview(self._map)
+        # Who stores into the buffer tells this one of the range, where there is one.
+        self.stored = file_system.watcher(self.fd)
 
     def _open(self) -> int:
         try:
             if not self.path.exists():
-                missing = [folder for folder in self.path.parents if not folder.exists()]
-                self._new_names = [self.path.parent, *(folder.parent for folder in missing)]
-                self.path.parent.mkdir(parents=True, exist_ok=True)
-            return os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+                self._new_names = [self.path.parent, *self._file_system.make_folders(self.path.parent)]
+            return self._file_system.open(self.path)
         except OSError as error:
             raise StoreError(f"cannot open {self.path}: {error.strerror}") from error
 
@@ -109,7 +116,7 @@ class MappedFile:
             return
         target = min(-(-end // self._step) * self._step, self.file_size)
         try:
-            os.posix_fallocate(self.fd, allocated, target - allocated)
+            self._file_system.allocate(self.fd, allocated, target - allocated)
         except OSError as error:
             if error.errno in (errno.ENOSPC, errno.EDQUOT):
                 text = f"no room for {target - allocated} bytes of {self.path}: {error.strerror}"
@@ -139,7 +146,9 @@ class MappedFile:
                 raise
             end = min(os.lseek(self.fd, position, os.SEEK_HOLE), self.file_size)
             while position < end:
-                position += os.pwrite(self.fd, bytes(min(end - position, _ZERO_CHUNK)), position)
+                chunk = min(end - position, _CHUNK)
+                self._file_system.write(self.fd, position, bytes(chunk))
+                position += chunk
 
     def sync(self) -> None:
         """Write all dirty pages of the file to disk, and its name; blocks without holding the GIL.
@@ -147,10 +156,34 @@ class MappedFile:
         Raises:
             OSError: the disk refused; what is dirty may be lost.
         """
-        os.fdatasync(self.fd)
+        self._file_system.sync(self.fd)
         while self._new_names:
-            sync_folder(self._new_names[-1])
+            self._file_system.sync_folder(self._new_names[-1])
             self._new_names.pop()
+
+    def flush(self) -> None:
+        """Bring to disk what was written, and take note of how far that is (blocks).
+
+        After a sync that failed all of it is written anew first, since the kernel may take pages for clean that never
+        reached the disk. Whether they still hold what was stored is for the caller to know.
+
+        Raises:
+            OSError: the disk refused; ``flushed`` stays where it was.
+        """
+        wrote = self.wrote
+        try:
+            if self.sync_failed:
+                self._write_again(self.flushed, wrote)
+            self.sync()
+        except OSError:
+            self.sync_failed = True
+            raise
+        self.sync_failed = False
+        self.flushed = wrote
+
+    def _write_again(self, start: int, end: int) -> None:
+        for position in range(start, end, _CHUNK):
+            self._file_system.write(self.fd, position, bytes(self.buffer[position : min(position + _CHUNK, end)]))
 
     def close(self) -> None:
         """Release the mapping as soon as nobody holds a slice of it, and close the file."""
@@ -158,9 +191,9 @@ class MappedFile:
         # While slices of it are on their way to a peer it stays; the last of them unmaps it.
         with contextlib.suppress(BufferError):
             self._map.close()
-        os.close(self.fd)
+        self._file_system.close(self.fd)
 
     def delete(self) -> None:
         """Close and remove the file."""
         self.close()
-        self.path.unlink(missing_ok=True)
+        self._file_system.unlink(self.path)

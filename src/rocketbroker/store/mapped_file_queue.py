@@ -7,6 +7,7 @@ from pathlib import Path
 
 from rocketbroker.codec.storefile.mapped_file_name import offset_to_file_name
 from rocketbroker.common.errors import StoreError
+from rocketbroker.common.file_system import LOCAL, FileSystem
 from rocketbroker.store.mapped_file import MappedFile
 
 
@@ -17,11 +18,13 @@ class MappedFileQueue:
         directory: where they lie; made with the first file.
         file_size: size of each, in bytes.
         step: blocks are allocated in steps of so many bytes.
+        file_system: the disk.
     """
 
-    __slots__ = ("directory", "file_size", "files", "step")
+    __slots__ = ("directory", "file_size", "file_system", "files", "step")
 
-    def __init__(self, directory: Path, file_size: int, step: int = 0) -> None:
+    def __init__(self, directory: Path, file_size: int, step: int = 0, file_system: FileSystem = LOCAL) -> None:
+        self.file_system = file_system
         self.directory = directory
         self.file_size = file_size
         self.step = step
@@ -38,9 +41,9 @@ class MappedFileQueue:
         for path in sorted(p for p in self.directory.iterdir() if p.name.isdigit() and len(p.name) == 20):
             if path.stat().st_size == 0:
                 # Made, but never grown to its size: a crash came between.
-                path.unlink()
+                self.file_system.unlink(path)
                 continue
-            file = MappedFile(path, self.file_size, self.step)
+            file = MappedFile(path, self.file_size, self.step, self.file_system)
             self.files.append(file)
             self._check_order(file)
             file.wrote = file.flushed = file.file_size
@@ -88,7 +91,7 @@ class MappedFileQueue:
         """
         if self.files:
             offset = self.files[-1].file_from_offset + self.file_size
-        file = MappedFile(self.path_of(offset or 0), self.file_size, self.step)
+        file = MappedFile(self.path_of(offset or 0), self.file_size, self.step, self.file_system)
         self.files.append(file)
         return file
 
@@ -114,8 +117,7 @@ class MappedFileQueue:
         for file in self.files:
             file.delete()
         self.files = []
-        if self.directory.is_dir():
-            self.directory.rmdir()
+        self.file_system.remove_folder(self.directory)
 
     def close(self) -> None:
         """Release all mappings."""

@@ -18,6 +18,7 @@ from rocketbroker.codec.message.message_batch import BatchParts
 from rocketbroker.common.clock import Clock
 from rocketbroker.common.config import MessageStoreConfig
 from rocketbroker.common.errors import StoreError
+from rocketbroker.common.file_system import LOCAL, FileSystem
 from rocketbroker.common.lifecycle import TaskOwner
 from rocketbroker.store.allocate_mapped_file_service import AllocateMappedFileService
 from rocketbroker.store.commit_log import ALLOCATE_STEP, CommitLog
@@ -66,21 +67,28 @@ class MessageStore:
         store_host: the broker's address as records hold it.
         listener: told of messages as they become readable.
         clock: gives store times.
+        file_system: the disk.
     """
 
     def __init__(
-        self, config: MessageStoreConfig, store_host: bytes, listener: MessageArrivingListener, clock: Clock
+        self,
+        config: MessageStoreConfig,
+        store_host: bytes,
+        listener: MessageArrivingListener,
+        clock: Clock,
+        file_system: FileSystem = LOCAL,
     ) -> None:
         self.config = config
         self._clock = clock
-        self._lock = StoreLock(Path(config.store_path_root_dir), config.abort_path)
-        self._checkpoint = StoreCheckpoint(config.checkpoint_path)
-        self._allocate_service = AllocateMappedFileService()
+        self._file_system = file_system
+        self._lock = StoreLock(Path(config.store_path_root_dir), config.abort_path, file_system)
+        self._checkpoint = StoreCheckpoint(config.checkpoint_path, file_system)
+        self._allocate_service = AllocateMappedFileService(file_system)
         log_size = config.mapped_file_size_commit_log
-        log_queue = MappedFileQueue(config.commit_log_dir, log_size, min(ALLOCATE_STEP, log_size))
+        log_queue = MappedFileQueue(config.commit_log_dir, log_size, min(ALLOCATE_STEP, log_size), file_system)
         longest = config.max_message_size + _RECORD_ROOM
         self.commit_log = CommitLog(log_queue, self._allocate_service, store_host, longest)
-        self.queues = ConsumeQueueStore(config.consume_queue_dir, config.mapped_file_size_consume_queue)
+        self.queues = ConsumeQueueStore(config.consume_queue_dir, config.mapped_file_size_consume_queue, file_system)
         self.index_service = self._make_index_service() if config.message_index_enable else None
         self._delay_levels = parse_delay_levels(config.message_delay_level)
         self._dispatcher = CommitLogDispatcher(self.index_service, listener)
@@ -116,7 +124,12 @@ class MessageStore:
     def _make_index_service(self) -> IndexService:
         config = self.config
         return IndexService(
-            config.index_dir, config.max_hash_slot_num, config.max_index_num, self._index_name, self._index_full
+            config.index_dir,
+            config.max_hash_slot_num,
+            config.max_index_num,
+            self._index_name,
+            self._index_full,
+            self._file_system,
         )
 
     def _index_name(self) -> str:
@@ -189,13 +202,20 @@ class MessageStore:
         self._queue_flusher.stop()
         self._allocate_service.stop()
         self._end_reads()
+        try:
+            self._leave_clean()
+        except OSError:
+            log.exception("the store could not be left clean; it is checked at the next start")
+        self._release()
+
+    def _leave_clean(self) -> None:
+        """Mark the store as clean, if all of it is on disk."""
         indexed = self.index_service is None or self._sync_index(self.index_service)
         self._checkpoint.save()
         # What is not in the queues or the index would be looked for by an unclean start only.
         failed = self.flusher.error or self._queue_flusher.error or self._appender.has_pending
         if indexed and not failed:
             self._lock.mark_stopped()
-        self._release()
 
     def _end_reads(self) -> None:
         if self.index_service is not None:
@@ -231,7 +251,10 @@ class MessageStore:
     def _queues_flushed(self, stored: int | None) -> None:
         if stored is not None:
             self._checkpoint.advance(logics_msg_timestamp=stored)
-        self._checkpoint.save()
+        try:
+            self._checkpoint.save()
+        except OSError:
+            log.exception("the checkpoint could not be written; as long as that is so, more is checked at a start")
         self.queues.remove_retired()
 
     # -- writing

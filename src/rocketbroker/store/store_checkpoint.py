@@ -1,12 +1,12 @@
 """Up to when the files of the store are known to be on disk (org.apache.rocketmq.store.StoreCheckpoint)."""
 
-import os
 import threading
 from pathlib import Path
 
 from rocketbroker.codec.storefile.checkpoint_layout import StoreCheckpoint as CheckpointLayout
 from rocketbroker.codec.storefile.checkpoint_layout import decode_checkpoint
 from rocketbroker.common.errors import CodecError, StoreError
+from rocketbroker.common.file_system import LOCAL, FileSystem
 
 # Java steps back so far, since messages of one millisecond may lie on both sides of a flush.
 _SAFETY_MS = 3000
@@ -17,9 +17,11 @@ class StoreCheckpoint:
 
     Args:
         path: the file.
+        file_system: the disk.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, file_system: FileSystem = LOCAL) -> None:
+        self._file_system = file_system
         self._path = path
         self.layout = CheckpointLayout()
         # The flush threads and the readers' each set theirs.
@@ -42,10 +44,13 @@ class StoreCheckpoint:
             ) from error
 
     def advance(self, **timestamps: int) -> None:
-        """Set some of the times, by the names of the layout's fields; they never go back."""
+        """Set some of the times, by the names of the layout's fields; zero, when nothing was stored yet, is left out.
+
+        They go back with a clock that is set back: what is stored then has earlier times than what is on disk, and
+        would be taken to be there as well.
+        """
         with self._lock:
-            known = self.layout._asdict()
-            self.layout = self.layout._replace(**{name: max(known[name], at) for name, at in timestamps.items()})
+            self.layout = self.layout._replace(**{name: at for name, at in timestamps.items() if at})
 
     def min_timestamp(self, *, with_index: bool) -> int:
         """Messages stored before this time are on disk in the CommitLog and the queues (and the index)."""
@@ -59,9 +64,9 @@ class StoreCheckpoint:
         Raises:
             OSError: the disk refused.
         """
-        fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        fd = self._file_system.open(self._path)
         try:
-            os.pwrite(fd, self.layout.encode(), 0)
-            os.fsync(fd)
+            self._file_system.write(fd, 0, self.layout.encode())
+            self._file_system.sync(fd)
         finally:
-            os.close(fd)
+            self._file_system.close(fd)

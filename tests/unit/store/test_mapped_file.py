@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from rocketbroker.common.errors import StoreError, StoreFullError
-from rocketbroker.store import mapped_file
+from rocketbroker.common.file_system import LocalFileSystem
 from rocketbroker.store.mapped_file import MappedFile
 
 NAME = "00000000000000065536"
@@ -163,7 +163,7 @@ def test_sync_calls_the_disk_for_this_file(tmp_path: Path, monkeypatch):
 
 def test_the_first_sync_brings_the_name_and_those_of_new_folders_to_disk(tmp_path: Path, monkeypatch):
     synced: list[Path] = []
-    monkeypatch.setattr(mapped_file, "sync_folder", synced.append)
+    monkeypatch.setattr(LocalFileSystem, "sync_folder", lambda _, path: synced.append(path))
     folder = tmp_path / "queues" / "T" / "0"
     file = MappedFile(folder / "00000000000000000000", 4096)
 
@@ -179,15 +179,59 @@ def test_the_first_sync_brings_the_name_and_those_of_new_folders_to_disk(tmp_pat
 
 
 def test_a_name_that_could_not_be_synced_is_tried_again(tmp_path: Path, monkeypatch):
-    def refuse(_folder: Path) -> None:
+    def refuse(_self: LocalFileSystem, _folder: Path) -> None:
         raise OSError(errno.EIO, "Input/output error")
 
     file = MappedFile(tmp_path / "00000000000000000000", 4096)
     with monkeypatch.context() as patched:
-        patched.setattr(mapped_file, "sync_folder", refuse)
+        patched.setattr(LocalFileSystem, "sync_folder", refuse)
         for _ in range(2):
             with pytest.raises(OSError, match="Input/output"):
                 file.sync()
 
     file.sync()
     file.close()
+
+
+def test_flush_takes_note_of_what_is_on_disk(tmp_path: Path):
+    file = MappedFile(tmp_path / NAME, 4096)
+    file.wrote = 100
+
+    file.flush()
+
+    assert file.flushed == 100
+    file.close()
+
+
+def test_after_a_failed_sync_all_that_is_not_on_disk_is_written_anew(tmp_path: Path, monkeypatch):
+    file = MappedFile(tmp_path / NAME, 65536)
+    file.ensure_allocated(65536)
+    file.buffer[:3000] = b"a" * 3000
+    file.wrote = 1000
+    file.flush()
+    file.wrote = 2000
+    written: list[tuple[int, bytes]] = []
+    write = LocalFileSystem.write
+
+    def note(self: LocalFileSystem, fd: int, position: int, data: bytes) -> None:
+        written.append((position, bytes(data)))
+        write(self, fd, position, data)
+
+    monkeypatch.setattr(LocalFileSystem, "write", note)
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fdatasync", _refuse)
+        for _ in range(2):
+            with pytest.raises(OSError, match="Input/output"):
+                file.flush()
+    assert (file.flushed, file.sync_failed) == (1000, True)
+
+    file.wrote = 3000
+    file.flush()
+
+    assert (file.flushed, file.sync_failed) == (3000, False)
+    assert written == [(1000, b"a" * 1000), (1000, b"a" * 2000)]
+    file.close()
+
+
+def _refuse(_fd: int) -> None:
+    raise OSError(errno.EIO, "Input/output error")

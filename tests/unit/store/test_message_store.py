@@ -397,7 +397,20 @@ class TestSync:
             store._queue_flusher.flush()
             store._queue_flusher.flush()
 
-        assert synced == [store.topic_queues("Topic")[0].queue.files[0].fd]
+        assert synced.count(store.topic_queues("Topic")[0].queue.files[0].fd) == 1
+
+    async def test_a_stop_that_the_disk_refuses_is_an_unclean_one(self, tmp_path: Path, monkeypatch, caplog):
+        store = make_store(tmp_path / "store")
+        await store.start()
+        before = open_files()
+        store.put_message(message())
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "fdatasync", refuse(errno.EIO))
+            await store.stop()
+
+        assert (tmp_path / "store" / "abort").exists()
+        assert "could not be left clean" in caplog.text
+        assert open_files() < before, "all is released"
 
 
 class TestFullDisk:

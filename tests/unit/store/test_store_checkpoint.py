@@ -52,7 +52,7 @@ def test_the_earliest_of_the_times_counts_and_three_seconds_before_it(tmp_path: 
     assert checkpoint.min_timestamp(with_index=True) == 30_000
 
 
-def test_times_never_go_back_and_other_fields_stay(tmp_path: Path):
+def test_a_time_of_zero_is_none_and_other_fields_stay(tmp_path: Path):
     checkpoint = StoreCheckpoint(tmp_path / "checkpoint")
     checkpoint.layout = checkpoint.layout._replace(confirm_phy_offset=7, logics_physical_offset=8)
     checkpoint.advance(physic_msg_timestamp=50_000)
@@ -64,3 +64,12 @@ def test_times_never_go_back_and_other_fields_stay(tmp_path: Path):
 
     assert again.layout == (50_000, 10, 0, 0, 7, 8)
     assert (tmp_path / "checkpoint").stat().st_size == 4096
+
+
+def test_times_go_back_with_the_clock(tmp_path: Path):
+    checkpoint = StoreCheckpoint(tmp_path / "checkpoint")
+    checkpoint.advance(physic_msg_timestamp=50_000, logics_msg_timestamp=50_000)
+
+    checkpoint.advance(physic_msg_timestamp=40_000)
+
+    assert checkpoint.min_timestamp(with_index=False) == 37_000

@@ -88,7 +88,7 @@ def test_a_file_that_cannot_be_written_stays_as_it_is(tmp_path, monkeypatch):
     def full(_handle):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("rocketbroker.common.atomic_file.os.fsync", full)
+    monkeypatch.setattr("rocketbroker.common.file_system.os.fdatasync", full)
     with pytest.raises(ConfigError, match="No space left"):
         save_changes(file, {"a": "2"})
     assert file.read_text() == "a=1\n"

@@ -1,0 +1,134 @@
+"""What is written to a disk goes through here, so that a test can stand in for the disk and fail or lose power.
+
+Reading is done without it: what was written is read back from the operating system's page cache whatever the disk does.
+``LocalFileSystem`` is the operating system's own. A file's bytes are on disk once ``sync`` returned, and its name once
+``sync_folder`` did so for its folder; until then a power loss may take any part of either.
+"""
+
+import contextlib
+import mmap
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Protocol
+
+# Told of each range (start, end) that was stored into a mapping.
+RangeWatcher = Callable[[int, int], None]
+
+
+class FileSystem(Protocol):
+    """Makes, writes, syncs, renames and removes files. All may wait for the disk, and raise ``OSError``."""
+
+    def make_folders(self, path: Path) -> list[Path]:
+        """Make a folder and those above it; gives the folders that hold a new name, innermost first."""
+
+    def open(self, path: Path) -> int:
+        """A descriptor for reading and writing of a file, which is made when it does not exist."""
+
+    def close(self, fd: int) -> None:
+        """Give a descriptor back."""
+
+    def set_size(self, fd: int, size: int) -> None:
+        """Cut a file, or add a hole to it."""
+
+    def map(self, fd: int, size: int) -> mmap.mmap:
+        """The first ``size`` bytes of a file as shared memory; who stores into it tells the file's ``watcher``."""
+
+    def watcher(self, fd: int) -> RangeWatcher | None:
+        """Who wants to be told of what is stored into the mapping of a file; nobody but in tests."""
+
+    def allocate(self, fd: int, start: int, length: int) -> None:
+        """Have blocks for a range, so that no store into it can find the disk full."""
+
+    def write(self, fd: int, position: int, data: bytes | memoryview) -> None:
+        """Write all of ``data`` at a position."""
+
+    def sync(self, fd: int) -> None:
+        """Bring a file's bytes and size to disk, without holding the GIL.
+
+        After an error the kernel may take what it could not write for clean: only what is written anew is synced by a
+        later call.
+        """
+
+    def sync_folder(self, path: Path) -> None:
+        """Bring a folder's names to disk; one that is gone has none."""
+
+    def rename(self, old: Path, new: Path) -> None:
+        """Give a file or folder another name; a file of that name is replaced."""
+
+    def unlink(self, path: Path) -> None:
+        """Remove a file; one that is gone is no error."""
+
+    def remove_folder(self, path: Path) -> None:
+        """Remove an empty folder; one that is gone is no error."""
+
+
+class LocalFileSystem:
+    """The operating system's."""
+
+    def make_folders(self, path: Path) -> list[Path]:
+        """See ``FileSystem``."""
+        missing = [folder for folder in (path, *path.parents) if not folder.exists()]
+        path.mkdir(parents=True, exist_ok=True)
+        return [folder.parent for folder in missing]
+
+    def open(self, path: Path) -> int:
+        """See ``FileSystem``."""
+        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+
+    def close(self, fd: int) -> None:
+        """See ``FileSystem``."""
+        os.close(fd)
+
+    def set_size(self, fd: int, size: int) -> None:
+        """See ``FileSystem``."""
+        os.ftruncate(fd, size)
+
+    def map(self, fd: int, size: int) -> mmap.mmap:
+        """See ``FileSystem``."""
+        return mmap.mmap(fd, size)
+
+    def watcher(self, fd: int) -> RangeWatcher | None:
+        """Nobody."""
+        return None
+
+    def allocate(self, fd: int, start: int, length: int) -> None:
+        """See ``FileSystem``."""
+        os.posix_fallocate(fd, start, length)
+
+    def write(self, fd: int, position: int, data: bytes | memoryview) -> None:
+        """See ``FileSystem``."""
+        view = memoryview(data)
+        while view:
+            written = os.pwrite(fd, view, position)
+            position += written
+            view = view[written:]
+
+    def sync(self, fd: int) -> None:
+        """See ``FileSystem``."""
+        os.fdatasync(fd)
+
+    def sync_folder(self, path: Path) -> None:
+        """See ``FileSystem``."""
+        with contextlib.suppress(FileNotFoundError):
+            folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                os.fsync(folder)
+            finally:
+                os.close(folder)
+
+    def rename(self, old: Path, new: Path) -> None:
+        """See ``FileSystem``."""
+        old.replace(new)
+
+    def unlink(self, path: Path) -> None:
+        """See ``FileSystem``."""
+        path.unlink(missing_ok=True)
+
+    def remove_folder(self, path: Path) -> None:
+        """See ``FileSystem``."""
+        with contextlib.suppress(FileNotFoundError):
+            path.rmdir()
+
+
+LOCAL = LocalFileSystem()

@@ -1,0 +1,73 @@
+"""The operating system's files: folders are synced by themselves, and what is gone is no error."""
+
+import errno
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from rocketbroker.common.file_system import LOCAL
+from tests.support.stores import open_files
+
+
+def test_the_folder_is_synced_and_closed(tmp_path: Path, monkeypatch):
+    synced: list[int] = []
+
+    def note(fd: int) -> None:
+        assert stat.S_ISDIR(os.fstat(fd).st_mode)
+        synced.append(os.fstat(fd).st_ino)
+
+    monkeypatch.setattr(os, "fsync", note)
+    before = open_files()
+
+    LOCAL.sync_folder(tmp_path)
+
+    assert synced == [tmp_path.stat().st_ino]
+    assert open_files() == before
+
+
+def test_a_folder_that_is_gone_has_no_names(tmp_path: Path):
+    LOCAL.sync_folder(tmp_path / "gone")
+
+
+def test_a_disk_that_refuses_is_told(tmp_path: Path, monkeypatch):
+    def refuse(_fd: int) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(os, "fsync", refuse)
+
+    with pytest.raises(OSError, match="Input/output"):
+        LOCAL.sync_folder(tmp_path)
+
+
+def test_new_folders_are_told_by_where_their_names_stand(tmp_path: Path):
+    made = LOCAL.make_folders(tmp_path / "a" / "b")
+
+    assert made == [tmp_path / "a", tmp_path]
+    assert LOCAL.make_folders(tmp_path / "a" / "b") == []
+
+
+def test_a_write_goes_on_until_all_is_written(tmp_path: Path, monkeypatch):
+    pwrite = os.pwrite
+    monkeypatch.setattr(os, "pwrite", lambda fd, data, position: pwrite(fd, data[:3], position))
+    fd = LOCAL.open(tmp_path / "file")
+
+    LOCAL.write(fd, 2, b"12345678")
+
+    LOCAL.close(fd)
+    assert (tmp_path / "file").read_bytes() == b"\0\x0012345678"
+
+
+def test_what_is_gone_is_no_error(tmp_path: Path):
+    LOCAL.unlink(tmp_path / "file")
+    LOCAL.remove_folder(tmp_path / "folder")
+
+
+def test_a_rename_replaces_what_had_the_name(tmp_path: Path):
+    (tmp_path / "old").write_text("new contents")
+    (tmp_path / "new").write_text("old contents")
+
+    LOCAL.rename(tmp_path / "old", tmp_path / "new")
+
+    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("new", "new contents")]
