@@ -20,6 +20,7 @@ from rocketbroker.broker.client_housekeeping_service import ClientHousekeepingSe
 from rocketbroker.broker.config_manager import ConfigPersistService
 from rocketbroker.broker.consumer_manager import ConsumerManager
 from rocketbroker.broker.consumer_offset_manager import ConsumerOffsetManager
+from rocketbroker.broker.missing_table_report import MissingTableReport
 from rocketbroker.broker.offset_flush_service import OffsetFlushService
 from rocketbroker.broker.offset_recovery import OffsetRecovery
 from rocketbroker.broker.producer_manager import ProducerManager
@@ -120,10 +121,12 @@ class BrokerController:
             config, self._client, self.topic_configs, BrokerRegistration(config, store_config, self.topic_configs)
         )
         self._tasks = TaskOwner("BrokerController")
+        self._tables = (self.topic_configs, self.subscription_groups, self.consumer_offsets, self.schedule)
         # Stopped from the last to the first: offsets are flushed when nothing changes them any more, then written.
         self._parts = PartList(
             self.store,
             self._persist,
+            MissingTableReport(self._tables, self.store),
             OffsetRecovery(self.consumer_offsets, self.store),
             OffsetFlushService(self.consumer_offsets, self.schedule, config, store_config),
             self.schedule,
@@ -167,7 +170,7 @@ class BrokerController:
             StoreError: the store cannot be opened.
         """
         try:
-            for table in (self.topic_configs, self.subscription_groups, self.consumer_offsets, self.schedule):
+            for table in self._tables:
                 table.load()
             await self._parts.start()
         except BaseException:

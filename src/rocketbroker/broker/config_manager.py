@@ -11,24 +11,25 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 
 from rocketbroker.codec.remoting import fastjson
 from rocketbroker.codec.remoting.bodies.remoting_serializable import RemotingSerializable, body_from
 from rocketbroker.codec.storefile.config_json import loads_config
-from rocketbroker.common.atomic_file import backup_of, replace_contents
-from rocketbroker.common.errors import CodecError, ConfigError
+from rocketbroker.common.atomic_file import replace_contents
+from rocketbroker.common.errors import CodecError
 from rocketbroker.common.lifecycle import TaskOwner
+from rocketbroker.common.table_file import load_table
 
 log = logging.getLogger(__name__)
 
 RETRY_S = 5.0
 
-T = TypeVar("T")
+F = TypeVar("F")
 
 
-class ConfigManager(ABC):
-    """One table and its file.
+class ConfigManager(ABC, Generic[F]):
+    """One table and its file, whose contents make an ``F``.
 
     Args:
         path: the file; its folder is created when first written.
@@ -36,21 +37,39 @@ class ConfigManager(ABC):
             memory only.
     """
 
-    def __init__(self, path: Path, on_persist: "Callable[[ConfigManager], None] | None" = None) -> None:
+    def __init__(self, path: Path, on_persist: "Callable[[AnyConfigManager], None] | None" = None) -> None:
         self.path = path
         self._on_persist = on_persist
+        # Whether ``load`` found a file or its backup.
+        self.found = False
 
     @abstractmethod
     def encode(self) -> bytes:
         """The table as the file holds it."""
 
     @abstractmethod
+    def parse(self, data: bytes) -> F:
+        """What a file holds.
+
+        Raises:
+            CodecError: this is no such table.
+        """
+
+    @abstractmethod
+    def count(self, file: F) -> int:
+        """How many entries the table of a file has."""
+
+    @abstractmethod
+    def take(self, file: F) -> None:
+        """Replace or fill the table by what a file holds."""
+
     def decode(self, data: bytes) -> None:
         """Replace or fill the table from a file's content; leaves it as it was when it raises.
 
         Raises:
             CodecError: this is no such table.
         """
+        self.take(self.parse(data))
 
     def persist(self) -> None:
         """Have the table written soon."""
@@ -58,7 +77,7 @@ class ConfigManager(ABC):
             self._on_persist(self)
 
     def load(self) -> bool:
-        """Read the file, else its ``.bak``; a damaged file is set aside as ``<file>.damaged``.
+        """Read the file, else its ``.bak``, as ``load_table`` does.
 
         Returns:
             Whether there was anything to read.
@@ -66,38 +85,14 @@ class ConfigManager(ABC):
         Raises:
             ConfigError: there are files and none of them can be read, so that starting would lose the table.
         """
-        damage = self._try_load(self.path)
-        if damage is None:
-            return True
-        backup = backup_of(self.path)
-        backup_damage = self._try_load(backup)
-        if backup_damage is None:
-            log.error("%s, its backup %s was loaded instead", damage or f"{self.path} is missing", backup.name)
-            if damage:
-                self.path.replace(self.path.with_name(self.path.name + ".damaged"))
-            return True
-        if damage or backup_damage:
-            raise ConfigError(
-                f"{damage or f'{self.path} is missing'}; {backup_damage or f'there is no {backup.name}'}: "
-                "repair the file, or remove it to start with an empty table"
-            )
-        return False
+        file = load_table(self.path, self.parse, self.count)
+        self.found = file is not None
+        if file is not None:
+            self.take(file)
+        return self.found
 
-    def _try_load(self, path: Path) -> str | None:
-        """Decode one file: ``None`` when that worked, "" when there is no file, else what is wrong with it."""
-        try:
-            data = path.read_bytes()
-        except FileNotFoundError:
-            return ""
-        except OSError as error:
-            return f"{path} cannot be read: {error.strerror}"
-        if not data.strip():
-            return f"{path} is empty"
-        try:
-            self.decode(data)
-        except CodecError as error:
-            return f"{path} is damaged: {error}"
-        return None
+
+AnyConfigManager: TypeAlias = ConfigManager[Any]
 
 
 def encode_file(table: RemotingSerializable) -> bytes:
@@ -105,27 +100,35 @@ def encode_file(table: RemotingSerializable) -> bytes:
     return fastjson.dumps(table, indent="\t")
 
 
-def decode_file(data: bytes, file_type: type[T]) -> T:
+def decode_file(data: bytes, file_type: type[F], table: str) -> F:
     """The struct that a file's content makes.
+
+    Args:
+        data: the content.
+        file_type: the struct.
+        table: the field that each such file has; without it the file is no such table, rather than an empty one.
 
     Raises:
         CodecError: it is no JSON object, or a field is missing or of the wrong type; the text names it.
     """
-    return body_from(loads_config(data), file_type)
+    value = loads_config(data)
+    if not isinstance(value.get(table), dict):
+        raise CodecError(f"there is no {table}")
+    return body_from(value, file_type)
 
 
 class ConfigPersistService:
     """Writes changed tables, one after the other; changes that come while one is written make one further write."""
 
     def __init__(self) -> None:
-        self._changed: dict[Path, ConfigManager] = {}
+        self._changed: dict[Path, AnyConfigManager] = {}
         self._wake = asyncio.Event()
         self._idle = asyncio.Event()
         self._idle.set()
         self._tasks = TaskOwner("ConfigPersistService")
         self._executor: ThreadPoolExecutor | None = None
 
-    def submit(self, manager: ConfigManager) -> None:
+    def submit(self, manager: AnyConfigManager) -> None:
         """Have a table written soon; cheap, and callable before ``start``."""
         self._changed[manager.path] = manager
         self._idle.clear()
@@ -165,7 +168,7 @@ class ConfigPersistService:
         for path in list(self._changed):
             await self._write(path, self._changed.pop(path))
 
-    async def _write(self, path: Path, manager: ConfigManager) -> None:
+    async def _write(self, path: Path, manager: AnyConfigManager) -> None:
         try:
             data = manager.encode()
             await asyncio.get_running_loop().run_in_executor(self._executor, replace_contents, path, data)

@@ -8,7 +8,7 @@ import logging
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from rocketbroker.broker.config_manager import ConfigManager, decode_file
+from rocketbroker.broker.config_manager import AnyConfigManager, ConfigManager, decode_file
 from rocketbroker.broker.config_text import file_text, object_text, struct_text, text_of
 from rocketbroker.codec.remoting.bodies.data_version import DataVersion
 from rocketbroker.codec.remoting.bodies.offset import ConsumerOffsetSerializeWrapper
@@ -22,7 +22,7 @@ TOPIC_GROUP_SEPARATOR = "@"
 OffsetTable = dict[str, dict[int, int]]
 
 
-class ConsumerOffsetManager(ConfigManager):
+class ConsumerOffsetManager(ConfigManager[ConsumerOffsetSerializeWrapper]):
     """Consumer offsets. All methods are for the event loop.
 
     Args:
@@ -31,7 +31,7 @@ class ConsumerOffsetManager(ConfigManager):
         on_persist: see ``ConfigManager``.
     """
 
-    def __init__(self, path: Path, clock: Clock, on_persist: Callable[[ConfigManager], None] | None = None) -> None:
+    def __init__(self, path: Path, clock: Clock, on_persist: Callable[[AnyConfigManager], None] | None = None) -> None:
         super().__init__(path, on_persist)
         self.data_version = DataVersion(timestamp=clock.time_ms())
         self.table: OffsetTable = {}
@@ -139,9 +139,16 @@ class ConsumerOffsetManager(ConfigManager):
             pullOffsetTable=_offsets(self.pull_table),
         )
 
-    def decode(self, data: bytes) -> None:
+    def parse(self, data: bytes) -> ConsumerOffsetSerializeWrapper:
+        """What a ``consumerOffset.json`` holds."""
+        return decode_file(data, ConsumerOffsetSerializeWrapper, "offsetTable")
+
+    def count(self, file: ConsumerOffsetSerializeWrapper) -> int:
+        """How many entries there are."""
+        return len(file.offset_table)
+
+    def take(self, file: ConsumerOffsetSerializeWrapper) -> None:
         """Replace the tables by those of a ``consumerOffset.json``."""
-        file = decode_file(data, ConsumerOffsetSerializeWrapper)
         self.table = file.offset_table
         self.pull_table = file.pull_offset_table or {}
         self.data_version = file.data_version or self.data_version

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Protocol
 
 from rocketbroker.broker.broker_stats_manager import BrokerStatsManager
-from rocketbroker.broker.config_manager import ConfigManager, decode_file, encode_file
+from rocketbroker.broker.config_manager import AnyConfigManager, ConfigManager, decode_file, encode_file
 from rocketbroker.broker.message_copy import copy_message
 from rocketbroker.codec.message.message_const import PROPERTY_REAL_QUEUE_ID, PROPERTY_REAL_TOPIC
 from rocketbroker.codec.message.message_decoder import decode_record
@@ -51,7 +51,7 @@ class ScheduleStore(Protocol):
         """Make what was stored readable, and wake the pulls that wait for it."""
 
 
-class ScheduleMessageService(ConfigManager):
+class ScheduleMessageService(ConfigManager[DelayOffsetSerializeWrapper]):
     """Progress by delay level, and the task that makes it.
 
     Args:
@@ -73,7 +73,7 @@ class ScheduleMessageService(ConfigManager):
         delay_levels: dict[int, int],
         clock: Clock,
         stats: BrokerStatsManager,
-        on_persist: Callable[[ConfigManager], None] | None = None,
+        on_persist: Callable[[AnyConfigManager], None] | None = None,
     ) -> None:
         super().__init__(path, on_persist)
         self._store = store
@@ -144,9 +144,16 @@ class ScheduleMessageService(ConfigManager):
         """``delayOffset.json`` as RocketMQ writes it."""
         return encode_file(DelayOffsetSerializeWrapper(dict(sorted(self.offset_table.items())), self.data_version))
 
-    def decode(self, data: bytes) -> None:
+    def parse(self, data: bytes) -> DelayOffsetSerializeWrapper:
+        """What a ``delayOffset.json`` holds."""
+        return decode_file(data, DelayOffsetSerializeWrapper, "offsetTable")
+
+    def count(self, file: DelayOffsetSerializeWrapper) -> int:
+        """How many entries there are."""
+        return len(file.offset_table)
+
+    def take(self, file: DelayOffsetSerializeWrapper) -> None:
         """Replace the progress by that of a ``delayOffset.json``."""
-        file = decode_file(data, DelayOffsetSerializeWrapper)
         self.offset_table = file.offset_table
         self.data_version = file.data_version or self.data_version
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 
 from rocketbroker.broker.attribute_util import alter_attributes
-from rocketbroker.broker.config_manager import ConfigManager, decode_file
+from rocketbroker.broker.config_manager import AnyConfigManager, ConfigManager, decode_file
 from rocketbroker.broker.config_text import EntryTexts, file_text, struct_text
 from rocketbroker.codec.message.topic_validator import validate_group
 from rocketbroker.codec.remoting import fastjson
@@ -30,7 +30,7 @@ BUILT_IN_GROUPS = (
 )
 
 
-class SubscriptionGroupManager(ConfigManager):
+class SubscriptionGroupManager(ConfigManager[SubscriptionGroupWrapper]):
     """Consumer groups by name. All methods are for the event loop.
 
     Args:
@@ -45,7 +45,7 @@ class SubscriptionGroupManager(ConfigManager):
         path: Path,
         config: BrokerConfig,
         clock: Clock,
-        on_persist: Callable[[ConfigManager], None] | None = None,
+        on_persist: Callable[[AnyConfigManager], None] | None = None,
     ) -> None:
         super().__init__(path, on_persist)
         self._config = config
@@ -115,9 +115,16 @@ class SubscriptionGroupManager(ConfigManager):
             subscriptionGroupTable=self._texts.object_text(self.groups),
         )
 
-    def decode(self, data: bytes) -> None:
+    def parse(self, data: bytes) -> SubscriptionGroupWrapper:
+        """What a ``subscriptionGroup.json`` holds."""
+        return decode_file(data, SubscriptionGroupWrapper, "subscriptionGroupTable")
+
+    def count(self, file: SubscriptionGroupWrapper) -> int:
+        """How many entries there are."""
+        return len(file.subscription_group_table)
+
+    def take(self, file: SubscriptionGroupWrapper) -> None:
         """Add the groups of a ``subscriptionGroup.json``; they replace built-in groups of the same name."""
-        file = decode_file(data, SubscriptionGroupWrapper)
         self.groups.update(file.subscription_group_table)
         self.forbidden_table.update(file.forbidden_table)
         self.data_version = file.data_version

@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 
 from rocketbroker.broker.attribute_util import TOPIC_ATTRIBUTES, alter_attributes
-from rocketbroker.broker.config_manager import ConfigManager, decode_file
+from rocketbroker.broker.config_manager import AnyConfigManager, ConfigManager, decode_file
 from rocketbroker.broker.config_text import EntryTexts, file_text, struct_text
 from rocketbroker.broker.system_topics import system_topic_configs
 from rocketbroker.codec.message.topic_validator import AUTO_CREATE_TOPIC_KEY_TOPIC
@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 ChangeListener = Callable[[list[TopicConfig]], None]
 
 
-class TopicConfigManager(ConfigManager):
+class TopicConfigManager(ConfigManager[TopicConfigSerializeWrapper]):
     """Topics by name, those of the system included. All methods are for the event loop.
 
     Args:
@@ -37,7 +37,7 @@ class TopicConfigManager(ConfigManager):
         path: Path,
         config: BrokerConfig,
         clock: Clock,
-        on_persist: Callable[[ConfigManager], None] | None = None,
+        on_persist: Callable[[AnyConfigManager], None] | None = None,
     ) -> None:
         super().__init__(path, on_persist)
         self._config = config
@@ -142,9 +142,16 @@ class TopicConfigManager(ConfigManager):
             dataVersion=struct_text(self.data_version, 1), topicConfigTable=self._texts.object_text(self.topics)
         )
 
-    def decode(self, data: bytes) -> None:
+    def parse(self, data: bytes) -> TopicConfigSerializeWrapper:
+        """What a ``topics.json`` holds."""
+        return decode_file(data, TopicConfigSerializeWrapper, "topicConfigTable")
+
+    def count(self, file: TopicConfigSerializeWrapper) -> int:
+        """How many entries there are."""
+        return len(file.topic_config_table)
+
+    def take(self, file: TopicConfigSerializeWrapper) -> None:
         """Add the topics of a ``topics.json``; they replace system topics of the same name."""
-        file = decode_file(data, TopicConfigSerializeWrapper)
         self.topics.update(file.topic_config_table)
         self.data_version = file.data_version
 

@@ -12,8 +12,9 @@ from pathlib import Path
 import msgspec
 
 from rocketbroker.codec.remoting.bodies.tables import KVTable
-from rocketbroker.common.atomic_file import backup_of, replace_contents
-from rocketbroker.common.errors import ConfigError
+from rocketbroker.common.atomic_file import replace_contents
+from rocketbroker.common.errors import CodecError
+from rocketbroker.common.table_file import load_table
 
 log = logging.getLogger(__name__)
 
@@ -23,7 +24,7 @@ Table = dict[str, dict[str, str]]
 
 
 class _ConfigFile(msgspec.Struct, rename="camel"):
-    config_table: Table = {}
+    config_table: Table
 
 
 class KVConfigManager:
@@ -40,20 +41,12 @@ class KVConfigManager:
         self._table: Table = {}
 
     def load(self) -> None:
-        """Read the file, else its ``.bak``; no file is an empty configuration.
+        """Read the file, else its ``.bak``, as ``load_table`` does; no file is an empty configuration.
 
         Raises:
             ConfigError: there are files, and none of them can be read.
         """
-        backup = backup_of(self._path)
-        try:
-            self._table = _read(self._path) or {}
-        except ConfigError as error:
-            kept = _read(backup)
-            if kept is None:
-                raise
-            log.warning("%s; took %s instead", error, backup)
-            self._table = kept
+        self._table = load_table(self._path, _parse, len) or {}
 
     def get(self, namespace: str, key: str) -> str | None:
         """The value, ``None`` when there is none."""
@@ -90,15 +83,9 @@ class KVConfigManager:
         await asyncio.get_running_loop().run_in_executor(self._executor, replace_contents, self._path, data)
 
 
-def _read(path: Path) -> Table | None:
-    try:
-        data = path.read_bytes()
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise ConfigError(f"kvConfigPath {path} cannot be read: {error.strerror}") from error
+def _parse(data: bytes) -> Table:
     try:
         return msgspec.json.decode(data, type=_ConfigFile).config_table
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         wanted = '{"configTable":{namespace:{key:value}}} is wanted'
-        raise ConfigError(f"kvConfigPath {path} is no key-value configuration: {error}; {wanted}") from error
+        raise CodecError(f"no key-value configuration (kvConfigPath): {error}; {wanted}") from error

@@ -9,11 +9,16 @@ import pytest
 
 from rocketbroker.broker import config_manager
 from rocketbroker.broker.config_manager import ConfigManager, ConfigPersistService
+from rocketbroker.broker.consumer_offset_manager import ConsumerOffsetManager
+from rocketbroker.broker.subscription_group_manager import SubscriptionGroupManager
+from rocketbroker.broker.topic_config_manager import TopicConfigManager
 from rocketbroker.common.atomic_file import backup_of, replace_contents
+from rocketbroker.common.config import BrokerConfig
 from rocketbroker.common.errors import CodecError, ConfigError
+from tests.support.fakes import FakeClock
 
 
-class Words(ConfigManager):
+class Words(ConfigManager[list[str]]):
     """A table of words, one line of JSON."""
 
     def __init__(self, path, on_persist=None):
@@ -25,11 +30,29 @@ class Words(ConfigManager):
         self.encoded += 1
         return json.dumps(self.words).encode()
 
-    def decode(self, data):
+    def parse(self, data):
         try:
-            self.words = json.loads(data)
+            return json.loads(data)
         except ValueError as error:
             raise CodecError(f"no words: {error}") from None
+
+    def count(self, file):
+        return len(file)
+
+    def take(self, file):
+        self.words = file
+
+
+def topics(path: Path) -> ConfigManager:
+    return TopicConfigManager(path, BrokerConfig(), FakeClock())
+
+
+def groups(path: Path) -> ConfigManager:
+    return SubscriptionGroupManager(path, BrokerConfig(), FakeClock())
+
+
+def offsets(path: Path) -> ConfigManager:
+    return ConsumerOffsetManager(path, FakeClock())
 
 
 @pytest.fixture
@@ -52,44 +75,36 @@ def test_write_keeps_the_previous_content_as_backup(path):
     assert sorted(file.name for file in path.parent.iterdir()) == ["words.json", "words.json.bak"]
 
 
-@pytest.mark.parametrize("damage", [b"", b"  \n", b'["tw', b"\xff\xfe\x00"])
-def test_damaged_file_is_set_aside_and_backup_loaded(path, caplog, damage):
+@pytest.mark.parametrize("damage", [b"", b"  \n", b'["tw', b"\xff\xfe\x00", None])
+def test_backup_is_loaded_for_a_file_that_is_damaged_or_missing(path, damage):
     replace_contents(path, b'["one"]')
     replace_contents(path, b'["two"]')
-    path.write_bytes(damage)
+    if damage is None:
+        path.unlink()
+    else:
+        path.write_bytes(damage)
     words = Words(path)
     assert words.load()
-    assert words.words == ["one"]
-    assert "words.json.bak was loaded instead" in caplog.text
-    assert path.with_name("words.json.damaged").read_bytes() == damage
-    # The next write must not put the damage over the good backup.
-    replace_contents(path, words.encode())
-    assert backup_of(path).read_bytes() == b'["one"]'
-
-
-def test_crash_between_the_two_renames(path):
-    replace_contents(path, b'["one"]')
-    path.replace(backup_of(path))
-    words = Words(path)
-    assert words.load()
+    assert words.found
     assert words.words == ["one"]
 
 
-@pytest.mark.parametrize("backup", [None, b"", b"{"])
-def test_never_an_empty_table_when_nothing_can_be_read(path, backup):
+@pytest.mark.parametrize("make", [topics, groups, offsets])
+@pytest.mark.parametrize("content", [b"{}", b"[]", b'{"dataVersion":{"counter":1}}', bytes(100), b"null"])
+def test_a_file_of_another_shape_is_damaged_rather_than_empty(path, make, content):
     path.parent.mkdir()
-    path.write_bytes(b"[")
-    if backup is not None:
-        backup_of(path).write_bytes(backup)
-    with pytest.raises(ConfigError, match=r"words\.json is damaged: no words.*repair the file, or remove it"):
-        Words(path).load()
-    assert path.read_bytes() == b"["
+    path.write_bytes(content)
+    with pytest.raises(ConfigError, match=r"words\.json is damaged: .*there is no words\.json\.bak: repair the file"):
+        make(path).load()
+    assert path.read_bytes() == content
 
 
-def test_unreadable_file_is_named(path):
-    path.mkdir(parents=True)
-    with pytest.raises(ConfigError, match=r"words\.json cannot be read: Is a directory"):
-        Words(path).load()
+def test_what_is_not_a_table_leaves_the_one_there_is(path):
+    words = Words(path)
+    words.words = ["kept"]
+    with pytest.raises(CodecError):
+        words.decode(b"[")
+    assert words.words == ["kept"]
 
 
 async def test_changes_while_writing_make_one_further_write(path):

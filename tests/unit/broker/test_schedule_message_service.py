@@ -144,6 +144,13 @@ def test_stale_progress_delivers_again_and_loses_nothing(tmp_path, service, stor
     assert len(delivered(store)) == 2
 
 
+@pytest.mark.parametrize("content", [b"{}", b'{"dataVersion":{}}', bytes(64)])
+def test_a_file_without_progress_in_it_is_damaged(tmp_path, store, clock, content):
+    (tmp_path / "delayOffset.json").write_bytes(content)
+    with pytest.raises(ConfigError, match=r"delayOffset\.json is damaged"):
+        make(tmp_path, store, clock).load()
+
+
 def test_flush_persists_only_progress(tmp_path, store, clock):
     submitted: list[ConfigManager] = []
     service = make(tmp_path, store, clock, submitted.append)

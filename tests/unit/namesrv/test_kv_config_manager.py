@@ -2,12 +2,13 @@
 
 import asyncio
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
+from rocketbroker.common.atomic_file import backup_of
 from rocketbroker.common.errors import ConfigError
 from rocketbroker.namesrv.kv_config_manager import KVConfigManager
 
@@ -74,7 +75,10 @@ async def test_what_was_put_is_loaded_again(path: Path, executor: ThreadPoolExec
     assert manager.encoded_namespace("ns") == b'{"table":{"k":"v"}}'
 
 
-async def test_a_damaged_file_is_replaced_by_its_backup(path: Path, executor: ThreadPoolExecutor) -> None:
+@pytest.mark.parametrize("damage", [damage, Path.unlink])
+async def test_the_backup_is_loaded_for_a_lost_file_and_not_damaged_by_the_next_write(
+    path: Path, executor: ThreadPoolExecutor, damage: Callable[[Path], None]
+) -> None:
     manager = KVConfigManager(str(path), executor)
     await manager.put("ns", "k", "v")
     await manager.put("ns", "k", "w")
@@ -82,13 +86,17 @@ async def test_a_damaged_file_is_replaced_by_its_backup(path: Path, executor: Th
     again = KVConfigManager(str(path), executor)
     again.load()
     assert again.get("ns", "k") == "v"
+    await again.put("ns", "k", "x")
+    assert json.loads(backup_of(path).read_bytes()) == {"configTable": {"ns": {"k": "v"}}}
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"configTable":{"ns":7}}', b'{"configTable":"\xff"}'])
+@pytest.mark.parametrize(
+    "content", [b"{}", b"{", b"[]", b"[" * 5000, bytes(9), b'{"configTable":{"ns":7}}', b'{"configTable":"\xff"}']
+)
 def test_a_damaged_file_without_backup_is_an_error(path: Path, executor: ThreadPoolExecutor, content: bytes) -> None:
     path.parent.mkdir()
     path.write_bytes(content)
-    with pytest.raises(ConfigError, match=r"kvConfigPath .* is no key-value configuration: .* is wanted"):
+    with pytest.raises(ConfigError, match=r"kvConfig\.json is damaged: .*\(kvConfigPath\): .* is wanted"):
         KVConfigManager(str(path), executor).load()
 
 

@@ -11,7 +11,7 @@ import stat
 from dataclasses import dataclass
 from pathlib import Path
 
-from rocketbroker.common.atomic_file import replace_contents
+from rocketbroker.common.atomic_file import backup_of, replace_contents
 from rocketbroker.common.errors import ConfigError
 
 _ESCAPES = {"\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\f": "\\f"}
@@ -53,8 +53,22 @@ def _checked(entry: Entry) -> Entry:
 
 
 def load_properties(path: str | Path) -> list[Entry]:
-    """The entries of a properties file; raises ConfigError in one line when it cannot be read."""
-    return parse_properties(_read(Path(path)), str(path))
+    """The entries of a properties file; raises ConfigError in one line when it cannot be read.
+
+    A file that is missing or empty beside a backup that is not was lost rather than emptied: it is refused, since the
+    defaults would have another store opened.
+    """
+    text = _read(Path(path))
+    if not text.strip() and _backup_of(Path(path)):
+        raise ConfigError(f"{path}: the settings file is empty{_backup_of(Path(path))}")
+    return parse_properties(text, str(path))
+
+
+def _backup_of(path: Path) -> str:
+    """What to say of the backup, "" when there is nothing in it."""
+    backup = backup_of(path.resolve())
+    held = backup.is_file() and backup.stat().st_size
+    return f"; {backup} holds what it was before the last change: copy it over the file, or remove it" if held else ""
 
 
 def _read(path: Path) -> str:
@@ -62,7 +76,7 @@ def _read(path: Path) -> str:
         # surrogateescape keeps comments in other encodings as they are
         return path.read_bytes().decode("utf-8", "surrogateescape")
     except OSError as error:
-        raise ConfigError(f"{path}: cannot read the settings file: {error.strerror}") from error
+        raise ConfigError(f"{path}: cannot read the settings file: {error.strerror}{_backup_of(path)}") from error
 
 
 def properties_text(values: dict[str, str]) -> str:

@@ -92,3 +92,24 @@ def test_a_file_that_cannot_be_written_stays_as_it_is(tmp_path, monkeypatch):
     with pytest.raises(ConfigError, match="No space left"):
         save_changes(file, {"a": "2"})
     assert file.read_text() == "a=1\n"
+
+
+@pytest.mark.parametrize(
+    ("content", "what"), [(None, "No such file or directory"), (b"", "is empty"), (b" \n", "is empty")]
+)
+def test_a_lost_file_is_refused_and_its_backup_named(tmp_path, content, what):
+    file = tmp_path / "b.conf"
+    save_changes(file, {"a": "1"})
+    save_changes(file, {"a": "2"})
+    if content is None:
+        file.unlink()
+    else:
+        file.write_bytes(content)
+    with pytest.raises(ConfigError, match=rf"b\.conf: .*{what}; .*b\.conf\.bak holds what it was before"):
+        load_properties(file)
+
+
+def test_an_empty_file_without_backup_is_one_without_entries(tmp_path):
+    file = tmp_path / "b.conf"
+    file.write_bytes(b"")
+    assert load_properties(file) == []
