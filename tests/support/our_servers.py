@@ -4,6 +4,7 @@ import asyncio
 import os
 import subprocess
 import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -14,6 +15,7 @@ from tests.support.java_process import LOOPBACK, JavaServer, free_ports, wait_re
 
 ROOT = Path(__file__).resolve().parents[2]
 BOOT_LIMIT = 20  # seconds
+BOOTED = "boot success"
 
 
 @dataclass(slots=True)
@@ -49,28 +51,42 @@ class OurServers:
         """Start mqnamesrv; it listens when this returns."""
         port = free_ports()
         given = {"listenPort": port, "bindAddress": LOOPBACK, "kvConfigPath": f"{self.home}/kvConfig.json", **settings}
-        return self._serve("namesrv", port, given)
+        server = self._launch("namesrv", port, given)
+        server.wait_for(BOOTED, BOOT_LIMIT)
+        return server
 
     def broker(self, namesrv: str, store: Path | None = None, **settings: str | int) -> OurServer:
         """Start mqbroker; it is registered at ``namesrv`` ("host:port;host:port") when this returns."""
-        port = free_ports(-2)  # the VIP port
+        server = self.launch_broker(namesrv, store, settings)
+        wait_serving(server, namesrv)
+        return server
+
+    def launch_broker(
+        self,
+        namesrv: str,
+        store: Path | None,
+        settings: Mapping[str, str | int],
+        port: int = 0,
+        runner: Sequence[str] = (),
+    ) -> OurServer:
+        """Start mqbroker and return at once; ``runner`` goes before its command line, port 0 takes a free one."""
+        port = port or free_ports(-2)  # the VIP port
         store = store or self.home / f"store-{port}"
         given: dict[str, str | int] = {
             "brokerClusterName": "DefaultCluster", "brokerName": "broker-a", "brokerId": 0, "brokerIP1": LOOPBACK,
             "bindAddress": LOOPBACK, "listenPort": port, "namesrvAddr": namesrv, "storePathRootDir": str(store),
             "mappedFileSizeCommitLog": 16 << 20, "maxHashSlotNum": 50_000, "maxIndexNum": 200_000, **settings,
         }  # fmt: skip
-        server = self._serve("broker", port, given)
+        server = self._launch("broker", port, given, runner)
         server.store = store
-        wait_registered(server.address, namesrv, BOOT_LIMIT)
         return server
 
-    def _serve(self, name: str, port: int, settings: dict[str, str | int]) -> OurServer:
+    def _launch(self, name: str, port: int, settings: dict[str, str | int], runner: Sequence[str] = ()) -> OurServer:
         path = self.settings_file(name, settings)
         log = self.home / f"{name}-{len(self.started)}.out"
         with log.open("wb") as out:
             process = subprocess.Popen(
-                self.command(f"{name}_startup", "-c", str(path)),
+                [*runner, *self.command(f"{name}_startup", "-c", str(path))],
                 stdout=out,
                 stderr=subprocess.STDOUT,
                 cwd=self.home,
@@ -78,7 +94,6 @@ class OurServers:
             )
         server = OurServer(f"mq{name}", process, log, port=port)
         self.started.append(server)
-        server.wait_for("boot success", BOOT_LIMIT)
         return server
 
     def close(self) -> None:
@@ -91,6 +106,12 @@ class OurServers:
         """Lines of the logs that no healthy server writes."""
         words = ("ERROR", "CRITICAL", "Traceback")
         return [line for server in self.started for line in server.lines() if any(word in line for word in words)]
+
+
+def wait_serving(broker: OurServer, namesrv: str) -> None:
+    """Till a broker that was launched serves and is registered at the name servers."""
+    broker.wait_for(BOOTED, BOOT_LIMIT)
+    wait_registered(broker.address, namesrv, BOOT_LIMIT)
 
 
 class Cluster(NamedTuple):

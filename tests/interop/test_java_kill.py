@@ -1,0 +1,52 @@
+"""Our broker is killed again and again under Java producers and consumers: it keeps what it acknowledged, in order."""
+
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.support.crash_load import CrashLoad
+from tests.support.java import Java
+from tests.support.our_servers import OurServers
+
+pytestmark = pytest.mark.java
+
+SHORT_CYCLES = 4
+LONG_CYCLES = 125  # of each of the four kinds
+VARIANTS = [
+    ("ASYNC_FLUSH", "concurrent", 20_240_601),
+    ("SYNC_FLUSH", "orderly", 20_240_602),
+    ("ASYNC_FLUSH", "orderly", 20_240_603),
+    ("SYNC_FLUSH", "concurrent", 20_240_604),
+]
+
+
+def check_store(store: Path) -> None:
+    """What an offline audit of the store says."""
+
+
+def run(servers: OurServers, java: Java, cycles: int, flush: str, listener: str, seed: int) -> None:
+    print(f"seed {seed}")
+    started = time.monotonic()
+    load = CrashLoad(servers, java, seed, listener, {"flushDiskType": flush}, check_store)
+    load.start()
+    for _ in range(cycles):
+        load.cycle()
+    load.finish()
+    print(f"{flush}, {listener}: {load.summary()}; {time.monotonic() - started:.0f} s")
+
+
+@pytest.mark.parametrize(("flush", "listener", "seed"), VARIANTS[:2])
+def test_a_killed_broker_keeps_what_it_acknowledged(
+    our_servers: OurServers, java: Java, flush: str, listener: str, seed: int
+):
+    run(our_servers, java, SHORT_CYCLES, flush, listener, seed)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize(("flush", "listener", "seed"), VARIANTS)
+def test_a_broker_that_is_killed_for_long_keeps_what_it_acknowledged(
+    our_servers: OurServers, java: Java, flush: str, listener: str, seed: int
+):
+    run(our_servers, java, LONG_CYCLES, flush, listener, seed + 100)

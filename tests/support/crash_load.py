@@ -1,0 +1,283 @@
+"""Java producers and consumers that outlive our broker: what they were told, held against the files of its store."""
+
+import random
+import re
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+from tests.support.commit_log_follower import CommitLogFollower, Place, check_queues
+from tests.support.java import Java
+from tests.support.java_process import JavaProcess
+from tests.support.our_servers import OurServer, OurServers, make_topic, wait_serving
+
+TOPIC = "Crash"
+QUEUES = 4
+PRODUCERS = 4
+GROUP = f"CG_{TOPIC}"
+PROGRESS_LIMIT_S = 60.0
+# Small files, so that a run rolls many of them, and tables written often, so that a kill comes amid a write.
+SETTINGS: dict[str, str | int] = {
+    "mappedFileSizeCommitLog": 4 << 20, "mappedFileSizeConsumeQueue": 20 * 1000, "maxHashSlotNum": 5_000,
+    "maxIndexNum": 20_000, "flushConsumerOffsetInterval": 100, "flushIntervalConsumeQueue": 200,
+}  # fmt: skip
+# Asked for often, so that the consumers are at work again soon after each start.
+JAVA_PROPERTIES = {"rocketmq.client.rebalance.waitInterval": "500", "rocketmq.client.rebalance.lockInterval": "500"}
+LONGEST_WAIT_S = 0.6
+BOOT_KILL_SHARE = 0.1
+
+
+class Attempt(NamedTuple):
+    """One try of a producer to have its number n stored."""
+
+    producer: int
+    n: int
+    attempt: int
+
+
+@dataclass(slots=True)
+class Journal:
+    """What CrashLoad.java printed, read as it grows."""
+
+    path: Path
+    position: int = 0
+    acknowledged: dict[Attempt, Place] = field(default_factory=dict)
+    failed: dict[Attempt, str] = field(default_factory=dict)
+    first_arrivals: dict[Place, Attempt] = field(default_factory=dict)
+    arrived: Counter[int] = field(default_factory=Counter)
+    got: int = 0
+    produced: bool = False
+    breaks: list[str] = field(default_factory=list)
+
+    def read_on(self) -> None:
+        """Take the whole lines that came since."""
+        with self.path.open("rb") as file:
+            file.seek(self.position)
+            data = file.read()
+        data = data[: data.rfind(b"\n") + 1]
+        self.position += len(data)
+        for line in data.decode(errors="replace").splitlines():
+            word, *fields = line.split("\t")
+            self._take(word, fields)
+
+    def _take(self, word: str, fields: list[str]) -> None:
+        if word == "ACK":
+            producer, n, attempt, queue_id, offset = map(int, fields)
+            self.acknowledged[Attempt(producer, n, attempt)] = Place(TOPIC, queue_id, offset)
+        elif word == "FAIL":
+            self.failed[Attempt(*map(int, fields[:3]))] = fields[3]
+        elif word == "GOT":
+            _, producer, n, attempt, queue_id, offset = map(int, fields)
+            self._arrive(Place(TOPIC, queue_id, offset), Attempt(producer, n, attempt))
+        elif word == "BAD":
+            self.breaks.append(f"a body that nobody sent: {fields}")
+        elif word == "PRODUCED":
+            self.produced = True
+
+    def _arrive(self, place: Place, attempt: Attempt) -> None:
+        """Each place holds one message for ever, and is first seen after the one before it."""
+        self.got += 1
+        known = self.first_arrivals.setdefault(place, attempt)
+        if known != attempt:
+            self.breaks.append(f"{place} was {known} and is {attempt}")
+        expected = self.arrived[place.queue_id]
+        if place.queue_offset > expected:
+            self.breaks.append(f"{place} came before offset {expected} of its queue")
+        elif place.queue_offset == expected:
+            self.arrived[place.queue_id] += 1
+
+
+@dataclass(slots=True)
+class CrashLoad:
+    """One broker that is killed again and again under the load of one JVM.
+
+    Args:
+        servers: starts the broker.
+        java: starts the JVM.
+        seed: of the moments at which the broker is killed.
+        listener: ``orderly`` or ``concurrent``.
+        settings: of the broker, beside ``SETTINGS``.
+        check_store: called with the store's directory each time the broker is dead.
+    """
+
+    servers: OurServers
+    java: Java
+    seed: int
+    listener: str
+    settings: dict[str, str | int]
+    check_store: Callable[[Path], None]
+    namesrv: OurServer = field(init=False)
+    broker: OurServer = field(init=False)
+    clients: JavaProcess = field(init=False)
+    journal: Journal = field(init=False)
+    follower: CommitLogFollower = field(init=False)
+    _random: random.Random = field(init=False)
+    cycles: int = 0
+    boots_killed: int = 0
+    stored: dict[Attempt, Place] = field(default_factory=dict)
+
+    def start(self) -> None:
+        """Start the servers and the clients."""
+        self._random = random.Random(self.seed)
+        self.settings = {**SETTINGS, **self.settings}
+        self.namesrv = self.servers.namesrv()
+        self.broker = self.servers.launch_broker(self.namesrv.address, None, self.settings)
+        wait_serving(self.broker, self.namesrv.address)
+        make_topic(self.broker.address, self.namesrv.address, TOPIC, QUEUES)
+        self.follower = CommitLogFollower(self.broker.store, int(self.settings["mappedFileSizeCommitLog"]))
+        given = (f"namesrv={self.namesrv.address}", f"topic={TOPIC}", f"listener={self.listener}")
+        self.clients = self.java.start(
+            "CrashLoad", *given, f"stopFile={self._stop_file}", f"producers={PRODUCERS}", properties=JAVA_PROPERTIES
+        )
+        self.journal = Journal(self.clients.log)
+
+    @property
+    def _stop_file(self) -> Path:
+        return self.servers.home / "stop"
+
+    def cycle(self) -> None:
+        """Wait till all are at work, kill the broker at some moment, check its store, start it again."""
+        self._wait_at_work()
+        time.sleep(self._random.uniform(0, LONGEST_WAIT_S))  # no condition: the moment of the kill is the test
+        self.broker.kill()
+        self.cycles += 1
+        self.check()
+        if self._random.random() < BOOT_KILL_SHARE:
+            self._kill_while_it_boots()
+            self.check()
+        self.broker = self._launch()
+        wait_serving(self.broker, self.namesrv.address)
+
+    def _launch(self) -> OurServer:
+        self._expect_no_errors()
+        self.servers.started.remove(self.broker)
+        return self.servers.launch_broker(self.namesrv.address, self.broker.store, self.settings, port=self.broker.port)
+
+    def _kill_while_it_boots(self) -> None:
+        self.broker = self._launch()
+        time.sleep(self._random.uniform(0, 1.5))  # as above; on most machines it is up after about one second
+        self.broker.kill()
+        self.boots_killed += 1
+
+    def _wait_at_work(self) -> None:
+        self.journal.read_on()
+        got = self.journal.got
+        before = set(self.journal.acknowledged)
+
+        def at_work() -> bool:
+            new = self.journal.acknowledged.keys() - before
+            return len({each.producer for each in new}) == PRODUCERS and self.journal.got > got
+
+        self._until(at_work, "all producers were acknowledged and a consumer took a message")
+
+    def _until(self, condition: Callable[[], bool], what: str) -> None:
+        deadline = time.monotonic() + PROGRESS_LIMIT_S
+        self.journal.read_on()
+        while not condition():
+            assert self.clients.process.poll() is None, f"the clients ended:\n{self.clients.text()[-2000:]}"
+            assert self.broker.process.poll() is None, f"the broker ended:\n{self.broker.text()[-2000:]}"
+            assert time.monotonic() < deadline, f"cycle {self.cycles}, {what}: not within {PROGRESS_LIMIT_S} s"
+            time.sleep(0.02)
+            self.journal.read_on()
+
+    def check(self) -> None:
+        """The files of the dead broker hold all that was acknowledged, in order, and no offset beyond the end."""
+        self.journal.read_on()
+        for record in self.follower.read_on():
+            if record.place.topic == TOPIC:
+                self._take_stored(record.place, record.body)
+        check_queues(self.follower)
+        where = f"cycle {self.cycles}"
+        assert self.journal.breaks == [], where
+        lost = {
+            attempt: place for attempt, place in self.journal.acknowledged.items() if self.stored.get(attempt) != place
+        }
+        assert lost == {}, f"{where}: acknowledged, and not stored where the producer was told"
+        ends = self.follower.ends()
+        for (topic, queue_id), offset in committed_offsets(self.broker.store).items():
+            assert offset <= ends.get((topic, queue_id), 0), f"{where}: committed beyond the end of {topic} {queue_id}"
+        self.check_store(self.broker.store)
+
+    def _take_stored(self, place: Place, body: bytes) -> None:
+        attempt = Attempt(*map(int, body.split(b" ", 3)[:3]))
+        assert attempt not in self.stored, f"{attempt} is at {self.stored[attempt]} and at {place}"
+        self.stored[attempt] = place
+
+    def _expect_no_errors(self) -> None:
+        found = [
+            line for line in self.broker.lines() if any(word in line for word in ("ERROR", "CRITICAL", "Traceback"))
+        ]
+        assert found == [], f"cycle {self.cycles}"
+
+    def finish(self) -> None:
+        """Let the producers end and the consumers take the rest, stop the broker in order, check all once more."""
+        self._stop_file.touch()
+        self._until(lambda: self.journal.produced, "the producers ended")
+        # What the broker holds is what all producers were told, and what it stored without being able to say so.
+        self._until(self._all_arrived, "the consumers have all messages")
+        self.clients.kill()
+        self.broker.stop()
+        self.check()
+        whole = CommitLogFollower(self.broker.store, self.follower.file_size)
+        whole.read_on()
+        assert whole.records == self.follower.records, "the log is not what it was when it was first read"
+        check_order(self.follower, self.stored)
+        self._check_repeats()
+        assert self.journal.first_arrivals == {place: attempt for attempt, place in self.stored.items()}
+        assert self.journal.acknowledged.keys() <= set(self.journal.first_arrivals.values())
+
+    def _all_arrived(self) -> bool:
+        self._read_stored()
+        return sum(self.journal.arrived.values()) >= len(self.stored)
+
+    def _read_stored(self) -> None:
+        for record in self.follower.read_on():
+            if record.place.topic == TOPIC:
+                self._take_stored(record.place, record.body)
+
+    def _check_repeats(self) -> None:
+        """A number is stored more than once only where attempts were not acknowledged."""
+        unacknowledged = self.stored.keys() - self.journal.acknowledged.keys()
+        unexplained = unacknowledged - self.journal.failed.keys()
+        assert unexplained == set(), "stored, and neither acknowledged nor refused"
+
+    def summary(self) -> str:
+        """What the run came to, in one line."""
+        repeats = self.journal.got - len(self.journal.first_arrivals)
+        unacknowledged = len(self.stored.keys() - self.journal.acknowledged.keys())
+        return (
+            f"{self.cycles} cycles and {self.boots_killed} kills amid a start, seed {self.seed}: "
+            f"{len(self.journal.acknowledged)} acknowledged, 0 lost, 0 order breaks, {len(self.journal.failed)} sends "
+            f"failed, {unacknowledged} of them stored all the same, {repeats} deliveries repeated"
+        )
+
+
+def check_order(follower: CommitLogFollower, stored: dict[Attempt, Place]) -> None:
+    """In each queue the first of each number of a producer comes after the first of each smaller one."""
+    last: dict[tuple[int, int], int] = {}
+    for attempt, place in sorted(stored.items(), key=lambda item: item[1]):
+        assert place.queue_id == attempt.n % QUEUES, f"{attempt} is at {place}"
+        key = place.queue_id, attempt.producer
+        expected = last.get(key, attempt.n - QUEUES if attempt.n < QUEUES else -1)
+        assert attempt.n in {expected, expected + QUEUES}, f"{attempt} at {place} follows number {expected}"
+        last[key] = attempt.n
+
+
+_TABLE = re.compile(r'"([^"@]+)@([^"@]+)"\s*:\s*\{([^}]*)\}')
+_OFFSET = re.compile(r'"?(\d+)"?\s*:\s*(\d+)')
+
+
+def committed_offsets(store: Path) -> dict[tuple[str, int], int]:
+    """The offsets of the test's group in ``consumerOffset.json``, by topic and queue."""
+    path = store / "config" / "consumerOffset.json"
+    if not path.is_file():
+        return {}
+    return {
+        (topic, int(queue_id)): int(offset)
+        for topic, group, table in _TABLE.findall(path.read_text())
+        if group == GROUP
+        for queue_id, offset in _OFFSET.findall(table)
+    }
