@@ -11,15 +11,18 @@ import ctypes
 import errno
 import mmap
 import os
+import weakref
 from pathlib import Path
 
 from rocketbroker.codec.storefile.mapped_file_name import file_name_to_offset
 from rocketbroker.common.errors import StoreError, StoreFullError
 from rocketbroker.common.file_system import LOCAL, FileSystem
+from rocketbroker.store.removed_file import RemovedFile
 
 # Queue files are named by their offset, 20 digits; index files by their time.
 _NAME_LENGTH = 20
 _CHUNK = 1024 * 1024
+_DROP_STEP = 16 * 1024 * 1024
 # madvise(2); Linux 5.14 and later. mmap.madvise would hold the GIL while thousands of pages are made.
 _MADV_POPULATE_WRITE = 23
 _madvise = ctypes.CDLL(None, use_errno=True).madvise
@@ -58,6 +61,7 @@ class MappedFile:
     )
 
     def __init__(self, path: Path, file_size: int, step: int = 0, file_system: FileSystem = LOCAL) -> None:
+        self.fd = -1
         self.path = path
         self._file_system = file_system
         self.file_size = file_size
@@ -79,11 +83,11 @@ class MappedFile:
                 file_system.set_size(self.fd, file_size)
             self._map = file_system.map(self.fd, file_size)
         except OSError as error:
-            file_system.close(self.fd)
+            self._close_descriptor()
             # ENOMEM stands for the process's number of mappings as well (vm.max_map_count).
             raise StoreError(f"cannot map {path}: {error.strerror}") from error
         except BaseException:
-            file_system.close(self.fd)
+            self._close_descriptor()
             raise
         self.buffer = memoryview(self._map)
         # Who stores into the buffer tells this one of the range, where there is one.
@@ -191,7 +195,41 @@ class MappedFile:
         # While slices of it are on their way to a peer it stays; the last of them unmaps it.
         with contextlib.suppress(BufferError):
             self._map.close()
-        self._file_system.close(self.fd)
+        self._close_descriptor()
+
+    def _close_descriptor(self) -> None:
+        fd, self.fd = self.fd, -1
+        if fd >= 0:
+            self._file_system.close(fd)
+
+    # A file that was removed is closed by the last who holds it: threads that read from it by number would else read
+    # from whatever file gets the number next.
+    __del__ = _close_descriptor
+
+    def remove(self) -> RemovedFile:
+        """Take its name from the disk and leave it open (blocks): who holds it or a slice of it reads on.
+
+        Raises:
+            OSError: the disk refused; the call may be made again.
+        """
+        file_system = self._file_system
+        keeper = file_system.open(self.path)
+        removed = RemovedFile(self.path, keeper, self.file_size, weakref.ref(self._map), file_system)
+        try:
+            file_system.unlink(self.path)
+            # A later file must not go for good before an earlier one: the store would not open with one missing.
+            file_system.sync_folder(self.path.parent)
+            self._drop_pages()
+        except OSError:
+            removed.close()
+            raise
+        return removed
+
+    def _drop_pages(self) -> None:
+        """Give the mapped pages back, some at a time, so that the unmapping is short on whatever thread it comes."""
+        address = ctypes.addressof(ctypes.c_char.from_buffer(self._map))
+        for start in range(0, self.file_size, _DROP_STEP):
+            _madvise(address + start, min(_DROP_STEP, self.file_size - start), mmap.MADV_DONTNEED)
 
     def delete(self) -> None:
         """Close and remove the file."""

@@ -70,10 +70,12 @@ class MappedFileQueue:
 
     def find(self, offset: int) -> MappedFile | None:
         """The file that holds the byte at an offset, if there is one."""
-        if not self.files:
+        # One look at the list: on threads that read, the first file may be taken out meanwhile.
+        files = self.files
+        if not files:
             return None
-        index = (offset - self.files[0].file_from_offset) // self.file_size
-        return self.files[index] if 0 <= index < len(self.files) else None
+        index = (offset - files[0].file_from_offset) // self.file_size
+        return files[index] if 0 <= index < len(files) else None
 
     def path_of(self, offset: int) -> Path:
         """The path of the file that begins at an offset."""
@@ -94,6 +96,14 @@ class MappedFileQueue:
         file = MappedFile(self.path_of(offset or 0), self.file_size, self.step, self.file_system)
         self.files.append(file)
         return file
+
+    def take_out(self, file: MappedFile) -> None:
+        """Take the first file out of service; for the event loop, where files are added too. The last one stays.
+
+        The list is replaced, not changed: other threads go through it.
+        """
+        if len(self.files) > 1 and self.files[0] is file:
+            self.files = self.files[1:]
 
     def truncate(self, offset: int) -> None:
         """Forget what lies at ``offset`` and after it: whole files are removed, the rest is zeroed and written anew."""

@@ -7,6 +7,7 @@ import pytest
 from rocketbroker.common.errors import StoreError, StoreFullError
 from rocketbroker.common.file_system import LocalFileSystem
 from rocketbroker.store.mapped_file import MappedFile
+from tests.support.stores import open_files
 
 NAME = "00000000000000065536"
 
@@ -235,3 +236,60 @@ def test_after_a_failed_sync_all_that_is_not_on_disk_is_written_anew(tmp_path: P
 
 def _refuse(_fd: int) -> None:
     raise OSError(errno.EIO, "Input/output error")
+
+
+def test_a_removed_file_is_read_on_by_who_holds_it(tmp_path: Path):
+    file = MappedFile(tmp_path / NAME, 4096)
+    file.ensure_allocated(4096)
+    file.buffer[:5] = b"hello"
+    view = file.buffer[:5]
+
+    removed = file.remove()
+
+    assert not (tmp_path / NAME).exists()
+    assert bytes(view) == os.pread(file.fd, 5, 0) == b"hello"
+    assert not removed.release()
+    del file
+    assert bytes(view) == b"hello"
+    assert not removed.release()
+    del view
+    assert removed.release()
+
+
+def test_a_file_that_the_disk_keeps_stays_in_service_and_is_removed_later(tmp_path: Path, monkeypatch):
+    file = MappedFile(tmp_path / NAME, 4096)
+    file.ensure_allocated(4096)
+    before = open_files()
+    with monkeypatch.context() as patch:
+        patch.setattr(LocalFileSystem, "sync_folder", refuse_to_sync)
+        with pytest.raises(OSError, match="Input/output error"):
+            file.remove()
+    assert open_files() == before
+    assert os.pread(file.fd, 1, 0) == b"\0"
+
+    removed = file.remove()
+
+    del file
+    assert removed.release()
+
+
+def refuse_to_sync(_self: LocalFileSystem, _folder: Path) -> None:
+    raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+
+def test_the_descriptor_goes_with_the_last_who_holds_the_file(tmp_path: Path):
+    before = open_files()
+    file = MappedFile(tmp_path / NAME, 4096)
+    assert open_files() > before
+
+    del file
+
+    assert open_files() == before
+
+
+def test_a_closed_file_is_not_read_by_its_old_number(tmp_path: Path):
+    file = MappedFile(tmp_path / NAME, 4096)
+    file.close()
+
+    with (tmp_path / "other").open("wb"), pytest.raises(OSError, match="Bad file descriptor"):
+        os.pread(file.fd, 1, 0)

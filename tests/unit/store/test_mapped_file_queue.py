@@ -129,3 +129,20 @@ def test_delete_all_leaves_nothing(queue: MappedFileQueue):
 
     assert not queue.directory.exists()
     assert queue.files == []
+
+
+def test_the_first_file_is_taken_out_and_the_last_one_never(queue: MappedFileQueue):
+    fill(queue, 3)
+    first, second, last = before = queue.files
+
+    queue.take_out(second)
+    assert queue.files is before
+    queue.take_out(first)
+
+    assert (queue.files, before) == ([second, last], [first, second, last])
+    assert (queue.min_offset, queue.max_offset) == (SIZE, 3 * SIZE)
+    assert queue.find(SIZE - 1) is None
+    assert queue.find(SIZE) is second
+    queue.take_out(second)
+    queue.take_out(last)
+    assert queue.files == [last]
