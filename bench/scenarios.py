@@ -6,6 +6,8 @@ from dataclasses import dataclass
 DRAIN_MOST = 400_000  # messages
 DRAIN_LIMIT = 60  # seconds
 SENT_FOR_DRAIN = "sync64"
+# What is worth measuring when each answer waits for the disk, unless the caller says.
+SYNC_FLUSH_LOADS = "sync64,sync1"
 
 
 @dataclass(frozen=True, slots=True)

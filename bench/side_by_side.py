@@ -1,28 +1,42 @@
 """Apache RocketMQ 5.5.0 and ours, one after the other, under the same load by the official Java client.
 
     bench/run side_by_side [--rounds 3] [--seconds 20] [--warm 20] [--only sync64,drain] [--json FILE] ...
+    bench/run side_by_side --flush SYNC_FLUSH
 
 bench/README.md says what each figure is.
 """
 
 import signal
 import sys
+import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from bench import load, report
+from bench.disk import probe_fdatasync
 from bench.machine import heading
 from bench.measure import anonymous_mib, cpu_seconds
 from bench.report import Row
-from bench.scenarios import SENT_FOR_DRAIN, WARM_UP, Scenario, chosen
+from bench.scenarios import SENT_FOR_DRAIN, SYNC_FLUSH_LOADS, WARM_UP, Scenario, chosen
 from bench.servers import Running, ServerError, Side, java_side, our_side, running
 from tests.support.java_toolchain import JavaError, missing_tools
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+
+
+_PROBE_SECONDS = 3
+
+
+class Flush(StrEnum):
+    """``flushDiskType``."""
+
+    ASYNC_FLUSH = "ASYNC_FLUSH"
+    SYNC_FLUSH = "SYNC_FLUSH"
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +124,11 @@ def _sides(*, java_only: bool, ours_only: bool, heap: str) -> list[Side]:
     return ([] if ours_only else [java_side(heap)]) + ([] if java_only else [our_side()])
 
 
+def _bare_fdatasync(folder: Path | None) -> str:
+    """What the disk under the stores does by itself, beside which figures of SYNC_FLUSH are to be read."""
+    return str(probe_fdatasync(folder or Path(tempfile.gettempdir()), _PROBE_SECONDS))
+
+
 @app.command()
 def side_by_side(  # noqa: PLR0913, PLR0917 - one argument for each option
     rounds: Annotated[int, typer.Option(min=1, help="Rounds; medians are over them.")] = 3,
@@ -118,6 +137,9 @@ def side_by_side(  # noqa: PLR0913, PLR0917 - one argument for each option
     only: Annotated[
         str | None, typer.Option(callback=_check_only, metavar="A,B", help="Loads to run, by name.")
     ] = None,
+    flush: Annotated[
+        Flush, typer.Option(help=f"flushDiskType; with SYNC_FLUSH the loads are {SYNC_FLUSH_LOADS} unless given.")
+    ] = Flush.ASYNC_FLUSH,
     java_only: Annotated[bool, typer.Option("--java-only", help="Measure Apache RocketMQ alone.")] = False,
     ours_only: Annotated[bool, typer.Option("--ours-only", help="Measure ours alone.")] = False,
     properties: Annotated[
@@ -134,15 +156,22 @@ def side_by_side(  # noqa: PLR0913, PLR0917 - one argument for each option
     json_file: Annotated[Path | None, typer.Option("--json", dir_okay=False, help="Write all figures there.")] = None,
 ) -> None:
     """Measure Apache RocketMQ 5.5.0 and ours in turn. Exit status 1 when a message was not taken or not delivered."""
-    options = Options(rounds, seconds, warm, chosen(only), _check_properties(properties or []), folder)
+    synced = flush is Flush.SYNC_FLUSH
+    given = [*_check_properties(properties or []), *([f"flushDiskType={flush}"] if synced else [])]
+    options = Options(rounds, seconds, warm, chosen(only or (SYNC_FLUSH_LOADS if synced else None)), given, folder)
     rows: list[Row] = []
     try:
         sides = _sides(java_only=java_only, ours_only=ours_only, heap=heap)
         run = heading({"rounds": rounds, "seconds": seconds, "warm": warm, "set": " ".join(options.properties) or "-"})
+        if synced:
+            run["disk before"] = _bare_fdatasync(folder)
         print("\n".join(f"{name}: {value}" for name, value in run.items()), flush=True)
         for row in measure(sides, options):
             rows.append(row)
             _say(row, rounds)
+        if synced:
+            run["disk after"] = _bare_fdatasync(folder)
+            print(f"disk after: {run['disk after']}")
     except (JavaError, ServerError) as error:
         print(f"side_by_side: {error}", file=sys.stderr)
         raise typer.Exit(1) from error

@@ -98,6 +98,19 @@ def test_properties_go_to_the_broker_and_figures_to_the_file(bench: Bench, tmp_p
     assert told["rows"][0]["start"] == 0.5
 
 
+def test_sync_flush_is_told_beside_what_the_disk_does(bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(side_by_side, "_PROBE_SECONDS", 0)
+    file = tmp_path / "out.json"
+
+    done = bench.invoke("--rounds", "1", "--warm", "0", "--flush", "SYNC_FLUSH", "--json", str(file))
+
+    assert done.exit_code == 0, done.output
+    assert bench.properties == ["flushDiskType=SYNC_FLUSH"]
+    assert [call[2] for call in bench.calls] == ["Sync64", "Sync1"] * 2
+    assert done.output.count("bare fdatasync: ") == 2
+    assert {"disk before", "disk after"} < json.loads(file.read_text())["run"].keys()
+
+
 @pytest.mark.parametrize("where", ["Sync1", "WarmUp"])
 def test_a_failed_send_ends_with_status_one(bench: Bench, outcomes: dict[str, Outcome], where: str):
     outcomes[where] = Outcome(rate=1.0, p50=1.0, p99=1.0, done=9, failed=1, error="timeout")
