@@ -12,8 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench.report import JAVA, OURS
+from rocketbroker.codec.remoting.request_code import RequestCode
+from rocketbroker.codec.remoting.response_code import ResponseCode
 from tests.support.java_process import LOOPBACK, cluster_info, free_ports
 from tests.support.java_toolchain import OPENS, find_tools, jars
+from tests.support.raw_client import RawClient
 
 _ROOT = Path(__file__).resolve().parent.parent
 _START_LIMIT = 60  # seconds
@@ -76,6 +79,62 @@ def our_side() -> Side:
 
 
 @contextmanager
+def name_server(side: Side, home: Path) -> Iterator[str]:
+    """Start the name server of a side, and end it afterwards; gives ``host:port``.
+
+    Raises:
+        ServerError: it did not come up.
+    """
+    port = free_ports()
+    settings = [f"listenPort={port}", f"bindAddress={LOOPBACK}", f"kvConfigPath={home}/kvConfig.json"]
+    with _server(side.namesrv_command, "namesrv", home, settings) as process:
+        _wait_until(lambda: _listens(port), process, home / "namesrv.out")
+        yield f"{LOOPBACK}:{port}"
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """Our broker on a store that was there before it.
+
+    Attributes:
+        address: ``host:port`` for requests.
+        pid: its process.
+        seconds: from starting it until it answered a request.
+        out: what it prints.
+    """
+
+    address: str
+    pid: int
+    seconds: float
+    out: Path
+
+
+@contextmanager
+def opened(
+    store: Path, home: Path, properties: Sequence[str] = (), *, namesrv: str = "", limit: float = _START_LIMIT
+) -> Iterator[Opened]:
+    """Start our broker on the store in a folder, and end it afterwards.
+
+    Args:
+        store: ``storePathRootDir``.
+        home: where its settings and what it prints go.
+        properties: ``key=value`` lines.
+        namesrv: ``host:port`` of a name server, if there is to be one.
+        limit: seconds until it must answer.
+
+    Raises:
+        ServerError: it did not come up.
+    """
+    port = free_ports(-2, 1)
+    settings = _broker_settings(store, port, namesrv)
+    begun = time.monotonic()
+    with _server(our_side().broker_command, "broker", home, [*settings, *properties]) as process:
+        address = f"{LOOPBACK}:{port}"
+        _wait_until(lambda: _answers(address), process, home / "broker.out", limit)
+        yield Opened(address, process.pid, time.monotonic() - begun, home / "broker.out")
+
+
+@contextmanager
 def running(side: Side, folder: Path | None, properties: Sequence[str]) -> Iterator[Running]:
     """Start both servers with an empty store and end them, and their files, afterwards.
 
@@ -89,13 +148,9 @@ def running(side: Side, folder: Path | None, properties: Sequence[str]) -> Itera
     with ExitStack() as stack:
         home = Path(tempfile.mkdtemp(prefix=f"rocketbroker-bench-{side.name}-", dir=folder))
         stack.callback(shutil.rmtree, home, ignore_errors=True)
-        namesrv_port = free_ports()
-        namesrv = f"{LOOPBACK}:{namesrv_port}"
-        settings = [f"listenPort={namesrv_port}", f"bindAddress={LOOPBACK}", f"kvConfigPath={home}/kvConfig.json"]
-        process = stack.enter_context(_server(side.namesrv_command, "namesrv", home, settings))
-        _wait_until(lambda: _listens(namesrv_port), process, home / "namesrv.out")
+        namesrv = stack.enter_context(name_server(side, home))
         broker_port = free_ports(-2, 1)  # the VIP port, and the one for replicas
-        settings = _broker_settings(home, broker_port, namesrv)
+        settings = _broker_settings(home / "store", broker_port, namesrv)
         begun = time.monotonic()
         process = stack.enter_context(_server(side.broker_command, "broker", home, [*settings, *properties]))
         address = f'"{LOOPBACK}:{broker_port}"'
@@ -103,7 +158,7 @@ def running(side: Side, folder: Path | None, properties: Sequence[str]) -> Itera
         yield Running(namesrv, process.pid, time.monotonic() - begun, home)
 
 
-def _broker_settings(home: Path, port: int, namesrv: str) -> list[str]:
+def _broker_settings(store: Path, port: int, namesrv: str) -> list[str]:
     return [
         "brokerClusterName=DefaultCluster",
         "brokerName=broker-a",
@@ -116,8 +171,8 @@ def _broker_settings(home: Path, port: int, namesrv: str) -> list[str]:
         f"bindAddress={LOOPBACK}",
         f"listenPort={port}",
         f"namesrvAddr={namesrv}",
-        f"storePathRootDir={home}/store",
-        f"storePathCommitLog={home}/store/commitlog",
+        f"storePathRootDir={store}",
+        f"storePathCommitLog={store}/commitlog",
     ]
 
 
@@ -148,12 +203,14 @@ def _end(process: subprocess.Popen[bytes]) -> None:
         process.wait()
 
 
-def _wait_until(ready: Callable[[], bool], process: subprocess.Popen[bytes], log: Path) -> None:
-    deadline = time.monotonic() + _START_LIMIT
+def _wait_until(
+    ready: Callable[[], bool], process: subprocess.Popen[bytes], log: Path, limit: float = _START_LIMIT
+) -> None:
+    deadline = time.monotonic() + limit
     while not ready():
         ended = process.poll()
         if ended is not None or time.monotonic() > deadline:
-            why = f"ended with {ended}" if ended is not None else f"was not up after {_START_LIMIT} s"
+            why = f"ended with {ended}" if ended is not None else f"was not up after {limit:.0f} s"
             raise ServerError(f"the {log.stem} {why}:\n{log.read_text(errors='replace')[-_SHOWN:]}")
         time.sleep(_POLL)
 
@@ -164,3 +221,11 @@ def _listens(port: int) -> bool:
     except OSError:
         return False
     return True
+
+
+def _answers(address: str) -> bool:
+    try:
+        with RawClient(address) as client:
+            return client.ask(RequestCode.GET_BROKER_RUNTIME_INFO).code == ResponseCode.SUCCESS
+    except OSError:
+        return False

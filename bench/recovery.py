@@ -1,0 +1,154 @@
+"""How long our broker takes to start on a store whose broker was killed.
+
+    bench/run recovery [--mib 1024] [--body 1024] [--known 0.5] [--rounds 3] [--no-index-known] [--cold] [--dir DIR]
+
+bench/README.md says what the store is like.
+"""
+
+import json
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from tempfile import TemporaryDirectory
+from typing import Annotated
+
+import typer
+
+from bench.disk import drop_from_page_cache, room
+from bench.machine import commit
+from bench.record_template import NUMBER, Messages
+from bench.servers import ServerError, opened
+from bench.store_generator import StoreGenerator
+from rocketbroker.codec.remoting.request_code import RequestCode
+from rocketbroker.common.clock import SystemClock
+from rocketbroker.common.config import MessageStoreConfig
+from tests.support.raw_client import RawClient
+
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+
+TOPICS = ("BenchA", "BenchB", "BenchC", "BenchD")
+QUEUES = 4
+PER_MS = 20
+# What the Java client and the broker put into a message with one key and one tag.
+PROPERTIES = (
+    b"KEYS\x01order-" + NUMBER + b"\x02UNIQ_KEY\x017F00000112671B28CDFA000" + NUMBER
+    + b"\x02WAIT\x01true\x02TAGS\x01T\x02"
+    b"MSG_REGION\x01DefaultRegion\x02TRACE_ON\x01true\x02CLUSTER\x01DefaultCluster\x02"
+)  # fmt: skip
+_LIMIT = 600  # seconds until a start counts as failed
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What is measured: ``known`` is the part of the messages before the checkpoint."""
+
+    rounds: int
+    known: float
+    index_known: bool
+    cold: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """One start: seconds from exec to the answer to a request, and what the broker said of its recovery."""
+
+    seconds: float
+    report: str
+
+
+def body_of(size: int) -> bytes:
+    """A body of so many bytes, at least 9, that begins with the message's number."""
+    return (NUMBER + b"abcdefghijklmnopqrstuvwxyz" * (size // 26 + 1))[:size]
+
+
+def generator_of(root: Path, log_bytes: int, body: int) -> StoreGenerator:
+    """A store whose log has about so many bytes of messages, stored within the last minutes."""
+    config = MessageStoreConfig(store_path_root_dir=str(root))
+    count = _count(config, log_bytes, body)
+    first = SystemClock().time_ms() - count // PER_MS - 60_000
+    return StoreGenerator(config, _messages(body, first), count)
+
+
+def _messages(body: int, first_timestamp: int) -> Messages:
+    return Messages(TOPICS, QUEUES, body_of(body), PROPERTIES, first_timestamp, PER_MS)
+
+
+def _count(config: MessageStoreConfig, log_bytes: int, body: int) -> int:
+    one = StoreGenerator(config, _messages(body, 0), 1)
+    files, rest = divmod(log_bytes, config.mapped_file_size_commit_log)
+    return max(files * one.per_file + min(rest // one.template.size, one.per_file), 1)
+
+
+def starts(made: StoreGenerator, home: Path, options: Options) -> Iterator[Start]:
+    """Start the broker on the store as a killed one leaves it, again and again.
+
+    Raises:
+        ServerError: it did not come up, or the log ends elsewhere than it should.
+    """
+    root = Path(made.config.store_path_root_dir)
+    for _ in range(options.rounds):
+        made.mark_crashed(options.known, index_known=options.index_known)
+        if options.cold:
+            drop_from_page_cache(root)
+        with opened(root, home, limit=_LIMIT) as broker:
+            _check_end(made, broker.address)
+            found = [line for line in broker.out.read_text().splitlines() if "store opened" in line]
+        yield Start(broker.seconds, found[-1] if found else "the broker printed no report")
+
+
+def _check_end(made: StoreGenerator, address: str) -> None:
+    with RawClient(address) as client:
+        answer = client.ask(RequestCode.GET_BROKER_RUNTIME_INFO)
+    expected = made.offset_of(made.count - 1) + made.template.size
+    found = json.loads(answer.body)["table"]["commitLogMaxOffset"]
+    if int(found) != expected:
+        raise ServerError(f"the log ends at {found} after recovery, not at {expected}")
+
+
+@app.command()
+def recovery(
+    mib: Annotated[int, typer.Option(min=1, help="MiB of messages in the log.")] = 1024,
+    body: Annotated[int, typer.Option(min=9, max=4 << 20, help="Bytes of each body.")] = 1024,
+    known: Annotated[float, typer.Option(min=0, max=1, help="Part of the messages before the checkpoint.")] = 0.5,
+    rounds: Annotated[int, typer.Option(min=1, help="How often the broker is started.")] = 3,
+    index_known: Annotated[
+        bool, typer.Option(help="Whether the checkpoint covers the index as well as log and queues.")
+    ] = True,
+    cold: Annotated[bool, typer.Option("--cold", help="Have the files read from the disk each time.")] = False,
+    folder: Annotated[
+        Path | None, typer.Option("--dir", exists=True, file_okay=False, resolve_path=True, help="Where the store is.")
+    ] = None,
+) -> None:
+    """Measure starts after a kill. Exit status 1 when the broker did not come up with all messages."""
+    with TemporaryDirectory(prefix="rocketbroker-recovery-", dir=folder) as made_in:
+        home = Path(made_in)
+        made = generator_of(home / "store", mib << 20, body)
+        if made.disk_bytes > room(home):
+            print(f"recovery: {home} has no room for {made.disk_bytes >> 20:,} MiB", file=sys.stderr)
+            raise typer.Exit(1)
+        made.write()
+        print(
+            f"commit {commit()}, {made.count:,} messages of {made.template.size} B in {mib:,} MiB, "
+            f"{known:.0%} before the checkpoint, index {'too' if index_known else 'not known'}"
+        )
+        seconds = []
+        try:
+            for start in starts(made, home, Options(rounds, known, index_known, cold)):
+                seconds.append(start.seconds)
+                print(f"start {start.seconds:.2f} s: {start.report}", flush=True)
+        except ServerError as error:
+            print(f"recovery: {error}", file=sys.stderr)
+            raise typer.Exit(1) from error
+    print(f"\nstart after kill, median of {rounds}: {median(seconds):.2f} s (least {min(seconds):.2f})")
+
+
+def main() -> int:
+    """Run the command; gives its exit status."""
+    app()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
