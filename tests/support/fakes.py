@@ -33,6 +33,7 @@ class FakeConnection:
         self.is_open = True
         self.is_behind = False
         self.last_read = 0.0
+        self.waited_s = 0.0
         self.sent: list[Command] = []
         self.replies: list[tuple[int, Command]] = []
         self.written: list[Buffer] = []

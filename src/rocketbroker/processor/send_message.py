@@ -19,13 +19,15 @@ from rocketbroker.codec.message.message_properties import (
 )
 from rocketbroker.codec.message.message_sys_flag import TRANSACTION_ROLLBACK_TYPE, host_flags
 from rocketbroker.codec.message.topic_validator import RETRY_GROUP_TOPIC_PREFIX
+from rocketbroker.codec.remoting.frame import LENGTH, decode_frame
 from rocketbroker.codec.remoting.handler import Connection
 from rocketbroker.codec.remoting.headers.send_message import SendMessageRequestHeader
 from rocketbroker.codec.remoting.hot_responses import region_suffix, send_response
-from rocketbroker.codec.remoting.remoting_command import RemotingCommand
+from rocketbroker.codec.remoting.remoting_command import Command, RemotingCommand
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.config import BrokerConfig
 from rocketbroker.common.errors import BrokerResponseError, CodecError
+from rocketbroker.processor.broker_fast_failure import BrokerFastFailure
 from rocketbroker.processor.put_refusal import put_refusal
 from rocketbroker.processor.retry_and_dlq import RetryAndDlq
 from rocketbroker.processor.topic_target import TopicTarget, TopicTargets
@@ -76,6 +78,7 @@ class SendMessageProcessor:
         self._next_id = "," + self._host_hex
         self._message_id = self._host_hex.encode() + b"%016X"
         self._ipv6_store = host_flags(bytes(8), store_host)
+        self._fast_failure = BrokerFastFailure(config)
         self._waits_for_flush = store.config.flush_disk_type == "SYNC_FLUSH"
         self._take_settings()
 
@@ -91,8 +94,10 @@ class SendMessageProcessor:
         self._added_properties = b"".join(b"%b\x01%b\x02" % pair for pair in self._added)
         self._region_suffix = region_suffix(config.region_id, trace_on=config.trace_on)
 
-    def process(self, connection: Connection, command: SendCommand) -> bytes | Awaitable[bytes]:
+    def process(self, connection: Connection, command: SendCommand) -> bytes | Awaitable[bytes | Command]:
         """Store one message, or a batch, and answer with its id and queue offset."""
+        if self._waits_for_flush or connection.waited_s:
+            self._fast_failure.check(connection)
         header = command.header
         config = self._config
         if config.trace_on is not self._trace_on or config.region_id is not self._region_id:
@@ -157,7 +162,7 @@ class SendMessageProcessor:
 
     def _process_batch(
         self, connection: Connection, command: SendCommand, target: TopicTarget, queue_id: int
-    ) -> bytes | Awaitable[bytes]:
+    ) -> bytes | Awaitable[bytes | Command]:
         header = command.header
         if target.is_retry:
             remark = f"batch request does not support retry group {header.topic.removeprefix(RETRY_GROUP_TOPIC_PREFIX)}"
@@ -239,16 +244,22 @@ class SendMessageProcessor:
             raise BrokerResponseError(ResponseCode.MESSAGE_ILLEGAL, remark)
         delay_rewrite(message, self._max_delay_level)
 
-    async def _after_flush(self, answer: bytes, result: PutMessageResult) -> bytes:
-        """The answer once the message is on disk.
+    def _after_flush(self, answer: bytes, result: PutMessageResult) -> Awaitable[bytes | Command]:
+        """The answer once the message is on disk, or FLUSH_DISK_TIMEOUT: the disk refused or took too long."""
+        self._fast_failure.waiting += 1
+        return self._wait_flushed(answer, result)
 
-        Raises:
-            BrokerResponseError: FLUSH_DISK_TIMEOUT, the disk refused or took too long.
-        """
-        error = await self._store.wait_flushed(result)
-        if error:
-            raise BrokerResponseError(ResponseCode.FLUSH_DISK_TIMEOUT, error)
-        return answer
+    async def _wait_flushed(self, answer: bytes, result: PutMessageResult) -> bytes | Command:
+        try:
+            error = await self._store.wait_flushed(result)
+        finally:
+            self._fast_failure.waiting -= 1
+        if not error:
+            return answer
+        # The message is stored: a client takes its place from the fields, and sends again if it wants to.
+        refused = decode_frame(memoryview(answer)[LENGTH.size :])
+        refused.code, refused.remark = ResponseCode.FLUSH_DISK_TIMEOUT, error
+        return refused
 
     @property
     def _store_host(self) -> bytes:

@@ -66,6 +66,7 @@ class RemotingConnection(asyncio.BufferedProtocol):
     remote_address = "?"
     remote_host = bytes(8)
     last_read = 0.0
+    waited_s = 0.0
 
     def __init__(self, endpoint: Endpoint) -> None:
         self._endpoint = endpoint
@@ -77,6 +78,8 @@ class RemotingConnection(asyncio.BufferedProtocol):
         # Not heard for now, since it takes its answers slowly or has too many open requests.
         self._paused = False
         self._unread: bytes = b""
+        # Since when that waits for answers to others; 0 when the peer itself is what it waits for.
+        self._unread_since = 0.0
         self.is_behind = False
         self._caught_up = asyncio.Event()
         self._caught_up.set()
@@ -152,7 +155,10 @@ class RemotingConnection(asyncio.BufferedProtocol):
         self._paused = False
         unread, self._unread = self._unread, b""
         if unread:
+            if self._unread_since:
+                self.waited_s = self._loop.time() - self._unread_since
             self._handle_batch(memoryview(unread))
+            self.waited_s = 0.0
         if not self._paused and self._transport is not None:
             self._transport.resume_reading()
 
@@ -168,6 +174,8 @@ class RemotingConnection(asyncio.BufferedProtocol):
             self._buffer.clear()
         elif self._paused:
             self._unread = bytes(data[position:])
+            if not self.waited_s:
+                self._unread_since = 0.0 if self.is_behind else self._loop.time()
             self._buffer.clear()
         else:
             self._buffer.keep(data[position:], needed)

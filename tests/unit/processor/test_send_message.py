@@ -1,8 +1,10 @@
 """Sends against a running store: each answer names a record that holds what was sent."""
 
 import inspect
+import os
+import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,7 +17,7 @@ from rocketbroker.codec.message.message_properties import decode_properties, enc
 from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
 from rocketbroker.codec.remoting.frame import decode_frame
 from rocketbroker.codec.remoting.headers.send_message import SendMessageRequestHeader, SendMessageRequestHeaderV2
-from rocketbroker.codec.remoting.remoting_command import Command, request
+from rocketbroker.codec.remoting.remoting_command import Command, RemotingCommand, request
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.config.hot_change import apply_updates
@@ -74,7 +76,7 @@ def batch_command(body: bytes, **fields: Any) -> Command:
     return request(RequestCode.SEND_BATCH_MESSAGE, named, body)
 
 
-def fields_of(answer: bytes) -> dict[str, str]:
+def fields_of(answer: Any) -> dict[str, str]:
     decoded = decode_frame(memoryview(answer)[4:])
     assert (decoded.code, bytes(decoded.body)) == (0, b"")
     fields = decoded.header
@@ -278,13 +280,75 @@ def test_a_changed_region_is_in_the_next_message_and_answer(parts: SimpleNamespa
     assert fields_of(answer)["MSG_REGION"] == stored(store, answer)[0].properties["MSG_REGION"] == "there"
 
 
-async def test_a_send_is_answered_when_it_is_on_disk(parts: SimpleNamespace, tmp_path: Any):
-    store = make_store(tmp_path / "sync", parts.clock, flush_disk_type="SYNC_FLUSH")
+@pytest.fixture
+async def sync_store(parts: SimpleNamespace, tmp_path: Any) -> AsyncIterator[MessageStore]:
+    store = make_store(tmp_path / "sync", parts.clock, flush_disk_type="SYNC_FLUSH", sync_flush_timeout=30)
     await store.start()
-    try:
-        answer = processor_of(parts, store).process(FakeConnection(), command())
+    yield store
+    await store.stop()
+
+
+async def test_a_send_is_answered_when_it_is_on_disk(parts: SimpleNamespace, sync_store: MessageStore):
+    apply_updates([sync_store.config], {"syncFlushTimeout": "10000"})
+
+    answer = processor_of(parts, sync_store).process(FakeConnection(), command())
+
+    assert inspect.isawaitable(answer)
+    assert fields_of(await answer)["queueOffset"] == "0"
+    assert sync_store.flushed_offset == sync_store.max_physical_offset > 0
+
+
+@pytest.mark.parametrize("sent", [command, lambda: batch_command(encode_batch([(0, b"one", b""), (0, b"two", b"")]))])
+async def test_one_that_is_not_on_disk_in_time_is_answered_with_its_place(
+    parts: SimpleNamespace, sync_store: MessageStore, monkeypatch, sent: Callable[[], Command]
+):
+    """Clients take the fields of this answer as those of success: without them it would be no answer to them."""
+    go = threading.Event()
+    processor = processor_of(parts, sync_store)
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fdatasync", lambda _: go.wait(10))
+        answer = processor.process(FakeConnection(), sent())
         assert inspect.isawaitable(answer)
-        assert fields_of(await answer)["queueOffset"] == "0"
-        assert store.flushed_offset == store.max_physical_offset > 0
-    finally:
-        await store.stop()
+        late = await answer
+        go.set()
+
+    assert isinstance(late, RemotingCommand)
+    assert (late.code, late.remark) == (10, "the message was not on disk within 30 ms (syncFlushTimeout)")
+    assert late.header["queueId"] == "0"
+    assert late.header["queueOffset"] == "0"
+    assert late.header["msgId"].startswith(processor._host_hex)
+
+
+async def test_more_than_may_wait_for_the_disk_are_refused_and_not_stored(
+    parts: SimpleNamespace, sync_store: MessageStore, monkeypatch
+):
+    apply_updates([sync_store.config], {"syncFlushTimeout": "10000"})
+    apply_updates([parts.config], {"sendThreadPoolQueueCapacity": "2"})
+    processor = processor_of(parts, sync_store)
+    go = threading.Event()
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fdatasync", lambda _: go.wait(10))
+        waiting = [processor.process(FakeConnection(), command()) for _ in range(2)]
+        code, remark = refused(lambda one: processor.process(FakeConnection(), one), command())
+        go.set()
+        for answer in waiting:
+            assert inspect.isawaitable(answer)
+            fields_of(await answer)
+
+    assert code == ResponseCode.SYSTEM_BUSY
+    assert "the limit is 2 (sendThreadPoolQueueCapacity)" in remark
+    assert sync_store.put_count == 2
+    again = processor.process(FakeConnection(), command())
+    assert inspect.isawaitable(again)
+    assert fields_of(await again)["queueOffset"] == "2"
+
+
+def test_a_send_that_waited_for_its_turn_is_refused_under_any_flush(parts: SimpleNamespace, store: MessageStore):
+    connection = FakeConnection()
+    connection.waited_s = 0.5
+
+    code, remark = refused(lambda one: processor_of(parts, store).process(connection, one), command())
+
+    assert code == ResponseCode.SYSTEM_BUSY
+    assert "period in queue: 500ms" in remark
+    assert store.put_count == 0

@@ -2,6 +2,7 @@ import asyncio
 import errno
 import os
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -315,6 +316,35 @@ class TestManyOpenRequests:
         assert {answer.opaque for answer in transport.answers} == set(range(3000))
         await endpoint.stop("done")
 
+    async def test_those_that_wait_meanwhile_know_for_how_long(self):
+        clock = [100.0]
+        futures: list[asyncio.Future[Command]] = []
+        waited: list[float] = []
+
+        def wait(connection: Connection, _command: Command) -> asyncio.Future[Command]:
+            waited.append(connection.waited_s)
+            futures.append(asyncio.get_running_loop().create_future())
+            return futures[-1]
+
+        connection, _, endpoint = connect({FUTURE: Route(FUTURE, wait)})
+        connection._loop = cast("asyncio.AbstractEventLoop", SimpleNamespace(time=lambda: clock[0]))
+        feed(connection, b"".join(frame(FUTURE, b"", number) for number in range(2000)))
+        assert (len(futures), set(waited)) == (1024, {0.0})
+        clock[0] += 0.5
+        for future in futures[:512]:
+            future.set_result(response(0))
+        await until(lambda: len(futures) == 1536)
+        clock[0] += 0.25
+        for future in futures[512:1024]:
+            future.set_result(response(0))
+        await until(lambda: len(futures) == 2000)
+        feed(connection, frame(FUTURE))
+
+        assert waited[1024:1536] == [0.5] * 512
+        assert waited[1536:2000] == [0.75] * 464
+        assert waited[2000:] == [0.0]
+        await endpoint.stop("done")
+
     async def test_those_whose_turn_never_came_end_with_the_endpoint(self, handlers: Handlers):
         connection, _, endpoint = connect(handlers.routes())
         feed(connection, b"".join(frame(LATER, b"", number) for number in range(50)))
@@ -421,6 +451,21 @@ class TestSlowPeer:
         assert transport.reading
         assert [body for _, body in handlers.seen] == [b"%d" % number for number in range(500)] + [b"late"]
         assert [answer.opaque for answer in transport.answers] == list(range(501))
+
+    async def test_what_waits_for_the_peer_itself_is_not_held_against_it(self):
+        waited: list[float] = []
+
+        def answer(connection: Connection, _command: Command) -> Command:
+            waited.append(connection.waited_s)
+            return response(0)
+
+        connection, transport, _ = connect({ECHO: Route(ECHO, answer)})
+        transport.blocked = True
+        feed(connection, b"".join(frame(ECHO, b"", number) for number in range(500)))
+        seen = len(waited)
+        transport.drained()
+
+        assert (seen < 100, waited) == (True, [0.0] * 500)
 
     async def test_it_may_stop_several_times(self, handlers: Handlers):
         connection, transport, _ = connect(handlers.routes())

@@ -36,6 +36,10 @@ class Connection(Protocol):
         """Whether the peer takes its answers slower than it asks."""
 
     @property
+    def waited_s(self) -> float:
+        """Seconds that the request at hand waited after it was read, its connection having too many open ones."""
+
+    @property
     def last_read(self) -> float:
         """When bytes last came in, in seconds of the monotonic clock."""
 

@@ -186,6 +186,26 @@ class BrokerConfig(ConfigModel):
         low=1,
         high=_DAY_MS,
     )
+    send_thread_pool_queue_capacity: Whole = setting(
+        "sendThreadPoolQueueCapacity",
+        10_000,
+        "Most sends that wait for the disk at a time (SYNC_FLUSH); those beyond are refused with SYSTEM_BUSY.",
+        _HOT,
+        low=1,
+        high=10_000_000,
+    )
+    wait_time_mills_in_send_queue: Whole = setting(
+        "waitTimeMillsInSendQueue",
+        200,
+        "A send that waited longer for its turn, behind others of its connection that wait for the disk, is refused "
+        "with SYSTEM_BUSY.",
+        _HOT_MS,
+        low=1,
+        high=_DAY_MS,
+    )
+    broker_fast_failure_enable: Flag = setting(
+        "brokerFastFailureEnable", True, "Whether waitTimeMillsInSendQueue is kept.", _HOT
+    )
     channel_expired_timeout: Whole = setting(
         "channelExpiredTimeout",
         120_000,

@@ -1,0 +1,49 @@
+"""Sends that would be one too many, or come too late, are refused before anything is stored.
+
+Answers to org.apache.rocketmq.broker.latency.BrokerFastFailure and to the bounded queue of its send threads. Here a
+send is handled as it is read and waits in one place only: for the disk, under SYNC_FLUSH. So the queue is the sends
+that wait for the disk, and a send waits for its turn when its connection, having too many of them, is not heard.
+"""
+
+from rocketbroker.codec.remoting.handler import Connection
+from rocketbroker.codec.remoting.response_code import ResponseCode
+from rocketbroker.common.config import BrokerConfig
+from rocketbroker.common.errors import BrokerResponseError
+
+
+class BrokerFastFailure:
+    """Counts the sends that wait for the disk, and says when there is no room for another.
+
+    Args:
+        config: how many may wait, and how long a send may wait for its turn.
+    """
+
+    def __init__(self, config: BrokerConfig) -> None:
+        self._config = config
+        # Sends that are stored and not answered yet.
+        self.waiting = 0
+
+    def check(self, connection: Connection) -> None:
+        """Let a send of this connection in.
+
+        Raises:
+            BrokerResponseError: SYSTEM_BUSY, too many wait or it has waited too long; clients try another broker.
+        """
+        config = self._config
+        capacity = config.send_thread_pool_queue_capacity
+        if self.waiting >= capacity:
+            raise _busy(
+                f"[OVERLOAD]system busy, start flow control for a while: {self.waiting} sends wait for the disk, "
+                f"the limit is {capacity} (sendThreadPoolQueueCapacity)"
+            )
+        waited_ms = int(connection.waited_s * 1000)
+        limit_ms = config.wait_time_mills_in_send_queue
+        if waited_ms >= limit_ms and config.broker_fast_failure_enable:
+            raise _busy(
+                f"[TIMEOUT_CLEAN_QUEUE]broker busy, start flow control for a while, period in queue: {waited_ms}ms, "
+                f"size of queue: {self.waiting}; the limit is {limit_ms} ms (waitTimeMillsInSendQueue)"
+            )
+
+
+def _busy(remark: str) -> BrokerResponseError:
+    return BrokerResponseError(ResponseCode.SYSTEM_BUSY, remark)
