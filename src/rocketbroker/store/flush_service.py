@@ -1,19 +1,37 @@
 """Brings what was written to disk (FlushRealTimeService, GroupCommitService, FlushConsumeQueueService).
 
 One owned thread for the CommitLog and one for the queues; the event loop never waits for a disk. Under ASYNC_FLUSH the
-log is synced each ``flushIntervalCommitLog``; under SYNC_FLUSH one sync serves all sends that came before it.
+log is synced each ``flushIntervalCommitLog``, if ``flushCommitLogLeastPages`` were written, and each
+``flushCommitLogThoroughInterval`` whatever was; under SYNC_FLUSH one sync serves all sends that came before it.
+
+A sync that failed says nothing of what it left out, and neither does a later one that succeeds, since a kernel that
+could not write pages takes them for clean. So the store turns read-only; what is not known to be on disk is read back,
+held against its checksums, written anew and synced, and only then messages are taken again.
 """
 
 import asyncio
 import contextlib
 import logging
+import time
 from collections.abc import Callable, Generator
 
+from rocketbroker.codec.message.message_decoder import peek
+from rocketbroker.codec.message.message_encoder import BLANK_LENGTH
+from rocketbroker.codec.storefile.consume_queue_layout import CQ_STORE_UNIT_SIZE, ENTRY, is_filler
+from rocketbroker.common.config import MessageStoreConfig
 from rocketbroker.common.lifecycle import ServiceThread
+from rocketbroker.store.commit_log import CommitLog
+from rocketbroker.store.commit_log_walker import FileWalk
 from rocketbroker.store.mapped_file import MappedFile
 from rocketbroker.store.mapped_file_queue import MappedFileQueue
+from rocketbroker.store.store_checkpoint import StoreCheckpoint
+from rocketbroker.store.write_refusal import Refusal, StandingRefusals
 
 log = logging.getLogger(__name__)
+
+PAGE = 4096
+# A disk that refused is tried again so often.
+RETRY_S = 1.0
 
 
 class CommitLogFlusher:
@@ -21,47 +39,50 @@ class CommitLogFlusher:
 
     Args:
         queue: the files of the log.
-        interval_s: how often it is synced when nobody waits.
+        config: how often.
+        checkpoint: takes the store time up to which the log is on disk.
+        refusals: takes why nothing is stored while the disk refuses.
         last_stored: gives the store time of the last message in ms; asked before each sync.
-        on_flushed: called on the flush thread after each sync with the store time asked before it.
-        on_failed: called on the flush thread with the reason when the disk refused.
+        on_synced: called on the event loop when more of the log is on disk, before the sends that wait are told.
     """
 
     def __init__(
         self,
         queue: MappedFileQueue,
-        interval_s: float,
+        config: MessageStoreConfig,
+        checkpoint: StoreCheckpoint,
+        refusals: StandingRefusals,
         last_stored: Callable[[], int],
-        on_flushed: Callable[[int], None],
-        on_failed: Callable[[str], None],
+        on_synced: Callable[[], None] | None = None,
     ) -> None:
         self._queue = queue
+        self._config = config
+        self._checkpoint = checkpoint
+        self._refusals = refusals
         self._last_stored = last_stored
-        self._on_flushed = on_flushed
-        self._thread = ServiceThread("FlushRealTimeService", interval_s, self.flush)
+        self._on_synced = on_synced
+        self._interval_s = config.flush_interval_commit_log / 1000
+        self._thread = ServiceThread("FlushRealTimeService", min(self._interval_s, RETRY_S), self._flush_due)
         self._waiting: list[tuple[int, asyncio.Future[bool]]] = []
         self._loop: asyncio.AbstractEventLoop | None = None
-        # Why a sync failed. It stays: a kernel that could not write pages may drop them, and tells of it only once, so
-        # that a later sync which succeeds does not mean that they are on disk.
+        self._stopping = False
+        # When enough or anything that was written is synced the next time, and when a disk that refused is tried again.
+        self._due_at = self._thorough_at = self._retry_at = 0.0
+        # Everything before this offset of the log is on disk.
+        self.flushed_offset = 0
+        # Why a sync failed, until all that it left out is on disk.
         self.error = ""
-        self._on_failed = on_failed
 
     def start(self) -> None:
         """Start the thread."""
         self._loop = asyncio.get_running_loop()
+        self.flushed_offset = self._synced_end()
         self._thread.start()
 
     def stop(self) -> None:
         """Sync a last time and end the thread (blocks)."""
+        self._stopping = True
         self._thread.stop()
-
-    @property
-    def flushed_offset(self) -> int:
-        """Everything before this offset of the log is on disk."""
-        for file in self._queue.files:
-            if file.flushed < file.file_size:
-                return file.file_from_offset + file.flushed
-        return self._queue.max_offset
 
     def wait_flushed(self, offset: int) -> asyncio.Future[bool]:
         """Done when the log is on disk up to ``offset``: true, or false when the disk refused."""
@@ -71,40 +92,78 @@ class CommitLogFlusher:
         self._thread.wakeup()
         return future
 
+    def _flush_due(self) -> None:
+        """Sync if somebody waits, enough was written, or it is time for whatever was."""
+        now = time.monotonic()
+        if self.error and now < self._retry_at and not self._stopping:
+            self._tell()
+        elif self._waiting or self.error or self._stopping or self._is_due(now):
+            self.flush()
+
+    def _is_due(self, now: float) -> bool:
+        if now < self._due_at:
+            return False
+        self._due_at = now + self._interval_s
+        if now >= self._thorough_at:
+            self._thorough_at = now + self._config.flush_commit_log_thorough_interval / 1000
+            return True
+        written = sum(file.wrote - file.flushed for file in list(self._queue.files))
+        return written >= max(self._config.flush_commit_log_least_pages * PAGE, 1)
+
     def flush(self) -> None:
         """Sync each file that has unsynced bytes; runs on the flush thread."""
         stored = self._last_stored()
         try:
             for file in list(self._queue.files):
-                self._flush_file(file)
+                if file.wrote > file.flushed:
+                    _check_before_rewrite(file)
+                    file.flush()
         except OSError as error:
-            self.error = f"the CommitLog could not be synced: {error.strerror}"
-            log.exception("%s; sends are refused until the next start", self.error)
-            self._on_failed(self.error)
+            self._failed(
+                f"the CommitLog could not be synced: {error.strerror}; the broker is read-only until it can be"
+            )
         else:
-            if not self.error:
-                self._on_flushed(stored)
-        if self._waiting and self._loop is not None:
-            self._loop.call_soon_threadsafe(self._release)
+            self._succeeded(stored)
+        self._tell()
 
-    @staticmethod
-    def _flush_file(file: MappedFile) -> None:
-        wrote = file.wrote
-        if wrote > file.flushed:
-            file.sync()
-            file.flushed = wrote
+    def _failed(self, reason: str) -> None:
+        self._retry_at = time.monotonic() + RETRY_S
+        if reason != self.error:
+            log.error("%s", reason)
+        self.error = reason
+        self._refusals.set(Refusal.READ_ONLY, reason)
+
+    def _succeeded(self, stored: int) -> None:
+        self.flushed_offset = self._synced_end()
+        self._checkpoint.advance(physic_msg_timestamp=stored)
+        if self.error:
+            log.warning("the CommitLog is on disk up to %s: messages are stored again", self.flushed_offset)
+            self.error = ""
+            self._refusals.clear(Refusal.READ_ONLY)
+
+    def _synced_end(self) -> int:
+        for file in list(self._queue.files):
+            if file.flushed < file.file_size:
+                return file.file_from_offset + file.flushed
+        return self._queue.max_offset
+
+    def _tell(self) -> None:
+        if self._loop is not None and (self._waiting or self._on_synced is not None):
+            self._loop.call_soon_threadsafe(self._release)
 
     def _release(self) -> None:
         """Tell the sends whose messages are on disk; all of them when the disk refused."""
+        if self._on_synced is not None:
+            self._on_synced()
         flushed = self.flushed_offset
         still: list[tuple[int, asyncio.Future[bool]]] = []
         for offset, future in self._waiting:
             if future.done():
                 continue
-            if self.error:
-                future.set_result(False)
-            elif offset <= flushed:
+            if offset <= flushed:
                 future.set_result(True)
+            elif self.error:
+                future.set_result(False)
             else:
                 still.append((offset, future))
         self._waiting = still
@@ -112,29 +171,52 @@ class CommitLogFlusher:
             self._thread.wakeup()
 
 
+def _check_before_rewrite(file: MappedFile) -> None:
+    """Make sure that what is to be written anew is what was stored.
+
+    A kernel that dropped pages after a failed sync reads them back as they are on disk.
+
+    Raises:
+        OSError: it is not.
+    """
+    if not file.sync_failed:
+        return
+    walk = FileWalk(file, file.flushed, check_crc=True)
+    end = file.wrote
+    for _ in walk:
+        if walk.position >= end:
+            return
+    if walk.position < end:
+        where = f"{file.path} at {walk.position}: {walk.damage or 'no record'}"
+        raise OSError(0, f"what was stored is not in memory any more ({where}); a restart cuts it off")
+
+
 class ConsumeQueueFlusher:
     """Syncs the queues that changed.
 
     Args:
         changed: gives the files to sync, and forgets them.
+        commit_log: has the messages that their entries stand for.
         interval_s: how often it looks.
         last_stored: gives the store time of the last message in ms; asked before each round.
-        on_flushed: called on the flush thread after each round with the store time asked before it, or ``None`` once a
-            sync has failed: a later one that succeeds does not mean that what it left out is on disk.
+        on_flushed: called on the flush thread after each round with the store time asked before it, or ``None`` when
+            something was not synced.
     """
 
     def __init__(
         self,
         changed: Callable[[], Generator[MappedFile]],
+        commit_log: CommitLog,
         interval_s: float,
         last_stored: Callable[[], int],
         on_flushed: Callable[[int | None], None],
     ) -> None:
         self._changed = changed
+        self._commit_log = commit_log
         self._last_stored = last_stored
         self._on_flushed = on_flushed
         self._thread = ServiceThread("FlushConsumeQueueService", interval_s, self.flush)
-        # Why a sync failed; it stays. The next start makes the queues anew from where they were on disk.
+        # Why a sync failed, until what it left out is written anew and synced; a start makes it anew from the log.
         self.error = ""
         self.start = self._thread.start
         self.stop = self._thread.stop
@@ -145,11 +227,28 @@ class ConsumeQueueFlusher:
         try:
             with contextlib.closing(self._changed()) as files:
                 for file in files:
-                    wrote = file.wrote
-                    file.sync()
-                    file.flushed = wrote
+                    self._check_before_rewrite(file)
+                    file.flush()
         except OSError as error:
             if not self.error:
-                log.exception("a queue could not be synced; the queues are checked at the next start")
+                log.exception("a queue could not be synced; it is written anew until it can")
             self.error = f"a queue could not be synced: {error.strerror}"
-        self._on_flushed(None if self.error else stored)
+            self._on_flushed(None)
+        else:
+            self.error = ""
+            self._on_flushed(stored)
+
+    def _check_before_rewrite(self, file: MappedFile) -> None:
+        """As for the log: make sure that each entry is still one of a message.
+
+        Raises:
+            OSError: one is not.
+        """
+        if not file.sync_failed:
+            return
+        start = file.flushed - file.flushed % CQ_STORE_UNIT_SIZE
+        for number, (offset, size, _) in enumerate(ENTRY.iter_unpack(file.buffer[start : file.wrote])):
+            head = None if is_filler(offset, size) else self._commit_log.bytes_at(offset, BLANK_LENGTH)
+            if not is_filler(offset, size) and (head is None or peek(head)[0] != size):
+                where = f"{file.path} at {start + number * CQ_STORE_UNIT_SIZE}"
+                raise OSError(0, f"what was stored is not in memory any more ({where}); a restart makes it anew")

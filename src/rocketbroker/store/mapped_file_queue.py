@@ -116,6 +116,11 @@ class MappedFileQueue:
         last.flushed = min(last.flushed, last.wrote)
         last.zero_from(last.wrote)
 
+    def unsynced_from(self, offset: int) -> None:
+        """Take what lies at ``offset`` and after it as written, but not on disk."""
+        for file in self.files:
+            file.flushed = max(0, min(file.flushed, offset - file.file_from_offset))
+
     def moved(self, directory: Path) -> None:
         """Take note that the directory has another name now; the files stay mapped."""
         self.directory = directory

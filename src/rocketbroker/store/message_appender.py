@@ -1,5 +1,8 @@
 """The way of a message into the store, on the event loop's thread (CommitLog.asyncPutMessage, DefaultMessageStore)."""
 
+from bisect import bisect_right
+from collections.abc import Callable, Iterable
+
 from rocketbroker.codec.message.message_batch import BatchParts
 from rocketbroker.codec.message.message_properties import MAX_PROPERTIES_LENGTH, find_properties
 from rocketbroker.codec.message.message_sys_flag import (
@@ -13,6 +16,7 @@ from rocketbroker.common.errors import MessageIllegalError, StoreError, StoreFul
 from rocketbroker.store.append_batch import AppendBatch
 from rocketbroker.store.commit_log import CommitLog
 from rocketbroker.store.commit_log_dispatcher import CommitLogDispatcher
+from rocketbroker.store.consume_queue import ConsumeQueue
 from rocketbroker.store.consume_queue_store import ConsumeQueueStore
 from rocketbroker.store.delay_level_table import tags_code_of
 from rocketbroker.store.dispatch_request import DispatchRequest, DispatchRun
@@ -39,9 +43,10 @@ class MessageAppender:
         clock: gives store times.
         delay_levels: ms by level; a message of SCHEDULE_TOPIC_XXXX is queued by its delivery time.
         refusals: why nothing is taken, if so.
+        readable_end: gives the CommitLog offset before which messages may be read; ``None`` when all may.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913, PLR0917 - each is one thing that a put depends on
         self,
         commit_log: CommitLog,
         queues: ConsumeQueueStore,
@@ -50,8 +55,10 @@ class MessageAppender:
         clock: Clock,
         delay_levels: dict[int, int],
         refusals: StandingRefusals,
+        readable_end: Callable[[], int] | None = None,
     ) -> None:
         self._refusals = refusals
+        self._readable_end = readable_end
         self._delay_levels = delay_levels
         self._commit_log = commit_log
         self._queues = queues
@@ -128,6 +135,9 @@ class MessageAppender:
 
     def _dispatch_run(self, run: DispatchRun) -> None:
         """Make a batch readable at once, being many enough; what cannot be now waits with the others."""
+        if self._readable_end is not None:
+            self._pending += run.requests()
+            return
         try:
             self.dispatch()
             self._dispatcher.dispatch_run(run)
@@ -135,7 +145,7 @@ class MessageAppender:
             self._pending += run.requests()
 
     def dispatch(self) -> None:
-        """Make all appended messages readable; what the disk keeps back is tried again next time.
+        """Make appended messages readable, up to ``readable_end``; what the disk keeps back is tried again next time.
 
         Raises:
             StoreFullError: the disk has no room for a queue's entries, or for the keys that wait.
@@ -146,6 +156,9 @@ class MessageAppender:
         if not pending and not held_back:
             return
         self._pending = []
+        if self._readable_end is not None:
+            ready = bisect_right(pending, self._readable_end(), key=_end_of)
+            pending, self._pending = pending[:ready], pending[ready:]
         try:
             self._dispatcher.dispatch(pending)
         except BaseException as error:
@@ -156,6 +169,11 @@ class MessageAppender:
             raise
         if held_back:
             self._refusals.clear(Refusal.NOT_DISPATCHED)
+
+    def forget(self, queues: Iterable[ConsumeQueue]) -> None:
+        """Make nothing readable any more in queues that were taken out of service."""
+        gone = set(queues)
+        self._pending = [request for request in self._pending if request[0] not in gone]
 
     @property
     def has_pending(self) -> bool:
@@ -181,6 +199,10 @@ class MessageAppender:
         limit = self._config.max_message_size
         reason = f"the body has {length} bytes, the limit is {limit} (maxMessageSize)"
         return PutMessageResult(PutMessageStatus.MESSAGE_ILLEGAL, reason=reason)
+
+
+def _end_of(request: DispatchRequest) -> int:
+    return request[2] + request[3]
 
 
 def failed(error: StoreError) -> PutMessageResult:

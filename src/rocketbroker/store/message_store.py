@@ -95,15 +95,29 @@ class MessageStore:
         # Why no message is taken, if so; whoever finds a cause sets it here.
         self.refusals = StandingRefusals()
         self.refusals.set(Refusal.NOT_STARTED, "the store is not open yet: it takes messages once it has recovered")
+        sync_flush = config.flush_disk_type == "SYNC_FLUSH"
+        self.flusher = CommitLogFlusher(
+            log_queue,
+            config,
+            self._checkpoint,
+            self.refusals,
+            self._last_stored,
+            self._dispatch_synced if sync_flush else None,
+        )
         self._appender = MessageAppender(
-            self.commit_log, self.queues, self._dispatcher, config, clock, self._delay_levels, self.refusals
+            self.commit_log,
+            self.queues,
+            self._dispatcher,
+            config,
+            clock,
+            self._delay_levels,
+            self.refusals,
+            self._flushed_end if sync_flush else None,
         )
         self._reader = QueueReader(self.commit_log, config, _hot_bytes(config.access_message_in_memory_max_ratio))
-        self.flusher = CommitLogFlusher(
-            log_queue, config.flush_interval_commit_log / 1000, self._last_stored, self._log_flushed, self._flush_failed
-        )
         self._queue_flusher = ConsumeQueueFlusher(
             self.queues.changed_files,
+            self.commit_log,
             config.flush_interval_consume_queue / 1000,
             self._last_stored,
             self._queues_flushed,
@@ -181,8 +195,14 @@ class MessageStore:
         if self.index_service is not None:
             self.index_service.load()
         reput = ReputMessageService(self.commit_log, self.queues, self._dispatcher, self._delay_levels)
-        report = recover(self.commit_log, self.queues, self.index_service, self._checkpoint, reput, clean_stop=clean)
+        # Before anything is changed: a crash on the way leaves a store that is not clean any more.
         self._lock.mark_running(os.getpid())
+        report = recover(self.commit_log, self.queues, self.index_service, self._checkpoint, reput, clean_stop=clean)
+        if not clean:
+            # It is in the page cache, where a killed broker left it, and may be no further.
+            self.commit_log.queue.unsynced_from(report.checked_from)
+        if self.config.flush_disk_type == "SYNC_FLUSH":
+            self.flusher.flush()
         self.commit_log.warm_up()
         return report
 
@@ -190,15 +210,16 @@ class MessageStore:
         """Write all to disk, leave a clean store, release all files."""
         self.refusals.set(Refusal.SHUTTING_DOWN, "the store is shutting down")
         await self._tasks.stop()
+        loop = asyncio.get_running_loop()
+        await loop.run_in_executor(None, self.flusher.stop)
         try:
             self.dispatch()
         except StoreError:
             log.exception("messages are stored, but cannot be read before the next start")
         self._dispatcher.flush_index()
-        await asyncio.get_running_loop().run_in_executor(None, self._close)
+        await loop.run_in_executor(None, self._close)
 
     def _close(self) -> None:
-        self.flusher.stop()
         self._queue_flusher.stop()
         self._allocate_service.stop()
         self._end_reads()
@@ -245,8 +266,15 @@ class MessageStore:
     def _last_stored(self) -> int:
         return self._appender.last_store_timestamp
 
-    def _log_flushed(self, stored: int) -> None:
-        self._checkpoint.advance(physic_msg_timestamp=stored)
+    def _flushed_end(self) -> int:
+        return self.flusher.flushed_offset
+
+    def _dispatch_synced(self) -> None:
+        """Under SYNC_FLUSH messages are readable once they are on disk."""
+        try:
+            self.dispatch()
+        except StoreError:
+            log.exception("messages are stored, but cannot be read yet")
 
     def _queues_flushed(self, stored: int | None) -> None:
         if stored is not None:
@@ -273,8 +301,9 @@ class MessageStore:
             return f"the message was not on disk within {self.config.sync_flush_timeout} ms (syncFlushTimeout)"
         return "" if flushed else self.flusher.error or "the CommitLog could not be synced"
 
-    def _flush_failed(self, reason: str) -> None:
-        self.refusals.set(Refusal.READ_ONLY, reason)
+    async def sync(self) -> bool:
+        """Bring all that is stored to disk now; false when the disk refused."""
+        return await self.flusher.wait_flushed(self.max_physical_offset)
 
     # -- reading
 
@@ -393,7 +422,13 @@ class MessageStore:
             OSError: the folder of a topic could not be renamed; that topic is as it was.
         """
         self.dispatch()
-        return sum(self.queues.delete_topic(topic) for topic in topics)
+        deleted = 0
+        for topic in topics:
+            queues = list(self.queues.queues_of(topic).values())
+            if self.queues.delete_topic(topic):
+                self._appender.forget(queues)
+                deleted += 1
+        return deleted
 
     @property
     def min_physical_offset(self) -> int:

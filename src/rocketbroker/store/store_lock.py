@@ -52,11 +52,18 @@ class StoreLock:
         return not self._abort_path.exists()
 
     def mark_running(self, pid: int) -> None:
-        """Write the abort file to disk: without it the next start would trust what a crash left (blocks)."""
-        new_names = self._file_system.make_folders(self._abort_path.parent)
-        write_synced(self._abort_path, str(pid).encode(), self._file_system)
-        for folder in (self._abort_path.parent, *new_names):
-            self._file_system.sync_folder(folder)
+        """Write the abort file to disk: without it the next start would trust what a crash left (blocks).
+
+        Raises:
+            StoreError: it cannot be written.
+        """
+        try:
+            new_names = self._file_system.make_folders(self._abort_path.parent)
+            write_synced(self._abort_path, str(pid).encode(), self._file_system)
+            for folder in (self._abort_path.parent, *new_names):
+                self._file_system.sync_folder(folder)
+        except OSError as error:
+            raise StoreError(f"cannot write {self._abort_path}: {error.strerror}") from error
 
     def mark_stopped(self) -> None:
         """Remove the abort file (blocks)."""

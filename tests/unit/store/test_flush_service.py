@@ -2,14 +2,25 @@ import asyncio
 import errno
 import os
 import threading
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from pathlib import Path
 
 import pytest
 
+from rocketbroker.codec.message.message_encoder import encode_record
+from rocketbroker.codec.storefile.consume_queue_layout import ENTRY
+from rocketbroker.common.config import MessageStoreConfig
+from rocketbroker.common.file_system import LocalFileSystem
+from rocketbroker.store import flush_service
+from rocketbroker.store.allocate_mapped_file_service import AllocateMappedFileService
+from rocketbroker.store.commit_log import CommitLog
 from rocketbroker.store.flush_service import CommitLogFlusher, ConsumeQueueFlusher
 from rocketbroker.store.mapped_file import MappedFile
 from rocketbroker.store.mapped_file_queue import MappedFileQueue
+from rocketbroker.store.store_checkpoint import StoreCheckpoint
+from rocketbroker.store.write_refusal import Refusal, StandingRefusals
+from tests.support.stores import V4_HOST
+from tests.support.waiting import until
 
 SIZE = 4096
 
@@ -39,52 +50,113 @@ class Seen(list[int | None]):
         return self.now
 
 
+class Log:
+    """A CommitLog's files and what its flusher tells of them."""
+
+    def __init__(self, tmp_path: Path, files: int = 1, on_synced: Callable[[], None] | None = None, **settings) -> None:
+        self.queue = make_queue(tmp_path, files)
+        self.checkpoint = StoreCheckpoint(tmp_path / "checkpoint")
+        self.refusals = StandingRefusals()
+        self.now = 0
+        config = MessageStoreConfig(**({"flush_interval_commit_log": 60_000} | settings))
+        self.flusher = CommitLogFlusher(
+            self.queue, config, self.checkpoint, self.refusals, self.stored, on_synced=on_synced
+        )
+
+    def stored(self) -> int:
+        """A clock that goes on with each look."""
+        self.now += 1
+        return self.now
+
+    @property
+    def known(self) -> int:
+        return self.checkpoint.layout.physic_msg_timestamp
+
+    async def stop(self) -> None:
+        await asyncio.to_thread(self.flusher.stop)
+        self.queue.close()
+
+
 def test_only_files_with_unsynced_bytes_are_synced(tmp_path: Path, monkeypatch):
-    queue = make_queue(tmp_path, 3)
+    log = Log(tmp_path, 3)
     synced: list[int] = []
     monkeypatch.setattr(os, "fdatasync", synced.append)
-    seen = Seen()
-    flusher = CommitLogFlusher(queue, 60, seen.stored, seen.append, lambda _: None)
-    queue.files[0].wrote = queue.files[0].flushed = SIZE
-    queue.files[1].wrote = 100
+    first, second, _ = log.queue.files
+    first.wrote = first.flushed = SIZE
+    second.wrote = 100
 
-    flusher.flush()
-    flusher.flush()
+    log.flusher.flush()
+    log.flusher.flush()
 
-    assert synced == [queue.files[1].fd]
-    assert flusher.flushed_offset == SIZE + 100
-    assert seen == [1, 2]
-    queue.close()
+    assert synced == [second.fd]
+    assert log.flusher.flushed_offset == SIZE + 100
+    assert log.known == 2
+    log.queue.close()
 
 
 def test_all_files_synced_to_their_ends_are_the_end_of_the_log(tmp_path: Path):
-    queue = make_queue(tmp_path, 2)
-    flusher = CommitLogFlusher(queue, 60, lambda: 0, lambda _: None, lambda _: None)
-    for file in queue.files:
+    log = Log(tmp_path, 2)
+    for file in log.queue.files:
         file.wrote = SIZE
 
-    flusher.flush()
+    log.flusher.flush()
 
-    assert flusher.flushed_offset == 2 * SIZE
-    queue.close()
+    assert log.flusher.flushed_offset == 2 * SIZE
+    log.queue.close()
 
 
 def test_the_time_told_is_from_before_the_sync(tmp_path: Path, monkeypatch):
-    queue = make_queue(tmp_path)
-    queue.files[0].wrote = 10
-    seen = Seen()
-    monkeypatch.setattr(os, "fdatasync", lambda _: seen.stored())
-    flusher = CommitLogFlusher(queue, 60, seen.stored, seen.append, lambda _: None)
+    log = Log(tmp_path)
+    log.queue.files[0].wrote = 10
+    monkeypatch.setattr(os, "fdatasync", lambda _: log.stored())
 
-    flusher.flush()
+    log.flusher.flush()
 
-    assert (list(seen), seen.now) == ([1], 2)
-    queue.close()
+    assert (log.known, log.now) == (1, 2)
+    log.queue.close()
+
+
+async def test_a_few_bytes_wait_for_the_thorough_interval(tmp_path: Path):
+    log = Log(tmp_path, flush_interval_commit_log=1, flush_commit_log_thorough_interval=3_600_000)
+    log.flusher.start()
+    file = log.queue.files[0]
+    await until(lambda: log.now > 0)  # the first round is a thorough one
+    file.wrote = 100
+    rounds: list[int] = []
+    due = log.flusher._flush_due
+
+    def look() -> None:
+        due()
+        rounds.append(0)
+
+    log.flusher._thread._action = look
+    await until(lambda: len(rounds) > 2)
+
+    assert file.flushed == 0
+
+    log.flusher._thorough_at = 0
+    await until(lambda: file.flushed == 100)
+    await log.stop()
+
+
+async def test_enough_pages_are_synced_at_the_interval(tmp_path: Path):
+    log = Log(
+        tmp_path,
+        flush_interval_commit_log=1,
+        flush_commit_log_least_pages=1,
+        flush_commit_log_thorough_interval=3_600_000,
+    )
+    log.flusher.start()
+    await until(lambda: log.now > 0)
+    log.queue.files[0].wrote = SIZE
+
+    await until(lambda: log.queue.files[0].flushed == SIZE)
+    await log.stop()
 
 
 async def test_a_sync_serves_those_that_were_written_before_it_began(tmp_path: Path, monkeypatch):
-    queue = make_queue(tmp_path)
-    file = queue.files[0]
+    log = Log(tmp_path)
+    file, flusher = log.queue.files[0], log.flusher
     entered, go = threading.Semaphore(0), threading.Semaphore(0)
 
     def slow_sync(_: int) -> None:
@@ -92,7 +164,6 @@ async def test_a_sync_serves_those_that_were_written_before_it_began(tmp_path: P
         assert go.acquire(timeout=10)
 
     monkeypatch.setattr(os, "fdatasync", slow_sync)
-    flusher = CommitLogFlusher(queue, 60, lambda: 0, lambda _: None, lambda _: None)
     flusher.start()
     file.wrote = 100
     first = flusher.wait_flushed(100)
@@ -108,55 +179,112 @@ async def test_a_sync_serves_those_that_were_written_before_it_began(tmp_path: P
 
     go.release()
     assert await asyncio.wait_for(asyncio.gather(*later), 10) == [True, True]
-    await asyncio.to_thread(flusher.stop)
+    await log.stop()
     assert not entered.acquire(blocking=False), "both were served by one sync"
-    queue.close()
 
 
 async def test_what_waits_at_the_stop_is_still_synced(tmp_path: Path):
-    queue = make_queue(tmp_path)
-    flusher = CommitLogFlusher(queue, 60, lambda: 0, lambda _: None, lambda _: None)
-    flusher.start()
-    queue.files[0].wrote = 100
-    waiting = flusher.wait_flushed(100)
+    log = Log(tmp_path)
+    log.flusher.start()
+    log.queue.files[0].wrote = 100
+    waiting = log.flusher.wait_flushed(100)
 
-    await asyncio.to_thread(flusher.stop)
+    await log.stop()
 
     assert await asyncio.wait_for(waiting, 10) is True
-    queue.close()
 
 
 async def test_a_wait_that_was_given_up_does_no_harm(tmp_path: Path):
-    queue = make_queue(tmp_path)
-    flusher = CommitLogFlusher(queue, 60, lambda: 0, lambda _: None, lambda _: None)
-    queue.files[0].wrote = 100
-    flusher.start()
-    given_up, kept = flusher.wait_flushed(50), flusher.wait_flushed(100)
+    log = Log(tmp_path)
+    log.queue.files[0].wrote = 100
+    log.flusher.start()
+    given_up, kept = log.flusher.wait_flushed(50), log.flusher.wait_flushed(100)
     given_up.cancel()
 
     assert await asyncio.wait_for(kept, 10) is True
-    await asyncio.to_thread(flusher.stop)
-    queue.close()
+    await log.stop()
 
 
-async def test_a_failing_sync_is_told_to_all_that_wait_and_stays(tmp_path: Path, monkeypatch):
-    queue = make_queue(tmp_path)
-    seen = Seen()
-    reasons: list[str] = []
-    flusher = CommitLogFlusher(queue, 60, seen.stored, seen.append, reasons.append)
-    queue.files[0].wrote = 100
+async def test_readers_hear_of_a_sync_before_those_that_wait_for_it(tmp_path: Path):
+    heard: list[int] = []
+    log = Log(tmp_path, on_synced=lambda: heard.append(log.flusher.flushed_offset))
+    log.queue.files[0].wrote = 100
+    log.flusher.start()
+    waiting = log.flusher.wait_flushed(100)
+    waiting.add_done_callback(lambda _: heard.append(-1))
+
+    await asyncio.wait_for(waiting, 10)
+    await log.stop()
+
+    assert heard.index(100) < heard.index(-1)
+
+
+def store_records(file: MappedFile, count: int) -> int:
+    """Records back to back; gives where they end."""
+    for number in range(count):
+        record = encode_record(0, 0, number, file.wrote, 0, 0, V4_HOST, 0, V4_HOST, 0, 0, b"body", b"Topic", b"")
+        file.buffer[file.wrote : file.wrote + len(record)] = record
+        file.wrote += len(record)
+    return file.wrote
+
+
+async def test_a_failing_sync_makes_the_store_read_only_until_all_of_it_is_written_anew(tmp_path: Path, monkeypatch):
+    monkeypatch.setattr(flush_service, "RETRY_S", 0.01)
+    log = Log(tmp_path, flush_interval_commit_log=5)
+    file = log.queue.files[0]
+    end = store_records(file, 3)
+    written: list[tuple[int, int]] = []
+    write = LocalFileSystem.write
+
+    def note(self: LocalFileSystem, fd: int, position: int, data: bytes) -> None:
+        written.append((position, len(data)))
+        write(self, fd, position, data)
+
+    monkeypatch.setattr(LocalFileSystem, "write", note)
+    reason = "the CommitLog could not be synced: Input/output error; the broker is read-only until it can be"
     with monkeypatch.context() as patched:
         failing_sync(patched)
-        flusher.start()
-        assert await asyncio.wait_for(flusher.wait_flushed(100), 10) is False
-    assert set(reasons) == {flusher.error} == {"the CommitLog could not be synced: Input/output error"}
+        log.flusher.start()
+        assert await asyncio.wait_for(log.flusher.wait_flushed(end), 10) is False
+        assert log.flusher.error == log.refusals.reason(Refusal.READ_ONLY) == reason
+        assert (log.known, log.flusher.flushed_offset) == (0, 0)
 
-    assert await asyncio.wait_for(flusher.wait_flushed(100), 10) is False
-    await asyncio.to_thread(flusher.stop)
+    await until(lambda: log.refusals.current is None)
 
-    assert flusher.error
-    assert seen == []
-    queue.close()
+    assert (log.flusher.error, file.flushed, log.flusher.flushed_offset) == ("", end, end)
+    assert written[-1] == (0, end)
+    assert log.known > 0
+    await log.stop()
+
+
+async def test_what_the_kernel_dropped_is_not_written_anew(tmp_path: Path, monkeypatch):
+    monkeypatch.setattr(flush_service, "RETRY_S", 0.01)
+    log = Log(tmp_path, flush_interval_commit_log=5)
+    file = log.queue.files[0]
+    store_records(file, 3)
+    middle = file.wrote // 3
+    with monkeypatch.context() as patched:
+        failing_sync(patched)
+        log.flusher.start()
+        assert await asyncio.wait_for(log.flusher.wait_flushed(file.wrote), 10) is False
+        # As the disk has it: the pages never got there.
+        file.buffer[middle : file.wrote] = bytes(file.wrote - middle)
+
+    await until(lambda: "not in memory any more" in log.flusher.error)
+
+    assert f"at {middle}" in log.refusals.reason(Refusal.READ_ONLY)
+    assert file.flushed == 0
+    await log.stop()
+    assert log.flusher.error
+
+
+def log_of_two(tmp_path: Path) -> tuple[CommitLog, int]:
+    """A log with two records of one size, and that size."""
+    queue = MappedFileQueue(tmp_path / "two", SIZE)
+    file = queue.create_next()
+    file.ensure_allocated(SIZE)
+    size = store_records(file, 2) // 2
+    return CommitLog(queue, AllocateMappedFileService(), V4_HOST), size
 
 
 class Changed:
@@ -172,7 +300,8 @@ class Changed:
 def test_queues_are_synced_up_to_where_they_were_written(tmp_path: Path):
     queue = make_queue(tmp_path, 2)
     seen = Seen()
-    flusher = ConsumeQueueFlusher(Changed(queue.files), 60, seen.stored, seen.append)
+    commit_log, _ = log_of_two(tmp_path)
+    flusher = ConsumeQueueFlusher(Changed(queue.files), commit_log, 60, seen.stored, seen.append)
     queue.files[0].wrote = 40
 
     flusher.flush()
@@ -180,13 +309,16 @@ def test_queues_are_synced_up_to_where_they_were_written(tmp_path: Path):
     assert [file.flushed for file in queue.files] == [40, 0]
     assert seen == [1]
     queue.close()
+    commit_log.queue.close()
 
 
 def test_queues_that_could_not_be_synced_are_not_told_as_on_disk(tmp_path: Path, monkeypatch, caplog):
     queue = make_queue(tmp_path, 2)
     seen = Seen()
-    flusher = ConsumeQueueFlusher(Changed(queue.files), 60, seen.stored, seen.append)
+    commit_log, size = log_of_two(tmp_path)
+    flusher = ConsumeQueueFlusher(Changed(queue.files), commit_log, 60, seen.stored, seen.append)
     for file in queue.files:
+        file.buffer[:40] = ENTRY.pack(0, size, 0) + ENTRY.pack(size, size, 0)
         file.wrote = 40
     with monkeypatch.context() as patched:
         failing_sync(patched)
@@ -199,5 +331,6 @@ def test_queues_that_could_not_be_synced_are_not_told_as_on_disk(tmp_path: Path,
     flusher.flush()
 
     assert [file.flushed for file in queue.files] == [40, 40]
-    assert seen == [None, None, None], "what the kernel dropped is not known"
+    assert (seen[2:], flusher.error) == ([3], ""), "written anew and synced"
     queue.close()
+    commit_log.queue.close()

@@ -366,12 +366,89 @@ class TestSync:
         later_batch = store.put_messages(message(), batch(b"a"))
         store.dispatch()
 
-        assert reason == "the CommitLog could not be synced: Input/output error"
+        assert (
+            reason == "the CommitLog could not be synced: Input/output error; the broker is read-only until it can be"
+        )
         for refused in (later, later_batch):
             assert (refused.status, refused.reason) == (PutMessageStatus.READ_ONLY, reason)
         assert len(read_queue(store, "Topic", 0)) == 1
+
+        await until(lambda: store.put_message(message()).status is PutMessageStatus.PUT_OK)
+        assert await store.sync()
         await store.stop()
-        assert (tmp_path / "store" / "abort").exists(), "the next start has to check the log"
+        assert not (tmp_path / "store" / "abort").exists(), "all of it is on disk"
+
+    async def test_under_sync_flush_nothing_is_shown_that_is_not_on_disk(self, tmp_path: Path, monkeypatch):
+        waiter = Waiter()
+        store = make_store(tmp_path / "store", listener=waiter, flush_disk_type="SYNC_FLUSH")
+        await store.start()
+        go = threading.Event()
+        fdatasync = os.fdatasync
+
+        def slow(fd: int) -> None:
+            go.wait(10)
+            fdatasync(fd)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "fdatasync", slow)
+            results = [store.put_message(message(b"one")), store.put_messages(message(), batch(b"two", b"three"))]
+            waiting = asyncio.gather(*map(store.wait_flushed, results))
+            store.dispatch()
+            assert (store.max_offset_in_queue("Topic", 0), waiter.heard) == (0, [])
+            assert store.dispatch_behind_bytes == store.max_physical_offset
+            go.set()
+            assert await asyncio.wait_for(waiting, 10) == ["", ""]
+
+        assert [one.body for one in read_queue(store, "Topic", 0)] == [b"one", b"two", b"three"]
+        assert [end for _, _, end in waiter.heard] == [1, 2, 3]
+        await store.stop()
+
+    async def test_under_sync_flush_the_last_messages_are_shown_at_the_next_start(self, tmp_path: Path):
+        store = make_store(tmp_path / "store", flush_disk_type="SYNC_FLUSH")
+        await store.start()
+        store.put_message(message(b"nobody waits"))
+        await store.stop()
+        assert not (tmp_path / "store" / "abort").exists()
+
+        again = make_store(tmp_path / "store", flush_disk_type="SYNC_FLUSH")
+        await again.start()
+        assert [one.body for one in read_queue(again, "Topic", 0)] == [b"nobody waits"]
+        await again.stop()
+
+    async def test_what_a_killed_broker_left_is_on_disk_before_it_is_shown(self, tmp_path: Path, monkeypatch):
+        store = make_store(tmp_path / "store")
+        await store.start()
+        store.put_message(message())
+        crash_copy(tmp_path / "store", tmp_path / "crashed")
+        await store.stop()
+        again = make_store(tmp_path / "crashed", flush_disk_type="SYNC_FLUSH")
+        synced: list[str] = []
+        fdatasync = os.fdatasync
+
+        def note(fd: int) -> None:
+            synced.append(str(Path(f"/proc/self/fd/{fd}").readlink()))
+            fdatasync(fd)
+
+        monkeypatch.setattr(os, "fdatasync", note)
+        await again.start()
+
+        assert any("commitlog" in path for path in synced)
+        assert again.flusher.flushed_offset == again.max_physical_offset > 0
+        await again.stop()
+
+    async def test_messages_of_a_deleted_topic_that_wait_for_the_disk_are_forgotten(self, tmp_path: Path):
+        store = make_store(tmp_path / "store", flush_disk_type="SYNC_FLUSH")
+        await store.start()
+        results = [store.put_message(message(b"old", "A")), store.put_message(message(b"kept", "B"))]
+        assert await asyncio.gather(*map(store.wait_flushed, results)) == ["", ""]
+        store.put_message(message(b"old", "A"))
+
+        store.delete_topics({"A"})
+        await store.sync()
+
+        assert store.topic_queues("A") == {}
+        assert [one.body for one in read_queue(store, "B", 0)] == [b"kept"]
+        await store.stop()
 
     async def test_a_slow_disk_is_not_waited_for_for_ever(self, tmp_path: Path, monkeypatch):
         store = make_store(tmp_path / "store", sync_flush_timeout=20)
@@ -620,6 +697,26 @@ async def test_a_queue_that_was_not_synced_makes_the_stop_unclean(tmp_path: Path
         store.put_message(message(b"kept"))
         store.dispatch()
         await until(lambda: store._queue_flusher.error)
-    await store.stop()
+        await store.stop()
 
+    await check_kept_after_an_unclean_stop(tmp_path / "store")
+
+
+async def test_queue_entries_that_the_kernel_dropped_are_not_written_anew(tmp_path: Path, monkeypatch):
+    store = make_store(tmp_path / "store")
+    await store.start()
+    store.put_message(message(b"kept"))
+    store.dispatch()
+    file = store.topic_queues("Topic")[0].queue.files[0]
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fdatasync", refuse(errno.EIO))
+        store._queue_flusher.flush()
+    # As the disk has it: the page never got there.
+    file.buffer[:20] = bytes(20)
+
+    store._queue_flusher.flush()
+
+    assert "not in memory any more" in store._queue_flusher.error
+    assert f"{file.path} at 0" in store._queue_flusher.error
+    await store.stop()
     await check_kept_after_an_unclean_stop(tmp_path / "store")

@@ -84,3 +84,10 @@ def test_the_abort_file_is_there_while_a_broker_runs(tmp_path: Path):
     lock.mark_stopped()
     lock.mark_stopped()
     assert StoreLock(tmp_path, tmp_path / "elsewhere" / "abort").was_clean
+
+
+def test_an_abort_file_that_cannot_be_written_is_named(tmp_path: Path):
+    (tmp_path / "abort").mkdir()
+
+    with pytest.raises(StoreError, match=r"cannot write .*abort: Is a directory"):
+        make_lock(tmp_path).mark_running(1)

@@ -153,6 +153,22 @@ class MessageStoreConfig(ConfigModel):
         low=1,
         high=_DAY_MS,
     )
+    flush_commit_log_least_pages: Whole = setting(
+        "flushCommitLogLeastPages",
+        4,
+        "Pages of 4,096 bytes that must have been written for the commit log to be flushed at its interval.",
+        _HOT,
+        low=0,
+        high=1_000_000,
+    )
+    flush_commit_log_thorough_interval: Whole = setting(
+        "flushCommitLogThoroughInterval",
+        10_000,
+        "How often the commit log is flushed, however little was written.",
+        _HOT_MS,
+        low=1,
+        high=_DAY_MS,
+    )
     flush_interval_consume_queue: Whole = setting(
         "flushIntervalConsumeQueue", 1_000, "How often the consume queues are flushed.", _MS, low=1, high=_DAY_MS
     )
