@@ -1,11 +1,11 @@
 import errno
-from pathlib import Path
 
 import pytest
 
 from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
 from rocketbroker.codec.remoting.headers.topic import DeleteTopicRequestHeader
 from rocketbroker.codec.remoting.response_code import ResponseCode
+from rocketbroker.common.file_system import LocalFileSystem
 from rocketbroker.processor.admin.delete_topic_in_broker import DeleteTopicInBrokerProcessor
 from tests.support.processor_calls import call, recorded, refusal
 from tests.support.stores import message
@@ -54,10 +54,10 @@ def test_recorded_requests(processor):
 def test_a_topic_that_the_disk_keeps_stays(parts, store, processor, monkeypatch):
     fill(parts, store, "T")
 
-    def refuse(_self, _target):
+    def refuse(*_):
         raise OSError(errno.EROFS, "Read-only file system")
 
-    monkeypatch.setattr(Path, "rename", refuse)
+    monkeypatch.setattr(LocalFileSystem, "rename", refuse)
     code, remark = refusal(processor.process, DeleteTopicRequestHeader("T"))
     assert code == ResponseCode.SYSTEM_ERROR
     assert "topic T cannot be removed" in remark
