@@ -26,6 +26,8 @@ MAX_DECOMPRESSED_SIZE: Final = 64 << 20
 
 # The library cannot stop at a size. A block has at least 4 bytes and gives at most 128 KiB, so a piece gives 32 MiB.
 _ZSTD_PIECE: Final = 1024
+# The library takes memory for all that it may give, also when the frame holds a few bytes.
+_LZ4_PIECE: Final = 256 * 1024
 
 
 def decompress(body: ReadableBuffer, sys_flag: int, *, max_size: int = MAX_DECOMPRESSED_SIZE) -> bytes:
@@ -57,12 +59,18 @@ def _decompress_zlib(body: ReadableBuffer, max_size: int) -> bytes:
 
 def _decompress_lz4(body: ReadableBuffer, max_size: int) -> bytes:
     stream = _library("lz4.frame", "lz4", "LZ4").LZ4FrameDecompressor()
+    data = bytearray()
+    piece: ReadableBuffer = bytes(body)
     try:
-        data = bytes(stream.decompress(bytes(body), max_length=max_size + 1))
+        while True:
+            data += stream.decompress(piece, max_length=_LZ4_PIECE)
+            if stream.eof or stream.needs_input or len(data) > max_size:
+                break
+            piece = b""
     except (RuntimeError, EOFError) as error:
         raise CodecError(f"body is no LZ4 frame: {error}") from error
     _check(len(data), max_size, complete=stream.eof)
-    return data
+    return bytes(data)
 
 
 def _decompress_zstd(body: ReadableBuffer, max_size: int) -> bytes:

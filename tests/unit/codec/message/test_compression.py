@@ -2,7 +2,9 @@
 
 import hashlib
 import sys
+import tracemalloc
 import zlib
+from importlib import import_module
 
 import pytest
 
@@ -67,3 +69,26 @@ def test_a_few_bytes_do_not_become_many() -> None:
     bomb = zlib.compress(bytes(10_000_000))
     with pytest.raises(CodecError, match="more than 1000 bytes"):
         decompress(bomb, 0x301, max_size=1000)
+
+
+def test_a_small_lz4_body_takes_little_memory() -> None:
+    body, _ = golden(0x101)
+    decompress(body, 0x101)
+    tracemalloc.start()
+    try:
+        decompress(body, 0x101)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 1 << 20
+
+
+def test_an_lz4_body_that_comes_in_many_pieces() -> None:
+    body = bytes(range(256)) * 5000
+    packed = import_module("lz4.frame").compress(body)
+    assert decompress(packed, 0x101) == body
+    assert decompress(packed, 0x101, max_size=len(body)) == body
+    with pytest.raises(CodecError, match=f"more than {len(body) - 1} bytes"):
+        decompress(packed, 0x101, max_size=len(body) - 1)
+    with pytest.raises(CodecError, match="ends before its stream does"):
+        decompress(packed[:-4000], 0x101)
