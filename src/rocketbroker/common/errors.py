@@ -16,6 +16,7 @@ RocketBrokerError
 ├── BrokerResponseError        an answer other than success: code and remark
 ├── StoreError                 the store cannot do what was asked
 │   ├── StoreFullError         ... since the disk has no room
+│   ├── StoreBusyError         ... since the disk has kept the writer waiting for too long
 │   └── MessageIllegalError    ... since no store with these settings holds such a message
 ├── ClientError                a client cannot do what was asked, with a tree of its own (client.errors)
 └── JavaRuntimeError           there is no Java runtime that PySpark can use (analytics.java_runtime)
@@ -84,6 +85,10 @@ class StoreError(RocketBrokerError):
 
 class StoreFullError(StoreError):
     """The disk has no room for what was to be written."""
+
+
+class StoreBusyError(StoreError):
+    """The disk has kept the writer waiting for too long; it may be tried again."""
 
 
 class MessageIllegalError(StoreError):

@@ -85,6 +85,7 @@ class CommitLog:
         Raises:
             StoreFullError: the disk has no room for it; nothing was written.
             MessageIllegalError: it is longer than a file.
+            StoreBusyError: the disk has not made room for it in time.
             StoreError: a file could not be had.
         """
         body = message.body
@@ -148,6 +149,7 @@ class CommitLog:
         Raises:
             StoreFullError: the disk has no room for them.
             MessageIllegalError: they are longer than a file.
+            StoreBusyError: the disk has not made room for it in time.
             StoreError: a file could not be had.
         """
         file = self._room(size)
@@ -188,7 +190,7 @@ class CommitLog:
 
     def _grow(self, file: MappedFile, end: int) -> None:
         """Make sure that blocks are there, and have more of them and their pages made ahead of the writer."""
-        file.ensure_allocated(end)
+        self._allocate_service.ensure_allocated(file, end)
         wanted = min(end + _POPULATE_AHEAD, file.file_size)
         if wanted > self._populated:
             self._allocate_service.grow(file, max(self._populated, end), wanted)

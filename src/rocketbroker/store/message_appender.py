@@ -12,7 +12,7 @@ from rocketbroker.codec.message.message_sys_flag import (
 from rocketbroker.codec.message.tags_code import tags_code_bytes
 from rocketbroker.common.clock import Clock
 from rocketbroker.common.config import MessageStoreConfig
-from rocketbroker.common.errors import MessageIllegalError, StoreError, StoreFullError
+from rocketbroker.common.errors import MessageIllegalError, StoreBusyError, StoreError, StoreFullError
 from rocketbroker.store.append_batch import AppendBatch
 from rocketbroker.store.commit_log import CommitLog
 from rocketbroker.store.commit_log_dispatcher import CommitLogDispatcher
@@ -28,6 +28,7 @@ _NOT_QUEUED = {TRANSACTION_PREPARED_TYPE, TRANSACTION_ROLLBACK_TYPE}
 _TRANSACTION_BITS = TRANSACTION_ROLLBACK_TYPE
 _STATUS_OF: dict[type[StoreError], PutMessageStatus] = {
     StoreFullError: PutMessageStatus.DISK_FULL,
+    StoreBusyError: PutMessageStatus.OS_PAGE_CACHE_BUSY,
     MessageIllegalError: PutMessageStatus.MESSAGE_ILLEGAL,
 }
 

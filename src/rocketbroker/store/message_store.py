@@ -184,6 +184,7 @@ class MessageStore:
         self._queue_flusher.start()
         if self.index_service is not None:
             self._tasks.every(_INDEX_TICK_S, self._dispatcher.flush_index, "index")
+        self._allocate_service.busy_after_s = self.config.os_page_cache_busy_time_out_mills / 1000
         self.refusals.clear(Refusal.NOT_STARTED)
 
     def _open(self) -> RecoveryReport:

@@ -28,7 +28,7 @@ class MessageExtBrokerInner(msgspec.Struct, gc=False):
 class PutMessageStatus(Enum):
     """How a put ended (org.apache.rocketmq.store.PutMessageStatus).
 
-    Where RocketMQ says SERVICE_NOT_AVAILABLE for many causes, each has a status of its own here: the last five.
+    Where RocketMQ says SERVICE_NOT_AVAILABLE for many causes, each has a status of its own here: 4 to 8.
     """
 
     PUT_OK = 0
@@ -43,6 +43,8 @@ class PutMessageStatus(Enum):
     NOT_DISPATCHED = 6
     NOT_STARTED = 7
     SHUTTING_DOWN = 8
+    # The writer waited for blocks of the log for longer than osPageCacheBusyTimeOutMills.
+    OS_PAGE_CACHE_BUSY = 9
 
 
 class PutMessageResult(msgspec.Struct, gc=False):

@@ -1,11 +1,12 @@
 import errno
 import os
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from rocketbroker.common.errors import StoreFullError
+from rocketbroker.common.errors import StoreBusyError, StoreFullError
 from rocketbroker.store.allocate_mapped_file_service import AllocateMappedFileService
 from tests.support.stores import open_files
 
@@ -69,6 +70,62 @@ def test_a_full_disk_reaches_the_taker_each_time_and_costs_no_open_files(
             service.take(path, SIZE, 4096)
 
     assert open_files() == before
+
+
+class SlowDisk:
+    """A disk that allocates nothing while it is held."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.asked = 0
+        self.goes_on = threading.Event()
+        self._allocate = os.posix_fallocate
+        monkeypatch.setattr(os, "posix_fallocate", self.allocate)
+
+    def allocate(self, fd: int, start: int, size: int) -> None:
+        self.asked += 1
+        assert self.goes_on.wait(10)
+        self._allocate(fd, start, size)
+
+
+def test_the_writer_waits_for_a_file_once_and_gets_it_when_it_is_ready(
+    service: AllocateMappedFileService, tmp_path: Path, monkeypatch
+):
+    disk = SlowDisk(monkeypatch)
+    service.busy_after_s = 0.02
+    path = tmp_path / f"{0:020d}"
+    for _ in range(3):
+        with pytest.raises(StoreBusyError, match=rf"{path} for \d+ ms, the limit is 20 ms \(osPageCacheBusyTimeOut"):
+            service.take(path, SIZE, 4096)
+
+    service.busy_after_s = None
+    disk.goes_on.set()
+    service.prepare(path, SIZE, 4096)
+    service._executor.submit(lambda: None).result(10)
+    file = service.take(path, SIZE, 4096)
+
+    assert (file.allocated, disk.asked) == (4096, 1)
+    file.close()
+
+
+def test_the_writer_waits_for_blocks_once_and_goes_on_when_they_are_there(
+    service: AllocateMappedFileService, tmp_path: Path, monkeypatch
+):
+    file = service.take(tmp_path / f"{0:020d}", SIZE, 4096)
+    disk = SlowDisk(monkeypatch)
+    service.busy_after_s = 0.02
+    for _ in range(3):
+        with pytest.raises(StoreBusyError, match="osPageCacheBusyTimeOutMills"):
+            service.ensure_allocated(file, 4097)
+    assert (file.allocated, disk.asked) == (4096, 1)
+
+    disk.goes_on.set()
+    service._executor.submit(lambda: None).result(10)
+    service.ensure_allocated(file, 8192)
+    service.busy_after_s = None
+    service.ensure_allocated(file, 20_000)
+
+    assert (file.allocated, disk.asked) == (20_480, 2)
+    file.close()
 
 
 def test_stop_closes_what_nobody_took(tmp_path: Path):

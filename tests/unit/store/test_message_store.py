@@ -490,6 +490,36 @@ class TestSync:
         assert open_files() < before, "all is released"
 
 
+class TestBusyDisk:
+    async def test_sends_are_refused_while_it_gives_no_blocks_and_reads_go_on(self, tmp_path: Path, monkeypatch):
+        store = make_store(tmp_path / "store", os_page_cache_busy_time_out_mills=20)
+        await store.start()
+        store.put_message(message(b"first"))
+        store.dispatch()
+        goes_on = threading.Event()
+        allocate = os.posix_fallocate
+
+        def slow(fd: int, start: int, size: int) -> None:
+            assert goes_on.wait(10)
+            allocate(fd, start, size)
+
+        monkeypatch.setattr(os, "posix_fallocate", slow)
+        results = [store.put_message(message(bytes(30_000))) for _ in range(20)]
+        batched = store.put_messages(message(), batch(bytes(30_000)))
+        refused = [result for result in results if result.status is not PutMessageStatus.PUT_OK]
+        assert refused
+        for result in (*refused, batched):
+            assert result.status is PutMessageStatus.OS_PAGE_CACHE_BUSY
+            assert "the limit is 20 ms (osPageCacheBusyTimeOutMills)" in result.reason
+        assert read_queue(store, "Topic", 0)[0].body == b"first"
+        goes_on.set()
+        await until(lambda: store.put_message(message(b"after")).status is PutMessageStatus.PUT_OK)
+        store.dispatch()
+
+        assert len(read_queue(store, "Topic", 0)) == 1 + len(results) - len(refused) + 1
+        await store.stop()
+
+
 class TestFullDisk:
     async def test_sends_are_refused_until_there_is_room(self, store: MessageStore, monkeypatch):
         with monkeypatch.context() as patched:

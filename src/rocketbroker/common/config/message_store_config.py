@@ -172,6 +172,14 @@ class MessageStoreConfig(ConfigModel):
     flush_interval_consume_queue: Whole = setting(
         "flushIntervalConsumeQueue", 1_000, "How often the consume queues are flushed.", _MS, low=1, high=_DAY_MS
     )
+    os_page_cache_busy_time_out_mills: Whole = setting(
+        "osPageCacheBusyTimeOutMills",
+        1_000,
+        "How long a send waits for blocks of the commit log; then sends are refused with SYSTEM_BUSY until they come.",
+        _MS,
+        low=1,
+        high=_DAY_MS,
+    )
     max_message_size: Whole = setting(
         "maxMessageSize", 4_194_304, "Longest message body that is taken.", _HOT_BYTES, low=1, high=1 << 28
     )
