@@ -84,8 +84,9 @@ class AllocateMappedFileService:
         try:
             file.ensure_allocated(min(step or file_size, file_size))
         except StoreError:
-            # Tried again with the next message: each try would leave an open file behind.
-            file.close()
+            # Tried again with the next message: each try would leave an open file behind, and a start would find one of
+            # the full size that is nothing but a hole.
+            file.delete()
             raise
         return file
 

@@ -4,6 +4,7 @@
 the two lie messages that are in the CommitLog but not dispatched yet.
 """
 
+import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -237,11 +238,14 @@ class ConsumeQueue:
 
 
 def _written_bytes(file: MappedFile) -> int:
-    """Bytes of entries at the start of a file: entries are written in order, so that halving finds the end."""
+    """Bytes of entries at the start of a file: entries are written in order, so that halving finds the end.
+
+    Read, not taken from the mapping: a hole of a tmpfs gets its page when it is looked at, and SIGBUS without room.
+    """
     low, high = 0, file.file_size // CQ_STORE_UNIT_SIZE
     while low < high:
         middle = (low + high) // 2
-        _, size, _ = ENTRY.unpack_from(file.buffer, middle * CQ_STORE_UNIT_SIZE)
+        _, size, _ = ENTRY.unpack(os.pread(file.fd, CQ_STORE_UNIT_SIZE, middle * CQ_STORE_UNIT_SIZE))
         if is_written(size):
             low = middle + 1
         else:

@@ -53,7 +53,8 @@ class IndexFile:
         self._slot_count = slot_count
         self._entry_count = entry_count
         self._entries_position = INDEX_HEADER_SIZE + slot_count * HASH_SLOT_SIZE
-        self.header = decode_header(self.file.buffer[:INDEX_HEADER_SIZE])
+        # Read, not taken from the mapping: a hole of a tmpfs gets a page when it is looked at, and SIGBUS without room.
+        self.header = decode_header(os.pread(self.file.fd, INDEX_HEADER_SIZE, 0))
         # Set by who wants queries to end: their chains may be long.
         self.given_up = False
         try:

@@ -52,7 +52,7 @@ def test_grow_allocates_on_its_thread(service: AllocateMappedFileService, tmp_pa
     file.close()
 
 
-def test_a_full_disk_reaches_the_taker_each_time_and_costs_no_open_files(
+def test_a_full_disk_reaches_the_taker_each_time_and_costs_no_files(
     service: AllocateMappedFileService, tmp_path: Path, monkeypatch
 ):
     def refuse(*_):
@@ -70,6 +70,7 @@ def test_a_full_disk_reaches_the_taker_each_time_and_costs_no_open_files(
             service.take(path, SIZE, 4096)
 
     assert open_files() == before
+    assert list(tmp_path.iterdir()) == [], "a start would find a file that is nothing but a hole"
 
 
 class SlowDisk:
