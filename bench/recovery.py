@@ -5,7 +5,6 @@
 bench/README.md says what the store is like.
 """
 
-import json
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -18,13 +17,12 @@ import typer
 
 from bench.disk import drop_from_page_cache, room
 from bench.machine import commit
+from bench.raw_load import log_end
 from bench.record_template import NUMBER, Messages
 from bench.servers import ServerError, opened
 from bench.store_generator import StoreGenerator
-from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.common.clock import SystemClock
 from rocketbroker.common.config import MessageStoreConfig
-from tests.support.raw_client import RawClient
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
@@ -99,12 +97,9 @@ def starts(made: StoreGenerator, home: Path, options: Options) -> Iterator[Start
 
 
 def _check_end(made: StoreGenerator, address: str) -> None:
-    with RawClient(address) as client:
-        answer = client.ask(RequestCode.GET_BROKER_RUNTIME_INFO)
-    expected = made.offset_of(made.count - 1) + made.template.size
-    found = json.loads(answer.body)["table"]["commitLogMaxOffset"]
-    if int(found) != expected:
-        raise ServerError(f"the log ends at {found} after recovery, not at {expected}")
+    found = log_end(address)
+    if found != made.end:
+        raise ServerError(f"the log ends at {found} after recovery, not at {made.end}")
 
 
 @app.command()

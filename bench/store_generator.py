@@ -71,6 +71,11 @@ class StoreGenerator:
             + number % self.per_file * self.template.size
         )
 
+    @property
+    def end(self) -> int:
+        """CommitLog offset after the last message."""
+        return self.offset_of(self.count - 1) + self.template.size
+
     def _offsets(self, numbers: Numbers) -> Numbers:
         in_file = numbers % self.per_file * self.template.size
         return numbers // self.per_file * self.config.mapped_file_size_commit_log + in_file
@@ -95,7 +100,7 @@ class StoreGenerator:
                     timestamps = self.messages.first_timestamp + numbers // self.messages.per_ms
                     index.enter(self.template.key_hashes(numbers), offsets, timestamps)
                 progress(int(numbers[-1]) + 1)
-        self._write_topics()
+        self.write_topics()
 
     def _chunks(self) -> Iterator[Numbers]:
         """The numbers of all messages in parts, each of which lies in one file of the log."""
@@ -130,7 +135,8 @@ class StoreGenerator:
                 entries["tags_code"] = self.template.tags_code
                 queue.write((start + first) // streams * CQ_STORE_UNIT_SIZE, memoryview(entries.tobytes()))
 
-    def _write_topics(self) -> None:
+    def write_topics(self) -> None:
+        """Write ``config/topics.json`` alone: a broker takes messages of these topics then."""
         path = Path(self.config.store_path_root_dir) / "config" / "topics.json"
         manager = TopicConfigManager(path, BrokerConfig(), SystemClock())
         for topic in self.messages.topics:

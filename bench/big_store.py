@@ -1,0 +1,277 @@
+"""How long our broker takes to open a store of a hundred million messages, and how fast its middle is pulled.
+
+    bench/run big_store [--messages 100000000] [--pull 400000] [--rounds 3] [--java] [--store DIR] [--dir DIR]
+
+bench/README.md says what is compared with what.
+"""
+
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from statistics import median
+from tempfile import TemporaryDirectory
+from typing import Annotated
+
+import typer
+
+from bench import load, raw_load
+from bench.disk import drop_from_page_cache, room
+from bench.machine import commit
+from bench.measure import cpu_seconds
+from bench.raw_load import LoadError
+from bench.record_template import NUMBER, Messages
+from bench.servers import Opened, ServerError, name_server, opened, our_side
+from bench.store_generator import StoreGenerator
+from rocketbroker.common.clock import SystemClock
+from rocketbroker.common.config import MessageStoreConfig
+from tests.support.java_toolchain import JavaError, missing_tools
+
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+
+TOPIC = "Big"
+QUEUES = 8
+# Small: with queue and index entries a message takes 160 bytes.
+BODY = NUMBER
+PROPERTIES = b"KEYS\x01k" + NUMBER + b"\x02"
+MIDDLE, FRESH, SENT = "middle", "fresh", "sent"
+SHOWS = {
+    MIDDLE: "the middle of the big store",
+    FRESH: "a store of these messages alone, opened like the big one",
+    SENT: "a store of these messages alone, just sent to the broker",
+}
+_OPEN_LIMIT = 600  # seconds
+_DRAIN_LIMIT = 120
+# Of the free bytes, so many are filled: file systems want some for themselves.
+_FILLED = 0.97
+_GROUP = "bench_drain"
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """One pass of pulls: messages a second, µs of the broker's CPU time a message, messages a pull."""
+
+    place: str
+    number: int
+    rate: float
+    cpu: float
+    per_pull: float
+
+
+def generator_of(root: Path, count: int) -> StoreGenerator:
+    """A store of so many small messages, the last of which is a minute old."""
+    messages = Messages((TOPIC,), QUEUES, BODY, PROPERTIES, 0)
+    first = SystemClock().time_ms() - messages.timestamp(count) - 60_000
+    config = MessageStoreConfig(store_path_root_dir=str(root))
+    return StoreGenerator(config, replace(messages, first_timestamp=first), count)
+
+
+def count_for(wanted: int, free: int) -> int:
+    """How many messages there is room for in so many bytes, ``wanted`` at most."""
+    per_message = generator_of(Path(), wanted).disk_bytes / wanted
+    return min(wanted, max(int(free * _FILLED / per_message), 0))
+
+
+def write(made: StoreGenerator) -> None:
+    """Write the store as a broker that stopped in order leaves it, and tell how it goes."""
+    begun, tenth = time.monotonic(), made.count // 10 + 1
+
+    def progress(done: int) -> None:
+        nonlocal tenth
+        if done >= tenth:
+            print(f"{done:,} messages written after {time.monotonic() - begun:.0f} s", flush=True)
+            tenth += made.count // 10 + 1
+
+    made.write(progress)
+    made.mark_clean()
+
+
+def starts(made: StoreGenerator, home: Path, rounds: int) -> Iterator[float]:
+    """Seconds from exec to the answer to a request; the first time all files are read from the disk.
+
+    Raises:
+        ServerError: the broker did not come up, or with another log than it should.
+    """
+    root = Path(made.config.store_path_root_dir)
+    drop_from_page_cache(root)
+    for _ in range(rounds):
+        with opened(root, home, limit=_OPEN_LIMIT) as broker:
+            end = raw_load.log_end(broker.address)
+            if end != made.end:
+                raise ServerError(f"the log of {root} ends at {end}, not at {made.end}")
+        yield broker.seconds
+
+
+def middle_of(made: StoreGenerator, each: int) -> list[int]:
+    """The queue offsets from which ``each`` messages of each queue are the middle of the store."""
+    return [(made.count // QUEUES - each) // 2] * QUEUES
+
+
+def passes(brokers: dict[str, Opened], starts_of: dict[str, list[int]], each: int, rounds: int) -> Iterator[Pass]:
+    """Pull the same number of messages from each broker in turn, so often.
+
+    Raises:
+        LoadError: a broker gave other messages than it was asked for.
+    """
+    for number in range(1, rounds + 1):
+        for place, broker in brokers.items():
+            before = cpu_seconds(broker.pid)
+            pulled = raw_load.pull(broker.address, TOPIC, starts_of[place], each)
+            cpu = (cpu_seconds(broker.pid) - before) / pulled.messages * 1e6
+            yield Pass(place, number, pulled.rate, cpu, pulled.messages / pulled.pulls)
+
+
+def table(found: Sequence[Pass]) -> Iterator[str]:
+    """Markdown: the first pass of each place, the medians of the others, and their ratio to the middle's."""
+    yield "| pulled from | first pass | rate | middle / this | cpu | messages a pull |"
+    yield "|---|---:|---:|---:|---:|---:|"
+    medians = {place: _median_rate(found, place) for place in SHOWS}
+    for place, shows in SHOWS.items():
+        mine = [each for each in found if each.place == place]
+        ratio = medians[MIDDLE] / medians[place]
+        cpu = median(each.cpu for each in mine[1:] or mine)
+        yield (
+            f"| {shows} | {mine[0].rate:,.0f} | {medians[place]:,.0f} | {ratio:.2f} "
+            f"| {cpu:.2f} | {mine[0].per_pull:.1f} |"
+        )
+
+
+def _median_rate(found: Sequence[Pass], place: str) -> float:
+    rates = [each.rate for each in found if each.place == place]
+    return median(rates[1:] or rates)
+
+
+def pull_passes(big: StoreGenerator, home: Path, each: int, rounds: int) -> list[Pass]:
+    """All passes over the three places; each is told as it is done.
+
+    Raises:
+        LoadError, ServerError: a broker did not come up or gave other messages.
+    """
+    small = generator_of(home / FRESH, each * QUEUES)
+    small.write()
+    small.mark_clean()
+    empty = generator_of(home / SENT, each * QUEUES)
+    empty.write_topics()
+    found = []
+    with ExitStack() as stack:
+        brokers = {}
+        for place, made in ((MIDDLE, big), (FRESH, small), (SENT, empty)):
+            of_broker = home / f"{place}-broker"
+            of_broker.mkdir()
+            root = Path(made.config.store_path_root_dir)
+            brokers[place] = stack.enter_context(opened(root, of_broker, limit=_OPEN_LIMIT))
+        raw_load.send(brokers[SENT].address, empty.messages, empty.count)
+        begins = {MIDDLE: middle_of(big, each), FRESH: [0] * QUEUES, SENT: [0] * QUEUES}
+        for one in passes(brokers, begins, each, rounds):
+            found.append(one)
+            print(f"[{one.number}/{rounds}] {one.place:6} {one.rate:10,.0f} messages/s  cpu {one.cpu:.2f}", flush=True)
+    return found
+
+
+def java_drains(big: StoreGenerator, home: Path, each: int, rounds: int) -> dict[str, float]:
+    """Messages a second that Apache's push consumer is given, by place, medians.
+
+    Raises:
+        JavaError, LoadError, ServerError: there is no Java, or a broker did not do its part.
+    """
+    rates: dict[str, list[float]] = {MIDDLE: [], FRESH: []}
+    for number in range(rounds):
+        for place, begins in ((MIDDLE, middle_of(big, each)), (FRESH, [0] * QUEUES)):
+            root = Path(big.config.store_path_root_dir) if place == MIDDLE else home / FRESH
+            rate = _java_drain(root, home, f"{_GROUP}_{number}", begins, each * QUEUES)
+            rates[place].append(rate)
+            print(f"[{number + 1}/{rounds}] Java drain, {place:6} {rate:10,.0f} messages/s", flush=True)
+    return {place: median(values) for place, values in rates.items()}
+
+
+def _prepare_java() -> None:
+    reason = missing_tools()
+    if reason:
+        raise JavaError(reason)
+    load.prepare()
+
+
+def _java_drain(root: Path, home: Path, group: str, begins: Sequence[int], messages: int) -> float:
+    of_broker = home / "java-broker"
+    of_broker.mkdir(exist_ok=True)
+    with name_server(our_side(), of_broker) as namesrv, opened(root, of_broker, namesrv=namesrv) as broker:
+        raw_load.commit_offsets(broker.address, group, TOPIC, begins)
+        arguments = ["drain", namesrv, TOPIC, group, str(messages), str(_DRAIN_LIMIT)]
+        outcome = load.run_load(arguments, of_broker, limit=_DRAIN_LIMIT + 60)
+    if outcome.trouble or outcome.rate is None:
+        raise LoadError(outcome.trouble)
+    return outcome.rate
+
+
+def measure(big: StoreGenerator, home: Path, each: int, rounds: int, *, java: bool) -> None:
+    """Open the big store and pull from it; all figures are printed.
+
+    Raises:
+        JavaError, LoadError, ServerError: what could not be done.
+    """
+    seconds = list(starts(big, home, rounds + 1))
+    print(f"open: {seconds[0]:.2f} s from the disk, then {', '.join(f'{each:.2f}' for each in seconds[1:])} s")
+    found = pull_passes(big, home, each, rounds + 1)
+    rates = java_drains(big, home, each, rounds) if java else {}
+    print("\n" + "\n".join(table(found)))
+    if rates:
+        print(
+            f"\nJava drain: {rates[MIDDLE]:,.0f} messages/s from the middle, {rates[FRESH]:,.0f} from the store of "
+            f"these messages alone, ratio {rates[MIDDLE] / rates[FRESH]:.2f}"
+        )
+
+
+def _made_in(root: Path, messages: int, pulled: int) -> StoreGenerator:
+    """The store in a folder, written if it is not there; smaller than asked for where the disk is."""
+    free = room(root) - 2 * generator_of(root, pulled).disk_bytes
+    there = sum(path.stat().st_blocks * 512 for path in root.rglob("*") if path.is_file())
+    count = count_for(messages, free + there)
+    if count < pulled:
+        raise ServerError(f"{root} has room for {count:,} messages only, fewer than are pulled")
+    if count < messages:
+        print(f"only {count:,} messages: {root} has room for no more")
+    made = generator_of(root, count)
+    print(f"commit {commit()}, {count:,} messages, {made.disk_bytes / 1e9:.1f} GB with queues and index")
+    if not made.config.commit_log_dir.exists():
+        write(made)
+    return made
+
+
+@app.command()
+def big_store(
+    messages: Annotated[int, typer.Option(min=1000, help="Messages in the store.")] = 100_000_000,
+    pulled: Annotated[int, typer.Option("--pull", min=QUEUES, help="Messages that are pulled.")] = 400_000,
+    rounds: Annotated[int, typer.Option(min=1, help="Passes that count, and starts.")] = 3,
+    java: Annotated[bool, typer.Option("--java", help="Pull by Apache's push consumer as well.")] = False,
+    store: Annotated[
+        Path | None,
+        typer.Option(file_okay=False, resolve_path=True, help="Keep the store here, and use it when it is there."),
+    ] = None,
+    folder: Annotated[
+        Path | None, typer.Option("--dir", exists=True, file_okay=False, resolve_path=True, help="Where stores are.")
+    ] = None,
+) -> None:
+    """Measure a big store. Exit status 1 when it did not open, or gave other messages than it should."""
+    with TemporaryDirectory(prefix="rocketbroker-big-", dir=folder) as made_in:
+        home = Path(made_in)
+        root = store or home / "store"
+        root.mkdir(parents=True, exist_ok=True)
+        try:
+            if java:
+                _prepare_java()
+            measure(_made_in(root, messages, pulled), home, pulled // QUEUES, rounds, java=java)
+        except (JavaError, LoadError, ServerError) as error:
+            print(f"big_store: {error}", file=sys.stderr)
+            raise typer.Exit(1) from error
+
+
+def main() -> int:
+    """Run the command; gives its exit status."""
+    app()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,151 @@
+"""Sends and pulls without a client's own cost: requests are made by hand, answers are counted and hardly looked at.
+
+One connection; a request for each queue is under way at a time.
+"""
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from time import perf_counter
+
+from bench.record_template import Messages, with_number
+from rocketbroker.codec.message.message_batch import encode_batch
+from rocketbroker.codec.message.message_encoder import OFFSETS, QUEUE_OFFSET_POSITION
+from rocketbroker.codec.remoting.pull_sys_flag import FLAG_SUBSCRIPTION
+from rocketbroker.codec.remoting.request_code import RequestCode
+from rocketbroker.codec.remoting.response_code import ResponseCode
+from tests.support.raw_client import RawAnswer, RawClient, raw_frame, raw_header
+
+_AT_ONCE = 64  # sends that are under way
+_MAX_NUMS = 32  # messages of a pull
+_GROUP = "bench_pull"
+
+
+class LoadError(Exception):
+    """A broker refused, or gave something else than it was asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pulled:
+    """What pulls gave: how many messages by how many pulls, in how many seconds."""
+
+    messages: int
+    pulls: int
+    seconds: float
+
+    @property
+    def rate(self) -> float:
+        """Messages a second."""
+        return self.messages / self.seconds
+
+
+def pull(address: str, topic: str, starts: Sequence[int], each: int) -> Pulled:
+    """Pull so many messages of each queue of a topic.
+
+    Args:
+        address: the broker's.
+        topic: the topic, whose messages all have one length.
+        starts: the queue offset to begin at, by queue.
+        each: messages of each queue.
+
+    Raises:
+        LoadError: the broker gave other messages, or none.
+    """
+    offsets = list(starts)
+    ends = [start + each for start in starts]
+    pulls = 0
+    with RawClient(address) as client:
+        begun = perf_counter()
+        while wanted := [queue for queue, offset in enumerate(offsets) if offset < ends[queue]]:
+            client.send(b"".join(_pull_frame(topic, queue, offsets[queue], ends[queue]) for queue in wanted))
+            for answer in _answers(client, len(wanted)):
+                queue = answer.header["opaque"]
+                offsets[queue] = _next_offset(answer, offsets[queue])
+            pulls += len(wanted)
+        return Pulled(each * len(starts), pulls, perf_counter() - begun)
+
+
+def _pull_frame(topic: str, queue: int, offset: int, end: int) -> bytes:
+    fields: dict[str, object] = {
+        "consumerGroup": _GROUP, "topic": topic, "queueId": queue, "queueOffset": offset,
+        "maxMsgNums": min(_MAX_NUMS, end - offset), "sysFlag": FLAG_SUBSCRIPTION, "commitOffset": 0,
+        "suspendTimeoutMillis": 0, "subscription": "*", "subVersion": 0, "expressionType": "TAG",
+    }  # fmt: skip
+    return _frame(RequestCode.PULL_MESSAGE, fields, queue)
+
+
+def _frame(code: RequestCode, fields: dict[str, object], opaque: int = 1, body: bytes = b"") -> bytes:
+    return raw_frame(raw_header(code, {name: str(value) for name, value in fields.items()}, opaque), body)
+
+
+def _answers(client: RawClient, count: int) -> Iterator[RawAnswer]:
+    for _ in range(count):
+        answer = client.read()
+        if answer is None:
+            raise LoadError("the broker closed the connection")
+        if answer.code != ResponseCode.SUCCESS:
+            raise LoadError(f"the broker answered {answer.code}: {answer.remark}")
+        yield answer
+
+
+def _next_offset(answer: RawAnswer, offset: int) -> int:
+    following = int(answer.fields["nextBeginOffset"])
+    count = following - offset
+    first_size = int.from_bytes(answer.body[:4], "big")
+    first, _ = OFFSETS.unpack_from(answer.body, QUEUE_OFFSET_POSITION)
+    if count < 1 or len(answer.body) != count * first_size or first != offset:
+        raise LoadError(f"a pull at {offset} gave {len(answer.body)} bytes from queue offset {first}, next {following}")
+    return following
+
+
+def send(address: str, messages: Messages, count: int) -> None:
+    """Send the first ``count`` messages, each as a batch of one, to which a broker adds no properties.
+
+    Raises:
+        LoadError: the broker refused.
+    """
+    with RawClient(address) as client:
+        for start in range(0, count, _AT_ONCE):
+            numbers = range(start, min(start + _AT_ONCE, count))
+            client.send(b"".join(_send_frame(messages, number) for number in numbers))
+            for _ in _answers(client, len(numbers)):
+                pass
+
+
+def _send_frame(messages: Messages, number: int) -> bytes:
+    topic, queue_id = messages.place(number % messages.streams)
+    fields: dict[str, object] = {
+        "a": "bench_producer", "b": topic, "c": "TBW102", "d": 4, "e": queue_id, "f": 0,
+        "g": messages.timestamp(number), "h": 0, "i": "", "j": 0, "k": "false", "m": "true", "n": "broker-a",
+    }  # fmt: skip
+    one = (0, with_number(messages.body, number), with_number(messages.properties, number))
+    return _frame(RequestCode.SEND_BATCH_MESSAGE, fields, number, encode_batch([one]))
+
+
+def commit_offsets(address: str, group: str, topic: str, offsets: Sequence[int]) -> None:
+    """Make a group that begins at these queue offsets, by queue.
+
+    Raises:
+        LoadError: the broker refused.
+    """
+    with RawClient(address) as client:
+        made = json.dumps({"groupName": group}).encode()
+        client.send(_frame(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, {}, body=made))
+        list(_answers(client, 1))
+        for queue, offset in enumerate(offsets):
+            fields: dict[str, object] = {
+                "consumerGroup": group,
+                "topic": topic,
+                "queueId": queue,
+                "commitOffset": offset,
+            }
+            client.send(_frame(RequestCode.UPDATE_CONSUMER_OFFSET, fields))
+            list(_answers(client, 1))
+
+
+def log_end(address: str) -> int:
+    """CommitLog offset after the last message."""
+    with RawClient(address) as client:
+        client.send(_frame(RequestCode.GET_BROKER_RUNTIME_INFO, {}))
+        (answer,) = _answers(client, 1)
+    return int(json.loads(answer.body)["table"]["commitLogMaxOffset"])
