@@ -4,7 +4,7 @@ One connection; a request for each queue is under way at a time.
 """
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from time import perf_counter
 
@@ -66,15 +66,16 @@ def pull(address: str, topic: str, starts: Sequence[int], each: int) -> Pulled:
 
 
 def _pull_frame(topic: str, queue: int, offset: int, end: int) -> bytes:
-    fields: dict[str, object] = {
+    fields = {
         "consumerGroup": _GROUP, "topic": topic, "queueId": queue, "queueOffset": offset,
         "maxMsgNums": min(_MAX_NUMS, end - offset), "sysFlag": FLAG_SUBSCRIPTION, "commitOffset": 0,
         "suspendTimeoutMillis": 0, "subscription": "*", "subVersion": 0, "expressionType": "TAG",
     }  # fmt: skip
-    return _frame(RequestCode.PULL_MESSAGE, fields, queue)
+    return frame(RequestCode.PULL_MESSAGE, fields, queue)
 
 
-def _frame(code: RequestCode, fields: dict[str, object], opaque: int = 1, body: bytes = b"") -> bytes:
+def frame(code: RequestCode, fields: Mapping[str, object], opaque: int = 1, body: bytes = b"") -> bytes:
+    """A request as bytes."""
     return raw_frame(raw_header(code, {name: str(value) for name, value in fields.items()}, opaque), body)
 
 
@@ -114,12 +115,12 @@ def send(address: str, messages: Messages, count: int) -> None:
 
 def _send_frame(messages: Messages, number: int) -> bytes:
     topic, queue_id = messages.place(number % messages.streams)
-    fields: dict[str, object] = {
+    fields = {
         "a": "bench_producer", "b": topic, "c": "TBW102", "d": 4, "e": queue_id, "f": 0,
         "g": messages.timestamp(number), "h": 0, "i": "", "j": 0, "k": "false", "m": "true", "n": "broker-a",
     }  # fmt: skip
     one = (0, with_number(messages.body, number), with_number(messages.properties, number))
-    return _frame(RequestCode.SEND_BATCH_MESSAGE, fields, number, encode_batch([one]))
+    return frame(RequestCode.SEND_BATCH_MESSAGE, fields, number, encode_batch([one]))
 
 
 def commit_offsets(address: str, group: str, topic: str, offsets: Sequence[int]) -> None:
@@ -128,24 +129,26 @@ def commit_offsets(address: str, group: str, topic: str, offsets: Sequence[int])
     Raises:
         LoadError: the broker refused.
     """
+    made = json.dumps({"groupName": group}).encode()
+    ask(address, RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body=made)
+    for queue, offset in enumerate(offsets):
+        fields = {"consumerGroup": group, "topic": topic, "queueId": queue, "commitOffset": offset}
+        ask(address, RequestCode.UPDATE_CONSUMER_OFFSET, fields)
+
+
+def ask(address: str, code: RequestCode, fields: Mapping[str, object] | None = None, body: bytes = b"") -> RawAnswer:
+    """Send one request and wait for its answer.
+
+    Raises:
+        LoadError: it is another than success.
+    """
     with RawClient(address) as client:
-        made = json.dumps({"groupName": group}).encode()
-        client.send(_frame(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, {}, body=made))
-        list(_answers(client, 1))
-        for queue, offset in enumerate(offsets):
-            fields: dict[str, object] = {
-                "consumerGroup": group,
-                "topic": topic,
-                "queueId": queue,
-                "commitOffset": offset,
-            }
-            client.send(_frame(RequestCode.UPDATE_CONSUMER_OFFSET, fields))
-            list(_answers(client, 1))
+        client.send(frame(code, fields or {}, body=body))
+        (answer,) = _answers(client, 1)
+    return answer
 
 
 def log_end(address: str) -> int:
     """CommitLog offset after the last message."""
-    with RawClient(address) as client:
-        client.send(_frame(RequestCode.GET_BROKER_RUNTIME_INFO, {}))
-        (answer,) = _answers(client, 1)
+    answer = ask(address, RequestCode.GET_BROKER_RUNTIME_INFO)
     return int(json.loads(answer.body)["table"]["commitLogMaxOffset"])

@@ -24,8 +24,9 @@ from rocketbroker.codec.storefile.index_file_layout import file_size as index_fi
 from rocketbroker.common.clock import SystemClock
 from rocketbroker.common.config import BrokerConfig, MessageStoreConfig
 
-# Messages that are made at once: their columns stay in the processor's caches.
+# Messages that are made at once, and bytes of their records: columns stay in the processor's caches, memory is bounded.
 _CHUNK: Final = 1 << 16
+_CHUNK_BYTES: Final = 32 << 20
 # Of checkpoint times, recovery trusts what is so much older.
 CHECKPOINT_SAFETY_MS: Final = 3000
 
@@ -105,8 +106,9 @@ class StoreGenerator:
     def _chunks(self) -> Iterator[Numbers]:
         """The numbers of all messages in parts, each of which lies in one file of the log."""
         start = 0
+        most = max(min(_CHUNK, _CHUNK_BYTES // self.template.size), 1)
         while start < self.count:
-            end = min(start + _CHUNK, (start // self.per_file + 1) * self.per_file, self.count)
+            end = min(start + most, (start // self.per_file + 1) * self.per_file, self.count)
             yield np.arange(start, end, dtype=np.int64)
             start = end
 
