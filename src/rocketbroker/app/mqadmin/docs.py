@@ -1,7 +1,7 @@
 """Writes docs/mqadmin.md: `python -m rocketbroker.app.mqadmin.docs > docs/mqadmin.md`."""
 
 import inspect
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from enum import Enum
 from typing import Any, NamedTuple, get_args
 
@@ -84,8 +84,12 @@ class Option(NamedTuple):
 
 def options_of(name: str) -> list[Option]:
     """The options of a sub-command, from the annotations that typer makes them of."""
-    parameters = inspect.signature(load(name)).parameters.values()
-    return [_option(parameter) for parameter in parameters]
+    return function_options(load(name))
+
+
+def function_options(command: Callable[..., None]) -> list[Option]:
+    """The options of the function behind a sub-command."""
+    return [_option(parameter) for parameter in inspect.signature(command).parameters.values()]
 
 
 def _option(parameter: inspect.Parameter) -> Option:

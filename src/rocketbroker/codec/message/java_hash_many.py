@@ -44,12 +44,38 @@ def java_hash_many(
     return hashes.view(np.int32)
 
 
+def java_hash_slices(
+    data: npt.NDArray[np.uint8],
+    starts: npt.NDArray[np.int64],
+    lengths: npt.NDArray[np.int64],
+    prefix_hashes: npt.NDArray[np.int32] | None = None,
+) -> npt.NDArray[np.int32]:
+    """:func:`java_hash_many` of the keys at ``starts`` of ``data`` that are ``lengths`` bytes long, shape (n,)."""
+    prefixes = _prefixes(prefix_hashes, len(starts))
+    hashes = prefixes.copy()
+    for length in np.unique(lengths[lengths > 0]).tolist():
+        rows = np.flatnonzero(lengths == length)
+        if length <= _LONGEST:
+            units = data[starts[rows, None] + np.arange(length)]
+            hashes[rows] = _of_one_length(units, prefixes[rows])
+            rows = rows[(units >= 0x80).any(axis=1)]
+        for row in rows.tolist():
+            key = data[starts[row] : starts[row] + length].tobytes()
+            hashes[row] = extend_hash(int(prefixes[row]), key) & 0xFFFFFFFF
+    return hashes.view(np.int32)
+
+
+def index_key_hashes(java_hashes: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
+    """IndexFile's ``keyHash`` for hashes of built keys: the absolute value, 0 for the int32 that has none."""
+    hashes = np.abs(java_hashes)
+    return np.maximum(hashes, 0, out=hashes)
+
+
 def index_key_hash_many(
     keys: Sequence[bytes], prefix_hashes: Sequence[int] | npt.NDArray[np.int32] | None = None
 ) -> npt.NDArray[np.int32]:
     """IndexFile's ``keyHash`` of each key: the absolute value of its hash, 0 for the int32 that has none."""
-    hashes = np.abs(java_hash_many(keys, prefix_hashes))
-    return np.maximum(hashes, 0, out=hashes)
+    return index_key_hashes(java_hash_many(keys, prefix_hashes))
 
 
 def _prefixes(prefix_hashes: Sequence[int] | npt.NDArray[np.int32] | None, count: int) -> npt.NDArray[np.uint32]:

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rocketbroker.codec.message.java_hash_many import index_key_hash_many, java_hash_many
+from rocketbroker.codec.message.java_hash_many import index_key_hash_many, java_hash_many, java_hash_slices
 from rocketbroker.codec.message.tags_code import extend_hash, java_hash_bytes
 from rocketbroker.codec.storefile.index_file_layout import key_hash_of
 
@@ -45,3 +45,14 @@ def test_the_hash_without_an_absolute_value_is_zero() -> None:
 def test_prefixes_must_match_the_keys() -> None:
     with pytest.raises(ValueError, match="2 keys need as many prefix hashes, 1 were given"):
         java_hash_many([b"a", b"b"], [1])
+
+
+@given(st.lists(st.text(max_size=70)))
+def test_slices_of_one_buffer_hash_like_the_texts_in_them(texts: list[str]) -> None:
+    many = [text.encode("utf-8", "replace") for text in [*texts, "long" * 400]]
+    lengths = np.array([len(key) for key in many], np.int64)
+    starts = np.cumsum(lengths) - lengths
+    data = np.frombuffer(b"".join(many), np.uint8)
+    prefixes = np.arange(len(many), dtype=np.int32)
+    assert java_hash_slices(data, starts, lengths).tolist() == java_hash_many(many).tolist()
+    assert java_hash_slices(data, starts, lengths, prefixes).tolist() == java_hash_many(many, prefixes).tolist()

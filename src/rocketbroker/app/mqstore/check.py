@@ -1,0 +1,119 @@
+"""``mqstore check``: audits a store and tells what is wrong, by the rules of ``codec/storefile/audit_rules.py``."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from rocketbroker.app.mqadmin.rendering import print_json, print_table
+from rocketbroker.app.mqadmin.report import Column, Table
+from rocketbroker.app.mqstore.running import EXIT_ERRORS, AsJson, ConfigFile, StoreDir, reading_a_store, store_config
+from rocketbroker.codec.storefile.audit_rules import Finding, Severity
+from rocketbroker.common.config import MessageStoreConfig
+from rocketbroker.store.audit.store_audit import AuditOptions, AuditReport, audit
+
+
+def command(
+    directory: StoreDir,
+    config_file: ConfigFile = None,
+    topic: Annotated[str | None, typer.Option("-t", "--topic", help="Check the queues of this topic only.")] = None,
+    no_crc: Annotated[bool, typer.Option("--no-crc", help="Do not hold bodies against their checksums.")] = False,
+    limit: Annotated[
+        int, typer.Option("--limit", min=0, help="Show so many findings of each rule; all are counted.")
+    ] = 20,
+    as_json: AsJson = False,
+) -> None:
+    """Check a store; exit code 1 when there are errors."""
+    with reading_a_store():
+        config = store_config(directory, config_file)
+        options = AuditOptions(check_crc=not no_crc, topic=topic, limit=limit, sizes_given=config_file is not None)
+        report = run_audit(config, options)
+    print_json(as_data(report)) if as_json else print_report(report)
+    if report.count_of(Severity.ERROR):
+        raise typer.Exit(EXIT_ERRORS)
+
+
+def run_audit(config: MessageStoreConfig, options: AuditOptions) -> AuditReport:
+    """Check a store, with a bar on a terminal that shows how far it is.
+
+    Raises:
+        StoreError: there is no store, or its log cannot be read.
+    """
+    with _progress_bar() as progress:
+        return audit(config, options, progress)
+
+
+@contextmanager
+def _progress_bar() -> Iterator[Callable[[int, int], None]]:
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeElapsedColumn
+
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task("Checking", total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)
+
+
+def as_data(report: AuditReport) -> dict[str, Any]:
+    """What ``--json`` prints."""
+    return {
+        "store": str(report.root),
+        "cleanStop": not report.state.unclean,
+        "lockedBy": list(report.state.holders),
+        "messages": report.messages,
+        "minOffset": report.begin,
+        "maxOffset": report.end,
+        "queues": report.queues,
+        "errors": report.count_of(Severity.ERROR),
+        "warnings": report.count_of(Severity.WARNING),
+        "rules": [
+            {"rule": rule.value, "severity": severity.value, "count": count, "meaning": rule.meaning}
+            for (rule, severity), count in sorted(report.counts.items())
+        ],
+        "findings": [
+            {
+                "rule": each.rule.value,
+                "severity": each.severity.value,
+                "path": each.path,
+                "position": each.position,
+                "detail": each.detail,
+            }
+            for each in report.findings
+        ],
+    }
+
+
+def print_report(report: AuditReport) -> None:
+    """Print a report for people."""
+    state = report.state
+    how = "it was stopped in order" if not state.unclean else "it was not stopped in order: the next start repairs it"
+    if state.is_open:
+        how = f"process {', '.join(map(str, state.holders))} has it open: what is written meanwhile may look wrong"
+    print(f"{report.root}: {how}")
+    print(f"{report.messages:,} messages from {report.begin} to {report.end}, {report.queues:,} queues")
+    if not report.counts:
+        print("nothing is wrong")
+        return
+    print_table(_summary(report))
+    for each in report.findings:
+        print(_line(report.root, each))
+    errors, warnings = report.count_of(Severity.ERROR), report.count_of(Severity.WARNING)
+    print(f"{errors:,} errors, {warnings:,} warnings; {len(report.findings):,} of them are shown")
+
+
+def _summary(report: AuditReport) -> Table:
+    columns = (Column("Rule"), Column("Severity"), Column("Count", right=True), Column("Meaning"))
+    rows = [
+        (rule.value, severity.value, f"{count:,}", rule.meaning)
+        for (rule, severity), count in sorted(report.counts.items())
+    ]
+    return Table(columns, rows)
+
+
+def _line(root: Path, found: Finding) -> str:
+    path = Path(found.path)
+    shown = path.relative_to(root) if path.is_relative_to(root) else path
+    return f"{found.severity.value} {found.rule.value} {shown}:{found.position} {found.detail}"

@@ -1,0 +1,80 @@
+"""Writes docs/mqstore.md: `python -m rocketbroker.app.mqstore.docs > docs/mqstore.md`."""
+
+from collections.abc import Callable, Iterator
+
+from rocketbroker.app.mqadmin.docs import Option, function_options
+from rocketbroker.app.mqstore.sub_commands import COMMANDS, DUMP_COMMANDS
+from rocketbroker.codec.storefile.audit_rules import AuditRule
+
+_INTRODUCTION = """\
+# mqstore
+
+`mqstore` works on the files of a store that no broker has open: it checks them, shows them, and has them repaired. It
+reads what Apache RocketMQ wrote as well as what this broker wrote.
+
+- `check` and `dump` never write and take no lock. They may read beside a running broker, but then what is written
+  meanwhile may look wrong.
+- File sizes are seen from the files. `-c` names the broker's own settings file; it is needed where the store's parts
+  lie in several places (`storePathCommitLog` and its like), where `messageDelayLevel` was changed, and for an index
+  file with sizes of its own whose last entry is damaged.
+- `--json` prints JSON with stable keys; times in it are ms since 1970.
+- The exit code is 0 when all was done and no error was found (warnings are none), 1 when errors were found, 2 when
+  there is no store, it cannot be read or the usage is wrong, 3 when `repair` was not told `--yes`. Why is one line on
+  stderr.
+"""
+
+_CHECK = """\
+Reads the whole store once. It holds each record of the CommitLog against its place, its lengths and its checksum, each
+message against its ConsumeQueue entry and its index keys, each entry against the record that it leads to, each consumer
+offset against the end of its queue. [Rules](#rules) lists what may be found.
+
+What is an error after a clean stop is a warning after an unclean one (the `abort` file is there) where the next start
+mends it: damage at the end of the log, entries that lead behind it, and entries and keys that are missing for messages
+stored after the checkpoint. Messages of topics that were deleted, what lies before the first file of the log, and keys
+from before the first index file are no errors. A store without index files is taken to have `messageIndexEnable=false`.
+LMQs and `batchconsumequeue/` are not checked."""
+
+# What a reader wants to know beyond the options, and an example.
+_NOTES = {
+    "check": (_CHECK, "mqstore check ~/store --limit 5"),
+}
+
+
+def render() -> str:
+    """The whole page."""
+    parts = [_INTRODUCTION]
+    for name, command in _all():
+        parts += _section(name, command)
+    return "\n".join([*parts, *_rules()])
+
+
+def _all() -> Iterator[tuple[str, Callable[..., None]]]:
+    yield from COMMANDS.items()
+    yield from ((f"dump {name}", command) for name, command in DUMP_COMMANDS.items())
+
+
+def _section(name: str, command: Callable[..., None]) -> Iterator[str]:
+    note, example = _NOTES[name]
+    yield f"## {name}\n\n{command.__doc__}\n\n{note}\n"
+    yield f"```console\n$ {example}\n```\n"
+    yield "| option | value | default | meaning |\n|---|---|---|---|"
+    for option in function_options(command):
+        yield f"| {_names(option)} | {option.value} | {option.default} | {option.help} |"
+    yield ""
+
+
+def _names(option: Option) -> str:
+    names = [each for each in option.names if str(each).startswith("-")]
+    return ", ".join(f"`{each}`" for each in names) or option.value
+
+
+def _rules() -> Iterator[str]:
+    yield "## Rules\n\nThe names and the meaning of what a check may find; other checks of stores use the same.\n"
+    yield "| rule | severity | meaning |\n|---|---|---|"
+    for rule in AuditRule:
+        yield f"| `{rule.value}` | {rule.severity.value} | {rule.meaning} |"
+    yield ""
+
+
+if __name__ == "__main__":
+    print(render(), end="")

@@ -1,0 +1,124 @@
+"""What may be wrong with a store: the one set of rules, for whatever checks store files.
+
+A check gives a :class:`Finding` for each place where a rule is broken. Rules say what is wrong, never how it was found,
+so that a check of one file, of a whole store, or of many stores at once can share them.
+"""
+
+from enum import StrEnum
+from typing import NamedTuple
+
+
+class Severity(StrEnum):
+    """``error``: messages are lost, hidden or wrong. ``warning``: the next start mends it, or it may be on purpose."""
+
+    ERROR = "error"
+    WARNING = "warning"
+
+
+class AuditRule(StrEnum):
+    """A rule by its name, with its usual ``severity`` and what it means when it is broken."""
+
+    severity: Severity
+    meaning: str
+
+    def __new__(cls, name: str, severity: Severity, meaning: str) -> "AuditRule":
+        """A member whose value is its name."""
+        rule = str.__new__(cls, name)
+        rule._value_ = name
+        rule.severity = severity
+        rule.meaning = meaning
+        return rule
+
+    FILE_UNREADABLE = "file-unreadable", Severity.ERROR, "The system cannot read a file."
+    LOG_FILE_MISSING = "log-file-missing", Severity.ERROR, "Between two files of the CommitLog one is missing."
+    LOG_FILE_SIZE = "log-file-size", Severity.ERROR, "A CommitLog file has another size than the others."
+    LOG_HOLE = "log-hole", Severity.ERROR, "Zeros stand in the CommitLog, and records follow behind them."
+    LOG_TORN_TAIL = (
+        "log-torn-tail",
+        Severity.WARNING,
+        "After an unclean stop the end of the CommitLog is damaged; the next start cuts it off there.",
+    )
+    BLANK_SIZE = "blank-size", Severity.ERROR, "A BLANK, which closes a CommitLog file, does not reach to its end."
+    RECORD_MAGIC = "record-magic", Severity.ERROR, "Where a record should begin stands no known magic code."
+    RECORD_LENGTH = "record-length", Severity.ERROR, "The lengths in a record do not add up to its totalSize."
+    RECORD_POSITION = "record-position", Severity.ERROR, "A record names another physicalOffset than that of its place."
+    RECORD_CRC = "record-crc", Severity.ERROR, "The body of a record does not have the record's bodyCRC."
+    QUEUE_FILE_MISSING = "queue-file-missing", Severity.ERROR, "Between two files of a ConsumeQueue one is missing."
+    QUEUE_FILE_SIZE = "queue-file-size", Severity.ERROR, "A ConsumeQueue file has another size than the others."
+    QUEUE_MISSING = (
+        "queue-missing",
+        Severity.WARNING,
+        "Messages have no ConsumeQueue: their topic was deleted, or the next start makes the queue anew.",
+    )
+    QUEUE_ENTRY_UNREADABLE = "queue-entry-unreadable", Severity.ERROR, "A ConsumeQueue entry leads to no record."
+    QUEUE_ENTRY_BEYOND_LOG = (
+        "queue-entry-beyond-log",
+        Severity.ERROR,
+        "A ConsumeQueue entry leads behind the end of the CommitLog.",
+    )
+    QUEUE_ENTRY_MISMATCH = (
+        "queue-entry-mismatch",
+        Severity.ERROR,
+        "A ConsumeQueue entry and its record differ in topic, queue, queue offset, size or tags code.",
+    )
+    QUEUE_OFFSET_MISSING = (
+        "queue-offset-missing",
+        Severity.ERROR,
+        "A queue offset has neither message nor entry, though lower and higher ones have.",
+    )
+    QUEUE_OFFSET_REPEATED = "queue-offset-repeated", Severity.ERROR, "Two messages of a queue have one queue offset."
+    QUEUE_OFFSET_ORDER = (
+        "queue-offset-order",
+        Severity.ERROR,
+        "The queue offsets of a queue do not rise with the CommitLog.",
+    )
+    MESSAGE_NOT_QUEUED = "message-not-queued", Severity.ERROR, "No ConsumeQueue entry leads to a message."
+    INDEX_HEADER = "index-header", Severity.ERROR, "Size or header of an index file disagree with what is in it."
+    INDEX_CHAIN = (
+        "index-chain",
+        Severity.ERROR,
+        "A slot or an entry of an index file does not name the newest entry before it with its slot.",
+    )
+    INDEX_ENTRY_UNREADABLE = "index-entry-unreadable", Severity.ERROR, "An index entry leads to no record."
+    INDEX_ENTRY_MISMATCH = (
+        "index-entry-mismatch",
+        Severity.ERROR,
+        "The record that an index entry leads to has no such key, or another store time.",
+    )
+    INDEX_MISSING_KEY = "index-missing-key", Severity.ERROR, "A key or unique id of a message is not in the index."
+    CONFIG_DAMAGED = "config-damaged", Severity.ERROR, "A file of config/ holds no JSON object."
+    CONFIG_BACKUP_DAMAGED = (
+        "config-backup-damaged",
+        Severity.WARNING,
+        "The .bak of a file of config/ holds no JSON object, so that nothing could take that file's place.",
+    )
+    CONSUMER_OFFSET_BEYOND_QUEUE = (
+        "consumer-offset-beyond-queue",
+        Severity.ERROR,
+        "A group's consumer offset lies behind the end of the queue: it would skip new messages.",
+    )
+    CHECKPOINT_DAMAGED = "checkpoint-damaged", Severity.ERROR, "The checkpoint is too short, or its times cannot be."
+    CHECKPOINT_AHEAD = (
+        "checkpoint-ahead",
+        Severity.WARNING,
+        "The checkpoint names a time after that of the newest message in the CommitLog.",
+    )
+
+
+class Finding(NamedTuple):
+    """One place where a rule is broken.
+
+    ``path`` is the file, ``position`` the byte in it (0 for the file as a whole), ``detail`` says what stands there and
+    what should.
+    """
+
+    rule: AuditRule
+    path: str
+    position: int
+    detail: str
+    severity: Severity
+
+
+def finding(rule: AuditRule, path: object, position: int, detail: str, *, mended: bool = False) -> Finding:
+    """A finding with the rule's own severity; ``mended`` makes it a warning, since the next start mends it."""
+    return Finding(rule, str(path), position, detail, Severity.WARNING if mended else rule.severity)

@@ -1,0 +1,235 @@
+"""Holds the index files against the messages of the CommitLog."""
+
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rocketbroker.codec.storefile.audit_rules import AuditRule
+from rocketbroker.codec.storefile.index_file_layout import INDEX_HEADER_SIZE, entry_position, slot_position
+from rocketbroker.codec.storefile.record_columns import Positions
+from rocketbroker.common.errors import StoreError
+from rocketbroker.store.audit.findings import Findings
+from rocketbroker.store.audit.index_image import IndexImage, index_paths
+from rocketbroker.store.audit.index_keys import HASH_BITS, Pairs, among, keys_of, pairs
+from rocketbroker.store.audit.log_lookup import LogLookup
+from rocketbroker.store.audit.store_state import StoreState
+from rocketbroker.store.audit.window_messages import WindowMessages
+
+_MAX_TIME_DIFF = 0x7FFFFFFF
+# Behind any physical offset that a file could name.
+_MOST = 1 << 64
+
+
+class IndexFileAudit:
+    """One index file and which of its entries were found to lead to a message with such a key.
+
+    ``last`` is the physical offset of the last message it has entries of.
+    """
+
+    def __init__(self, image: IndexImage, log: LogLookup, state: StoreState, findings: Findings) -> None:
+        self.image = image
+        self._log = log
+        self.mended = not state.is_index_known(image.header.end_timestamp)
+        self._unclean = state.unclean
+        self._findings = findings
+        entries = image.entries()[1:]
+        self._hashes = entries["key_hash"].astype(np.int64)
+        self._offsets = entries["phy_offset"].astype(np.int64)
+        self._time_diffs = entries["time_diff"].astype(np.int64)
+        self._previous = entries["previous"].astype(np.int64)
+        self._order = np.argsort(self._offsets, kind="stable")
+        self._sorted = self._offsets[self._order]
+        # What leads before the log was removed by age with its messages.
+        self._good = (self._offsets >= 0) & (self._offsets < log.begin)
+        self._known_offset = self._good.copy()
+        self.last = int(self._sorted[-1]) if len(self._sorted) else -1
+
+    def take(self, offsets: Positions, timestamps: Positions, allowed: Pairs) -> Pairs:
+        """Settle the entries of a window's messages; gives their pairs of message and key hash."""
+        low, high = np.searchsorted(self._sorted, [offsets[0], offsets[-1] + 1])
+        members = self._order[low:high]
+        if not len(members):
+            return np.empty(0, np.int64)
+        numbers = np.searchsorted(offsets, self._offsets[members])
+        exact = offsets[numbers] == self._offsets[members]
+        found = pairs(numbers, self._hashes[members])
+        begin = self.image.header.begin_timestamp
+        diffs = np.clip((timestamps[numbers] - begin) // 1000, 0, _MAX_TIME_DIFF)
+        self._known_offset[members[exact]] = True
+        self._good[members] = exact & among(found, allowed) & (diffs == self._time_diffs[members])
+        of_messages: Pairs = found[exact]
+        return of_messages
+
+    @property
+    def range(self) -> tuple[int, int]:
+        """Physical offsets of the first and the last message that entries lead to."""
+        good = self._offsets[self._good]
+        return (int(good.min()), int(good.max())) if len(good) else (self.last, self.last)
+
+    def finish(self) -> tuple[Positions, Positions]:
+        """Say what is wrong; gives physical offsets and key hashes of the entries that lead astray."""
+        log = self._log
+        self._good |= log.is_damaged(self._offsets)
+        bad = np.flatnonzero(~self._good)
+        for at in bad.tolist():
+            offset = self._offsets[at]
+            if self._known_offset[at]:
+                text = f"the record at {offset} has no key with hash {self._hashes[at]}, or another store time"
+                self._add(AuditRule.INDEX_ENTRY_MISMATCH, at + 1, text, mended=self.mended)
+            else:
+                beyond = self._unclean and offset >= log.end
+                text = f"no record begins at {offset}"
+                self._add(AuditRule.INDEX_ENTRY_UNREADABLE, at + 1, text, mended=self.mended or beyond)
+        self._check_header()
+        self._check_chains()
+        return self._offsets[bad], self._hashes[bad]
+
+    def _add(self, rule: AuditRule, entry: int, text: str, *, mended: bool) -> None:
+        position = entry_position(entry, self.image.slot_count)
+        self._findings.add(rule, self.image.path, position, f"entry {entry}: {text}", mended=mended)
+
+    def _check_header(self) -> None:
+        header, image, wrong = self.image.header, self.image, []
+        if header.index_count > image.entry_count:
+            wrong.append(f"indexCount is {header.index_count}, the file has room for {image.entry_count}")
+        if len(self._offsets) and self._good[0] and header.begin_phy_offset != self._offsets[0]:
+            wrong.append(f"beginPhyOffset is {header.begin_phy_offset}, that of the first entry {self._offsets[0]}")
+        if len(self._offsets) and self._good[-1] and header.end_phy_offset != self._offsets[-1]:
+            wrong.append(f"endPhyOffset is {header.end_phy_offset}, that of the last entry {self._offsets[-1]}")
+        if header.begin_timestamp > header.end_timestamp:
+            wrong.append(f"beginTimestamp {header.begin_timestamp} is after endTimestamp {header.end_timestamp}")
+        for text in wrong:
+            self._findings.add(AuditRule.INDEX_HEADER, image.path, 0, text, mended=self.mended)
+
+    def _check_chains(self) -> None:
+        """Each slot and entry names the newest entry before it with its slot; entries that lead astray do not count."""
+        count = len(self._hashes)
+        good = np.flatnonzero(self._good)
+        slots = self._hashes[good] % self.image.slot_count
+        order = np.argsort(slots, kind="stable")
+        numbers, slots = good[order] + 1, slots[order]
+        first = np.concatenate(([True], slots[1:] != slots[:-1])) if len(slots) else np.empty(0, np.bool_)
+        expected = np.where(first, 0, np.concatenate(([0], numbers[:-1]))) if len(slots) else numbers
+        is_bad = np.concatenate(([False], ~self._good))
+        actual = self._previous[numbers - 1]
+        wrong = (actual != expected) & ~((actual > 0) & (actual <= count) & is_bad[np.clip(actual, 0, count)])
+        for at in np.flatnonzero(wrong).tolist():
+            text = f"previous is {actual[at]}, the entry before it with its slot is {expected[at]}"
+            self._add(AuditRule.INDEX_CHAIN, int(numbers[at]), text, mended=self.mended)
+        self._check_slots(slots, numbers, is_bad)
+
+    def _check_slots(self, slots: Positions, numbers: Positions, is_bad: NDArray[np.bool_]) -> None:
+        heads = np.zeros(self.image.slot_count, np.int64)
+        heads[slots] = numbers  # of several values for one slot numpy keeps the last, the newest entry
+        actual = self.image.slots().astype(np.int64)
+        count = len(is_bad) - 1
+        inside = (actual > 0) & (actual <= count)
+        wrong = (actual != heads) & ~(inside & is_bad[np.clip(actual, 0, count)])
+        for slot in np.flatnonzero(wrong).tolist():
+            # A kill between slots and header leaves slots ahead of it: the next entries put there mend that.
+            mended = self.mended or (self._unclean and actual[slot] > count)
+            text = f"slot {slot} names entry {actual[slot]}, its newest is {heads[slot]}"
+            position = slot_position(slot, self.image.slot_count)
+            self._findings.add(AuditRule.INDEX_CHAIN, self.image.path, position, text, mended=mended)
+
+
+class IndexAudit:
+    """The index of a store; one without index files is taken to be switched off.
+
+    Args:
+        directory: ``index``.
+        slot_count: maxHashSlotNum, ``None`` if the files have to tell.
+        log: what the walk knows.
+        state: how the store was left.
+        findings: takes what is wrong.
+    """
+
+    def __init__(
+        self, directory: Path, slot_count: int | None, log: LogLookup, state: StoreState, findings: Findings
+    ) -> None:
+        self._findings = findings
+        self._state = state
+        self._log = log
+        self._images = self._load(index_paths(directory), slot_count)
+        self._coming = list(self._images)
+        self._open: list[IndexFileAudit] = []
+        self._ranges: list[tuple[int, int]] = []
+        # Physical offsets and key hashes of entries that lead astray.
+        self._astray: list[tuple[Positions, Positions]] = []
+        # Keys that no entry was found for: physical offset, store time and key hash of each.
+        self._missing: list[tuple[Positions, Positions, Positions]] = []
+
+    def _load(self, paths: list[Path], slot_count: int | None) -> list[IndexImage]:
+        found, unclear = [], []
+        for path in paths:
+            try:
+                found.append(IndexImage(path, slot_count))
+            except StoreError as error:
+                unclear.append((path, str(error)))
+            except OSError as error:
+                self._findings.add(AuditRule.FILE_UNREADABLE, path, 0, str(error.strerror))
+        known = {image.size: image.slot_count for image in found}
+        for path, reason in unclear:
+            size = path.stat().st_size
+            if size in known:
+                found.append(IndexImage(path, known[size]))
+            elif size and any(path.read_bytes()[:INDEX_HEADER_SIZE]):
+                self._findings.add(AuditRule.INDEX_HEADER, path, 0, reason, mended=self._state.unclean)
+        return sorted((image for image in found if image.used > 1), key=lambda image: image.path.name)
+
+    def take(self, window: WindowMessages) -> None:
+        """Hold a window's messages against the entries of the index."""
+        if not self._images or not len(window):
+            return
+        keys = keys_of(window)
+        self._close_before(int(window.offsets[0]))
+        self._open_up_to(int(window.offsets[-1]))
+        found = [file.take(window.offsets, window.store_timestamps, keys.allowed) for file in self._open]
+        known = np.sort(np.concatenate(found)) if found else np.empty(0, np.int64)
+        missing = keys.required[~among(keys.required, known)]
+        if len(missing):
+            numbers = missing >> HASH_BITS
+            self._missing.append(
+                (window.offsets[numbers], window.store_timestamps[numbers], missing & (1 << HASH_BITS) - 1)
+            )
+
+    def _open_up_to(self, offset: int) -> None:
+        while self._coming:
+            image = self._coming[0]
+            begin = min(image.header.begin_phy_offset, int(image.entries(1, 2)["phy_offset"][0]))
+            if begin > offset:
+                return
+            del self._coming[0]
+            self._open.append(IndexFileAudit(image, self._log, self._state, self._findings))
+
+    def _close_before(self, offset: int) -> None:
+        """Be done with files whose messages all were seen: one takes a gigabyte of memory when it is full."""
+        for file in [file for file in self._open if file.last < offset]:
+            self._open.remove(file)
+            self._astray.append(file.finish())
+            self._ranges.append(file.range)
+
+    def finish(self) -> None:
+        """Say what is wrong, now that all messages were seen."""
+        self._open_up_to(_MOST)
+        self._close_before(_MOST)
+        if not self._ranges:
+            return
+        self._ranges.sort()
+        bad_offsets = np.concatenate([offsets for offsets, _ in self._astray])
+        bad_hashes = np.concatenate([hashes for _, hashes in self._astray])
+        for offsets, timestamps, hashes in self._missing:
+            # Said already: an entry of this message or with this key leads astray. Before the first file there is none.
+            said = np.isin(offsets, bad_offsets) | np.isin(hashes, bad_hashes) | (offsets <= self._ranges[0][0])
+            for offset, timestamp in zip(offsets[~said].tolist(), timestamps[~said].tolist(), strict=True):
+                self._add_missing(offset, timestamp)
+
+    def _add_missing(self, offset: int, timestamp: int) -> None:
+        inside = any(begin <= offset <= last for begin, last in self._ranges)
+        # RocketMQ with messageIndexSafe=false removes the last file after a crash, and does not make it anew.
+        between = not inside and offset < self._ranges[-1][1]
+        mended = between or not self._state.is_index_known(timestamp)
+        why = " (between two index files, as messageIndexSafe=false leaves it after a crash)" if between else ""
+        text = f"a key of the message at {offset} of the CommitLog{why}"
+        self._findings.add(AuditRule.INDEX_MISSING_KEY, self._images[-1].path, 0, text, mended=mended)

@@ -1,0 +1,149 @@
+"""Checks a whole store offline: CommitLog, ConsumeQueues, index, checkpoint and tables against each other."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rocketbroker.codec.storefile.audit_rules import AuditRule, Finding, Severity
+from rocketbroker.codec.storefile.mapped_file_name import file_name_to_offset
+from rocketbroker.common.config import MessageStoreConfig
+from rocketbroker.common.errors import CodecError, StoreError
+from rocketbroker.common.file_window import CommitLogFile, measure
+from rocketbroker.store.audit.config_audit import (
+    check_checkpoint,
+    check_config,
+    check_consumer_offsets,
+    deleted_before,
+)
+from rocketbroker.store.audit.findings import Findings
+from rocketbroker.store.audit.index_audit import IndexAudit
+from rocketbroker.store.audit.log_lookup import LogLookup
+from rocketbroker.store.audit.log_walk import LogWalk
+from rocketbroker.store.audit.queues_audit import QueuesAudit
+from rocketbroker.store.audit.store_state import StoreState, read_state
+from rocketbroker.store.audit.window_messages import WindowMessages
+from rocketbroker.store.delay_level_table import parse_delay_levels
+
+
+@dataclass(frozen=True, slots=True)
+class AuditOptions:
+    """What to check.
+
+    ``topic`` limits the queues to one topic. ``limit`` findings of each rule and severity are kept, all are counted.
+    ``sizes_given`` says that the settings' file sizes are the store's; without, the files tell.
+    """
+
+    check_crc: bool = True
+    topic: str | None = None
+    limit: int = 20
+    sizes_given: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class AuditReport:
+    """What a check found. ``begin`` and ``end`` are physical offsets of the CommitLog, ``counts`` all findings."""
+
+    root: Path
+    state: StoreState
+    messages: int
+    begin: int
+    end: int
+    queues: int
+    findings: list[Finding]
+    counts: dict[tuple[AuditRule, Severity], int] = field(default_factory=dict)
+
+    def count_of(self, severity: Severity) -> int:
+        """How many findings there are of a severity."""
+        return sum(count for (_, each), count in self.counts.items() if each is severity)
+
+
+def log_files(directory: Path) -> list[CommitLogFile]:
+    """The files of the CommitLog by offset.
+
+    Raises:
+        StoreError: there is no such folder, or a file cannot be read.
+    """
+    try:
+        names = [(file_name_to_offset(path.name), path) for path in directory.iterdir() if _is_log_file(path)]
+    except OSError as error:
+        raise StoreError(f"{directory} is no CommitLog: {error.strerror}") from error
+    return [measure(base, path) for base, path in sorted(names)]
+
+
+def _is_log_file(path: Path) -> bool:
+    try:
+        file_name_to_offset(path.name)
+    except CodecError:
+        return False
+    return path.is_file()
+
+
+def audit(
+    config: MessageStoreConfig, options: AuditOptions | None = None, progress: Callable[[int, int], None] | None = None
+) -> AuditReport:
+    """Check the store that ``config`` names; nothing is written and no lock is taken.
+
+    ``progress`` is told the bytes of the log that were checked, and all there are.
+
+    Raises:
+        StoreError: there is no store, or its log cannot be read.
+    """
+    return _Audit(config, options or AuditOptions(), progress).run()
+
+
+class _Audit:
+    def __init__(
+        self, config: MessageStoreConfig, options: AuditOptions, progress: Callable[[int, int], None] | None
+    ) -> None:
+        self._config = config
+        self._tell = progress
+        self._options = options
+        self._findings = Findings(options.limit)
+        self._state = read_state(config)
+        files = log_files(config.commit_log_dir)
+        self._done, self._total = 0, sum(file.size for file in files if file.data_end)
+        self._walk = LogWalk(files, self._state, self._findings, check_crc=options.check_crc, progress=self._progress)
+        self._log = LogLookup(self._walk)
+
+    def _progress(self, count: int) -> None:
+        self._done += count
+        if self._tell is not None:
+            self._tell(self._done, self._total)
+
+    def run(self) -> AuditReport:
+        config, findings, state = self._config, self._findings, self._state
+        tables = check_config(config.config_dir, findings)
+        queues = self._queues(tables.get("deletedTopics.json", {}))
+        slots = config.max_hash_slot_num if self._options.sizes_given else None
+        index = IndexAudit(config.index_dir, slots, self._log, state, findings)
+        messages, newest = 0, None
+        for records in self._walk:
+            window = WindowMessages(records)
+            messages += len(window)
+            newest = max(newest or 0, int(np.max(window.store_timestamps)))
+            queues.take(window)
+            index.take(window)
+        queues.finish(self._log)
+        index.finish()
+        check_checkpoint(config.checkpoint_path, newest, findings)
+        ends = {name: queue.end for name, queue in queues.queues.items()}
+        offsets_path = config.config_dir / "consumerOffset.json"
+        check_consumer_offsets(offsets_path, tables.get(offsets_path.name, {}), ends, state, findings)
+        root, log = Path(config.store_path_root_dir), self._log
+        counts = dict(findings.counts)
+        return AuditReport(root, state, messages, log.begin, log.end, len(ends), findings.kept, counts)
+
+    def _queues(self, deleted_topics: Mapping[Any, Any]) -> QueuesAudit:
+        config, topic = self._config, self._options.topic
+        return QueuesAudit(
+            config.consume_queue_dir,
+            self._walk.begin,
+            self._state,
+            self._findings,
+            parse_delay_levels(config.message_delay_level),
+            deleted_before=deleted_before(deleted_topics),
+            wanted=lambda each: topic in {None, each},
+        )

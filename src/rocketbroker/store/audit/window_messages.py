@@ -1,0 +1,96 @@
+"""What queues and index should know of the messages of a window of the CommitLog, as columns."""
+
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rocketbroker.codec.message.java_hash_many import java_hash_slices
+from rocketbroker.codec.message.message_const import (
+    PROPERTY_DELAY_TIME_LEVEL,
+    PROPERTY_KEYS,
+    PROPERTY_TAGS,
+    PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX,
+)
+from rocketbroker.codec.message.message_sys_flag import (
+    INNER_BATCH_FLAG,
+    TRANSACTION_PREPARED_TYPE,
+    TRANSACTION_ROLLBACK_TYPE,
+)
+from rocketbroker.codec.message.property_slices import Slices, property_slices
+from rocketbroker.codec.storefile.record_columns import Positions, Records
+
+_NAMES = (
+    PROPERTY_TAGS.encode(),
+    PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX.encode(),
+    PROPERTY_KEYS.encode(),
+    PROPERTY_DELAY_TIME_LEVEL.encode(),
+)
+
+
+class WindowMessages:
+    """The messages of ``records``, in the order of the log; columns have the shape (n,)."""
+
+    def __init__(self, records: Records) -> None:
+        self.records = records
+        self.offsets: Positions = records.starts + records.base
+        self.tags, self.unique_keys, self.keys, self.delay_levels = property_slices(
+            records.data, records.properties_at, records.properties_length, *_NAMES
+        )
+
+    def __len__(self) -> int:
+        return len(self.offsets)
+
+    @cached_property
+    def store_timestamps(self) -> Positions:
+        """Store times in ms."""
+        return self.records.field("store_timestamp").astype(np.int64)
+
+    @cached_property
+    def queue_ids(self) -> Positions:
+        """Queue numbers."""
+        return self.records.field("queue_id").astype(np.int64)
+
+    @cached_property
+    def queue_offsets(self) -> Positions:
+        """Queue offsets."""
+        return self.records.field("queue_offset").astype(np.int64)
+
+    @cached_property
+    def dispatched(self) -> NDArray[np.bool_]:
+        """Which are entered into a ConsumeQueue: neither half a transaction or its rollback, nor an inner batch."""
+        kind = self.records.sys_flag & TRANSACTION_ROLLBACK_TYPE
+        batch = self.records.sys_flag & INNER_BATCH_FLAG
+        found: NDArray[np.bool_] = (
+            (kind != TRANSACTION_PREPARED_TYPE) & (kind != TRANSACTION_ROLLBACK_TYPE) & (batch == 0)
+        )
+        return found
+
+    @cached_property
+    def tags_codes(self) -> Positions:
+        """The hashes of their tags."""
+        return java_hash_slices(self.records.data, *self.tags).astype(np.int64)
+
+    @cached_property
+    def topic_numbers(self) -> NDArray[np.int64]:
+        """The number of each message's topic in ``topics``."""
+        numbers: dict[bytes, int] = {}
+        data, records = self.records.data.tobytes(), self.records
+        ends = (records.topic_at + records.topic_length).tolist()
+        found = [
+            numbers.setdefault(data[start:end], len(numbers))
+            for start, end in zip(records.topic_at.tolist(), ends, strict=True)
+        ]
+        self._topics = list(numbers)
+        return np.array(found, np.int64)
+
+    @property
+    def topics(self) -> list[bytes]:
+        """The topics there are, as they are stored."""
+        assert len(self.topic_numbers) == len(self)  # made with them
+        return self._topics
+
+    def value(self, slices: Slices, number: int) -> bytes:
+        """A property of one message, empty when it has none."""
+        start = int(slices.starts[number])
+        return self.records.data[start : start + int(slices.lengths[number])].tobytes()

@@ -1,0 +1,29 @@
+"""docs/mqstore.md is what the sub-commands and the rules say."""
+
+from pathlib import Path
+
+import pytest
+
+from rocketbroker.app.mqadmin.docs import function_options
+from rocketbroker.app.mqstore import docs
+from rocketbroker.app.mqstore.sub_commands import COMMANDS, DUMP_COMMANDS
+from rocketbroker.codec.storefile.audit_rules import AuditRule
+
+PAGE = Path(__file__).parents[4] / "docs" / "mqstore.md"
+ALL = COMMANDS | {f"dump {name}": command for name, command in DUMP_COMMANDS.items()}
+
+
+def test_the_page_is_up_to_date() -> None:
+    assert PAGE.read_text() == docs.render(), "run: python -m rocketbroker.app.mqstore.docs > docs/mqstore.md"
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_each_sub_command_and_option_is_documented(name: str) -> None:
+    section = PAGE.read_text().split(f"\n## {name}\n", 1)[1].split("\n## ")[0]
+    for option in function_options(ALL[name]):
+        assert option.help in section
+
+
+@pytest.mark.parametrize("rule", AuditRule)
+def test_each_rule_is_documented(rule: AuditRule) -> None:
+    assert f"| `{rule.value}` | {rule.severity.value} | {rule.meaning} |" in PAGE.read_text()
