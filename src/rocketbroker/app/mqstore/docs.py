@@ -37,6 +37,32 @@ LMQs and `batchconsumequeue/` are not checked."""
 # What a reader wants to know beyond the options, and an example.
 _NOTES = {
     "check": (_CHECK, "mqstore check ~/store --limit 5"),
+    "dump log": (
+        """\
+A line a record; `damagedBytes` stands where bytes are no record. `bodyCRC` says whether the body has its checksum.""",
+        "mqstore dump log ~/store -t TopicTest --limit 10 --json",
+    ),
+    "dump queue": (
+        """\
+`tagsCode` is the hash of the tags, in SCHEDULE_TOPIC_XXXX the time of delivery in ms.""",
+        "mqstore dump queue ~/store -t TopicTest -q 0 --from 1000",
+    ),
+    "dump index": (
+        """\
+A key leads to a slot, whose chain is shown from its newest entry on; `isOfKey` is false for entries of other keys with
+the same slot.""",
+        "mqstore dump index ~/store -t TopicTest -k order-7",
+    ),
+    "dump checkpoint": (
+        """\
+Messages stored before these times were on disk, less three seconds.""",
+        "mqstore dump checkpoint ~/store",
+    ),
+    "dump config": (
+        """\
+RocketMQ writes integer keys without quotes, which few programs read; here they are standard JSON.""",
+        "mqstore dump config ~/store --file consumerOffset.json",
+    ),
 }
 
 

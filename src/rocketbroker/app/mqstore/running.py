@@ -10,7 +10,7 @@ import typer
 
 from rocketbroker.common.config import MessageStoreConfig
 from rocketbroker.common.config.load import load_broker_settings
-from rocketbroker.common.errors import ConfigError, StoreError
+from rocketbroker.common.errors import CodecError, ConfigError, StoreError
 
 StoreDir = Annotated[Path, typer.Argument(metavar="DIR", help="The store's directory (storePathRootDir).")]
 ConfigFile = Annotated[
@@ -48,7 +48,7 @@ def reading_a_store() -> Iterator[None]:
     """End with exit code 2 and one line on stderr when there is no store, or it cannot be read."""
     try:
         yield
-    except (StoreError, ConfigError) as error:
+    except (StoreError, ConfigError, CodecError) as error:
         fail(str(error))
 
 

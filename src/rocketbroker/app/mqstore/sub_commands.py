@@ -3,7 +3,13 @@
 from collections.abc import Callable
 from typing import Final
 
-from rocketbroker.app.mqstore import check
+from rocketbroker.app.mqstore import check, dump_config, dump_index, dump_log, dump_queue
 
 COMMANDS: Final[dict[str, Callable[..., None]]] = {"check": check.command}
-DUMP_COMMANDS: Final[dict[str, Callable[..., None]]] = {}
+DUMP_COMMANDS: Final[dict[str, Callable[..., None]]] = {
+    "log": dump_log.command,
+    "queue": dump_queue.command,
+    "index": dump_index.command,
+    "checkpoint": dump_config.checkpoint,
+    "config": dump_config.config,
+}

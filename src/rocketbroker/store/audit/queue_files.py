@@ -71,9 +71,9 @@ class QueueFiles:
             at = upto
         return found
 
-    def chunks(self) -> Iterator[tuple[int, Entries]]:
-        """All entries there is room for, and the queue offset at which each chunk begins."""
-        for start in range(self.first, self.end, _AT_ONCE):
+    def chunks(self, queue_offset: int = 0) -> Iterator[tuple[int, Entries]]:
+        """All entries there is room for from a queue offset on, and the queue offset at which each chunk begins."""
+        for start in range(max(self.first, queue_offset), self.end, _AT_ONCE):
             yield start, self.read(start, min(start + _AT_ONCE, self.end))
 
 

@@ -1,0 +1,64 @@
+"""``mqstore dump queue``: the entries of a ConsumeQueue, or which queues there are."""
+
+from collections.abc import Iterator
+from typing import Annotated
+
+import typer
+
+from rocketbroker.app.mqstore.rows import Limit, Row, print_rows
+from rocketbroker.app.mqstore.running import AsJson, ConfigFile, StoreDir, reading_a_store, store_config
+from rocketbroker.codec.storefile.consume_queue_layout import is_filler, is_written
+from rocketbroker.common.config import MessageStoreConfig
+from rocketbroker.common.errors import StoreError
+from rocketbroker.store.audit.findings import Findings
+from rocketbroker.store.audit.queue_files import QueueFiles
+from rocketbroker.store.audit.queues_audit import queue_topics
+
+
+def command(
+    directory: StoreDir,
+    config_file: ConfigFile = None,
+    topic: Annotated[
+        str | None, typer.Option("-t", "--topic", help="The queue's topic; without it all queues are listed.")
+    ] = None,
+    queue: Annotated[int, typer.Option("-q", "--queue", help="The queue's number.")] = 0,
+    start: Annotated[int, typer.Option("--from", min=0, help="First queue offset to show.")] = 0,
+    limit: Limit = 100,
+    as_json: AsJson = False,
+) -> None:
+    """Show the entries of a ConsumeQueue; without a topic, which queues there are."""
+    with reading_a_store():
+        config = store_config(directory, config_file)
+        rows = queue_rows(config) if topic is None else entry_rows(config, topic, queue, start)
+        print_rows(rows, as_json=as_json, limit=limit)
+
+
+def queue_rows(config: MessageStoreConfig) -> Iterator[Row]:
+    """A row for each queue."""
+    for topic in queue_topics(config.consume_queue_dir):
+        for queue in sorted((each for each in topic.iterdir() if each.name.isdigit()), key=lambda each: int(each.name)):
+            files = QueueFiles(queue, Findings())
+            yield {
+                "topic": topic.name,
+                "queueId": int(queue.name),
+                "fileSize": files.file_size,
+                "firstQueueOffset": files.first,
+                "roomTo": files.end,
+            }
+
+
+def entry_rows(config: MessageStoreConfig, topic: str, queue_id: int, start: int) -> Iterator[Row]:
+    """A row for each entry that was written, from queue offset ``start`` on.
+
+    Raises:
+        StoreError: there is no such queue.
+    """
+    folder = config.consume_queue_dir / topic / str(queue_id)
+    if not folder.is_dir():
+        raise StoreError(f"there is no queue {topic}/{queue_id} in {config.consume_queue_dir}")
+    for first, entries in QueueFiles(folder, Findings()).chunks(start):
+        for queue_offset, (offset, size, tags_code) in enumerate(entries.tolist(), first):
+            if is_written(size):
+                kind = {"filler": True} if is_filler(offset, size) else {}
+                row = {"queueOffset": queue_offset, "physicalOffset": offset, "size": size, "tagsCode": tags_code}
+                yield row | kind

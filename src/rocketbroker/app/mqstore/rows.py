@@ -1,0 +1,33 @@
+"""Prints what files hold, a row at a time: ``name=value`` pairs for people, JSON lines for programs."""
+
+from collections.abc import Iterable, Mapping
+from itertools import islice
+from typing import Annotated, Any
+
+import msgspec
+import typer
+
+from rocketbroker.app.mqadmin.times import human_millis
+
+Limit = Annotated[int, typer.Option("--limit", min=0, help="Show so many at most; 0 shows all.")]
+
+Row = Mapping[str, Any]
+
+
+def print_rows(rows: Iterable[Row], *, as_json: bool, limit: int = 0) -> None:
+    """Print rows; names that end in ``Timestamp`` are times in ms, which people see as dates."""
+    for row in islice(rows, limit or None):
+        print(msgspec.json.encode(row).decode() if as_json else _line(row))
+
+
+def _line(row: Row) -> str:
+    return " ".join(f"{name}={_text(name, value)}" for name, value in row.items() if value is not None)
+
+
+def _text(name: str, value: Any) -> str:
+    if name.endswith("Timestamp"):
+        return human_millis(value).replace(" ", "T", 1) if value > 0 else str(value)
+    if isinstance(value, str):
+        plain = value and value.isprintable() and not set(value) & set(' "=')
+        return value if plain else msgspec.json.encode(value).decode()
+    return msgspec.json.encode(value).decode()
