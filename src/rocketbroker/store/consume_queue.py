@@ -138,6 +138,9 @@ class ConsumeQueue:
         queue = self.queue
         per_file = queue.file_size // CQ_STORE_UNIT_SIZE
         base = queue_offset // per_file * per_file
+        if queue_offset * CQ_STORE_UNIT_SIZE < queue.min_offset:
+            # The first files were lost, and what the others held is entered anew.
+            queue.delete_all()
         file = queue.find(queue_offset * CQ_STORE_UNIT_SIZE)
         while file is None:
             created = queue.create_next(base * CQ_STORE_UNIT_SIZE)

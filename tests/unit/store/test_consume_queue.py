@@ -158,6 +158,21 @@ def test_an_empty_last_file_is_no_end_of_its_own(queue: ConsumeQueue):
     again.queue.close()
 
 
+def test_a_queue_that_lost_its_first_file_begins_anew_where_its_first_message_is(queue: ConsumeQueue):
+    put(queue, *range(25))
+    queue.queue.close()
+    first, *_ = sorted(queue.queue.directory.iterdir())
+    first.unlink()
+    again = ConsumeQueue("Topic", 3, queue.queue.directory, FILE)
+    again.load()
+    assert again.min_offset == 10
+    again.truncate_from(1000)
+    put(again, *range(3, 12))
+    assert entries(again) == [3, 4, 5, 6, 7, 8, 9, 10, 11]
+    assert len(again.queue.files) == 2
+    again.queue.close()
+
+
 def test_loading_refuses_files_of_another_size(queue: ConsumeQueue):
     put(queue, 0)
 
