@@ -1,7 +1,7 @@
 """Whatever bytes a decoder is given, it takes them or raises its documented error, at a bounded cost.
 
-The short form draws each case by hypothesis. The long form (``--soak``) takes 980,000 cases, 200 from each draw, and
-prints how many it ran; test_fuzz_connection.py and test_fuzz_recovery.py add theirs.
+The short form draws each case by hypothesis. The long form (``--soak``) takes a million cases, 200 from each draw, and
+prints how many it ran; test_fuzz_connection.py and test_damaged_stores.py add theirs.
 """
 
 from collections import Counter
