@@ -141,6 +141,7 @@ class ConsumeQueue:
         if queue_offset * CQ_STORE_UNIT_SIZE < queue.min_offset:
             # The first files were lost, and what the others held is entered anew.
             queue.delete_all()
+            self.min_offset = queue_offset
         file = queue.find(queue_offset * CQ_STORE_UNIT_SIZE)
         while file is None:
             created = queue.create_next(base * CQ_STORE_UNIT_SIZE)
