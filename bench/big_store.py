@@ -88,8 +88,8 @@ def write(made: StoreGenerator) -> None:
     made.mark_clean()
 
 
-def starts(made: StoreGenerator, home: Path, rounds: int) -> Iterator[float]:
-    """Seconds from exec to the answer to a request; the first time all files are read from the disk.
+def starts(made: StoreGenerator, home: Path, rounds: int) -> Iterator[tuple[float, float]]:
+    """Seconds from exec to the answer to a request, and CPU seconds; the first time all files are read from the disk.
 
     Raises:
         ServerError: the broker did not come up, or with another log than it should.
@@ -101,7 +101,7 @@ def starts(made: StoreGenerator, home: Path, rounds: int) -> Iterator[float]:
             end = raw_load.log_end(broker.address)
             if end != made.end:
                 raise ServerError(f"the log of {root} ends at {end}, not at {made.end}")
-        yield broker.seconds
+        yield broker.seconds, broker.cpu_seconds
 
 
 def middle_of(made: StoreGenerator, each: int) -> list[int]:
@@ -211,8 +211,9 @@ def measure(big: StoreGenerator, home: Path, each: int, rounds: int, *, java: bo
     Raises:
         JavaError, LoadError, ServerError: what could not be done.
     """
-    seconds = list(starts(big, home, rounds + 1))
-    print(f"open: {seconds[0]:.2f} s from the disk, then {', '.join(f'{each:.2f}' for each in seconds[1:])} s")
+    for number, (seconds, cpu) in enumerate(starts(big, home, rounds + 1)):
+        how = "page cache warm" if number else "from the disk"
+        print(f"open, {how}: {seconds:.2f} s, CPU {cpu:.2f} s", flush=True)
     found = pull_passes(big, home, each, rounds + 1)
     rates = java_drains(big, home, each, rounds) if java else {}
     print("\n" + "\n".join(table(found)))

@@ -50,9 +50,10 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """One start: seconds from exec to the answer to a request, and what the broker said of its recovery."""
+    """One start: seconds from exec to the answer to a request, CPU seconds of it, and the broker's own report."""
 
     seconds: float
+    cpu_seconds: float
     report: str
 
 
@@ -93,7 +94,7 @@ def starts(made: StoreGenerator, home: Path, options: Options) -> Iterator[Start
         with opened(root, home, limit=_LIMIT) as broker:
             _check_end(made, broker.address)
             found = [line for line in broker.out.read_text().splitlines() if "store opened" in line]
-        yield Start(broker.seconds, found[-1] if found else "the broker printed no report")
+        yield Start(broker.seconds, broker.cpu_seconds, found[-1] if found else "the broker printed no report")
 
 
 def _check_end(made: StoreGenerator, address: str) -> None:
@@ -132,7 +133,7 @@ def recovery(
         try:
             for start in starts(made, home, Options(rounds, known, index_known, cold)):
                 seconds.append(start.seconds)
-                print(f"start {start.seconds:.2f} s: {start.report}", flush=True)
+                print(f"start {start.seconds:.2f} s, CPU {start.cpu_seconds:.2f} s: {start.report}", flush=True)
         except ServerError as error:
             print(f"recovery: {error}", file=sys.stderr)
             raise typer.Exit(1) from error

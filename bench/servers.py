@@ -11,6 +11,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from bench.measure import cpu_seconds
 from bench.report import JAVA, OURS
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode
@@ -100,12 +101,14 @@ class Opened:
         address: ``host:port`` for requests.
         pid: its process.
         seconds: from starting it until it answered a request.
+        cpu_seconds: CPU time that it took until then.
         out: what it prints.
     """
 
     address: str
     pid: int
     seconds: float
+    cpu_seconds: float
     out: Path
 
 
@@ -131,7 +134,8 @@ def opened(
     with _server(our_side().broker_command, "broker", home, [*settings, *properties]) as process:
         address = f"{LOOPBACK}:{port}"
         _wait_until(lambda: _answers(address), process, home / "broker.out", limit)
-        yield Opened(address, process.pid, time.monotonic() - begun, home / "broker.out")
+        seconds = time.monotonic() - begun
+        yield Opened(address, process.pid, seconds, cpu_seconds(process.pid), home / "broker.out")
 
 
 @contextmanager
