@@ -226,7 +226,7 @@ def measure(big: StoreGenerator, home: Path, each: int, rounds: int, *, java: bo
         )
 
 
-def _made_in(root: Path, messages: int, pulled: int) -> StoreGenerator:
+def made_in(root: Path, messages: int, pulled: int) -> StoreGenerator:
     """The store in a folder, written if it is not there; smaller than asked for where the disk is."""
     free = room(root) - 2 * generator_of(root, pulled).disk_bytes
     there = sum(path.stat().st_blocks * 512 for path in root.rglob("*") if path.is_file())
@@ -257,14 +257,14 @@ def big_store(
     ] = None,
 ) -> None:
     """Measure a big store. Exit status 1 when it did not open, or gave other messages than it should."""
-    with TemporaryDirectory(prefix="rocketbroker-big-", dir=folder) as made_in:
-        home = Path(made_in)
+    with TemporaryDirectory(prefix="rocketbroker-big-", dir=folder) as temporary:
+        home = Path(temporary)
         root = store or home / "store"
         root.mkdir(parents=True, exist_ok=True)
         try:
             if java:
                 _prepare_java()
-            measure(_made_in(root, messages, pulled), home, pulled // QUEUES, rounds, java=java)
+            measure(made_in(root, messages, pulled), home, pulled // QUEUES, rounds, java=java)
         except (JavaError, LoadError, ServerError) as error:
             print(f"big_store: {error}", file=sys.stderr)
             raise typer.Exit(1) from error
