@@ -618,6 +618,7 @@ async def test_queries_read_the_disk_on_a_thread_of_their_own(store: MessageStor
 
     result = store.put_message(message(properties={"KEYS": "k"}))
     store.dispatch()
+    store._dispatcher.flush_index()
     monkeypatch.setattr(os, "pread", reading)
 
     assert len((await store.query_message("Topic", "k", 9, 0, ALWAYS)).records) == 1
@@ -631,6 +632,7 @@ async def test_a_stop_waits_for_a_query_and_closes_nothing_under_it(tmp_path: Pa
     await store.start()
     store.put_message(message(properties={"KEYS": "k"}))
     store.dispatch()
+    store._dispatcher.flush_index()
     reading, go = threading.Event(), threading.Event()
     pread = os.pread
 
