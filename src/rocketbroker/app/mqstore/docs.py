@@ -34,9 +34,19 @@ stored after the checkpoint. Messages of topics that were deleted, what lies bef
 from before the first index file are no errors. A store without index files is taken to have `messageIndexEnable=false`.
 LMQs and `batchconsumequeue/` are not checked."""
 
+_REPAIR = """\
+Checks the store, and says what would be done. With `--yes` it takes the store's lock, renames `consumequeue`, `index`
+or `checkpoint` to `<name>.damaged` where the check found errors in them, and opens and stops the store as a broker
+does: recovery cuts a torn end of the CommitLog off and makes anew what is missing. Its report is printed, and the store
+is checked again. Files of the CommitLog are never set aside: a record that is damaged stays, and consumers are not
+given it. A store that a broker has open is not touched (exit code 2).
+
+Queues are made anew from the whole CommitLog, and so are those of deleted topics whose messages it still holds."""
+
 # What a reader wants to know beyond the options, and an example.
 _NOTES = {
     "check": (_CHECK, "mqstore check ~/store --limit 5"),
+    "repair": (_REPAIR, "mqstore repair ~/store --yes"),
     "dump log": (
         """\
 A line a record; `damagedBytes` stands where bytes are no record. `bodyCRC` says whether the body has its checksum.""",

@@ -3,9 +3,9 @@
 from collections.abc import Callable
 from typing import Final
 
-from rocketbroker.app.mqstore import check, dump_config, dump_index, dump_log, dump_queue
+from rocketbroker.app.mqstore import check, dump_config, dump_index, dump_log, dump_queue, repair
 
-COMMANDS: Final[dict[str, Callable[..., None]]] = {"check": check.command}
+COMMANDS: Final[dict[str, Callable[..., None]]] = {"check": check.command, "repair": repair.command}
 DUMP_COMMANDS: Final[dict[str, Callable[..., None]]] = {
     "log": dump_log.command,
     "queue": dump_queue.command,

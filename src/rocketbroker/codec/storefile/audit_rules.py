@@ -36,7 +36,7 @@ class AuditRule(StrEnum):
     LOG_TORN_TAIL = (
         "log-torn-tail",
         Severity.WARNING,
-        "After an unclean stop the end of the CommitLog is damaged; the next start cuts it off there.",
+        "Behind the last message there is something that is no record; the next start cuts the CommitLog off there.",
     )
     BLANK_SIZE = "blank-size", Severity.ERROR, "A BLANK, which closes a CommitLog file, does not reach to its end."
     RECORD_MAGIC = "record-magic", Severity.ERROR, "Where a record should begin stands no known magic code."

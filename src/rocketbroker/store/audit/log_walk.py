@@ -1,7 +1,8 @@
 """Goes through a whole CommitLog, a window at a time, and says what in it is no sound record.
 
-Damage does not end the walk: it goes on at the next sound record. Only where an unclean stop may have torn the end of
-the log does it stop, since the next start cuts the log there.
+Damage does not end the walk: it goes on at the next sound record. It ends the log only where the next start cuts it
+off: where an unclean stop may have torn it, and where only older records follow, which RocketMQ leaves behind the end
+of a log that it has cut.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -44,6 +45,7 @@ class LogWalk:
         files: the files by offset.
         state: how the store was left.
         findings: takes what is wrong.
+        queued_end: physical offset behind the last message that queues know; after a clean stop the log reaches so far.
         check_crc: whether bodies are held against their checksums.
         progress: called with the bytes read since the last call.
     """
@@ -54,6 +56,7 @@ class LogWalk:
         state: StoreState,
         findings: Findings,
         *,
+        queued_end: int = 0,
         check_crc: bool = True,
         progress: Callable[[int], None] = lambda _: None,
     ) -> None:
@@ -65,7 +68,10 @@ class LogWalk:
         self._findings = findings
         self._check_crc = check_crc
         self._progress = progress
+        self._queued_end = queued_end
         self._torn = False
+        # Store time of the record before the one that the walk looks at.
+        self._stored = 0
 
     def __iter__(self) -> Iterator[Records]:
         self._check_files()
@@ -98,6 +104,8 @@ class LogWalk:
             window.load(position, inspect(window, position)[1])
             at_once = chain_starts(window, file.data_end)
             position = int(at_once[-1]) if len(at_once) else position
+            if len(at_once) > 1:
+                self._stored = _store_timestamp(window, int(at_once[-2]))
             singles, position = self._one_by_one(window, position, follower)
             starts = np.concatenate((at_once[:-1], np.array(singles, np.int64)))
             records = self._sound(Records(file.base + window.start, window.array(), starts - window.start), file)
@@ -119,6 +127,7 @@ class LogWalk:
                         raise StoreError(f"{window.file.path} became shorter while it was read")
                     return starts, position
                 starts.append(position)
+                self._stored = _store_timestamp(window, position)
                 position += size
             elif found is Found.BLANK or (found is Found.END and (follower is None or position == window.file.size)):
                 return starts, -1
@@ -131,7 +140,7 @@ class LogWalk:
         """Note what is no record; gives where the next one begins, -1 when none does in this file."""
         file = window.file
         after = find_record(window, position + 1, file.data_end) if position < file.data_end else -1
-        if not self._is_known(window, after, follower):
+        if self._ends_log(window, position, after, follower):
             self._torn = True
             self._findings.add(AuditRule.LOG_TORN_TAIL, file.path, position, _what(window, position)[1])
             return -1
@@ -141,17 +150,14 @@ class LogWalk:
         self._findings.add(rule, file.path, position, f"{detail}; {end - position} bytes hold no record")
         return after
 
-    def _is_known(self, window: FileWindow, after: int, follower: CommitLogFile | None) -> bool:
-        """Whether what is damaged was on disk for certain: a message behind it was."""
-        if not self._state.unclean:
-            return True
-        if after >= 0:
-            return self._state.is_known(_store_timestamp(window, after))
-        if follower is None:
-            return False
-        with FileWindow(follower) as next_window:
-            begins = inspect(next_window, 0)[0] is Found.RECORD
-            return begins and self._state.is_known(_store_timestamp(next_window, 0))
+    def _ends_log(self, window: FileWindow, position: int, after: int, follower: CommitLogFile | None) -> bool:
+        """Whether the next start cuts the log off at what is damaged, rather than pass over it."""
+        stored = _store_timestamp(window, after) if after >= 0 else _first_store_timestamp(follower)
+        if self._state.unclean:
+            # A message behind it was on disk for certain, so it was, too.
+            return stored is None or not self._state.is_known(stored)
+        is_queued = window.file.base + position < self._queued_end
+        return not is_queued and (stored is None or stored < self._stored)
 
     def _sound(self, records: Records, file: CommitLogFile) -> Records:
         """The records up to where a wrong checksum shows a torn end; other wrong ones are noted and stay."""
@@ -180,6 +186,14 @@ class LogWalk:
         number = np.searchsorted(ranges[:, 0], offsets, side="right") - 1
         inside: np.ndarray = (number >= 0) & (offsets < ranges[np.maximum(number, 0), 1])
         return inside
+
+
+def _first_store_timestamp(file: CommitLogFile | None) -> int | None:
+    """Store time in ms of the record that a file begins with, ``None`` without one."""
+    if file is None:
+        return None
+    with FileWindow(file) as window:
+        return _store_timestamp(window, 0) if inspect(window, 0)[0] is Found.RECORD else None
 
 
 def _store_timestamp(window: FileWindow, position: int) -> int:

@@ -55,6 +55,8 @@ class QueueAudit:
         self.first_entry = self.end = self.files.first
         # Physical offset of the oldest message that the queue knows: older ones of its topic were deleted with it.
         self._oldest = -1
+        # Physical offset behind the last message that it knows.
+        self.queued_end = 0
         self._survey()
         # Which places have been found to lead to their message.
         self._settled = np.zeros(max(self.end - self.files.first, 0), np.bool_)
@@ -73,8 +75,10 @@ class QueueAudit:
             if len(real) and first < 0:
                 first = start + int(real[0])
             offsets = entries["commit_log_offset"][real]
-            offsets = offsets[offsets >= self._log_begin]
+            is_there = offsets >= self._log_begin
+            offsets = offsets[is_there]
             if len(offsets):
+                self.queued_end = max(self.queued_end, int((offsets + entries["size"][real][is_there]).max()))
                 oldest = int(offsets.min())
                 self._oldest = oldest if self._oldest < 0 else min(self._oldest, oldest)
         self.first_entry = first if first >= 0 else self.end

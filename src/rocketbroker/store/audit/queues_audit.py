@@ -60,6 +60,11 @@ class QueuesAudit:
         # Messages of queues that are not there: how many, and where the first is.
         self._without: dict[tuple[str, int], tuple[int, int]] = {}
 
+    @property
+    def queued_end(self) -> int:
+        """Physical offset behind the last message that any queue knows."""
+        return max((queue.queued_end for queue in self.queues.values()), default=0)
+
     def take(self, window: WindowMessages) -> None:
         """Hold a window's messages against their entries."""
         groups = window.topic_numbers << 32 | (window.queue_ids & 0xFFFFFFFF)

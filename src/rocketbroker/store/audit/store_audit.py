@@ -105,8 +105,7 @@ class _Audit:
         self._state = read_state(config)
         files = log_files(config.commit_log_dir)
         self._done, self._total = 0, sum(file.size for file in files if file.data_end)
-        self._walk = LogWalk(files, self._state, self._findings, check_crc=options.check_crc, progress=self._progress)
-        self._log = LogLookup(self._walk)
+        self._files = files
 
     def _progress(self, count: int) -> None:
         self._done += count
@@ -117,30 +116,38 @@ class _Audit:
         config, findings, state = self._config, self._findings, self._state
         tables = check_config(config.config_dir, findings)
         queues = self._queues(tables.get("deletedTopics.json", {}))
+        walk = LogWalk(
+            self._files,
+            state,
+            findings,
+            queued_end=queues.queued_end,
+            check_crc=self._options.check_crc,
+            progress=self._progress,
+        )
+        log = LogLookup(walk)
         slots = config.max_hash_slot_num if self._options.sizes_given else None
-        index = IndexAudit(config.index_dir, slots, self._log, state, findings)
+        index = IndexAudit(config.index_dir, slots, log, state, findings)
         messages, newest = 0, None
-        for records in self._walk:
+        for records in walk:
             window = WindowMessages(records)
             messages += len(window)
             newest = max(newest or 0, int(np.max(window.store_timestamps)))
             queues.take(window)
             index.take(window)
-        queues.finish(self._log)
+        queues.finish(log)
         index.finish()
         check_checkpoint(config.checkpoint_path, newest, findings)
         ends = {name: queue.end for name, queue in queues.queues.items()}
         offsets_path = config.config_dir / "consumerOffset.json"
         check_consumer_offsets(offsets_path, tables.get(offsets_path.name, {}), ends, state, findings)
-        root, log = Path(config.store_path_root_dir), self._log
-        counts = dict(findings.counts)
+        root, counts = Path(config.store_path_root_dir), dict(findings.counts)
         return AuditReport(root, state, messages, log.begin, log.end, len(ends), findings.kept, counts)
 
     def _queues(self, deleted_topics: Mapping[Any, Any]) -> QueuesAudit:
         config, topic = self._config, self._options.topic
         return QueuesAudit(
             config.consume_queue_dir,
-            self._walk.begin,
+            self._files[0].base if self._files else 0,
             self._state,
             self._findings,
             parse_delay_levels(config.message_delay_level),

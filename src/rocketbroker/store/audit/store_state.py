@@ -18,8 +18,8 @@ _LOCKS = Path("/proc/locks")
 class StoreState:
     """``unclean`` when the abort file is there, ``holders`` the processes that have the store locked.
 
-    Messages stored before ``known_ms`` were on disk in log and queues when the checkpoint was written, and their keys
-    before ``index_known_ms`` in the index; after a clean stop all were.
+    What was stored three seconds before the times of the checkpoint was on disk when it was written, after a clean stop
+    all was.
     """
 
     unclean: bool
@@ -34,11 +34,11 @@ class StoreState:
     def is_known(self, store_timestamp: int) -> bool:
         """Whether log and queues had a message of this store time (ms) on disk for certain."""
         found = min(self.checkpoint.physic_msg_timestamp, self.checkpoint.logics_msg_timestamp)
-        return not self.unclean or store_timestamp < found - _SAFETY_MS
+        return not self.unclean or store_timestamp <= found - _SAFETY_MS
 
     def is_index_known(self, store_timestamp: int) -> bool:
         """Whether the index had it, too."""
-        return not self.unclean or store_timestamp < self.checkpoint.index_msg_timestamp - _SAFETY_MS
+        return not self.unclean or store_timestamp <= self.checkpoint.index_msg_timestamp - _SAFETY_MS
 
 
 def read_state(config: MessageStoreConfig) -> StoreState:

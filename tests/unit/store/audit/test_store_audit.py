@@ -17,7 +17,8 @@ from rocketbroker.codec.storefile.index_file_layout import ENTRY as INDEX_ENTRY
 from rocketbroker.codec.storefile.index_file_layout import decode_header, entry_position, slot_position
 from rocketbroker.common.config import MessageStoreConfig
 from rocketbroker.common.errors import StoreError
-from rocketbroker.store.audit.store_audit import AuditOptions, audit
+from rocketbroker.store.audit.log_records import log_items
+from rocketbroker.store.audit.store_audit import AuditOptions, audit, log_files
 from rocketbroker.store.store_lock import StoreLock
 from tests.support import golden_store
 from tests.support.audited_store import (
@@ -397,6 +398,31 @@ def test_after_an_unclean_stop_damage_before_the_checkpoint_is_an_error(
     report = check(copy)
     assert list(errors(report)) == [DAMAGE[kind][0]]
     assert "log-torn-tail" not in warnings(report)
+
+
+def test_what_a_cut_left_behind_the_log_is_no_error(copy: Path, queued: list[MessageExt]) -> None:
+    """RocketMQ cuts a log without zeroing what was there: half a record, and older ones behind it."""
+    end = check(copy).end
+    size = victim(queued).store_size
+    record = bytearray(bytes_at(log_place(copy, victim(queued).commit_log_offset), size))
+    record[28:36] = INT64.pack(end + 50)
+    patch(log_place(copy, end), b"left over")
+    patch(log_place(copy, end + 50), bytes(record))
+    report = check(copy)
+    assert (errors(report), list(warnings(report))) == ({}, ["log-torn-tail"])
+    assert (report.end, report.messages) == (end, MESSAGES)
+
+
+def test_the_last_message_cannot_be_taken_for_what_a_cut_left(copy: Path, queued: list[MessageExt]) -> None:
+    last = max(check_offsets(copy))
+    patch(log_place(copy, last), b"\0", 4)
+    assert list(errors(check(copy))) == ["record-magic"]
+
+
+def check_offsets(root: Path) -> list[int]:
+    """The physical offsets of all messages."""
+    found = [item[0] for item in log_items(log_files(root / "commitlog"), 0)]
+    return [each.commit_log_offset for each in found if isinstance(each, MessageExt)]
 
 
 def test_every_rule_is_tested() -> None:

@@ -1,0 +1,69 @@
+"""``mqstore repair``: has a store recovered as a broker would, after setting aside what can be made anew."""
+
+import asyncio
+import logging
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rocketbroker.app.mqstore.check import print_report, run_audit
+from rocketbroker.app.mqstore.running import (
+    EXIT_ERRORS,
+    EXIT_NOT_DONE,
+    ConfigFile,
+    StoreDir,
+    fail,
+    reading_a_store,
+    store_config,
+)
+from rocketbroker.codec.storefile.audit_rules import Severity
+from rocketbroker.common.config import MessageStoreConfig
+from rocketbroker.store.audit.store_audit import AuditOptions, AuditReport
+from rocketbroker.store.audit.store_repair import recover_store, set_aside, to_set_aside
+from rocketbroker.store.audit.store_sizes import with_sizes_of_files
+
+
+def command(
+    directory: StoreDir,
+    config_file: ConfigFile = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Do it; without, only say what would be done.")] = False,
+) -> None:
+    """Have a store recovered; exit code 3 when it needs to be and --yes was not given, 1 when errors are left."""
+    with reading_a_store():
+        given = store_config(directory, config_file)
+        config = given if config_file is not None else with_sizes_of_files(given)
+        options = AuditOptions(sizes_given=config_file is not None)
+        report = run_audit(config, options)
+        print_report(report)
+        if report.state.is_open:
+            fail(f"{directory} is in use; stop the broker first")
+        if not report.counts and not report.state.unclean:
+            return
+        damaged = to_set_aside(config, report)
+        if not yes:
+            _tell_plan(damaged)
+            raise typer.Exit(EXIT_NOT_DONE)
+        after = _repair(config, options, damaged)
+    if after.count_of(Severity.ERROR):
+        raise typer.Exit(EXIT_ERRORS)
+
+
+def _tell_plan(damaged: list[Path]) -> None:
+    print("\nmqstore repair --yes would")
+    for path in damaged:
+        print(f"- rename {path} to {path.name}.damaged, to have it made anew from the CommitLog")
+    print("- open the store and stop it, as a broker does: it cuts what is torn and enters what is missing")
+    print("Nothing was changed. Copy the store first.")
+
+
+def _repair(config: MessageStoreConfig, options: AuditOptions, damaged: list[Path]) -> AuditReport:
+    for path in set_aside(config, damaged):
+        print(f"set aside: {path}")
+    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stdout, force=True)
+    asyncio.run(recover_store(config))
+    print("\nafter the repair")
+    report = run_audit(config, options)
+    print_report(report)
+    return report

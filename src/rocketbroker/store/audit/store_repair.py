@@ -1,0 +1,93 @@
+"""Has a damaged store repaired: sets aside what can be made anew, and opens the store as a broker does.
+
+Only what is derived from the CommitLog is ever set aside. Recovery itself decides what becomes of the CommitLog.
+"""
+
+import itertools
+from collections.abc import Sequence
+from pathlib import Path
+
+from rocketbroker.codec.storefile.audit_rules import AuditRule
+from rocketbroker.common.clock import SystemClock
+from rocketbroker.common.config import MessageStoreConfig
+from rocketbroker.common.errors import StoreError
+from rocketbroker.common.file_system import LOCAL
+from rocketbroker.store.audit.store_audit import AuditReport
+from rocketbroker.store.message_arriving_listener import NoListener
+from rocketbroker.store.message_store import MessageStore
+from rocketbroker.store.store_lock import StoreLock
+
+_QUEUE_RULES = frozenset(
+    {
+        AuditRule.QUEUE_FILE_MISSING,
+        AuditRule.QUEUE_FILE_SIZE,
+        AuditRule.QUEUE_ENTRY_UNREADABLE,
+        AuditRule.QUEUE_ENTRY_BEYOND_LOG,
+        AuditRule.QUEUE_ENTRY_MISMATCH,
+        AuditRule.MESSAGE_NOT_QUEUED,
+    }
+)
+_INDEX_RULES = frozenset(
+    {
+        AuditRule.INDEX_HEADER,
+        AuditRule.INDEX_CHAIN,
+        AuditRule.INDEX_ENTRY_UNREADABLE,
+        AuditRule.INDEX_ENTRY_MISMATCH,
+        AuditRule.INDEX_MISSING_KEY,
+    }
+)
+# Nothing is sent through this store.
+_NO_HOST = bytes(8)
+
+
+def to_set_aside(config: MessageStoreConfig, report: AuditReport) -> list[Path]:
+    """The files and folders that recovery has to make anew, given all findings of a check with errors in them.
+
+    A queue by itself is made anew only when the whole log is gone through, which recovery does for an index that is
+    not there; without an index all queues have to go for it.
+    """
+    broken = {rule for (rule, severity) in report.counts if severity is rule.severity}
+    found = []
+    if broken & _QUEUE_RULES:
+        found.append(config.consume_queue_dir)
+    if broken & _INDEX_RULES and config.index_dir.is_dir():
+        found.append(config.index_dir)
+    if AuditRule.CHECKPOINT_DAMAGED in broken and not report.state.unclean:
+        found.append(config.checkpoint_path)
+    return found
+
+
+def set_aside(config: MessageStoreConfig, paths: Sequence[Path]) -> list[Path]:
+    """Rename files and folders to ``<name>.damaged``; gives their new paths (blocks).
+
+    Raises:
+        StoreError: a broker has the store open, or one could not be renamed.
+    """
+    lock = StoreLock(Path(config.store_path_root_dir), config.abort_path)
+    lock.acquire()
+    try:
+        return [_rename(path) for path in paths]
+    finally:
+        lock.release()
+
+
+def _rename(path: Path) -> Path:
+    names = itertools.chain([".damaged"], (f".damaged-{number}" for number in itertools.count(1)))
+    target = next(each for each in (path.with_name(path.name + name) for name in names) if not each.exists())
+    try:
+        LOCAL.rename(path, target)
+        LOCAL.sync_folder(path.parent)
+    except OSError as error:
+        raise StoreError(f"{path} cannot be set aside as {target.name}: {error.strerror}") from error
+    return target
+
+
+async def recover_store(config: MessageStoreConfig) -> None:
+    """Open and stop the store, as a broker does that is started and stopped; its logger tells what recovery found.
+
+    Raises:
+        StoreError: a broker has it open, or it cannot be opened.
+    """
+    store = MessageStore(config, _NO_HOST, NoListener(), SystemClock())
+    await store.start()
+    await store.stop()

@@ -1,0 +1,49 @@
+"""Finds out with which sizes a store was made, from its files."""
+
+from rocketbroker.codec.storefile.index_file_layout import MAX_HASH_SLOT_NUM, MAX_INDEX_NUM
+from rocketbroker.common.config import MessageStoreConfig
+from rocketbroker.common.errors import StoreError
+from rocketbroker.store.audit.findings import Findings
+from rocketbroker.store.audit.index_image import IndexImage, index_paths
+from rocketbroker.store.audit.queue_files import QueueFiles
+from rocketbroker.store.audit.queues_audit import queue_topics
+from rocketbroker.store.audit.store_audit import log_files
+
+
+def with_sizes_of_files(config: MessageStoreConfig) -> MessageStoreConfig:
+    """``config`` with the file sizes that the store has; the index is on when there is a folder for it.
+
+    Raises:
+        StoreError: there is no CommitLog.
+    """
+    sizes: dict[str, object] = {"message_index_enable": config.index_dir.is_dir()}
+    if of_log := _usual([file.size for file in log_files(config.commit_log_dir)]):
+        sizes["mapped_file_size_commit_log"] = of_log
+    if of_queues := _usual(_queue_file_sizes(config)):
+        sizes["mapped_file_size_consume_queue"] = of_queues
+    sizes["max_hash_slot_num"], sizes["max_index_num"] = _index_sizes(config)
+    return config.model_copy(update=sizes)
+
+
+def _usual(sizes: list[int]) -> int:
+    known = [size for size in sizes if size]
+    return max(set(known), key=known.count, default=0)
+
+
+def _queue_file_sizes(config: MessageStoreConfig) -> list[int]:
+    return [
+        QueueFiles(queue, Findings()).file_size
+        for topic in queue_topics(config.consume_queue_dir)
+        for queue in topic.iterdir()
+        if queue.is_dir() and queue.name.isdigit()
+    ]
+
+
+def _index_sizes(config: MessageStoreConfig) -> tuple[int, int]:
+    for path in index_paths(config.index_dir):
+        try:
+            image = IndexImage(path)
+        except (StoreError, OSError):
+            continue
+        return image.slot_count, image.entry_count
+    return MAX_HASH_SLOT_NUM, MAX_INDEX_NUM

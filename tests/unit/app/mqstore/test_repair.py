@@ -1,0 +1,163 @@
+"""``mqstore repair`` says what it would do, does it only when told so, and leaves a store without errors."""
+
+import asyncio
+import os
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from rocketbroker.app.mqstore.cli import app
+from rocketbroker.codec.message.message_ext import MessageExt
+from rocketbroker.codec.storefile.index_file_layout import entry_position
+from rocketbroker.store.store_lock import StoreLock
+from tests.support.audited_store import (
+    QUEUE,
+    check,
+    errors,
+    log_place,
+    make_audited_store,
+    patch,
+    put_all,
+    queue_place,
+)
+from tests.support.fakes import FakeClock
+from tests.support.stores import crash_copy, make_store, message, read_queue
+
+
+def run(*arguments: object) -> Result:
+    return CliRunner().invoke(app, ["repair", *map(str, arguments)])
+
+
+def contents(root: Path) -> dict[Path, bytes]:
+    return {path.relative_to(root): path.read_bytes() for path in root.rglob("*") if path.is_file()}
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    return tmp_path / "store"
+
+
+@pytest.fixture
+async def queued(store: Path) -> list[MessageExt]:
+    """The messages of QUEUE in ``store``."""
+    return await make_audited_store(store)
+
+
+def damage_queue(store: Path) -> None:
+    patch(queue_place(store, 3), b"\x7f")
+
+
+def damage_index(store: Path) -> None:
+    patch((min((store / "index").iterdir()), entry_position(5, 50)), b"\x01")
+
+
+def test_a_sound_store_is_left_alone(store: Path, queued: list[MessageExt]) -> None:
+    before = contents(store)
+    for arguments in ((store,), (store, "--yes")):
+        result = run(*arguments)
+        assert (result.exit_code, "nothing is wrong" in result.stdout) == (0, True)
+    assert contents(store) == before
+
+
+def test_without_yes_nothing_is_changed(store: Path, queued: list[MessageExt]) -> None:
+    damage_queue(store)
+    before = contents(store)
+    result = run(store)
+    assert result.exit_code == 3
+    assert f"- rename {store / 'consumequeue'} to consumequeue.damaged" in result.stdout
+    assert contents(store) == before
+
+
+@pytest.mark.parametrize(
+    ("damages", "aside"),
+    [
+        ([damage_queue], ["consumequeue"]),
+        ([damage_index], ["index"]),
+        ([damage_queue, damage_index], ["consumequeue", "index"]),
+    ],
+)
+def test_what_is_derived_is_made_anew(store: Path, queued: list[MessageExt], damages: list, aside: list) -> None:
+    for damage in damages:
+        damage(store)
+    log_before = {path: path.read_bytes() for path in (store / "commitlog").iterdir()}
+    result = run(store, "--yes")
+    assert result.exit_code == 0, result.output
+    assert sorted(path.name for path in store.iterdir() if ".damaged" in path.name) == [
+        f"{name}.damaged" for name in aside
+    ]
+    assert check(store).findings == []
+    assert {path: path.read_bytes() for path in (store / "commitlog").iterdir() if path in log_before} == log_before
+    assert asyncio.run(served(store)) == queued
+
+
+def test_a_second_repair_keeps_what_the_first_set_aside(store: Path, queued: list[MessageExt]) -> None:
+    for _ in range(2):
+        damage_index(store)
+        assert run(store, "--yes").exit_code == 0
+    assert {"index.damaged", "index.damaged-1"} <= {path.name for path in store.iterdir()}
+
+
+def test_a_killed_store_is_recovered_as_a_broker_does_it(tmp_path: Path, store: Path) -> None:
+    killed = asyncio.run(kill(store, tmp_path / "killed"))
+    assert run(killed).exit_code == 3
+    result = run(killed, "--yes")
+    assert result.exit_code == 0, result.output
+    assert "store opened after an unclean stop" in result.stdout
+    assert not (killed / "abort").exists()
+    assert check(killed).findings == []
+    assert asyncio.run(served(killed))[-1].body == b"not dispatched"
+
+
+def test_a_store_that_a_broker_has_open_is_not_touched(store: Path, queued: list[MessageExt]) -> None:
+    damage_queue(store)
+    before = contents(store)
+    lock = StoreLock(store, store / "abort")
+    lock.acquire()
+    try:
+        result = run(store, "--yes")
+    finally:
+        lock.release()
+    assert result.exit_code == 2
+    assert f"mqstore: {store} is in use; stop the broker first" in result.stderr
+    assert contents(store) == before
+
+
+def test_a_damaged_record_stays_and_is_still_an_error(store: Path, queued: list[MessageExt]) -> None:
+    damage_queue(store)
+    patch(log_place(store, queued[5].commit_log_offset), b"?", 90)
+    before = contents(store / "commitlog")
+    result = run(store, "--yes")
+    assert result.exit_code == 1
+    assert list(errors(check(store))) == ["record-crc"]
+    after = contents(store / "commitlog")
+    assert {name: after[name] for name in before} == before
+
+
+def test_a_store_that_cannot_be_opened_gives_2(store: Path, queued: list[MessageExt]) -> None:
+    os.truncate(max((store / "commitlog").iterdir()), 70_000)
+    result = run(store, "--yes")
+    assert result.exit_code == 2
+    assert result.stderr.startswith("mqstore: ")
+
+
+async def served(root: Path) -> list[MessageExt]:
+    """What a broker gives of QUEUE."""
+    store = make_store(root)
+    await store.start()
+    try:
+        return read_queue(store, *QUEUE)
+    finally:
+        await store.stop()
+
+
+async def kill(root: Path, into: Path) -> Path:
+    """What a broker leaves that is killed with a message that is stored and not dispatched."""
+    clock = FakeClock()
+    store = make_store(root, clock)
+    await store.start()
+    put_all(store, clock, 100)
+    store.put_message(message(b"not dispatched", "Topic0"))
+    killed = crash_copy(root, into)
+    await store.stop()
+    return killed
