@@ -47,6 +47,9 @@ class FakeTransport(asyncio.Transport):
     def writelines(self, list_of_data: Any) -> None:
         self.write(b"".join(list_of_data))
 
+    def get_write_buffer_size(self) -> int:
+        return self.waiting
+
     def drained(self) -> None:
         """The peer has taken all."""
         self.blocked, self.waiting = False, 0

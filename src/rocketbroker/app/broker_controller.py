@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Self
 
+from rocketbroker.app.transport_limits import limits_of
 from rocketbroker.broker.broker2client import notify_consumer_ids_changed
 from rocketbroker.broker.broker_outer_api import BrokerOuterApi
 from rocketbroker.broker.broker_registration import BrokerRegistration
@@ -109,8 +110,7 @@ class BrokerController:
             self.routes,
             host=transport.bind_address,
             port=transport.listen_port,
-            frame_max_length=transport.frame_max_length,
-            max_idle_s=transport.server_channel_max_idle_time_seconds,
+            limits=limits_of(transport),
             on_batch_end=self.store.dispatch,
             on_close=self._connection_closed,
         )

@@ -7,6 +7,7 @@ import ipaddress
 import logging
 from concurrent.futures import ThreadPoolExecutor
 
+from rocketbroker.app.transport_limits import limits_of
 from rocketbroker.codec.remoting.headers.namesrv import NotifyMinBrokerIdChangeRequestHeader
 from rocketbroker.codec.remoting.remoting_command import request
 from rocketbroker.codec.remoting.request_code import RequestCode
@@ -53,8 +54,7 @@ class NamesrvController:
             self.routes,
             host=transport.bind_address,
             port=transport.listen_port,
-            frame_max_length=transport.frame_max_length,
-            max_idle_s=transport.server_channel_max_idle_time_seconds,
+            limits=limits_of(transport),
             on_close=self.route_info_manager.connection_closed,
         )
         self.address_server: AddressServer | None = None

@@ -35,10 +35,9 @@ from rocketbroker.transport.receive_buffer import ReceiveBuffer
 
 log = logging.getLogger(__name__)
 
-# Answers that wait to be sent; over it the connection is not read until the peer has taken some.
-WRITE_HIGH_WATER = 1024 * 1024
-# So many pieces of answers are handed over at once; up to so many bytes they are joined first.
+# Answers to one read are handed over when they are so many pieces or bytes; up to so many bytes they are joined first.
 _FLUSH_PIECES = 64
+_FLUSH_BYTES = 256 * 1024
 _JOIN_LIMIT = 64 * 1024
 # Requests of one connection that wait for their answers; with so many it is not heard until half of them are answered.
 _MOST_OPEN = 1024
@@ -75,6 +74,11 @@ class RemotingConnection(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport | None = None
         self._pending: dict[int, asyncio.Future[Command]] = {}
         self._out: list[Buffer] = []
+        # Of large answers; those to sends are few bytes each.
+        self._out_bytes = 0
+        # Bytes that waited for the peer at the last look, and when it last took some.
+        self._untaken = 0
+        self._taken_at = self._heard_at = 0.0
         # Not heard for now, since it takes its answers slowly or has too many open requests.
         self._paused = False
         self._unread: bytes = b""
@@ -96,11 +100,14 @@ class RemotingConnection(asyncio.BufferedProtocol):
         if address:
             self.remote_address = f"[{address[0]}]:{address[1]}" if ":" in address[0] else f"{address[0]}:{address[1]}"
             self.remote_host = host_bytes(address)
+        if not self._endpoint.has_room(self.remote_address):
+            transport.abort()
+            return
         sock = transport.get_extra_info("socket")
         if sock is not None and sock.family in (socket.AF_INET, socket.AF_INET6):
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        transport.set_write_buffer_limits(high=WRITE_HIGH_WATER)
-        self.last_read = self._loop.time()
+        transport.set_write_buffer_limits(high=self._endpoint.limits.write_high_water)
+        self.last_read = self._heard_at = self._taken_at = self._loop.time()
         self._endpoint.connections.add(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -141,6 +148,7 @@ class RemotingConnection(asyncio.BufferedProtocol):
         """Called by asyncio."""
         if self.is_behind:
             self.is_behind = False
+            self._taken_at = self._loop.time()
             self._caught_up.set()
             self._hear_again()
 
@@ -153,6 +161,7 @@ class RemotingConnection(asyncio.BufferedProtocol):
         if not self._paused or self.is_behind or self._open_requests > _MOST_OPEN // 2:
             return
         self._paused = False
+        self._heard_at = self._loop.time()
         unread, self._unread = self._unread, b""
         if unread:
             if self._unread_since:
@@ -321,16 +330,24 @@ class RemotingConnection(asyncio.BufferedProtocol):
     def _queue(self, command: Command, answer: Any) -> None:
         if isinstance(answer, bytes):
             self._out.append(answer)
+            self._out_bytes += len(answer)
         elif isinstance(answer, list):
             self._out.extend(answer)
+            self._out_bytes += sum(map(len, answer))
         else:
-            self._out.append(encode_answer(command, answer))
+            frame = encode_answer(command, answer)
+            self._out.append(frame)
+            self._out_bytes += len(frame)
+        if self._out_bytes > _FLUSH_BYTES:
+            self._endpoint.end_batch()
+            self._flush()
 
     def _flush(self) -> None:
         out = self._out
         if not out:
             return
         self._out = []
+        self._out_bytes = 0
         self.write(out)
 
     def write(self, buffers: Sequence[Buffer]) -> None:
@@ -389,6 +406,26 @@ class RemotingConnection(asyncio.BufferedProtocol):
         if self._transport is not None and not self._transport.is_closing():
             log.info("closing the connection from %s: %s", self.remote_address, reason)
             self._transport.close()
+
+    def close_if_idle(self, now: float) -> None:
+        """Close when the peer sent nothing for too long; drop when it took nothing of what waits for it.
+
+        What waits holds memory, and files of the log that were deleted since.
+        """
+        if self._transport is None:
+            return
+        max_idle_s = self._endpoint.limits.max_idle_s
+        waiting = self._transport.get_write_buffer_size()
+        if not waiting or waiting < self._untaken:
+            self._taken_at = now
+        self._untaken = waiting
+        if now - self._taken_at > max_idle_s:
+            self.abort(
+                f"it took none of the {waiting} bytes that wait for it within {max_idle_s:g} s "
+                "(serverChannelMaxIdleTimeSeconds)"
+            )
+        elif not waiting and not self._paused and now - max(self.last_read, self._heard_at) > max_idle_s:
+            self.close(f"nothing was received for {max_idle_s:g} s (serverChannelMaxIdleTimeSeconds)")
 
     def abort(self, reason: str) -> None:
         """Close at once; what was not sent is lost."""

@@ -5,7 +5,7 @@ import itertools
 import logging
 import time
 from collections.abc import Callable
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from rocketbroker.codec.remoting.frame import FRAME_MAX_LENGTH
 from rocketbroker.codec.remoting.handler import Connection, Route
@@ -16,8 +16,27 @@ log = logging.getLogger(__name__)
 
 _CLOSE_TIMEOUT_S = 1.0
 _REPEAT_LOG_S = 10.0
+# Answers that wait to be sent; over it the connection is not heard until the peer has taken some.
+WRITE_HIGH_WATER = 1024 * 1024
 # Codes from here on do not fit into the first 12 bytes of a header.
 _FOUR_DIGITS = 1000
+
+
+class ConnectionLimits(NamedTuple):
+    """What the peers of an endpoint may take.
+
+    ``frame_max_length`` is the limit of the length field in bytes. ``max_connections`` may be open at a time, 0 is any
+    number. Over ``write_high_water`` bytes of answers that a peer has not taken it is not heard. A connection is closed
+    that sends nothing for ``max_idle_s``, and one that takes nothing of what waits for it.
+    """
+
+    frame_max_length: int = FRAME_MAX_LENGTH
+    max_connections: int = 0
+    write_high_water: int = WRITE_HIGH_WATER
+    max_idle_s: float = 120.0
+
+
+DEFAULT_LIMITS = ConnectionLimits()
 
 
 class EndpointConnection(Connection, Protocol):
@@ -32,7 +51,7 @@ class Endpoint:
 
     Args:
         routes: handlers by request code.
-        frame_max_length: limit of the length field, in bytes.
+        limits: what the peers may take.
         on_batch_end: called after the last frame of each read event, and always before answers are written.
         on_close: called when a connection is gone.
         throttles: whether a peer that takes its answers slowly is not heard until it catches up. Only for servers: two
@@ -43,14 +62,15 @@ class Endpoint:
         self,
         name: str,
         routes: dict[int, Route],
-        frame_max_length: int = FRAME_MAX_LENGTH,
+        limits: ConnectionLimits = DEFAULT_LIMITS,
         on_batch_end: Callable[[], None] | None = None,
         on_close: Callable[[Connection], None] | None = None,
         throttles: bool = True,
     ) -> None:
         self.routes = routes
         self.throttles = throttles
-        self.frame_max_length = frame_max_length
+        self.limits = limits
+        self.frame_max_length = limits.frame_max_length
         self.on_batch_end = on_batch_end
         self.on_close = on_close
         self.tasks = TaskOwner(name)
@@ -64,6 +84,8 @@ class Endpoint:
         self._all_gone = asyncio.Event()
         self._batch_failure = ""
         self._batch_failure_told = 0.0
+        self._turned_away = 0
+        self._turned_away_told = float("-inf")
 
     def gone(self, connection: EndpointConnection) -> None:
         """Forget a connection that was lost."""
@@ -89,6 +111,21 @@ class Endpoint:
         if failure != self._batch_failure or now >= self._batch_failure_told + _REPEAT_LOG_S:
             self._batch_failure, self._batch_failure_told = failure, now
             log.error("the end of a batch failed", exc_info=error)
+
+    def has_room(self, address: str) -> bool:
+        """Whether another connection may come; one that may not is logged with its peer's address."""
+        limit = self.limits.max_connections
+        if not limit or len(self.connections) < limit:
+            return True
+        self._turned_away += 1
+        now = time.monotonic()
+        if now >= self._turned_away_told + _REPEAT_LOG_S:
+            text = (
+                "turned %s away: %d connections are open, the limit is %d (maxConnections); %d since the last such line"
+            )
+            log.warning(text, address, len(self.connections), limit, self._turned_away)
+            self._turned_away, self._turned_away_told = 0, now
+        return False
 
     async def stop(self, reason: str) -> None:
         """End the tasks of open requests and close all connections; a peer has a second to take its last answers."""

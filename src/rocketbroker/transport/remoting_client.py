@@ -8,7 +8,7 @@ from rocketbroker.codec.remoting.handler import Connection, Route
 from rocketbroker.codec.remoting.remoting_command import Command
 from rocketbroker.common.errors import RemotingConnectError
 from rocketbroker.transport.connection import RemotingConnection
-from rocketbroker.transport.endpoint import Endpoint
+from rocketbroker.transport.endpoint import ConnectionLimits, Endpoint
 
 
 def split_address(address: str) -> tuple[str, int]:
@@ -42,7 +42,9 @@ class RemotingClient:
         on_close: Callable[[Connection], None] | None = None,
     ) -> None:
         self._connect_timeout_s = connect_timeout_s
-        self._endpoint = Endpoint("client", routes or {}, frame_max_length, on_close=on_close, throttles=False)
+        self._endpoint = Endpoint(
+            "client", routes or {}, ConnectionLimits(frame_max_length), on_close=on_close, throttles=False
+        )
         self._connections: dict[str, RemotingConnection] = {}
         self._locks: dict[str, asyncio.Lock] = {}
 

@@ -5,10 +5,9 @@ import socket
 from collections.abc import Callable, Sequence
 from typing import cast
 
-from rocketbroker.codec.remoting.frame import FRAME_MAX_LENGTH
 from rocketbroker.codec.remoting.handler import Connection, Route
 from rocketbroker.transport.connection import RemotingConnection
-from rocketbroker.transport.endpoint import Endpoint
+from rocketbroker.transport.endpoint import DEFAULT_LIMITS, ConnectionLimits, Endpoint
 from rocketbroker.transport.listening_sockets import bind_sockets, cannot_listen, port_of
 
 _IDLE_SCAN_S = 10.0
@@ -22,8 +21,7 @@ class RemotingServer:
         routes: handlers by request code.
         host: address to bind; empty for all addresses.
         port: port to bind; 0 takes a free one, then ``port`` tells which.
-        frame_max_length: limit of a frame's length field in bytes; a longer frame is refused before memory is taken.
-        max_idle_s: a connection that sends nothing for so long is closed (serverChannelMaxIdleTimeSeconds).
+        limits: what the peers may take; a longer frame is refused before memory is taken.
         on_batch_end: called after the last frame of each read event, and always before answers are written.
         on_close: called when a connection is gone.
     """
@@ -34,16 +32,14 @@ class RemotingServer:
         *,
         host: str = "",
         port: int = 0,
-        frame_max_length: int = FRAME_MAX_LENGTH,
-        max_idle_s: float = 120.0,
+        limits: ConnectionLimits = DEFAULT_LIMITS,
         on_batch_end: Callable[[], None] | None = None,
         on_close: Callable[[Connection], None] | None = None,
     ) -> None:
         self.host = host
         self.port = port
         self._sockets: Sequence[socket.socket] = ()
-        self._max_idle_s = max_idle_s
-        self._endpoint = Endpoint("server", routes, frame_max_length, on_batch_end, on_close)
+        self._endpoint = Endpoint("server", routes, limits, on_batch_end, on_close)
         self._servers: list[asyncio.Server] = []
 
     @property
@@ -85,9 +81,8 @@ class RemotingServer:
 
     def _close_idle(self) -> None:
         now = asyncio.get_running_loop().time()
-        for connection in list(self._endpoint.connections):
-            if now - connection.last_read > self._max_idle_s:
-                connection.close(f"nothing was received for {self._max_idle_s:g} s")
+        for connection in list(self.connections):
+            connection.close_if_idle(now)
 
     async def stop(self) -> None:
         """Stop accepting, end the tasks of open requests, close all connections."""

@@ -13,6 +13,7 @@ from rocketbroker.codec.remoting.headers.offset import GetMinOffsetRequestHeader
 from rocketbroker.codec.remoting.remoting_command import Command, request, response
 from rocketbroker.common.errors import RemotingSendError, RemotingTimeoutError
 from rocketbroker.transport.connection import host_bytes
+from rocketbroker.transport.endpoint import ConnectionLimits
 from tests.support.transports import (
     ECHO,
     ENCODED,
@@ -126,7 +127,7 @@ class TestBrokenPeers:
         ],
     )
     async def test_are_told_why_and_closed(self, handlers: Handlers, data: bytes, text: str):
-        connection, transport, _ = connect(handlers.routes(), frame_max_length=20_000)
+        connection, transport, _ = connect(handlers.routes(), limits=ConnectionLimits(20_000))
 
         feed(connection, frame(ECHO, b"before", 5) + data + frame(ECHO, b"after", 6))
 
@@ -138,7 +139,7 @@ class TestBrokenPeers:
 
     @pytest.mark.parametrize("length", [-1, 0, 3, 20_001, 2**31 - 1])
     async def test_a_wrong_length_is_judged_before_anything_follows_it(self, handlers: Handlers, length: int):
-        connection, transport, _ = connect(handlers.routes(), frame_max_length=20_000)
+        connection, transport, _ = connect(handlers.routes(), limits=ConnectionLimits(20_000))
 
         feed(connection, frame(ECHO, b"before", 5) + length.to_bytes(4, "big", signed=True))
 
@@ -149,7 +150,7 @@ class TestBrokenPeers:
 
     async def test_a_frame_of_just_the_limit_is_served(self, handlers: Handlers):
         whole = frame(ECHO, b"x" * 500)
-        connection, transport, _ = connect(handlers.routes(), frame_max_length=len(whole) - 4)
+        connection, transport, _ = connect(handlers.routes(), limits=ConnectionLimits(len(whole) - 4))
 
         feed(connection, whole)
 
@@ -504,6 +505,88 @@ class TestSlowPeer:
 
         assert len(handlers.seen) == seen
         assert endpoint.connections == set()
+
+    @pytest.mark.parametrize("piece", [b"x" * 100_000, [b"x" * 50_000, memoryview(b"y" * 50_000)]])
+    async def test_large_answers_to_one_read_are_handed_over_by_their_bytes(self, piece: Any):
+        def answer(_connection: Connection, command: Command) -> Any:
+            if isinstance(piece, list):
+                return piece
+            return response(0, None, None, piece)
+
+        connection, transport, endpoint = connect({ECHO: Route(ECHO, answer)})
+        batches: list[int] = []
+        endpoint.on_batch_end = lambda: batches.append(len(transport.written))
+        transport.blocked = True
+
+        feed(connection, frame(ECHO) * 50)
+
+        assert transport.stopped
+        assert 256 * 1024 < len(transport.written) < 400_000
+        assert batches[0] == 0, "what is answered is readable before"
+        transport.drained()
+        assert len(transport.written) >= 50 * 100_000
+
+
+class TestIdle:
+    LIMITS = ConnectionLimits(max_idle_s=10)
+
+    async def test_one_that_sends_nothing_is_closed(self, handlers: Handlers):
+        connection, transport, _ = connect(handlers.routes(), limits=self.LIMITS)
+        started = connection.last_read
+        connection.close_if_idle(started + 9.9)
+        assert not transport.closed
+
+        connection.close_if_idle(started + 10.1)
+
+        assert (transport.closed, transport.aborted) == (True, False)
+
+    async def test_one_that_takes_nothing_is_dropped_also_when_it_sends(self, handlers: Handlers, caplog):
+        caplog.set_level("INFO")
+        connection, transport, _ = connect(handlers.routes(), limits=self.LIMITS)
+        transport.blocked = True
+        feed(connection, frame(ECHO))
+        started = connection.last_read
+        for after in range(10):
+            connection.last_read = started + after
+            connection.close_if_idle(started + after)
+        assert not transport.closed
+
+        connection.close_if_idle(started + 10.1)
+
+        assert transport.aborted
+        assert f"took none of the {transport.waiting} bytes" in caplog.text
+        assert "(serverChannelMaxIdleTimeSeconds)" in caplog.text
+
+    async def test_one_that_takes_a_little_at_a_time_stays(self, handlers: Handlers):
+        connection, transport, _ = connect(handlers.routes(), limits=self.LIMITS)
+        now = connection.last_read
+        transport.blocked = True
+        feed(connection, frame(ECHO, b"x" * 1000))
+        assert connection.is_behind
+        for _ in range(100):
+            transport.waiting -= 1
+            now += 9
+            connection.close_if_idle(now)
+        assert not transport.closed
+
+        transport.drained()
+        connection._heard_at = now
+        connection.close_if_idle(now + 9)
+        assert not transport.closed
+        connection.close_if_idle(now + 11)
+        assert (transport.closed, transport.aborted) == (True, False)
+
+    async def test_one_that_waits_for_its_answers_stays(self, handlers: Handlers):
+        connection, transport, endpoint = connect(handlers.routes(), limits=self.LIMITS)
+        feed(connection, b"".join(frame(LATER, b"", number) for number in range(1100)))
+        assert transport.stopped
+
+        connection.close_if_idle(connection.last_read + 100)
+
+        assert not transport.closed
+        handlers.gate.set()
+        await until(lambda: len(transport.answers) == 1100)
+        await endpoint.stop("done")
 
 
 class TestRequests:

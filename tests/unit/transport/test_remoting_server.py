@@ -1,4 +1,5 @@
 import asyncio
+import contextlib
 import socket
 
 import pytest
@@ -7,6 +8,7 @@ from rocketbroker.codec.remoting.handler import Connection
 from rocketbroker.codec.remoting.remoting_command import request
 from rocketbroker.common.errors import ConfigError
 from rocketbroker.transport import remoting_server
+from rocketbroker.transport.endpoint import ConnectionLimits
 from rocketbroker.transport.listening_sockets import bind_sockets, port_of
 from rocketbroker.transport.remoting_server import RemotingServer
 from tests.support.transports import ECHO, LATER, Handlers, frame, split_frames
@@ -190,7 +192,9 @@ def split_up(data: bytes) -> list[tuple[int, int]]:
 async def test_silent_connections_are_closed(handlers: Handlers, monkeypatch):
     monkeypatch.setattr(remoting_server, "_IDLE_SCAN_S", 0.02)
     lost: list[Connection] = []
-    server = RemotingServer(handlers.routes(), host="127.0.0.1", max_idle_s=0.2, on_close=lost.append)
+    server = RemotingServer(
+        handlers.routes(), host="127.0.0.1", limits=ConnectionLimits(max_idle_s=0.2), on_close=lost.append
+    )
     await server.start()
     silent, busy = await Peer.open(server.port), await Peer.open(server.port)
 
@@ -204,6 +208,61 @@ async def test_silent_connections_are_closed(handlers: Handlers, monkeypatch):
     assert len(lost) == len(server.connections) == 1
     await busy.close()
     await silent.close()
+    await server.stop()
+
+
+async def test_one_that_takes_no_answers_is_dropped_though_it_was_closed_before(handlers: Handlers, monkeypatch):
+    """A transport that is closed waits for the peer to take the rest, which may be for ever."""
+    monkeypatch.setattr(remoting_server, "_IDLE_SCAN_S", 0.02)
+    loop = asyncio.get_running_loop()
+    lost: list[Connection] = []
+    limits = ConnectionLimits(max_idle_s=0.2)
+    server = RemotingServer(handlers.routes(), host="127.0.0.1", limits=limits, on_close=lost.append)
+    await server.start()
+    with socket.socket() as slow:
+        slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        slow.setblocking(False)
+        await loop.sock_connect(slow, ("127.0.0.1", server.port))
+        sending = asyncio.create_task(loop.sock_sendall(slow, frame(ECHO, b"x" * 100_000) * 200))
+        await until(lambda: any(connection._paused for connection in server.connections), 20)
+        for connection in server.connections:
+            connection.close("no longer wanted")
+
+        await until(lambda: lost)
+
+        assert server.connections == set()
+        sending.cancel()
+        await asyncio.gather(sending, return_exceptions=True)
+    await server.stop()
+
+
+async def test_one_more_than_may_be_open_is_turned_away_and_logged(handlers: Handlers, caplog):
+    lost: list[Connection] = []
+    limits = ConnectionLimits(max_connections=2)
+    server = RemotingServer(handlers.routes(), host="127.0.0.1", limits=limits, on_close=lost.append)
+    await server.start()
+    first, second = await Peer.open(server.port), await Peer.open(server.port)
+    for peer in (first, second):
+        assert (await peer.ask(frame(ECHO))).code == 0
+    for _ in range(3):
+        third = await Peer.open(server.port)
+        with contextlib.suppress(ConnectionResetError):
+            assert await third.at_end() == b""
+        await third.close()
+
+    lines = [record.getMessage() for record in caplog.records if "turned" in record.getMessage()]
+    assert len(lines) == 1, "many of them must not fill the log"
+    assert lines[0].startswith("turned 127.0.0.1:")
+    assert "2 connections are open, the limit is 2 (maxConnections)" in lines[0]
+    assert len(server.connections) == 2
+    assert (await first.ask(frame(ECHO))).code == 0
+
+    await first.close()
+    await until(lambda: len(server.connections) == 1)
+    fourth = await Peer.open(server.port)
+    assert (await fourth.ask(frame(ECHO))).code == 0
+    await fourth.close()
+    await second.close()
     await server.stop()
 
 

@@ -22,10 +22,26 @@ class TransportConfig(ConfigModel):
     server_channel_max_idle_time_seconds: Whole = setting(
         "serverChannelMaxIdleTimeSeconds",
         120,
-        "A connection that sends nothing for this long is closed.",
+        "A connection is closed that sends nothing for this long, or takes nothing of the answers that wait for it.",
         Trait(unit="s"),
         low=1,
         high=86_400,
+    )
+    max_connections: Whole = setting(
+        "maxConnections",
+        10_000,
+        "Most connections that are open at a time; one more is closed at once. Each needs a file (ulimit -n).",
+        Trait(own=True),
+        low=1,
+        high=1_000_000,
+    )
+    write_buffer_high_water_mark: Whole = setting(
+        "writeBufferHighWaterMark",
+        0,
+        "A connection that has not taken this much of its answers is not heard until it has; 0 means 1 MiB.",
+        Trait(unit="bytes"),
+        low=0,
+        high=1 << 30,
     )
     frame_max_length: Whole = setting(
         "com.rocketmq.remoting.frameMaxLength",

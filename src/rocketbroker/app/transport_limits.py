@@ -1,0 +1,14 @@
+"""What peers may take of a server, from its settings (org.apache.rocketmq.remoting.netty.NettyServerConfig)."""
+
+from rocketbroker.common.config import TransportConfig
+from rocketbroker.transport.endpoint import WRITE_HIGH_WATER, ConnectionLimits
+
+
+def limits_of(transport: TransportConfig) -> ConnectionLimits:
+    """The limits of a broker's or name server's connections."""
+    return ConnectionLimits(
+        frame_max_length=transport.frame_max_length,
+        max_connections=transport.max_connections,
+        write_high_water=transport.write_buffer_high_water_mark or WRITE_HIGH_WATER,
+        max_idle_s=transport.server_channel_max_idle_time_seconds,
+    )
