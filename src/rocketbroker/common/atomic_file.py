@@ -20,6 +20,8 @@ def replace_contents(path: Path, data: bytes, file_system: FileSystem = LOCAL) -
         OSError: it cannot be written; the old contents stay.
     """
     new_names = file_system.make_folders(path.parent)
+    # The last also when it was made by a call that then failed.
+    changed = dict.fromkeys((path.parent, *new_names, path.parent.parent))
     draft = path.with_name(path.name + ".tmp")
     write_synced(draft, data, file_system)
     if path.exists():
@@ -27,7 +29,7 @@ def replace_contents(path: Path, data: bytes, file_system: FileSystem = LOCAL) -
         write_synced(backup_draft, path.read_bytes(), file_system)
         file_system.rename(backup_draft, backup_of(path))
     file_system.rename(draft, path)
-    for folder in (path.parent, *new_names):
+    for folder in changed:
         file_system.sync_folder(folder)
 
 

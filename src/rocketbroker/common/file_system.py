@@ -132,3 +132,16 @@ class LocalFileSystem:
 
 
 LOCAL = LocalFileSystem()
+
+
+def parents_of(path: Path) -> list[Path]:
+    """The folders whose names lead to a path, as far as this user may read them; the innermost first."""
+    return [folder for folder in path.absolute().parents if os.access(folder, os.R_OK)]
+
+
+def sync_names(root: Path, file_system: FileSystem = LOCAL) -> None:
+    """Bring the names of all folders and files below a folder to disk, and its own (blocks)."""
+    for folder in parents_of(root):
+        file_system.sync_folder(folder)
+    for name, _, _ in os.walk(root):
+        file_system.sync_folder(Path(name))

@@ -116,7 +116,8 @@ class CommitLogFlusher:
         try:
             for file in list(self._queue.files):
                 if file.wrote > file.flushed:
-                    _check_before_rewrite(file)
+                    if self.error:
+                        _check_before_rewrite(file)
                     file.flush()
         except OSError as error:
             self._failed(
@@ -179,7 +180,7 @@ def _check_before_rewrite(file: MappedFile) -> None:
     Raises:
         OSError: it is not.
     """
-    if not file.sync_failed:
+    if not file.to_write_again:
         return
     walk = FileWalk(file, file.flushed, check_crc=True)
     end = file.wrote
@@ -244,7 +245,7 @@ class ConsumeQueueFlusher:
         Raises:
             OSError: one is not.
         """
-        if not file.sync_failed:
+        if not file.to_write_again:
             return
         start = file.flushed - file.flushed % CQ_STORE_UNIT_SIZE
         for number, (offset, size, _) in enumerate(ENTRY.iter_unpack(file.buffer[start : file.wrote])):

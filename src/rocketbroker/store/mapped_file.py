@@ -56,7 +56,7 @@ class MappedFile:
         "flushed",
         "path",
         "stored",
-        "sync_failed",
+        "to_write_again",
         "wrote",
     )
 
@@ -73,7 +73,7 @@ class MappedFile:
         # Folders whose new names are not on disk yet: of the file, and of those made for it.
         self._new_names: list[Path] = []
         # Whether what lies between ``flushed`` and ``wrote`` has to be written anew before a sync says anything of it.
-        self.sync_failed = False
+        self.to_write_again = False
         self.fd = self._open()
         try:
             existed = os.fstat(self.fd).st_size
@@ -168,21 +168,21 @@ class MappedFile:
     def flush(self) -> None:
         """Bring to disk what was written, and take note of how far that is (blocks).
 
-        After a sync that failed all of it is written anew first, since the kernel may take pages for clean that never
-        reached the disk. Whether they still hold what was stored is for the caller to know.
+        After a sync that failed, or may have, all of it is written anew first, since the kernel may take pages for
+        clean that never reached the disk. Whether they still hold what was stored is for the caller to know.
 
         Raises:
             OSError: the disk refused; ``flushed`` stays where it was.
         """
         wrote = self.wrote
         try:
-            if self.sync_failed:
+            if self.to_write_again:
                 self._write_again(self.flushed, wrote)
             self.sync()
         except OSError:
-            self.sync_failed = True
+            self.to_write_again = True
             raise
-        self.sync_failed = False
+        self.to_write_again = False
         self.flushed = wrote
 
     def _write_again(self, start: int, end: int) -> None:

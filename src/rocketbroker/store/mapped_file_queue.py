@@ -117,9 +117,13 @@ class MappedFileQueue:
         last.zero_from(last.wrote)
 
     def unsynced_from(self, offset: int) -> None:
-        """Take what lies at ``offset`` and after it as written, but not on disk."""
+        """Take what lies at ``offset`` and after it as written, but not on disk, whatever a sync may say.
+
+        A process that is gone may have been told that a sync failed; the kernel tells of that only once.
+        """
         for file in self.files:
             file.flushed = max(0, min(file.flushed, offset - file.file_from_offset))
+            file.to_write_again = file.flushed < file.wrote
 
     def moved(self, directory: Path) -> None:
         """Take note that the directory has another name now; the files stay mapped."""

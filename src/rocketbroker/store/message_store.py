@@ -18,7 +18,7 @@ from rocketbroker.codec.message.message_batch import BatchParts
 from rocketbroker.common.clock import Clock
 from rocketbroker.common.config import MessageStoreConfig
 from rocketbroker.common.errors import StoreError
-from rocketbroker.common.file_system import LOCAL, FileSystem
+from rocketbroker.common.file_system import LOCAL, FileSystem, sync_names
 from rocketbroker.common.lifecycle import TaskOwner
 from rocketbroker.store.allocate_mapped_file_service import AllocateMappedFileService
 from rocketbroker.store.commit_log import ALLOCATE_STEP, CommitLog
@@ -200,8 +200,10 @@ class MessageStore:
         self._lock.mark_running(os.getpid())
         report = recover(self.commit_log, self.queues, self.index_service, self._checkpoint, reput, clean_stop=clean)
         if not clean:
-            # It is in the page cache, where a killed broker left it, and may be no further.
+            # They are in the page cache, where a killed broker left them, and may be no further.
             self.commit_log.queue.unsynced_from(report.checked_from)
+            for folder in (self.config.commit_log_dir, self.config.consume_queue_dir, self.config.index_dir):
+                sync_names(folder, self._file_system)
         if self.config.flush_disk_type == "SYNC_FLUSH":
             self.flusher.flush()
         self.commit_log.warm_up()

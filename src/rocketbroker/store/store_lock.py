@@ -5,7 +5,7 @@ from pathlib import Path
 
 from rocketbroker.common.atomic_file import write_synced
 from rocketbroker.common.errors import StoreError
-from rocketbroker.common.file_system import LOCAL, FileSystem
+from rocketbroker.common.file_system import LOCAL, FileSystem, parents_of
 
 
 class StoreLock:
@@ -58,9 +58,10 @@ class StoreLock:
             StoreError: it cannot be written.
         """
         try:
-            new_names = self._file_system.make_folders(self._abort_path.parent)
+            self._file_system.make_folders(self._abort_path.parent)
             write_synced(self._abort_path, str(pid).encode(), self._file_system)
-            for folder in (self._abort_path.parent, *new_names):
+            # Also those that a start made which got no further.
+            for folder in {*parents_of(self._abort_path), *parents_of(self._path)}:
                 self._file_system.sync_folder(folder)
         except OSError as error:
             raise StoreError(f"cannot write {self._abort_path}: {error.strerror}") from error

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rocketbroker.common.file_system import LOCAL
+from rocketbroker.common.file_system import LOCAL, LocalFileSystem, parents_of, sync_names
 from tests.support.stores import open_files
 
 
@@ -71,3 +71,16 @@ def test_a_rename_replaces_what_had_the_name(tmp_path: Path):
     LOCAL.rename(tmp_path / "old", tmp_path / "new")
 
     assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("new", "new contents")]
+
+
+def test_all_names_of_a_tree_and_those_that_lead_to_it_are_synced(tmp_path: Path, monkeypatch):
+    synced: list[Path] = []
+    monkeypatch.setattr(LocalFileSystem, "sync_folder", lambda _, path: synced.append(path))
+    (tmp_path / "a" / "b" / "c").mkdir(parents=True)
+    (tmp_path / "a" / "file").touch()
+
+    sync_names(tmp_path / "a")
+
+    assert set(synced) == {*parents_of(tmp_path / "a"), *(tmp_path / name for name in ("a", "a/b", "a/b/c"))}
+    assert tmp_path in synced
+    assert Path("/") in synced

@@ -224,12 +224,12 @@ def test_after_a_failed_sync_all_that_is_not_on_disk_is_written_anew(tmp_path: P
         for _ in range(2):
             with pytest.raises(OSError, match="Input/output"):
                 file.flush()
-    assert (file.flushed, file.sync_failed) == (1000, True)
+    assert (file.flushed, file.to_write_again) == (1000, True)
 
     file.wrote = 3000
     file.flush()
 
-    assert (file.flushed, file.sync_failed) == (3000, False)
+    assert (file.flushed, file.to_write_again) == (3000, False)
     assert written == [(1000, b"a" * 1000), (1000, b"a" * 2000)]
     file.close()
 

@@ -146,3 +146,15 @@ def test_the_first_file_is_taken_out_and_the_last_one_never(queue: MappedFileQue
     queue.take_out(second)
     queue.take_out(last)
     assert queue.files == [last]
+
+
+def test_what_a_killed_process_left_is_written_anew(tmp_path: Path):
+    queue = MappedFileQueue(tmp_path / "files", SIZE)
+    for _ in range(3):
+        file = queue.create_next()
+        file.wrote = file.flushed = SIZE
+
+    queue.unsynced_from(SIZE + 100)
+
+    assert [(file.flushed, file.to_write_again) for file in queue.files] == [(SIZE, False), (100, True), (0, True)]
+    queue.close()

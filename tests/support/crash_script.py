@@ -1,0 +1,308 @@
+"""A seeded run of operations on a store over a recording file system, and what has to hold after a crash of it.
+
+The journal has the marks of what was promised to whom: a crash at any point of it may take what was promised later, and
+under ASYNC_FLUSH what was not on disk.
+"""
+
+import asyncio
+import contextlib
+import itertools
+import random
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+from rocketbroker.broker.consumer_offset_manager import ConsumerOffsetManager
+from rocketbroker.broker.offset_recovery import OffsetRecovery
+from rocketbroker.codec.message.message_decoder import decode_record
+from rocketbroker.common.atomic_file import replace_contents
+from rocketbroker.common.errors import StoreError
+from rocketbroker.store.message_arriving_listener import NoListener
+from rocketbroker.store.message_store import MessageStore
+from rocketbroker.store.put_message import PutMessageResult, PutMessageStatus
+from tests.support.fakes import FakeClock
+from tests.support.recording_file_system import Event, Loss, RecordingFileSystem
+from tests.support.stores import ALWAYS, V4_HOST, batch, message, read_queue, store_config
+
+Queue = tuple[str, int]
+QUEUES: list[Queue] = [("A", 0), ("A", 1), ("B", 0)]
+DELETED: Queue = ("D", 0)
+GROUP = "group"
+
+
+class Trying(NamedTuple):
+    """Messages are on their way: they may be there after a crash, or not."""
+
+    queue: Queue
+    bodies: list[bytes]
+
+
+class Put(NamedTuple):
+    """A message is in the log."""
+
+    queue: Queue
+    queue_offset: int
+    body: bytes
+    key: str
+
+
+class OnDisk(NamedTuple):
+    """All that was put before is on disk; under SYNC_FLUSH it is acknowledged by now, and not earlier."""
+
+
+class Committed(NamedTuple):
+    """The group's offset in a queue is on disk."""
+
+    queue: Queue
+    offset: int
+
+
+class Deleted(NamedTuple):
+    """A topic is gone."""
+
+    topic: str
+
+
+@dataclass
+class Promised:
+    """What the marks up to a point say."""
+
+    puts: dict[Queue, list[Put]] = field(default_factory=lambda: defaultdict(list))
+    on_disk: dict[Queue, int] = field(default_factory=lambda: defaultdict(int))
+    committed: dict[Queue, int] = field(default_factory=dict)
+    # By queue and offset all bodies that ever stood there.
+    bodies: dict[tuple[Queue, int], set[bytes]] = field(default_factory=lambda: defaultdict(set))
+    trying: Trying = field(default_factory=lambda: Trying(DELETED, []))
+
+    def may_be(self, queue: Queue, queue_offset: int, body: bytes) -> bool:
+        """Whether a message with that body may stand there."""
+        return body in self.bodies[queue, queue_offset] or (self.trying.queue == queue and body in self.trying.bodies)
+
+    def take(self, mark: object) -> None:
+        """Go on by one mark."""
+        match mark:
+            case Put(queue, queue_offset, body, _):
+                self.puts[queue].append(mark)
+                self.bodies[queue, queue_offset].add(body)
+            case Trying():
+                self.trying = mark
+            case OnDisk():
+                self.on_disk.update({queue: len(puts) for queue, puts in self.puts.items()})
+            case Committed(queue, offset):
+                self.committed[queue] = offset
+            case Deleted(topic):
+                for queue in [queue for queue in self.puts if queue[0] == topic]:
+                    del self.puts[queue]
+                    self.on_disk.pop(queue, None)
+
+
+def _no_fault(_operation: str, _path: Path) -> None:
+    """The disk is well."""
+
+
+class CrashScript:
+    """Runs the operations; ``journal`` is what they did.
+
+    Args:
+        root: an empty folder.
+        flush_disk_type: SYNC_FLUSH or ASYNC_FLUSH.
+        seed: chooses the operations.
+    """
+
+    def __init__(self, root: Path, flush_disk_type: str, seed: int) -> None:
+        self.file_system = RecordingFileSystem(root)
+        self._settings = {"flush_disk_type": flush_disk_type}
+        self._config = store_config(root / "store", **self._settings)
+        self._chance = random.Random(seed)
+        self._clock = FakeClock()
+        self._numbers = itertools.count()
+        self._offsets = ConsumerOffsetManager(
+            self._config.config_dir / "consumerOffset.json",
+            self._clock,
+            lambda table: replace_contents(table.path, table.encode(), self.file_system),
+        )
+        self._store = self._new_store()
+        # What the store or a table was refused, by the disk or for its sake.
+        self.refused: list[str] = []
+        self.refused_last = False
+
+    @property
+    def journal(self) -> list[Event]:
+        """What was written, and the marks."""
+        return self.file_system.journal
+
+    def _new_store(self) -> MessageStore:
+        return MessageStore(self._config, V4_HOST, NoListener(), self._clock, self.file_system)
+
+    async def run(self, operations: int) -> None:
+        """Start, do so many operations, stop."""
+        await self._start()
+        for _ in range(operations):
+            (operation,) = self._chance.choices(*zip(*self._weighted(), strict=True))
+            await operation()
+            await self._settle()
+
+    async def _start(self) -> None:
+        """Open the store, as often as the disk refuses that."""
+        for _ in range(10):
+            self._store = self._new_store()
+            try:
+                return await self._store.start()
+            except (StoreError, OSError) as error:
+                self.refused.append(str(error))
+        raise AssertionError(self.refused)
+
+    async def go_on(self) -> None:
+        """The disk is well again: without a restart the store takes messages, and all that it took is on disk."""
+        self.file_system.fault = _no_fault
+        self._store.flusher.flush()
+        self._offsets.flush()
+        await self._put_and_wait()
+        assert not self.refused_last, self.refused[-1]
+
+    async def stop(self) -> None:
+        """Stop the store."""
+        await self._store.stop()
+        self.file_system.mark(OnDisk())
+
+    def _weighted(self) -> list[tuple[Callable[[], object], int]]:
+        return [
+            (self._put_and_wait, 40),
+            (self._put, 25),
+            (self._put_batch, 10),
+            (self._flush_queues, 8),
+            (self._commit, 8),
+            (self._flush_index, 4),
+            (self._restart, 2),
+            (self._delete, 2),
+        ]
+
+    async def _settle(self) -> None:
+        """Let the thread that makes files ahead finish, so that a seed gives one journal."""
+        await asyncio.to_thread(self._store._allocate_service._executor.submit(lambda: None).result)
+
+    def _queue(self) -> Queue:
+        return self._chance.choice([*QUEUES, DELETED])
+
+    def _marked(self, queue: Queue, result: PutMessageResult, bodies: list[bytes], keys: list[str]) -> None:
+        self.refused_last = result.status is not PutMessageStatus.PUT_OK
+        if self.refused_last:
+            assert result.reason
+            self.refused.append(result.reason)
+            return
+        for number, (body, key) in enumerate(zip(bodies, keys, strict=True)):
+            self.file_system.mark(Put(queue, result.queue_offset + number, body, key))
+
+    async def _put(self) -> PutMessageResult:
+        number = next(self._numbers)
+        self._clock.advance(self._chance.choice([0, 0.001, 4]))
+        body = b"%d " % number + bytes(self._chance.choice([0, 100, 2000]))
+        queue, key = self._queue(), f"k{number}"
+        properties = {"UNIQ_KEY": f"U{number}", "KEYS": key}
+        self.file_system.mark(Trying(queue, [body]))
+        result = self._store.put_message(message(body, *queue, properties=properties))
+        self._marked(queue, result, [body], [key])
+        with contextlib.suppress(StoreError):  # the queue has no room; the message is kept until it has
+            self._store.dispatch()
+        return result
+
+    async def _put_and_wait(self) -> None:
+        result = await self._put()
+        if self.refused_last:
+            return
+        reason = await self._store.wait_flushed(result)
+        if reason:
+            self.refused.append(reason)
+        else:
+            self.file_system.mark(OnDisk())
+
+    async def _put_batch(self) -> None:
+        number = next(self._numbers)
+        bodies = [b"%d.%d" % (number, each) for each in range(self._chance.randint(1, 5))]
+        queue = self._queue()
+        self.file_system.mark(Trying(queue, bodies))
+        result = self._store.put_messages(message(b"", *queue), batch(*bodies))
+        self._marked(queue, result, bodies, [""] * len(bodies))
+
+    async def _flush_queues(self) -> None:
+        self._store._queue_flusher.flush()
+
+    async def _flush_index(self) -> None:
+        self._store._dispatcher.flush_index()
+
+    async def _commit(self) -> None:
+        """A consumer has read to the end of a queue, and its offset is written."""
+        queue = self._chance.choice(QUEUES)
+        end = self._store.max_offset_in_queue(*queue)
+        self._offsets.commit(GROUP, *queue, end)
+        try:
+            self._offsets.flush()
+        except OSError as error:
+            self.refused.append(str(error))
+        else:
+            self.file_system.mark(Committed(queue, end))
+
+    async def _restart(self) -> None:
+        await self._store.stop()
+        if not self._store.flusher.error:
+            self.file_system.mark(OnDisk())
+        await self._start()
+
+    async def _delete(self) -> None:
+        # From the call on the topic may be gone.
+        self.file_system.mark(Deleted(DELETED[0]))
+        with contextlib.suppress(StoreError, OSError):
+            self._store.delete_topics({DELETED[0]})
+        self._store._queue_flusher.flush()
+
+    async def check(self, root: Path, promised: Promised, loss: Loss) -> None:
+        """Open what a crash left and hold it against what was promised."""
+        config = store_config(root / "store", **self._settings)
+        clock = FakeClock(self._clock.time_ms() + 60_000)
+        offsets = ConsumerOffsetManager(config.config_dir / "consumerOffset.json", clock)
+        offsets.load()
+        store = MessageStore(config, V4_HOST, NoListener(), clock)
+        await store.start()
+        try:
+            await OffsetRecovery(offsets, store).start()
+            for queue in [*QUEUES, DELETED]:
+                await _check_queue(store, queue, promised, loss)
+                _check_offset(offsets, store, queue, promised, loss)
+            _check_new_messages(store, offsets)
+        finally:
+            await store.stop()
+
+
+async def _check_queue(store: MessageStore, queue: Queue, promised: Promised, loss: Loss) -> None:
+    end = store.max_offset_in_queue(*queue)
+    found = read_queue(store, *queue)
+    assert [one.queue_offset for one in found] == list(range(end)), f"{queue}: not in order, or with gaps"
+    for one in found:
+        assert promised.may_be(queue, one.queue_offset, one.body), f"{queue} {one.queue_offset}: another body"
+    puts = promised.puts[queue]
+    least = len(puts) if loss is Loss.NOTHING else promised.on_disk[queue]
+    assert end >= least, f"{queue}: {least} messages were promised, {end} are there"
+    for put in [put for put in puts[:end][-3:] if put.key]:
+        records = (await store.query_message(queue[0], put.key, 64, 0, ALWAYS)).records
+        assert put.body in [decode_record(record).body for record in records], f"{put.key} is not found by its key"
+
+
+def _check_offset(
+    offsets: ConsumerOffsetManager, store: MessageStore, queue: Queue, promised: Promised, loss: Loss
+) -> None:
+    end, offset = store.max_offset_in_queue(*queue), offsets.query(GROUP, *queue)
+    assert offset <= end, f"{queue}: the group stands at {offset}, behind the end {end}: new messages would be skipped"
+    if queue in promised.committed:
+        # One that was written after the mark may be there already.
+        assert offset >= min(promised.committed[queue], end), f"{queue}: the group was at {promised.committed[queue]}"
+
+
+def _check_new_messages(store: MessageStore, offsets: ConsumerOffsetManager) -> None:
+    for queue in [*QUEUES, DELETED]:
+        end = store.max_offset_in_queue(*queue)
+        result = store.put_message(message(b"new", *queue))
+        store.dispatch()
+        assert (result.status, result.queue_offset) == (PutMessageStatus.PUT_OK, end)
+        assert result.queue_offset >= offsets.query(GROUP, *queue)
