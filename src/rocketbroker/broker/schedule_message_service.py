@@ -1,12 +1,13 @@
 """Delivers delayed messages when they are due (org.apache.rocketmq.broker.schedule.ScheduleMessageService).
 
 SCHEDULE_TOPIC_XXXX has one queue for each delay level, whose entries bear the delivery time in place of a tags code and
-are due in their order. ``config/delayOffset.json`` says how far each level is delivered; after a crash it may be
-behind, and what was delivered since is delivered once more.
+are due in their order. ``config/delayOffset.json`` says how far each level is delivered and on disk; after a crash it
+may be behind, and what was delivered since is delivered once more.
 """
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Protocol
@@ -50,6 +51,17 @@ class ScheduleStore(Protocol):
     def dispatch(self) -> None:
         """Make what was stored readable, and wake the pulls that wait for it."""
 
+    @property
+    def max_physical_offset(self) -> int:
+        """CommitLog offset after the last message."""
+
+    @property
+    def flushed_offset(self) -> int:
+        """CommitLog offset before which all is on disk."""
+
+    async def sync(self) -> bool:
+        """Bring all that is stored to disk now."""
+
 
 class ScheduleMessageService(ConfigManager[DelayOffsetSerializeWrapper]):
     """Progress by delay level, and the task that makes it.
@@ -85,6 +97,10 @@ class ScheduleMessageService(ConfigManager[DelayOffsetSerializeWrapper]):
         self._tasks = TaskOwner("ScheduleMessageService")
         self.offset_table: dict[int, int] = {}
         self.data_version = DataVersion(timestamp=clock.time_ms())
+        # What is written: progress whose copies are on disk. Were it ahead of them, a power loss would take messages
+        # that were on disk long before they were due. Then what waits to get there: end of the log, and the progress.
+        self._durable: dict[int, int] = {}
+        self._delivered: deque[tuple[int, dict[int, int]]] = deque()
 
     @property
     def max_delay_level(self) -> int:
@@ -97,15 +113,24 @@ class ScheduleMessageService(ConfigManager[DelayOffsetSerializeWrapper]):
         self._tasks.every(DELAY_FOR_A_WHILE_S, self._deliver_all_due, "deliver")
 
     async def stop(self) -> None:
-        """Stop delivering and have the progress written."""
+        """Stop delivering and have the progress written, all of it if the disk takes the last copies."""
         await self._tasks.stop()
+        if self._delivered:
+            await self._store.sync()
         self.flush()
 
     def flush(self) -> None:
         """Have the progress written when there was any."""
+        self._take_durable()
         if self._changed:
             self._changed = False
             self.persist()
+
+    def _take_durable(self) -> None:
+        flushed = self._store.flushed_offset
+        while self._delivered and self._delivered[0][0] <= flushed:
+            _, self._durable = self._delivered.popleft()
+            self._changed = True
 
     def correct_delay_offset(self) -> None:
         """Move levels that stand outside their queue to its nearer end (correctDelayOffset)."""
@@ -115,7 +140,8 @@ class ScheduleMessageService(ConfigManager[DelayOffsetSerializeWrapper]):
             if queue is not None and not queue.min_offset <= offset <= queue.max_offset:
                 corrected = min(max(offset, queue.min_offset), queue.max_offset)
                 log.error("delay level %s is corrected from %s to %s, an end of its queue", level, offset, corrected)
-                self._update_offset(level, corrected)
+                self.offset_table[level] = self._durable[level] = corrected
+                self._changed = True
 
     def deliver_due(self) -> bool:
         """Deliver what is due, at most ``BATCH`` messages of each level; returns whether there is more."""
@@ -130,6 +156,8 @@ class ScheduleMessageService(ConfigManager[DelayOffsetSerializeWrapper]):
         finally:
             if sum(self.offset_table.values()) != before:
                 self._store.dispatch()
+                self._take_durable()
+                self._delivered.append((self._store.max_physical_offset, dict(self.offset_table)))
         return more
 
     def runtime_info(self) -> dict[str, str]:
@@ -141,8 +169,8 @@ class ScheduleMessageService(ConfigManager[DelayOffsetSerializeWrapper]):
         }
 
     def encode(self) -> bytes:
-        """``delayOffset.json`` as RocketMQ writes it."""
-        return encode_file(DelayOffsetSerializeWrapper(dict(sorted(self.offset_table.items())), self.data_version))
+        """``delayOffset.json`` as RocketMQ writes it, with the progress whose copies are on disk."""
+        return encode_file(DelayOffsetSerializeWrapper(dict(sorted(self._durable.items())), self.data_version))
 
     def parse(self, data: bytes) -> DelayOffsetSerializeWrapper:
         """What a ``delayOffset.json`` holds."""
@@ -154,7 +182,7 @@ class ScheduleMessageService(ConfigManager[DelayOffsetSerializeWrapper]):
 
     def take(self, file: DelayOffsetSerializeWrapper) -> None:
         """Replace the progress by that of a ``delayOffset.json``."""
-        self.offset_table = file.offset_table
+        self.offset_table, self._durable = file.offset_table, dict(file.offset_table)
         self.data_version = file.data_version or self.data_version
 
     async def _deliver_all_due(self) -> None:
@@ -171,7 +199,7 @@ class ScheduleMessageService(ConfigManager[DelayOffsetSerializeWrapper]):
             if now < deliver_timestamp <= now + delay_ms or not self._deliver(physical_offset):
                 break
             delivered += 1
-            self._update_offset(level, offset + delivered)
+            self.offset_table[level] = offset + delivered
         return delivered == BATCH
 
     def _deliver(self, physical_offset: int) -> bool:
@@ -198,10 +226,6 @@ class ScheduleMessageService(ConfigManager[DelayOffsetSerializeWrapper]):
             log.error("delayed message at %s: %s", physical_offset, error)  # noqa: TRY400
             return None
         return message_time_up(found, self._store_host)
-
-    def _update_offset(self, level: int, offset: int) -> None:
-        self.offset_table[level] = offset
-        self._changed = True
 
 
 def message_time_up(found: MessageExt, store_host: bytes) -> MessageExtBrokerInner | None:

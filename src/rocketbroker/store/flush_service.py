@@ -92,6 +92,10 @@ class CommitLogFlusher:
         self._thread.wakeup()
         return future
 
+    def wakeup(self) -> None:
+        """Have what was written synced soon, where messages are readable once they are on disk."""
+        self._thread.wakeup()
+
     def _flush_due(self) -> None:
         """Sync if somebody waits, enough was written, or it is time for whatever was."""
         now = time.monotonic()
@@ -101,13 +105,15 @@ class CommitLogFlusher:
             self.flush()
 
     def _is_due(self, now: float) -> bool:
+        written = sum(file.wrote - file.flushed for file in list(self._queue.files))
+        if self._on_synced is not None:
+            return written > 0
         if now < self._due_at:
             return False
         self._due_at = now + self._interval_s
         if now >= self._thorough_at:
             self._thorough_at = now + self._config.flush_commit_log_thorough_interval / 1000
             return True
-        written = sum(file.wrote - file.flushed for file in list(self._queue.files))
         return written >= max(self._config.flush_commit_log_least_pages * PAGE, 1)
 
     def flush(self) -> None:

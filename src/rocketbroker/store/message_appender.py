@@ -1,7 +1,7 @@
 """The way of a message into the store, on the event loop's thread (CommitLog.asyncPutMessage, DefaultMessageStore)."""
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 from rocketbroker.codec.message.message_batch import BatchParts
 from rocketbroker.codec.message.message_properties import MAX_PROPERTIES_LENGTH, find_properties
@@ -20,6 +20,7 @@ from rocketbroker.store.consume_queue import ConsumeQueue
 from rocketbroker.store.consume_queue_store import ConsumeQueueStore
 from rocketbroker.store.delay_level_table import tags_code_of
 from rocketbroker.store.dispatch_request import DispatchRequest, DispatchRun
+from rocketbroker.store.flush_service import CommitLogFlusher
 from rocketbroker.store.put_message import MessageExtBrokerInner, PutMessageResult, PutMessageStatus
 from rocketbroker.store.write_refusal import Refusal, StandingRefusals
 
@@ -44,7 +45,7 @@ class MessageAppender:
         clock: gives store times.
         delay_levels: ms by level; a message of SCHEDULE_TOPIC_XXXX is queued by its delivery time.
         refusals: why nothing is taken, if so.
-        readable_end: gives the CommitLog offset before which messages may be read; ``None`` when all may.
+        sync_flusher: says what is on disk, where only that may be read (SYNC_FLUSH).
     """
 
     def __init__(  # noqa: PLR0913, PLR0917 - each is one thing that a put depends on
@@ -56,10 +57,10 @@ class MessageAppender:
         clock: Clock,
         delay_levels: dict[int, int],
         refusals: StandingRefusals,
-        readable_end: Callable[[], int] | None = None,
+        sync_flusher: CommitLogFlusher | None = None,
     ) -> None:
         self._refusals = refusals
-        self._readable_end = readable_end
+        self._sync_flusher = sync_flusher
         self._delay_levels = delay_levels
         self._commit_log = commit_log
         self._queues = queues
@@ -136,7 +137,7 @@ class MessageAppender:
 
     def _dispatch_run(self, run: DispatchRun) -> None:
         """Make a batch readable at once, being many enough; what cannot be now waits with the others."""
-        if self._readable_end is not None:
+        if self._sync_flusher is not None:
             self._pending += run.requests()
             return
         try:
@@ -146,7 +147,7 @@ class MessageAppender:
             self._pending += run.requests()
 
     def dispatch(self) -> None:
-        """Make appended messages readable, up to ``readable_end``; what the disk keeps back is tried again next time.
+        """Make appended messages readable, under SYNC_FLUSH those on disk; what was kept back is tried again next time.
 
         Raises:
             StoreFullError: the disk has no room for a queue's entries, or for the keys that wait.
@@ -157,9 +158,12 @@ class MessageAppender:
         if not pending and not held_back:
             return
         self._pending = []
-        if self._readable_end is not None:
-            ready = bisect_right(pending, self._readable_end(), key=_end_of)
+        if self._sync_flusher is not None:
+            ready = bisect_right(pending, self._sync_flusher.flushed_offset, key=_end_of)
             pending, self._pending = pending[:ready], pending[ready:]
+            if self._pending:
+                # Also where no send waits for it, as for a delayed message that is due.
+                self._sync_flusher.wakeup()
         try:
             self._dispatcher.dispatch(pending)
         except BaseException as error:

@@ -112,7 +112,7 @@ class MessageStore:
             clock,
             self._delay_levels,
             self.refusals,
-            self._flushed_end if sync_flush else None,
+            self.flusher if sync_flush else None,
         )
         self._reader = QueueReader(self.commit_log, config, _hot_bytes(config.access_message_in_memory_max_ratio))
         self._queue_flusher = ConsumeQueueFlusher(
@@ -268,9 +268,6 @@ class MessageStore:
 
     def _last_stored(self) -> int:
         return self._appender.last_store_timestamp
-
-    def _flushed_end(self) -> int:
-        return self.flusher.flushed_offset
 
     def _dispatch_synced(self) -> None:
         """Under SYNC_FLUSH messages are readable once they are on disk."""

@@ -126,6 +126,8 @@ def test_progress_is_written_and_taken_up_again(tmp_path, service, store, clock)
     put(store, 3)
     clock.advance(1)
     service.deliver_due()
+    store.flusher.flush()
+    service.flush()
     service.path.write_bytes(service.encode())
     again = make(tmp_path, store, clock)
     assert again.load()
@@ -158,6 +160,7 @@ def test_flush_persists_only_progress(tmp_path, store, clock):
     put(store, 1)
     clock.advance(1)
     service.deliver_due()
+    store.flusher.flush()
     service.flush()
     service.flush()
     assert submitted == [service]
@@ -177,6 +180,8 @@ def test_full_disk_is_waited_for(tmp_path, store, clock):
         topic_queues = store.topic_queues
         look_message_by_offset = store.look_message_by_offset
         dispatch = store.dispatch
+        sync = store.sync
+        flushed_offset = max_physical_offset = 0
         refusals = 1
 
         def put_message(self, message):
@@ -226,3 +231,33 @@ def test_damaged_file(service):
     service.path.write_bytes(b'{"offsetTable":{one:1}}')
     with pytest.raises(ConfigError, match=r"delayOffset\.json is damaged"):
         service.load()
+
+
+async def test_progress_is_written_once_the_copies_are_on_disk(tmp_path, store, clock):
+    written: list[bytes] = []
+    service = make(tmp_path, store, clock, lambda table: written.append(table.encode()))
+    put(store, 1)
+    clock.advance(2)
+    service.deliver_due()
+    service.flush()
+    assert written == [], "a power loss now would take the copy"
+
+    store.flusher.flush()
+    service.flush()
+
+    assert b"1:1" in written[-1]
+    service.flush()
+    assert len(written) == 1
+
+
+async def test_a_stop_brings_the_last_copies_to_disk_and_writes_that(tmp_path, store, clock):
+    written: list[bytes] = []
+    service = make(tmp_path, store, clock, lambda table: written.append(table.encode()))
+    put(store, 2)
+    clock.advance(6)
+    service.deliver_due()
+
+    await service.stop()
+
+    assert b"2:1" in written[-1]
+    assert store.flushed_offset == store.max_physical_offset
