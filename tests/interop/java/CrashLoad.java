@@ -27,6 +27,8 @@ import org.apache.rocketmq.common.message.MessageExt;
  */
 public final class CrashLoad {
     private static final int RETRY_PAUSE_MILLIS = 10;
+    // A request that was on its way when its broker was killed is now and then not failed by the client but left to time out.
+    private static final int API_TIMEOUT_MILLIS = 3000;
     private static final PrintStream OUT =
         new PrintStream(new BufferedOutputStream(new FileOutputStream(java.io.FileDescriptor.out), 1 << 16), false);
     private static final List<DefaultMQPushConsumer> CONSUMERS = new ArrayList<>();
@@ -60,6 +62,7 @@ public final class CrashLoad {
     private static void consume(Options options, int number, boolean orderly) throws Exception {
         DefaultMQPushConsumer consumer = new DefaultMQPushConsumer("CG_" + topic);
         options.connect(consumer, "consumer-" + number);
+        consumer.setMqClientApiTimeout(API_TIMEOUT_MILLIS);
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
         consumer.setHeartbeatBrokerInterval(500);
         consumer.setPersistConsumerOffsetInterval(100);
@@ -86,6 +89,7 @@ public final class CrashLoad {
     private static Thread produce(Options options, int number) throws Exception {
         DefaultMQProducer producer = new DefaultMQProducer("PG_" + topic);
         options.connect(producer, "producer-" + number);
+        producer.setMqClientApiTimeout(API_TIMEOUT_MILLIS);
         producer.setSendMsgTimeout(5000);
         producer.start();
         return new Thread(() -> {
