@@ -23,7 +23,10 @@ RESUME_LIMIT_S = 30.0
 SETTINGS: dict[str, str | int] = {
     "mappedFileSizeCommitLog": 4 << 20, "mappedFileSizeConsumeQueue": 20 * 10_000, "maxHashSlotNum": 1_000,
     "maxIndexNum": 500, "flushConsumerOffsetInterval": 200, "defaultTopicQueueNums": 1,
+    "cleanFileForciblyEnable": "false",
 }  # fmt: skip
+# A share of the disk in percent from which on sends are refused; 100 lets them go on until the disk itself refuses.
+TO_THE_LAST_BYTE, WARNING_LEVEL = 100, 90
 
 
 def body_of(n: int) -> bytes:
@@ -132,12 +135,12 @@ class SmallDiskBroker:
         assert self.broker.process.poll() is None, self.broker.text()[-4000:]
 
 
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[SmallDiskBroker]:
-    """Served from a disk of its own; skipped where the kernel gives none."""
+@pytest.fixture(params=[TO_THE_LAST_BYTE])
+def small_disk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SmallDiskBroker]:
+    """Served from a disk of its own, by the warning level given; skipped where the kernel gives none."""
     with PrivateDisk(DISK_SIZE) as disk:
         servers = OurServers(tmp_path)
-        broker = SmallDiskBroker(servers, disk, SETTINGS)
+        broker = SmallDiskBroker(servers, disk, {**SETTINGS, "diskSpaceWarningLevelRatio": request.param})
         try:
             broker.start()
             yield broker
@@ -171,6 +174,7 @@ def test_a_disk_full_of_messages_refuses_more_and_serves_what_it_has(small_disk:
     small_disk.check_alive()
 
 
+@pytest.mark.parametrize("small_disk", [TO_THE_LAST_BYTE, WARNING_LEVEL], indirect=True)
 def test_foreign_data_that_fills_the_disk_keeps_messages_out_until_it_goes(small_disk: SmallDiskBroker):
     for _ in range(50):
         assert small_disk.send().code == SUCCESS

@@ -68,6 +68,7 @@ async def test_only_a_send_that_failed_may_be_stored_twice(servers: OurServers, 
         sends = [asyncio.create_task(producer.send(Message(TOPIC, body), QUEUE)) for body in wanted]
         await until(lambda: holds(follower, 1 + SENDERS), 30)
         assert not any(send.done() for send in sends), "nothing is acknowledged before it is on disk"
+        assert await read_all(namesrv.address, 1) == [b"before"], "nor shown to a consumer"
         broker.kill()
         for outcome in await asyncio.gather(*sends, return_exceptions=True):
             assert isinstance(outcome, RemotingError), "the sender is told that it has no answer"
