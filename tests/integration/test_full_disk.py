@@ -42,23 +42,30 @@ class SmallDiskBroker:
     settings: dict[str, str | int]
     namesrv: OurServer = field(init=False)
     broker: OurServer = field(init=False)
+    client: RawClient = field(init=False)
     acknowledged: dict[tuple[str, int], int] = field(default_factory=dict)
     sent: int = 0
 
     def start(self) -> None:
         self.namesrv = self.servers.namesrv()
-        self.broker = self._launch(0)
+        self._launch(0)
 
-    def _launch(self, port: int) -> OurServer:
-        broker = self.servers.launch_broker(
+    def _launch(self, port: int) -> None:
+        self.broker = self.servers.launch_broker(
             self.namesrv.address, self.disk.path / "store", self.settings, port=port, runner=self.disk.runner
         )
-        wait_serving(broker, self.namesrv.address)
-        return broker
+        wait_serving(self.broker, self.namesrv.address)
+        self.client = RawClient(self.broker.address)
 
     def restart(self, how: Callable[[OurServer], object]) -> None:
         how(self.broker)
-        self.broker = self._launch(self.broker.port)
+        self.client.close()
+        self._launch(self.broker.port)
+
+    def close(self) -> None:
+        self.servers.close()
+        if hasattr(self, "client"):
+            self.client.close()
 
     @property
     def root(self) -> Path:
@@ -89,8 +96,7 @@ class SmallDiskBroker:
             "a": "PG_Full", "b": topic, "c": "TBW102", "d": "1", "e": "0", "f": "0", "g": "1700000000000", "h": "0",
             "i": f"UNIQ_KEY\x01{n:032}\x02KEYS\x01key{n}\x02", "j": "0", "k": "false", "l": "0", "m": "false",
         }  # fmt: skip
-        with RawClient(self.broker.address) as client:
-            answer = client.ask(SEND_V2, fields, body_of(n))
+        answer = self.client.ask(SEND_V2, fields, body_of(n))
         if answer.code == SUCCESS:
             place = topic, int(answer.fields["queueOffset"])
             assert place not in self.acknowledged, f"{place} was given twice"
@@ -120,16 +126,15 @@ class SmallDiskBroker:
         places = dict(self.acknowledged)
         if but_last:
             places.popitem()
-        with RawClient(self.broker.address) as client:
-            for (topic, offset), n in places.items():
-                fields = {
-                    "consumerGroup": "CG_Full", "topic": topic, "queueId": "0", "queueOffset": str(offset),
-                    "maxMsgNums": "1", "sysFlag": "4", "commitOffset": "0", "suspendTimeoutMillis": "0",
-                    "subscription": "*", "subVersion": "0", "expressionType": "TAG",
-                }  # fmt: skip
-                found = client.ask(PULL, fields)
-                assert found.code == SUCCESS, (topic, offset, found)
-                assert body_of(n) in found.body, f"{topic} {offset} is not message {n}"
+        for (topic, offset), n in places.items():
+            fields = {
+                "consumerGroup": "CG_Full", "topic": topic, "queueId": "0", "queueOffset": str(offset),
+                "maxMsgNums": "1", "sysFlag": "4", "commitOffset": "0", "suspendTimeoutMillis": "0",
+                "subscription": "*", "subVersion": "0", "expressionType": "TAG",
+            }  # fmt: skip
+            found = self.client.ask(PULL, fields)
+            assert found.code == SUCCESS, (topic, offset, found)
+            assert body_of(n) in found.body, f"{topic} {offset} is not message {n}"
 
     def check_alive(self) -> None:
         assert self.broker.process.poll() is None, self.broker.text()[-4000:]
@@ -145,7 +150,7 @@ def small_disk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Small
             broker.start()
             yield broker
         finally:
-            servers.close()
+            broker.close()
 
 
 def check_refused(answer: RawAnswer) -> None:
@@ -214,9 +219,8 @@ def test_queues_index_and_tables_that_found_no_room_are_written_when_there_is(sm
     for answer in answers.values():
         if answer.code != SUCCESS:
             check_refused(answer)
-    with RawClient(small_disk.broker.address) as client:
-        fields = {"consumerGroup": "CG_Full", "topic": "Full", "queueId": "0", "commitOffset": "7"}
-        assert client.ask(UPDATE_CONSUMER_OFFSET, fields).code == SUCCESS
+    fields = {"consumerGroup": "CG_Full", "topic": "Full", "queueId": "0", "commitOffset": "7"}
+    assert small_disk.client.ask(UPDATE_CONSUMER_OFFSET, fields).code == SUCCESS
     small_disk.vacate()
     for topic in answers:
         small_disk.wait_taken(topic)
