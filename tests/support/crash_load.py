@@ -13,6 +13,7 @@ from tests.support.commit_log_follower import CommitLogFollower, Place, check_qu
 from tests.support.java import Java
 from tests.support.java_process import JavaProcess
 from tests.support.our_servers import OurServer, OurServers, make_topic, wait_serving
+from tests.support.store_audit import check_store
 
 TOPIC = "Crash"
 QUEUES = 4
@@ -100,7 +101,6 @@ class CrashLoad:
         seed: of the moments at which the broker is killed.
         listener: ``orderly`` or ``concurrent``.
         settings: of the broker, beside ``SETTINGS``.
-        check_store: called with the store's directory each time the broker is dead.
     """
 
     servers: OurServers
@@ -108,7 +108,6 @@ class CrashLoad:
     seed: int
     listener: str
     settings: dict[str, str | int]
-    check_store: Callable[[Path], None]
     namesrv: OurServer = field(init=False)
     broker: OurServer = field(init=False)
     clients: JavaProcess = field(init=False)
@@ -199,7 +198,7 @@ class CrashLoad:
         ends = self.follower.ends()
         for (topic, queue_id), offset in committed_offsets(self.broker.store).items():
             assert offset <= ends.get((topic, queue_id), 0), f"{where}: committed beyond the end of {topic} {queue_id}"
-        self.check_store(self.broker.store)
+        check_store(self.broker.store)
 
     def _take_stored(self, place: Place, body: bytes) -> None:
         attempt = Attempt(*map(int, body.split(b" ", 3)[:3]))
