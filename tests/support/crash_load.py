@@ -19,7 +19,7 @@ TOPIC = "Crash"
 QUEUES = 4
 PRODUCERS = 4
 GROUP = f"CG_{TOPIC}"
-PROGRESS_LIMIT_S = 60.0
+PROGRESS_LIMIT_S = 120.0
 # Small files, so that a run rolls many of them, and tables written often, so that a kill comes amid a write.
 SETTINGS: dict[str, str | int] = {
     "mappedFileSizeCommitLog": 4 << 20, "mappedFileSizeConsumeQueue": 20 * 1000, "maxHashSlotNum": 5_000,

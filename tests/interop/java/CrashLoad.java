@@ -27,8 +27,9 @@ import org.apache.rocketmq.common.message.MessageExt;
  */
 public final class CrashLoad {
     private static final int RETRY_PAUSE_MILLIS = 10;
-    // A request that was on its way when its broker was killed is now and then not failed by the client but left to time out.
-    private static final int API_TIMEOUT_MILLIS = 3000;
+    // A request that was on its way when its broker was killed is now and then not failed by the client but left to time out,
+    // so not for long; and a cold JVM beside other work needs more than 3 s for its first connection.
+    private static final int API_TIMEOUT_MILLIS = 10_000;
     private static final PrintStream OUT =
         new PrintStream(new BufferedOutputStream(new FileOutputStream(java.io.FileDescriptor.out), 1 << 16), false);
     private static final List<DefaultMQPushConsumer> CONSUMERS = new ArrayList<>();
