@@ -50,6 +50,8 @@ def reading_a_store() -> Iterator[None]:
         yield
     except (StoreError, ConfigError, CodecError) as error:
         fail(str(error))
+    except OSError as error:  # a broker that has the store open removes files
+        fail(f"{error.filename} cannot be read: {error.strerror}")
 
 
 def fail(reason: str, exit_code: int = EXIT_UNREADABLE) -> NoReturn:

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rocketbroker.codec.storefile.audit_rules import AuditRule
-from rocketbroker.codec.storefile.index_file_layout import INDEX_HEADER_SIZE, entry_position, slot_position
+from rocketbroker.codec.storefile.index_file_layout import INDEX_HEADER_SIZE, entry_position, file_size, slot_position
 from rocketbroker.codec.storefile.record_columns import Positions
 from rocketbroker.common.errors import StoreError
 from rocketbroker.store.audit.findings import Findings
@@ -34,12 +34,15 @@ class IndexFileAudit:
         self._unclean = state.unclean
         self._findings = findings
         entries = image.entries()[1:]
-        self._hashes = entries["key_hash"].astype(np.int64)
+        self._hashes = entries["key_hash"].astype(np.int32)
         self._offsets = entries["phy_offset"].astype(np.int64)
-        self._time_diffs = entries["time_diff"].astype(np.int64)
-        self._previous = entries["previous"].astype(np.int64)
-        self._order = np.argsort(self._offsets, kind="stable")
-        self._sorted = self._offsets[self._order]
+        self._time_diffs = entries["time_diff"].astype(np.int32)
+        self._previous = entries["previous"].astype(np.int32)
+        self._order: Positions | None = None
+        self._sorted = self._offsets
+        if (np.diff(self._offsets) < 0).any():
+            self._order = np.argsort(self._offsets, kind="stable")
+            self._sorted = self._offsets[self._order]
         # What leads before the log was removed by age with its messages.
         self._good = (self._offsets >= 0) & (self._offsets < log.begin)
         self._known_offset = self._good.copy()
@@ -48,7 +51,7 @@ class IndexFileAudit:
     def take(self, offsets: Positions, timestamps: Positions, allowed: Pairs) -> Pairs:
         """Settle the entries of a window's messages; gives their pairs of message and key hash."""
         low, high = np.searchsorted(self._sorted, [offsets[0], offsets[-1] + 1])
-        members = self._order[low:high]
+        members = np.arange(low, high) if self._order is None else self._order[low:high]
         if not len(members):
             return np.empty(0, np.int64)
         numbers = np.searchsorted(offsets, self._offsets[members])
@@ -83,7 +86,7 @@ class IndexFileAudit:
                 self._add(AuditRule.INDEX_ENTRY_UNREADABLE, at + 1, text, mended=self.mended or beyond)
         self._check_header()
         self._check_chains()
-        return self._offsets[bad], self._hashes[bad]
+        return self._offsets[bad], self._hashes[bad].astype(np.int64)
 
     def _add(self, rule: AuditRule, entry: int, text: str, *, mended: bool) -> None:
         position = entry_position(entry, self.image.slot_count)
@@ -106,7 +109,7 @@ class IndexFileAudit:
         """Each slot and entry names the newest entry before it with its slot; entries that lead astray do not count."""
         count = len(self._hashes)
         good = np.flatnonzero(self._good)
-        slots = self._hashes[good] % self.image.slot_count
+        slots = (self._hashes[good] % self.image.slot_count).astype(np.int64)
         order = np.argsort(slots, kind="stable")
         numbers, slots = good[order] + 1, slots[order]
         first = np.concatenate(([True], slots[1:] != slots[:-1])) if len(slots) else np.empty(0, np.bool_)
@@ -134,24 +137,33 @@ class IndexFileAudit:
             self._findings.add(AuditRule.INDEX_CHAIN, self.image.path, position, text, mended=mended)
 
 
+def _image(path: Path, sizes: tuple[int, int] | None) -> IndexImage:
+    if sizes is None:
+        return IndexImage(path)
+    found, wanted = path.stat().st_size, file_size(*sizes)
+    if found != wanted:
+        raise StoreError(f"{found} bytes; maxHashSlotNum {sizes[0]} and maxIndexNum {sizes[1]} make {wanted}")
+    return IndexImage(path, sizes[0])
+
+
 class IndexAudit:
     """The index of a store; one without index files is taken to be switched off.
 
     Args:
         directory: ``index``.
-        slot_count: maxHashSlotNum, ``None`` if the files have to tell.
+        sizes: maxHashSlotNum and maxIndexNum, ``None`` if the files have to tell.
         log: what the walk knows.
         state: how the store was left.
         findings: takes what is wrong.
     """
 
     def __init__(
-        self, directory: Path, slot_count: int | None, log: LogLookup, state: StoreState, findings: Findings
+        self, directory: Path, sizes: tuple[int, int] | None, log: LogLookup, state: StoreState, findings: Findings
     ) -> None:
         self._findings = findings
         self._state = state
         self._log = log
-        self._images = self._load(index_paths(directory), slot_count)
+        self._images = self._load(index_paths(directory), sizes)
         self._coming = list(self._images)
         self._open: list[IndexFileAudit] = []
         self._ranges: list[tuple[int, int]] = []
@@ -160,11 +172,11 @@ class IndexAudit:
         # Keys that no entry was found for: physical offset, store time and key hash of each.
         self._missing: list[tuple[Positions, Positions, Positions]] = []
 
-    def _load(self, paths: list[Path], slot_count: int | None) -> list[IndexImage]:
+    def _load(self, paths: list[Path], sizes: tuple[int, int] | None) -> list[IndexImage]:
         found, unclear = [], []
         for path in paths:
             try:
-                found.append(IndexImage(path, slot_count))
+                found.append(_image(path, sizes))
             except StoreError as error:
                 unclear.append((path, str(error)))
             except OSError as error:

@@ -45,6 +45,7 @@ class LogWalk:
         files: the files by offset.
         state: how the store was left.
         findings: takes what is wrong.
+        file_size: mappedFileSizeCommitLog, ``None`` if the files have to tell.
         queued_end: physical offset behind the last message that queues know; after a clean stop the log reaches so far.
         check_crc: whether bodies are held against their checksums.
         progress: called with the bytes read since the last call.
@@ -56,6 +57,7 @@ class LogWalk:
         state: StoreState,
         findings: Findings,
         *,
+        file_size: int | None = None,
         queued_end: int = 0,
         check_crc: bool = True,
         progress: Callable[[int], None] = lambda _: None,
@@ -68,6 +70,7 @@ class LogWalk:
         self._findings = findings
         self._check_crc = check_crc
         self._progress = progress
+        self._file_size = file_size
         self._queued_end = queued_end
         self._torn = False
         # Store time of the record before the one that the walk looks at.
@@ -91,10 +94,10 @@ class LogWalk:
                 lacking = f"the files begin at {before.base} and {after.base}, and have {before.size} bytes"
                 self._findings.add(AuditRule.LOG_FILE_MISSING, before.path, before.size, lacking)
         sizes = [file.size for file in self.files if file.size or file is not self.files[-1]]
-        usual = max(set(sizes), key=sizes.count, default=0)
+        usual = self._file_size or max(set(sizes), key=sizes.count, default=0)
         for file in self.files:
             if file.size != usual and (file.size or file is not self.files[-1]):
-                text = f"{file.size} bytes; the others have {usual}"
+                text = f"{file.size} bytes; {usual} is the size of the others or the settings"
                 self._findings.add(AuditRule.LOG_FILE_SIZE, file.path, 0, text)
 
     def _file(self, window: FileWindow, follower: CommitLogFile | None) -> Iterator[Records]:
@@ -114,7 +117,7 @@ class LogWalk:
                 yield records
             if self._torn:
                 return
-            self._progress((file.size if position < 0 else position) - before)
+            self._progress((file.data_end if position < 0 else position) - before)
 
     def _one_by_one(self, window: FileWindow, position: int, follower: CommitLogFile | None) -> tuple[list[int], int]:
         """Where records begin from ``position`` to the window's end, and where to go on; -1 at the file's end."""

@@ -104,7 +104,7 @@ class _Audit:
         self._findings = Findings(options.limit)
         self._state = read_state(config)
         files = log_files(config.commit_log_dir)
-        self._done, self._total = 0, sum(file.size for file in files if file.data_end)
+        self._done, self._total = 0, sum(file.data_end for file in files)
         self._files = files
 
     def _progress(self, count: int) -> None:
@@ -120,13 +120,14 @@ class _Audit:
             self._files,
             state,
             findings,
+            file_size=config.mapped_file_size_commit_log if self._options.sizes_given else None,
             queued_end=queues.queued_end,
             check_crc=self._options.check_crc,
             progress=self._progress,
         )
         log = LogLookup(walk)
-        slots = config.max_hash_slot_num if self._options.sizes_given else None
-        index = IndexAudit(config.index_dir, slots, log, state, findings)
+        sizes = (config.max_hash_slot_num, config.max_index_num) if self._options.sizes_given else None
+        index = IndexAudit(config.index_dir, sizes, log, state, findings)
         messages, newest = 0, None
         for records in walk:
             window = WindowMessages(records)
@@ -137,11 +138,11 @@ class _Audit:
         queues.finish(log)
         index.finish()
         check_checkpoint(config.checkpoint_path, newest, findings)
-        ends = {name: queue.end for name, queue in queues.queues.items()}
+        ends = {name: queue.end for name, queue in queues.queues.items() if queue.end}
         offsets_path = config.config_dir / "consumerOffset.json"
         check_consumer_offsets(offsets_path, tables.get(offsets_path.name, {}), ends, state, findings)
         root, counts = Path(config.store_path_root_dir), dict(findings.counts)
-        return AuditReport(root, state, messages, log.begin, log.end, len(ends), findings.kept, counts)
+        return AuditReport(root, state, messages, log.begin, log.end, len(queues.queues), findings.kept, counts)
 
     def _queues(self, deleted_topics: Mapping[Any, Any]) -> QueuesAudit:
         config, topic = self._config, self._options.topic

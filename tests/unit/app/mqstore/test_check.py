@@ -78,7 +78,8 @@ def test_what_is_no_store_gives_2(tmp_path: Path) -> None:
 def test_the_settings_file_of_the_broker_is_heeded(store: Path, tmp_path: Path) -> None:
     (store / "commitlog").rename(tmp_path / "elsewhere")
     (tmp_path / "broker.conf").write_text(
-        f"storePathCommitLog={tmp_path / 'elsewhere'}\nmaxHashSlotNum=50\nmaxIndexNum=200\n"
+        f"storePathCommitLog={tmp_path / 'elsewhere'}\n"
+        "mappedFileSizeCommitLog=65536\nmaxHashSlotNum=50\nmaxIndexNum=200\n"
     )
     assert run(store).exit_code == 2
     assert run(store, "-c", tmp_path / "broker.conf").exit_code == 0

@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 from struct import Struct
+from typing import Any
 
 import pytest
 
@@ -18,6 +19,7 @@ from rocketbroker.codec.storefile.index_file_layout import decode_header, entry_
 from rocketbroker.common.config import MessageStoreConfig
 from rocketbroker.common.errors import StoreError
 from rocketbroker.store.audit.log_records import log_items
+from rocketbroker.store.audit.queues_audit import QueuesAudit
 from rocketbroker.store.audit.store_audit import AuditOptions, audit, log_files
 from rocketbroker.store.store_lock import StoreLock
 from tests.support import golden_store
@@ -468,3 +470,35 @@ def test_progress_ends_with_all_bytes(sound: Path, queued: list[MessageExt]) -> 
     audit(store_config(sound), progress=lambda done, total: seen.append((done, total)))
     assert seen
     assert seen[-1][0] == seen[-1][1]
+
+
+def test_sizes_that_the_settings_give_are_asked_of_the_files(copy: Path) -> None:
+    given = AuditOptions(sizes_given=True)
+    assert check(copy, given).findings == []
+    assert list(errors(check(copy, given, max_index_num=201))) == ["index-header"]
+    assert list(errors(check(copy, given, mapped_file_size_commit_log=LOG_FILE * 2))) == ["log-file-size"]
+
+
+async def test_a_store_that_a_broker_writes_to_has_no_errors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = FakeClock()
+    store = make_store(tmp_path, clock)
+    await store.start()
+    put_all(store, clock, 60)
+    survey = QueuesAudit.__init__
+
+    def survey_then_write(*arguments: Any, **options: Any) -> None:
+        survey(*arguments, **options)
+        put_all(store, clock, 30)
+
+    monkeypatch.setattr(QueuesAudit, "__init__", survey_then_write)
+    report = check(tmp_path)
+    await store.stop()
+    assert report.state.is_open
+    assert errors(report) == {}
+
+
+def test_a_queue_whose_files_were_all_removed_by_age_says_nothing_of_consumers(copy: Path) -> None:
+    folder = copy / "consumequeue" / "Old" / "0"
+    folder.mkdir(parents=True)
+    config("consumerOffset.json", '{"offsetTable":{"Old@group":{0:70}}}')(copy, [])
+    assert check(copy).findings == []
