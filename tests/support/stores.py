@@ -1,7 +1,9 @@
 """Stores with small files for tests, and messages to put into them."""
 
+import asyncio
 import shutil
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -13,6 +15,7 @@ from rocketbroker.codec.message.message_sys_flag import host_flags
 from rocketbroker.common.config import MessageStoreConfig
 from rocketbroker.store.allocate_mapped_file_service import AllocateMappedFileService
 from rocketbroker.store.commit_log import CommitLog
+from rocketbroker.store.get_message import GetMessageResult
 from rocketbroker.store.mapped_file_queue import MappedFileQueue
 from rocketbroker.store.message_arriving_listener import MessageArrivingListener, NoListener
 from rocketbroker.store.message_store import MessageStore
@@ -71,9 +74,22 @@ def read_queue(store: MessageStore, topic: str, queue_id: int, offset: int = 0) 
     while offset < end:
         result = store.get_message(topic, queue_id, offset, 32, 1 << 20)
         assert result.next_begin_offset > offset, result
-        found += decode_messages(b"".join(store.slices(result.ranges)), decompress=False)
+        found += decode_messages(pulled(store, result), decompress=False)
         offset = result.next_begin_offset
     return found
+
+
+def pulled(store: MessageStore, result: GetMessageResult) -> bytes:
+    """The records that the consumer gets; ``result`` then says how many they are."""
+    if result.unchecked is None:
+        return b"".join(store.slices(result.ranges))
+    pieces = store.checked_reader.read_cached(result, result.unchecked)
+    if pieces is None:
+        # A file system that cannot say what is cached, as tmpfs.
+        with ThreadPoolExecutor(1) as thread:
+            reading = store.checked_reader.read_on_thread(result, result.unchecked)
+            pieces = thread.submit(asyncio.run, reading).result()
+    return b"".join(pieces)
 
 
 def crash_copy(root: Path, into: Path) -> Path:

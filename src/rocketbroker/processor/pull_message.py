@@ -1,6 +1,7 @@
 """PULL_MESSAGE and LITE_PULL_MESSAGE (org.apache.rocketmq.broker.processor.PullMessageProcessor)."""
 
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Final
 
 from rocketbroker.broker.attribute_util import BATCH_CQ, QUEUE_TYPE
@@ -8,6 +9,7 @@ from rocketbroker.broker.broker_stats_manager import BrokerStatsManager
 from rocketbroker.broker.consumer_manager import ConsumerManager
 from rocketbroker.broker.consumer_offset_manager import ConsumerOffsetManager
 from rocketbroker.broker.pull_request_hold_service import PullRequest, PullRequestHoldService
+from rocketbroker.broker.stats_item import StatsItem
 from rocketbroker.broker.subscription import Subscription, is_tag_type, tag_codes_of
 from rocketbroker.broker.subscription_group_manager import SubscriptionGroupManager
 from rocketbroker.broker.topic_config_manager import TopicConfigManager
@@ -23,8 +25,8 @@ from rocketbroker.codec.remoting.remoting_command import RemotingCommand, respon
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.config import BrokerConfig
-from rocketbroker.common.errors import BrokerResponseError
-from rocketbroker.store.get_message import GetMessageResult, GetMessageStatus
+from rocketbroker.common.errors import BrokerResponseError, StoreError
+from rocketbroker.store.get_message import GetMessageResult, GetMessageStatus, UncheckedMessages
 from rocketbroker.store.message_store import MessageStore
 
 _MAX_PULL_BYTES: Final = 128 * 1024 * 1024
@@ -44,6 +46,15 @@ _CODES: Final = {
 
 PullCommand = RemotingCommand[PullMessageRequestHeader]
 PullAnswer = list[Buffer] | Awaitable[list[Buffer]] | None
+
+
+@contextmanager
+def _disk_errors() -> Iterator[None]:
+    """Has the consumer try again when the disk cannot be read: nobody knows whether the messages are sound."""
+    try:
+        yield
+    except StoreError as error:
+        raise BrokerResponseError(ResponseCode.SYSTEM_ERROR, str(error)) from error
 
 
 class PullMessageProcessor:
@@ -134,6 +145,8 @@ class PullMessageProcessor:
         if code != ResponseCode.SUCCESS:
             stats.misses += 1
             return [self._head(command.opaque, code, result, 0, topic, group)]
+        if result.unchecked is not None:
+            return self._read_old(command.opaque, result, result.unchecked, topic, group, stats)
         stats.add(result.message_count, result.total_size)
         if result.in_memory:
             return self._found(command.opaque, result, self._store.slices(result.ranges), topic, group)
@@ -157,6 +170,33 @@ class PullMessageProcessor:
         self, opaque: int, result: GetMessageResult, topic: TopicConfig, group: SubscriptionGroupConfig
     ) -> list[Buffer]:
         return self._found(opaque, result, await self._store.read_cold(result.ranges), topic, group)
+
+    def _read_old(
+        self,
+        opaque: int,
+        result: GetMessageResult,
+        messages: UncheckedMessages,
+        topic: TopicConfig,
+        group: SubscriptionGroupConfig,
+        stats: StatsItem,
+    ) -> PullAnswer:
+        """Answer with messages that were stored before the start, at once where they are in the page cache."""
+
+        def sound(pieces: Sequence[Buffer]) -> list[Buffer]:
+            if not result.message_count:
+                # All are damaged: the consumer goes on behind them.
+                stats.misses += 1
+                return [self._head(opaque, ResponseCode.PULL_RETRY_IMMEDIATELY, result, 0, topic, group)]
+            stats.add(result.message_count, result.total_size)
+            return [self._head(opaque, ResponseCode.SUCCESS, result, result.total_size, topic, group), *pieces]
+
+        async def read() -> list[Buffer]:
+            with _disk_errors():
+                return sound(await self._store.checked_reader.read_on_thread(result, messages))
+
+        with _disk_errors():
+            cached = self._store.checked_reader.read_cached(result, messages)
+        return read() if cached is None else sound(cached)
 
     @staticmethod
     def _head(

@@ -49,7 +49,7 @@ class CommitLog:
         longest_record: what is longer, and than 16 MiB, is not read by its offset, since somebody may have forged it.
     """
 
-    __slots__ = ("_allocate_service", "_file", "_limit", "_longest_record", "_populated", "queue", "store_host")
+    __slots__ = ("_allocate_service", "_file", "_limit", "_populated", "longest_record", "queue", "store_host")
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class CommitLog:
         longest_record: int = _MAX_RECORD,
     ) -> None:
         self.queue = queue
-        self._longest_record = max(longest_record, _MAX_RECORD)
+        self.longest_record = max(longest_record, _MAX_RECORD)
         self.store_host = store_host
         self._allocate_service = allocate_service
         self._file: MappedFile | None = None
@@ -236,7 +236,7 @@ class CommitLog:
             return None
         size, magic = peek(head)
         # The offset is a client's: what lies there may be anything, a record that somebody forged in a body included.
-        if not is_record(size, magic) or size > self._longest_record or int.from_bytes(head[28:36], "big") != offset:
+        if not is_record(size, magic) or size > self.longest_record or int.from_bytes(head[28:36], "big") != offset:
             return None
         record = self.bytes_at(offset, size)
         if record is None:

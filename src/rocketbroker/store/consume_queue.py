@@ -53,8 +53,10 @@ class ConsumeQueue:
         "queue_id",
         "schedule",
         "tag_hashes",
+        "tags_codes",
         "topic",
         "topic_block",
+        "trusted_from",
     )
 
     def __init__(
@@ -73,6 +75,10 @@ class ConsumeQueue:
         self.min_offset = 0
         self.max_offset = 0
         self.next_offset = 0
+        # What stands before this queue offset was stored by an earlier process, and is checked before it is given out.
+        self.trusted_from = 0
+        # Tags codes that checked records were seen to have.
+        self.tags_codes: set[int] = set()
         self.dirty = False
         # The file being written, and the queue offsets it spans.
         self._file: MappedFile | None = None

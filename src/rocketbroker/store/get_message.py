@@ -1,8 +1,12 @@
 """What a read of a queue found (GetMessageResult, GetMessageStatus)."""
 
+from collections.abc import Callable
 from enum import Enum
 
 import msgspec
+
+from rocketbroker.codec.message.expected_record import ExpectedRecord
+from rocketbroker.store.consume_queue import ConsumeQueue
 
 
 class GetMessageStatus(Enum):
@@ -20,10 +24,22 @@ class GetMessageStatus(Enum):
     OFFSET_RESET = 9
 
 
+class UncheckedMessages(msgspec.Struct):
+    """Messages that were stored before the store was opened: the disk may have changed them, or their queue's entries.
+
+    ``matches`` says whether a tags code is wanted, ``None`` for all.
+    """
+
+    queue: ConsumeQueue
+    matches: Callable[[int], bool] | None
+    expected: list[ExpectedRecord]
+
+
 class GetMessageResult(msgspec.Struct):
     """Where the messages lie: ``ranges`` of the CommitLog as (offset, size), neighbours joined; not their bytes.
 
-    ``in_memory`` is false when they lie so far back that reading them may wait for the disk.
+    ``in_memory`` is false when they lie so far back that reading them may wait for the disk. With ``unchecked`` only
+    ``CheckedReader`` may read them, which leaves out those that are damaged.
     """
 
     status: GetMessageStatus
@@ -34,3 +50,4 @@ class GetMessageResult(msgspec.Struct):
     message_count: int = 0
     total_size: int = 0
     in_memory: bool = True
+    unchecked: UncheckedMessages | None = None

@@ -25,8 +25,11 @@ _CHUNK = 1024 * 1024
 _DROP_STEP = 16 * 1024 * 1024
 # madvise(2); Linux 5.14 and later. mmap.madvise would hold the GIL while thousands of pages are made.
 _MADV_POPULATE_WRITE = 23
-_madvise = ctypes.CDLL(None, use_errno=True).madvise
+_libc = ctypes.CDLL(None, use_errno=True)
+_madvise = _libc.madvise
 _madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
+_mincore = _libc.mincore
+_mincore.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p)
 
 
 class MappedFile:
@@ -138,6 +141,14 @@ class MappedFile:
         if end > start:
             address = ctypes.addressof(ctypes.c_char.from_buffer(self._map)) + start
             _madvise(address, end - start, _MADV_POPULATE_WRITE)
+
+    def is_cached(self, start: int, end: int) -> bool:
+        """Whether a range can be read from ``buffer`` without waiting for the disk, as things are now."""
+        start -= start % mmap.PAGESIZE
+        pages = bytearray(-(-(end - start) // mmap.PAGESIZE))
+        address = ctypes.addressof(ctypes.c_char.from_buffer(self._map)) + start
+        refused = _mincore(address, end - start, ctypes.addressof(ctypes.c_char.from_buffer(pages)))
+        return not refused and 0 not in pages
 
     def zero_from(self, position: int) -> None:
         """Overwrite with zeros all data at ``position`` and after it, so that no stale record is ever read again."""

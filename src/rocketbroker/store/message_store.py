@@ -21,10 +21,12 @@ from rocketbroker.common.errors import StoreError
 from rocketbroker.common.file_system import LOCAL, FileSystem, sync_names
 from rocketbroker.common.lifecycle import TaskOwner
 from rocketbroker.store.allocate_mapped_file_service import AllocateMappedFileService
+from rocketbroker.store.checked_reader import CheckedReader
 from rocketbroker.store.commit_log import ALLOCATE_STEP, CommitLog
 from rocketbroker.store.commit_log_dispatcher import CommitLogDispatcher
 from rocketbroker.store.consume_queue import ConsumeQueue
 from rocketbroker.store.consume_queue_store import ConsumeQueueStore
+from rocketbroker.store.damage_log import DamageLog
 from rocketbroker.store.delay_level_table import parse_delay_levels
 from rocketbroker.store.flush_service import CommitLogFlusher, ConsumeQueueFlusher
 from rocketbroker.store.get_message import GetMessageResult, GetMessageStatus
@@ -114,7 +116,12 @@ class MessageStore:
             self.refusals,
             self.flusher if sync_flush else None,
         )
-        self._reader = QueueReader(self.commit_log, config, _hot_bytes(config.access_message_in_memory_max_ratio))
+        self._cold_readers = ThreadPoolExecutor(_COLD_READERS, thread_name_prefix="ColdRead")
+        self.damage_log = DamageLog()
+        # Gives the sound messages of a GetMessageResult whose ``unchecked`` is set.
+        self.checked_reader = CheckedReader(self.commit_log, self.damage_log, self._cold_readers)
+        hot_bytes = _hot_bytes(config.access_message_in_memory_max_ratio)
+        self._reader = QueueReader(self.commit_log, config, hot_bytes, self.checked_reader)
         self._queue_flusher = ConsumeQueueFlusher(
             self.queues.changed_files,
             self.commit_log,
@@ -122,7 +129,6 @@ class MessageStore:
             self._last_stored,
             self._queues_flushed,
         )
-        self._cold_readers = ThreadPoolExecutor(_COLD_READERS, thread_name_prefix="ColdRead")
         # Apart from the pulls, which a long chain of the index would hold up.
         self._query_reader = ThreadPoolExecutor(1, thread_name_prefix="QueryMessage")
         # Full index files that could not be synced: their keys may be lost although later syncs succeed.
@@ -199,6 +205,8 @@ class MessageStore:
         # Before anything is changed: a crash on the way leaves a store that is not clean any more.
         self._lock.mark_running(os.getpid())
         report = recover(self.commit_log, self.queues, self.index_service, self._checkpoint, reput, clean_stop=clean)
+        for queue in self.queues:
+            queue.trusted_from = queue.next_offset
         if not clean:
             # They are in the page cache, where a killed broker left them, and may be no further.
             self.commit_log.queue.unsynced_from(report.checked_from)
@@ -316,7 +324,9 @@ class MessageStore:
         max_bytes: int,
         matches: Callable[[int], bool] | None = None,
     ) -> GetMessageResult:
-        """Where the messages of a pull lie; ``slices`` or ``read_cold`` give their bytes."""
+        """Where the messages of a pull lie; ``slices`` or ``read_cold`` give their bytes, and ``checked_reader``
+        those of messages from before the start.
+        """
         queue = self.queues.find(topic, queue_id)
         if queue is None:
             return GetMessageResult(GetMessageStatus.NO_MATCHED_LOGIC_QUEUE, 0, 0, 0)

@@ -1,13 +1,14 @@
 """Reads of one queue: which messages a pull gets, offsets by time (DefaultMessageStore.getMessage)."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from rocketbroker.codec.message.message_encoder import STORE_TIMESTAMP_POSITION, SYS_FLAG_POSITION
 from rocketbroker.codec.storefile.consume_queue_layout import CQ_STORE_UNIT_SIZE
 from rocketbroker.common.config import MessageStoreConfig
+from rocketbroker.store.checked_reader import CheckedReader
 from rocketbroker.store.commit_log import CommitLog
 from rocketbroker.store.consume_queue import ConsumeQueue
-from rocketbroker.store.get_message import GetMessageResult, GetMessageStatus
+from rocketbroker.store.get_message import GetMessageResult, GetMessageStatus, UncheckedMessages
 
 _BORN_HOST_V6 = 0x10
 
@@ -19,12 +20,16 @@ class QueueReader:
         commit_log: where the messages lie.
         config: the transfer limits.
         memory_bytes: messages so near to the end of the log count as in memory.
+        checked_reader: for messages from before the start.
     """
 
-    def __init__(self, commit_log: CommitLog, config: MessageStoreConfig, memory_bytes: int) -> None:
+    def __init__(
+        self, commit_log: CommitLog, config: MessageStoreConfig, memory_bytes: int, checked_reader: CheckedReader
+    ) -> None:
         self._commit_log = commit_log
         self._config = config
         self._memory_bytes = memory_bytes
+        self._checked_reader = checked_reader
 
     def read(
         self, queue: ConsumeQueue, offset: int, max_msgs: int, max_bytes: int, matches: Callable[[int], bool] | None
@@ -48,12 +53,39 @@ class QueueReader:
         if offset > maximum:
             return GetMessageResult(GetMessageStatus.OFFSET_OVERFLOW_BADLY, maximum, minimum, maximum)
         result = GetMessageResult(GetMessageStatus.NO_MATCHED_MESSAGE, offset, minimum, maximum, [])
-        self._collect(queue, result, max_msgs, max_bytes, matches)
+        if offset >= queue.trusted_from:
+            limit = max_msgs if matches is None else max(self._scan_limit(), max_msgs)
+            self._collect(queue.entries(offset, limit), result, max_msgs, max_bytes, matches)
+        else:
+            self._collect_old(queue, result, max_msgs, max_bytes, matches)
+        if result.message_count:
+            result.status = GetMessageStatus.FOUND
+        elif result.next_begin_offset == offset:
+            # The rest of the file has no entries: what follows is in the next one.
+            result.status = GetMessageStatus.OFFSET_FOUND_NULL
         return result
+
+    def _collect_old(
+        self,
+        queue: ConsumeQueue,
+        result: GetMessageResult,
+        max_msgs: int,
+        max_bytes: int,
+        matches: Callable[[int], bool] | None,
+    ) -> None:
+        """As ``_collect``, of messages from before the start: entries that can name no record are left out."""
+        offset = result.next_begin_offset
+        # More than are wanted: where many are damaged in a row the consumer gets over them soon.
+        limit = max(self._scan_limit(), max_msgs)
+        entries = self._checked_reader.entries(queue, offset, max_msgs, min(limit, queue.trusted_from - offset))
+        result.unchecked = UncheckedMessages(queue, matches, [])
+        if matches is not None:
+            matches = self._checked_reader.possible_matches(queue, matches)
+        self._collect(entries, result, max_msgs, max_bytes, matches)
 
     def _collect(
         self,
-        queue: ConsumeQueue,
+        entries: Iterable[tuple[int, int, int]],
         result: GetMessageResult,
         max_msgs: int,
         max_bytes: int,
@@ -62,11 +94,11 @@ class QueueReader:
         log_min = self._commit_log.min_offset
         hot = self._commit_log.max_offset - self._memory_bytes
         ranges = result.ranges
+        unchecked = None if result.unchecked is None else result.unchecked.expected
         next_offset = result.next_begin_offset
         count = total = 0
         last_end = -1
-        limit = max_msgs if matches is None else max(self._scan_limit(), max_msgs)
-        for physical_offset, size, tags_code in queue.entries(next_offset, limit):
+        for physical_offset, size, tags_code in entries:
             next_offset += 1
             if physical_offset < log_min:
                 result.status = GetMessageStatus.MESSAGE_WAS_REMOVING
@@ -83,16 +115,13 @@ class QueueReader:
                 ranges[-1] = (ranges[-1][0], ranges[-1][1] + size)
             else:
                 ranges.append((physical_offset, size))
+            if unchecked is not None:
+                unchecked.append((next_offset - 1, physical_offset, size, tags_code))
             last_end = physical_offset + size
             count += 1
             total += size
             if count >= max_msgs:
                 break
-        if count:
-            result.status = GetMessageStatus.FOUND
-        elif next_offset == result.next_begin_offset:
-            # The rest of the file has no entries: what follows is in the next one.
-            result.status = GetMessageStatus.OFFSET_FOUND_NULL
         result.next_begin_offset = next_offset
         result.message_count = count
         result.total_size = total

@@ -1,7 +1,8 @@
 """Pulls against a running store: what is found, what waits, and how each other outcome is answered."""
 
+import os
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from rocketbroker.broker.client_channel_info import ClientChannelInfo
 from rocketbroker.broker.pull_request_hold_service import PullRequest, PullRequestHoldService
 from rocketbroker.codec.message.message_decoder import decode_messages
+from rocketbroker.codec.message.message_encoder import BODY_POSITION
 from rocketbroker.codec.remoting.bodies.heartbeat import ConsumerData, ConsumeType, MessageModel, SubscriptionData
 from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
 from rocketbroker.codec.remoting.frame import decode_frame
@@ -22,6 +24,8 @@ from rocketbroker.common.config import BrokerConfig
 from rocketbroker.common.config.hot_change import apply_updates
 from rocketbroker.common.errors import BrokerResponseError
 from rocketbroker.processor.pull_message import PullMessageProcessor
+from rocketbroker.store.mapped_file import MappedFile
+from rocketbroker.store.message_arriving_listener import NoListener
 from rocketbroker.store.message_store import MessageStore
 from tests.support.fakes import FakeConnection
 from tests.support.processor_calls import recorded
@@ -245,6 +249,80 @@ async def test_what_lies_far_back_is_read_on_a_thread(puller: Puller, monkeypatc
     ((command, answer),) = puller.connection.waiting
     assert command.opaque == 0
     assert bodies(await answer) == [b"a", b"b"]
+
+
+@pytest.fixture
+async def old(puller: Puller) -> AsyncIterator[Puller]:
+    """Four messages, stored before the store was opened."""
+    puller.put("a", "b", "c", "d")
+    await puller.store.stop()
+    store = MessageStore(puller.store.config, bytes(8), NoListener(), puller.parts.clock)
+    await store.start()
+    yield Puller(puller.parts, store)
+    await store.stop()
+
+
+def damage(store: MessageStore, *numbers: int) -> None:
+    """Change the bodies of messages in their file."""
+    for number in numbers:
+        entry = store.topic_queues("T")[0].entry(number)
+        assert entry is not None
+        file = store.commit_log.queue.files[0]
+        os.pwrite(file.fd, b"?", entry[0] + BODY_POSITION)
+
+
+async def given(answer: Any, puller: Puller) -> Any:
+    """The answer, at once or when it is read."""
+    return await puller.connection.waiting.pop()[1] if answer is None else answer
+
+
+async def test_old_messages_are_given_without_those_that_are_damaged(old: Puller):
+    assert bodies(await given(old.pull(), old)) == [b"a", b"b", b"c", b"d"]
+    damage(old.store, 1)
+
+    answer = await given(old.pull(), old)
+
+    assert (bodies(answer), outcome(answer)) == ([b"a", b"c", b"d"], (ResponseCode.SUCCESS, 4))
+    stats = old.parts.stats.group_get("T", "G")
+    assert (stats.nums, stats.misses) == (7, 0)
+
+
+async def test_a_consumer_goes_on_behind_messages_that_are_all_damaged(old: Puller):
+    damage(old.store, 0, 1)
+
+    answer = await given(old.pull(max_msg_nums=2), old)
+
+    assert outcome(answer) == (ResponseCode.PULL_RETRY_IMMEDIATELY, 2)
+    assert not decoded(answer).body
+    assert old.parts.stats.group_get("T", "G").misses == 1
+    assert bodies(await given(old.pull(2), old)) == [b"c", b"d"]
+
+
+async def test_old_messages_that_are_not_in_the_page_cache_are_read_on_a_thread(
+    old: Puller, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(MappedFile, "is_cached", lambda *_arguments: False)
+    damage(old.store, 2)
+
+    assert old.pull() is None
+    ((_, answer),) = old.connection.waiting
+    assert bodies(await answer) == [b"a", b"b", b"d"]
+
+
+async def test_a_disk_that_cannot_be_read_is_no_reason_to_pass_over_messages(
+    old: Puller, monkeypatch: pytest.MonkeyPatch
+):
+    def refuse(*_arguments: object) -> int:
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(MappedFile, "is_cached", lambda *_arguments: False)
+    monkeypatch.setattr("os.preadv", refuse)
+    assert old.pull() is None
+    ((_, answer),) = old.connection.waiting
+
+    with pytest.raises(BrokerResponseError, match="Input/output error") as error:
+        await answer
+    assert error.value.code == ResponseCode.SYSTEM_ERROR
 
 
 def test_what_is_read_is_counted_by_group(puller: Puller):

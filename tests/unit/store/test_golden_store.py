@@ -15,7 +15,7 @@ from rocketbroker.store.message_store import MessageStore
 from rocketbroker.store.put_message import MessageExtBrokerInner, PutMessageStatus
 from tests.support import golden_store
 from tests.support.fakes import FakeClock
-from tests.support.stores import ALWAYS, V4_HOST, make_store, read_queue
+from tests.support.stores import ALWAYS, V4_HOST, make_store, pulled, read_queue
 
 # In 5.5.0 the entries of these lie in batchconsumequeue/, which ours does not read.
 NOT_QUEUED_TOPICS = {"StBatchCQ"}
@@ -100,7 +100,7 @@ async def test_tag_codes_select_what_java_entered(store: MessageStore, name: str
         for code in set(codes):
             expected = [one["queueOffset"] for one, its in zip(messages, codes, strict=True) if its == code]
             first = store.get_message(topic, queue_id, 0, 32, 1 << 20, {code}.__contains__)
-            found = decode_messages(b"".join(store.slices(first.ranges)), decompress=False)
+            found = decode_messages(pulled(store, first), decompress=False)
             offsets = [one.queue_offset for one in found]
             assert offsets == [at for at in expected if at < first.next_begin_offset]
 

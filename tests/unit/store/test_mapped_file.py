@@ -1,4 +1,5 @@
 import errno
+import mmap
 import os
 from pathlib import Path
 
@@ -293,3 +294,15 @@ def test_a_closed_file_is_not_read_by_its_old_number(tmp_path: Path):
 
     with (tmp_path / "other").open("wb"), pytest.raises(OSError, match="Bad file descriptor"):
         os.pread(file.fd, 1, 0)
+
+
+def test_what_can_be_read_without_the_disk_is_known(tmp_path: Path):
+    # So far apart that reading the one does not bring the other.
+    file = MappedFile(tmp_path / "0", 64 << 20)
+    page, here, there = mmap.PAGESIZE, 8 << 20, 48 << 20
+    file.buffer[here] = file.buffer[here + page] = 1
+
+    assert file.is_cached(here + 10, here + 2 * page)
+    assert not file.is_cached(there, there + 1)
+    assert not file.is_cached(here, there)
+    file.close()

@@ -1,4 +1,5 @@
 from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -6,6 +7,7 @@ import pytest
 from rocketbroker.codec.message.message_decoder import decode_messages
 from rocketbroker.codec.message.tags_code import tags_code
 from rocketbroker.common.config.hot_change import apply_updates
+from rocketbroker.store.checked_reader import CheckedReader
 from rocketbroker.store.get_message import GetMessageResult, GetMessageStatus
 from rocketbroker.store.message_store import MessageStore
 from rocketbroker.store.queue_reader import QueueReader
@@ -48,7 +50,8 @@ def change(store: MessageStore, **settings: int) -> None:
 
 
 def reader(store: MessageStore, memory_bytes: int) -> QueueReader:
-    return QueueReader(store.commit_log, store.config, memory_bytes)
+    checked_reader = CheckedReader(store.commit_log, store.damage_log, ThreadPoolExecutor())
+    return QueueReader(store.commit_log, store.config, memory_bytes, checked_reader)
 
 
 def offsets(store: MessageStore, result: GetMessageResult) -> list[int]:

@@ -11,6 +11,8 @@ Each value is measured. These keys of RocketMQ are absent, since there is nothin
 - ``timer*``: there are no timer messages;
 - ``startAcceptSendRequestTimeStamp``: there is no such setting;
 - ``earliestMessageTimeStamp``, while there is no message.
+
+``damagedMessages`` is no key of RocketMQ: how many messages were found damaged since the start, while there are any.
 """
 
 import asyncio
@@ -28,6 +30,7 @@ from rocketbroker.codec.remoting.handler import Connection
 from rocketbroker.codec.remoting.remoting_command import Command, response
 from rocketbroker.common.clock import Clock
 from rocketbroker.common.config import MessageStoreConfig
+from rocketbroker.store.damage_log import DamageLog
 
 # The name of RemotingCommand's CURRENT_VERSION (513) in MQVersion: what the broker speaks.
 BROKER_VERSION_DESC = "V5_5_0"
@@ -39,6 +42,7 @@ class RuntimeStore(Protocol):
 
     config: MessageStoreConfig
     boot_time_ms: int
+    damage_log: DamageLog
 
     @property
     def min_physical_offset(self) -> int:
@@ -108,6 +112,8 @@ class GetBrokerRuntimeInfoProcessor:
             "dispatchBehindBytes": str(store.dispatch_behind_bytes),
             "remainHowManyDataToFlush": human_readable_byte_count(max(0, end - store.flushed_offset)),
         }
+        if store.damage_log.count:
+            info["damagedMessages"] = str(store.damage_log.count)
         first = store.look_message_by_offset(store.min_physical_offset)
         if first is not None:
             info["earliestMessageTimeStamp"] = str(decode_record(first, read_body=False).store_timestamp)

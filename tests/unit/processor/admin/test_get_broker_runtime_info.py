@@ -62,6 +62,13 @@ async def test_values_follow_what_happens(parts, store, schedule, ask):
     assert (table["dispatchBehindBytes"], table["remainHowManyDataToFlush"]) == ("0", "0 B")
 
 
+async def test_damaged_messages_are_counted_while_there_are_any(ask, store):
+    assert "damagedMessages" not in await ask()
+    for position in (5, 5, 6):
+        store.damage_log.report("/store/commitlog/0", position, "zeros")
+    assert (await ask())["damagedMessages"] == "2"
+
+
 async def test_keys_are_the_recorded_ones_or_named_as_absent(ask, schedule, store):
     schedule.offset_table = {1: 6, 3: 4}
     store.put_message(message(topic="T"))

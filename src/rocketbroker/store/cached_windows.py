@@ -1,0 +1,53 @@
+"""Knows which parts of the CommitLog can be read without waiting for the disk."""
+
+import time
+from collections.abc import Callable
+from typing import Final, Protocol
+
+# The kernel is asked about so many bytes at a time, and believed for so long: asking costs as much as reading a few
+# small messages. What was in the page cache a moment ago is there still, but for a machine that is short of memory.
+_WINDOW: Final = 1024 * 1024
+_BELIEVED_S: Final = 1.0
+# Windows remembered: 4 GiB of the log.
+_MOST_WINDOWS: Final = 4096
+
+
+class CacheableFile(Protocol):
+    """What is needed of a ``MappedFile`` of the log; positions are within it."""
+
+    file_from_offset: int
+    wrote: int
+
+    def is_cached(self, start: int, end: int) -> bool:
+        """Whether a range is in the page cache."""
+
+
+class CachedWindows:
+    """Asks the kernel, and remembers the answer for a second.
+
+    Args:
+        monotonic: seconds.
+    """
+
+    def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._monotonic = monotonic
+        # By CommitLog offset of the window: until when it is taken to be in the page cache.
+        self._cached_until: dict[int, float] = {}
+
+    def holds(self, file: CacheableFile, start: int, end: int) -> bool:
+        """Whether positions ``start`` to ``end`` of a file of the log are in the page cache."""
+        now = self._monotonic()
+        begin = file.file_from_offset
+        cached_until = self._cached_until
+        for window in range(start - start % _WINDOW, end, _WINDOW):
+            if cached_until.get(begin + window, 0.0) <= now and not self._ask(file, window, now):
+                return file.is_cached(start, end)
+        return True
+
+    def _ask(self, file: CacheableFile, window: int, now: float) -> bool:
+        if not file.is_cached(window, min(window + _WINDOW, file.wrote)):
+            return False
+        if len(self._cached_until) >= _MOST_WINDOWS:
+            self._cached_until.clear()
+        self._cached_until[file.file_from_offset + window] = now + _BELIEVED_S
+        return True

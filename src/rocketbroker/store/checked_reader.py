@@ -1,0 +1,252 @@
+"""Reads messages that were stored before the store was opened, and gives out those that are sound.
+
+What this process stored itself is in the page cache as it was written, and is sent without a look. Older files come
+from a disk, which may have changed them: each message is held against its queue's entry and its own checksum.
+
+The loop reads what is in the page cache. The rest is read on a thread, since the loop must not wait for the disk; how
+far a message lies from the end of the log says nothing about that after a start.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Executor
+from functools import partial
+from itertools import accumulate, chain, repeat
+from operator import add
+from typing import Final, NamedTuple
+
+from rocketbroker.codec.message.buffers import ReadableBuffer
+from rocketbroker.codec.message.expected_record import ExpectedRecord, RecordCheck
+from rocketbroker.codec.message.message_properties import find_properties
+from rocketbroker.codec.message.tags_code import tags_code_bytes
+from rocketbroker.codec.storefile.consume_queue_layout import CQ_STORE_UNIT_SIZE
+from rocketbroker.store.cached_windows import CachedWindows
+from rocketbroker.store.commit_log import CommitLog
+from rocketbroker.store.consume_queue import ConsumeQueue
+from rocketbroker.store.damage_log import DamageLog
+from rocketbroker.store.get_message import GetMessageResult, GetMessageStatus, UncheckedMessages
+from rocketbroker.store.log_read import LogRead, file_of
+from rocketbroker.store.mapped_file import MappedFile
+
+# Stands for an entry that names no record: passed over as one whose message was removed.
+_NO_RECORD: Final = (-1, 0, 0)
+# Checking more would hold up the loop for more than a millisecond.
+_MOST_ON_LOOP: Final = 1024 * 1024
+# Messages further apart are looked for in the page cache one by one, nearer ones with what lies between them.
+_MOST_SPANNED: Final = 4 * 1024 * 1024
+# Tags codes of a queue that are remembered as those of records.
+_MOST_TAGS_CODES: Final = 1024
+
+
+class _Part(NamedTuple):
+    """Records, and where they begin in ``data``."""
+
+    data: memoryview
+    starts: list[int]
+    expected: list[ExpectedRecord]
+
+
+class CheckedReader:
+    """Looks at the queue's entries first, then at the records they name.
+
+    Args:
+        commit_log: where the messages lie.
+        damage_log: told of what is left out.
+        executor: reads what is not in the page cache.
+    """
+
+    def __init__(self, commit_log: CommitLog, damage_log: DamageLog, executor: Executor) -> None:
+        self._commit_log = commit_log
+        self._damage_log = damage_log
+        self._executor = executor
+        self._cached = CachedWindows()
+
+    # -- entries
+
+    def entries(self, queue: ConsumeQueue, queue_offset: int, first: int, limit: int) -> Iterable[tuple[int, int, int]]:
+        """As ``ConsumeQueue.entries``; in place of an entry that can name no record stands one of offset -1.
+
+        Args:
+            queue: the queue.
+            queue_offset: of the first entry.
+            first: so many are taken in any case, if there are.
+            limit: entries at the most.
+        """
+        entries = list(queue.entries(queue_offset, min(first, limit)))
+        done = len(entries) if self._are_plausible(queue, entries) else 0
+        return chain(entries[:done], self._one_by_one(queue, queue_offset + done, limit - done))
+
+    def _are_plausible(self, queue: ConsumeQueue, entries: list[tuple[int, int, int]]) -> bool:
+        """Whether all are for certain: a quick look, which is what most pulls need."""
+        if not entries:
+            return True
+        log = self._commit_log
+        offsets: tuple[int, ...]
+        sizes: tuple[int, ...]
+        offsets, sizes, _ = zip(*entries, strict=True)
+        start, end, size = min(offsets), max(offsets) + max(sizes), log.queue.file_size
+        one_file = (start - log.min_offset) // size == (end - 1 - log.min_offset) // size
+        sized = min(sizes) >= _check_of(queue).least_size and max(sizes) <= log.longest_record
+        return one_file and sized and start >= log.min_offset and end <= log.max_offset
+
+    def _one_by_one(self, queue: ConsumeQueue, queue_offset: int, limit: int) -> Iterator[tuple[int, int, int]]:
+        log = self._commit_log
+        minimum, end, file_size = log.min_offset, log.max_offset, log.queue.file_size
+        least, longest = _check_of(queue).least_size, log.longest_record
+        found = False
+        for number, entry in enumerate(queue.entries(queue_offset, limit), queue_offset):
+            offset, size, _ = entry
+            if offset >= minimum:
+                inside = offset + size <= end and (offset - minimum) % file_size + size <= file_size
+                if inside and least <= size <= longest:
+                    found = True
+                    yield entry
+                    continue
+            elif offset >= 0 and size >= least and not found:
+                yield entry  # its file was removed
+                continue
+            self._report_entry(queue, number, f"it names {size} bytes at {offset}, where no record of the queue can be")
+            yield _NO_RECORD
+
+    @staticmethod
+    def possible_matches(queue: ConsumeQueue, matches: Callable[[int], bool]) -> Callable[[int], bool]:
+        """Whether an entry with a tags code has to be looked at: it is wanted, or may be damaged.
+
+        A code that no record of the queue was seen to have may be any other one, so that the record has to tell.
+        """
+        known = queue.tags_codes
+        if queue.schedule:
+            return matches
+        return lambda code: matches(code) or (code not in known and len(known) < _MOST_TAGS_CODES)
+
+    # -- records
+
+    def read_cached(self, result: GetMessageResult, messages: UncheckedMessages) -> Sequence[ReadableBuffer] | None:
+        """The messages that are sound, or ``None`` when the disk would have to be waited for: see ``read_on_thread``.
+
+        ``result`` is changed into what is given.
+
+        Raises:
+            StoreError: the log is closed.
+        """
+        if result.total_size > _MOST_ON_LOOP:
+            return None
+        parts = self._cached_parts(messages.expected)
+        if parts is None:
+            return None
+        pieces = self._sound_of(result, messages, parts)
+        return self._commit_log.slices(result.ranges) if pieces is None else pieces
+
+    def _cached_parts(self, expected: list[ExpectedRecord]) -> list[_Part] | None:
+        """The records as they lie in the mapped files, ``None`` when the disk would have to be waited for."""
+        parts: list[_Part] = []
+        for file, records in self._by_file(expected):
+            begin = file.file_from_offset
+            starts = [offset - begin for _, offset, _, _ in records]
+            if not self._are_cached(file, starts, [size for _, _, size, _ in records]):
+                return None
+            parts.append(_Part(file.buffer, starts, records))
+        return parts
+
+    def _by_file(self, expected: list[ExpectedRecord]) -> Iterable[tuple[MappedFile, list[ExpectedRecord]]]:
+        log = self._commit_log
+        minimum, size = log.min_offset, log.queue.file_size
+        numbers = {(offset - minimum) // size for _, offset, _, _ in expected}
+        for number in sorted(numbers):
+            file = file_of(log, minimum + number * size)
+            if file is not None:
+                alone = len(numbers) == 1
+                yield file, expected if alone else [r for r in expected if (r[1] - minimum) // size == number]
+
+    def _are_cached(self, file: MappedFile, starts: list[int], sizes: list[int]) -> bool:
+        ends = list(map(add, starts, sizes))
+        start, end = min(starts), max(ends)
+        if end - start <= _MOST_SPANNED:
+            return self._cached.holds(file, start, end)
+        return all(map(self._cached.holds, repeat(file), starts, ends))
+
+    async def read_on_thread(self, result: GetMessageResult, messages: UncheckedMessages) -> Sequence[ReadableBuffer]:
+        """As ``read_cached``, and waits for the disk where it has to, on a thread.
+
+        Raises:
+            StoreError: the disk cannot be read, or the log is closed.
+        """
+        read = LogRead(self._commit_log, result.ranges)
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._executor, self._read, result, messages, read)
+
+    def _read(self, result: GetMessageResult, messages: UncheckedMessages, read: LogRead) -> Sequence[ReadableBuffer]:
+        data = memoryview(read.read())
+        starts = list(accumulate((size for _, _, size, _ in messages.expected[:-1]), initial=0))
+        pieces = self._sound_of(result, messages, [_Part(data, starts, messages.expected)])
+        return [data] if pieces is None else pieces
+
+    def _sound_of(
+        self, result: GetMessageResult, messages: UncheckedMessages, parts: list[_Part]
+    ) -> list[memoryview] | None:
+        """The sound records, ``None`` when that is all; the others are reported."""
+        check = _check_of(messages.queue)
+        is_wanted = None
+        if messages.matches is not None and not messages.queue.schedule:
+            is_wanted = partial(self._has_wanted_tags, messages.queue, messages.matches)
+        found = [check.unsound(part.data, part.starts, part.expected, is_wanted) for part in parts]
+        if not any(found) and sum(len(part.expected) for part in parts) == result.message_count:
+            return None
+        pieces: list[memoryview] = []
+        for part, unsound in zip(parts, found, strict=True):
+            for number in unsound:
+                self._report_record(messages.queue, part, number)
+            left_out = set(unsound)
+            for number, (start, record) in enumerate(zip(part.starts, part.expected, strict=True)):
+                if number not in left_out:
+                    pieces.append(part.data[start : start + record[2]])
+        result.message_count = len(pieces)
+        result.total_size = sum(map(len, pieces))
+        if not pieces:
+            result.status = GetMessageStatus.NO_MATCHED_MESSAGE
+        return pieces
+
+    def _has_wanted_tags(
+        self, queue: ConsumeQueue, matches: Callable[[int], bool], record: ExpectedRecord, properties: bytes
+    ) -> bool:
+        code = tags_code_bytes(find_properties(properties)[0])
+        if code != record[3]:
+            self._report_entry(queue, record[0], f"its tags code is {record[3]}, that of its message is {code}")
+        if len(queue.tags_codes) < _MOST_TAGS_CODES:
+            queue.tags_codes.add(code)
+        return matches(code)
+
+    # -- what is told
+
+    def _report_entry(self, queue: ConsumeQueue, queue_offset: int, what: str) -> None:
+        self._damage_log.report(*_place(queue, queue_offset), f"{_name(queue, queue_offset)}: {what}")
+
+    def _report_record(self, queue: ConsumeQueue, part: _Part, number: int) -> None:
+        record = part.expected[number]
+        queue_offset, offset, _, _ = record
+        what = _check_of(queue).describe(part.data, part.starts[number], record)
+        file = self._commit_log.queue.find(offset)
+        # No damage: its tags are not wanted, or its file was removed meanwhile.
+        if not what or file is None:
+            return
+        path, position = _place(queue, queue_offset)
+        self._damage_log.report(
+            str(file.path),
+            offset - file.file_from_offset,
+            f"{_name(queue, queue_offset)} is not there: {what} (its entry is in {path} at {position})",
+        )
+
+
+def _check_of(queue: ConsumeQueue) -> RecordCheck:
+    return RecordCheck(queue.queue_id, queue.magic, queue.topic_block)
+
+
+def _place(queue: ConsumeQueue, queue_offset: int) -> tuple[str, int]:
+    """The file and the position of an entry."""
+    position = queue_offset * CQ_STORE_UNIT_SIZE
+    file = queue.queue.find(position)
+    return (str(file.path), position - file.file_from_offset) if file else (str(queue.queue.directory), position)
+
+
+def _name(queue: ConsumeQueue, queue_offset: int) -> str:
+    return f"message {queue_offset} of queue {queue.queue_id} of {queue.topic}"
