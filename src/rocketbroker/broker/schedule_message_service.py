@@ -194,17 +194,17 @@ class ScheduleMessageService(ConfigManager[DelayOffsetSerializeWrapper]):
         now = self._clock.time_ms()
         offset = max(self.offset_table.get(level, 0), queue.min_offset)
         delivered = 0
-        for physical_offset, _, deliver_timestamp in queue.entries(offset, BATCH):
+        for queue_offset, (physical_offset, _, deliver_timestamp) in enumerate(queue.entries(offset, BATCH), offset):
             # A time further ahead than the delay comes from a clock that was set back, or from other settings: due now.
-            if now < deliver_timestamp <= now + delay_ms or not self._deliver(physical_offset):
+            if now < deliver_timestamp <= now + delay_ms or not self._deliver(queue, queue_offset, physical_offset):
                 break
             delivered += 1
             self.offset_table[level] = offset + delivered
         return delivered == BATCH
 
-    def _deliver(self, physical_offset: int) -> bool:
+    def _deliver(self, queue: ConsumeQueue, queue_offset: int, physical_offset: int) -> bool:
         """Put the message where it was to go; false when that is to be tried again."""
-        message = self._due_message(physical_offset)
+        message = self._due_message(queue, queue_offset, physical_offset)
         if message is None:
             return True
         result = self._store.put_message(message)
@@ -214,7 +214,9 @@ class ScheduleMessageService(ConfigManager[DelayOffsetSerializeWrapper]):
         log.error("delayed message at %s for %s: %s %s", physical_offset, message.topic, result.status, result.reason)
         return result.status in _PERMANENT_FAILURES
 
-    def _due_message(self, physical_offset: int) -> MessageExtBrokerInner | None:
+    def _due_message(
+        self, queue: ConsumeQueue, queue_offset: int, physical_offset: int
+    ) -> MessageExtBrokerInner | None:
         """The message as it was before ``delay_rewrite``; ``None`` (logged) when it cannot be delivered ever."""
         record = self._store.look_message_by_offset(physical_offset)
         if record is None:
@@ -224,6 +226,16 @@ class ScheduleMessageService(ConfigManager[DelayOffsetSerializeWrapper]):
             found = decode_record(record)
         except CorruptRecordError as error:
             log.error("delayed message at %s: %s", physical_offset, error)  # noqa: TRY400
+            return None
+        place = (found.topic, found.queue_id, found.queue_offset)
+        if place != (queue.topic, queue.queue_id, queue_offset):
+            log.error(
+                "delayed message %s of queue %s is not at %s, where %s is: its entry is damaged",
+                queue_offset,
+                queue.queue_id,
+                physical_offset,
+                place,
+            )
             return None
         return message_time_up(found, self._store_host)
 

@@ -237,6 +237,9 @@ class ConsumeQueue:
     def correct_min_offset(self, min_physical_offset: int) -> None:
         """Move ``min_offset`` to the first message that the CommitLog still holds."""
         low, high = self.min_offset, self.max_offset
+        first = self.entry(low)
+        if first is not None and first[0] >= min_physical_offset:
+            return  # where halving met a damaged entry it would pass over sound ones
         while low < high:
             middle = (low + high) // 2
             entry = next(self.entries(middle, 1), None)

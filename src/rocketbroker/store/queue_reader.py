@@ -2,7 +2,8 @@
 
 from collections.abc import Callable, Iterable
 
-from rocketbroker.codec.message.message_encoder import STORE_TIMESTAMP_POSITION, SYS_FLAG_POSITION
+from rocketbroker.codec.message.expected_record import RecordCheck
+from rocketbroker.codec.message.message_encoder import BODY_POSITION, STORE_TIMESTAMP_POSITION, SYS_FLAG_POSITION
 from rocketbroker.codec.storefile.consume_queue_layout import CQ_STORE_UNIT_SIZE
 from rocketbroker.common.config import MessageStoreConfig
 from rocketbroker.store.checked_reader import CheckedReader
@@ -142,10 +143,13 @@ class QueueReader:
         return min(max_msgs, count), min(max_bytes, size)
 
     def store_timestamp(self, queue: ConsumeQueue, queue_offset: int) -> int:
-        """Store time in ms of a message of the queue, -1 when it does not hold it (blocks)."""
+        """Store time in ms of a message of the queue, -1 when it does not hold it or it is damaged (blocks)."""
         entry = queue.entry(queue_offset)
-        head = self._commit_log.bytes_at(entry[0], STORE_TIMESTAMP_POSITION + 20) if entry else None
-        if head is None:
+        head = self._commit_log.bytes_at(entry[0], BODY_POSITION) if entry else None
+        if entry is None or head is None:
+            return -1
+        check = RecordCheck(queue.queue_id, queue.magic, queue.topic_block)
+        if len(head) < BODY_POSITION or not check.is_head(head, (queue_offset, *entry)):
             return -1
         sys_flag = int.from_bytes(head[SYS_FLAG_POSITION : SYS_FLAG_POSITION + 4], "big")
         position = STORE_TIMESTAMP_POSITION + (12 if sys_flag & _BORN_HOST_V6 else 0)
@@ -154,16 +158,22 @@ class QueueReader:
     def offset_by_time(self, queue: ConsumeQueue, timestamp_ms: int, upper: bool) -> int:
         """Queue offset of the first message stored at or after a time; with ``upper`` the last not after it (blocks).
 
-        Messages are in the order of their store times, so that halving finds it.
+        Messages are in the order of their store times, so that halving finds it. In place of a damaged message the next
+        one that is sound is looked at, so that the answer may be a damaged message before the right one.
         """
         low, high = queue.min_offset, queue.max_offset
         while low < high:
             middle = (low + high) // 2
-            stored = self.store_timestamp(queue, middle)
-            if stored < timestamp_ms or (upper and stored == timestamp_ms):
-                low = middle + 1
+            found, stored = self._next_time(queue, middle, high)
+            if found < high and (stored < timestamp_ms or (upper and stored == timestamp_ms)):
+                low = found + 1
             else:
                 high = middle
         if upper:
             return max(low - 1, queue.min_offset)
         return low
+
+    def _next_time(self, queue: ConsumeQueue, start: int, end: int) -> tuple[int, int]:
+        """The first sound message from ``start`` on and its store time, ``end`` and -1 when there is none before."""
+        times = ((number, self.store_timestamp(queue, number)) for number in range(start, end))
+        return next((found for found in times if found[1] >= 0), (end, -1))

@@ -211,6 +211,20 @@ def test_message_without_an_address_is_discarded_and_the_next_delivered(service,
     assert caplog.text.count("is discarded") == 3
 
 
+def test_a_damaged_entry_delivers_no_other_message(service, store, clock, caplog):
+    for body in (b"first", b"second", b"third"):
+        put(store, 1, body=body)
+    queue = store.topic_queues("SCHEDULE_TOPIC_XXXX")[0]
+    # It names the first message again.
+    queue.queue.files[0].buffer[20:40] = queue.queue.files[0].buffer[:20]
+    clock.advance(1)
+
+    service.deliver_due()
+
+    assert [message.body for message in delivered(store)] == [b"first", b"third"]
+    assert "delayed message 1 of queue 0 is not at" in caplog.text
+
+
 async def test_runs_by_itself(service, store, clock):
     put(store, 1)
     await service.start()

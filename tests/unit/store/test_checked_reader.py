@@ -1,8 +1,7 @@
 """Files that changed on disk while the broker was down: a consumer gets the sound messages and none other."""
 
 import logging
-import os
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ from rocketbroker.codec.storefile.consume_queue_layout import ENTRY
 from rocketbroker.common.errors import StoreError
 from rocketbroker.store.get_message import GetMessageStatus
 from rocketbroker.store.message_store import MessageStore
+from tests.support.damage import entry_place, pulls, record_place
 from tests.support.stores import V6_HOST, make_store, message, pulled
 
 COUNT = 400
@@ -52,62 +52,8 @@ async def store(tmp_path: Path) -> AsyncIterator[MessageStore]:
     await made.stop()
 
 
-def pulls(
-    store: MessageStore, offset: int = 0, end: int = COUNT, matches: Callable[[int], bool] | None = None, **limits: int
-) -> list[tuple[int, bytes]]:
-    """Queue offsets and bodies of all messages that a consumer of queue 0 gets."""
-    found: list[tuple[int, bytes]] = []
-    limits = {"max_msgs": 32, "max_bytes": 1 << 20} | limits
-    while offset < end:
-        result = store.get_message("Topic", 0, offset, **limits, matches=matches)
-        if result.status in {GetMessageStatus.FOUND, GetMessageStatus.NO_MATCHED_MESSAGE}:
-            records = pulled(store, result)
-            assert len(records) == result.total_size
-            messages = decode_messages(records, decompress=False)
-            assert len(messages) == result.message_count
-            found += [(one.queue_offset, one.body) for one in messages if one.queue_offset < end]
-        assert result.next_begin_offset > offset
-        offset = result.next_begin_offset
-    return found
-
-
 def sound(*but: int, wanted: Sequence[str] = TAGS) -> list[tuple[int, bytes]]:
     return [(n, body_of(n)) for n in range(COUNT) if n not in but and tags_of(n) in wanted]
-
-
-class Place:
-    """Bytes of a file; changed under the mapping, as a disk would before it is mapped."""
-
-    def __init__(self, path: Path, position: int) -> None:
-        self.path = path
-        self.position = position
-
-    def write(self, data: bytes, at: int = 0) -> None:
-        with self.path.open("r+b", buffering=0) as file:
-            os.pwrite(file.fileno(), data, self.position + at)
-
-    def read(self, size: int, at: int = 0) -> bytes:
-        with self.path.open("rb", buffering=0) as file:
-            return os.pread(file.fileno(), size, self.position + at)
-
-    def flip(self, bit: int) -> None:
-        (before,) = self.read(1, bit // 8)
-        self.write(bytes([before ^ 1 << bit % 8]), bit // 8)
-
-
-def entry_place(store: MessageStore, number: int) -> Place:
-    file = store.topic_queues("Topic")[0].queue.find(number * 20)
-    assert file is not None
-    return Place(file.path, number * 20 - file.file_from_offset)
-
-
-def record_place(store: MessageStore, number: int) -> tuple[Place, int]:
-    """Where a record is, and its size."""
-    entry = store.topic_queues("Topic")[0].entry(number)
-    assert entry is not None
-    file = store.commit_log.queue.find(entry[0])
-    assert file is not None
-    return Place(file.path, entry[0] - file.file_from_offset), entry[1]
 
 
 async def test_sound_messages_are_given_as_they_were_stored(store: MessageStore):

@@ -216,6 +216,17 @@ def test_the_first_offset_follows_the_first_message_of_the_log(queue: ConsumeQue
     assert queue.max_offset == 25
 
 
+def test_a_damaged_entry_takes_no_sound_one_out_of_service(queue: ConsumeQueue):
+    put(queue, *range(25))
+    file = queue.queue.find(12 * 20)
+    assert file is not None
+    ENTRY.pack_into(file.buffer, 12 * 20 - file.file_from_offset, -1, 0, 0)
+
+    queue.correct_min_offset(0)
+
+    assert (queue.min_offset, queue.max_offset) == (0, 25)
+
+
 def test_a_full_disk_leaves_the_queue_as_it_was(queue: ConsumeQueue, monkeypatch):
     put(queue, *range(10))
 

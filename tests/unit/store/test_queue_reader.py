@@ -6,11 +6,13 @@ import pytest
 
 from rocketbroker.codec.message.message_decoder import decode_messages
 from rocketbroker.codec.message.tags_code import tags_code
+from rocketbroker.codec.storefile.consume_queue_layout import ENTRY
 from rocketbroker.common.config.hot_change import apply_updates
 from rocketbroker.store.checked_reader import CheckedReader
 from rocketbroker.store.get_message import GetMessageResult, GetMessageStatus
 from rocketbroker.store.message_store import MessageStore
 from rocketbroker.store.queue_reader import QueueReader
+from tests.support.damage import entry_place, record_place
 from tests.support.fakes import FakeClock
 from tests.support.stores import V6_HOST, make_store, message
 
@@ -248,6 +250,27 @@ class TestTime:
         ]
         assert store.earliest_message_time("Topic", 0) == times[0]
         assert store.earliest_message_time("Topic", 9) == -1
+
+    @pytest.mark.parametrize("damaged", [[0], [1], [2], [3], [4], [5], [0, 1, 2], [2, 3], [1, 2, 3, 4]])
+    async def test_damaged_messages_break_no_search(self, store: MessageStore, times, damaged: list[int]):
+        for number in damaged:
+            record_place(store, number)[0].write(bytes(40))
+
+        assert [store.message_store_timestamp("Topic", 0, number) for number in damaged] == [-1] * len(damaged)
+        for asked in (times[0] - 1, times[0], times[0] + 1, times[1], times[2], times[2] + 1):
+            # Who goes on there gets the right message, behind the damaged ones.
+            right = next((n for n in range(6) if times[(n > 2) + (n > 4)] >= asked and n not in damaged), 6)
+            found = await store.offset_in_queue_by_time("Topic", 0, asked)
+            assert set(range(found, right)) <= set(damaged), asked
+            assert found <= right
+
+    async def test_absurd_entries_break_no_search(self, store: MessageStore, times):
+        for number, entry in enumerate([(0, 0, 0), (-1, 10, 0), (2**62, 2**31 - 1, 0)], 1):
+            entry_place(store, number).write(ENTRY.pack(*entry))
+
+        assert [store.message_store_timestamp("Topic", 0, number) for number in (1, 2, 3)] == [-1] * 3
+        assert await store.offset_in_queue_by_time("Topic", 0, times[1]) in {1, 2, 3, 4}
+        assert await store.offset_in_queue_by_time("Topic", 0, times[2]) == 5
 
 
 async def test_store_times_of_ipv6_records(tmp_path: Path, clock: FakeClock):

@@ -95,6 +95,18 @@ class RecordCheck:
                 wrong.append(number)
         return wrong
 
+    def is_head(self, head: bytes, expected: ExpectedRecord) -> bool:
+        """Whether the first 88 bytes of a record say that it is the one expected; its content may be damaged."""
+        queue_offset, physical_offset, size, _ = expected
+        total, magic, _, queue_id, found_offset, found_at, _, _ = _EXPECTED.unpack(head)
+        return (total, magic, queue_id, found_offset, found_at) == (
+            size,
+            self._magic,
+            self._queue_id,
+            queue_offset,
+            physical_offset,
+        )
+
     def describe(self, data: memoryview, at: int, record: ExpectedRecord) -> str:
         """What is wrong with an unsound record that begins at position ``at`` of ``data``; empty when it is sound."""
         expected_queue_offset, expected_offset, size, _ = record

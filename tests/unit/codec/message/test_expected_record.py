@@ -113,3 +113,13 @@ def test_the_least_size_is_that_of_an_empty_message():
     empty = encode_record(0, 0, 0, 0, 0, 0, bytes(8), 0, bytes(8), 0, 0, b"", TOPIC, b"")
 
     assert check_of().least_size == len(empty)
+
+
+def test_a_head_is_known_without_the_rest():
+    data, starts, expected = laid_out()
+    check = check_of()
+    heads = [bytes(data[start : start + 88]) for start in starts]
+
+    assert all(check.is_head(head, one) for head, one in zip(heads, expected, strict=True))
+    assert not check.is_head(heads[1], expected[2])
+    assert not check.is_head(bytes(88), expected[0])

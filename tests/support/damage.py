@@ -1,0 +1,74 @@
+"""Damages the files of a store, and reads it as a consumer does."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from rocketbroker.codec.message.message_decoder import decode_messages
+from rocketbroker.store.get_message import GetMessageStatus
+from rocketbroker.store.message_store import MessageStore
+from tests.support.stores import pulled
+
+
+class Place:
+    """Bytes of a file; changed under the mapping, as a disk would before it is mapped."""
+
+    def __init__(self, path: Path, position: int) -> None:
+        self.path = path
+        self.position = position
+
+    def write(self, data: bytes, at: int = 0) -> None:
+        """Put bytes in place of what is there."""
+        with self.path.open("r+b", buffering=0) as file:
+            os.pwrite(file.fileno(), data, self.position + at)
+
+    def read(self, size: int, at: int = 0) -> bytes:
+        """What is there."""
+        with self.path.open("rb", buffering=0) as file:
+            return os.pread(file.fileno(), size, self.position + at)
+
+    def flip(self, bit: int) -> None:
+        """Change one bit, counted from the place on."""
+        (before,) = self.read(1, bit // 8)
+        self.write(bytes([before ^ 1 << bit % 8]), bit // 8)
+
+
+def entry_place(store: MessageStore, number: int, queue_id: int = 0) -> Place:
+    """Where the entry of a message of ``Topic`` is."""
+    file = store.topic_queues("Topic")[queue_id].queue.find(number * 20)
+    assert file is not None
+    return Place(file.path, number * 20 - file.file_from_offset)
+
+
+def record_place(store: MessageStore, number: int, queue_id: int = 0) -> tuple[Place, int]:
+    """Where the record of a message of ``Topic`` is, and its size."""
+    entry = store.topic_queues("Topic")[queue_id].entry(number)
+    assert entry is not None
+    file = store.commit_log.queue.find(entry[0])
+    assert file is not None
+    return Place(file.path, entry[0] - file.file_from_offset), entry[1]
+
+
+def pulls(
+    store: MessageStore,
+    offset: int = 0,
+    end: int | None = None,
+    matches: Callable[[int], bool] | None = None,
+    queue_id: int = 0,
+    **limits: int,
+) -> list[tuple[int, bytes]]:
+    """Queue offsets and bodies of all messages that a consumer of a queue of ``Topic`` gets."""
+    found: list[tuple[int, bytes]] = []
+    end = store.max_offset_in_queue("Topic", queue_id) if end is None else end
+    limits = {"max_msgs": 32, "max_bytes": 1 << 20} | limits
+    while offset < end:
+        result = store.get_message("Topic", queue_id, offset, **limits, matches=matches)
+        if result.status in {GetMessageStatus.FOUND, GetMessageStatus.NO_MATCHED_MESSAGE}:
+            records = pulled(store, result)
+            assert len(records) == result.total_size
+            messages = decode_messages(records, decompress=False)
+            assert len(messages) == result.message_count
+            found += [(one.queue_offset, one.body) for one in messages if one.queue_offset < end]
+        assert result.next_begin_offset > offset
+        offset = result.next_begin_offset
+    return found
