@@ -11,4 +11,5 @@ def limits_of(transport: TransportConfig) -> ConnectionLimits:
         max_connections=transport.max_connections,
         write_high_water=transport.write_buffer_high_water_mark or WRITE_HIGH_WATER,
         max_idle_s=transport.server_channel_max_idle_time_seconds,
+        send_buffer=transport.server_socket_snd_buf_size,
     )

@@ -106,6 +106,8 @@ class RemotingConnection(asyncio.BufferedProtocol):
         sock = transport.get_extra_info("socket")
         if sock is not None and sock.family in (socket.AF_INET, socket.AF_INET6):
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if self._endpoint.limits.send_buffer:
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self._endpoint.limits.send_buffer)
         transport.set_write_buffer_limits(high=self._endpoint.limits.write_high_water)
         self.last_read = self._heard_at = self._taken_at = self._loop.time()
         self._endpoint.connections.add(self)

@@ -27,13 +27,15 @@ class ConnectionLimits(NamedTuple):
 
     ``frame_max_length`` is the limit of the length field in bytes. ``max_connections`` may be open at a time, 0 is any
     number. Over ``write_high_water`` bytes of answers that a peer has not taken it is not heard. A connection is closed
-    that sends nothing for ``max_idle_s``, and one that takes nothing of what waits for it.
+    that sends nothing for ``max_idle_s``, and one that takes nothing of what waits for it. ``send_buffer`` is the
+    kernel's for each connection in bytes; 0 leaves it to the kernel.
     """
 
     frame_max_length: int = FRAME_MAX_LENGTH
     max_connections: int = 0
     write_high_water: int = WRITE_HIGH_WATER
     max_idle_s: float = 120.0
+    send_buffer: int = 0
 
 
 DEFAULT_LIMITS = ConnectionLimits()

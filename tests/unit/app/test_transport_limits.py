@@ -9,11 +9,12 @@ def test_each_setting_becomes_a_limit():
             "com.rocketmq.remoting.frameMaxLength": 5000,
             "maxConnections": 7,
             "writeBufferHighWaterMark": 9000,
+            "serverSocketSndBufSize": 13,
             "serverChannelMaxIdleTimeSeconds": 11,
         }
     )
 
-    assert limits_of(config) == ConnectionLimits(5000, 7, 9000, 11)
+    assert limits_of(config) == ConnectionLimits(5000, 7, 9000, 11, 13)
 
 
 def test_0_leaves_the_high_water_mark_to_the_broker():

@@ -266,6 +266,21 @@ async def test_one_more_than_may_be_open_is_turned_away_and_logged(handlers: Han
     await server.stop()
 
 
+async def test_what_the_kernel_holds_for_a_peer_is_bounded_where_it_is_asked_for(handlers: Handlers):
+    server = RemotingServer(handlers.routes(), host="127.0.0.1", limits=ConnectionLimits(send_buffer=20_000))
+    await server.start()
+    peer = await Peer.open(server.port)
+    assert (await peer.ask(frame(ECHO))).code == 0
+    (connection,) = server.connections
+    assert connection._transport is not None
+    sock = connection._transport.get_extra_info("socket")
+
+    # Linux doubles it, for its own bookkeeping.
+    assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) in {20_000, 40_000}
+    await peer.close()
+    await server.stop()
+
+
 async def test_the_server_asks_its_clients(server: RemotingServer, handlers: Handlers):
     peer = await Peer.open(server.port)
     assert (await peer.ask(frame(ECHO))).code == 0

@@ -43,6 +43,14 @@ class TransportConfig(ConfigModel):
         low=0,
         high=1 << 30,
     )
+    server_socket_snd_buf_size: Whole = setting(
+        "serverSocketSndBufSize",
+        0,
+        "The kernel's send buffer of each connection; 0 leaves it to the kernel, which lets it grow (tcp_wmem).",
+        Trait(unit="bytes"),
+        low=0,
+        high=1 << 30,
+    )
     frame_max_length: Whole = setting(
         "com.rocketmq.remoting.frameMaxLength",
         FRAME_MAX_LENGTH,
