@@ -78,8 +78,16 @@ async def stall(count: int, store: Path) -> None:
         server_socket_snd_buf_size=HIGH_WATER,  # or the kernel holds up to 4 MiB for each
     )
     broker = BrokerController.bind(replace(settings, transport=transport))
-    await broker.start()
     client = RemotingClient()
+    await broker.start()
+    try:
+        await stall_all(count, broker, client)
+    finally:
+        await client.stop()
+        await broker.stop()
+
+
+async def stall_all(count: int, broker: BrokerController, client: RemotingClient) -> None:
     address = f"{LOOPBACK}:{broker.port}"
     for _ in range(MESSAGES):
         assert (await client.invoke(address, send_command(READ_QUEUE, bytes(BODY)), 10)).code == 0
@@ -110,8 +118,6 @@ async def stall(count: int, store: Path) -> None:
         read = await client.invoke(address, request(RequestCode.PULL_MESSAGE, pull_header(READ_QUEUE)), 30)
         assert read.body.count(bytes(BODY)) == MESSAGES
     await until(lambda: connections == {served}, 60)
-    await client.stop()
-    await broker.stop()
 
 
 @pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
