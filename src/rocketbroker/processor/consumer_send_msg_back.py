@@ -117,7 +117,10 @@ class ConsumerSendMsgBackProcessor:
             remark = f"subscription group not exist, {name[:_SHOWN]} {_FAQ}"
             raise BrokerResponseError(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark)
         if not self._config.broker_permission & PERM_WRITE:
-            remark = f"the broker[{self._config.broker_ip1}] sending message is forbidden"
+            remark = (
+                f"the broker[{self._config.broker_ip1}] sending message is forbidden: its brokerPermission is "
+                f"{self._config.broker_permission}, which lacks write (2)"
+            )
             raise BrokerResponseError(ResponseCode.NO_PERMISSION, remark)
         return group
 
@@ -129,7 +132,10 @@ class ConsumerSendMsgBackProcessor:
             UNIT_SUB_FLAG if header.unit_mode else 0,
         )
         if not topic.perm & PERM_WRITE:
-            remark = f"the topic[{topic.topic_name}] sending message is forbidden"
+            remark = (
+                f"the topic[{topic.topic_name}] sending message is forbidden: its perm is {topic.perm}, "
+                "which lacks write (2)"
+            )
             raise BrokerResponseError(ResponseCode.NO_PERMISSION, remark)
         return topic.topic_name
 

@@ -122,7 +122,10 @@ class PullMessageProcessor:
     def _pull(self, connection: Connection, command: PullCommand, *, may_suspend: bool) -> PullAnswer:
         header = command.header
         if command.code == RequestCode.LITE_PULL_MESSAGE and not self._config.lite_pull_message_enable:
-            raise self._forbidden(f"the broker[{self._config.broker_ip1}] for lite pull consumer is forbidden")
+            raise self._forbidden(
+                f"the broker[{self._config.broker_ip1}] for lite pull consumer is forbidden: "
+                "litePullMessageEnable is false"
+            )
         group = self._readable_group(header)
         topic = self._readable_topic(header, connection)
         tag_codes = self._tag_codes(header, group)
@@ -246,13 +249,16 @@ class PullMessageProcessor:
 
     def _readable_group(self, header: PullMessageRequestHeader) -> SubscriptionGroupConfig:
         if not self._config.broker_permission & PERM_READ:
-            raise self._forbidden(f"the broker[{self._config.broker_ip1}] pulling message is forbidden")
+            raise self._forbidden(
+                f"the broker[{self._config.broker_ip1}] pulling message is forbidden: its brokerPermission is "
+                f"{self._config.broker_permission}, which lacks read (4)"
+            )
         group = self._subscription_groups.find(header.consumer_group)
         if group is None:
             remark = f"subscription group [{header.consumer_group}] does not exist"
             raise BrokerResponseError(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark)
         if not group.consume_enable:
-            raise self._forbidden(f"subscription group no permission, {header.consumer_group}")
+            raise self._forbidden(f"subscription group no permission, {header.consumer_group}: consumeEnable is false")
         return group
 
     def _readable_topic(self, header: PullMessageRequestHeader, connection: Connection) -> TopicConfig:
@@ -261,7 +267,10 @@ class PullMessageProcessor:
             remark = f"topic[{header.topic}] not exist, apply first please!"
             raise BrokerResponseError(ResponseCode.TOPIC_NOT_EXIST, remark)
         if not topic.perm & PERM_READ:
-            raise self._forbidden(f"the topic[{header.topic}] pulling message is forbidden")
+            raise self._forbidden(
+                f"the topic[{header.topic}] pulling message is forbidden: its perm is {topic.perm}, "
+                "which lacks read (4)"
+            )
         if topic.attributes.get(QUEUE_TYPE) == BATCH_CQ:
             remark = f"topic[{header.topic}] has {QUEUE_TYPE}={BATCH_CQ}, whose queues this broker does not read"
             raise BrokerResponseError(ResponseCode.SYSTEM_ERROR, remark)
