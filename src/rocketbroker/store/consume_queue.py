@@ -147,6 +147,7 @@ class ConsumeQueue:
         if queue_offset * CQ_STORE_UNIT_SIZE < queue.min_offset:
             # The first files were lost, and what the others held is entered anew.
             queue.delete_all()
+        if not queue.files:
             self.min_offset = queue_offset
         file = queue.find(queue_offset * CQ_STORE_UNIT_SIZE)
         while file is None:

@@ -174,6 +174,11 @@ def test_a_queue_that_lost_its_first_file_begins_anew_where_its_first_message_is
     again.queue.close()
 
 
+def test_a_queue_that_begins_with_a_file_in_the_middle_has_its_first_message_there(queue: ConsumeQueue):
+    put(queue, 20, 21)
+    assert entries(queue) == [20, 21]
+
+
 def test_loading_refuses_files_of_another_size(queue: ConsumeQueue):
     put(queue, 0)
 
