@@ -86,7 +86,7 @@ class AuditRule(StrEnum):
         "The record that an index entry leads to has no such key, or another store time.",
     )
     INDEX_MISSING_KEY = "index-missing-key", Severity.ERROR, "A key or unique id of a message is not in the index."
-    CONFIG_DAMAGED = "config-damaged", Severity.ERROR, "A file of config/ holds no JSON object."
+    CONFIG_DAMAGED = "config-damaged", Severity.ERROR, "A file of config/ holds no JSON object, or not its table."
     CONFIG_BACKUP_DAMAGED = (
         "config-backup-damaged",
         Severity.WARNING,

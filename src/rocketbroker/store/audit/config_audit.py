@@ -12,6 +12,13 @@ from rocketbroker.store.audit.findings import Findings
 from rocketbroker.store.audit.store_state import StoreState
 
 _BACKUP = ".bak"
+# What RocketMQ and we read of these files: without it a table would come up empty.
+_FIELDS = {
+    "topics.json": "topicConfigTable",
+    "subscriptionGroup.json": "subscriptionGroupTable",
+    "consumerOffset.json": "offsetTable",
+    "delayOffset.json": "offsetTable",
+}
 _TIMES = ("physic_msg_timestamp", "logics_msg_timestamp", "index_msg_timestamp")
 
 
@@ -48,13 +55,21 @@ def check_config(directory: Path, findings: Findings) -> dict[str, Mapping[Any, 
     for path in _tables(directory):
         is_backup = path.name.endswith(_BACKUP)
         try:
-            tables[path.name] = loads_config(path.read_bytes())
+            tables[path.name] = _table(path)
         except OSError as error:
             findings.add(AuditRule.FILE_UNREADABLE, path, 0, str(error.strerror))
         except CodecError as error:
             rule = AuditRule.CONFIG_BACKUP_DAMAGED if is_backup else AuditRule.CONFIG_DAMAGED
             findings.add(rule, path, 0, str(error))
     return {name: table for name, table in tables.items() if not name.endswith(_BACKUP)}
+
+
+def _table(path: Path) -> dict[Any, Any]:
+    table = loads_config(path.read_bytes())
+    field = _FIELDS.get(path.name.removesuffix(_BACKUP))
+    if field is not None and not isinstance(table.get(field), dict):
+        raise CodecError(f"it has no table {field}")
+    return table
 
 
 def _tables(directory: Path) -> Iterator[Path]:

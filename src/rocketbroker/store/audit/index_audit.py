@@ -40,7 +40,7 @@ class IndexFileAudit:
         self._previous = entries["previous"].astype(np.int32)
         self._order: Positions | None = None
         self._sorted = self._offsets
-        if (np.diff(self._offsets) < 0).any():
+        if (self._offsets[1:] < self._offsets[:-1]).any():
             self._order = np.argsort(self._offsets, kind="stable")
             self._sorted = self._offsets[self._order]
         # What leads before the log was removed by age with its messages.

@@ -320,6 +320,7 @@ DAMAGE: dict[str, tuple[str, Damage]] = {
     "a key": ("index-missing-key", missing_key),
     "a table": ("config-damaged", config("topics.json", '{"topicConfigTable":')),
     "an empty table": ("config-damaged", config("topics.json", "")),
+    "a table's name": ("config-damaged", config("consumerOffset.json", '{"offsetTablf":{}}')),
     "a consumer offset": ("consumer-offset-beyond-queue", config("consumerOffset.json", OFFSETS % (*QUEUE, 1_000))),
     "a short checkpoint": ("checkpoint-damaged", checkpoint(bytes(20))),
     "a checkpoint below 0": ("checkpoint-damaged", checkpoint(StoreCheckpoint(-1).encode())),
@@ -362,7 +363,7 @@ def test_what_may_be_on_purpose_or_is_mended_is_a_warning(copy: Path, queued: li
 
 def test_a_file_that_the_system_cannot_read_is_named(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (copy / "config").mkdir()
-    (copy / "config" / "topics.json").write_text("{}")
+    (copy / "config" / "topics.json").write_text('{"topicConfigTable":{}}')
     read_bytes = Path.read_bytes
 
     def refuse(path: Path) -> bytes:
@@ -470,6 +471,12 @@ def test_progress_ends_with_all_bytes(sound: Path, queued: list[MessageExt]) -> 
     audit(store_config(sound), progress=lambda done, total: seen.append((done, total)))
     assert seen
     assert seen[-1][0] == seen[-1][1]
+
+
+def test_index_entries_of_any_bytes_are_told(copy: Path, queued: list[MessageExt]) -> None:
+    place = index_file(copy), entry_position(20, 50)
+    patch(place, INDEX_ENTRY.pack(-1, -(1 << 63), -1, -1) + INDEX_ENTRY.pack(-(1 << 31), (1 << 63) - 1, 0, 1 << 30))
+    assert errors(check(copy)) == {"index-entry-unreadable": 2, "index-missing-key": 2}
 
 
 def test_sizes_that_the_settings_give_are_asked_of_the_files(copy: Path) -> None:
