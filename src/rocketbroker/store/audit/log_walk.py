@@ -192,11 +192,12 @@ class LogWalk:
 
 
 def _first_store_timestamp(file: CommitLogFile | None) -> int | None:
-    """Store time in ms of the record that a file begins with, ``None`` without one."""
+    """Store time in ms of the first record of a file, ``None`` without one."""
     if file is None:
         return None
     with FileWindow(file) as window:
-        return _store_timestamp(window, 0) if inspect(window, 0)[0] is Found.RECORD else None
+        first = find_record(window, 0, file.data_end)
+        return _store_timestamp(window, first) if first >= 0 else None
 
 
 def _store_timestamp(window: FileWindow, position: int) -> int:

@@ -11,6 +11,12 @@ from typing import Any
 import pytest
 
 from rocketbroker.codec.message.message_ext import MessageExt
+from rocketbroker.codec.message.message_sys_flag import (
+    INNER_BATCH_FLAG,
+    TRANSACTION_COMMIT_TYPE,
+    TRANSACTION_PREPARED_TYPE,
+    TRANSACTION_ROLLBACK_TYPE,
+)
 from rocketbroker.codec.storefile.audit_rules import AuditRule, Severity
 from rocketbroker.codec.storefile.checkpoint_layout import StoreCheckpoint
 from rocketbroker.codec.storefile.consume_queue_layout import ENTRY
@@ -36,6 +42,7 @@ from tests.support.audited_store import (
     queue_place,
     warnings,
 )
+from tests.support.commit_log_writer import CommitLogWriter
 from tests.support.fakes import FakeClock
 from tests.support.stores import LOG_FILE, crash_copy, make_store, message, store_config
 
@@ -127,6 +134,27 @@ async def test_a_topic_deleted_and_made_anew_is_no_error(tmp_path: Path) -> None
     assert errors(report) == {}
     assert warnings(report) == {"queue-missing": 1}
     assert "5 messages of Gone/0" in report.findings[0].detail
+
+
+def test_halves_of_transactions_rollbacks_and_inner_batches_are_in_no_queue(tmp_path: Path) -> None:
+    writer = CommitLogWriter(tmp_path)
+    for flag in (TRANSACTION_PREPARED_TYPE, TRANSACTION_ROLLBACK_TYPE, INNER_BATCH_FLAG):
+        writer.append(sys_flag=flag)
+    assert check(tmp_path).findings == []
+    writer.append(sys_flag=TRANSACTION_COMMIT_TYPE)
+    assert list(warnings(check(tmp_path))) == ["queue-missing"]
+
+
+def test_damage_across_the_end_of_a_file_is_passed_over(copy: Path, queued: list[MessageExt]) -> None:
+    (copy / "abort").touch()
+    offsets = check_offsets(copy)
+    first_of_file = next(each for each in offsets if each >= LOG_FILE)
+    for each in (offsets[offsets.index(first_of_file) - 1], first_of_file):
+        patch(log_place(copy, each), b"\0", 4)
+    patch((copy / "commitlog" / f"{0:020d}", 65_000), bytes(536))
+    report = check(copy)
+    assert set(errors(report)) == {"record-magic"}
+    assert report.messages >= MESSAGES - 4
 
 
 def test_what_lies_before_the_first_file_of_the_log_is_no_error(copy: Path) -> None:
