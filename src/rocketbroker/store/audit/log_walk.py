@@ -39,7 +39,7 @@ class LogWalk:
     """Iterates over the records of a CommitLog; complete once exhausted.
 
     ``end`` is the physical offset behind the last record, ``damaged`` the ranges of physical offsets that hold no sound
-    record, ascending.
+    record.
 
     Args:
         files: the files by offset.
@@ -65,7 +65,9 @@ class LogWalk:
         self.files = files
         self.begin = self.end = files[0].base if files else 0
         self.damaged: list[tuple[int, int]] = []
-        self._with_data = [file for file in files if file.data_end]
+        # One without data, but with others behind it, was lost and made anew.
+        written = [number for number, file in enumerate(files) if file.data_end]
+        self._with_data = files[: written[-1] + 1] if written else []
         self._state = state
         self._findings = findings
         self._check_crc = check_crc
@@ -93,6 +95,7 @@ class LogWalk:
             if before.base + before.size < after.base:
                 lacking = f"the files begin at {before.base} and {after.base}, and have {before.size} bytes"
                 self._findings.add(AuditRule.LOG_FILE_MISSING, before.path, before.size, lacking)
+                self.damaged.append((before.base + before.size, after.base))
         sizes = [file.size for file in self.files if file.size or file is not self.files[-1]]
         usual = self._file_size or max(set(sizes), key=sizes.count, default=0)
         for file in self.files:
@@ -185,7 +188,7 @@ class LogWalk:
         """Which physical offsets lie in damaged ranges."""
         if not self.damaged:
             return np.zeros(len(offsets), np.bool_)
-        ranges = np.array(self.damaged, np.int64)
+        ranges = np.array(sorted(self.damaged), np.int64)
         number = np.searchsorted(ranges[:, 0], offsets, side="right") - 1
         inside: np.ndarray = (number >= 0) & (offsets < ranges[np.maximum(number, 0), 1])
         return inside

@@ -72,7 +72,7 @@ def set_aside(config: MessageStoreConfig, paths: Sequence[Path]) -> list[Path]:
 
 
 def _rename(path: Path) -> Path:
-    names = itertools.chain([".damaged"], (f".damaged-{number}" for number in itertools.count(1)))
+    names = itertools.chain([".damaged"], (f".damaged-{number}" for number in itertools.count(2)))
     target = next(each for each in (path.with_name(path.name + name) for name in names) if not each.exists())
     try:
         LOCAL.rename(path, target)

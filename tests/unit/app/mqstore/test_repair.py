@@ -95,7 +95,7 @@ def test_a_second_repair_keeps_what_the_first_set_aside(store: Path, queued: lis
     for _ in range(2):
         damage_index(store)
         assert run(store, "--yes").exit_code == 0
-    assert {"index.damaged", "index.damaged-1"} <= {path.name for path in store.iterdir()}
+    assert {"index.damaged", "index.damaged-2"} <= {path.name for path in store.iterdir()}
 
 
 def test_a_killed_store_is_recovered_as_a_broker_does_it(tmp_path: Path, store: Path) -> None:
