@@ -30,6 +30,7 @@ from rocketbroker.broker.rebalance_lock_manager import RebalanceLockManager
 from rocketbroker.broker.schedule_message_service import ScheduleMessageService
 from rocketbroker.broker.subscription_group_manager import SubscriptionGroupManager
 from rocketbroker.broker.topic_config_manager import TopicConfigManager
+from rocketbroker.broker.unconsumed_messages import unconsumed_messages
 from rocketbroker.codec.message.message_id import host_bytes
 from rocketbroker.codec.remoting.handler import Connection
 from rocketbroker.common.clock import SystemClock
@@ -37,6 +38,7 @@ from rocketbroker.common.config.load import BrokerSettings
 from rocketbroker.common.lifecycle import PartList, TaskOwner
 from rocketbroker.processor.broker_parts import AdminParts, BrokerParts
 from rocketbroker.processor.table import broker_routes
+from rocketbroker.store.clean_files_service import CleanFilesService
 from rocketbroker.store.delay_level_table import parse_delay_levels
 from rocketbroker.store.message_store import MessageStore
 from rocketbroker.transport.listening_sockets import bind_sockets, close_sockets, port_of
@@ -89,6 +91,11 @@ class BrokerController:
             stats=self.stats,
             on_persist=submit,
         )
+        self.cleaning = CleanFilesService(
+            self.store,
+            clock,
+            lambda ranges: unconsumed_messages(ranges, self.consumer_offsets.table, self.schedule.offset_table),
+        )
         parts = BrokerParts(
             config,
             clock,
@@ -102,7 +109,14 @@ class BrokerController:
             self.stats,
             self.schedule,
             self.hold_service,
-            AdminParts(settings.models, settings.persist_path, self._executor, self._register_anew, self._is_active),
+            AdminParts(
+                settings.models,
+                settings.persist_path,
+                self._executor,
+                self._register_anew,
+                self._is_active,
+                self.cleaning,
+            ),
         )
         transport = settings.transport
         self.routes = broker_routes(parts)
@@ -129,6 +143,7 @@ class BrokerController:
             MissingTableReport(self._tables, self.store),
             OffsetRecovery(self.consumer_offsets, self.store),
             OffsetFlushService(self.consumer_offsets, self.schedule, config, store_config),
+            self.cleaning,
             self.schedule,
             self.hold_service,
             self.stats,

@@ -37,8 +37,11 @@ from rocketbroker.codec.remoting.headers.topic import (
 )
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.processor.admin.broker_config import BrokerConfigProcessor
+from rocketbroker.processor.admin.clean_expired_consumequeue import CleanExpiredConsumequeueProcessor
+from rocketbroker.processor.admin.clean_unused_topic import CleanUnusedTopicProcessor
 from rocketbroker.processor.admin.consume_message_directly import ConsumeMessageDirectlyProcessor
 from rocketbroker.processor.admin.consume_stats import ConsumeStatsCollector
+from rocketbroker.processor.admin.delete_expired_commitlog import DeleteExpiredCommitlogProcessor
 from rocketbroker.processor.admin.delete_subscriptiongroup import DeleteSubscriptionGroupProcessor
 from rocketbroker.processor.admin.delete_topic_in_broker import DeleteTopicInBrokerProcessor
 from rocketbroker.processor.admin.get_all_consumer_offset import GetAllConsumerOffsetProcessor
@@ -61,6 +64,7 @@ from rocketbroker.processor.admin.query_consume_time_span import QueryConsumeTim
 from rocketbroker.processor.admin.query_subscription_by_consumer import QuerySubscriptionByConsumerProcessor
 from rocketbroker.processor.admin.query_topic_consume_by_who import QueryTopicConsumeByWhoProcessor
 from rocketbroker.processor.admin.query_topics_by_consumer import QueryTopicsByConsumerProcessor
+from rocketbroker.processor.admin.unused_topic_remover import UnusedTopicRemover
 from rocketbroker.processor.admin.update_and_create_subscriptiongroup import UpdateAndCreateSubscriptionGroupProcessor
 from rocketbroker.processor.admin.update_and_create_topic import UpdateAndCreateTopicProcessor
 from rocketbroker.processor.admin.view_broker_stats_data import ViewBrokerStatsDataProcessor
@@ -80,6 +84,7 @@ def add_admin_codes(table: MethodTable, parts: BrokerParts) -> None:
     _add_groups(table, parts)
     _add_clients(table, parts)
     _add_statistics(table, parts)
+    _add_cleaning(table, parts)
 
 
 def _add_queries(table: MethodTable, parts: BrokerParts) -> None:
@@ -244,3 +249,16 @@ def _add_statistics(table: MethodTable, parts: BrokerParts) -> None:
         ViewBrokerStatsDataProcessor(parts.stats).process,
         ViewBrokerStatsDataRequestHeader,
     )
+
+
+def _add_cleaning(table: MethodTable, parts: BrokerParts) -> None:
+    """What removes messages and queues by hand."""
+    add = table.add
+    cleaning = parts.admin.cleaning
+    remover = UnusedTopicRemover(parts.topic_configs, parts.consumer_offsets, parts.store, parts.stats)
+    add(RequestCode.DELETE_EXPIRED_COMMITLOG, DeleteExpiredCommitlogProcessor(cleaning).process)
+    add(
+        RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE,
+        CleanExpiredConsumequeueProcessor(cleaning, parts.store.queues, remover).process,
+    )
+    add(RequestCode.CLEAN_UNUSED_TOPIC, CleanUnusedTopicProcessor(parts.store.queues, remover).process)

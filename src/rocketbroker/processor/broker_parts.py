@@ -17,6 +17,7 @@ from rocketbroker.broker.topic_config_manager import TopicConfigManager
 from rocketbroker.common.clock import Clock
 from rocketbroker.common.config import BrokerConfig
 from rocketbroker.common.config.fields import ConfigModel
+from rocketbroker.store.clean_files_service import CleanFilesService
 from rocketbroker.store.message_store import MessageStore
 
 
@@ -30,6 +31,7 @@ class AdminParts:
         executor: for file work.
         register: has the broker registered anew, since its address or permission has changed.
         is_active: whether the services that only a master runs are on.
+        cleaning: removes old files.
     """
 
     models: tuple[ConfigModel, ...]
@@ -37,6 +39,7 @@ class AdminParts:
     executor: Executor
     register: Callable[[], None]
     is_active: Callable[[], bool]
+    cleaning: CleanFilesService
 
 
 @dataclass(frozen=True, slots=True)

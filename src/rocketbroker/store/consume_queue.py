@@ -235,6 +235,41 @@ class ConsumeQueue:
         self.queue.truncate(queue_offset * CQ_STORE_UNIT_SIZE)
         self._start = self._end = 0
 
+    def first_offset_from(self, physical_offset: int) -> int:
+        """Queue offset of the first message at or after a CommitLog offset, the end when there is none (blocks).
+
+        By reading, on any thread: a page fault on the mapping would hold up all threads.
+        """
+        low, high = self.min_offset, self.max_offset
+        if low >= high or (self._read_physical_offset(low) or 0) >= physical_offset:
+            return low
+        while low < high:
+            middle = probe = (low + high) // 2
+            # Where an entry is damaged the next sound one tells.
+            while (found := self._read_physical_offset(probe)) is None and probe + 1 < high:
+                probe += 1
+            if found is not None and found < physical_offset:
+                low = probe + 1
+            else:
+                high = middle
+        return low
+
+    def _read_physical_offset(self, queue_offset: int) -> int | None:
+        """The CommitLog offset in an entry; ``None`` when the entry is damaged or not there any more."""
+        file = self.queue.find(queue_offset * CQ_STORE_UNIT_SIZE)
+        if file is None:
+            return None
+        position = queue_offset * CQ_STORE_UNIT_SIZE - file.file_from_offset
+        physical_offset, size, _ = ENTRY.unpack(os.pread(file.fd, CQ_STORE_UNIT_SIZE, position))
+        return physical_offset if is_written(size) and physical_offset >= 0 else None
+
+    def first_file_without_messages(self) -> MappedFile | None:
+        """The first file, if all it holds lies before ``min_offset`` and it is not the last."""
+        files = self.queue.files
+        if len(files) > 1 and files[1].file_from_offset <= self.min_offset * CQ_STORE_UNIT_SIZE:
+            return files[0]
+        return None
+
     def correct_min_offset(self, min_physical_offset: int) -> None:
         """Move ``min_offset`` to the first message that the CommitLog still holds."""
         low, high = self.min_offset, self.max_offset

@@ -2,6 +2,7 @@
 
 import itertools
 import re
+import threading
 from collections import deque
 from collections.abc import Generator, Iterator
 from pathlib import Path
@@ -10,6 +11,7 @@ from rocketbroker.common.errors import MessageIllegalError
 from rocketbroker.common.file_system import LOCAL, FileSystem
 from rocketbroker.store.consume_queue import ConsumeQueue
 from rocketbroker.store.mapped_file import MappedFile
+from rocketbroker.store.removed_file import RemovedFile
 
 _RETIRED = re.compile(r"\.deleted-[0-9]+\Z")
 
@@ -30,6 +32,8 @@ class ConsumeQueueStore:
         self._queues: dict[tuple[str, int], ConsumeQueue] = {}
         self._topics: dict[str, dict[int, ConsumeQueue]] = {}
         self._retired: deque[tuple[Path, list[ConsumeQueue]]] = deque()
+        # Held while a file is removed by its path, and while a deleted topic gives up its paths to a new one.
+        self._paths = threading.Lock()
 
     def find(self, topic: str, queue_id: int) -> ConsumeQueue | None:
         """The queue, if it has ever had a message."""
@@ -128,12 +132,13 @@ class ConsumeQueueStore:
             return False
         folder = self._directory / topic
         retired = _unused(folder)
-        if folder.is_dir():
-            self._file_system.rename(folder, retired)
-        del self._topics[topic]
-        for queue in queues.values():
-            del self._queues[topic, queue.queue_id]
-            queue.queue.moved(retired / str(queue.queue_id))
+        with self._paths:
+            if folder.is_dir():
+                self._file_system.rename(folder, retired)
+            del self._topics[topic]
+            for queue in queues.values():
+                del self._queues[topic, queue.queue_id]
+                queue.queue.moved(retired / str(queue.queue_id))
         self._retired.append((retired, list(queues.values())))
         return True
 
@@ -148,6 +153,44 @@ class ConsumeQueueStore:
             for queue in queues:
                 queue.queue.delete_all()
             self._file_system.remove_folder(folder)
+
+    def first_offsets(self, physical_offset: int) -> list[tuple[ConsumeQueue, int]]:
+        """The queues that begin before a CommitLog offset, and where they would begin there (blocks; on any thread).
+
+        Raises:
+            OSError: the disk refused.
+        """
+        found = []
+        for queue in self:
+            try:
+                first = queue.first_offset_from(physical_offset)
+            except OSError:
+                if self._serves(queue):
+                    raise
+                continue  # its topic was deleted meanwhile, and the files are closed
+            if first > queue.min_offset and self._serves(queue):
+                found.append((queue, first))
+        return found
+
+    def remove_file(self, queue: ConsumeQueue, file: MappedFile) -> RemovedFile | None:
+        """Remove a file of a queue (blocks; on any thread); ``None`` when the queue is out of service by now.
+
+        Raises:
+            OSError: the disk refused.
+        """
+        with self._paths:
+            return file.remove() if self._serves(queue) else None
+
+    def _serves(self, queue: ConsumeQueue) -> bool:
+        return self.find(queue.topic, queue.queue_id) is queue
+
+    def topics_without_messages(self) -> set[str]:
+        """Topics that have queues, in none of which a message is left."""
+        return {
+            topic
+            for topic, queues in self._topics.items()
+            if all(queue.min_offset >= queue.next_offset for queue in queues.values())
+        }
 
     def close(self) -> None:
         """Release all mappings."""

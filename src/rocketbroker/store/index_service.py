@@ -218,6 +218,20 @@ class IndexService:
             name = str(int(self.files[-1].file.path.name) + 1)
         return self._directory / name
 
+    def first_file_before(self, physical_offset: int) -> IndexFile | None:
+        """The first file, if all messages it knows lie before a CommitLog offset and it is not the last."""
+        if len(self.files) > 1 and self.files[0].header.end_phy_offset < physical_offset:
+            return self.files[0]
+        return None
+
+    def take_out(self, file: IndexFile) -> None:
+        """Take the first file out of service; for the event loop, where files are added too.
+
+        The list is replaced, not changed: queries on another thread go through it.
+        """
+        if self.files and self.files[0] is file:
+            self.files = self.files[1:]
+
     def query(self, topic: str, key: str, max_num: int, begin_ms: int, end_ms: int, *, tag: bool = False) -> list[int]:
         """CommitLog offsets of messages with a key (or a tag), newest first, each once (blocks; on any thread).
 

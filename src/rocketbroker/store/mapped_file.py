@@ -200,6 +200,10 @@ class MappedFile:
         for position in range(start, end, _CHUNK):
             self._file_system.write(self.fd, position, bytes(self.buffer[position : min(position + _CHUNK, end)]))
 
+    def last_modified_ms(self) -> int:
+        """When it was last written to, in ms since the epoch (blocks)."""
+        return os.fstat(self.fd).st_mtime_ns // 1_000_000
+
     def close(self) -> None:
         """Release the mapping as soon as nobody holds a slice of it, and close the file."""
         self.buffer.release()

@@ -456,9 +456,14 @@ class MessageStore:
         return self.flusher.flushed_offset
 
     @property
+    def dispatched_offset(self) -> int:
+        """CommitLog offset before which all messages are readable."""
+        return self._appender.dispatched_offset
+
+    @property
     def dispatch_behind_bytes(self) -> int:
         """Bytes of the CommitLog from the first message on that is stored and not readable yet."""
-        return self.max_physical_offset - self._appender.dispatched_offset
+        return self.max_physical_offset - self.dispatched_offset
 
     @property
     def put_count(self) -> int:

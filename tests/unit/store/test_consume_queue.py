@@ -232,6 +232,52 @@ def test_a_damaged_entry_takes_no_sound_one_out_of_service(queue: ConsumeQueue):
     assert (queue.min_offset, queue.max_offset) == (0, 25)
 
 
+@pytest.mark.parametrize(("physical", "first"), [(0, 0), (1000, 0), (1001, 1), (1999, 10), (2000, 10), (99_999, 25)])
+def test_where_the_queue_would_begin_is_found_without_moving_it(queue: ConsumeQueue, physical: int, first: int):
+    put(queue, *range(25))
+
+    assert queue.first_offset_from(physical) == first
+    assert queue.min_offset == 0
+
+
+@pytest.mark.parametrize("entry", [(0, 0, 0), (-1, 100, 0)])
+@pytest.mark.parametrize("damaged", [[12], [11, 12, 13], [20, 21, 22, 23, 24], [0]])
+def test_a_damaged_entry_takes_no_message_that_is_left_out_of_service(
+    queue: ConsumeQueue, entry: tuple[int, int, int], damaged: list[int]
+):
+    put(queue, *range(25))
+    for number in damaged:
+        file = queue.queue.find(number * 20)
+        assert file is not None
+        ENTRY.pack_into(file.buffer, number * 20 - file.file_from_offset, *entry)
+
+    for first in range(1, 10):
+        assert queue.first_offset_from(1000 + first * 100) <= first
+    assert queue.first_offset_from(1000 + 900) == 9
+
+
+def test_fillers_lie_before_every_message(queue: ConsumeQueue):
+    put(queue, 13, 14)
+    queue.min_offset = 0
+
+    assert queue.first_offset_from(1) == 13
+
+
+def test_a_file_may_go_once_the_queue_begins_after_it(queue: ConsumeQueue):
+    put(queue, *range(25))
+    assert queue.first_file_without_messages() is None
+
+    queue.min_offset = 9
+    assert queue.first_file_without_messages() is None
+    queue.min_offset = 10
+    assert queue.first_file_without_messages() is queue.queue.files[0]
+    queue.queue.take_out(queue.queue.files[0])
+    queue.min_offset = 25
+    queue.queue.take_out(queue.queue.files[0])
+    assert len(queue.queue.files) == 1
+    assert queue.first_file_without_messages() is None
+
+
 def test_a_full_disk_leaves_the_queue_as_it_was(queue: ConsumeQueue, monkeypatch):
     put(queue, *range(10))
 

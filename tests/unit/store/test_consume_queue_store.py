@@ -4,6 +4,7 @@ from pathlib import Path
 import pytest
 
 from rocketbroker.common.errors import StoreError
+from rocketbroker.store.consume_queue import ConsumeQueue
 from rocketbroker.store.consume_queue_store import ConsumeQueueStore
 
 FILE = 200
@@ -111,3 +112,71 @@ def test_changed_files_are_given_until_they_were_all_taken(store: ConsumeQueueSt
     assert list(store.changed_files()) == []
     store.find_or_create("A", 1).put(12, 0, 10, 0)
     assert [file.file_from_offset for file in store.changed_files()] == [FILE]
+
+
+def test_queues_that_begin_before_the_log_are_told_with_where_they_would(store: ConsumeQueueStore):
+    for topic, begin in (("A", 0), ("B", 150), ("C", 400)):
+        for offset in range(3):
+            store.find_or_create(topic, 0).put(offset, begin + 100 * offset, 100, 0)
+
+    found = store.first_offsets(200)
+
+    assert [(queue.topic, first) for queue, first in found] == [("A", 2), ("B", 1)]
+    assert [queue.min_offset for queue in store] == [0, 0, 0]
+
+
+def test_a_queue_that_is_deleted_while_it_is_read_is_passed_over(store: ConsumeQueueStore, monkeypatch):
+    for topic in ("A", "B"):
+        for offset in range(3):
+            store.find_or_create(topic, 0).put(offset, 100 * offset, 100, 0)
+    first_offset_from = ConsumeQueue.first_offset_from
+
+    def delete_first(queue: ConsumeQueue, physical_offset: int) -> int:
+        if store.delete_topic("A"):
+            store.remove_retired()
+        return first_offset_from(queue, physical_offset)
+
+    monkeypatch.setattr(ConsumeQueue, "first_offset_from", delete_first)
+
+    assert [(queue.topic, first) for queue, first in store.first_offsets(100)] == [("B", 1)]
+
+
+def test_a_disk_that_cannot_be_read_is_an_error(store: ConsumeQueueStore):
+    queue = store.find_or_create("A", 0)
+    queue.put(0, 0, 100, 0)
+    queue.queue.files[0].fd, fd = -1, queue.queue.files[0].fd
+
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        store.first_offsets(100)
+
+    queue.queue.files[0].fd = fd
+
+
+def test_a_file_is_removed_only_while_its_queue_is_in_service(store: ConsumeQueueStore):
+    queues = [store.find_or_create(topic, 0) for topic in ("A", "B")]
+    for queue in queues:
+        queue.put(0, 0, 100, 0)
+    store.delete_topic("B")
+
+    removed = store.remove_file(queues[0], queues[0].queue.files[0])
+    assert removed is not None
+    removed.close()
+    assert store.remove_file(queues[1], queues[1].queue.files[0]) is None
+
+    assert not removed.path.exists()
+    assert queues[1].queue.files[0].path.exists()
+    store.remove_retired()
+
+
+def test_topics_are_without_messages_when_all_their_queues_are(store: ConsumeQueueStore):
+    for topic, queue_id in (("A", 0), ("A", 1), ("B", 0), ("B", 1)):
+        queue = store.find_or_create(topic, queue_id)
+        queue.put(0, 0, 100, 0)
+        queue.next_offset = 1
+    for topic, queue_id in (("A", 0), ("A", 1), ("B", 0)):
+        store.find_or_create(topic, queue_id).min_offset = 1
+
+    assert store.topics_without_messages() == {"A"}
+    # A message that is stored, and not readable yet, counts.
+    store.find_or_create("A", 0).next_offset = 2
+    assert store.topics_without_messages() == set()

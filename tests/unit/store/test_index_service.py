@@ -177,6 +177,27 @@ def test_files_that_know_more_than_the_log_are_removed(index: Index, end_of_log:
     assert len(index.service.files) == files
 
 
+def test_a_file_may_go_once_the_log_begins_after_its_last_message(index: Index):
+    service = index.service
+    for number in range(ENTRIES * 2):
+        index.add(number * 10, f"u{number}")
+    first, second, last = service.files
+    before = service.files
+
+    assert service.first_file_before(first.header.end_phy_offset) is None
+    assert service.first_file_before(first.header.end_phy_offset + 1) is first
+    service.take_out(second)
+    assert service.files is before
+    service.take_out(first)
+    assert (service.files, before) == ([second, last], [first, second, last])
+    assert index.query("u0") == []
+    assert index.query("u7") == [70]
+    service.take_out(second)
+    assert service.first_file_before(ALWAYS) is None
+    for file in (first, second):
+        file.close()
+
+
 def test_a_message_whose_keys_lie_in_two_files_keeps_them_all(index: Index, tmp_path: Path):
     for number in range(6):
         index.add(number, f"U{number}", stored=NOW + number)

@@ -305,4 +305,11 @@ def test_what_can_be_read_without_the_disk_is_known(tmp_path: Path):
     assert file.is_cached(here + 10, here + 2 * page)
     assert not file.is_cached(there, there + 1)
     assert not file.is_cached(here, there)
+
+
+def test_the_last_change_is_told_in_ms(tmp_path: Path):
+    file = MappedFile(tmp_path / NAME, 4096)
+    os.utime(file.path, (12, 34.5678))
+
+    assert file.last_modified_ms() == 34567
     file.close()

@@ -11,11 +11,13 @@ from rocketbroker.common.config.fields import ConfigModel, FilePath, Flag, Text,
 CQ_STORE_UNIT_SIZE = 20
 _INT_MAX = 2**31 - 1
 _DAY_MS = 86_400_000
+_HOURS_OF_DAY = 24
 _LEVEL = re.compile(r"[1-9][0-9]{0,8}[smhd]\Z")
 _PATH = Trait(important=True, takes="a path")
 _HOT = Trait(hot=True)
 _MS = Trait(unit="ms")
 _HOT_MS = Trait(unit="ms", hot=True)
+_HOT_PERCENT = Trait(unit="%", hot=True)
 _HOT_BYTES = Trait(unit="bytes", hot=True)
 _TRANSFER_BYTES = Trait(unit="bytes", hot=True, important=True)
 _HOT_IMPORTANT = Trait(hot=True, important=True)
@@ -45,6 +47,13 @@ def _check_levels(value: str) -> str:
     return value
 
 
+def _check_hours(value: str) -> str:
+    hours = value.removesuffix(";").split(";")
+    if not all(hour.isascii() and hour.isdigit() and int(hour) < _HOURS_OF_DAY for hour in hours):
+        raise ValueError("not hours")
+    return value
+
+
 def _check_one_directory(value: str) -> str:
     if "," in value:
         raise ValueError("refused: this version keeps the commit log in one directory, not in several joined by ','")
@@ -59,6 +68,7 @@ def _whole_units(value: int) -> int:
 BrokerRole = Annotated[Literal["ASYNC_MASTER"], BeforeValidator(_check_role)]
 FlushDiskType = Annotated[Literal["ASYNC_FLUSH", "SYNC_FLUSH"], BeforeValidator(_upper)]
 OneDirectory = Annotated[Text, AfterValidator(_check_one_directory)]
+Hours = Annotated[Text, AfterValidator(_check_hours)]
 DelayLevels = Annotated[Text, AfterValidator(_check_levels)]
 ConsumeQueueSize = Annotated[Whole, AfterValidator(_whole_units)]
 
@@ -179,6 +189,98 @@ class MessageStoreConfig(ConfigModel):
         _MS,
         low=1,
         high=_DAY_MS,
+    )
+    file_reserved_time: Whole = setting(
+        "fileReservedTime",
+        72,
+        "How long a commit log file is kept after its last change.",
+        Trait(unit="h", hot=True, important=True),
+        low=0,
+        high=876_000,
+    )
+    delete_when: Hours = setting(
+        "deleteWhen",
+        "04",
+        "Hours of the day, local time, in which expired commit log files are removed.",
+        Trait(hot=True, important=True, takes="hours from 0 to 23 joined by ';'"),
+    )
+    clean_resource_interval: Whole = setting(
+        "cleanResourceInterval",
+        10_000,
+        "How often it is looked for files to remove and for the room on the disks.",
+        _HOT_MS,
+        low=10,
+        high=_DAY_MS,
+    )
+    delete_file_batch_max: Whole = setting(
+        "deleteFileBatchMax",
+        10,
+        "Most commit log files removed in one go; the next go comes after cleanResourceInterval.",
+        _HOT_IMPORTANT,
+        low=1,
+        high=10_000,
+    )
+    delete_commit_log_files_interval: Whole = setting(
+        "deleteCommitLogFilesInterval",
+        100,
+        "Pause between two commit log files that are removed.",
+        _HOT_MS,
+        low=0,
+        high=_DAY_MS,
+    )
+    delete_consume_queue_files_interval: Whole = setting(
+        "deleteConsumeQueueFilesInterval",
+        100,
+        "Pause between two consume queue or index files that are removed.",
+        _HOT_MS,
+        low=0,
+        high=_DAY_MS,
+    )
+    redelete_hanged_file_interval: Whole = setting(
+        "redeleteHangedFileInterval",
+        120_000,
+        "A file that the disk refused to remove is tried again after this time.",
+        _HOT_MS,
+        low=1,
+        high=_DAY_MS,
+    )
+    destroy_maped_file_interval_forcibly: Whole = setting(
+        "destroyMapedFileIntervalForcibly",
+        120_000,
+        "Forced removal waits so long until a removed file that is still being read has given its room back.",
+        _HOT_MS,
+        low=0,
+        high=_DAY_MS,
+    )
+    disk_max_used_space_ratio: Whole = setting(
+        "diskMaxUsedSpaceRatio",
+        75,
+        "A disk fuller than this has expired commit log files removed at any hour.",
+        _HOT_PERCENT,
+        low=1,
+        high=100,
+    )
+    disk_space_clean_forcibly_ratio: Whole = setting(
+        "diskSpaceCleanForciblyRatio",
+        85,
+        "A disk fuller than this has the oldest commit log files removed, expired or not, if cleanFileForciblyEnable.",
+        _HOT_PERCENT,
+        low=1,
+        high=100,
+    )
+    disk_space_warning_level_ratio: Whole = setting(
+        "diskSpaceWarningLevelRatio",
+        90,
+        "A disk fuller than this has sends refused until there is room again; 100 never refuses for this reason.",
+        _HOT_PERCENT,
+        low=1,
+        high=100,
+    )
+    clean_file_forcibly_enable: Flag = setting(
+        "cleanFileForciblyEnable",
+        True,
+        "Whether unexpired messages, consumed or not, may be removed where diskSpaceCleanForciblyRatio is exceeded.",
+        _HOT_IMPORTANT,
     )
     max_message_size: Whole = setting(
         "maxMessageSize", 4_194_304, "Longest message body that is taken.", _HOT_BYTES, low=1, high=1 << 28

@@ -31,6 +31,7 @@ from rocketbroker.codec.remoting.remoting_command import Command, response
 from rocketbroker.common.clock import Clock
 from rocketbroker.common.config import MessageStoreConfig
 from rocketbroker.store.damage_log import DamageLog
+from rocketbroker.store.disk_space import disk_of, used_ratio
 
 # The name of RemotingCommand's CURRENT_VERSION (513) in MQVersion: what the broker speaks.
 BROKER_VERSION_DESC = "V5_5_0"
@@ -123,8 +124,8 @@ class GetBrokerRuntimeInfoProcessor:
 def disk_info(config: MessageStoreConfig) -> dict[str, str]:
     """How full the disks of the store are (blocks); without what a disk does not tell."""
     info: dict[str, str] = {}
-    log_disk, queue_disk = _disk_of(config.commit_log_dir), _disk_of(config.consume_queue_dir)
-    root_disk = _disk_of(Path(config.store_path_root_dir))
+    log_disk, queue_disk = _disk_or_none(config.commit_log_dir), _disk_or_none(config.consume_queue_dir)
+    root_disk = _disk_or_none(Path(config.store_path_root_dir))
     if log_disk is not None:
         ratio = str(used_ratio(log_disk))
         info["commitLogDiskRatio"] = info[f"commitLogDiskRatio_{config.commit_log_dir}"] = ratio
@@ -137,22 +138,11 @@ def disk_info(config: MessageStoreConfig) -> dict[str, str]:
     return info
 
 
-def _disk_of(path: Path) -> os.statvfs_result | None:
-    """The disk that a folder is on, or will be once it is made; ``None`` when the disk cannot be asked."""
-    for folder in (path, *path.parents):
-        try:
-            return os.statvfs(folder)
-        except FileNotFoundError:
-            continue
-        except OSError:
-            return None
-    return None
-
-
-def used_ratio(disk: os.statvfs_result) -> float:
-    """Used share of what users may have of a disk, in hundredths, rounded up (getDiskPartitionSpaceUsedPercent)."""
-    used = disk.f_blocks - disk.f_bfree
-    return -(-used * 100 // max(used + disk.f_bavail, 1)) / 100
+def _disk_or_none(path: Path) -> os.statvfs_result | None:
+    try:
+        return disk_of(path)
+    except OSError:
+        return None
 
 
 def human_readable_byte_count(count: int) -> str:

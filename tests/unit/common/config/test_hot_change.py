@@ -2,7 +2,7 @@
 
 import pytest
 
-from rocketbroker.common.config.describe import fields_by_name
+from rocketbroker.common.config.describe import fields_by_name, type_word
 from rocketbroker.common.config.fields import trait_of
 from rocketbroker.common.config.hot_change import (
     NotChangeableError,
@@ -69,10 +69,11 @@ def test_one_wrong_key_changes_nothing(settings, updates, error, words):
 
 
 def test_nothing_that_names_a_path_a_class_or_a_command_is_hot():
-    hot = [name for model in MODELS for name, (_, field) in fields_by_name(model).items() if trait_of(field).hot]
-    for name in hot:
+    fields = [item for model in MODELS for item in fields_by_name(model).items()]
+    hot = {name: field for name, (_, field) in fields if trait_of(field).hot}
+    for name in [name for name, field in hot.items() if type_word(field) == "text"]:
         assert not any(word in name.lower() for word in ("path", "file", "dir", "plugin", "class", "domain", "home"))
-    assert {"brokerIP1", "listenPort", "brokerPermission"} <= set(hot)
+    assert {"brokerIP1", "listenPort", "brokerPermission"} <= hot.keys()
 
 
 def test_the_name_server_has_a_list_of_its_own():

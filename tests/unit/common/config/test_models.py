@@ -161,3 +161,14 @@ def test_models_are_frozen_and_refuse_unknown_names():
         setattr(BrokerConfig(), "broker_name", "other")  # noqa: B010
     with pytest.raises(ValidationError, match="Extra inputs"):
         NamesrvConfig.model_validate({"brokerName": "x"})
+
+
+@pytest.mark.parametrize("hours", ["04", "4", "00;23", "02;14;20;"])
+def test_delete_when_takes_hours(hours):
+    assert MessageStoreConfig.model_validate({"deleteWhen": hours}).delete_when == hours
+
+
+@pytest.mark.parametrize("hours", ["", "24", "-1", "4,5", "04:00", "4; 5", ";", "never", "\u0664"])
+def test_delete_when_refuses_other_text(hours):
+    with pytest.raises(ValidationError, match="not hours"):
+        MessageStoreConfig.model_validate({"deleteWhen": hours})

@@ -52,7 +52,7 @@ def test_given_values_are_shown_acted_on_or_not(tmp_path, monkeypatch):
     heading = lines.index(NOT_ACTED_ON)
     assert lines.index("maxMessageSize=100") < heading
     assert lines.index("namesrvAddr=a:1") < heading
-    assert lines.index("fileReservedTime=48") > heading
+    assert lines.index("fileReservedTime=48") < heading
     assert lines.index("filterServerNums=1") > heading
     assert lines.index("rocketmqHome=/opt/rocketmq") > heading
 

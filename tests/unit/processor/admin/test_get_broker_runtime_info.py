@@ -11,7 +11,6 @@ from rocketbroker.processor.admin.get_broker_runtime_info import (
     disk_info,
     format_runtime,
     human_readable_byte_count,
-    used_ratio,
 )
 from tests.support.processor_calls import call_async, recorded
 from tests.support.stores import message
@@ -106,14 +105,6 @@ def test_a_disk_that_does_not_answer_leaves_its_keys_out(tmp_path, monkeypatch):
 
     monkeypatch.setattr(os, "statvfs", fail)
     assert disk_info(MessageStoreConfig(store_path_root_dir=str(tmp_path))) == {}
-
-
-@pytest.mark.parametrize(
-    ("blocks", "ratio"), [((1000, 700, 600), 0.34), ((1000, 1000, 1000), 0.0), ((1000, 0, 0), 1.0)]
-)
-def test_used_share_is_rounded_up(blocks, ratio):
-    total, free, available = blocks
-    assert used_ratio(os.statvfs_result((4096, 4096, total, free, available, 0, 0, 0, 0, 255))) == ratio
 
 
 @pytest.mark.parametrize(

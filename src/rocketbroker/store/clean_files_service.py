@@ -1,0 +1,89 @@
+"""Looks for what can be removed, each ``cleanResourceInterval`` (DefaultMessageStore.cleanFilesPeriodically)."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from rocketbroker.common.clock import Clock
+from rocketbroker.common.lifecycle import TaskOwner
+from rocketbroker.store.clean_commit_log_service import CleanCommitLogService, CleanedStore, QueueRange
+from rocketbroker.store.clean_consume_queue_service import CleanConsumeQueueService
+from rocketbroker.store.clean_thread import CleanThread
+from rocketbroker.store.disk_space import UsedPercent, used_percent
+from rocketbroker.store.index_service import IndexService
+
+_TICK_S = 0.2
+# While sends are refused, or a removed file has not given its room back yet, it is looked so often.
+_WATCH_MS = 1000
+
+
+class IndexedStore(CleanedStore, Protocol):
+    """What is needed of the message store."""
+
+    index_service: IndexService | None
+
+
+class CleanFilesService:
+    """Runs both cleaning services, one round at a time; started after the store and stopped before it.
+
+    Args:
+        store: the store.
+        clock: says what has expired.
+        unconsumed: see ``CleanCommitLogService``.
+        used: measures the disks.
+    """
+
+    def __init__(
+        self,
+        store: IndexedStore,
+        clock: Clock,
+        unconsumed: Callable[[Sequence[QueueRange]], list[str]],
+        used: UsedPercent = used_percent,
+    ) -> None:
+        self._config = store.config
+        self._clock = clock
+        self._thread = CleanThread(clock)
+        self._commit_log = CleanCommitLogService(store, clock, self._thread, used, unconsumed)
+        self._consume_queue = CleanConsumeQueueService(store, store.index_service, clock, self._thread)
+        self._round = asyncio.Lock()
+        self._next_at = 0.0
+        self._tasks = TaskOwner("CleanFilesService")
+
+    async def start(self) -> None:
+        """Start looking; the store is open by then."""
+        self._tasks.every(_TICK_S, self._clean_when_due, "clean")
+
+    async def stop(self) -> None:
+        """End after the file that is being removed."""
+        await self._tasks.stop()
+        await self._thread.stop()
+
+    def delete_files_manually(self) -> None:
+        """Have expired commit log files removed soon, whatever the hour; gives before they are."""
+        self._commit_log.delete_files_manually()
+        self._next_at = 0.0
+
+    async def clean_expired_consume_queue(self) -> None:
+        """Remove what queues and index hold of messages that are gone; done when it is."""
+        async with self._round:
+            await self._consume_queue.clean(again=True)
+
+    async def clean(self) -> None:
+        """One round.
+
+        Raises:
+            OSError: a disk cannot be asked.
+        """
+        async with self._round:
+            await self._commit_log.clean()
+            await self._consume_queue.clean()
+
+    async def _clean_when_due(self) -> None:
+        now = self._clock.monotonic()
+        if now < self._next_at:
+            return
+        interval = self._config.clean_resource_interval
+        self._next_at = now + interval / 1000
+        await self.clean()
+        if self._commit_log.refusing or self._thread.holds_files:
+            self._next_at = now + min(interval, _WATCH_MS) / 1000

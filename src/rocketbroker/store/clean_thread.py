@@ -1,0 +1,96 @@
+"""The thread on which files are removed, and the files that are removed but still read."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import ParamSpec, TypeVar
+
+from rocketbroker.common.clock import Clock
+from rocketbroker.store.removed_file import RemovedFile
+
+log = logging.getLogger(__name__)
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class CleanThread:
+    """Runs what waits for the disk, one thing after the other. Methods are for the event loop.
+
+    Args:
+        clock: measures how long a removed file is still read.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._executor = ThreadPoolExecutor(1, thread_name_prefix="CleanCommitLogService")
+        # Touched on the thread alone, and read by the loop. With each, when it was removed, in seconds.
+        self._held: list[tuple[RemovedFile, float]] = []
+        self._told: set[RemovedFile] = set()
+
+    async def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """The result of a function on the thread."""
+        return await asyncio.get_running_loop().run_in_executor(self._executor, lambda: function(*args, **kwargs))
+
+    async def remove(self, remove: Callable[[], RemovedFile | None]) -> bool:
+        """Have a file removed; false when ``remove`` did not do it. Its room comes with a ``release``.
+
+        Raises:
+            OSError: the disk refused.
+        """
+        return await self.run(self._remove, remove)
+
+    def _remove(self, remove: Callable[[], RemovedFile | None]) -> bool:
+        removed = remove()
+        if removed is None:
+            return False
+        self._held.append((removed, self._clock.monotonic()))
+        return True
+
+    async def release(self) -> None:
+        """Give back the room of removed files that nobody reads any more.
+
+        Raises:
+            OSError: the disk refused; it is tried again by the next call.
+        """
+        if self._held:
+            await self.run(self._release)
+
+    def _release(self) -> None:
+        for entry in list(self._held):
+            if entry[0].release():
+                self._held.remove(entry)
+                self._told.discard(entry[0])
+
+    def awaits_room(self, longest_ms: int) -> bool:
+        """Whether the room of a removed file is still to come; one that is read for longer is told and not waited for.
+
+        Args:
+            longest_ms: how long to wait (destroyMapedFileIntervalForcibly).
+        """
+        now = self._clock.monotonic()
+        late = {file for file, since in self._held if (now - since) * 1000 > longest_ms}
+        for file in late - self._told:
+            log.warning(
+                "%s was removed more than %s ms ago (destroyMapedFileIntervalForcibly), but messages of it are still "
+                "on their way to slow consumers: the disk gets its %s bytes back when the last of them is sent",
+                file.path, longest_ms, file.size,
+            )  # fmt: skip
+        self._told |= late
+        return len(self._held) > len(late)
+
+    @property
+    def holds_files(self) -> bool:
+        """Whether the room of any removed file is still to come."""
+        return bool(self._held)
+
+    async def stop(self) -> None:
+        """End the thread; the disk frees what is still read when the process ends."""
+        await asyncio.get_running_loop().run_in_executor(None, self._close)
+
+    def _close(self) -> None:
+        self._executor.shutdown()
+        for file, _ in self._held:
+            file.close()
+        self._held.clear()

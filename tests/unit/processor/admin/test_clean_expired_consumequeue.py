@@ -1,0 +1,48 @@
+import logging
+
+from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
+from rocketbroker.processor.admin.clean_expired_consumequeue import CleanExpiredConsumequeueProcessor
+from rocketbroker.processor.admin.unused_topic_remover import UnusedTopicRemover
+from tests.support.processor_calls import call_async
+from tests.support.stores import message
+
+
+class Cleaning:
+    """Stands for a log that begins where it is said."""
+
+    def __init__(self, store, begin):
+        self.store = store
+        self.begin = begin
+
+    async def clean_expired_consume_queue(self) -> None:
+        self.store.queues.correct_min_offsets(self.begin)
+
+
+def processor_for(parts, store, begin):
+    remover = UnusedTopicRemover(parts.topic_configs, parts.offsets, store, parts.stats)
+    return CleanExpiredConsumequeueProcessor(Cleaning(store, begin), store.queues, remover)
+
+
+async def test_queues_go_whose_topic_is_gone_and_whose_messages_are_too(parts, store, caplog):
+    for topic in ("OldAndGone", "OldAndKept", "HalfOld"):
+        store.put_message(message(topic=topic))
+    begin = store.put_message(message(topic="HalfOld", queue_id=1)).physical_offset
+    store.dispatch()
+    parts.topic_configs.update(TopicConfig("OldAndKept"))
+
+    with caplog.at_level(logging.WARNING):
+        answer = await call_async(processor_for(parts, store, begin).process)
+
+    assert answer == (0, None, {}, b"")
+    assert store.queues.topics == {"OldAndKept", "HalfOld"}
+    assert (store.min_offset_in_queue("OldAndKept", 0), store.max_offset_in_queue("OldAndKept", 0)) == (1, 1)
+    assert "127.0.0.1:50000 cleans expired queues; removed topics: ['OldAndGone']" in caplog.text
+
+
+async def test_while_all_messages_are_there_nothing_goes(parts, store):
+    store.put_message(message(topic="Gone"))
+    store.dispatch()
+
+    assert await call_async(processor_for(parts, store, 0).process) == (0, None, {}, b"")
+
+    assert store.queues.topics == {"Gone"}

@@ -1,0 +1,19 @@
+import logging
+
+from rocketbroker.processor.admin.delete_expired_commitlog import DeleteExpiredCommitlogProcessor
+from tests.support.processor_calls import call
+
+
+class Cleaning:
+    asked = 0
+
+    def delete_files_manually(self) -> None:
+        self.asked += 1
+
+
+def test_the_files_are_asked_for_and_who_did_it_is_in_the_log(caplog):
+    cleaning = Cleaning()
+    with caplog.at_level(logging.WARNING):
+        assert call(DeleteExpiredCommitlogProcessor(cleaning).process) == (0, None, {}, b"")
+    assert cleaning.asked == 1
+    assert "127.0.0.1:50000 has expired commit log files removed" in caplog.text

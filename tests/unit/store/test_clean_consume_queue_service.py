@@ -1,0 +1,197 @@
+import logging
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from rocketbroker.common.file_system import LocalFileSystem
+from rocketbroker.store.clean_commit_log_service import CleanCommitLogService
+from rocketbroker.store.clean_consume_queue_service import CleanConsumeQueueService
+from rocketbroker.store.clean_thread import CleanThread
+from rocketbroker.store.message_store import MessageStore
+from tests.support.cleaning import LOG_FILE, Losses, SaidDisk, age, fill, small_store
+from tests.support.fakes import FakeClock
+from tests.support.stores import ALWAYS, message, open_files, read_queue
+
+
+class Cleaned:
+    """A started store, its service, and the one that goes before it."""
+
+    def __init__(self, store: MessageStore, clock: FakeClock) -> None:
+        self.store = store
+        self.clock = clock
+        self.thread = CleanThread(clock)
+        self._log = CleanCommitLogService(store, clock, self.thread, SaidDisk(), Losses())
+        self.service = CleanConsumeQueueService(store, store.index_service, clock, self.thread)
+
+    async def expire(self, files: int) -> None:
+        """Remove so many files of the log."""
+        for number in range(files):
+            age(self.store, self.clock, number, 73)
+        self._log.delete_files_manually()
+        while self._log._manual_rounds:
+            await self._log.clean()
+
+    def queue_files(self, topic: str = "T", queue_id: int = 0) -> list[int]:
+        """The files of a queue that the disk has and the queue serves, by the offset of their first message."""
+        queue = self.store.queues.find(topic, queue_id)
+        assert queue is not None
+        served = [int(file.path.name) // 20 for file in queue.queue.files]
+        assert served == sorted(int(path.name) // 20 for path in queue.queue.directory.iterdir())
+        return served
+
+    def index_files(self) -> list[str]:
+        service = self.store.index_service
+        assert service is not None
+        served = [file.file.path.name for file in service.files]
+        assert served == sorted(path.name for path in self.store.config.index_dir.iterdir())
+        return served
+
+
+@pytest.fixture
+async def cleaned(tmp_path: Path) -> AsyncIterator[Cleaned]:
+    clock = FakeClock()
+    store = small_store(tmp_path, clock, max_index_num=10)
+    await store.start()
+    made = Cleaned(store, clock)
+    yield made
+    await made.thread.stop()
+    await store.stop()
+
+
+async def test_queue_files_before_the_log_go(cleaned: Cleaned):
+    fill(cleaned.store, 21)  # seven files of the log, five of the queue
+    await cleaned.service.clean()
+    assert cleaned.queue_files() == [0, 5, 10, 15, 20]
+
+    await cleaned.expire(3)
+    await cleaned.service.clean()
+    assert cleaned.queue_files() == [5, 10, 15, 20]
+
+    await cleaned.expire(2)
+    await cleaned.service.clean()
+    assert cleaned.queue_files() == [15, 20]
+    assert [each.queue_offset for each in read_queue(cleaned.store, "T", 0, 15)] == list(range(15, 21))
+
+
+async def test_a_queue_without_messages_keeps_its_last_file_and_its_offsets(cleaned: Cleaned):
+    fill(cleaned.store, 12, "Old", 3)
+    fill(cleaned.store, 6, "New")
+    await cleaned.expire(4)
+
+    await cleaned.service.clean()
+
+    assert cleaned.queue_files("Old", 3) == [10]
+    store = cleaned.store
+    assert (store.min_offset_in_queue("Old", 3), store.max_offset_in_queue("Old", 3)) == (12, 12)
+    assert store.queues.topics_without_messages() == {"Old"}
+    fill(store, 1, "Old", 3)
+    assert [each.queue_offset for each in read_queue(store, "Old", 3, 12)] == [12]
+
+
+async def test_index_files_before_the_log_go_and_queries_go_on(cleaned: Cleaned):
+    store = cleaned.store
+    for number in range(24):
+        store.put_message(message(b"x" * 1000, "T", properties={"KEYS": f"k{number}"}))
+    store.dispatch()
+    await store.query_message("T", "k0", 1, 0, ALWAYS)
+    before = cleaned.index_files()
+    assert len(before) == 3  # nine keys each
+
+    await cleaned.expire(4)
+    await cleaned.service.clean()
+
+    assert cleaned.index_files() == before[1:]
+    for number in range(24):
+        found = await store.query_message("T", f"k{number}", 1, 0, ALWAYS)
+        assert bool(found.records) == (number >= 12), number
+    await cleaned.expire(3)
+    await cleaned.service.clean()
+    assert cleaned.index_files() == before[2:]
+
+
+async def test_nothing_is_looked_at_until_the_log_begins_elsewhere(cleaned: Cleaned, monkeypatch):
+    fill(cleaned.store, 12)
+    await cleaned.expire(2)
+    await cleaned.service.clean()
+    asked: list[int] = []
+
+    def note(offset: int) -> list[object]:
+        asked.append(offset)
+        return []
+
+    monkeypatch.setattr(cleaned.store.queues, "first_offsets", note)
+
+    await cleaned.service.clean()
+    assert asked == []
+    await cleaned.service.clean(again=True)
+    assert asked == [2 * LOG_FILE]
+
+
+async def test_without_an_index_the_queues_are_cleaned_all_the_same(tmp_path: Path):
+    clock = FakeClock()
+    store = small_store(tmp_path, clock, message_index_enable=False)
+    await store.start()
+    cleaned = Cleaned(store, clock)
+    fill(store, 12)
+    await cleaned.expire(2)
+
+    await cleaned.service.clean()
+
+    assert cleaned.queue_files() == [5, 10]
+    await cleaned.thread.stop()
+    await store.stop()
+
+
+async def test_a_refused_removal_is_tried_again_later(cleaned: Cleaned, monkeypatch, caplog):
+    fill(cleaned.store, 12)
+    await cleaned.expire(2)
+
+    def refuse(_self: LocalFileSystem, _path: Path) -> None:
+        raise OSError(5, "Input/output error")
+
+    with monkeypatch.context() as patch, caplog.at_level(logging.ERROR):
+        patch.setattr(LocalFileSystem, "unlink", refuse)
+        await cleaned.service.clean()
+    assert "next try in 120000 ms (redeleteHangedFileInterval)" in caplog.text
+    assert cleaned.queue_files() == [0, 5, 10]
+
+    await cleaned.service.clean()
+    assert cleaned.queue_files() == [0, 5, 10]
+    cleaned.clock.advance(121)
+    await cleaned.service.clean()
+    assert cleaned.queue_files() == [5, 10]
+
+
+async def test_a_topic_that_is_deleted_meanwhile_and_made_anew_keeps_its_new_files(cleaned: Cleaned, monkeypatch):
+    fill(cleaned.store, 12)
+    await cleaned.expire(2)
+    store = cleaned.store
+    remove_file = store.queues.remove_file
+
+    def delete_first(queue, file):
+        # The event loop does it, while the thread of cleaning is about to remove the file by its path.
+        store.delete_topics({"T"})
+        fill(store, 1)
+        return remove_file(queue, file)
+
+    monkeypatch.setattr(store.queues, "remove_file", delete_first)
+
+    await cleaned.service.clean()
+
+    assert cleaned.queue_files() == [0]
+    assert len(read_queue(store, "T", 0)) == 1
+    store.queues.remove_retired()
+    assert [path.name for path in store.config.consume_queue_dir.iterdir()] == ["T"]
+
+
+async def test_no_descriptor_is_left(cleaned: Cleaned):
+    fill(cleaned.store, 6)
+    before = open_files()
+    fill(cleaned.store, 15)
+    await cleaned.expire(5)
+
+    await cleaned.service.clean()
+
+    assert not cleaned.thread.holds_files
+    assert open_files() == before
