@@ -8,11 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from rocketbroker.store.clean_commit_log_service import QueueRange
+from rocketbroker.store.disk_space import DiskUse
 from rocketbroker.store.message_store import MessageStore
 from tests.support.fakes import FakeClock
 from tests.support.stores import make_store, message
 
 LOG_FILE = 4096
+CAPACITY = 100 * LOG_FILE
 QUEUE_FILE = 100  # five messages
 HOUR_S = 3600
 _BODY = b"x" * 1100
@@ -28,13 +30,13 @@ class SaidDisk:
         self.go_on.set()
         self.asked: list[Path] = []
 
-    def __call__(self, path: Path) -> float:
+    def __call__(self, path: Path) -> DiskUse:
         self.asked.append(path)
         if not self.go_on.wait(10):
             raise TimeoutError("nobody let the disk answer")
         if self.error is not None:
             raise self.error
-        return self.percent
+        return DiskUse(round(self.percent * CAPACITY / 100), CAPACITY)
 
 
 class Losses:

@@ -46,7 +46,11 @@ class AllocateMappedFileService:
         future = self._files[path]
         self._wait(future, path)
         del self._files[path]
-        return future.result()
+        try:
+            return future.result()
+        finally:
+            # Its error's frames hold this one, and all those that called: a cycle would keep their files mapped.
+            del future
 
     def ensure_allocated(self, file: MappedFile, end: int) -> None:
         """Have blocks for all bytes of a file before ``end``, waited for when they are not ready yet.
@@ -59,7 +63,10 @@ class AllocateMappedFileService:
             future = self._blocks = self._blocks or self._executor.submit(file.ensure_allocated, end)
             self._wait(future, file.path)
             self._blocks = None
-            future.result()
+            try:
+                future.result()
+            finally:
+                del future  # as in ``take``
 
     def _wait(self, future: Future[MappedFile] | Future[None], path: Path) -> None:
         """Wait until it is done, well or not; a second time not at all."""

@@ -16,7 +16,7 @@ from rocketbroker.store.clean_thread import CleanThread
 from rocketbroker.store.commit_log import CommitLog
 from rocketbroker.store.consume_queue import ConsumeQueue
 from rocketbroker.store.consume_queue_store import ConsumeQueueStore
-from rocketbroker.store.disk_space import FullestDisk, UsedPercent, look_at_disks
+from rocketbroker.store.disk_space import FullestDisk, MeasureDisk, look_at_disks
 from rocketbroker.store.write_refusal import Refusal, StandingRefusals
 
 log = logging.getLogger(__name__)
@@ -57,7 +57,7 @@ class CleanCommitLogService:
         store: the log, the queues, which begin where the log does, and the settings.
         clock: says what has expired.
         thread: the thread of cleaning.
-        used: measures the disks.
+        measure: measures the disks.
         unconsumed: tells who has not consumed messages of such ranges, one text for each group and queue.
     """
 
@@ -66,14 +66,14 @@ class CleanCommitLogService:
         store: CleanedStore,
         clock: Clock,
         thread: CleanThread,
-        used: UsedPercent,
+        measure: MeasureDisk,
         unconsumed: Callable[[Sequence[QueueRange]], list[str]],
     ) -> None:
         self._store = store
         self._config = store.config
         self._clock = clock
         self._thread = thread
-        self._used = used
+        self._measure = measure
         self._unconsumed = unconsumed
         self._manual_rounds = 0
         self._retry_at = 0.0
@@ -104,7 +104,7 @@ class CleanCommitLogService:
 
     async def _look(self) -> FullestDisk:
         config = self._config
-        disk = await self._thread.run(look_at_disks, config, self._used)
+        disk = await self._thread.run(look_at_disks, config, self._measure)
         full = disk.above(config.disk_space_warning_level_ratio, "diskSpaceWarningLevelRatio")
         if full and not self.refusing:
             log.error("%s: sends are refused until there is room again; messages are read all the same", full)
@@ -161,9 +161,8 @@ class CleanCommitLogService:
         config = self._config
         if not config.clean_file_forcibly_enable:
             return ""
-        if self._thread.awaits_room(config.destroy_maped_file_interval_forcibly):
-            return ""
-        return disk.above(config.disk_space_clean_forcibly_ratio, "diskSpaceCleanForciblyRatio")
+        coming = self._thread.coming_room(config.destroy_maped_file_interval_forcibly)
+        return disk.above(config.disk_space_clean_forcibly_ratio, "diskSpaceCleanForciblyRatio", coming)
 
     async def _remove_first(self, why: str, *, forced: bool) -> None:
         """Remove the first file. No reference to it stays here: its room comes when nobody holds it."""
@@ -192,7 +191,7 @@ class CleanCommitLogService:
         if full and not self._stuck:
             log.warning(
                 "%s, but no commit log file can be removed now: each is the last one, changed within %s h "
-                "(fileReservedTime), or kept by the disk",
+                "(fileReservedTime), kept by the disk, or the room of removed files is still to come",
                 full, config.file_reserved_time,
             )  # fmt: skip
         self._stuck = bool(full)

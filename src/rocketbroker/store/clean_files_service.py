@@ -9,7 +9,7 @@ from rocketbroker.common.lifecycle import TaskOwner
 from rocketbroker.store.clean_commit_log_service import CleanCommitLogService, CleanedStore, QueueRange
 from rocketbroker.store.clean_consume_queue_service import CleanConsumeQueueService
 from rocketbroker.store.clean_thread import CleanThread
-from rocketbroker.store.disk_space import UsedPercent, used_percent
+from rocketbroker.store.disk_space import MeasureDisk, measure_disk
 from rocketbroker.store.index_service import IndexService
 
 _TICK_S = 0.2
@@ -30,7 +30,7 @@ class CleanFilesService:
         store: the store.
         clock: says what has expired.
         unconsumed: see ``CleanCommitLogService``.
-        used: measures the disks.
+        measure: measures the disks.
     """
 
     def __init__(
@@ -38,12 +38,12 @@ class CleanFilesService:
         store: IndexedStore,
         clock: Clock,
         unconsumed: Callable[[Sequence[QueueRange]], list[str]],
-        used: UsedPercent = used_percent,
+        measure: MeasureDisk = measure_disk,
     ) -> None:
         self._config = store.config
         self._clock = clock
         self._thread = CleanThread(clock)
-        self._commit_log = CleanCommitLogService(store, clock, self._thread, used, unconsumed)
+        self._commit_log = CleanCommitLogService(store, clock, self._thread, measure, unconsumed)
         self._consume_queue = CleanConsumeQueueService(store, store.index_service, clock, self._thread)
         self._round = asyncio.Lock()
         self._next_at = 0.0

@@ -63,8 +63,8 @@ class CleanThread:
                 self._held.remove(entry)
                 self._told.discard(entry[0])
 
-    def awaits_room(self, longest_ms: int) -> bool:
-        """Whether the room of a removed file is still to come; one that is read for longer is told and not waited for.
+    def coming_room(self, longest_ms: int) -> int:
+        """Bytes of removed files that are still read; one that is read for longer is told, and not counted on.
 
         Args:
             longest_ms: how long to wait (destroyMapedFileIntervalForcibly).
@@ -78,7 +78,7 @@ class CleanThread:
                 file.path, longest_ms, file.size,
             )  # fmt: skip
         self._told |= late
-        return len(self._held) > len(late)
+        return sum(file.size for file, _ in self._held if file not in late)
 
     @property
     def holds_files(self) -> bool:

@@ -8,8 +8,16 @@ from typing import NamedTuple
 
 from rocketbroker.common.config import MessageStoreConfig
 
-# Gives the used share of the disk that a folder is on, 0 to 100.
-UsedPercent = Callable[[Path], float]
+
+class DiskUse(NamedTuple):
+    """How many bytes of a disk are used, of how many that users may have."""
+
+    used: int
+    capacity: int
+
+
+# Measures the disk that a folder is on (blocks).
+MeasureDisk = Callable[[Path], DiskUse]
 
 
 def disk_of(path: Path) -> os.statvfs_result:
@@ -30,35 +38,46 @@ def used_ratio(disk: os.statvfs_result) -> float:
     return -(-used * 100 // max(used + disk.f_bavail, 1)) / 100
 
 
-def used_percent(path: Path) -> float:
-    """Used share of what users may have of the disk of a folder, 0 to 100 (blocks).
+def measure_disk(path: Path) -> DiskUse:
+    """The disk of a folder (blocks).
 
     Raises:
         OSError: the disk cannot be asked.
     """
     disk = disk_of(path)
     used = disk.f_blocks - disk.f_bfree
-    return used * 100 / max(used + disk.f_bavail, 1)
+    return DiskUse(used * disk.f_frsize, (used + disk.f_bavail) * disk.f_frsize)
 
 
 class FullestDisk(NamedTuple):
-    """The fuller one of the disks of commit log and consume queues: a folder on it, and its used share, 0 to 100."""
+    """The fuller one of the disks of commit log and consume queues, and a folder on it."""
 
     path: Path
-    percent: float
+    use: DiskUse
 
-    def above(self, limit: int, name: str) -> str:
-        """Says that it is fuller than the setting ``name`` allows; empty when it is not."""
-        if self.percent <= limit:
+    @property
+    def percent(self) -> float:
+        """Its used share, 0 to 100."""
+        return self.use.used * 100 / max(self.use.capacity, 1)
+
+    def above(self, limit: int, name: str, coming: int = 0) -> str:
+        """Says that it is fuller than a setting allows; empty when it is not.
+
+        Args:
+            limit: in percent.
+            name: of the setting.
+            coming: bytes that will be free soon.
+        """
+        if self.percent <= limit or (self.use.used - coming) * 100 <= limit * self.use.capacity:
             return ""
         return f"the disk of {self.path} is {self.percent:.1f} % full, which is more than {limit} % ({name})"
 
 
-def look_at_disks(config: MessageStoreConfig, used: UsedPercent = used_percent) -> FullestDisk:
+def look_at_disks(config: MessageStoreConfig, measure: MeasureDisk = measure_disk) -> FullestDisk:
     """The fuller one of the disks (blocks).
 
     Raises:
         OSError: a disk cannot be asked.
     """
-    disks = [FullestDisk(path, used(path)) for path in (config.commit_log_dir, config.consume_queue_dir)]
+    disks = [FullestDisk(path, measure(path)) for path in (config.commit_log_dir, config.consume_queue_dir)]
     return max(disks, key=lambda disk: disk.percent)

@@ -1,13 +1,16 @@
 import errno
+import gc
 import os
 import threading
-from collections.abc import Iterator
+import weakref
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from rocketbroker.common.errors import StoreBusyError, StoreFullError
 from rocketbroker.store.allocate_mapped_file_service import AllocateMappedFileService
+from rocketbroker.store.mapped_file import MappedFile
 from tests.support.stores import open_files
 
 SIZE = 65536
@@ -50,6 +53,45 @@ def test_grow_allocates_on_its_thread(service: AllocateMappedFileService, tmp_pa
 
     assert file.allocated == SIZE
     file.close()
+
+
+def test_what_the_taker_held_when_the_disk_was_full_is_free_again_at_once(
+    service: AllocateMappedFileService, tmp_path: Path, monkeypatch
+):
+    """It may be the file that was written: removed later, its blocks must not wait for a collection of cycles."""
+
+    class Held:
+        pass
+
+    def take() -> "weakref.ref[Held]":
+        held = Held()
+        with pytest.raises(StoreFullError):
+            _call_with(held, lambda: service.take(tmp_path / f"{0:020d}", SIZE, 4096))
+        return weakref.ref(held)
+
+    def grow(file: MappedFile) -> "weakref.ref[Held]":
+        held = Held()
+        with pytest.raises(StoreFullError):
+            _call_with(held, lambda: service.ensure_allocated(file, SIZE))
+        return weakref.ref(held)
+
+    file = service.take(tmp_path / f"{SIZE:020d}", SIZE, 4096)
+    monkeypatch.setattr(os, "posix_fallocate", _no_room)
+    gc.disable()
+    try:
+        assert take()() is None
+        assert grow(file)() is None
+    finally:
+        gc.enable()
+    file.close()
+
+
+def _call_with(_held: object, call: Callable[[], object]) -> None:
+    call()
+
+
+def _no_room(*_: int) -> None:
+    raise OSError(errno.ENOSPC, "No space left on device")
 
 
 def test_a_full_disk_reaches_the_taker_each_time_and_costs_no_files(

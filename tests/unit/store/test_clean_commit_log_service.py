@@ -150,8 +150,8 @@ async def test_who_loses_what_by_a_forced_removal_is_told_for_each_file(cleaned:
     assert len(told) == 8
 
 
-async def test_a_forced_removal_waits_for_the_room_of_the_last_one(cleaned: Cleaned):
-    cleaned.disk.percent = 86.0
+async def test_a_forced_removal_counts_on_the_room_of_files_that_are_still_read(cleaned: Cleaned):
+    cleaned.disk.percent = 86.0  # a file is one percent of the disk
     view = cleaned.store.slices([(0, 100)])[0]
     before = bytes(view)
 

@@ -79,20 +79,20 @@ async def test_room_is_awaited_for_so_long_and_its_lateness_told_once(
     thread: CleanThread, clock: FakeClock, tmp_path: Path, caplog
 ):
     files = [make_file(tmp_path, offset) for offset in (0, SIZE)]
-    assert not thread.awaits_room(1000)
+    assert thread.coming_room(1000) == 0
     await thread.remove(files[0].remove)
 
-    assert thread.awaits_room(1000)
+    assert thread.coming_room(1000) == SIZE
     clock.advance(1.5)
     with caplog.at_level(logging.WARNING):
-        assert not thread.awaits_room(1000)
-        assert not thread.awaits_room(1000)
+        assert thread.coming_room(1000) == 0
+        assert thread.coming_room(1000) == 0
     assert [record.levelname for record in caplog.records] == ["WARNING"]
     assert f"{tmp_path}/{0:020d} was removed more than 1000 ms ago" in caplog.text
     assert f"its {SIZE} bytes" in caplog.text
 
     await thread.remove(files[1].remove)
-    assert thread.awaits_room(1000)
+    assert thread.coming_room(1000) == SIZE
     assert len(caplog.records) == 1
 
 

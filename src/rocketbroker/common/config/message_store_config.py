@@ -247,7 +247,7 @@ class MessageStoreConfig(ConfigModel):
     destroy_maped_file_interval_forcibly: Whole = setting(
         "destroyMapedFileIntervalForcibly",
         120_000,
-        "Forced removal waits so long until a removed file that is still being read has given its room back.",
+        "Forced removal counts so long on the room of a removed file whose messages are still on their way.",
         _HOT_MS,
         low=0,
         high=_DAY_MS,
