@@ -9,9 +9,9 @@ from rocketbroker.store.clean_commit_log_service import CleanCommitLogService
 from rocketbroker.store.clean_consume_queue_service import CleanConsumeQueueService
 from rocketbroker.store.clean_thread import CleanThread
 from rocketbroker.store.message_store import MessageStore
-from tests.support.cleaning import LOG_FILE, Losses, SaidDisk, age, fill, small_store
+from tests.support.cleaning import LOG_FILE, Losses, SaidDisk, age, fill, open_below, small_store
 from tests.support.fakes import FakeClock
-from tests.support.stores import ALWAYS, message, open_files, read_queue
+from tests.support.stores import ALWAYS, message, read_queue
 
 
 class Cleaned:
@@ -185,13 +185,13 @@ async def test_a_topic_that_is_deleted_meanwhile_and_made_anew_keeps_its_new_fil
     assert [path.name for path in store.config.consume_queue_dir.iterdir()] == ["T"]
 
 
-async def test_no_descriptor_is_left(cleaned: Cleaned):
-    fill(cleaned.store, 6)
-    before = open_files()
-    fill(cleaned.store, 15)
+async def test_no_descriptor_of_a_removed_file_is_left(cleaned: Cleaned):
+    fill(cleaned.store, 21)
     await cleaned.expire(5)
 
     await cleaned.service.clean()
 
     assert not cleaned.thread.holds_files
-    assert open_files() == before
+    opened = open_below(cleaned.store.config.store_path_root_dir)
+    assert opened
+    assert not [path for path in opened if path.endswith("(deleted)")]
