@@ -1,4 +1,7 @@
+import asyncio
 import logging
+import os
+import threading
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -33,6 +36,14 @@ class Cleaned:
         """One round; gives the files that are left."""
         await self.service.clean()
         return log_files(self.store)
+
+    async def settle(self) -> list[int]:
+        """Rounds until no room of a removed file is awaited: a flush thread may hold one for a moment."""
+        left = await self.clean()
+        async with asyncio.timeout(30):
+            while self.thread.holds_files:
+                left = await self.clean()
+        return left
 
     def age(self, *numbers: int, hours: float = 73) -> None:
         for number in numbers:
@@ -124,7 +135,7 @@ async def test_a_disk_over_85_percent_has_the_oldest_files_removed_until_it_is_n
 
     monkeypatch.setattr(LocalFileSystem, "unlink", free_some)
 
-    assert await cleaned.clean() == left
+    assert await cleaned.settle() == left
 
 
 async def test_who_loses_what_by_a_forced_removal_is_told_for_each_file(cleaned: Cleaned, caplog):
@@ -132,7 +143,7 @@ async def test_who_loses_what_by_a_forced_removal_is_told_for_each_file(cleaned:
     cleaned.disk.percent = 86.0
 
     with caplog.at_level(logging.WARNING):
-        assert await cleaned.clean() == [4]
+        assert await cleaned.settle() == [4]
 
     assert cleaned.losses.ranges == [
         [QueueRange("T", 0, 0, 3)],
@@ -158,12 +169,13 @@ async def test_a_forced_removal_counts_on_the_room_of_files_that_are_still_read(
     assert await cleaned.clean() == [1, 2, 3]
     assert await cleaned.clean() == [1, 2, 3]
     cleaned.clock.advance(121)
-    assert await cleaned.clean() == [3]
+    async with asyncio.timeout(30):
+        while await cleaned.clean() != [3]:
+            assert cleaned.thread.holds_files
     assert bytes(view) == before
     assert cleaned.thread.holds_files
     del view
-    await cleaned.clean()
-    assert not cleaned.thread.holds_files
+    assert await cleaned.settle() == [3]
 
 
 async def test_over_90_percent_sends_are_refused_and_reads_go_on_until_there_is_room(cleaned: Cleaned, caplog):
@@ -267,6 +279,33 @@ async def test_what_was_pulled_before_is_right_after(cleaned: Cleaned):
     assert cleaned.store.slices(result.ranges) == []
     assert await cleaned.store.read_cold(result.ranges) == []
     assert cleaned.store.look_message_by_offset(0) is None
+
+
+async def test_a_cold_read_that_is_under_way_gets_what_it_asked_for(cleaned: Cleaned, monkeypatch):
+    store = cleaned.store
+    ranges = store.get_message("T", 0, 0, 3, 1 << 20).ranges
+    expected = [bytes(view) for view in store.slices(ranges)]
+    reading, go_on = threading.Event(), threading.Event()
+    pread = os.pread
+
+    def wait(fd: int, size: int, position: int) -> bytes:
+        if threading.current_thread().name.startswith("ColdRead"):
+            reading.set()
+            assert go_on.wait(10)
+        return pread(fd, size, position)
+
+    monkeypatch.setattr(os, "pread", wait)
+    read = asyncio.ensure_future(store.read_cold(ranges))
+    await asyncio.to_thread(reading.wait, 10)
+    cleaned.service.delete_files_manually()
+    cleaned.age(0, 1, 2)
+
+    assert await cleaned.clean() == [3]
+    # The numbers of descriptors that were closed go to others.
+    with (store.config.commit_log_dir.parent / "other").open("wb") as other:
+        other.write(b"o" * LOG_FILE)
+        go_on.set()
+        assert await read == expected
 
 
 async def test_a_file_whose_messages_are_not_readable_yet_stays(cleaned: Cleaned):
