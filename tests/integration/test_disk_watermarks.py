@@ -1,0 +1,94 @@
+"""Our broker on a small disk, by the shares of it from which on messages are removed and sends are refused."""
+
+import re
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.integration.test_full_disk import (
+    BODY_SIZE,
+    DISK_SIZE,
+    RESUME_LIMIT_S,
+    SETTINGS,
+    SUCCESS,
+    UPDATE_CONSUMER_OFFSET,
+    WARNING_LEVEL,
+    SmallDiskBroker,
+    check_refused,
+)
+from tests.support.our_servers import OurServer, OurServers
+from tests.support.private_disk import PrivateDisk
+from tests.support.raw_client import RawClient
+
+
+@pytest.fixture
+def small_disk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SmallDiskBroker]:
+    """Served from a disk of its own, with ``cleanFileForciblyEnable`` as given."""
+    settings = SETTINGS | {
+        "diskSpaceWarningLevelRatio": WARNING_LEVEL,
+        "cleanResourceInterval": 200,
+        "cleanFileForciblyEnable": request.param,
+    }
+    with PrivateDisk(DISK_SIZE) as disk:
+        broker = SmallDiskBroker(OurServers(tmp_path), disk, settings)
+        try:
+            broker.start()
+            yield broker
+        finally:
+            broker.close()
+
+
+def wait(condition: Callable[[], object]) -> None:
+    deadline = time.monotonic() + RESUME_LIMIT_S
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+@pytest.mark.parametrize("small_disk", ["false"], indirect=True)
+def test_over_the_warning_level_sends_are_refused_with_the_share_until_there_is_room(small_disk: SmallDiskBroker):
+    for _ in range(50):
+        assert small_disk.send().code == SUCCESS
+    small_disk.occupy(small_disk.room() - DISK_SIZE * 5 // 100)
+
+    answer = small_disk.send_until_refused()
+
+    check_refused(answer)
+    assert f"[DISK_FULL] the disk of {small_disk.disk.path / 'store'}/" in answer.remark
+    measured = re.search(r"is ([0-9.]+) % full, which is more than 90 % \(diskSpaceWarningLevelRatio\)", answer.remark)
+    assert measured is not None, answer.remark
+    assert 90 < float(measured[1]) <= 100
+    assert small_disk.room() > 0, "it is the share that refuses, not the disk"
+    small_disk.check_readable()
+    small_disk.vacate()
+    small_disk.wait_taken()
+    small_disk.check_readable()
+
+
+@pytest.mark.parametrize("small_disk", ["true"], indirect=True)
+def test_over_the_forced_level_the_oldest_messages_make_room_and_their_loss_is_told(small_disk: SmallDiskBroker):
+    assert small_disk.send().code == SUCCESS
+    small_disk.check_readable()  # the group comes to be with its first pull
+    with RawClient(small_disk.broker.address) as client:
+        fields = {"consumerGroup": "CG_Full", "topic": "Full", "queueId": "0", "commitOffset": "1"}
+        assert client.ask(UPDATE_CONSUMER_OFFSET, fields).code == SUCCESS
+    for _ in range(2 * DISK_SIZE // BODY_SIZE):
+        small_disk.wait_taken()
+    wait(lambda: small_disk.room() >= DISK_SIZE * 15 // 100)
+
+    text = small_disk.broker.text()
+    lost = re.findall(r"group CG_Full loses messages of topic Full, queue 0: offsets ([0-9]+) to ([0-9]+)", text)
+    assert lost, text[-4000:]
+    assert int(lost[0][0]) == 1, "what the group had consumed is not lost"
+    assert [int(first) for first, _ in lost[1:]] == [int(last) + 1 for _, last in lost[:-1]]
+    begin = int(lost[-1][1]) + 1
+    small_disk.acknowledged = {
+        (topic, offset): n for (topic, offset), n in small_disk.acknowledged.items() if offset >= begin
+    }
+    assert len(small_disk.acknowledged) * BODY_SIZE > DISK_SIZE // 2
+    small_disk.check_readable()
+    small_disk.restart(OurServer.kill)
+    small_disk.check_readable()
+    small_disk.wait_taken()
