@@ -1,0 +1,372 @@
+"""Stores with one damaged file, opened, read and written as a broker does it, against what was put into them.
+
+``Template`` is made once: two stores of the same messages, one stopped cleanly and one as a kill leaves it. ``damage``
+spoils one file at a seeded place, and ``Trial`` says what must hold then.
+"""
+
+import asyncio
+import logging
+import random
+import re
+import shutil
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from rocketbroker.broker.config_manager import AnyConfigManager
+from rocketbroker.broker.consumer_offset_manager import ConsumerOffsetManager
+from rocketbroker.broker.subscription_group_manager import SubscriptionGroupManager
+from rocketbroker.broker.topic_config_manager import TopicConfigManager
+from rocketbroker.codec.message.message_batch import BatchParts
+from rocketbroker.codec.message.message_decoder import decode_record
+from rocketbroker.codec.message.topic_validator import RMQ_SYS_SCHEDULE_TOPIC
+from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
+from rocketbroker.common.atomic_file import replace_contents
+from rocketbroker.common.config import BrokerConfig
+from rocketbroker.common.errors import ConfigError, StoreError
+from rocketbroker.store.get_message import GetMessageResult
+from rocketbroker.store.message_store import MessageStore
+from rocketbroker.store.put_message import PutMessageStatus
+from tests.support.fakes import FakeClock
+from tests.support.stores import ALWAYS, LOG_FILE, V4_HOST, V6_HOST, crash_copy, make_store, message
+
+Queue = tuple[str, int]
+MESSAGES = 560
+KINDS = ("flip", "flip", "flips", "cut", "zero", "noise", "remove")
+
+
+class Put(NamedTuple):
+    """A message of the template: where its record lies, its body and keys."""
+
+    physical_offset: int
+    size: int
+    body: bytes
+    keys: tuple[str, ...]
+
+
+class Template:
+    """The stores that are damaged, and what is in them.
+
+    Args:
+        folder: where they are made; ``clean`` and ``killed`` below it.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.puts: dict[Queue, list[Put]] = defaultdict(list)
+        self.clock = FakeClock()
+        with asyncio.Runner() as runner:
+            runner.run(self._make())
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of the two stores."""
+        return ("clean", "killed")
+
+    async def _make(self) -> None:
+        root = self.folder / "clean"
+        store = make_store(root, self.clock)
+        await store.start()
+        _write_tables(root)
+        for number in range(MESSAGES):
+            self.clock.advance(0.05)
+            self._put(store, number)
+            if number == MESSAGES * 2 // 3:
+                _checkpoint(store, self.clock.time_ms())
+        store.dispatch()
+        store._dispatcher.flush_index()
+        crash_copy(root, self.folder / "killed")
+        await store.stop()
+        assert len(list((root / "commitlog").iterdir())) >= 4
+
+    def _put(self, store: MessageStore, number: int) -> None:
+        topic, queue_id = (RMQ_SYS_SCHEDULE_TOPIC, number % 3) if number % 5 == 0 else (f"T{number % 4}", number % 2)
+        host = V6_HOST if number % 7 == 0 else V4_HOST
+        body = random.Random(number).randbytes(50 + number * 37 % 700)
+        keys = (f"U{number}", f"k{number % 6}")
+        properties = {"UNIQ_KEY": keys[0], "KEYS": keys[1], "TAGS": f"t{number % 3}"}
+        if topic == RMQ_SYS_SCHEDULE_TOPIC:
+            properties |= {"DELAY": str(queue_id + 1), "REAL_TOPIC": "T0", "REAL_QID": "0"}
+        if number % 11 == 0:
+            self._put_batch(store, topic, queue_id, number)
+            return
+        result = store.put_message(message(body, topic, queue_id, properties=properties, born_host=host))
+        assert result.status is PutMessageStatus.PUT_OK
+        self.puts[topic, queue_id].append(Put(result.physical_offset, result.size, body, keys))
+
+    def _put_batch(self, store: MessageStore, topic: str, queue_id: int, number: int) -> None:
+        bodies = [b"%d.%d " % (number, each) * 9 for each in range(4)]
+        raw = [b"UNIQ_KEY\x01B%d.%d\x02" % (number, each) for each in range(4)]
+        result = store.put_messages(message(b"", topic, queue_id), BatchParts([0] * 4, bodies, raw))
+        assert result.status is PutMessageStatus.PUT_OK
+        for each, offset in enumerate(result.physical_offsets or []):
+            record = store.look_message_by_offset(offset)
+            assert record is not None
+            self.puts[topic, queue_id].append(Put(offset, len(record), bodies[each], (f"B{number}.{each}",)))
+
+    def copy(self, name: str, into: Path) -> Path:
+        """A store to be damaged."""
+        shutil.copytree(self.folder / name, into)
+        return into
+
+    def files(self, name: str) -> list[str]:
+        """The files of a store by their paths in it."""
+        root = self.folder / name
+        return sorted(str(path.relative_to(root)) for path in root.rglob("*") if path.is_file())
+
+
+def _checkpoint(store: MessageStore, now_ms: int) -> None:
+    """Have all on disk that was put, so that an unclean start knows of a part that is."""
+    store.dispatch()
+    store.flusher.flush()
+    store._dispatcher.flush_index()
+    store._checkpoint.advance(index_msg_timestamp=now_ms)
+    store._queue_flusher.flush()
+
+
+def _tables(root: Path) -> tuple[AnyConfigManager, ...]:
+    folder, clock, config = root / "config", FakeClock(), BrokerConfig()
+    return (
+        TopicConfigManager(folder / "topics.json", config, clock),
+        SubscriptionGroupManager(folder / "subscriptionGroup.json", config, clock),
+        ConsumerOffsetManager(folder / "consumerOffset.json", clock),
+    )
+
+
+def _write_tables(root: Path) -> None:
+    topics, groups, offsets = _tables(root)
+    assert isinstance(topics, TopicConfigManager)
+    assert isinstance(groups, SubscriptionGroupManager)
+    assert isinstance(offsets, ConsumerOffsetManager)
+    for number in range(4):
+        topics.update(TopicConfig(f"T{number}"))
+        groups.find(f"G{number}")
+        offsets.commit(f"G{number}", f"T{number}", 0, 10)
+        for table in (topics, groups, offsets):
+            replace_contents(table.path, table.encode())
+
+
+class Damage(NamedTuple):
+    """What was done to which file, as a failing test shows it."""
+
+    store: str
+    file: str
+    kind: str
+    at: int
+    length: int
+
+
+def kind_of_file(name: str) -> str:
+    """Which sort of file a path is of; each is damaged as often."""
+    parts = Path(name).parts
+    if parts[0] == "config":
+        return "config backup" if name.endswith(".bak") else "config"
+    return parts[0]
+
+
+def choose(template: Template, chance: random.Random) -> Damage:
+    """A file of any sort, a place in it and what is done there; most places are where something was written."""
+    store = chance.choice(template.names)
+    by_kind: dict[str, list[str]] = defaultdict(list)
+    for file in template.files(store):
+        by_kind[kind_of_file(file)].append(file)
+    # Half of all goes to the log, in which everything is.
+    kind = "commitlog" if chance.random() < 0.4 else chance.choice(sorted(by_kind))
+    file = chance.choice(by_kind[kind])
+    data = (template.folder / store / file).read_bytes()
+    written = len(data.rstrip(b"\0")) if chance.random() < 0.9 else len(data)
+    what = chance.choice(KINDS)
+    if store == "killed" and file == min(by_kind["commitlog"]) and what == "remove":
+        # Only a clean stop notes where the log began: after a kill a first file that is lost looks like an expired one.
+        what = "cut"
+    return Damage(store, file, what, chance.randrange(written + 1), chance.choice((1, 4, 20, 300, 5000)))
+
+
+def apply(damage: Damage, root: Path) -> None:
+    """Spoil the file of a copy."""
+    path = root / damage.file
+    if damage.kind == "remove":
+        path.unlink()
+        return
+    data = bytearray(path.read_bytes())
+    at, end = damage.at, min(damage.at + damage.length, len(data))
+    chance = random.Random(repr(damage))
+    if damage.kind == "cut":
+        del data[at:]
+    elif damage.kind == "zero":
+        data[at:end] = bytes(end - at)
+    elif damage.kind == "noise":
+        data[at:end] = chance.randbytes(end - at)
+    else:
+        for place in range(at, min(at + (1 if damage.kind == "flip" else 3), len(data))):
+            data[place] ^= 1 << chance.randrange(8)
+    path.write_bytes(data)
+
+
+class Trial:
+    """Opens one damaged store twice and holds what comes out against what was put.
+
+    Args:
+        template: what was put.
+        damage: what was done, for the texts of failures.
+        root: the damaged store.
+    """
+
+    def __init__(self, template: Template, damage: Damage, root: Path) -> None:
+        self._template = template
+        self._damage = damage
+        self._root = root
+        self._told: list[str] = []
+
+    async def run(self) -> str:
+        """How it went: ``refused``, ``whole`` or ``named`` (messages are missing and the log says so)."""
+        with self._listening():
+            store = await self._open()
+            if store is None:
+                assert await self._open() is None, f"{self._damage}: refused once only"
+                return "refused"
+            try:
+                found = await self._read_all(store)
+                self._check_missing(found)
+                await self._query(store)
+                new = await self._write(store)
+            finally:
+                await store.stop()
+            again = await self._open()
+            assert again is not None, f"{self._damage}: {self._told}"
+            try:
+                second = await self._read_all(again)
+                differing = sorted(second ^ (found | new))
+                assert not differing, f"{self._damage}: another open finds others: {differing[:20]}: {self._told}"
+            finally:
+                await again.stop()
+        return "whole" if len(found) == sum(map(len, self._template.puts.values())) else "named"
+
+    @contextmanager
+    def _listening(self) -> Iterator[None]:
+        handler = logging.Handler(logging.WARNING)
+        handler.emit = lambda record: self._told.append(record.getMessage())  # type: ignore[method-assign]
+        logger = logging.getLogger("rocketbroker")
+        before = logger.propagate
+        logger.propagate = False
+        logger.addHandler(handler)
+        try:
+            yield
+        finally:
+            logger.removeHandler(handler)
+            logger.propagate = before
+
+    async def _open(self) -> MessageStore | None:
+        """The open store, ``None`` when it was refused by the name of its file."""
+        clock = FakeClock(self._template.clock.time_ms() + 60_000)
+        store = make_store(self._root, clock)
+        try:
+            for table in _tables(self._root):
+                table.load()
+            await store.start()
+        except (StoreError, ConfigError) as error:
+            store._release()
+            told = str(error)
+        else:
+            return store
+        self._told.append(told)
+        assert Path(self._damage.file).name.removesuffix(".bak") in told, (
+            f"{self._damage}: refused without name: {told}"
+        )
+        return None
+
+    async def _read_all(self, store: MessageStore) -> set[tuple[Queue, int]]:
+        """Every message that a consumer gets, each of them the right one."""
+        found: set[tuple[Queue, int]] = set()
+        for cold, queue in enumerate(self._template.puts):
+            offset, end = store.min_offset_in_queue(*queue), store.max_offset_in_queue(*queue)
+            while offset < end:
+                result = store.get_message(*queue, offset, 32, 1 << 20)
+                data = await _pulled(store, result, on_thread=bool(cold % 2))
+                found |= {(queue, self._check(queue, record)) for record in _split(data)}
+                assert result.next_begin_offset > offset, f"{self._damage}: {queue} stands still at {offset}: {result}"
+                offset = result.next_begin_offset
+        return found
+
+    def _check(self, queue: Queue, record: bytes) -> int:
+        try:
+            message = decode_record(record, check_crc=True)
+        except ValueError as error:
+            raise AssertionError(f"{self._damage}: {queue} gives what is no record: {error}") from error
+        number = message.queue_offset
+        puts = self._template.puts[queue]
+        assert (message.topic, message.queue_id) == queue, f"{self._damage}: {queue} gives {message}"
+        expected = puts[number].body if number < len(puts) else message.body
+        if not message.body.startswith(b"new "):
+            assert number < len(puts), f"{self._damage}: {queue} gives an unknown message at {number}"
+            assert message.body == expected, f"{self._damage}: {queue} gives a wrong body at {number}"
+        return number
+
+    def _check_missing(self, found: set[tuple[Queue, int]]) -> None:
+        for queue, puts in self._template.puts.items():
+            for number, put in enumerate(puts):
+                if (queue, number) not in found:
+                    assert self._is_named(put), f"{self._damage}: {queue} lacks {number} {put}: {self._told}"
+
+    def _is_named(self, put: Put) -> bool:
+        """Whether the log names the damaged file, that of the message, or where the CommitLog begins or was cut."""
+        log_file = f"commitlog/{put.physical_offset - put.physical_offset % LOG_FILE:020d}"
+        damaged = str(Path(self._damage.file).parent if "consumequeue" in self._damage.file else self._damage.file)
+        for told in self._told:
+            if damaged in told or log_file in told:
+                return True
+            begin = re.search(r"begins at (\d+)", told)
+            if begin is not None and put.physical_offset < int(begin[1]):
+                return True
+            cut = re.search(r"commitlog/(\d{20}): cut off at (\d+)", told)
+            if cut is not None and int(cut[1]) + int(cut[2]) <= put.physical_offset:
+                return True
+        return False
+
+    async def _query(self, store: MessageStore) -> None:
+        for queue, puts in self._template.puts.items():
+            for put in puts[:: max(1, len(puts) // 4)]:
+                for key in put.keys:
+                    result = await store.query_message(queue[0], key, 64, 0, ALWAYS)
+                    for record in result.records:
+                        message = decode_record(record, check_crc=True)
+                        assert key in (message.uniq_key, *message.keys) or message.body, self._damage
+
+    async def _write(self, store: MessageStore) -> set[tuple[Queue, int]]:
+        """One new message for each queue; gives where they are."""
+        new = set()
+        for queue in self._template.puts:
+            end = store.max_offset_in_queue(*queue)
+            body = b"new %d" % end
+            result = store.put_message(message(body, *queue))
+            assert result.status is PutMessageStatus.PUT_OK, (self._damage, result)
+            store.dispatch()
+            assert result.queue_offset == end, (self._damage, result, end)
+            got = store.get_message(*queue, end, 1, 1 << 20)
+            data = await _pulled(store, got, on_thread=False)
+            assert decode_record(data, check_crc=True).body == body, self._damage
+            new.add((queue, end))
+        return new
+
+
+async def _pulled(store: MessageStore, result: GetMessageResult, *, on_thread: bool) -> bytes:
+    """The messages of a pull, as the processor gets them."""
+    if result.unchecked is None:
+        return b"".join(await store.read_cold(result.ranges) if on_thread else store.slices(result.ranges))
+    reader = store.checked_reader
+    cached = None if on_thread else reader.read_cached(result, result.unchecked)
+    return b"".join(await reader.read_on_thread(result, result.unchecked) if cached is None else cached)
+
+
+def _split(data: bytes) -> Sequence[bytes]:
+    """The records back to back, by their lengths; the rest as one where a length makes no sense."""
+    found, at = [], 0
+    while at < len(data):
+        size = int.from_bytes(data[at : at + 4], "big")
+        if not 0 < size <= len(data) - at:
+            size = len(data) - at
+        found.append(data[at : at + size])
+        at += size
+    return found
