@@ -13,6 +13,8 @@ from tests.support.our_servers import OurServer, OurServers, wait_serving
 from tests.support.private_disk import PrivateDisk
 from tests.support.raw_client import RawAnswer, RawClient
 
+pytestmark = pytest.mark.timeout(400)  # thousands of messages, on a machine that may have other work
+
 SEND_V2, PULL, UPDATE_CONSUMER_OFFSET, QUERY = 310, 11, 15, 12
 SUCCESS, SERVICE_NOT_AVAILABLE = 0, 14
 DISK_SIZE = 64 << 20
