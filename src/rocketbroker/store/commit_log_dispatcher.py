@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from rocketbroker.common.errors import StoreError
 from rocketbroker.store.consume_queue import ConsumeQueue
-from rocketbroker.store.dispatch_request import DispatchRequest, DispatchRun
+from rocketbroker.store.dispatch_request import DispatchRequest, DispatchRun, IndexColumns
 from rocketbroker.store.index_service import BATCH_MESSAGES, IndexService
 from rocketbroker.store.message_arriving_listener import MessageArrivingListener
 
@@ -84,6 +84,18 @@ class CommitLogDispatcher:
         if self._index_service is not None:
             self._index_service.add_run(run)
             self._index_when_many()
+
+    def index_columns(self, columns: IndexColumns) -> None:
+        """Have messages indexed that are in their queues already, oldest first.
+
+        Raises:
+            StoreError: the disk refused the keys of so many that no more may wait.
+        """
+        if self._index_service is not None:
+            self._index_service.add_columns(columns)
+            self._index_when_many()
+            if self._index_error is not None:
+                self._check_backlog()
 
     def _index(self, requests: Sequence[DispatchRequest]) -> None:
         if self._index_service is not None and requests:

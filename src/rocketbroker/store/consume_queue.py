@@ -121,8 +121,15 @@ class ConsumeQueue:
         Raises:
             StoreFullError: the disk has no room for the next file.
         """
-        entries = b"".join(map(ENTRY.pack, physical_offsets, sizes, tags_codes))
-        done, count = 0, len(sizes)
+        self.put_entries(queue_offset, b"".join(map(ENTRY.pack, physical_offsets, sizes, tags_codes)))
+
+    def put_entries(self, queue_offset: int, entries: bytes) -> None:
+        """As ``put_run``, from the bytes of all entries.
+
+        Raises:
+            StoreFullError: the disk has no room for the next file.
+        """
+        done, count = 0, len(entries) // CQ_STORE_UNIT_SIZE
         while done < count:
             if not self._start <= queue_offset + done < self._end:
                 self._select_file(queue_offset + done)
@@ -230,7 +237,10 @@ class ConsumeQueue:
         self.cut(low)
 
     def cut(self, queue_offset: int) -> None:
-        """Forget the entries from a queue offset on."""
+        """Forget the entries from a queue offset on; all of them, and their files, when it lies before the first."""
+        if queue_offset < self.min_offset:
+            self.queue.delete_all()
+            self.min_offset = queue_offset
         self.max_offset = self.next_offset = queue_offset
         self.queue.truncate(queue_offset * CQ_STORE_UNIT_SIZE)
         self._start = self._end = 0

@@ -107,7 +107,14 @@ class ConsumeQueueStore:
     @property
     def max_physical_offset(self) -> int:
         """CommitLog offset after the last message that any queue knows, 0 when none knows any."""
-        return max((_end_of(queue) for queue in self), default=0)
+        last = self.last_message
+        return sum(last) if last else 0
+
+    @property
+    def last_message(self) -> tuple[int, int] | None:
+        """CommitLog offset and size of the last message that any queue knows, ``None`` when none knows any."""
+        entries = (queue.entry(queue.max_offset - 1) for queue in self)
+        return max((entry[:2] for entry in entries if entry), default=None)
 
     def truncate_from(self, physical_offset: int) -> None:
         """Forget all entries of messages at and after a CommitLog offset."""
@@ -198,11 +205,6 @@ class ConsumeQueueStore:
             queue.queue.close()
         self._queues.clear()
         self._topics.clear()
-
-
-def _end_of(queue: ConsumeQueue) -> int:
-    entry = queue.entry(queue.max_offset - 1)
-    return entry[0] + entry[1] if entry else 0
 
 
 def _unused(folder: Path) -> Path:

@@ -21,7 +21,7 @@ from rocketbroker.codec.storefile.consume_queue_layout import CQ_STORE_UNIT_SIZE
 from rocketbroker.common.config import MessageStoreConfig
 from rocketbroker.common.lifecycle import ServiceThread
 from rocketbroker.store.commit_log import CommitLog
-from rocketbroker.store.commit_log_walker import FileWalk
+from rocketbroker.store.commit_log_walker import sound_until
 from rocketbroker.store.mapped_file import MappedFile
 from rocketbroker.store.mapped_file_queue import MappedFileQueue
 from rocketbroker.store.store_checkpoint import StoreCheckpoint
@@ -188,13 +188,10 @@ def _check_before_rewrite(file: MappedFile) -> None:
     """
     if not file.to_write_again:
         return
-    walk = FileWalk(file, file.flushed, check_crc=True)
     end = file.wrote
-    for _ in walk:
-        if walk.position >= end:
-            return
-    if walk.position < end:
-        where = f"{file.path} at {walk.position}: {walk.damage or 'no record'}"
+    position, why = sound_until(file, file.flushed, end)
+    if position < end:
+        where = f"{file.path} at {position}: {why}"
         raise OSError(0, f"what was stored is not in memory any more ({where}); a restart cuts it off")
 
 

@@ -17,7 +17,7 @@ from rocketbroker.codec.message.tags_code import java_hash
 from rocketbroker.codec.storefile.index_file_layout import IndexHeader, build_key, build_tag_key, key_hash_of
 from rocketbroker.common.errors import StoreError
 from rocketbroker.common.file_system import LOCAL, FileSystem
-from rocketbroker.store.dispatch_request import DispatchRequest, DispatchRun
+from rocketbroker.store.dispatch_request import NO_TAGS, DispatchRequest, DispatchRun, IndexColumns
 
 if TYPE_CHECKING:
     import numpy as np
@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 BATCH_MESSAGES = 1024
 # A refused disk leaves a backlog; so much of it is hashed before the disk is asked.
 _AT_ONCE = 8192
-# Instead of the key hash of its tags, for a message without; hashes are not negative.
-_NO_TAGS = -1
 _KEY_PREFIX_HASH = attrgetter("key_prefix_hash")
 
 
@@ -119,20 +117,29 @@ class IndexService:
         self._unique_keys += unique_keys
         self._keys += keys
         self._tag_hashes += [
-            (queue.tag_hashes.get(tag) or queue.tag_hash(tag)) if tag else _NO_TAGS
+            (queue.tag_hashes.get(tag) or queue.tag_hash(tag)) if tag else NO_TAGS
             for queue, tag in zip(queues, tags, strict=True)
         ]
 
     def add_run(self, run: DispatchRun) -> None:
         """Have messages indexed that follow those added before."""
         queue, count = run.queue, len(run.physical_offsets)
-        hash_of = {tag: queue.tag_hash(tag) if tag else _NO_TAGS for tag in set(run.tags)}
+        hash_of = {tag: queue.tag_hash(tag) if tag else NO_TAGS for tag in set(run.tags)}
         self._offsets += run.physical_offsets
         self._timestamps += repeat(run.store_timestamp, count)
         self._prefix_hashes += repeat(queue.key_prefix_hash, count)
         self._unique_keys += run.unique_keys
         self._keys += run.keys
         self._tag_hashes += map(hash_of.__getitem__, run.tags)
+
+    def add_columns(self, columns: IndexColumns) -> None:
+        """Have messages indexed that follow those added before."""
+        self._offsets += columns.offsets
+        self._timestamps += columns.timestamps
+        self._prefix_hashes += columns.prefix_hashes
+        self._unique_keys += columns.unique_keys
+        self._keys += columns.keys
+        self._tag_hashes += columns.tag_hashes
 
     @property
     def waiting(self) -> int:
@@ -186,7 +193,7 @@ class IndexService:
         texts, key_counts = _key_texts(self._unique_keys[:most], self._keys[:most])
         prefixes = np.array(self._prefix_hashes[:most], np.int32)
         of_tags = np.array(self._tag_hashes[:most], np.int64)
-        tagged = of_tags != _NO_TAGS
+        tagged = of_tags != NO_TAGS
         of_keys = np.array(key_counts, np.int64)
         counts = of_keys + tagged
         hashes = np.empty(int(counts.sum()), np.int32)

@@ -137,6 +137,8 @@ class MessageStore:
         self.boot_time_ms = clock.time_ms()
         # Whether the last broker had stopped cleanly; known once it is started.
         self.was_clean = True
+        # What was found when it was opened; likewise.
+        self.recovery_report = RecoveryReport(clean_stop=True)
         # Appends one message; readable after ``dispatch``. Both bound here: the path of each message is a call shorter.
         self.put_message = self._appender.put
         self.dispatch = self._appender.dispatch
@@ -179,7 +181,7 @@ class MessageStore:
         """
         opening = asyncio.get_running_loop().run_in_executor(None, self._open)
         try:
-            report = await asyncio.shield(opening)
+            report = self.recovery_report = await asyncio.shield(opening)
         except BaseException:
             # The thread works on the files until it is done, also when nobody waits for the store any more.
             await asyncio.wait([opening])

@@ -3,15 +3,22 @@ from pathlib import Path
 import pytest
 
 from rocketbroker.codec.message.message_encoder import encode_blank
-from rocketbroker.store.commit_log_walker import FileWalk, first_store_timestamp
-from rocketbroker.store.mapped_file import MappedFile
-from tests.support.commit_log_writer import CommitLogWriter, overwrite
+from rocketbroker.store.commit_log_walker import LogWalk, sound_until, store_timestamp_at
+from rocketbroker.store.mapped_file_queue import MappedFileQueue
+from tests.support.commit_log_writer import V6_HOST, CommitLogWriter, overwrite
 
 FILE = 4096
+MANY = 1 << 18
 
 
-def opened(path: Path) -> MappedFile:
-    return MappedFile(path, FILE)
+def opened(writer: CommitLogWriter) -> MappedFileQueue:
+    queue = MappedFileQueue(writer.directory, writer.file_size)
+    queue.load()
+    return queue
+
+
+def offsets_of(writer: CommitLogWriter) -> list[int]:
+    return [int(path.name) + position for path, position, _ in writer.records]
 
 
 @pytest.fixture
@@ -19,103 +26,176 @@ def writer(tmp_path: Path) -> CommitLogWriter:
     return CommitLogWriter(tmp_path, FILE)
 
 
-def walk_over(path: Path, position: int = 0, *, check_crc: bool = True) -> tuple[FileWalk, list[int]]:
-    file = opened(path)
-    walk = FileWalk(file, position, check_crc=check_crc)
-    offsets = [message.commit_log_offset for message in walk]
-    file.close()
+def walk_over(
+    writer: CommitLogWriter, offset: int = 0, *, check_crc: bool = True, end: int | None = None
+) -> tuple[LogWalk, list[int]]:
+    queue = opened(writer)
+    walk = LogWalk(queue, offset, check_crc=check_crc, end=end)
+    offsets = [offset for stretch in walk for offset in stretch.offsets]
+    queue.close()
     return walk, offsets
 
 
-def test_it_reads_up_to_the_blank_and_is_complete(writer: CommitLogWriter):
-    while writer.end < FILE:
-        writer.append(b"b" * 300)
-    first = [position for path, position, _ in writer.records if int(path.name) == 0]
-
-    walk, offsets = walk_over(writer.records[0][0])
-
-    assert offsets == first
-    assert (walk.complete, walk.position, walk.damage) == (True, FILE, "")
-
-
-def test_it_stops_without_damage_where_nothing_was_written(writer: CommitLogWriter):
-    writer.append()
-    writer.append()
-
-    walk, offsets = walk_over(writer.records[0][0])
-
-    assert len(offsets) == 2
-    assert (walk.complete, walk.position, walk.damage) == (False, writer.end, "")
-
-
-def test_offsets_of_a_second_file_are_those_of_the_log(writer: CommitLogWriter):
-    while writer.end < FILE + 500:
+def test_it_reads_file_after_file_and_stops_where_nothing_was_written(writer: CommitLogWriter):
+    while writer.end < 3 * FILE + 500:
         writer.append(b"b" * 300)
 
-    _, offsets = walk_over(writer.records[-1][0])
+    walk, offsets = walk_over(writer)
 
-    assert offsets[0] == FILE
-
-
-def test_it_begins_at_a_position(writer: CommitLogWriter):
-    writer.append()
-    writer.append()
-    path, position, _ = writer.records[1]
-
-    assert walk_over(path, position)[1] == [position]
+    assert offsets == offsets_of(writer)
+    assert (walk.offset, walk.damage) == (writer.end, "")
 
 
-@pytest.mark.parametrize(
-    ("at", "data", "damage"),
-    [
-        (4, b"\0\0\0\1", "magic code 0x00000001 is unknown"),
-        (0, b"\x7f\xff\xff\xff", "totalSize is 2147483647"),
-        (28, b"\0\0\0\0\0\0\0\1", "says that it lies at 1"),
-        (88, b"X", "bodyCRC"),
-        (84, b"\0\0\xff\xff", "bodyLength is 65535"),
-    ],
-)
-def test_damage_is_named_and_ends_the_walk_before_it(writer: CommitLogWriter, at: int, data: bytes, damage: str):
-    writer.append()
-    writer.append(b"second")
-    path, position, _ = writer.records[1]
-    overwrite(path, position + at, data)
+def test_it_begins_at_an_offset_and_ends_at_one(writer: CommitLogWriter):
+    for _ in range(4):
+        writer.append()
+    all_of_them = offsets_of(writer)
 
-    walk, offsets = walk_over(path)
+    walk, offsets = walk_over(writer, all_of_them[1], end=all_of_them[3])
 
-    assert offsets == [0]
-    assert (walk.complete, walk.position) == (False, position)
+    assert offsets == all_of_them[1:3]
+    assert (walk.offset, walk.damage) == (all_of_them[3], "")
+
+
+def test_many_records_of_all_kinds_are_found_as_few_are(tmp_path: Path):
+    writer = CommitLogWriter(tmp_path, MANY)
+    writer.append_many(3000)
+
+    walk, offsets = walk_over(writer)
+
+    assert offsets == offsets_of(writer)
+    assert (walk.offset, walk.damage) == (writer.end, "")
+
+
+DAMAGES = [
+    (4, b"\0\0\0\1", "magic code 0x00000001 is unknown"),
+    (0, b"\x7f\xff\xff\xff", "totalSize is 2147483647"),
+    (0, b"\xff\xff\xff\xff", "totalSize is -1"),
+    (28, b"\0\0\0\0\0\0\0\1", "says that it lies at 1"),
+    (88, b"XYZ", "bodyCRC"),
+    (84, b"\0\0\xff\xff", "bodyLength is 65535"),
+]
+
+
+@pytest.mark.parametrize(("at", "data", "damage"), DAMAGES)
+@pytest.mark.parametrize("count", [2, 300])
+def test_damage_is_named_and_passed_over(tmp_path: Path, at: int, data: bytes, damage: str, count: int):
+    writer = CommitLogWriter(tmp_path, MANY)
+    for number in range(count):
+        writer.append(b"b" * 300 if number != 1 else b"second")
+    writer.append(b"behind it")
+    before, behind = offsets_of(writer)[count - 1], offsets_of(writer)[count]
+    overwrite(writer.records[0][0], before + at, data)
+    queue = opened(writer)
+    walk = LogWalk(queue, 0, check_crc=True)
+
+    found = sum(len(stretch.starts) for stretch in walk)
+
+    assert (found, walk.offset) == (count - 1, before)
     assert damage in walk.damage
+    assert walk.next_sound() == behind
+    walk.offset = behind
+    assert [stretch.offsets for stretch in walk] == [[behind]]
+    assert (walk.offset, walk.damage, walk.next_sound()) == (writer.end, "", None)
+    queue.close()
 
 
-def test_without_the_check_a_changed_body_passes(writer: CommitLogWriter):
+def test_zeros_are_passed_over_to_the_next_record_in_this_file_or_another(writer: CommitLogWriter):
+    while writer.end < 2 * FILE:
+        writer.append(b"b" * 300)
+    path, position, size = writer.records[2]
+    overwrite(path, position, bytes(size))
+    in_next_file = next(at for at in offsets_of(writer) if at >= FILE)
+    queue = opened(writer)
+    walk = LogWalk(queue, 0, check_crc=True)
+    assert sum(len(stretch.starts) for stretch in walk) == 2
+    assert walk.why == "nothing is written there"
+
+    assert walk.next_sound() == writer.records[3][1]
+
+    overwrite(path, position, bytes(FILE - position))
+    assert walk.next_sound() == in_next_file
+    queue.close()
+
+
+def test_a_record_within_a_damaged_body_is_not_taken_for_one(writer: CommitLogWriter):
     writer.append()
-    overwrite(writer.records[0][0], 88, b"X")
+    forged = CommitLogWriter(writer.root / "forged", FILE)
+    forged.end = writer.end + 88
+    record = forged.append(b"forged")
+    writer.append(record + b"rest")
+    writer.append(b"behind it")
+    path, position, _ = writer.records[1]
+    overwrite(path, position + 88 + len(record), b"X")
+    queue = opened(writer)
+    walk = LogWalk(queue, 0, check_crc=True)
+    assert sum(len(stretch.starts) for stretch in walk) == 1
 
-    assert walk_over(writer.records[0][0], check_crc=False)[1] == [0]
+    assert walk.next_sound() == writer.records[2][1]
+    queue.close()
+
+
+@pytest.mark.parametrize("count", [2, 200])
+def test_without_the_check_a_changed_body_passes(tmp_path: Path, count: int):
+    writer = CommitLogWriter(tmp_path, MANY)
+    for _ in range(count):
+        writer.append()
+    overwrite(writer.records[-1][0], writer.records[-1][1] + 88, b"X")
+
+    assert len(walk_over(writer, check_crc=False)[1]) == count
+    assert len(walk_over(writer)[1]) == count - 1
 
 
 def test_a_blank_that_does_not_reach_the_end_is_damage(writer: CommitLogWriter):
     writer.append()
     overwrite(writer.records[0][0], writer.end, encode_blank(100))
 
-    walk, _ = walk_over(writer.records[0][0])
+    walk, _ = walk_over(writer)
 
-    assert not walk.complete
     assert walk.damage == f"a BLANK claims 100 bytes, {FILE - writer.end} are left"
 
 
-def test_the_first_store_time_is_that_of_the_first_record(writer: CommitLogWriter):
+@pytest.mark.parametrize("count", [3, 200])
+def test_the_first_record_behind_a_time_and_an_offset(tmp_path: Path, count: int):
+    writer = CommitLogWriter(tmp_path, MANY)
+    for number in range(count):
+        writer.append(store_timestamp=1000 + number, born_host=V6_HOST)
+    offsets = offsets_of(writer)
+    queue = opened(writer)
+    (stretch,) = LogWalk(queue, 0, check_crc=False)
+
+    assert stretch.first_after(1000, 0) == offsets[1]
+    assert stretch.first_after(0, offsets[2]) == offsets[2]
+    assert stretch.first_after(0, offsets[1] + 1) == offsets[2]
+    assert stretch.first_after(1000 + count, 0) is None
+    assert stretch.first_after(0, writer.end) is None
+    queue.close()
+
+
+def test_the_store_time_at_an_offset(writer: CommitLogWriter):
     writer.append(store_timestamp=123)
-    writer.append(store_timestamp=456)
-    file = opened(writer.records[0][0])
+    writer.append(store_timestamp=456, born_host=V6_HOST)
+    queue = opened(writer)
 
-    assert first_store_timestamp(file) == 123
-    file.close()
+    assert [store_timestamp_at(queue, offset) for offset in offsets_of(writer)] == [123, 456]
+    assert store_timestamp_at(queue, writer.end) is None
+    assert store_timestamp_at(queue, 1) is None
+    assert store_timestamp_at(queue, FILE) is None
+    queue.close()
 
 
-def test_a_file_of_zeros_has_no_first_store_time(tmp_path: Path):
-    file = opened(tmp_path / f"{0:020d}")
+def test_up_to_where_a_file_is_sound(writer: CommitLogWriter):
+    while writer.end < FILE:
+        writer.append(b"b" * 300)
+    path, position, _ = writer.records[5]
+    queue = opened(writer)
+    file = queue.files[0]
 
-    assert first_store_timestamp(file) is None
-    file.close()
+    assert sound_until(file, 0, FILE) == (FILE, "")
+    assert sound_until(file, 0, position) == (position, "")
+    overwrite(path, position + 88, b"X")
+    found, why = sound_until(file, 0, FILE)
+    assert found == position
+    assert "bodyCRC" in why
+    assert sound_until(file, 0, position) == (position, "")
+    queue.close()

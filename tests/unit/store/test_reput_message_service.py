@@ -1,5 +1,7 @@
 from pathlib import Path
 
+import pytest
+
 from rocketbroker.codec.message.message_sys_flag import TRANSACTION_PREPARED_TYPE
 from rocketbroker.store.commit_log import CommitLog
 from rocketbroker.store.commit_log_dispatcher import CommitLogDispatcher
@@ -10,6 +12,10 @@ from rocketbroker.store.reput_message_service import ReputMessageService
 from tests.support.stores import ALWAYS, message, open_log
 
 NOW = 1_795_255_162_876
+
+
+def no_damage(begin: int, end: int, why: str) -> None:
+    pytest.fail(f"damage from {begin} to {end}: {why}")
 
 
 def fill(log: CommitLog, queues: ConsumeQueueStore) -> list[int]:
@@ -37,8 +43,8 @@ def test_what_queues_and_index_lack_is_read_from_the_log(tmp_path: Path):
         reput = ReputMessageService(log, queues, CommitLogDispatcher(index, NoListener()), {})
         offsets = fill(log, queues)
 
-        assert reput.catch_up(0) == 31
-        assert reput.catch_up(log.max_offset) == 0
+        assert reput.catch_up(0, no_damage) == 31
+        assert reput.catch_up(log.max_offset, no_damage) == 0
 
         assert physical(queues, 0) == offsets[::2]
         assert physical(queues, 1) == offsets[1::2]
@@ -53,9 +59,9 @@ def test_what_queues_have_is_not_entered_again(tmp_path: Path):
         queues = ConsumeQueueStore(tmp_path / "cq", 200)
         reput = ReputMessageService(log, queues, CommitLogDispatcher(None, NoListener()), {})
         offsets = fill(log, queues)
-        reput.catch_up(0)
+        reput.catch_up(0, no_damage)
 
-        assert reput.catch_up(offsets[20]) == 11
+        assert reput.catch_up(offsets[20], no_damage) == 11
 
         assert physical(queues, 0) == offsets[::2]
         queues.close()
@@ -68,7 +74,9 @@ def test_it_begins_in_the_middle_where_the_log_does(tmp_path: Path):
         log.queue.files.pop(0).delete()
         left = [at for at in offsets if at >= log.min_offset]
 
-        ReputMessageService(log, queues, CommitLogDispatcher(None, NoListener()), {}).catch_up(log.min_offset)
+        ReputMessageService(log, queues, CommitLogDispatcher(None, NoListener()), {}).catch_up(
+            log.min_offset, no_damage
+        )
 
         first = queues.find("Topic", 0)
         assert first
@@ -84,13 +92,13 @@ def test_messages_of_a_deleted_topic_do_not_come_back_behind_new_ones(tmp_path: 
         queues = ConsumeQueueStore(tmp_path / "cq", 200)
         reput = ReputMessageService(log, queues, CommitLogDispatcher(None, NoListener()), {})
         fill(log, queues)
-        reput.catch_up(0)
+        reput.catch_up(0, no_damage)
         queues.delete_topic("Topic")
         queue = queues.find_or_create("Topic", 0)
         new = [log.append(message(b"new"), queue, number, NOW)[0] for number in range(3)]
-        reput.catch_up(new[0])
+        reput.catch_up(new[0], no_damage)
 
-        reput.catch_up(0)
+        reput.catch_up(0, no_damage)
 
         assert physical(queues, 0) == new
         queues.close()

@@ -1,0 +1,89 @@
+"""A store with messages over several files of each kind, and whether a store serves them."""
+
+from pathlib import Path
+
+from rocketbroker.codec.message.message_decoder import decode_record
+from rocketbroker.store.message_store import MessageStore
+from rocketbroker.store.put_message import PutMessageStatus
+from tests.support.commit_log_writer import overwrite
+from tests.support.fakes import FakeClock
+from tests.support.stores import ALWAYS, LOG_FILE, make_store, message, read_queue
+
+COUNT = 250
+QUEUES = 3
+BODY = 700
+
+
+class Filled:
+    """A store with messages over several files of each kind, and where they lie."""
+
+    def __init__(self, store: MessageStore, root: Path, clock: FakeClock) -> None:
+        self.store = store
+        self.root = root
+        self.clock = clock
+        self.offsets: list[int] = []
+        self.sizes: list[int] = []
+
+    def put(self, number: int) -> None:
+        self.clock.advance(0.1)
+        result = self.store.put_message(
+            message(
+                b"%06d" % number + bytes(BODY),
+                queue_id=number % QUEUES,
+                properties={"UNIQ_KEY": f"U{number}", "KEYS": f"k{number} all", "TAGS": f"t{number % 2}"},
+            )
+        )
+        assert result.status is PutMessageStatus.PUT_OK
+        self.offsets.append(result.physical_offset)
+        self.sizes.append(result.size)
+
+    @property
+    def log_end(self) -> int:
+        return self.offsets[-1] + self.sizes[-1]
+
+
+async def fill(root: Path, clock: FakeClock) -> Filled:
+    """Make the store, which runs: all is dispatched and indexed, nothing is flushed."""
+    store = make_store(root, clock)
+    await store.start()
+    made = Filled(store, root, clock)
+    for number in range(COUNT):
+        made.put(number)
+        store.dispatch()
+    store._dispatcher.flush_index()
+    return made
+
+
+def log_file(root: Path, offset: int) -> tuple[Path, int]:
+    """File and position of an offset of the log."""
+    return root / "commitlog" / f"{offset - offset % LOG_FILE:020d}", offset % LOG_FILE
+
+
+async def check(root: Path, filled: Filled, count: int = COUNT, *, indexed: bool = True) -> MessageStore:
+    """Open a store: it serves the first ``count`` messages, and goes on behind them. The store, which runs."""
+    store = make_store(root, filled.clock)
+    await store.start()
+    assert store.max_physical_offset == (filled.offsets[count - 1] + filled.sizes[count - 1] if count else 0)
+    for queue_id in range(QUEUES):
+        numbers = range(queue_id, count, QUEUES)
+        found = read_queue(store, "Topic", queue_id)
+        assert [one.body[:6] for one in found] == [b"%06d" % number for number in numbers]
+        assert [one.queue_offset for one in found] == list(range(len(numbers)))
+        assert store.queues.find_or_create("Topic", queue_id).next_offset == len(numbers)
+    if indexed:
+        for number in range(COUNT):
+            found_by_key = [
+                decode_record(record).commit_log_offset
+                for record in (await store.query_message("Topic", f"k{number}", 9, 0, ALWAYS)).records
+            ]
+            assert found_by_key == ([filled.offsets[number]] if number < count else []), number
+    result = store.put_message(message(b"after", queue_id=0))
+    assert (result.status, result.queue_offset) == (PutMessageStatus.PUT_OK, len(range(0, count, QUEUES)))
+    store.dispatch()
+    assert read_queue(store, "Topic", 0, result.queue_offset)[0].body == b"after"
+    return store
+
+
+def zeroed(path: Path, position: int, size: int) -> None:
+    """Zero a range of a file."""
+    overwrite(path, position, bytes(size))

@@ -1,0 +1,254 @@
+"""Damage costs the messages it hit and no other, where all is known to be on disk; it is told by file and position."""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from rocketbroker.codec.message.message_decoder import decode_record
+from rocketbroker.codec.message.message_sys_flag import TRANSACTION_PREPARED_TYPE
+from rocketbroker.store.message_store import MessageStore
+from tests.support.commit_log_writer import overwrite
+from tests.support.filled_store import BODY, COUNT, QUEUES, Filled, log_file, zeroed
+from tests.support.stores import LOG_FILE, crash_copy, make_store, message
+
+
+def flipped_in_the_body(path: Path, position: int, size: int) -> None:
+    overwrite(path, position + 200, b"\x01")
+
+
+def flipped_in_the_head(path: Path, position: int, size: int) -> None:
+    overwrite(path, position + 4, b"\x00")
+
+
+def strange_size(path: Path, position: int, size: int) -> None:
+    overwrite(path, position, b"\x7f\xff\xff\xff")
+
+
+def another_offset(path: Path, position: int, size: int) -> None:
+    overwrite(path, position + 35, b"\x01")
+
+
+DAMAGES = [zeroed, flipped_in_the_head, strange_size, another_offset]
+
+Damage = Callable[[Path, int, int], None]
+
+
+async def opened(root: Path, filled: Filled) -> MessageStore:
+    store = make_store(root, filled.clock)
+    await store.start()
+    return store
+
+
+async def stopped(filled: Filled, tmp_path: Path) -> Path:
+    """A copy of the store after a clean stop."""
+    await filled.store.stop()
+    return crash_copy(filled.root, tmp_path / "stopped")
+
+
+def flushed(filled: Filled, tmp_path: Path) -> Path:
+    """A copy of the store as a kill would leave it; all but the last 3 s, 30 messages, is known to be on disk."""
+    filled.store.flusher.flush()
+    filled.store._queue_flusher.flush()
+    filled.store._checkpoint.advance(index_msg_timestamp=filled.clock.time_ms())
+    filled.store._checkpoint.save()
+    return crash_copy(filled.root, tmp_path / "flushed")
+
+
+def serves_all_but(store: MessageStore, filled: Filled, lost: set[int], count: int = COUNT) -> None:
+    """Each message is where it was; the queues have as many as before."""
+    for number in range(count):
+        record = store.look_message_by_offset(filled.offsets[number])
+        assert (record is None) == (number in lost), number
+        if record is not None:
+            queue = store.queues.find("Topic", number % QUEUES)
+            assert queue
+            assert queue.entry(number // QUEUES) == (
+                filled.offsets[number],
+                filled.sizes[number],
+                queue.entry(number // QUEUES)[2],  # type: ignore[index]
+            )
+            assert decode_record(record).body == b"%06d" % number + bytes(BODY)
+    for queue_id in range(QUEUES):
+        assert store.max_offset_in_queue("Topic", queue_id) == len(range(queue_id, count, QUEUES))
+    assert store.max_physical_offset == filled.offsets[count - 1] + filled.sizes[count - 1]
+
+
+def told(store: MessageStore, filled: Filled, number: int) -> bool:
+    """Whether the report names the file and the place of a message."""
+    path, position = log_file(Path(store.config.store_path_root_dir), filled.offsets[number])
+    return any(
+        found.path == path and found.position <= position < found.position + found.length
+        for found in store.recovery_report.corrupt_ranges
+    )
+
+
+@pytest.mark.parametrize("damage", [*DAMAGES, flipped_in_the_body])
+@pytest.mark.parametrize("number", [0, 100, COUNT - 10])
+async def test_damage_after_a_clean_stop_takes_one_message_only(
+    filled: Filled, tmp_path: Path, damage: Damage, number: int
+):
+    root = await stopped(filled, tmp_path)
+    damage(*log_file(root, filled.offsets[number]), filled.sizes[number])
+
+    store = await opened(root, filled)
+
+    serves_all_but(store, filled, {number})
+    await store.stop()
+
+
+@pytest.mark.parametrize("damage", [*DAMAGES, flipped_in_the_body])
+@pytest.mark.parametrize("count", [1, 4])
+async def test_damage_of_the_last_messages_after_a_clean_stop_leaves_their_offsets_taken(
+    filled: Filled, tmp_path: Path, damage: Damage, count: int
+):
+    root = await stopped(filled, tmp_path)
+    lost = set(range(COUNT - count, COUNT))
+    for number in lost:
+        damage(*log_file(root, filled.offsets[number]), filled.sizes[number])
+
+    store = await opened(root, filled)
+
+    serves_all_but(store, filled, lost)
+    assert told(store, filled, COUNT - 1)
+    result = store.put_message(message(b"after"))
+    assert (result.physical_offset, result.queue_offset) == (filled.log_end, len(range(0, COUNT, QUEUES)))
+    await store.stop()
+    store = await opened(root, filled)
+    assert store.look_message_by_offset(filled.log_end) is not None
+    await store.stop()
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize("clean", [True, False])
+async def test_queues_made_anew_keep_the_offsets_of_messages_that_the_log_lost(
+    filled: Filled, tmp_path: Path, damage: Damage, clean: bool
+):
+    root = await stopped(filled, tmp_path)
+    shutil.rmtree(root / "consumequeue")
+    if not clean:
+        (root / "abort").write_text("1")
+    lost = {50, 51, 52, 53, 120, COUNT - 40}
+    for number in lost:
+        damage(*log_file(root, filled.offsets[number]), filled.sizes[number])
+
+    store = await opened(root, filled)
+
+    serves_all_but(store, filled, lost)
+    assert all(told(store, filled, number) for number in lost)
+    await store.stop()
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+async def test_damage_before_the_checkpoint_takes_one_message_only(filled: Filled, tmp_path: Path, damage: Damage):
+    root = flushed(filled, tmp_path)
+    number = next(n for n in range(COUNT - 32, 0, -1) if filled.offsets[n] % LOG_FILE > 9000)
+    damage(*log_file(root, filled.offsets[number]), filled.sizes[number])
+
+    store = await opened(root, filled)
+
+    serves_all_but(store, filled, {number})
+    assert told(store, filled, number)
+    assert store.recovery_report.cut_off == ""
+    await store.stop()
+
+
+@pytest.mark.parametrize("damage", [*DAMAGES, flipped_in_the_body])
+async def test_the_first_damage_behind_the_checkpoint_ends_the_log(filled: Filled, tmp_path: Path, damage: Damage):
+    root = flushed(filled, tmp_path)
+    number = COUNT - 20
+    damage(*log_file(root, filled.offsets[number]), filled.sizes[number])
+
+    store = await opened(root, filled)
+
+    serves_all_but(store, filled, set(), number)
+    assert store.recovery_report.corrupt_ranges == []
+    await store.stop()
+
+
+async def test_what_is_unknown_begins_with_a_message_and_not_with_a_file(filled: Filled, tmp_path: Path):
+    root = flushed(filled, tmp_path)
+
+    store = await opened(root, filled)
+
+    assert store.recovery_report.checked_from == filled.offsets[COUNT - 30]
+    assert store.recovery_report.dispatched == 30
+    await store.stop()
+
+
+async def test_what_was_not_known_to_be_on_disk_is_synced_again(filled: Filled, tmp_path: Path):
+    root = flushed(filled, tmp_path)
+
+    store = await opened(root, filled)
+
+    assert store.flushed_offset == filled.offsets[COUNT - 30]
+    store.flusher.flush()
+    assert store.flushed_offset == filled.log_end
+    await store.stop()
+
+
+async def test_half_messages_behind_the_last_queued_one_stay_after_a_clean_stop(filled: Filled, tmp_path: Path):
+    halves = [filled.store.put_message(message(bytes(BODY), sys_flag=TRANSACTION_PREPARED_TYPE)) for _ in range(99)]
+    assert halves[-1].physical_offset // LOG_FILE > filled.offsets[-1] // LOG_FILE
+    root = await stopped(filled, tmp_path)
+
+    store = await opened(root, filled)
+
+    assert store.max_physical_offset == halves[-1].physical_offset + halves[-1].size
+    assert store.look_message_by_offset(halves[-1].physical_offset) is not None
+    assert store.recovery_report.damage == []
+    await store.stop()
+
+
+async def test_after_a_clean_stop_the_log_is_not_walked_through(filled: Filled, tmp_path: Path):
+    root = await stopped(filled, tmp_path)
+
+    store = await opened(root, filled)
+
+    assert store.recovery_report.checked_from == filled.offsets[-1]
+    await store.stop()
+
+
+async def test_older_records_behind_the_end_of_a_log_are_none_of_it(filled: Filled, tmp_path: Path):
+    root = await stopped(filled, tmp_path)
+    path, end = log_file(root, filled.log_end)
+    stale = bytearray(path.read_bytes()[: filled.sizes[0]])
+    stale[:] = (root / "commitlog" / f"{0:020d}").read_bytes()[: filled.sizes[0]]
+    stale[28:36] = (filled.log_end + 50).to_bytes(8, "big")
+    overwrite(path, end, b"rest of an older record".ljust(50, b"x") + stale)
+
+    store = await opened(root, filled)
+
+    serves_all_but(store, filled, set())
+    assert f"{path}: cut off at {end}" in store.recovery_report.cut_off
+    await store.stop()
+
+
+@pytest.mark.parametrize(
+    ("position", "data"),
+    [
+        (12, b"\xff"),  # a negative queue
+        (20, b"\x40"),  # a queue offset that no file's name can bear
+        (24, b"\x01"),  # one that is far away
+        (26, b"\x01"),  # one that is near
+        (88 + 6 + BODY + 1, b"/"),  # a topic that is no folder's name
+        (88 + 6 + BODY + 1, b"\xff"),  # one that is no text
+    ],
+)
+@pytest.mark.parametrize("number", [0, 121, COUNT - 1])
+async def test_wrong_numbers_in_a_record_hurt_no_other_when_queues_are_made_anew(
+    filled: Filled, tmp_path: Path, position: int, data: bytes, number: int
+):
+    root = await stopped(filled, tmp_path)
+    shutil.rmtree(root / "consumequeue")
+    path, start = log_file(root, filled.offsets[number])
+    overwrite(path, start + position, data)
+
+    store = await opened(root, filled)
+
+    for other in set(range(COUNT)) - {number}:
+        queue = store.queues.find("Topic", other % QUEUES)
+        assert queue
+        assert (queue.entry(other // QUEUES) or ())[:2] == (filled.offsets[other], filled.sizes[other]), other
+    await store.stop()
