@@ -5,6 +5,7 @@ entries themselves are a handful of array operations, whatever the number of key
 """
 
 import os
+from bisect import bisect_left
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +19,7 @@ from rocketbroker.codec.storefile.index_file_layout import (
     INDEX_HEADER_SIZE,
     INDEX_SIZE,
     SLOT,
+    IndexHeader,
     decode_header,
     entry_position,
     file_size,
@@ -55,6 +57,8 @@ class IndexFile:
         self._entries_position = INDEX_HEADER_SIZE + slot_count * HASH_SLOT_SIZE
         # Read, not taken from the mapping: a hole of a tmpfs gets a page when it is looked at, and SIGBUS without room.
         self.header = decode_header(os.pread(self.file.fd, INDEX_HEADER_SIZE, 0))
+        # Whether keys were entered that were not synced, as far as is known.
+        self.changed = True
         # Set by who wants queries to end: their chains may be long.
         self.given_up = False
         try:
@@ -100,6 +104,7 @@ class IndexFile:
         numbers = np.arange(first, first + count, dtype=np.int32)
         slots = key_hashes % self._slot_count
         entries["previous"] = previous = self._previous(slots, numbers)
+        self.changed = True
         self.header = header._replace(
             begin_timestamp=begin,
             end_timestamp=int(timestamps[-1]),
@@ -161,13 +166,52 @@ class IndexFile:
     def _read(self, position: int, size: int) -> bytes:
         return os.pread(self.file.fd, size, position)
 
+    def cut(self, physical_offset: int) -> int:
+        """Forget the keys of messages from a CommitLog offset on; gives how many. Those before it are whole.
+
+        The slots are made anew from the entries that are left: any of the others may be lost, or half written.
+        """
+        header = self.header
+        kept = bisect_left(range(header.index_count), True, 1, key=lambda number: self._is_cut(number, physical_offset))
+        entries = self._entries[1:kept]
+        self._slots[:] = 0
+        self._slots[entries["key_hash"] % self._slot_count] = np.arange(1, kept)
+        if kept == 1:
+            self.header = IndexHeader()
+        else:
+            last = entries[-1]
+            # Entries know seconds only.
+            end = header.begin_timestamp + int(last["time_diff"]) * 1000 + 999
+            self.header = header._replace(
+                end_timestamp=min(end, header.end_timestamp),
+                end_phy_offset=int(last["phy_offset"]),
+                hash_slot_count=int(np.count_nonzero(self._slots)),
+                index_count=kept,
+            )
+        HEADER.pack_into(self.file.buffer, 0, *self.header)
+        if self.file.stored is not None:
+            self.file.stored(0, self._entries_position)
+        self.changed = True
+        return header.index_count - kept
+
+    def _is_cut(self, number: int, physical_offset: int) -> bool:
+        entry = self._entries[number]
+        # A power loss may leave zeros where entries were written, behind those that are whole.
+        return bool(entry["phy_offset"] >= physical_offset) or not entry.tobytes().strip(b"\0")
+
     def sync(self) -> None:
-        """Write it to disk (blocks).
+        """Write it to disk if keys were entered since the last time (blocks).
 
         Raises:
             OSError: the disk refused.
         """
-        self.file.sync()
+        if self.changed:
+            self.changed = False
+            try:
+                self.file.sync()
+            except OSError:
+                self.changed = True
+                raise
 
     def close(self) -> None:
         """Release the mapping and close the file."""

@@ -9,12 +9,13 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from itertools import repeat
+from math import inf
 from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rocketbroker.codec.message.tags_code import java_hash
-from rocketbroker.codec.storefile.index_file_layout import IndexHeader, build_key, build_tag_key, key_hash_of
+from rocketbroker.codec.storefile.index_file_layout import build_key, build_tag_key, key_hash_of
 from rocketbroker.common.errors import StoreError
 from rocketbroker.common.file_system import LOCAL, FileSystem
 from rocketbroker.store.dispatch_request import NO_TAGS, DispatchRequest, DispatchRun, IndexColumns
@@ -40,7 +41,6 @@ class IndexService:
         slot_count: maxHashSlotNum.
         entry_count: maxIndexNum.
         new_name: gives the name of a new file, its local time as ``yyyyMMddHHmmssSSS``.
-        on_full: called with a file that is full, to have it synced off the event loop.
         file_system: the disk.
     """
 
@@ -50,7 +50,6 @@ class IndexService:
         slot_count: int,
         entry_count: int,
         new_name: Callable[[], str],
-        on_full: Callable[[IndexFile], None],
         file_system: FileSystem = LOCAL,
     ) -> None:
         self._file_system = file_system
@@ -58,8 +57,9 @@ class IndexService:
         self._slot_count = slot_count
         self._entry_count = entry_count
         self._new_name = new_name
-        self._on_full = on_full
         self.files: list[IndexFile] = []
+        # Store time in ms of the last message whose keys are entered.
+        self._entered_timestamp = 0
         # Messages up to this CommitLog offset are indexed already; only a re-dispatch brings them again.
         self._indexed_to = -1
         # Messages whose keys are still to be entered, oldest first, by column: CommitLog offset, store time, hash of
@@ -82,24 +82,30 @@ class IndexService:
                 self.files.append(self._make(path))
         self._indexed_to = self.end_physical_offset
 
-    def delete_after(self, timestamp_ms: int | None, end_of_log: int) -> int | None:
-        """Remove the newest files, not all of which were on disk at that time or whose messages the log has lost.
-
-        Gives the CommitLog offset from which the index has to be built anew, ``None`` when nothing was removed.
-
-        Args:
-            timestamp_ms: ``None`` when all files were on disk.
-            end_of_log: other messages will lie there, and must not be found by the keys of those that did.
-        """
-        offset = None
-        while self.files and _is_ahead(self.files[-1].header, timestamp_ms, end_of_log):
+    def cut(self, physical_offset: int) -> int:
+        """Forget the keys of messages from a CommitLog offset on; gives how many. Files without others are removed."""
+        count = 0
+        while self.files and _begins_at(self.files[-1]) >= physical_offset:
             file = self.files.pop()
-            offset = file.header.begin_phy_offset
+            count += file.header.index_count - 1
             file.delete()
-        # The keys of one message may lie in two files: those of the first one removed are all entered again.
-        end = self.end_physical_offset
-        self._indexed_to = end if offset is None else min(end, offset - 1)
-        return offset
+        if self.files and self.end_physical_offset >= physical_offset:
+            count += self.files[-1].cut(physical_offset)
+        self._indexed_to = self.end_physical_offset
+        return count
+
+    def sync(self) -> int:
+        """Write to disk what was entered (blocks; on any thread).
+
+        Gives the store time in ms of the last message that was entered before, 0 when none was.
+
+        Raises:
+            OSError: the disk refused.
+        """
+        entered = self._entered_timestamp
+        for file in list(self.files):
+            file.sync()
+        return entered
 
     @property
     def end_physical_offset(self) -> int:
@@ -147,7 +153,9 @@ class IndexService:
         return len(self._offsets)
 
     def _drop(self, count: int) -> None:
-        """Forget the oldest that wait."""
+        """Forget the oldest that wait, all of which are entered."""
+        if count:
+            self._entered_timestamp = self._timestamps[:count][-1]
         del self._offsets[:count], self._timestamps[:count], self._prefix_hashes[:count]
         del self._unique_keys[:count], self._keys[:count], self._tag_hashes[:count]
 
@@ -213,8 +221,6 @@ class IndexService:
         if self.files and self.files[-1].room > 0:
             return self.files[-1]
         file = self._make(self._new_path())
-        if self.files:
-            self._on_full(self.files[-1])
         self.files.append(file)
         return file
 
@@ -293,7 +299,6 @@ def _key_texts(
     return texts, counts
 
 
-def _is_ahead(header: IndexHeader, timestamp_ms: int | None, end_of_log: int) -> bool:
-    if header.end_phy_offset >= end_of_log:
-        return True
-    return timestamp_ms is not None and header.end_timestamp > timestamp_ms
+def _begins_at(file: IndexFile) -> int | float:
+    """CommitLog offset of the first message of a file; one without messages is behind all."""
+    return file.header.begin_phy_offset if file.header.index_count > 1 else inf

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, ParamSpec, TypeVar
+from typing import ParamSpec, TypeVar
 
 from rocketbroker.codec.message.message_batch import BatchParts
 from rocketbroker.common.clock import Clock
@@ -31,6 +31,7 @@ from rocketbroker.store.delay_level_table import parse_delay_levels
 from rocketbroker.store.flush_service import CommitLogFlusher, ConsumeQueueFlusher
 from rocketbroker.store.get_message import GetMessageResult, GetMessageStatus
 from rocketbroker.store.index_service import IndexService
+from rocketbroker.store.index_sync import IndexSync
 from rocketbroker.store.mapped_file_queue import MappedFileQueue
 from rocketbroker.store.message_appender import MessageAppender
 from rocketbroker.store.message_arriving_listener import MessageArrivingListener
@@ -42,10 +43,6 @@ from rocketbroker.store.store_checkpoint import StoreCheckpoint
 from rocketbroker.store.store_lock import StoreLock
 from rocketbroker.store.store_recovery import RecoveryReport, recover
 from rocketbroker.store.write_refusal import Refusal, StandingRefusals
-
-if TYPE_CHECKING:
-    # Imports numpy, which a start without index files does without.
-    from rocketbroker.store.index_file import IndexFile
 
 log = logging.getLogger(__name__)
 
@@ -92,6 +89,7 @@ class MessageStore:
         self.commit_log = CommitLog(log_queue, self._allocate_service, store_host, longest)
         self.queues = ConsumeQueueStore(config.consume_queue_dir, config.mapped_file_size_consume_queue, file_system)
         self.index_service = self._make_index_service() if config.message_index_enable else None
+        self._index_sync = IndexSync(self.index_service, self._checkpoint) if self.index_service else None
         self._delay_levels = parse_delay_levels(config.message_delay_level)
         self._dispatcher = CommitLogDispatcher(self.index_service, listener)
         # Why no message is taken, if so; whoever finds a cause sets it here.
@@ -131,8 +129,6 @@ class MessageStore:
         )
         # Apart from the pulls, which a long chain of the index would hold up.
         self._query_reader = ThreadPoolExecutor(1, thread_name_prefix="QueryMessage")
-        # Full index files that could not be synced: their keys may be lost although later syncs succeed.
-        self._unsynced_index = 0
         self._tasks = TaskOwner("MessageStore")
         self.boot_time_ms = clock.time_ms()
         # Whether the last broker had stopped cleanly; known once it is started.
@@ -150,26 +146,12 @@ class MessageStore:
             config.max_hash_slot_num,
             config.max_index_num,
             self._index_name,
-            self._index_full,
             self._file_system,
         )
 
     def _index_name(self) -> str:
         now = self._clock.time_ms()
         return time.strftime("%Y%m%d%H%M%S", time.localtime(now // 1000)) + f"{now % 1000:03d}"
-
-    def _index_full(self, file: "IndexFile") -> None:
-        self._cold_readers.submit(self._sync_full_index, file, file.header.end_timestamp)
-
-    def _sync_full_index(self, file: "IndexFile", end_timestamp: int) -> None:
-        try:
-            file.sync()
-        except OSError:
-            self._unsynced_index += 1
-            log.exception("index file %s could not be synced; it is checked at the next start", file.file.path)
-        else:
-            if not self._unsynced_index:
-                self._checkpoint.advance(index_msg_timestamp=end_timestamp)
 
     # -- life
 
@@ -244,7 +226,7 @@ class MessageStore:
 
     def _leave_clean(self) -> None:
         """Mark the store as clean, if all of it is on disk."""
-        indexed = self.index_service is None or self._sync_index(self.index_service)
+        indexed = self._is_index_synced()
         self._checkpoint.save()
         # What is not in the queues or the index would be looked for by an unclean start only.
         failed = self.flusher.error or self._queue_flusher.error or self._appender.has_pending
@@ -257,11 +239,12 @@ class MessageStore:
         self._query_reader.shutdown()
         self._cold_readers.shutdown()
 
-    def _sync_index(self, index_service: IndexService) -> bool:
+    def _is_index_synced(self) -> bool:
         """Write the index to disk; gives whether it is all there."""
-        for file in index_service.files:
-            file.sync()
-        if index_service.waiting or self._unsynced_index:
+        if self.index_service is None or self._index_sync is None:
+            return True
+        self._index_sync.sync()
+        if self.index_service.waiting or self._index_sync.error:
             return False
         self._checkpoint.advance(index_msg_timestamp=self._last_stored())
         return True
@@ -293,6 +276,8 @@ class MessageStore:
             self._checkpoint.save()
         except OSError:
             log.exception("the checkpoint could not be written; as long as that is so, more is checked at a start")
+        if self._index_sync is not None:
+            self._index_sync.sync_if_due()
         self.queues.remove_retired()
 
     # -- writing

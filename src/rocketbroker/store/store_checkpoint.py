@@ -56,7 +56,8 @@ class StoreCheckpoint:
         """Messages stored before this time are on disk in the CommitLog and the queues (and the index)."""
         layout = self.layout
         found = min(layout.physic_msg_timestamp, layout.logics_msg_timestamp) - _SAFETY_MS
-        return max(min(found, layout.index_msg_timestamp) if with_index else found, 0)
+        # Others of the index's last millisecond may not be in it.
+        return max(min(found, layout.index_msg_timestamp - 1) if with_index else found, 0)
 
     def save(self) -> None:
         """Write and sync the file (blocks).

@@ -40,6 +40,7 @@ class RecoveryReport:
     cut_off: str = ""
     corrupt_ranges: list[CorruptRange] = field(default_factory=list)
     dispatched: int = 0
+    index_entries_cut: int = 0
 
     @property
     def damage(self) -> list[str]:
@@ -84,15 +85,15 @@ def recover(
     log_queue = commit_log.queue
     if clean_stop:
         report.end_of_log = _end_after_clean_stop(log_queue, queues, report)
-        unknown = report.end_of_log
+        index_unknown = unknown = report.end_of_log
     else:
-        known = checkpoint.min_timestamp(with_index=index_service is not None)
-        unknown = report.checked_from = _known_part(log_queue, known, report)
+        index_unknown, unknown = _unknown_parts(log_queue, checkpoint, index_service, report)
+        report.checked_from = unknown
         report.end_of_log = _end_of_unknown_part(log_queue, unknown, report)
     _reach(log_queue, report.end_of_log)
     log_queue.truncate(report.end_of_log)
     _forget_flushed(log_queue, unknown)
-    index_from = _index_from(commit_log, index_service, checkpoint, clean_stop=clean_stop)
+    index_from = _cut_index(commit_log, index_service, index_unknown, report)
     # What was not on disk for certain may have holes: those entries are made anew from the log.
     queues.truncate_from(unknown)
     queues.correct_min_offsets(commit_log.min_offset)
@@ -151,9 +152,19 @@ def _last_queued(queue: MappedFileQueue, queues: ConsumeQueueStore) -> tuple[int
     return start, sum(last) if last is not None and sum(last) <= most else 0
 
 
-def _known_part(queue: MappedFileQueue, known_ms: int, report: RecoveryReport) -> int:
+def _unknown_parts(
+    queue: MappedFileQueue, checkpoint: StoreCheckpoint, index_service: IndexService | None, report: RecoveryReport
+) -> tuple[int, int]:
+    """Offsets from which on it is not known what of the index is on disk, and what of the log and the queues is."""
+    known = checkpoint.min_timestamp(with_index=False)
+    with_index = known if index_service is None else checkpoint.min_timestamp(with_index=True)
+    walk = LogWalk(queue, _last_file_known(queue, with_index), check_crc=False)
+    index_unknown = walk.offset = _known_part(queue, walk, with_index, report)
+    return index_unknown, _known_part(queue, walk, known, report) if with_index < known else index_unknown
+
+
+def _known_part(queue: MappedFileQueue, walk: LogWalk, known_ms: int, report: RecoveryReport) -> int:
     """Offset of the first record that was stored after the time up to which all is on disk, or the end before one."""
-    walk = LogWalk(queue, _last_file_known(queue, known_ms), check_crc=False)
     while True:
         for stretch in walk:
             first = stretch.first_after(known_ms, 0)
@@ -213,14 +224,9 @@ def _covers(known: CorruptRange, found: CorruptRange) -> bool:
 # -- the index
 
 
-def _index_from(
-    commit_log: CommitLog, index_service: IndexService | None, checkpoint: StoreCheckpoint, *, clean_stop: bool
-) -> int:
-    """From where on the index may lack messages."""
+def _cut_index(commit_log: CommitLog, index_service: IndexService | None, unknown: int, report: RecoveryReport) -> int:
+    """Cut the index off where it is not known to be on disk; gives from where on it may lack messages."""
     if index_service is None:
         return commit_log.max_offset
-    on_disk = None if clean_stop else checkpoint.layout.index_msg_timestamp
-    removed = index_service.delete_after(on_disk, commit_log.max_offset)
-    if not index_service.files:
-        return commit_log.min_offset
-    return commit_log.max_offset if removed is None else removed
+    report.index_entries_cut = index_service.cut(unknown)
+    return unknown if index_service.files else commit_log.min_offset

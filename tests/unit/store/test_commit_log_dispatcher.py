@@ -26,7 +26,7 @@ class Listener:
 
 
 def make_index(directory: Path) -> IndexService:
-    return IndexService(directory, 50, 2000, lambda: "20261121095923270", lambda _: None)
+    return IndexService(directory, 50, 2000, lambda: "20261121095923270")
 
 
 def request(

@@ -10,7 +10,7 @@ from rocketbroker.codec.message.message_decoder import decode_record
 from rocketbroker.codec.message.message_sys_flag import TRANSACTION_PREPARED_TYPE
 from rocketbroker.store.message_store import MessageStore
 from tests.support.commit_log_writer import overwrite
-from tests.support.filled_store import BODY, COUNT, QUEUES, Filled, log_file, zeroed
+from tests.support.filled_store import BODY, COUNT, QUEUES, Filled, check, log_file, zeroed
 from tests.support.stores import LOG_FILE, crash_copy, make_store, message
 
 
@@ -252,3 +252,33 @@ async def test_wrong_numbers_in_a_record_hurt_no_other_when_queues_are_made_anew
         assert queue
         assert (queue.entry(other // QUEUES) or ())[:2] == (filled.offsets[other], filled.sizes[other]), other
     await store.stop()
+
+
+async def test_the_index_is_cut_where_it_is_unknown_and_entered_anew(filled: Filled, tmp_path: Path):
+    root = flushed(filled, tmp_path)
+
+    store = await check(root, filled)
+
+    assert store.recovery_report.index_entries_cut == 30 * 4  # unique id, two keys, tags
+    assert store.recovery_report.dispatched == 30
+    await store.stop()
+
+
+async def test_an_index_that_was_synced_before_the_queues_is_entered_anew_from_there(filled: Filled, tmp_path: Path):
+    flushed(filled, tmp_path)
+    filled.store._checkpoint.advance(index_msg_timestamp=filled.clock.time_ms() - 7000)
+    filled.store._checkpoint.save()
+    root = crash_copy(filled.root, tmp_path / "killed")
+
+    store = await check(root, filled)
+
+    report = store.recovery_report
+    assert (report.index_entries_cut, report.dispatched) == (71 * 4, 71)
+    assert report.checked_from == filled.offsets[COUNT - 30]
+    await store.stop()
+
+
+async def test_the_index_reaches_the_disk_beside_the_queues(filled: Filled, tmp_path: Path):
+    filled.store.flusher.flush()
+    filled.store._queue_flusher.flush()
+    assert filled.store._checkpoint.layout.index_msg_timestamp == filled.clock.time_ms()

@@ -6,10 +6,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from rocketbroker.codec.storefile.index_file_layout import IndexHeader, entry_position
 from rocketbroker.common.errors import StoreError, StoreFullError
 from rocketbroker.store.index_file import IndexFile
 from tests.support.slow_index import SlowIndex, java_hash
-from tests.support.stores import open_files
+from tests.support.stores import ALWAYS, open_files
 
 NAME = "20261121095923270"
 SLOTS, ENTRIES = 7, 40
@@ -216,3 +217,79 @@ def test_a_full_disk_leaves_no_file_and_nothing_open(tmp_path: Path, monkeypatch
 
     assert not (tmp_path / NAME).exists()
     assert open_files() == before
+
+
+def test_a_cut_file_has_the_bytes_of_one_that_never_had_more(file: IndexFile):
+    keys = [(f"k{number % 7}", number, NOW + number * 1000) for number in range(15)]
+    put(file, *keys)
+
+    assert file.cut(9) == 6
+
+    header = file.header
+    assert (header.index_count, header.end_phy_offset) == (10, 8)
+    # Entries know seconds only.
+    assert NOW + 8000 <= header.end_timestamp < NOW + 9000
+    expected = bytearray(slow(*keys[:9]))
+    found = bytearray(file.file.buffer[: entry_position(10, SLOTS)])
+    expected[8:16] = found[8:16] = bytes(8)
+    assert found == expected[: len(found)]
+    put(file, *keys[9:])
+    assert bytes(file.file.buffer) == slow(*keys)
+
+
+def test_all_can_be_cut(file: IndexFile):
+    put(file, ("a", 5, NOW), ("b", 6, NOW))
+
+    assert file.cut(5) == 2
+
+    assert bytes(file.file.buffer[: entry_position(1, SLOTS)]) == IndexHeader().encode() + bytes(4 * SLOTS + 20)
+    assert file.header.index_count == 1
+    put(file, ("a", 7, NOW))
+    assert file.select(hash_of("a"), 9, 0, ALWAYS) == [7]
+
+
+def test_what_a_power_loss_left_of_the_entries_behind_the_cut_does_not_matter(file: IndexFile):
+    keys = [(f"k{number % 7}", number, NOW) for number in range(15)]
+    put(file, *keys)
+    for number in (11, 13, 14):
+        at = entry_position(number, SLOTS)
+        file.file.buffer[at : at + 20] = bytes(20)
+    file.file.buffer[40:60] = b"\x7f" * 20
+
+    assert file.cut(9) == 6
+
+    assert [file.select(hash_of(f"k{number}"), 9, 0, ALWAYS) for number in range(7)] == [
+        [7, 0],
+        [8, 1],
+        [2],
+        [3],
+        [4],
+        [5],
+        [6],
+    ]
+
+
+def test_only_what_changed_is_synced(file: IndexFile, monkeypatch):
+    synced: list[int] = []
+    monkeypatch.setattr(os, "fdatasync", synced.append)
+    put(file, ("a", 5, NOW))
+
+    file.sync()
+    file.sync()
+    assert len(synced) == 1
+    put(file, ("a", 6, NOW))
+    file.sync()
+    assert len(synced) == 2
+
+
+def test_what_could_not_be_synced_is_tried_again(file: IndexFile, monkeypatch):
+    def refuse(fd: int) -> None:
+        raise OSError(5, "Input/output error")
+
+    put(file, ("a", 5, NOW))
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fdatasync", refuse)
+        with pytest.raises(OSError, match="Input/output"):
+            file.sync()
+
+    assert file.changed

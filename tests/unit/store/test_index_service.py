@@ -7,7 +7,6 @@ import pytest
 
 from rocketbroker.common.errors import StoreFullError
 from rocketbroker.store.consume_queue import ConsumeQueue
-from rocketbroker.store.index_file import IndexFile
 from rocketbroker.store.index_service import IndexService
 from tests.support.slow_index import SlowIndex
 from tests.support.stores import ALWAYS
@@ -22,9 +21,8 @@ class Index:
     """A service whose new files bear one name after the other, and what it said of full ones."""
 
     def __init__(self, directory: Path) -> None:
-        self.full: list[IndexFile] = []
         self.names = iter(f"2026112109592{number:04d}" for number in range(1000))
-        self.service = IndexService(directory, SLOTS, ENTRIES, lambda: next(self.names), self.full.append)
+        self.service = IndexService(directory, SLOTS, ENTRIES, lambda: next(self.names))
         self.queue = ConsumeQueue("T", 0, directory / "cq", 200)
 
     def add(
@@ -80,7 +78,7 @@ def test_files_have_the_bytes_of_keys_entered_one_by_one(index: Index, flush_eac
 
     assert len(slow.files) == 3
     assert index.bytes == [bytes(data) for data in slow.files]
-    assert [file.header.index_count for file in index.full] == [ENTRIES, ENTRIES]
+    assert [file.header.index_count for file in index.service.files[:2]] == [ENTRIES, ENTRIES]
 
 
 def test_a_message_is_found_by_each_of_its_keys_and_by_its_tags(index: Index):
@@ -121,7 +119,7 @@ def test_files_are_asked_newest_first_within_the_time_range(index: Index):
 
 
 def test_names_of_files_rise_even_when_the_clock_stands(tmp_path: Path):
-    service = IndexService(tmp_path, SLOTS, 2, lambda: "20261121095923270", lambda _: None)
+    service = IndexService(tmp_path, SLOTS, 2, lambda: "20261121095923270")
     queue = ConsumeQueue("T", 0, tmp_path / "cq", 200)
     for number in range(3):
         service.add([(queue, number, number, 0, 0, NOW, (None, b"U", None, False))])
@@ -149,32 +147,26 @@ def test_loaded_files_go_on_and_known_messages_are_passed_over(index: Index, tmp
     again.service.close()
 
 
-def test_files_that_were_not_on_disk_are_removed_and_told_from_where(index: Index, tmp_path: Path):
+@pytest.mark.parametrize(("offset", "files", "count"), [(20, 3, 0), (19, 3, 1), (14, 2, 6), (10, 2, 10), (0, 0, 20)])
+def test_keys_from_an_offset_on_are_forgotten_and_entered_again(
+    index: Index, tmp_path: Path, offset: int, files: int, count: int
+):
     for number in range(20):
         index.add(number, f"U{number}", stored=NOW + number)
+    expected = index.bytes
     again = Index(tmp_path / "index")
     again.service.load()
 
-    assert again.service.delete_after(NOW + 6, END) == 7
+    assert again.service.cut(offset) == count
 
-    assert len(again.service.files) == 1
+    assert len(again.service.files) == files
+    assert [again.query(f"U{number}") for number in range(20)] == [[n] if n < offset else [] for n in range(20)]
+    again.names = iter(f"2026112109593{number:04d}" for number in range(9))
     for number in range(20):
         again.add(number, f"U{number}", stored=NOW + number)
     assert [again.query(f"U{number}") for number in range(20)] == [[number] for number in range(20)]
-    assert again.service.delete_after(NOW + 100, END) is None
+    assert again.bytes == expected
     again.service.close()
-
-
-@pytest.mark.parametrize(
-    ("end_of_log", "files", "begin"), [(20, 3, None), (19, 2, 14), (14, 2, 14), (13, 1, 7), (0, 0, 0)]
-)
-def test_files_that_know_more_than_the_log_are_removed(index: Index, end_of_log: int, files: int, begin: int | None):
-    for number in range(20):
-        index.add(number, f"U{number}")
-
-    assert index.service.delete_after(None, end_of_log) == begin
-
-    assert len(index.service.files) == files
 
 
 def test_a_file_may_go_once_the_log_begins_after_its_last_message(index: Index):
@@ -198,7 +190,7 @@ def test_a_file_may_go_once_the_log_begins_after_its_last_message(index: Index):
         file.close()
 
 
-def test_a_message_whose_keys_lie_in_two_files_keeps_them_all(index: Index, tmp_path: Path):
+def test_a_message_whose_keys_lie_in_two_files_loses_all_or_none(index: Index, tmp_path: Path):
     for number in range(6):
         index.add(number, f"U{number}", stored=NOW + number)
     index.add(6, "U6", "first second", stored=NOW + 6)
@@ -206,30 +198,24 @@ def test_a_message_whose_keys_lie_in_two_files_keeps_them_all(index: Index, tmp_
     again = Index(tmp_path / "index")
     again.service.load()
 
-    assert again.service.delete_after(NOW + 5, END) == 0
-    for number in range(6):
-        again.add(number, f"U{number}", stored=NOW + number)
+    assert again.service.cut(7) == 0
+    assert again.query("second") == [6]
+    assert again.service.cut(6) == 3
+    assert (again.query("U6"), again.query("second"), again.query("U5")) == ([], [], [5])
     again.add(6, "U6", "first second", stored=NOW + 6)
-
     assert again.query("second") == [6]
     again.service.close()
 
 
-def test_only_the_file_behind_is_removed_when_a_message_spans_two(index: Index, tmp_path: Path):
-    for number in range(6):
-        index.add(number, f"U{number}", stored=NOW)
-    index.add(6, "U6", "first second", stored=NOW)
-    index.add(7, "U7", stored=NOW + 5000)
-    again = Index(tmp_path / "index")
-    again.service.load()
+def test_a_sync_tells_up_to_which_message_all_keys_are_on_disk(index: Index):
+    assert index.service.sync() == 0
+    index.add(0, "U0", stored=NOW)
+    index.add(1, stored=NOW + 1)
+    index.add(2, "U2", stored=NOW + 2, flush=False)
 
-    assert again.service.delete_after(NOW, END) == 6
-    again.add(6, "U6", "first second", stored=NOW)
-    again.add(7, "U7", stored=NOW + 5000)
-
-    assert again.query("second") == [6]
-    assert again.query("U7") == [7]
-    again.service.close()
+    assert index.service.sync() == NOW + 1
+    index.service.flush()
+    assert index.service.sync() == NOW + 2
 
 
 def test_a_full_disk_keeps_the_keys_for_the_next_try(index: Index, monkeypatch):

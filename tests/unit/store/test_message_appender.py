@@ -311,7 +311,7 @@ def test_an_index_that_cannot_be_written_does_not_keep_sends_away(tmp_path: Path
     monkeypatch.setattr(commit_log_dispatcher, "BATCH_MESSAGES", 1)
     with open_log(tmp_path / "commitlog", FILE) as log:
         parts = Parts(tmp_path, log)
-        index = IndexService(tmp_path / "index", 50, 2000, lambda: "20261121095923270", lambda _: None)
+        index = IndexService(tmp_path / "index", 50, 2000, lambda: "20261121095923270")
         dispatcher = CommitLogDispatcher(index, NoListener())
         appender = MessageAppender(log, parts.queues, dispatcher, parts.config, parts.clock, {}, parts.refusals)
         keyed = message(b"0", properties={"UNIQ_KEY": "U0"})
@@ -353,7 +353,7 @@ def test_keys_of_batches_do_not_wait_without_bound_either(tmp_path: Path, monkey
     keyed = BatchParts([0, 0], [b"one", b"two"], [b"UNIQ_KEY\x01U1\x02", b"UNIQ_KEY\x01U2\x02"])
     with open_log(tmp_path / "commitlog", FILE) as log:
         parts = Parts(tmp_path, log)
-        index = IndexService(tmp_path / "index", 50, 2000, lambda: "20261121095923270", lambda _: None)
+        index = IndexService(tmp_path / "index", 50, 2000, lambda: "20261121095923270")
         dispatcher = CommitLogDispatcher(index, NoListener())
         appender = MessageAppender(log, parts.queues, dispatcher, parts.config, parts.clock, {}, parts.refusals)
         with monkeypatch.context() as patched:

@@ -39,7 +39,7 @@ def physical(queues: ConsumeQueueStore, queue_id: int) -> list[int]:
 def test_what_queues_and_index_lack_is_read_from_the_log(tmp_path: Path):
     with open_log(tmp_path / "log") as log:
         queues = ConsumeQueueStore(tmp_path / "cq", 200)
-        index = IndexService(tmp_path / "index", 50, 200, lambda: "20261121095923270", lambda _: None)
+        index = IndexService(tmp_path / "index", 50, 200, lambda: "20261121095923270")
         reput = ReputMessageService(log, queues, CommitLogDispatcher(index, NoListener()), {})
         offsets = fill(log, queues)
 
