@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 # A stretch has so many records at the most. It is read in blocks that grow from the one size to the other.
 _MOST_RECORDS: Final = 16384
 _FIRST_BLOCK: Final = 64 << 10
-_LAST_BLOCK: Final = 16 << 20
+_LAST_BLOCK: Final = 2 << 20
 # So many are looked at one by one.
 _FEW: Final = 64
 _LONG: Final = Struct(">q")
@@ -63,15 +63,17 @@ class Stretch:
     Args:
         file: the file.
         position: where the first begins.
-        data: their bytes.
+        data: their bytes, and perhaps some that follow.
         starts: where they begin in ``data``; at least one, the first 0.
+        end: where the last of them ends in ``data``.
     """
 
-    def __init__(self, file: MappedFile, position: int, data: bytes, starts: list[int]) -> None:
+    def __init__(self, file: MappedFile, position: int, data: bytes, starts: list[int], end: int) -> None:
         self.file = file
         self.position = position
         self.data = data
         self.starts = starts
+        self.end = end
 
     @property
     def offset(self) -> int:
@@ -81,7 +83,7 @@ class Stretch:
     @property
     def end_offset(self) -> int:
         """CommitLog offset behind the last record."""
-        return self.offset + len(self.data)
+        return self.offset + self.end
 
     @property
     def offsets(self) -> list[int]:
@@ -92,7 +94,7 @@ class Stretch:
         """The first so many records, one at the least."""
         if count == len(self.starts):
             return self
-        return Stretch(self.file, self.position, self.data[: self.starts[count]], self.starts[:count])
+        return Stretch(self.file, self.position, self.data, self.starts[:count], self.starts[count])
 
     @cached_property
     def records(self) -> Records:
@@ -274,7 +276,7 @@ def _seeming_records(file: MappedFile, position: int, limit: int, block: int) ->
         if len(data) < size <= limit - position and magic in {MESSAGE_MAGIC_CODE_V1, MESSAGE_MAGIC_CODE_V2}:
             data = _read(file, position, size)
             starts, end = _chain(data)
-    return Stretch(file, position, data[:end], starts) if starts else None
+    return Stretch(file, position, data, starts, end) if starts else None
 
 
 def _chain(data: bytes) -> tuple[list[int], int]:

@@ -287,6 +287,10 @@ def _key_texts(
     if not any(keys) and all(unique_keys):
         return unique_keys, [1] * len(keys)  # type: ignore[return-value]  # none of them is None
     texts: list[bytes] = []
+    if all(unique_keys) and all(keys) and b" " not in b"".join(keys):  # type: ignore[arg-type]  # none of them is None
+        texts = [b""] * (2 * len(keys))
+        texts[0::2], texts[1::2] = unique_keys, keys  # type: ignore[assignment]  # likewise
+        return texts, [2] * len(keys)
     counts: list[int] = []
     for unique_key, some in zip(unique_keys, keys, strict=True):
         before = len(texts)

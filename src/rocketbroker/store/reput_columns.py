@@ -9,7 +9,7 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
-from rocketbroker.codec.message.message_properties import FoundProperties, find_properties
+from rocketbroker.codec.message.find_properties_many import find_properties_many
 from rocketbroker.codec.message.message_sys_flag import (
     TRANSACTION_PREPARED_TYPE,
     TRANSACTION_ROLLBACK_TYPE,
@@ -47,7 +47,7 @@ class _Messages:
         self.topics = [data[at:end] for at, end in zip(records.topic_at.tolist(), topic_ends, strict=True)]
         property_ends = (records.properties_at + records.properties_length).tolist()
         self.properties = [data[at:end] for at, end in zip(records.properties_at.tolist(), property_ends, strict=True)]
-        self.found: list[FoundProperties] = list(map(find_properties, self.properties))
+        self.tags, self.unique_keys, self.keys = find_properties_many(self.properties)
 
     def by_queue(self) -> Iterator[tuple[bytes, int, Column]]:
         """Topic and queue number of each queue, and the messages that go into it, oldest first."""
@@ -105,7 +105,7 @@ class ReputColumns:
             entered = self._enter_queue(queue, messages, members)
             chosen[entered] = True
             prefix_hashes[entered] = queue.key_prefix_hash
-            tag_hashes[entered] = _tag_hashes(queue, [messages.found[at][0] for at in entered.tolist()])
+            tag_hashes[entered] = _tag_hashes(queue, [messages.tags[at] for at in entered.tolist()])
         return _index_columns(messages, np.flatnonzero(chosen), prefix_hashes, tag_hashes)
 
     def _queue(self, topic: bytes, queue_id: int) -> ConsumeQueue | None:
@@ -182,7 +182,7 @@ class ReputColumns:
             self.passed_over(offset, offset + int(messages.sizes[at]), why)
 
     def _tags_codes(self, queue: ConsumeQueue, messages: _Messages, members: Sequence[int]) -> list[int]:
-        tags = [messages.found[at][0] for at in members]
+        tags = [messages.tags[at] for at in members]
         if queue.schedule:
             return [
                 tags_code_of(queue, self._delay_levels, messages.properties[at], tag, int(messages.timestamps[at]))
@@ -198,12 +198,14 @@ def _tag_hashes(queue: ConsumeQueue, tags: Sequence[bytes | None]) -> list[int]:
 
 
 def _index_columns(messages: _Messages, chosen: Column, prefix_hashes: Column, tag_hashes: Column) -> IndexColumns:
-    found = [messages.found[at] for at in chosen.tolist()]
+    unique_keys, keys = messages.unique_keys, messages.keys
+    if len(chosen) < len(unique_keys):
+        unique_keys, keys = ([values[at] for at in chosen.tolist()] for values in (unique_keys, keys))
     return IndexColumns(
         messages.offsets[chosen].tolist(),
         messages.timestamps[chosen].tolist(),
         prefix_hashes[chosen].tolist(),
-        [each[1] for each in found],
-        [each[2] for each in found],
+        unique_keys,
+        keys,
         tag_hashes[chosen].tolist(),
     )
