@@ -683,7 +683,8 @@ async def test_an_index_file_that_was_not_synced_makes_the_stop_unclean(tmp_path
             store.put_message(message(properties={"KEYS": f"k{number}"}))
         store.dispatch()
         store._dispatcher.flush_index()
-        await until(lambda: "could not be synced" in caplog.text)
+        store._queue_flusher.flush()
+        assert "the index could not be synced" in caplog.text
     await store.stop()
 
     assert (tmp_path / "store" / "abort").exists()
