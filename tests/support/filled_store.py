@@ -7,7 +7,7 @@ from rocketbroker.store.message_store import MessageStore
 from rocketbroker.store.put_message import PutMessageStatus
 from tests.support.commit_log_writer import overwrite
 from tests.support.fakes import FakeClock
-from tests.support.stores import ALWAYS, LOG_FILE, make_store, message, read_queue
+from tests.support.stores import ALWAYS, LOG_FILE, crash_copy, make_store, message, read_queue
 
 COUNT = 250
 QUEUES = 3
@@ -87,3 +87,53 @@ async def check(root: Path, filled: Filled, count: int = COUNT, *, indexed: bool
 def zeroed(path: Path, position: int, size: int) -> None:
     """Zero a range of a file."""
     overwrite(path, position, bytes(size))
+
+
+async def opened(root: Path, filled: Filled) -> MessageStore:
+    """A store that runs."""
+    store = make_store(root, filled.clock)
+    await store.start()
+    return store
+
+
+async def stopped(filled: Filled, tmp_path: Path) -> Path:
+    """A copy of the store after a clean stop."""
+    await filled.store.stop()
+    return crash_copy(filled.root, tmp_path / "stopped")
+
+
+def flushed(filled: Filled, tmp_path: Path) -> Path:
+    """A copy of the store as a kill would leave it; all but the last 3 s, 30 messages, is known to be on disk."""
+    filled.store.flusher.flush()
+    filled.store._queue_flusher.flush()
+    filled.store._checkpoint.advance(index_msg_timestamp=filled.clock.time_ms())
+    filled.store._checkpoint.save()
+    return crash_copy(filled.root, tmp_path / "flushed")
+
+
+def serves_all_but(store: MessageStore, filled: Filled, lost: set[int], count: int = COUNT) -> None:
+    """Each message is where it was; the queues have as many as before."""
+    for number in range(count):
+        record = store.look_message_by_offset(filled.offsets[number])
+        assert (record is None) == (number in lost), number
+        if record is not None:
+            queue = store.queues.find("Topic", number % QUEUES)
+            assert queue
+            assert queue.entry(number // QUEUES) == (
+                filled.offsets[number],
+                filled.sizes[number],
+                queue.entry(number // QUEUES)[2],  # type: ignore[index]
+            )
+            assert decode_record(record).body == b"%06d" % number + bytes(BODY)
+    for queue_id in range(QUEUES):
+        assert store.max_offset_in_queue("Topic", queue_id) == len(range(queue_id, count, QUEUES))
+    assert store.max_physical_offset == filled.offsets[count - 1] + filled.sizes[count - 1]
+
+
+def told(store: MessageStore, filled: Filled, number: int) -> bool:
+    """Whether the report names the file and the place of a message."""
+    path, position = log_file(Path(store.config.store_path_root_dir), filled.offsets[number])
+    return any(
+        found.path == path and found.position <= position < found.position + found.length
+        for found in store.recovery_report.corrupt_ranges
+    )

@@ -19,6 +19,7 @@ from rocketbroker.codec.storefile.consume_queue_layout import (
     is_written,
 )
 from rocketbroker.codec.storefile.index_file_layout import build_key, build_tag_key, key_hash_of
+from rocketbroker.codec.storefile.record_search import MIN_RECORD_SIZE
 from rocketbroker.common.file_system import LOCAL, FileSystem
 from rocketbroker.store.mapped_file import MappedFile
 from rocketbroker.store.mapped_file_queue import MappedFileQueue
@@ -235,6 +236,26 @@ class ConsumeQueue:
             else:
                 high = middle
         self.cut(low)
+
+    def go_on_at(self, queue_offset: int) -> None:
+        """Have the next message get a queue offset behind the end, on disk as well: those before it were used.
+
+        Readers find that there are no messages, and pass on.
+
+        Raises:
+            StoreFullError: the disk has no room.
+        """
+        last = self.entry(self.max_offset - 1)
+        if last is not None:
+            missing = queue_offset - self.max_offset
+            self.put_entries(self.max_offset, ENTRY.pack(last[0], MIN_RECORD_SIZE, 0) * missing)
+        else:
+            self.queue.delete_all()
+            self._start = self._end = 0
+            self._select_file(queue_offset)
+            self.min_offset = self.max_offset = queue_offset
+            self.dirty = True
+        self.next_offset = queue_offset
 
     def cut(self, queue_offset: int) -> None:
         """Forget the entries from a queue offset on; all of them, and their files, when it lies before the first."""

@@ -10,6 +10,7 @@ from pathlib import Path
 from rocketbroker.common.errors import MessageIllegalError
 from rocketbroker.common.file_system import LOCAL, FileSystem
 from rocketbroker.store.consume_queue import ConsumeQueue
+from rocketbroker.store.damaged_files import mend_queue
 from rocketbroker.store.mapped_file import MappedFile
 from rocketbroker.store.removed_file import RemovedFile
 
@@ -66,21 +67,29 @@ class ConsumeQueueStore:
     def __iter__(self) -> Iterator[ConsumeQueue]:
         return iter(list(self._queues.values()))
 
-    def load(self) -> None:
-        """Map all queues that exist.
+    def load(self, told: list[str] | None = None, *, clean_stop: bool = True) -> set[ConsumeQueue]:
+        """Map all queues that exist; gives those that lack entries since files of theirs were damaged.
 
-        Raises:
-            StoreError: a file of a queue is missing or has another size.
+        Args:
+            told: takes what was wrong with files, a text each.
+            clean_stop: whether all was on disk.
         """
+        damaged: set[ConsumeQueue] = set()
         if not self._directory.is_dir():
-            return
+            return damaged
         for topic in sorted(p for p in self._directory.iterdir() if p.is_dir()):
             if _RETIRED.search(topic.name):
                 # A stop came between the deletion of the topic and the removal of its files.
                 self._remove_tree(topic)
                 continue
-            for queue in sorted(p for p in topic.iterdir() if p.is_dir() and p.name.isdigit()):
-                self._add(topic.name, int(queue.name)).load()
+            for folder in sorted(p for p in topic.iterdir() if p.is_dir() and p.name.isdigit()):
+                texts = [] if told is None else told
+                lacks = mend_queue(folder, self._file_size, self._file_system, texts, clean_stop=clean_stop)
+                queue = self._add(topic.name, int(folder.name))
+                queue.load()
+                if lacks:
+                    damaged.add(queue)
+        return damaged
 
     def _remove_tree(self, folder: Path) -> None:
         for path in list(folder.iterdir()):

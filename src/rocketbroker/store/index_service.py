@@ -15,9 +15,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rocketbroker.codec.message.tags_code import java_hash
-from rocketbroker.codec.storefile.index_file_layout import build_key, build_tag_key, key_hash_of
+from rocketbroker.codec.storefile.index_file_layout import (
+    INDEX_HEADER_SIZE,
+    IndexHeader,
+    build_key,
+    build_tag_key,
+    decode_header,
+    file_size,
+    key_hash_of,
+)
 from rocketbroker.common.errors import StoreError
 from rocketbroker.common.file_system import LOCAL, FileSystem
+from rocketbroker.store.damaged_files import set_aside
 from rocketbroker.store.dispatch_request import NO_TAGS, DispatchRequest, DispatchRun, IndexColumns
 
 if TYPE_CHECKING:
@@ -71,16 +80,66 @@ class IndexService:
         self._keys: list[bytes | None] = []
         self._tag_hashes: list[int] = []
 
-    def load(self) -> None:
-        """Map the files that exist.
+    def load(self, told: list[str] | None = None, expected: Sequence[str] | None = None) -> int | None:
+        """Map the files that exist; a damaged one is set aside, and those behind it are removed (blocks).
 
-        Raises:
-            StoreError: a file has another size than the settings say.
+        Gives the CommitLog offset from which on the index lacks messages then, ``None`` when no file was damaged.
+
+        Args:
+            told: takes what was wrong with a file.
+            expected: names of the files that there were, if that is known.
         """
-        if self._directory.is_dir():
-            for path in sorted(p for p in self._directory.iterdir() if p.name.isdigit()):
+        lacks = None
+        there = {path.name for path in self._paths()}
+        missing = min(set(expected or ()) - there, default=None)
+        for path in sorted(self._paths()):
+            if lacks is None and missing is not None and missing < path.name:
+                lacks = self._lacks_from_here(self._directory / missing, "is missing", told)
+            if lacks is not None:
+                self._file_system.unlink(path)
+                continue
+            why = self._why_damaged(path)
+            if not why:
                 self.files.append(self._make(path))
+                continue
+            aside = set_aside(path, self._file_system)
+            lacks = self._lacks_from_here(path, f"{why}; it was set aside as {aside.name}", told)
+        if lacks is None and missing is not None:
+            lacks = self._lacks_from_here(self._directory / missing, "is missing", told)
         self._indexed_to = self.end_physical_offset
+        return lacks
+
+    def _lacks_from_here(self, path: Path, why: str, told: list[str] | None) -> int:
+        if told is not None:
+            told.append(f"{path}: {why}; the index is made anew from there")
+        return max(self.end_physical_offset, 0)
+
+    def _paths(self) -> list[Path]:
+        if not self._directory.is_dir():
+            return []
+        return [path for path in self._directory.iterdir() if path.name.isdigit() and path.is_file()]
+
+    def _why_damaged(self, path: Path) -> str:
+        """What is wrong with the size or the header of a file, empty when nothing is."""
+        expected = file_size(self._slot_count, self._entry_count)
+        size = path.stat().st_size
+        if size not in {0, expected}:
+            return f"has {size} bytes instead of {expected} (maxHashSlotNum, maxIndexNum)"
+        with path.open("rb", buffering=0) as file:
+            header = decode_header(file.read(INDEX_HEADER_SIZE).ljust(INDEX_HEADER_SIZE, b"\0"))
+        if not self._makes_sense(header):
+            return f"its header makes no sense: {header}"
+        return ""
+
+    def _makes_sense(self, header: IndexHeader) -> bool:
+        if header.index_count == 1:
+            return True
+        return (
+            header.index_count <= self._entry_count
+            and 0 <= header.hash_slot_count <= self._slot_count
+            and max(0, self.end_physical_offset) <= header.begin_phy_offset <= header.end_phy_offset
+            and header.begin_timestamp >= 0
+        )
 
     def cut(self, physical_offset: int) -> int:
         """Forget the keys of messages from a CommitLog offset on; gives how many. Files without others are removed."""

@@ -37,11 +37,12 @@ from rocketbroker.store.message_appender import MessageAppender
 from rocketbroker.store.message_arriving_listener import MessageArrivingListener
 from rocketbroker.store.put_message import MessageExtBrokerInner, PutMessageResult
 from rocketbroker.store.query_message import QueryMessageResult
+from rocketbroker.store.queue_ends import FILE_NAME, write_queue_ends
 from rocketbroker.store.queue_reader import QueueReader
 from rocketbroker.store.reput_message_service import ReputMessageService
 from rocketbroker.store.store_checkpoint import StoreCheckpoint
 from rocketbroker.store.store_lock import StoreLock
-from rocketbroker.store.store_recovery import RecoveryReport, recover
+from rocketbroker.store.store_recovery import RecoveryReport, load, recover
 from rocketbroker.store.write_refusal import Refusal, StandingRefusals
 
 log = logging.getLogger(__name__)
@@ -82,6 +83,7 @@ class MessageStore:
         self._file_system = file_system
         self._lock = StoreLock(Path(config.store_path_root_dir), config.abort_path, file_system)
         self._checkpoint = StoreCheckpoint(config.checkpoint_path, file_system)
+        self._ends_path = config.config_dir / FILE_NAME
         self._allocate_service = AllocateMappedFileService(file_system)
         log_size = config.mapped_file_size_commit_log
         log_queue = MappedFileQueue(config.commit_log_dir, log_size, min(ALLOCATE_STEP, log_size), file_system)
@@ -181,14 +183,11 @@ class MessageStore:
         self._lock.acquire()
         clean = self.was_clean = self._lock.was_clean
         self._checkpoint.load()
-        self.commit_log.queue.load()
-        self.queues.load()
-        if self.index_service is not None:
-            self.index_service.load()
-        reput = ReputMessageService(self.commit_log, self.queues, self._dispatcher, self._delay_levels)
+        loaded = load(self.commit_log, self.queues, self.index_service, self._ends_path, clean_stop=clean)
         # Before anything is changed: a crash on the way leaves a store that is not clean any more.
         self._lock.mark_running(os.getpid())
-        report = recover(self.commit_log, self.queues, self.index_service, self._checkpoint, reput, clean_stop=clean)
+        reput = ReputMessageService(self.commit_log, self.queues, self._dispatcher, self._delay_levels)
+        report = recover(loaded, self._checkpoint, reput)
         for queue in self.queues:
             queue.trusted_from = queue.next_offset
         if not clean:
@@ -231,7 +230,14 @@ class MessageStore:
         # What is not in the queues or the index would be looked for by an unclean start only.
         failed = self.flusher.error or self._queue_flusher.error or self._appender.has_pending
         if indexed and not failed:
+            self._write_ends()
             self._lock.mark_stopped()
+
+    def _write_ends(self) -> None:
+        """Note what there is, for the next start to find it all."""
+        index = self.index_service
+        names = None if index is None else [file.file.path.name for file in index.files]
+        write_queue_ends(self._ends_path, self.commit_log.max_offset, self.queues, names, self._file_system)
 
     def _end_reads(self) -> None:
         if self.index_service is not None:

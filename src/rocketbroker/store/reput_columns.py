@@ -171,7 +171,7 @@ class ReputColumns:
             if (first - end) * MIN_RECORD_SIZE > offset - sum(last[:2]):
                 return False
             hole = bisect_left(self._holes, last[0])
-            where = self._holes[hole] if hole < len(self._holes) and self._holes[hole] < offset else sum(last[:2])
+            where = self._holes[hole] if hole < len(self._holes) and self._holes[hole] < offset else last[0]
             # Readers find that no such message is there, and pass on.
             queue.put_entries(end, ENTRY.pack(where, MIN_RECORD_SIZE, 0) * (first - end))
         return True

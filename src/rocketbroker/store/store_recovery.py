@@ -11,12 +11,17 @@ Answers to DefaultMessageStore.recover and CommitLog.recoverNormally / recoverAb
 
 import logging
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
 
 from rocketbroker.store.commit_log import CommitLog
 from rocketbroker.store.commit_log_walker import CorruptRange, LogWalk, is_begun, store_timestamp_at
+from rocketbroker.store.consume_queue import ConsumeQueue
 from rocketbroker.store.consume_queue_store import ConsumeQueueStore
+from rocketbroker.store.damaged_files import mend_commit_log
 from rocketbroker.store.index_service import IndexService
 from rocketbroker.store.mapped_file_queue import MappedFileQueue
+from rocketbroker.store.queue_ends import QueueEnds, read_queue_ends
 from rocketbroker.store.reput_message_service import ReputMessageService
 from rocketbroker.store.store_checkpoint import StoreCheckpoint
 
@@ -39,13 +44,20 @@ class RecoveryReport:
     end_of_log: int = 0
     cut_off: str = ""
     corrupt_ranges: list[CorruptRange] = field(default_factory=list)
+    damaged_files: list[str] = field(default_factory=list)
+    queues_rebuilt: list[str] = field(default_factory=list)
     dispatched: int = 0
     index_entries_cut: int = 0
 
     @property
     def damage(self) -> list[str]:
         """All that was not as it should be, a text each."""
-        return [*([self.cut_off] if self.cut_off else []), *map(str, self.corrupt_ranges)]
+        return [
+            *([self.cut_off] if self.cut_off else []),
+            *map(str, self.corrupt_ranges),
+            *self.damaged_files,
+            *self.queues_rebuilt,
+        ]
 
     def __str__(self) -> str:
         how = "a clean stop" if self.clean_stop else "an unclean stop"
@@ -67,50 +79,114 @@ class RecoveryReport:
             begin = stop
 
 
-def recover(
+class LoadedStore(NamedTuple):
+    """The parts of a store whose files are mapped, and what was wrong with those.
+
+    ``mended_to`` is the CommitLog offset behind the last file that was lost in the middle, ``lacking`` has the queues
+    that lack entries since a file of theirs was damaged, ``index_lacks`` is the offset from which on the index does.
+    ``ends`` is what was there at the last clean stop, ``None`` when that is not known.
+    """
+
+    commit_log: CommitLog
+    queues: ConsumeQueueStore
+    index_service: IndexService | None
+    report: RecoveryReport
+    mended_to: int
+    lacking: set[ConsumeQueue]
+    index_lacks: int | None
+    ends: QueueEnds | None
+
+    @property
+    def known_to(self) -> int:
+        """All of log and queues below this CommitLog offset was on disk at the last clean stop."""
+        queue = self.commit_log.queue
+        if self.ends is None or (queue.files and self.ends.end_of_log > _most_end(queue)):
+            return 0
+        return self.ends.end_of_log
+
+
+def load(
     commit_log: CommitLog,
     queues: ConsumeQueueStore,
     index_service: IndexService | None,
-    checkpoint: StoreCheckpoint,
-    reput: ReputMessageService,
+    ends_path: Path,
     *,
     clean_stop: bool,
-) -> RecoveryReport:
+) -> LoadedStore:
+    """Map the files of a store; missing and damaged ones are mended or set aside.
+
+    Args:
+        commit_log: the log.
+        queues: the queues.
+        index_service: the index, if there is to be one.
+        ends_path: where a clean stop writes what was there.
+        clean_stop: whether the last stop was one.
+
+    Raises:
+        StoreError: the CommitLog was made with other settings, or a file cannot be opened.
+    """
+    report = RecoveryReport(clean_stop)
+    told, files = report.damaged_files, commit_log.queue
+    lost, mended_to = mend_commit_log(files.directory, files.file_size, files.file_system, told)
+    files.load()
+    for each in lost:
+        report.add_range(files, *each)
+    lacking = queues.load(told, clean_stop=clean_stop)
+    ends = read_queue_ends(ends_path, told)
+    expected = ends.index_files if ends is not None and clean_stop else None
+    index_lacks = None if index_service is None else index_service.load(told, expected)
+    return LoadedStore(commit_log, queues, index_service, report, mended_to, lacking, index_lacks, ends)
+
+
+def recover(loaded: LoadedStore, checkpoint: StoreCheckpoint, reput: ReputMessageService) -> RecoveryReport:
     """Bring loaded files into agreement; gives what was found.
 
     Raises:
         StoreFullError: the disk has no room for entries that are missing.
     """
-    report = RecoveryReport(clean_stop)
-    log_queue = commit_log.queue
-    if clean_stop:
-        report.end_of_log = _end_after_clean_stop(log_queue, queues, report)
+    report, queues, log_queue = loaded.report, loaded.queues, loaded.commit_log.queue
+    if report.clean_stop:
+        report.end_of_log = _end_after_clean_stop(loaded)
         index_unknown = unknown = report.end_of_log
+        _find_lost_queues(loaded)
     else:
-        index_unknown, unknown = _unknown_parts(log_queue, checkpoint, index_service, report)
+        index_unknown, unknown = _unknown_parts(loaded, checkpoint)
         report.checked_from = unknown
-        report.end_of_log = _end_of_unknown_part(log_queue, unknown, report)
+        report.end_of_log = _end_of_unknown_part(log_queue, unknown, loaded.mended_to, report)
     _reach(log_queue, report.end_of_log)
     log_queue.truncate(report.end_of_log)
-    _forget_flushed(log_queue, unknown)
-    index_from = _cut_index(commit_log, index_service, index_unknown, report)
+    index_from = _cut_index(loaded, index_unknown)
     # What was not on disk for certain may have holes: those entries are made anew from the log.
     queues.truncate_from(unknown)
-    queues.correct_min_offsets(commit_log.min_offset)
-    start = max(min(queues.max_physical_offset, unknown, index_from), commit_log.min_offset)
-    report.dispatched = reput.catch_up(start, lambda *found: report.add_range(log_queue, *found))
+    queues.correct_min_offsets(log_queue.min_offset)
+    start = min(queues.max_physical_offset, unknown, index_from, *map(_end_of, loaded.lacking))
+    report.dispatched = reput.catch_up(
+        max(start, log_queue.min_offset), lambda *found: report.add_range(log_queue, *found)
+    )
+    if report.clean_stop:
+        _reach_ends(loaded)
+    if start < unknown:
+        _sync_derived(loaded)
     return report
+
+
+def _end_of(queue: ConsumeQueue) -> int:
+    """CommitLog offset behind the last message of a queue."""
+    last = queue.entry(queue.max_offset - 1)
+    return sum(last[:2]) if last else 0
 
 
 # -- the end of the log
 
 
-def _end_after_clean_stop(queue: MappedFileQueue, queues: ConsumeQueueStore, report: RecoveryReport) -> int:
+def _end_after_clean_stop(loaded: LoadedStore) -> int:
     """Where the log ends, all of which is on disk: at the end of the last queued message or behind it.
 
     What the queues know is not walked through; half messages, which no queue has, may follow it.
     """
-    start, least = _last_queued(queue, queues)
+    queue, report = loaded.commit_log.queue, loaded.report
+    start, least = _last_queued(queue, loaded.queues)
+    least = max(least, loaded.known_to)
     report.checked_from = start
     walk = LogWalk(queue, start, check_crc=True)
     last_stored = 0
@@ -147,35 +223,51 @@ def _last_queued(queue: MappedFileQueue, queues: ConsumeQueueStore) -> tuple[int
         return (last[0] - last[0] % queue.file_size, sum(last)) if last is not None else (0, 0)
     written = [file.file_from_offset for file in queue.files if is_begun(file)]
     start = written[-1] if written else queue.min_offset
-    # A wrong entry must not make the log as long as it says.
-    most = queue.max_file_end + _MOST_FILES_LOST * queue.file_size
-    return start, sum(last) if last is not None and sum(last) <= most else 0
+    return start, sum(last) if last is not None and sum(last) <= _most_end(queue) else 0
 
 
-def _unknown_parts(
-    queue: MappedFileQueue, checkpoint: StoreCheckpoint, index_service: IndexService | None, report: RecoveryReport
-) -> tuple[int, int]:
+def _most_end(queue: MappedFileQueue) -> int:
+    """Behind this CommitLog offset the log cannot have ended: a wrong number must not make it as long as it says."""
+    return queue.max_file_end + _MOST_FILES_LOST * queue.file_size
+
+
+def _unknown_parts(loaded: LoadedStore, checkpoint: StoreCheckpoint) -> tuple[int, int]:
     """Offsets from which on it is not known what of the index is on disk, and what of the log and the queues is."""
     known = checkpoint.min_timestamp(with_index=False)
-    with_index = known if index_service is None else checkpoint.min_timestamp(with_index=True)
-    walk = LogWalk(queue, _last_file_known(queue, with_index), check_crc=False)
-    index_unknown = walk.offset = _known_part(queue, walk, with_index, report)
-    return index_unknown, _known_part(queue, walk, known, report) if with_index < known else index_unknown
+    least = index_least = loaded.known_to
+    with_index = known
+    if loaded.index_service is not None:
+        with_index = checkpoint.min_timestamp(with_index=True)
+        index_least = least if loaded.ends is not None and loaded.ends.index_files is not None else 0
+    queue = loaded.commit_log.queue
+    start = _last_file_known(queue, with_index)
+    walk = LogWalk(queue, max(start, index_least if index_least < queue.max_file_end else 0), check_crc=False)
+    index_unknown = walk.offset = _known_part(walk, with_index, index_least, loaded)
+    if (with_index, index_least) == (known, least):
+        return index_unknown, index_unknown
+    return index_unknown, _known_part(walk, known, least, loaded)
 
 
-def _known_part(queue: MappedFileQueue, walk: LogWalk, known_ms: int, report: RecoveryReport) -> int:
-    """Offset of the first record that was stored after the time up to which all is on disk, or the end before one."""
+def _known_part(walk: LogWalk, known_ms: int, least: int, loaded: LoadedStore) -> int:
+    """Offset of the first record from ``least`` on that was stored after the time up to which all is on disk.
+
+    The end of the log if there is none. Damage before it is passed over.
+    """
+    queue = loaded.commit_log.queue
     while True:
         for stretch in walk:
-            first = stretch.first_after(known_ms, 0)
+            first = stretch.first_after(known_ms, least)
             if first is not None:
                 return first
-        found = walk.next_sound()
+        begin, found = walk.offset, walk.next_sound()
         stored = None if found is None else store_timestamp_at(queue, found)
-        if found is None or stored is None or stored > known_ms:
-            return walk.offset
-        report.add_range(queue, walk.offset, found, walk.why)
-        walk.offset = found
+        if found is not None and stored is not None and (found <= least or stored <= known_ms):
+            walk.offset = found
+        elif begin < least:
+            walk.offset = least
+        else:
+            return begin
+        loaded.report.add_range(queue, begin, walk.offset, walk.why)
 
 
 def _last_file_known(queue: MappedFileQueue, known_ms: int) -> int:
@@ -187,11 +279,20 @@ def _last_file_known(queue: MappedFileQueue, known_ms: int) -> int:
     return queue.min_offset
 
 
-def _end_of_unknown_part(queue: MappedFileQueue, offset: int, report: RecoveryReport) -> int:
-    """Where the first damage is from an offset on, or nothing is written."""
+def _end_of_unknown_part(queue: MappedFileQueue, offset: int, mended_to: int, report: RecoveryReport) -> int:
+    """Where the first damage is from an offset on, or nothing is written.
+
+    Files that were lost are passed over: no crash takes one whole file out of the middle.
+    """
     walk = LogWalk(queue, offset, check_crc=True)
-    for _ in walk:
-        pass
+    while True:
+        for _ in walk:
+            pass
+        found = walk.next_sound() if walk.offset < mended_to else None
+        if found is None:
+            break
+        report.add_range(queue, walk.offset, found, walk.why)
+        walk.offset = found
     if walk.damage:
         report.cut_off = _told_cut(queue, walk.offset, walk.damage)
     return walk.offset
@@ -210,23 +311,58 @@ def _reach(queue: MappedFileQueue, end: int) -> None:
         file.wrote = file.flushed = file.file_size
 
 
-def _forget_flushed(queue: MappedFileQueue, unknown: int) -> None:
-    """Have the flush thread sync what is not known to be on disk."""
-    for file in queue.files:
-        file.flushed = min(file.flushed, max(unknown - file.file_from_offset, 0))
-
-
 def _covers(known: CorruptRange, found: CorruptRange) -> bool:
     begin, end = known.position, known.position + known.length
     return known.path == found.path and begin <= found.position and found.position + found.length <= end
 
 
-# -- the index
+# -- queues and index
 
 
-def _cut_index(commit_log: CommitLog, index_service: IndexService | None, unknown: int, report: RecoveryReport) -> int:
+def _find_lost_queues(loaded: LoadedStore) -> None:
+    """Find the queues that have less than they had at the clean stop; what is left of them is kept or made anew."""
+    report = loaded.report
+    if loaded.ends is None or loaded.ends.end_of_log != report.end_of_log:
+        return  # Java's broker wrote since
+    for (topic, queue_id), (begin, end) in loaded.ends.queues.items():
+        queue = loaded.queues.find(topic, queue_id)
+        if queue is not None and queue.min_offset <= begin and queue.max_offset >= end:
+            continue
+        if begin == end == 0:
+            continue
+        queue = loaded.queues.find_or_create(topic, queue_id)
+        report.queues_rebuilt.append(
+            f"queue {queue_id} of {topic} had the offsets {begin} to {end}, "
+            f"and {queue.min_offset} to {queue.max_offset} when the store was opened"
+        )
+        if queue.min_offset > begin:
+            queue.cut(0)
+        loaded.lacking.add(queue)
+
+
+def _reach_ends(loaded: LoadedStore) -> None:
+    """Have no queue end before it did at the clean stop, although the log lost the messages."""
+    if loaded.ends is None or loaded.ends.end_of_log != loaded.report.end_of_log:
+        return
+    for (topic, queue_id), (_, end) in loaded.ends.queues.items():
+        queue = loaded.queues.find(topic, queue_id)
+        if queue is not None and queue.max_offset < end:
+            queue.go_on_at(end)
+
+
+def _sync_derived(loaded: LoadedStore) -> None:
+    """Bring to disk what was made anew of the known part: the next start takes it to be there (blocks)."""
+    for file in loaded.queues.changed_files():
+        file.flush()
+    if loaded.index_service is not None:
+        loaded.index_service.sync()
+
+
+def _cut_index(loaded: LoadedStore, unknown: int) -> int:
     """Cut the index off where it is not known to be on disk; gives from where on it may lack messages."""
+    index_service, log_queue = loaded.index_service, loaded.commit_log.queue
     if index_service is None:
-        return commit_log.max_offset
-    report.index_entries_cut = index_service.cut(unknown)
-    return unknown if index_service.files else commit_log.min_offset
+        return log_queue.max_offset
+    lacks = unknown if loaded.index_lacks is None else min(unknown, loaded.index_lacks)
+    loaded.report.index_entries_cut = index_service.cut(lacks)
+    return lacks if index_service.files else log_queue.min_offset

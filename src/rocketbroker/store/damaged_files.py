@@ -1,0 +1,182 @@
+"""Files of a store that are missing, have a wrong size, or are none of it: mended before they are mapped.
+
+Nothing of the CommitLog is given up: a file that became shorter gets its size back, one that is missing in the middle
+is made anew, so that the others keep their offsets, and what is lost of them is told. Queues and index can be made anew
+from the log: a damaged file of theirs is set aside under the name ``<name>.damaged``.
+"""
+
+import itertools
+import os
+import re
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import NamedTuple
+
+from rocketbroker.codec.storefile.consume_queue_layout import CQ_STORE_UNIT_SIZE, ENTRY, is_written
+from rocketbroker.codec.storefile.mapped_file_name import offset_to_file_name
+from rocketbroker.common.errors import StoreError
+from rocketbroker.common.file_system import FileSystem
+
+# More files than these cannot be missing between two: one of the names is wrong.
+_MOST_MISSING = 1024
+_SET_ASIDE = re.compile(r"\.damaged(-[0-9]+)?\Z")
+
+
+class MendedRange(NamedTuple):
+    """Bytes of the CommitLog, by offsets, that are gone, and why."""
+
+    begin: int
+    end: int
+    why: str
+
+
+class _Named(NamedTuple):
+    """A file whose name is an offset."""
+
+    offset: int
+    size: int
+    path: Path
+
+
+def mend_commit_log(
+    directory: Path, file_size: int, file_system: FileSystem, told: list[str]
+) -> tuple[list[MendedRange], int]:
+    """Give the files of the CommitLog their size back and make those anew that are missing between two others (blocks).
+
+    Gives what was lost of those that others follow, and the offset behind the last of them, 0 when there is none.
+
+    Args:
+        directory: where they lie.
+        file_size: what each should have, in bytes.
+        file_system: the disk.
+        told: takes what was found, a text for each file.
+
+    Raises:
+        StoreError: they were made with another size; or too many are missing.
+    """
+    files, foreign = _files_of(directory)
+    told += [f"{path}: is no file of the CommitLog, and left alone" for path in foreign]
+    _check_sizes(files, file_size)
+    lost: list[MendedRange] = []
+    for file in files[:-1] if files and not files[-1].size else files:
+        if file.size < file_size:
+            _set_size(file.path, file_size, file_system)
+            told.append(f"{file.path}: had {file.size} bytes, and has {file_size} again")
+            if file is not files[-1]:
+                lost.append(MendedRange(file.offset + file.size, file.offset + file_size, "the file was cut short"))
+    for before, after in pairwise(files):
+        for offset in range(before.offset + file_size, after.offset, file_size):
+            path = directory / offset_to_file_name(offset)
+            _set_size(path, file_size, file_system)
+            told.append(f"{path}: was missing, and was made anew without messages")
+            lost.append(MendedRange(offset, offset + file_size, "the file was missing"))
+    if lost:
+        file_system.sync_folder(directory)
+    return lost, max((each.end for each in lost), default=0)
+
+
+def _check_sizes(files: list[_Named], file_size: int) -> None:
+    for file in files:
+        if file.size > file_size:
+            raise _other_size(file, file_size)
+    for before, after in pairwise(files):
+        distance = after.offset - before.offset
+        if distance % file_size:
+            raise _other_size(before, file_size)
+        if distance > _MOST_MISSING * file_size:
+            raise StoreError(f"{distance // file_size - 1} files are missing between {before.path} and {after.path}")
+
+
+def _other_size(file: _Named, file_size: int) -> StoreError:
+    return StoreError(
+        f"{file.path} has {file.size} bytes, but files of this kind are set to {file_size}; "
+        "set mappedFileSizeCommitLog to what the store was made with"
+    )
+
+
+def mend_queue(directory: Path, file_size: int, file_system: FileSystem, told: list[str], *, clean_stop: bool) -> bool:
+    """Set aside the first file of a queue that is damaged, and remove those behind it (blocks).
+
+    True when the queue lacks what was in them.
+
+    Args:
+        directory: the queue's folder.
+        file_size: what each file should have, in bytes.
+        file_system: the disk.
+        told: takes what was found, a text for each file.
+        clean_stop: whether all was on disk, so that no file but the last may lack entries.
+    """
+    files, foreign = _files_of(directory)
+    told += [f"{path}: is no file of a queue, and set aside as {set_aside(path, file_system).name}" for path in foreign]
+    for number, file in enumerate(files):
+        why = _why_damaged(files, number, file_size)
+        if not why and clean_stop and file is not files[-1] and not _has_entries(file.path, file_size):
+            why = "has no entries, but others follow it"
+        if why:
+            if file.size and "missing" not in why:
+                why += f", and it was set aside as {set_aside(file.path, file_system).name}"
+            told.append(f"{file.path}: {why}; the queue is made anew from there")
+            for later in files[number:]:
+                file_system.unlink(later.path)
+            file_system.sync_folder(directory)
+            return True
+    return False
+
+
+def _why_damaged(files: list[_Named], number: int, file_size: int) -> str:
+    file, is_last = files[number], number == len(files) - 1
+    if not file.size and is_last:
+        return ""  # made, but never grown to its size: a crash came between
+    if file.size != file_size:
+        return f"has {file.size} bytes instead of {file_size}"
+    if file.offset % file_size:
+        return f"its name is no multiple of {file_size}"
+    if number and file.offset != files[number - 1].offset + file_size:
+        return "the file before it is missing"
+    return ""
+
+
+def _has_entries(path: Path, file_size: int) -> bool:
+    """Whether the first and the last entry of a file are written."""
+    with path.open("rb", buffering=0) as file:
+        ends = (os.pread(file.fileno(), CQ_STORE_UNIT_SIZE, at) for at in (0, file_size - CQ_STORE_UNIT_SIZE))
+        return all(is_written(ENTRY.unpack(entry)[1]) for entry in ends)
+
+
+def set_aside(path: Path, file_system: FileSystem) -> Path:
+    """Rename a damaged file to ``<name>.damaged``, or one with a number behind it (blocks); gives its new path."""
+    numbered = (path.with_name(f"{path.name}.damaged-{number}") for number in itertools.count(2))
+    free = (each for each in itertools.chain([path.with_name(f"{path.name}.damaged")], numbered) if not each.exists())
+    aside = next(free)
+    file_system.rename(path, aside)
+    file_system.sync_folder(path.parent)
+    return aside
+
+
+def _files_of(directory: Path) -> tuple[list[_Named], list[Path]]:
+    """The files of a folder that are named by offsets, in order, and the others that were not set aside before."""
+    if not directory.is_dir():
+        return [], []
+    named, foreign = [], []
+    for path in _plain_files(directory):
+        if path.name.isascii() and path.name.isdigit() and len(path.name) == len(offset_to_file_name(0)):
+            named.append(_Named(int(path.name), path.stat().st_size, path))
+        elif not _SET_ASIDE.search(path.name):
+            foreign.append(path)
+    return named, foreign
+
+
+def _plain_files(directory: Path) -> Iterator[Path]:
+    return (path for path in sorted(directory.iterdir()) if path.is_file())
+
+
+def _set_size(path: Path, size: int, file_system: FileSystem) -> None:
+    try:
+        fd = file_system.open(path)
+        try:
+            file_system.set_size(fd, size)
+        finally:
+            file_system.close(fd)
+    except OSError as error:
+        raise StoreError(f"cannot give {path} its {size} bytes: {error.strerror}") from error

@@ -1,0 +1,66 @@
+"""Where log, queues and index ended at the last clean stop: ``config/consumeQueueEnds.json``.
+
+Nothing else says that a queue is missing, or that its last file was lost: it would be taken for a new one, and its
+offsets would be used again. All below the end of the log that it names was on disk then.
+"""
+
+from pathlib import Path
+from typing import NamedTuple
+
+from rocketbroker.codec.storefile.config_json import dumps_config, loads_config
+from rocketbroker.common.atomic_file import replace_contents
+from rocketbroker.common.errors import CodecError
+from rocketbroker.common.file_system import FileSystem
+from rocketbroker.store.consume_queue_store import ConsumeQueueStore
+
+FILE_NAME = "consumeQueueEnds.json"
+
+
+class QueueEnds(NamedTuple):
+    """``queues`` has the first queue offset and the one behind the last, by topic and queue number; ``index_files`` the
+    names of the index files, ``None`` when there was no index."""
+
+    end_of_log: int
+    queues: dict[tuple[str, int], tuple[int, int]]
+    index_files: list[str] | None
+
+
+def write_queue_ends(
+    path: Path, end_of_log: int, queues: ConsumeQueueStore, index_files: list[str] | None, file_system: FileSystem
+) -> None:
+    """Write the file (blocks). All below the end of the log is on disk, in queues and index as well.
+
+    Raises:
+        OSError: the disk refused.
+    """
+    table: dict[str, dict[str, list[int]]] = {}
+    for queue in queues:
+        table.setdefault(queue.topic, {})[str(queue.queue_id)] = [queue.min_offset, queue.max_offset]
+    content = {"endOfLog": end_of_log, "indexFiles": index_files, "queues": table}
+    replace_contents(path, dumps_config(content), file_system)
+
+
+def read_queue_ends(path: Path, told: list[str]) -> QueueEnds | None:
+    """The file's content; ``None`` when there is none, or it is damaged, which ``told`` takes."""
+    try:
+        return _parse(loads_config(path.read_bytes()))
+    except FileNotFoundError:
+        return None
+    except (OSError, CodecError, ValueError, TypeError, KeyError, AttributeError) as error:
+        told.append(f"{path}: cannot be read, and is not used: {error}")
+        return None
+
+
+def _parse(content: dict[str, object]) -> QueueEnds:
+    table, index_files = content["queues"], content.get("indexFiles")
+    if not isinstance(table, dict) or not isinstance(index_files, list | None):
+        raise TypeError("queues or indexFiles have a wrong type")
+    queues = {
+        (str(topic), int(queue_id)): (int(begin), int(end))
+        for topic, each in table.items()
+        for queue_id, (begin, end) in each.items()
+    }
+    end_of_log = content["endOfLog"]
+    if not isinstance(end_of_log, int) or any(not 0 <= begin <= end for begin, end in queues.values()):
+        raise ValueError("an offset is none")
+    return QueueEnds(end_of_log, queues, None if index_files is None else [str(name) for name in index_files])

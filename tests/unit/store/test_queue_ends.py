@@ -1,0 +1,183 @@
+"""Queues that were lost after a clean stop are made anew, and never taken for new ones."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from rocketbroker.common.file_system import LOCAL
+from rocketbroker.store.consume_queue_store import ConsumeQueueStore
+from rocketbroker.store.queue_ends import FILE_NAME, QueueEnds, read_queue_ends, write_queue_ends
+from tests.support.commit_log_writer import overwrite
+from tests.support.filled_store import COUNT, QUEUES, Filled, check, log_file, opened, serves_all_but, stopped, zeroed
+from tests.support.stores import LOG_FILE, QUEUE_FILE, crash_copy, message
+
+
+def test_what_is_written_is_read(tmp_path: Path):
+    queues = ConsumeQueueStore(tmp_path / "cq", QUEUE_FILE)
+    for topic, queue_id, count in (("A", 0, 3), ("A", 7, 1), ("B", 2, 2)):
+        for number in range(count):
+            queues.find_or_create(topic, queue_id).put(number, 100 * number, 100, 0)
+    path = tmp_path / "config" / FILE_NAME
+
+    write_queue_ends(path, 12345, queues, ["20261121095923270"], LOCAL)
+
+    told: list[str] = []
+    table = {("A", 0): (0, 3), ("A", 7): (0, 1), ("B", 2): (0, 2)}
+    assert read_queue_ends(path, told) == QueueEnds(12345, table, ["20261121095923270"])
+    write_queue_ends(path, 12345, queues, None, LOCAL)
+    assert read_queue_ends(path, told) == QueueEnds(12345, table, None)
+    assert told == []
+    queues.close()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[]",
+        "{}",
+        '{"endOfLog":1}',
+        '{"endOfLog":"1","indexFiles":[],"queues":{}}',
+        '{"endOfLog":1,"indexFiles":1,"queues":{}}',
+        '{"endOfLog":1,"indexFiles":null,"queues":{"A":3}}',
+        '{"endOfLog":1,"indexFiles":null,"queues":{"A":{"x":[0,1]}}}',
+        '{"endOfLog":1,"indexFiles":null,"queues":{"A":{"0":[0]}}}',
+        '{"endOfLog":1,"indexFiles":null,"queues":{"A":{"0":[2,1]}}}',
+    ],
+)
+def test_a_damaged_file_is_told_and_not_used(tmp_path: Path, text: str):
+    path = tmp_path / FILE_NAME
+    path.write_text(text)
+    told: list[str] = []
+
+    assert read_queue_ends(path, told) is None
+    assert [one.startswith(f"{path}: cannot be read") for one in told] == [True]
+
+
+def test_without_a_file_nothing_is_known(tmp_path: Path):
+    told: list[str] = []
+    assert read_queue_ends(tmp_path / FILE_NAME, told) is None
+    assert told == []
+
+
+@pytest.mark.parametrize("files", [[0], [QUEUE_FILE], [0, QUEUE_FILE]])
+async def test_a_queue_that_lost_files_is_made_anew(filled: Filled, tmp_path: Path, files: list[int]):
+    root = await stopped(filled, tmp_path)
+    for offset in files:
+        (root / "consumequeue" / "Topic" / "1" / f"{offset:020d}").unlink()
+
+    store = await check(root, filled)
+
+    (text,) = store.recovery_report.queues_rebuilt
+    assert text.startswith("queue 1 of Topic had the offsets 0 to 83, ")
+    await store.stop()
+
+
+async def test_a_queue_whose_folder_is_gone_is_made_anew(filled: Filled, tmp_path: Path):
+    root = await stopped(filled, tmp_path)
+    shutil.rmtree(root / "consumequeue" / "Topic" / "2")
+
+    store = await check(root, filled)
+
+    assert len(store.recovery_report.queues_rebuilt) == 1
+    await store.stop()
+
+
+async def test_a_last_queue_file_of_zeros_is_made_anew(filled: Filled, tmp_path: Path):
+    root = await stopped(filled, tmp_path)
+    overwrite(root / "consumequeue" / "Topic" / "0" / f"{QUEUE_FILE:020d}", 0, bytes(QUEUE_FILE))
+
+    store = await check(root, filled)
+
+    assert len(store.recovery_report.queues_rebuilt) == 1
+    await store.stop()
+
+
+async def test_a_queue_all_messages_of_which_the_log_lost_goes_on_where_it_was(filled: Filled, tmp_path: Path):
+    for _ in range(2):
+        filled.store.put_message(message(b"first", "Early"))
+    filled.store.dispatch()
+    filled.put(COUNT)
+    filled.store.dispatch()
+    first = filled.log_end
+    root = await stopped(filled, tmp_path)
+    shutil.rmtree(root / "consumequeue" / "Early")
+    zeroed(*log_file(root, filled.offsets[COUNT - 1] + filled.sizes[COUNT - 1]), 2 * 102)
+
+    for _ in range(2):
+        store = await opened(root, filled)
+        queue = store.queues.find("Early", 0)
+        assert queue
+        assert (queue.min_offset, queue.max_offset, queue.next_offset) == (2, 2, 2)
+        await store.stop()
+    assert first == filled.log_end
+    store = await opened(root, filled)
+    assert store.put_message(message(b"third", "Early")).queue_offset == 2
+    await store.stop()
+
+
+async def test_a_queue_the_last_messages_of_which_the_log_lost_goes_on_where_it_was(filled: Filled, tmp_path: Path):
+    root = await stopped(filled, tmp_path)
+    shutil.rmtree(root / "consumequeue")
+    lost = set(range(COUNT - 7, COUNT))
+    for number in lost:
+        zeroed(*log_file(root, filled.offsets[number]), filled.sizes[number])
+
+    store = await opened(root, filled)
+
+    for queue_id in range(QUEUES):
+        result = store.put_message(message(b"after", queue_id=queue_id))
+        assert result.queue_offset == len(range(queue_id, COUNT, QUEUES))
+        assert result.physical_offset >= filled.log_end
+    killed = crash_copy(root, tmp_path / "killed")
+    await store.stop()
+    store = await opened(killed, filled)
+    assert store.look_message_by_offset(filled.log_end) is not None
+    assert store.max_offset_in_queue("Topic", 0) == len(range(0, COUNT, QUEUES)) + 1
+    await store.stop()
+
+
+async def test_what_was_on_disk_at_the_last_clean_stop_is_known_after_a_kill(filled: Filled, tmp_path: Path):
+    root = await stopped(filled, tmp_path)
+    (root / "checkpoint").unlink()
+    store = await opened(root, filled)
+    filled.store = store
+    filled.put(COUNT)
+    store.dispatch()
+    killed = crash_copy(root, tmp_path / "killed")
+    await store.stop()
+    zeroed(*log_file(killed, filled.offsets[100]), filled.sizes[100])
+
+    store = await opened(killed, filled)
+
+    serves_all_but(store, filled, {100}, COUNT + 1)
+    assert store.recovery_report.checked_from == filled.offsets[COUNT]
+    await store.stop()
+
+
+async def test_another_broker_that_ran_since_has_the_last_word(filled: Filled, tmp_path: Path):
+    root = await stopped(filled, tmp_path)
+    old = (root / "config" / FILE_NAME).read_bytes()
+    store = await opened(root, filled)
+    filled.store = store
+    filled.put(COUNT)
+    store.delete_topics({"Nothing"})
+    await store.stop()
+    (root / "config" / FILE_NAME).write_bytes(old.replace(b"Topic", b"Other"))
+
+    store = await opened(root, filled)
+
+    assert store.recovery_report.damage == []
+    assert store.queues.topics == {"Topic"}
+    await store.stop()
+
+
+async def test_a_number_that_cannot_be_makes_no_log_of_that_length(filled: Filled, tmp_path: Path):
+    root = await stopped(filled, tmp_path)
+    path = root / "config" / FILE_NAME
+    path.write_text(path.read_text().replace(str(filled.log_end), str(filled.log_end + 100 * LOG_FILE)))
+
+    store = await check(root, filled)
+
+    await store.stop()
