@@ -108,6 +108,15 @@ class StoreMachine(RuleBasedStateMachine):
         self.store.dispatch()
         self.dispatched()
 
+    @rule(topic=topics)
+    def delete_topic(self, topic: str) -> None:
+        self.runner.run(self.store.mark_deleted({topic}))
+        self.store.delete_topics({topic})
+        self.dispatched()
+        for queue in [queue for queue in self.put_bodies if queue[0] == topic]:
+            del self.put_bodies[queue]
+            self.readable.pop(queue, None)
+
     @rule()
     def sync(self) -> None:
         self.store.flusher.flush()

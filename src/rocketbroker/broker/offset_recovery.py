@@ -29,6 +29,7 @@ class OffsetRecovery:
             return
         for back in self._offsets.set_back(self._store.max_offset_in_queue):
             log.warning("after the unclean stop %s", back)
+            self._store.recovery_report.offsets_set_back.append(str(back))
 
     async def stop(self) -> None:
         """Nothing to end."""

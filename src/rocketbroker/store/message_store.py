@@ -20,6 +20,7 @@ from rocketbroker.common.config import MessageStoreConfig
 from rocketbroker.common.errors import StoreError
 from rocketbroker.common.file_system import LOCAL, FileSystem, sync_names
 from rocketbroker.common.lifecycle import TaskOwner
+from rocketbroker.store import deleted_topics, queue_ends
 from rocketbroker.store.allocate_mapped_file_service import AllocateMappedFileService
 from rocketbroker.store.checked_reader import CheckedReader
 from rocketbroker.store.commit_log import ALLOCATE_STEP, CommitLog
@@ -28,6 +29,7 @@ from rocketbroker.store.consume_queue import ConsumeQueue
 from rocketbroker.store.consume_queue_store import ConsumeQueueStore
 from rocketbroker.store.damage_log import DamageLog
 from rocketbroker.store.delay_level_table import parse_delay_levels
+from rocketbroker.store.deleted_topics import DeletedTopics
 from rocketbroker.store.flush_service import CommitLogFlusher, ConsumeQueueFlusher
 from rocketbroker.store.get_message import GetMessageResult, GetMessageStatus
 from rocketbroker.store.index_service import IndexService
@@ -37,7 +39,7 @@ from rocketbroker.store.message_appender import MessageAppender
 from rocketbroker.store.message_arriving_listener import MessageArrivingListener
 from rocketbroker.store.put_message import MessageExtBrokerInner, PutMessageResult
 from rocketbroker.store.query_message import QueryMessageResult
-from rocketbroker.store.queue_ends import FILE_NAME, write_queue_ends
+from rocketbroker.store.queue_ends import write_queue_ends
 from rocketbroker.store.queue_reader import QueueReader
 from rocketbroker.store.reput_message_service import ReputMessageService
 from rocketbroker.store.store_checkpoint import StoreCheckpoint
@@ -53,6 +55,8 @@ T = TypeVar("T")
 # Keys of the index wait so long for others at the most.
 _INDEX_TICK_S = 0.1
 _COLD_READERS = 2
+# A topic that gets messages while it is marked as deleted is marked again so often.
+_MARK_TRIES = 5
 # What a record has beside its body, at the most.
 _RECORD_ROOM = 128 * 1024
 # What the answer to a query may carry; a frame has 16 MiB.
@@ -83,7 +87,9 @@ class MessageStore:
         self._file_system = file_system
         self._lock = StoreLock(Path(config.store_path_root_dir), config.abort_path, file_system)
         self._checkpoint = StoreCheckpoint(config.checkpoint_path, file_system)
-        self._ends_path = config.config_dir / FILE_NAME
+        self._ends_path = config.config_dir / queue_ends.FILE_NAME
+        self._deleted_topics = DeletedTopics(config.config_dir / deleted_topics.FILE_NAME, file_system)
+        self._marking = asyncio.Lock()
         self._allocate_service = AllocateMappedFileService(file_system)
         log_size = config.mapped_file_size_commit_log
         log_queue = MappedFileQueue(config.commit_log_dir, log_size, min(ALLOCATE_STEP, log_size), file_system)
@@ -186,7 +192,10 @@ class MessageStore:
         loaded = load(self.commit_log, self.queues, self.index_service, self._ends_path, clean_stop=clean)
         # Before anything is changed: a crash on the way leaves a store that is not clean any more.
         self._lock.mark_running(os.getpid())
-        reput = ReputMessageService(self.commit_log, self.queues, self._dispatcher, self._delay_levels)
+        self._deleted_topics.load(loaded.report.damaged_files)
+        self._deleted_topics.finish(self.queues)
+        marks = self._deleted_topics.marks
+        reput = ReputMessageService(self.commit_log, self.queues, self._dispatcher, self._delay_levels, marks)
         report = recover(loaded, self._checkpoint, reput)
         for queue in self.queues:
             queue.trusted_from = queue.next_offset
@@ -414,6 +423,30 @@ class MessageStore:
         return await asyncio.get_running_loop().run_in_executor(self._query_reader, partial(function, *args, **kwargs))
 
     # -- keeping
+
+    async def mark_deleted(self, topics: set[str]) -> None:
+        """Note on disk that topics are deleted: their messages up to now never come back. ``delete_topics`` follows.
+
+        Raises:
+            StoreError: messages that were to be dispatched first could not be.
+            OSError: the disk refused.
+        """
+        async with self._marking:
+            for _ in range(_MARK_TRIES):
+                self.dispatch()
+                mark = self.max_physical_offset
+                await asyncio.get_running_loop().run_in_executor(
+                    self._cold_readers, self._deleted_topics.add, topics, mark, self.min_physical_offset
+                )
+                # Messages of theirs that came meanwhile lie behind the mark.
+                if not any(self._has_from(topic, mark) for topic in topics):
+                    break
+
+    def _has_from(self, topic: str, offset: int) -> bool:
+        """Whether a topic has messages that lie at a CommitLog offset or behind it."""
+        self.dispatch()
+        last = (queue.entry(queue.max_offset - 1) for queue in self.queues.queues_of(topic).values())
+        return any(entry is not None and entry[0] >= offset for entry in last)
 
     def delete_topics(self, topics: set[str]) -> int:
         """Remove the queues of topics; gives how many topics had any. The messages stay until their file expires.

@@ -3,7 +3,7 @@ from it since importing numpy takes longer than a broker's start may.
 """
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise
 
 import numpy as np
@@ -67,12 +67,18 @@ class ReputColumns:
     Args:
         queues: the queues.
         delay_levels: ms by level.
+        deleted: CommitLog offset by topic before which its messages are left out.
         on_damage: told of what is no sound record, by CommitLog offsets, and why.
     """
 
     def __init__(
-        self, queues: ConsumeQueueStore, delay_levels: dict[int, int], on_damage: Callable[[int, int, str], None]
+        self,
+        queues: ConsumeQueueStore,
+        delay_levels: dict[int, int],
+        deleted: Mapping[str, int],
+        on_damage: Callable[[int, int, str], None],
     ) -> None:
+        self._deleted = {topic.encode(): mark for topic, mark in deleted.items()}
         self._queues = queues
         self._delay_levels = delay_levels
         self._on_damage = on_damage
@@ -97,7 +103,12 @@ class ReputColumns:
         chosen = np.zeros(count, np.bool_)
         prefix_hashes = np.zeros(count, np.int64)
         tag_hashes = np.full(count, NO_TAGS, np.int64)
-        for topic, queue_id, members in messages.by_queue():
+        for topic, queue_id, all_members in messages.by_queue():
+            members = all_members
+            if topic in self._deleted:
+                members = members[messages.offsets[members] >= self._deleted[topic]]
+                if not len(members):
+                    continue
             queue = self._queue(topic, queue_id)
             if queue is None:
                 self._refuse(messages, members, f"topic {topic!r}, queue {queue_id} cannot be")

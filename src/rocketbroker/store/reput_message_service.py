@@ -5,7 +5,8 @@ In normal running the append path dispatches what it wrote; the log is read agai
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from rocketbroker.store.commit_log import CommitLog
@@ -28,6 +29,7 @@ class ReputMessageService:
         queues: the queues, which know what they have.
         dispatcher: enters keys into the index.
         delay_levels: ms by level; a message of SCHEDULE_TOPIC_XXXX is queued by its delivery time.
+        deleted: CommitLog offset by topic at its deletion; messages before it are left out.
     """
 
     def __init__(
@@ -36,16 +38,18 @@ class ReputMessageService:
         queues: ConsumeQueueStore,
         dispatcher: CommitLogDispatcher,
         delay_levels: dict[int, int],
+        deleted: Mapping[str, int] = MappingProxyType({}),
     ) -> None:
+        self._deleted = deleted
         self._delay_levels = delay_levels
         self._commit_log = commit_log
         self._queues = queues
         self._dispatcher = dispatcher
 
-    def catch_up(self, offset: int, on_damage: DamageListener) -> int:
+    def catch_up(self, offset: int, on_damage: DamageListener, on_progress: Callable[[int], None] | None = None) -> int:
         """Dispatch from a CommitLog offset on what queues and index do not have; gives how many messages it read.
 
-        Damage is passed over.
+        Damage is passed over. ``on_progress`` is told up to which offset it has come.
 
         Raises:
             StoreFullError: the disk has no room for entries that are missing.
@@ -60,6 +64,8 @@ class ReputMessageService:
             for stretch in walk:
                 self._dispatch(columns, stretch)
                 count += len(stretch.starts)
+                if on_progress is not None:
+                    on_progress(stretch.end_offset)
             if walk.offset < end:
                 sound = walk.next_sound()
                 columns.passed_over(walk.offset, end if sound is None else sound, walk.why)
@@ -70,7 +76,7 @@ class ReputMessageService:
     def _columns(self, on_damage: DamageListener) -> ReputColumns:
         from rocketbroker.store.reput_columns import ReputColumns
 
-        return ReputColumns(self._queues, self._delay_levels, on_damage)
+        return ReputColumns(self._queues, self._delay_levels, self._deleted, on_damage)
 
     def _dispatch(self, columns: ReputColumns, stretch: Stretch) -> None:
         found = columns.enter(stretch.records, stretch.data)

@@ -10,6 +10,8 @@ Answers to DefaultMessageStore.recover and CommitLog.recoverNormally / recoverAb
 """
 
 import logging
+import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -29,6 +31,8 @@ log = logging.getLogger(__name__)
 
 # How far behind the files that are there a queue may say that the log ended, in files.
 _MOST_FILES_LOST = 1
+# So often it is told how far the recovery has come, in seconds.
+_TELL_S = 3.0
 
 
 @dataclass
@@ -36,18 +40,21 @@ class RecoveryReport:
     """What recovery found and did.
 
     ``checked_from`` is the CommitLog offset from which on all was checked, ``end_of_log`` the one at which the next
-    message will lie, ``cut_off`` says what was cut off there, if anything.
+    message will lie, ``cut_off`` says what was cut off there, if anything. ``damaged_files`` and ``queues_rebuilt``
+    have a text each; so has ``offsets_set_back``, which whoever keeps the consumer offsets fills.
     """
 
     clean_stop: bool
     checked_from: int = 0
     end_of_log: int = 0
     cut_off: str = ""
+    duration_s: float = 0.0
     corrupt_ranges: list[CorruptRange] = field(default_factory=list)
     damaged_files: list[str] = field(default_factory=list)
     queues_rebuilt: list[str] = field(default_factory=list)
     dispatched: int = 0
     index_entries_cut: int = 0
+    offsets_set_back: list[str] = field(default_factory=list)
 
     @property
     def damage(self) -> list[str]:
@@ -63,7 +70,8 @@ class RecoveryReport:
         how = "a clean stop" if self.clean_stop else "an unclean stop"
         text = (
             f"store opened after {how}: CommitLog checked from offset {self.checked_from}, "
-            f"it ends at {self.end_of_log}, {self.dispatched} messages dispatched again"
+            f"it ends at {self.end_of_log}, {self.dispatched} messages dispatched again, "
+            f"{self.index_entries_cut} index entries cut, in {self.duration_s:.1f} s"
         )
         return text + "".join(f"; {damage}" for damage in self.damage)
 
@@ -138,13 +146,25 @@ def load(
     return LoadedStore(commit_log, queues, index_service, report, mended_to, lacking, index_lacks, ends)
 
 
-def recover(loaded: LoadedStore, checkpoint: StoreCheckpoint, reput: ReputMessageService) -> RecoveryReport:
+def recover(
+    loaded: LoadedStore,
+    checkpoint: StoreCheckpoint,
+    reput: ReputMessageService,
+    say: Callable[[str], None] = log.info,
+) -> RecoveryReport:
     """Bring loaded files into agreement; gives what was found.
+
+    Args:
+        loaded: the store.
+        checkpoint: up to when it is known to be on disk.
+        reput: dispatches what queues and index lack.
+        say: is told each few seconds how far it has come.
 
     Raises:
         StoreFullError: the disk has no room for entries that are missing.
     """
     report, queues, log_queue = loaded.report, loaded.queues, loaded.commit_log.queue
+    progress = _Progress(say)
     if report.clean_stop:
         report.end_of_log = _end_after_clean_stop(loaded)
         index_unknown = unknown = report.end_of_log
@@ -152,7 +172,7 @@ def recover(loaded: LoadedStore, checkpoint: StoreCheckpoint, reput: ReputMessag
     else:
         index_unknown, unknown = _unknown_parts(loaded, checkpoint)
         report.checked_from = unknown
-        report.end_of_log = _end_of_unknown_part(log_queue, unknown, loaded.mended_to, report)
+        report.end_of_log = _end_of_unknown_part(loaded, unknown, progress)
     _reach(log_queue, report.end_of_log)
     log_queue.truncate(report.end_of_log)
     index_from = _cut_index(loaded, index_unknown)
@@ -161,13 +181,36 @@ def recover(loaded: LoadedStore, checkpoint: StoreCheckpoint, reput: ReputMessag
     queues.correct_min_offsets(log_queue.min_offset)
     start = min(queues.max_physical_offset, unknown, index_from, *map(_end_of, loaded.lacking))
     report.dispatched = reput.catch_up(
-        max(start, log_queue.min_offset), lambda *found: report.add_range(log_queue, *found)
+        max(start, log_queue.min_offset),
+        lambda *found: report.add_range(log_queue, *found),
+        lambda offset: progress.tell("dispatched again", offset, report.end_of_log),
     )
     if report.clean_stop:
         _reach_ends(loaded)
     if start < unknown:
         _sync_derived(loaded)
+    report.duration_s = progress.seconds
     return report
+
+
+class _Progress:
+    """Tells how far the recovery has come, not too often."""
+
+    def __init__(self, say: Callable[[str], None]) -> None:
+        self._say = say
+        self._began = self._told = time.monotonic()
+
+    @property
+    def seconds(self) -> float:
+        """Since the begin."""
+        return time.monotonic() - self._began
+
+    def tell(self, what: str, offset: int, end: int) -> None:
+        """The log is read up to an offset."""
+        now = time.monotonic()
+        if now - self._told >= _TELL_S:
+            self._told = now
+            self._say(f"recovery: the CommitLog is {what} up to {offset} of {end}")
 
 
 def _end_of(queue: ConsumeQueue) -> int:
@@ -279,16 +322,17 @@ def _last_file_known(queue: MappedFileQueue, known_ms: int) -> int:
     return queue.min_offset
 
 
-def _end_of_unknown_part(queue: MappedFileQueue, offset: int, mended_to: int, report: RecoveryReport) -> int:
+def _end_of_unknown_part(loaded: LoadedStore, offset: int, progress: _Progress) -> int:
     """Where the first damage is from an offset on, or nothing is written.
 
     Files that were lost are passed over: no crash takes one whole file out of the middle.
     """
+    queue, report = loaded.commit_log.queue, loaded.report
     walk = LogWalk(queue, offset, check_crc=True)
     while True:
-        for _ in walk:
-            pass
-        found = walk.next_sound() if walk.offset < mended_to else None
+        for stretch in walk:
+            progress.tell("checked", stretch.end_offset, queue.max_file_end)
+        found = walk.next_sound() if walk.offset < loaded.mended_to else None
         if found is None:
             break
         report.add_range(queue, walk.offset, found, walk.why)

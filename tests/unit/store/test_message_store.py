@@ -13,6 +13,7 @@ from rocketbroker.codec.message.message_decoder import decode_messages, decode_r
 from rocketbroker.codec.message.message_sys_flag import COMPRESSED_FLAG
 from rocketbroker.common.errors import StoreError
 from rocketbroker.store import message_store
+from rocketbroker.store.consume_queue import ConsumeQueue
 from rocketbroker.store.consume_queue_store import ConsumeQueueStore
 from rocketbroker.store.get_message import GetMessageStatus
 from rocketbroker.store.index_file import IndexFile
@@ -274,10 +275,10 @@ class TestLife:
         began, go_on = threading.Event(), threading.Event()
         load = ConsumeQueueStore.load
 
-        def slow_load(queues: ConsumeQueueStore) -> None:
+        def slow_load(queues: ConsumeQueueStore, told: list[str], *, clean_stop: bool) -> set[ConsumeQueue]:
             began.set()
             assert go_on.wait(10)
-            load(queues)
+            return load(queues, told, clean_stop=clean_stop)
 
         monkeypatch.setattr(ConsumeQueueStore, "load", slow_load)
         starting = asyncio.ensure_future(make_store(tmp_path / "other").start())
@@ -324,7 +325,7 @@ class TestLife:
         await store.stop()
 
         assert sorted(path.name for path in (tmp_path / "apart").iterdir()) == ["check", "cq", "ix", "log"]
-        assert [path.name for path in (tmp_path / "store").iterdir()] == ["lock"]
+        assert sorted(path.name for path in (tmp_path / "store").iterdir()) == ["config", "lock"]
 
     async def test_the_checkpoint_follows_what_is_on_disk(self, store: MessageStore, clock: FakeClock):
         store.put_message(message())

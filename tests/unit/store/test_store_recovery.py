@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from rocketbroker.common.errors import StoreError
+from rocketbroker.store.queue_ends import FILE_NAME
 from tests.support.commit_log_writer import overwrite
 from tests.support.filled_store import BODY, COUNT, QUEUES, Filled, check, log_file, zeroed
 from tests.support.stores import (
@@ -146,6 +147,7 @@ async def test_keys_of_messages_that_were_cut_off_never_lead_to_others(filled: F
     await filled.store.stop()
     root = crash_copy(filled.root, tmp_path / "damaged")
     (root / "abort").write_text("1")
+    (root / "config" / FILE_NAME).unlink()
     zeroed(*log_file(root, filled.offsets[-1]), filled.sizes[-1])
 
     store = await check(root, filled, COUNT - 1)
@@ -289,6 +291,7 @@ async def test_a_topic_that_was_deleted_and_made_again_has_its_new_messages_afte
         store.put_message(message(b"old %d" % number))
         store.put_message(message(b"other %d" % number, "Other"))
     store.dispatch()
+    await store.mark_deleted({"Topic"})
     assert store.delete_topics({"Topic"}) == 1
     for number in range(again):
         store.put_message(message(b"new %d" % number))

@@ -19,6 +19,14 @@ log = logging.getLogger(__name__)
 class QueueRemover(Protocol):
     """What is needed of the message store."""
 
+    async def mark_deleted(self, topics: set[str]) -> None:
+        """Note on disk that topics are deleted, so that their messages never come back.
+
+        Raises:
+            StoreError: messages of them that were under way could not be brought to their queues first.
+            OSError: the disk refused.
+        """
+
     def delete_topics(self, topics: set[str]) -> int:
         """Take the queues of topics out of service at once and have their files removed by a thread.
 
@@ -43,7 +51,7 @@ class DeleteTopicInBrokerProcessor:
         self._store = store
         self._stats = stats
 
-    def process(self, connection: Connection, command: RemotingCommand[DeleteTopicRequestHeader]) -> Command:
+    async def process(self, connection: Connection, command: RemotingCommand[DeleteTopicRequestHeader]) -> Command:
         """Remove the topic.
 
         Raises:
@@ -54,6 +62,7 @@ class DeleteTopicInBrokerProcessor:
         check_changeable_topic(self._topics, topic)
         log.info("%s deletes topic %s", connection.remote_address, topic)
         try:
+            await self._store.mark_deleted({topic})
             self._store.delete_topics({topic})
         except (OSError, StoreError) as error:
             remark = f"the queues of topic {topic} cannot be removed, it stays: {error}"

@@ -7,7 +7,7 @@ from rocketbroker.codec.remoting.headers.topic import DeleteTopicRequestHeader
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.file_system import LocalFileSystem
 from rocketbroker.processor.admin.delete_topic_in_broker import DeleteTopicInBrokerProcessor
-from tests.support.processor_calls import call, recorded, refusal
+from tests.support.processor_calls import call_async, recorded, refusal_async
 from tests.support.stores import message
 
 
@@ -24,10 +24,10 @@ def fill(parts, store, topic):
     parts.stats.topic_put(topic).add(1, 100)
 
 
-def test_all_that_is_known_of_a_topic_goes(parts, store, processor, tmp_path):
+async def test_all_that_is_known_of_a_topic_goes(parts, store, processor, tmp_path):
     fill(parts, store, "T")
     fill(parts, store, "Other")
-    assert call(processor.process, DeleteTopicRequestHeader("T")) == (0, None, {}, b"")
+    assert await call_async(processor.process, DeleteTopicRequestHeader("T")) == (0, None, {}, b"")
     assert parts.topic_configs.select("T") is None
     assert parts.offsets.table == {"Other@g": {0: 1}}
     assert store.max_offset_in_queue("T", 0) == 0
@@ -37,28 +37,28 @@ def test_all_that_is_known_of_a_topic_goes(parts, store, processor, tmp_path):
     assert [path.name for path in (tmp_path / "store" / "consumequeue").iterdir()] == ["Other"]
 
 
-def test_a_topic_of_the_same_name_begins_at_0(parts, store, processor):
+async def test_a_topic_of_the_same_name_begins_at_0(parts, store, processor):
     fill(parts, store, "T")
-    call(processor.process, DeleteTopicRequestHeader("T"))
+    await call_async(processor.process, DeleteTopicRequestHeader("T"))
     fill(parts, store, "T")
     assert store.max_offset_in_queue("T", 0) == 1
     store.queues.remove_retired()
     assert store.message_store_timestamp("T", 0, 0) == parts.clock.time_ms()
 
 
-def test_recorded_requests(processor):
+async def test_recorded_requests(processor):
     for command, theirs in recorded(215, DeleteTopicRequestHeader):
-        assert call(processor.process, command.header) == theirs
+        assert await call_async(processor.process, command.header) == theirs
 
 
-def test_a_topic_that_the_disk_keeps_stays(parts, store, processor, monkeypatch):
+async def test_a_topic_that_the_disk_keeps_stays(parts, store, processor, monkeypatch):
     fill(parts, store, "T")
 
     def refuse(*_):
         raise OSError(errno.EROFS, "Read-only file system")
 
     monkeypatch.setattr(LocalFileSystem, "rename", refuse)
-    code, remark = refusal(processor.process, DeleteTopicRequestHeader("T"))
+    code, remark = await refusal_async(processor.process, DeleteTopicRequestHeader("T"))
     assert code == ResponseCode.SYSTEM_ERROR
     assert "topic T cannot be removed" in remark
     assert "Read-only file system" in remark
@@ -67,10 +67,10 @@ def test_a_topic_that_the_disk_keeps_stays(parts, store, processor, monkeypatch)
 
 
 @pytest.mark.parametrize("topic", ["../consumequeue", "..", "", " ", "a/b", "t" * 128, "TBW102", "DefaultCluster"])
-def test_bad_names_touch_nothing(parts, store, processor, topic):
+async def test_bad_names_touch_nothing(parts, store, processor, topic):
     fill(parts, store, "T")
     topics = dict(parts.topic_configs.topics)
-    code, remark = refusal(processor.process, DeleteTopicRequestHeader(topic))
+    code, remark = await refusal_async(processor.process, DeleteTopicRequestHeader(topic))
     assert code == ResponseCode.INVALID_PARAMETER
     assert remark
     assert parts.topic_configs.topics == topics

@@ -1,0 +1,71 @@
+"""Which topics were deleted, and when: ``config/deletedTopics.json``, by topic the CommitLog offset at its deletion.
+
+The messages of a deleted topic stay in the log until their file expires. When queues are made anew from the log, those
+that lie before the mark are left out, so that the topic does not come back.
+"""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from rocketbroker.codec.storefile.config_json import dumps_config, loads_config
+from rocketbroker.common.atomic_file import backup_of, replace_contents
+from rocketbroker.common.errors import CodecError
+from rocketbroker.common.file_system import FileSystem
+from rocketbroker.store.consume_queue_store import ConsumeQueueStore
+
+FILE_NAME = "deletedTopics.json"
+
+
+class DeletedTopics:
+    """The marks, in memory and on disk.
+
+    Args:
+        path: the file.
+        file_system: the disk.
+    """
+
+    def __init__(self, path: Path, file_system: FileSystem) -> None:
+        self._path = path
+        self._file_system = file_system
+        self.marks: dict[str, int] = {}
+
+    def load(self, told: list[str]) -> None:
+        """Read the file, or what it held before when it is damaged, which ``told`` takes (blocks)."""
+        for path in (self._path, backup_of(self._path)):
+            try:
+                self.marks = _parse(loads_config(path.read_bytes()))
+            except FileNotFoundError:
+                continue
+            except (OSError, CodecError, ValueError, TypeError) as error:
+                told.append(f"{path}: cannot be read, topics that were deleted may come back: {error}")
+            else:
+                return
+
+    def add(self, topics: Iterable[str], offset: int, min_offset: int) -> None:
+        """Mark topics as deleted before a CommitLog offset (blocks); marks before the begin of the log are dropped.
+
+        Raises:
+            OSError: the disk refused; the marks are as they were.
+        """
+        marks = {topic: mark for topic, mark in self.marks.items() if mark > min_offset}
+        marks |= dict.fromkeys(topics, offset)
+        replace_contents(self._path, dumps_config({"deleted": marks}), self._file_system)
+        self.marks = marks
+
+    def finish(self, queues: ConsumeQueueStore) -> None:
+        """Take queues out of service whose topics were marked and not made again: a stop came between the two.
+
+        Raises:
+            OSError: the disk refused.
+        """
+        for topic, mark in self.marks.items():
+            last = [queue.entry(queue.max_offset - 1) for queue in queues.queues_of(topic).values()]
+            if last and all(entry is None or entry[0] < mark for entry in last):
+                queues.delete_topic(topic)
+
+
+def _parse(content: dict[str, object]) -> dict[str, int]:
+    marks = content.get("deleted")
+    if not isinstance(marks, dict):
+        raise TypeError("deleted is no object")
+    return {str(topic): int(mark) for topic, mark in marks.items()}
