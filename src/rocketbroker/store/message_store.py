@@ -28,6 +28,7 @@ from rocketbroker.store.commit_log_dispatcher import CommitLogDispatcher
 from rocketbroker.store.consume_queue import ConsumeQueue
 from rocketbroker.store.consume_queue_store import ConsumeQueueStore
 from rocketbroker.store.damage_log import DamageLog
+from rocketbroker.store.damaged_files import set_aside
 from rocketbroker.store.delay_level_table import parse_delay_levels
 from rocketbroker.store.deleted_topics import DeletedTopics
 from rocketbroker.store.flush_service import CommitLogFlusher, ConsumeQueueFlusher
@@ -188,8 +189,8 @@ class MessageStore:
     def _open(self) -> RecoveryReport:
         self._lock.acquire()
         clean = self.was_clean = self._lock.was_clean
-        self._checkpoint.load()
         loaded = load(self.commit_log, self.queues, self.index_service, self._ends_path, clean_stop=clean)
+        self._load_checkpoint(loaded.report.damaged_files)
         # Before anything is changed: a crash on the way leaves a store that is not clean any more.
         self._lock.mark_running(os.getpid())
         self._deleted_topics.load(loaded.report.damaged_files)
@@ -208,6 +209,14 @@ class MessageStore:
             self.flusher.flush()
         self.commit_log.warm_up()
         return report
+
+    def _load_checkpoint(self, told: list[str]) -> None:
+        """Read the checkpoint; without a sound one nothing but the last clean stop says what is on disk."""
+        try:
+            self._checkpoint.load(self._clock.time_ms())
+        except StoreError as error:
+            aside = set_aside(self.config.checkpoint_path, self._file_system)
+            told.append(f"{error}; it was set aside as {aside.name}")
 
     async def stop(self) -> None:
         """Write all to disk, leave a clean store, release all files."""

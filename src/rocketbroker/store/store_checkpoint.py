@@ -3,13 +3,14 @@
 import threading
 from pathlib import Path
 
+from rocketbroker.codec.storefile.checkpoint_layout import CHECKPOINT_FILE_SIZE, decode_checkpoint
 from rocketbroker.codec.storefile.checkpoint_layout import StoreCheckpoint as CheckpointLayout
-from rocketbroker.codec.storefile.checkpoint_layout import decode_checkpoint
 from rocketbroker.common.errors import CodecError, StoreError
 from rocketbroker.common.file_system import LOCAL, FileSystem
 
 # Java steps back so far, since messages of one millisecond may lie on both sides of a flush.
 _SAFETY_MS = 3000
+_DAY_MS = 24 * 3600 * 1000
 
 
 class StoreCheckpoint:
@@ -27,21 +28,27 @@ class StoreCheckpoint:
         # The flush threads and the readers' each set theirs.
         self._lock = threading.Lock()
 
-    def load(self) -> None:
+    def load(self, now_ms: int | None = None) -> None:
         """Read the file, if there is one.
 
+        Args:
+            now_ms: times that are more than a day later make no sense.
+
         Raises:
-            StoreError: it cannot be read; without it the whole store is checked at the next start.
+            StoreError: it cannot be read, or makes no sense; without it the whole store is checked.
         """
         try:
             data = self._path.read_bytes()
-            self.layout = decode_checkpoint(data) if data else CheckpointLayout()
+            layout = decode_checkpoint(data) if data else CheckpointLayout()
         except FileNotFoundError:
             return
         except (OSError, CodecError) as error:
-            raise StoreError(
-                f"cannot read {self._path} ({error}); remove it to have the whole store checked"
-            ) from error
+            raise StoreError(f"cannot read {self._path} ({error})") from error
+        if len(data) not in {0, CHECKPOINT_FILE_SIZE}:
+            raise StoreError(f"{self._path} has {len(data)} bytes instead of {CHECKPOINT_FILE_SIZE}")
+        if min(layout[:3]) < 0 or (now_ms is not None and max(layout[:3]) > now_ms + _DAY_MS):
+            raise StoreError(f"{self._path} has times that make no sense: {layout}")
+        self.layout = layout
 
     def advance(self, **timestamps: int) -> None:
         """Set some of the times, by the names of the layout's fields; zero, when nothing was stored yet, is left out.

