@@ -163,7 +163,12 @@ class IndexService:
         """
         entered = self._entered_timestamp
         for file in list(self.files):
-            file.sync()
+            try:
+                file.sync()
+            except OSError:
+                # One that is removed meanwhile need not be on disk.
+                if file in self.files:
+                    raise
         return entered
 
     @property
