@@ -383,13 +383,8 @@ def test_what_may_be_on_purpose_or_is_mended_is_a_warning(copy: Path, queued: li
 
 
 def test_a_file_that_the_system_cannot_read_is_named(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-<<<<<<< HEAD
-    (copy / "config").mkdir()
-    (copy / "config" / "topics.json").write_text('{"topicConfigTable":{}}')
-=======
     (copy / "config").mkdir(exist_ok=True)
-    (copy / "config" / "topics.json").write_text("{}")
->>>>>>> 5dd6dfb (Let a test of the audit find the config folder that a stop makes)
+    (copy / "config" / "topics.json").write_text('{"topicConfigTable":{}}')
     read_bytes = Path.read_bytes
 
     def refuse(path: Path) -> bytes:
