@@ -30,7 +30,7 @@ class CommitLogDispatcher:
     """
 
     def __init__(self, index_service: IndexService | None, listener: MessageArrivingListener) -> None:
-        self._index_service = index_service
+        self.index_service = index_service
         self._listener = listener
         # Why the index could not be written, until it can, and when that is tried again.
         self._index_error: StoreError | None = None
@@ -81,8 +81,8 @@ class CommitLogDispatcher:
         if listener.waiting:
             for end, tags_code in enumerate(run.tags_codes, run.queue_offset + 1):
                 listener.arriving(queue.topic, queue.queue_id, end, tags_code)
-        if self._index_service is not None:
-            self._index_service.add_run(run)
+        if self.index_service is not None:
+            self.index_service.add_run(run)
             self._index_when_many()
 
     def index_columns(self, columns: IndexColumns) -> None:
@@ -91,27 +91,27 @@ class CommitLogDispatcher:
         Raises:
             StoreError: the disk refused the keys of so many that no more may wait.
         """
-        if self._index_service is not None:
-            self._index_service.add_columns(columns)
+        if self.index_service is not None:
+            self.index_service.add_columns(columns)
             self._index_when_many()
             if self._index_error is not None:
                 self._check_backlog()
 
     def _index(self, requests: Sequence[DispatchRequest]) -> None:
-        if self._index_service is not None and requests:
-            self._index_service.add(requests)
+        if self.index_service is not None and requests:
+            self.index_service.add(requests)
             self._index_when_many()
 
     def _index_when_many(self) -> None:
-        if self._index_service is not None and self._index_service.waiting >= BATCH_MESSAGES:
+        if self.index_service is not None and self.index_service.waiting >= BATCH_MESSAGES:
             self.flush_index()
 
     def flush_index(self) -> None:
         """Enter the keys that wait; after an error not before ``RETRY_S`` have passed."""
-        if self._index_service is None or time.monotonic() < self._index_retry_at:
+        if self.index_service is None or time.monotonic() < self._index_retry_at:
             return
         try:
-            self._index_service.flush()
+            self.index_service.flush()
         except StoreError as error:
             # The keys are kept and tried again; consumers are served all the same.
             self._index_retry_at = time.monotonic() + RETRY_S
@@ -122,7 +122,7 @@ class CommitLogDispatcher:
 
     def _check_backlog(self) -> None:
         """Tell who sends that no more keys may wait."""
-        if self._index_service is not None and self._index_service.waiting >= MOST_WAITING:
+        if self.index_service is not None and self.index_service.waiting >= MOST_WAITING:
             self.flush_index()
             if self._index_error is not None:
                 raise self._index_error

@@ -10,9 +10,7 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from pathlib import Path
-from typing import ParamSpec, TypeVar
 
 from rocketbroker.codec.message.message_batch import BatchParts
 from rocketbroker.common.clock import Clock
@@ -38,8 +36,8 @@ from rocketbroker.store.index_sync import IndexSync
 from rocketbroker.store.mapped_file_queue import MappedFileQueue
 from rocketbroker.store.message_appender import MessageAppender
 from rocketbroker.store.message_arriving_listener import MessageArrivingListener
+from rocketbroker.store.message_queries import MessageQueries
 from rocketbroker.store.put_message import MessageExtBrokerInner, PutMessageResult
-from rocketbroker.store.query_message import QueryMessageResult
 from rocketbroker.store.queue_ends import write_queue_ends
 from rocketbroker.store.queue_reader import QueueReader
 from rocketbroker.store.reput_message_service import ReputMessageService
@@ -50,9 +48,6 @@ from rocketbroker.store.write_refusal import Refusal, StandingRefusals
 
 log = logging.getLogger(__name__)
 
-P = ParamSpec("P")
-T = TypeVar("T")
-
 # Keys of the index wait so long for others at the most.
 _INDEX_TICK_S = 0.1
 _COLD_READERS = 2
@@ -60,8 +55,6 @@ _COLD_READERS = 2
 _MARK_TRIES = 5
 # What a record has beside its body, at the most.
 _RECORD_ROOM = 128 * 1024
-# What the answer to a query may carry; a frame has 16 MiB.
-_QUERY_BYTES = 12 * 1024 * 1024
 
 
 class MessageStore:
@@ -136,8 +129,10 @@ class MessageStore:
             self._last_stored,
             self._queues_flushed,
         )
-        # Apart from the pulls, which a long chain of the index would hold up.
-        self._query_reader = ThreadPoolExecutor(1, thread_name_prefix="QueryMessage")
+        self._queries = MessageQueries(self.commit_log, self.queues, self._reader, self._dispatcher, config)
+        self.query_message = self._queries.query_message
+        self.offset_in_queue_by_time = self._queries.offset_in_queue_by_time
+        self.read_message = self._queries.read_message
         self._tasks = TaskOwner("MessageStore")
         self.boot_time_ms = clock.time_ms()
         # Whether the last broker had stopped cleanly; known once it is started.
@@ -258,9 +253,7 @@ class MessageStore:
         write_queue_ends(self._ends_path, self.commit_log.max_offset, self.queues, names, self._file_system)
 
     def _end_reads(self) -> None:
-        if self.index_service is not None:
-            self.index_service.give_up_queries()
-        self._query_reader.shutdown()
+        self._queries.close()
         self._cold_readers.shutdown()
 
     def _is_index_synced(self) -> bool:
@@ -374,62 +367,9 @@ class MessageStore:
         """Store time in ms of the first message of a queue, -1 when it has none."""
         return self.message_store_timestamp(topic, queue_id, self.min_offset_in_queue(topic, queue_id))
 
-    async def offset_in_queue_by_time(
-        self, topic: str, queue_id: int, timestamp_ms: int, boundary: str = "LOWER"
-    ) -> int:
-        """Queue offset of the first message at or after a time (``LOWER``), or of the last not after it (``UPPER``)."""
-        queue = self.queues.find(topic, queue_id)
-        if queue is None:
-            return 0
-        try:
-            found = await self._query(self._reader.offset_by_time, queue, timestamp_ms, boundary == "UPPER")
-        except ValueError:
-            if self.queues.find(topic, queue_id) is queue:
-                raise
-            return 0  # its topic was deleted meanwhile, and the files are closed
-        return found if self.queues.find(topic, queue_id) is queue else 0
-
     def look_message_by_offset(self, physical_offset: int) -> bytes | None:
         """The record at a CommitLog offset, or ``None`` when no record begins there (blocks when it is cold)."""
         return self.commit_log.record(physical_offset)
-
-    async def read_message(self, physical_offset: int) -> bytes | None:
-        """``look_message_by_offset`` on an owned thread."""
-        return await self._query(self.commit_log.record, physical_offset)
-
-    async def query_message(
-        self, topic: str, key: str, max_num: int, begin_ms: int, end_ms: int, index_type: str | None = None
-    ) -> QueryMessageResult:
-        """Messages by key or unique id (``K``, ``U``, ``None``) or by tag (``T``), newest first.
-
-        As many as one frame can carry, at least one.
-        """
-        if self.index_service is None:
-            return QueryMessageResult([], 0, 0)
-        self._dispatcher.flush_index()
-        limit = min(max_num, self.config.max_msgs_num_batch)
-        last_update = self.index_service.last_update
-        find = partial(self.index_service.query, tag=index_type == "T")
-        offsets = await self._query(find, topic, key, limit, begin_ms, end_ms)
-        return QueryMessageResult(await self._query(self._records, offsets), *last_update)
-
-    def _records(self, offsets: Sequence[int]) -> list[bytes]:
-        """The records at CommitLog offsets, as many as one frame can carry."""
-        records: list[bytes] = []
-        room = _QUERY_BYTES
-        for offset in offsets:
-            record = self.commit_log.record(offset)
-            if record is None:
-                continue
-            room -= len(record)
-            if records and room < 0:
-                break
-            records.append(record)
-        return records
-
-    async def _query(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Run on the thread of queries what may wait for the disk."""
-        return await asyncio.get_running_loop().run_in_executor(self._query_reader, partial(function, *args, **kwargs))
 
     # -- keeping
 

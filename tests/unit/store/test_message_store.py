@@ -647,7 +647,7 @@ async def test_a_stop_waits_for_a_query_and_closes_nothing_under_it(tmp_path: Pa
         query = asyncio.create_task(store.query_message("Topic", "k", 9, 0, ALWAYS))
         assert await asyncio.to_thread(reading.wait, 10)
         stop = asyncio.create_task(store.stop())
-        await until(lambda: store._query_reader._shutdown)
+        await until(lambda: store._queries._executor._shutdown)
         assert not stop.done()
         go.set()
         await stop

@@ -1,0 +1,109 @@
+"""Looks messages up by key, by time and by offset (DefaultMessageStore.queryMessage, getOffsetInQueueByTime).
+
+What may wait for the disk runs on a thread of its own, apart from the pulls: a long chain of the index would hold them up.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import ParamSpec, TypeVar
+
+from rocketbroker.common.config import MessageStoreConfig
+from rocketbroker.store.commit_log import CommitLog
+from rocketbroker.store.commit_log_dispatcher import CommitLogDispatcher
+from rocketbroker.store.consume_queue_store import ConsumeQueueStore
+from rocketbroker.store.query_message import QueryMessageResult
+from rocketbroker.store.queue_reader import QueueReader
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+# What the answer to a query may carry; a frame has 16 MiB.
+_QUERY_BYTES = 12 * 1024 * 1024
+
+
+class MessageQueries:
+    """Answers queries from the index, the queues and the log.
+
+    Args:
+        commit_log: the log.
+        queues: the queues.
+        reader: reads the queues.
+        dispatcher: has the index, and keys that wait to get there.
+        config: the limits.
+    """
+
+    def __init__(
+        self,
+        commit_log: CommitLog,
+        queues: ConsumeQueueStore,
+        reader: QueueReader,
+        dispatcher: CommitLogDispatcher,
+        config: MessageStoreConfig,
+    ) -> None:
+        self._commit_log = commit_log
+        self._queues = queues
+        self._reader = reader
+        self._dispatcher = dispatcher
+        self._config = config
+        self._executor = ThreadPoolExecutor(1, thread_name_prefix="QueryMessage")
+
+    async def offset_in_queue_by_time(
+        self, topic: str, queue_id: int, timestamp_ms: int, boundary: str = "LOWER"
+    ) -> int:
+        """Queue offset of the first message at or after a time (``LOWER``), or of the last not after it (``UPPER``)."""
+        queue = self._queues.find(topic, queue_id)
+        if queue is None:
+            return 0
+        try:
+            found = await self._run(self._reader.offset_by_time, queue, timestamp_ms, boundary == "UPPER")
+        except ValueError:
+            if self._queues.find(topic, queue_id) is queue:
+                raise
+            return 0  # its topic was deleted meanwhile, and the files are closed
+        return found if self._queues.find(topic, queue_id) is queue else 0
+
+    async def read_message(self, physical_offset: int) -> bytes | None:
+        """The record at a CommitLog offset, or ``None`` when no record begins there."""
+        return await self._run(self._commit_log.record, physical_offset)
+
+    async def query_message(
+        self, topic: str, key: str, max_num: int, begin_ms: int, end_ms: int, index_type: str | None = None
+    ) -> QueryMessageResult:
+        """Messages by key or unique id (``K``, ``U``, ``None``) or by tag (``T``), newest first.
+
+        As many as one frame can carry, at least one.
+        """
+        index_service = self._dispatcher.index_service
+        if index_service is None:
+            return QueryMessageResult([], 0, 0)
+        self._dispatcher.flush_index()
+        limit = min(max_num, self._config.max_msgs_num_batch)
+        last_update = index_service.last_update
+        find = partial(index_service.query, tag=index_type == "T")
+        offsets = await self._run(find, topic, key, limit, begin_ms, end_ms)
+        return QueryMessageResult(await self._run(self._records, offsets), *last_update)
+
+    def _records(self, offsets: Sequence[int]) -> list[bytes]:
+        """The records at CommitLog offsets, as many as one frame can carry."""
+        records: list[bytes] = []
+        room = _QUERY_BYTES
+        for offset in offsets:
+            record = self._commit_log.record(offset)
+            if record is None:
+                continue
+            room -= len(record)
+            if records and room < 0:
+                break
+            records.append(record)
+        return records
+
+    async def _run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._executor, partial(function, *args, **kwargs))
+
+    def close(self) -> None:
+        """Have running queries end with what they have found, and end the thread (blocks)."""
+        if self._dispatcher.index_service is not None:
+            self._dispatcher.index_service.give_up_queries()
+        self._executor.shutdown()
