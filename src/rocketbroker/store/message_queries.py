@@ -1,6 +1,6 @@
 """Looks messages up by key, by time and by offset (DefaultMessageStore.queryMessage, getOffsetInQueueByTime).
 
-What may wait for the disk runs on a thread of its own, apart from the pulls: a long chain of the index would hold them up.
+What may wait for the disk has a thread of its own, apart from the pulls, which a long chain of the index would delay.
 """
 
 import asyncio
