@@ -9,6 +9,7 @@ import inspect
 import logging
 import socket
 from collections.abc import Awaitable, Coroutine, Sequence
+from functools import partial
 from typing import Any, cast
 
 from rocketbroker.codec.remoting.frame import (
@@ -282,7 +283,7 @@ class RemotingConnection(asyncio.BufferedProtocol):
             if route.copies_body:
                 self.answer_later(command, answer)
             else:
-                self._open(command, self._answer_when_done(command, answer))
+                self._open(command, answer, self._answer_when_done(command, answer))
         elif answer is not None:
             self._answer(command, answer)
 
@@ -291,28 +292,27 @@ class RemotingConnection(asyncio.BufferedProtocol):
 
         A coroutine does not run before.
         """
-        self._open(command, self._answer_in_turn(command, waiting))
+        self._open(command, waiting, self._answer_in_turn(command, waiting))
 
-    def _open(self, command: Command, answering: Coroutine[Any, Any, None]) -> None:
+    def _open(self, command: Command, waiting: Awaitable[Any], answering: Coroutine[Any, Any, None]) -> None:
         self._open_requests += 1
         if self._open_requests >= _MOST_OPEN and self._endpoint.throttles and not self._paused:
             self._stop_hearing()
-        self._endpoint.tasks.start(answering, f"request-{command.code}").add_done_callback(self._close_request)
+        task = self._endpoint.tasks.start(answering, f"request-{command.code}")
+        task.add_done_callback(partial(self._close_request, waiting))
 
-    def _close_request(self, _task: asyncio.Task[None]) -> None:
+    def _close_request(self, waiting: Awaitable[Any], _task: asyncio.Task[None]) -> None:
+        if inspect.iscoroutine(waiting):
+            # One whose turn did not come, or whose task ended before it began; no matter for one that has ended.
+            waiting.close()
         self._open_requests -= 1
         if self._paused:
             self._hear_again()
 
     async def _answer_in_turn(self, command: Command, waiting: Awaitable[Any]) -> None:
-        try:
-            async with self._turns:
-                await self._caught_up.wait()
-                await self._answer_when_done(command, waiting)
-        finally:
-            # One whose turn did not come; no matter for one that has ended.
-            if inspect.iscoroutine(waiting):
-                waiting.close()
+        async with self._turns:
+            await self._caught_up.wait()
+            await self._answer_when_done(command, waiting)
 
     async def _answer_when_done(self, command: Command, waiting: Awaitable[Any]) -> None:
         try:
