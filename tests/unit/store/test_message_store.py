@@ -12,7 +12,7 @@ import pytest
 from rocketbroker.codec.message.message_decoder import decode_messages, decode_record
 from rocketbroker.codec.message.message_sys_flag import COMPRESSED_FLAG
 from rocketbroker.common.errors import StoreError
-from rocketbroker.store import message_store
+from rocketbroker.store import message_queries
 from rocketbroker.store.consume_queue import ConsumeQueue
 from rocketbroker.store.consume_queue_store import ConsumeQueueStore
 from rocketbroker.store.get_message import GetMessageStatus
@@ -192,7 +192,7 @@ class TestQueries:
         assert len((await store.query_message("Topic", "k", 1000, 0, ALWAYS)).records) == 64
 
     async def test_a_query_reads_no_more_than_a_frame_can_carry(self, store: MessageStore, monkeypatch):
-        monkeypatch.setattr(message_store, "_QUERY_BYTES", 3000)
+        monkeypatch.setattr(message_queries, "_QUERY_BYTES", 3000)
         for _ in range(5):
             store.put_message(message(bytes(1200), properties={"KEYS": "k"}))
         store.put_message(message(bytes(4000), properties={"KEYS": "large"}))
