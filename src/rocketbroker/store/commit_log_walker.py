@@ -42,6 +42,8 @@ _LAST_BLOCK: Final = 2 << 20
 # So many are looked at one by one.
 _FEW: Final = 64
 _LONG: Final = Struct(">q")
+# What a disk writes as a whole, at the least.
+_SECTOR: Final = 512
 _NOTHING_WRITTEN: Final = "nothing is written there"
 
 
@@ -55,6 +57,21 @@ class CorruptRange(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.path}: damaged from {self.position} to {self.position + self.length}: {self.why}"
+
+
+def lacks_sector(data: bytes, begin: int, end: int, position: int) -> bool:
+    """Whether a sector that begins behind the body of a record never got to the disk; no checksum covers it.
+
+    Args:
+        data: bytes of a file.
+        begin: where in ``data`` the body ends.
+        end: where the record ends.
+        position: of ``data`` in the file.
+    """
+    first = begin + _SECTOR - (position + begin) % _SECTOR
+    # A record without properties ends with their length, two zeros.
+    last = end if data[end - 2 : end] != b"\0\0" or first < end - 2 else first
+    return any(not data[at : min(at + _SECTOR, end)].strip(b"\0") for at in range(first, last, _SECTOR))
 
 
 class Stretch:
@@ -132,6 +149,10 @@ class Stretch:
         ends = (records.body_at + records.body_length).tolist()
         found = [crc32(view[begin:end]) for begin, end in zip(begins, ends, strict=True)]
         wrong = (np.array(found, np.uint32) & 0x7FFFFFFF) != records.field("body_crc")
+        record_ends = np.append(records.starts[1:], self.end)
+        tails = records.body_at + records.body_length
+        for at in np.flatnonzero((self.position + tails) // _SECTOR != (self.position + record_ends - 1) // _SECTOR):
+            wrong[at] |= lacks_sector(self.data, int(tails[at]), int(record_ends[at]), self.position)
         first = int(wrong.argmax())
         return first if wrong[first] else len(self.starts)
 
@@ -324,16 +345,21 @@ def _data_ranges(file: MappedFile, position: int, limit: int) -> Iterator[tuple[
 def why_unsound(file: MappedFile, position: int, *, check_crc: bool) -> str:
     """What is wrong with the record at a position of a file, empty when it is sound."""
     left = file.file_size - position
-    size, _ = peek(_read(file, position, BLANK_LENGTH)) if left >= BLANK_LENGTH else (0, 0)
+    size, magic = peek(_read(file, position, BLANK_LENGTH)) if left >= BLANK_LENGTH else (0, 0)
     if size > left:
         return f"totalSize is {size}, {left} bytes are left"
+    data = _read(file, position, max(size, BLANK_LENGTH))
     try:
-        message = decode_record(_read(file, position, max(size, BLANK_LENGTH)), check_crc=check_crc, read_body=False)
+        message = decode_record(data, check_crc=check_crc, read_body=False)
     except CorruptRecordError as error:
         return str(error).removeprefix("message record at 0: ")
     offset = file.file_from_offset + position
     if message.commit_log_offset != offset:
         return f"the record at {offset} says that it lies at {message.commit_log_offset}"
+    lengths = 3 if magic == MESSAGE_MAGIC_CODE_V1 else 4
+    tail = size - lengths - len(message.topic.encode()) - len(message.properties_bytes)
+    if check_crc and lacks_sector(data, tail, size, position):
+        return "a sector of its topic or properties holds zeros alone"
     return ""
 
 

@@ -199,3 +199,24 @@ def test_up_to_where_a_file_is_sound(writer: CommitLogWriter):
     assert "bodyCRC" in why
     assert sound_until(file, 0, position) == (position, "")
     queue.close()
+
+
+@pytest.mark.parametrize("count", [3, 200])
+@pytest.mark.parametrize("is_lost", [True, False])
+def test_a_sector_of_the_properties_that_is_not_on_disk_is_damage(tmp_path: Path, count: int, is_lost: bool):
+    writer = CommitLogWriter(tmp_path, MANY)
+    for number in range(count):
+        writer.append(b"body", properties=b"KEYS\x01k%d\x02" % number)
+    # The next record ends three bytes behind the begin of a sector.
+    value = (3 - writer.end - 91 - len(b"bodyTopicKEYS\x01\x02")) % 512
+    writer.append(b"body", properties=b"KEYS\x01" + b"v" * value + b"\x02")
+    path, position, length = writer.records[-1]
+    writer.append()
+    if is_lost:
+        overwrite(path, position + length - (position + length) % 512, bytes(3))
+
+    walk, offsets = walk_over(writer)
+
+    assert len(offsets) == (count if is_lost else count + 2)
+    assert walk.damage == ("a sector of its topic or properties holds zeros alone" if is_lost else "")
+    assert not is_lost or walk.offset == position

@@ -42,7 +42,7 @@ class CleanExpiredConsumequeueProcessor:
             BrokerResponseError: SYSTEM_ERROR, the disk refused.
         """
         await self._cleaning.clean_expired_consume_queue()
-        removed = self._remover.remove(self._queues.topics_without_messages())
+        removed = await self._remover.remove(self._queues.topics_without_messages())
         log.warning(
             "%s cleans expired queues; removed topics: %s", connection.remote_address, sorted(removed) or "none"
         )

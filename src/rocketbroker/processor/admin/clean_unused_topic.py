@@ -25,12 +25,12 @@ class CleanUnusedTopicProcessor:
         self._queues = queues
         self._remover = remover
 
-    def process(self, connection: Connection, _command: Command) -> Command:
+    async def process(self, connection: Connection, _command: Command) -> Command:
         """Answer the request.
 
         Raises:
             BrokerResponseError: SYSTEM_ERROR, the disk refused.
         """
-        removed = self._remover.remove(self._queues.topics)
+        removed = await self._remover.remove(self._queues.topics)
         log.warning("%s cleans unused topics: %s", connection.remote_address, ", ".join(sorted(removed)) or "none")
         return response()

@@ -14,6 +14,14 @@ from rocketbroker.common.errors import BrokerResponseError, StoreError
 class QueueRemover(Protocol):
     """What is needed of the message store."""
 
+    async def mark_deleted(self, topics: set[str]) -> None:
+        """Note on disk that topics are deleted, so that their messages never come back.
+
+        Raises:
+            StoreError: messages of them that were under way could not be brought to their queues first.
+            OSError: the disk refused.
+        """
+
     def delete_topics(self, topics: set[str]) -> int:
         """Take the queues of topics out of service at once and have their files removed by a thread.
 
@@ -37,7 +45,7 @@ class UnusedTopicRemover:
         self._store = store
         self._stats = stats
 
-    def remove(self, candidates: Iterable[str]) -> set[str]:
+    async def remove(self, candidates: Iterable[str]) -> set[str]:
         """Remove those topics of ``candidates`` that do not exist; gives which they were.
 
         Raises:
@@ -46,6 +54,7 @@ class UnusedTopicRemover:
         unused = {topic for topic in candidates if topic not in self._topics.topics and not is_system_topic(topic)}
         for topic in sorted(unused):
             try:
+                await self._store.mark_deleted({topic})
                 self._store.delete_topics({topic})
             except (OSError, StoreError) as error:
                 remark = f"the queues of topic {topic} cannot be removed: {error}"

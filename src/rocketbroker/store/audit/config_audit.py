@@ -98,8 +98,8 @@ def check_consumer_offsets(
 
 
 def deleted_before(table: Mapping[Any, Any]) -> dict[str, int]:
-    """By topic the physical offset before which messages were deleted with it (``deletedTopics.json``)."""
-    marks = table.get("deletedTopics", table)
+    """By topic the physical offset before which messages were deleted with it (``DeletedTopics``)."""
+    marks = table.get("deleted")
     if not isinstance(marks, dict):
         return {}
     return {str(topic): offset for topic, offset in marks.items() if isinstance(offset, int)}

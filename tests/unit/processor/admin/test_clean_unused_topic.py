@@ -3,11 +3,11 @@ import logging
 from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
 from rocketbroker.processor.admin.clean_unused_topic import CleanUnusedTopicProcessor
 from rocketbroker.processor.admin.unused_topic_remover import UnusedTopicRemover
-from tests.support.processor_calls import call
+from tests.support.processor_calls import call_async
 from tests.support.stores import message
 
 
-def test_queues_of_topics_that_do_not_exist_go(parts, store, caplog, tmp_path):
+async def test_queues_of_topics_that_do_not_exist_go(parts, store, caplog, tmp_path):
     for topic in ("Kept", "Gone", "GoneToo"):
         store.put_message(message(topic=topic))
     store.dispatch()
@@ -16,8 +16,8 @@ def test_queues_of_topics_that_do_not_exist_go(parts, store, caplog, tmp_path):
     processor = CleanUnusedTopicProcessor(store.queues, remover)
 
     with caplog.at_level(logging.WARNING):
-        assert call(processor.process) == (0, None, {}, b"")
-        assert call(processor.process) == (0, None, {}, b"")
+        assert await call_async(processor.process) == (0, None, {}, b"")
+        assert await call_async(processor.process) == (0, None, {}, b"")
 
     assert "127.0.0.1:50000 cleans unused topics: Gone, GoneToo" in caplog.text
     assert "cleans unused topics: none" in caplog.text

@@ -21,26 +21,26 @@ def fill(parts, store, topic):
     parts.stats.topic_put(topic).add(1, 100)
 
 
-def test_topics_that_are_in_the_table_or_the_systems_own_stay(parts, store, remover):
+async def test_topics_that_are_in_the_table_or_the_systems_own_stay(parts, store, remover):
     for topic in ("Kept", "Gone", "SCHEDULE_TOPIC_XXXX", "RMQ_SYS_TRACE_TOPIC"):
         fill(parts, store, topic)
     parts.topic_configs.update(TopicConfig("Kept"))
-    assert remover.remove(["Kept", "Gone", "SCHEDULE_TOPIC_XXXX", "RMQ_SYS_TRACE_TOPIC"]) == {"Gone"}
+    assert await remover.remove(["Kept", "Gone", "SCHEDULE_TOPIC_XXXX", "RMQ_SYS_TRACE_TOPIC"]) == {"Gone"}
     assert store.queues.topics == {"Kept", "SCHEDULE_TOPIC_XXXX", "RMQ_SYS_TRACE_TOPIC"}
     assert "Gone@g" not in parts.offsets.table
     assert parts.stats.view("TOPIC_PUT_NUMS", "Gone") is None
     assert parts.offsets.query("g", "Kept", 0) == 1
 
 
-def test_consumers_of_a_topic_made_anew_pass_over_nothing(parts, store, remover):
+async def test_consumers_of_a_topic_made_anew_pass_over_nothing(parts, store, remover):
     fill(parts, store, "T")
-    remover.remove({"T"})
+    await remover.remove({"T"})
     fill(parts, store, "T")
     assert (store.min_offset_in_queue("T", 0), store.max_offset_in_queue("T", 0)) == (0, 1)
     assert parts.offsets.query("other", "T", 0) == -1
 
 
-def test_a_disk_that_refuses_is_named_with_the_topic(parts, store, remover, monkeypatch):
+async def test_a_disk_that_refuses_is_named_with_the_topic(parts, store, remover, monkeypatch):
     fill(parts, store, "T")
 
     def refuse(_topics):
@@ -48,7 +48,7 @@ def test_a_disk_that_refuses_is_named_with_the_topic(parts, store, remover, monk
 
     monkeypatch.setattr(store, "delete_topics", refuse)
     with pytest.raises(BrokerResponseError) as caught:
-        remover.remove({"T"})
+        await remover.remove({"T"})
     assert caught.value.code == ResponseCode.SYSTEM_ERROR
     assert caught.value.remark == "the queues of topic T cannot be removed: [Errno 30] Read-only file system"
     assert parts.offsets.query("g", "T", 0) == 1
