@@ -14,7 +14,7 @@ from tests.support.crash_script import CrashScript, Promised
 from tests.support.recording_file_system import Disk, Loss
 
 OPERATIONS = 60
-KINDS = ["write", "sync", "allocate", "rename", "sync_folder", "open", "set_size"]
+KINDS = ["write", "sync", "allocate", "rename", "sync_folder", "open", "set_size", "map"]
 
 
 @pytest.fixture(autouse=True)

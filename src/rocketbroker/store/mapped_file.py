@@ -16,11 +16,13 @@ from pathlib import Path
 
 from rocketbroker.codec.storefile.mapped_file_name import file_name_to_offset
 from rocketbroker.common.errors import StoreError, StoreFullError
-from rocketbroker.common.file_system import LOCAL, FileSystem
+from rocketbroker.common.file_system import LOCAL, FileSystem, parents_of
 from rocketbroker.store.removed_file import RemovedFile
 
 # Queue files are named by their offset, 20 digits; index files by their time.
 _NAME_LENGTH = 20
+# From the folder of a queue up to the store's own.
+_FOLDERS = 4
 _CHUNK = 1024 * 1024
 _DROP_STEP = 16 * 1024 * 1024
 # madvise(2); Linux 5.14 and later. mmap.madvise would hold the GIL while thousands of pages are made.
@@ -73,11 +75,12 @@ class MappedFile:
         # Bytes written, bytes known to be on disk, bytes that have blocks: positions within the file.
         self.wrote = 0
         self.flushed = 0
-        # Folders whose new names are not on disk yet: of the file, and of those made for it.
-        self._new_names: list[Path] = []
         # Whether what lies between ``flushed`` and ``wrote`` has to be written anew before a sync says anything of it.
         self.to_write_again = False
         self.fd = self._open()
+        # Folders whose names may not be on disk yet, the innermost first: also of a file that was there, since who made
+        # it may have failed half way, or never synced it.
+        self._new_names = parents_of(path)[:_FOLDERS]
         try:
             existed = os.fstat(self.fd).st_size
             self._check_size(existed)
@@ -99,7 +102,7 @@ class MappedFile:
     def _open(self) -> int:
         try:
             if not self.path.exists():
-                self._new_names = [self.path.parent, *self._file_system.make_folders(self.path.parent)]
+                self._file_system.make_folders(self.path.parent)
             return self._file_system.open(self.path)
         except OSError as error:
             raise StoreError(f"cannot open {self.path}: {error.strerror}") from error

@@ -172,12 +172,21 @@ def test_the_first_sync_brings_the_name_and_those_of_new_folders_to_disk(tmp_pat
     file.sync()
     assert synced == [tmp_path, tmp_path / "queues", tmp_path / "queues" / "T", folder]
     file.sync()
-    file.close()
-    again = MappedFile(folder / "00000000000000000000", 4096)
-    again.sync()
-    again.close()
-
     assert len(synced) == 4
+    file.close()
+
+
+def test_the_names_of_a_file_that_was_there_are_synced_once_as_well(tmp_path: Path, monkeypatch):
+    MappedFile(tmp_path / NAME, 4096).close()
+    synced: list[Path] = []
+    monkeypatch.setattr(LocalFileSystem, "sync_folder", lambda _, path: synced.append(path))
+    file = MappedFile(tmp_path / NAME, 4096)
+
+    file.sync()
+    file.sync()
+
+    assert synced.count(tmp_path) == 1
+    file.close()
 
 
 def test_a_name_that_could_not_be_synced_is_tried_again(tmp_path: Path, monkeypatch):
