@@ -1,5 +1,6 @@
 """Holds the index files against the messages of the CommitLog."""
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -155,12 +156,20 @@ class IndexAudit:
         log: what the walk knows.
         state: how the store was left.
         findings: takes what is wrong.
+        deleted_before: by topic the physical offset before which its messages were deleted with it.
     """
 
     def __init__(
-        self, directory: Path, sizes: tuple[int, int] | None, log: LogLookup, state: StoreState, findings: Findings
+        self,
+        directory: Path,
+        sizes: tuple[int, int] | None,
+        log: LogLookup,
+        state: StoreState,
+        findings: Findings,
+        deleted_before: Mapping[str, int],
     ) -> None:
         self._findings = findings
+        self._deleted_before = deleted_before
         self._state = state
         self._log = log
         self._images = self._load(index_paths(directory), sizes)
@@ -201,6 +210,7 @@ class IndexAudit:
         known = np.sort(np.concatenate(found)) if found else np.empty(0, np.int64)
         missing = keys.required[~among(keys.required, known)]
         if len(missing):
+            missing = missing[~window.are_before(self._deleted_before)[missing >> HASH_BITS]]
             numbers = missing >> HASH_BITS
             self._missing.append(
                 (window.offsets[numbers], window.store_timestamps[numbers], missing & (1 << HASH_BITS) - 1)

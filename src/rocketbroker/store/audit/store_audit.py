@@ -3,7 +3,6 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -12,6 +11,7 @@ from rocketbroker.codec.storefile.mapped_file_name import file_name_to_offset
 from rocketbroker.common.config import MessageStoreConfig
 from rocketbroker.common.errors import CodecError, StoreError
 from rocketbroker.common.file_window import CommitLogFile, measure
+from rocketbroker.store import deleted_topics
 from rocketbroker.store.audit.config_audit import (
     check_checkpoint,
     check_config,
@@ -115,7 +115,8 @@ class _Audit:
     def run(self) -> AuditReport:
         config, findings, state = self._config, self._findings, self._state
         tables = check_config(config.config_dir, findings)
-        queues = self._queues(tables.get("deletedTopics.json", {}))
+        deleted = deleted_before(tables.get(deleted_topics.FILE_NAME, {}))
+        queues = self._queues(deleted)
         walk = LogWalk(
             self._files,
             state,
@@ -127,7 +128,7 @@ class _Audit:
         )
         log = LogLookup(walk)
         sizes = (config.max_hash_slot_num, config.max_index_num) if self._options.sizes_given else None
-        index = IndexAudit(config.index_dir, sizes, log, state, findings)
+        index = IndexAudit(config.index_dir, sizes, log, state, findings, deleted)
         messages, newest = 0, None
         for records in walk:
             window = WindowMessages(records)
@@ -144,7 +145,7 @@ class _Audit:
         root, counts = Path(config.store_path_root_dir), dict(findings.counts)
         return AuditReport(root, state, messages, log.begin, log.end, len(queues.queues), findings.kept, counts)
 
-    def _queues(self, deleted_topics: Mapping[Any, Any]) -> QueuesAudit:
+    def _queues(self, deleted: Mapping[str, int]) -> QueuesAudit:
         config, topic = self._config, self._options.topic
         return QueuesAudit(
             config.consume_queue_dir,
@@ -152,6 +153,6 @@ class _Audit:
             self._state,
             self._findings,
             parse_delay_levels(config.message_delay_level),
-            deleted_before=deleted_before(deleted_topics),
+            deleted_before=deleted,
             wanted=lambda each: topic in {None, each},
         )

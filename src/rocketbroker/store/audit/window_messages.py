@@ -1,5 +1,6 @@
 """What queues and index should know of the messages of a window of the CommitLog, as columns."""
 
+from collections.abc import Mapping
 from functools import cached_property
 
 import numpy as np
@@ -89,6 +90,12 @@ class WindowMessages:
         """The topics there are, as they are stored."""
         assert len(self.topic_numbers) == len(self)  # made with them
         return self._topics
+
+    def are_before(self, marks: Mapping[str, int]) -> NDArray[np.bool_]:
+        """Which messages lie before the physical offset that their topic is given."""
+        of_topics = [marks.get(topic.decode("utf-8", "replace"), 0) for topic in self.topics]
+        found: NDArray[np.bool_] = self.offsets < np.array(of_topics, np.int64)[self.topic_numbers]
+        return found
 
     def value(self, slices: Slices, number: int) -> bytes:
         """A property of one message, empty when it has none."""

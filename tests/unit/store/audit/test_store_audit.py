@@ -136,6 +136,25 @@ async def test_a_topic_deleted_and_made_anew_is_no_error(tmp_path: Path) -> None
     assert "5 messages of Gone/0" in report.findings[0].detail
 
 
+async def test_messages_of_a_topic_that_was_deleted_need_no_entries_and_no_keys(tmp_path: Path) -> None:
+    store = make_store(tmp_path)
+    await store.start()
+    for number in range(9):
+        store.put_message(message(topic="Gone" if number % 3 else "Kept", properties={"KEYS": f"k{number}"}))
+    await store.mark_deleted({"Gone"})
+    store.delete_topics({"Gone"})
+    await store.stop()
+    for folder in ("consumequeue", "index"):
+        shutil.rmtree(tmp_path / folder)
+    again = make_store(tmp_path)
+    await again.start()
+    await again.stop()
+
+    report = check(tmp_path)
+
+    assert (errors(report), warnings(report)) == ({}, {})
+
+
 def test_halves_of_transactions_rollbacks_and_inner_batches_are_in_no_queue(tmp_path: Path) -> None:
     writer = CommitLogWriter(tmp_path)
     for flag in (TRANSACTION_PREPARED_TYPE, TRANSACTION_ROLLBACK_TYPE, INNER_BATCH_FLAG):
