@@ -143,7 +143,8 @@ def meaning(code: int, frame: bytes) -> dict[str, Any]:
 @pytest.mark.parametrize(("session", "answers"), [(1, 2476), (2, 72)])
 async def test_each_recorded_request_gets_the_recorded_answer(tmp_path: Path, session: int, answers: int) -> None:
     # Session 2 went on with the key-value configuration that session 1 left: one namespace without keys.
-    (tmp_path / "kvConfig.json").write_text('{"configTable":{"ORDER_TOPIC_CONFIG":{}}}' if session == 2 else "{}")
+    if session == 2:
+        (tmp_path / "kvConfig.json").write_text('{"configTable":{"ORDER_TOPIC_CONFIG":{}}}')
     frames = [frame for frame in recorded_frames() if frame.session == session]
     compared = 0
     async with namesrv(tmp_path) as controller:
@@ -393,7 +394,7 @@ async def test_a_port_in_use_is_named(tmp_path: Path) -> None:
 
 async def test_a_damaged_key_value_file_is_named(tmp_path: Path) -> None:
     (tmp_path / "kvConfig.json").write_text("{broken")
-    with pytest.raises(ConfigError, match=r"kvConfigPath .*kvConfig\.json .*configTable"):
+    with pytest.raises(ConfigError, match=r"kvConfig\.json is damaged: .*kvConfigPath.*configTable"):
         async with namesrv(tmp_path):
             pass
 
