@@ -23,6 +23,7 @@ from rocketbroker.codec.storefile.dtypes import CONSUME_QUEUE_ENTRY
 from rocketbroker.codec.storefile.index_file_layout import file_size as index_file_size
 from rocketbroker.common.clock import SystemClock
 from rocketbroker.common.config import BrokerConfig, MessageStoreConfig
+from rocketbroker.store import queue_ends
 
 # Messages that are made at once, and bytes of their records: columns stay in the processor's caches, memory is bounded.
 _CHUNK: Final = 1 << 16
@@ -162,6 +163,9 @@ class StoreGenerator:
         timestamp = self.messages.timestamp(int(self.count * known)) + CHECKPOINT_SAFETY_MS
         self._mark(StoreCheckpoint(timestamp, timestamp, timestamp if index_known else 0))
         self.config.abort_path.write_bytes(str(os.getpid()).encode())
+        # What a stop in order noted is on disk for certain, whatever the checkpoint says.
+        for path in self.config.config_dir.glob(f"{queue_ends.FILE_NAME}*"):
+            path.unlink()
 
     def _mark(self, checkpoint: StoreCheckpoint) -> None:
         self.config.checkpoint_path.write_bytes(checkpoint.encode())

@@ -123,7 +123,9 @@ def test_expired_messages_go_by_hand_and_all_else_goes_on(broker: Broker, how: C
         first_sent = client.ask(EARLIEST, {"topic": TOPIC, "queueId": "0"}).fields["timestamp"]
     # The index is made a moment after the messages, by a query at the latest.
     with RawClient(broker.server.address) as client:
-        client.ask(QUERY_MESSAGE, {"topic": TOPIC, "key": "k", "maxNum": "1", "beginTimestamp": "0", "endTimestamp": "1"})
+        client.ask(
+            QUERY_MESSAGE, {"topic": TOPIC, "key": "k", "maxNum": "1", "beginTimestamp": "0", "endTimestamp": "1"}
+        )
     first_index_file = min((broker.store / "index").iterdir())
 
     broker.age(4)

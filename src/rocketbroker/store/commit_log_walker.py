@@ -33,7 +33,7 @@ from rocketbroker.store.mapped_file import MappedFile
 from rocketbroker.store.mapped_file_queue import MappedFileQueue
 
 if TYPE_CHECKING:
-    from rocketbroker.codec.storefile.record_columns import Records
+    from rocketbroker.codec.storefile.record_columns import Positions, Records
 
 # A stretch has so many records at the most. It is read in blocks that grow from the one size to the other.
 _MOST_RECORDS: Final = 16384
@@ -149,12 +149,21 @@ class Stretch:
         ends = (records.body_at + records.body_length).tolist()
         found = [crc32(view[begin:end]) for begin, end in zip(begins, ends, strict=True)]
         wrong = (np.array(found, np.uint32) & 0x7FFFFFFF) != records.field("body_crc")
-        record_ends = np.append(records.starts[1:], self.end)
-        tails = records.body_at + records.body_length
-        for at in np.flatnonzero((self.position + tails) // _SECTOR != (self.position + record_ends - 1) // _SECTOR):
+        tails, record_ends = records.body_at + records.body_length, np.append(records.starts[1:], self.end)
+        for at in self._maybe_torn(tails, record_ends).tolist():
             wrong[at] |= lacks_sector(self.data, int(tails[at]), int(record_ends[at]), self.position)
         first = int(wrong.argmax())
         return first if wrong[first] else len(self.starts)
+
+    def _maybe_torn(self, tails: Positions, ends: Positions) -> Positions:
+        """Numbers of the records in which a sector that begins behind the body begins with a zero, or several begin."""
+        import numpy as np
+
+        sectors = tails + _SECTOR - (self.position + tails) % _SECTOR
+        inside = np.flatnonzero(sectors < ends)
+        zero = self.records.data[sectors[inside]] == 0
+        found: Positions = inside[zero | (sectors[inside] + _SECTOR < ends[inside])]
+        return found
 
 
 class LogWalk:
