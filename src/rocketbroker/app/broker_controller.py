@@ -141,7 +141,7 @@ class BrokerController:
             self.store,
             self._persist,
             MissingTableReport(self._tables, self.store),
-            OffsetRecovery(self.consumer_offsets, self.store),
+            OffsetRecovery(self.consumer_offsets, self.store, self._persist.drain),
             OffsetFlushService(self.consumer_offsets, self.schedule, config, store_config),
             self.cleaning,
             self.schedule,

@@ -264,6 +264,8 @@ class ConsumeQueue:
             self.min_offset = queue_offset
         self.max_offset = self.next_offset = queue_offset
         self.queue.truncate(queue_offset * CQ_STORE_UNIT_SIZE)
+        # The zeros have to get to disk before the checkpoint goes on: what they hide would be taken for entries.
+        self.dirty = True
         self._start = self._end = 0
 
     def first_offset_from(self, physical_offset: int) -> int:

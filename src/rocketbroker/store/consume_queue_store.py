@@ -108,7 +108,7 @@ class ConsumeQueueStore:
             if queue.dirty:
                 queue.dirty = False
                 try:
-                    yield from [file for file in list(queue.queue.files) if file.wrote > file.flushed]
+                    yield from [file for file in list(queue.queue.files) if file.to_flush]
                 except GeneratorExit:
                     queue.dirty = True
                     raise

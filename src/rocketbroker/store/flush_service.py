@@ -121,7 +121,7 @@ class CommitLogFlusher:
         stored = self._last_stored()
         try:
             for file in list(self._queue.files):
-                if file.wrote > file.flushed:
+                if file.to_flush:
                     if self.error:
                         _check_before_rewrite(file)
                     file.flush()

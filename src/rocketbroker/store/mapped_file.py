@@ -63,6 +63,7 @@ class MappedFile:
         "stored",
         "to_write_again",
         "wrote",
+        "zeroed",
     )
 
     def __init__(self, path: Path, file_size: int, step: int = 0, file_system: FileSystem = LOCAL) -> None:
@@ -77,6 +78,8 @@ class MappedFile:
         self.flushed = 0
         # Whether what lies between ``flushed`` and ``wrote`` has to be written anew before a sync says anything of it.
         self.to_write_again = False
+        # Whether zeros were written behind ``wrote`` that are not on disk for certain.
+        self.zeroed = False
         self.fd = self._open()
         # Folders whose names may not be on disk yet, the innermost first: also of a file that was there, since who made
         # it may have failed half way, or never synced it.
@@ -165,6 +168,7 @@ class MappedFile:
             end = min(os.lseek(self.fd, position, os.SEEK_HOLE), self.file_size)
             while position < end:
                 chunk = min(end - position, _CHUNK)
+                self.zeroed = True
                 self._file_system.write(self.fd, position, bytes(chunk))
                 position += chunk
 
@@ -178,6 +182,11 @@ class MappedFile:
         while self._new_names:
             self._file_system.sync_folder(self._new_names[-1])
             self._new_names.pop()
+
+    @property
+    def to_flush(self) -> bool:
+        """Whether something was written that is not on disk for certain."""
+        return self.wrote > self.flushed or self.zeroed
 
     def flush(self) -> None:
         """Bring to disk what was written, and take note of how far that is (blocks).
@@ -196,7 +205,7 @@ class MappedFile:
         except OSError:
             self.to_write_again = True
             raise
-        self.to_write_again = False
+        self.to_write_again = self.zeroed = False
         self.flushed = wrote
 
     def _write_again(self, start: int, end: int) -> None:

@@ -181,6 +181,12 @@ class MessageAppender:
         self._pending = [request for request in self._pending if request[0] not in gone]
 
     @property
+    def last_dispatched_timestamp(self) -> int:
+        """Store time in ms up to which all messages are in their queues; for any thread."""
+        pending = self._pending
+        return pending[0][5] - 1 if pending else self.last_store_timestamp
+
+    @property
     def has_pending(self) -> bool:
         """Whether messages are in the log alone."""
         return bool(self._pending)

@@ -126,7 +126,7 @@ class MessageStore:
             self.queues.changed_files,
             self.commit_log,
             config.flush_interval_consume_queue / 1000,
-            self._last_stored,
+            self._last_dispatched,
             self._queues_flushed,
         )
         self._queries = MessageQueries(self.commit_log, self.queues, self._reader, self._dispatcher, config)
@@ -184,10 +184,16 @@ class MessageStore:
     def _open(self) -> RecoveryReport:
         self._lock.acquire()
         clean = self.was_clean = self._lock.was_clean
-        loaded = load(self.commit_log, self.queues, self.index_service, self._ends_path, clean_stop=clean)
-        self._load_checkpoint(loaded.report.damaged_files)
         # Before anything is changed: a crash on the way leaves a store that is not clean any more.
         self._lock.mark_running(os.getpid())
+        try:
+            loaded = load(self.commit_log, self.queues, self.index_service, self._ends_path, clean_stop=clean)
+        except StoreError:
+            if clean and not self.commit_log.queue.files:
+                # A log that was made with other settings is refused before anything is changed.
+                self._lock.mark_stopped()
+            raise
+        self._load_checkpoint(loaded.report.damaged_files)
         self._deleted_topics.load(loaded.report.damaged_files)
         self._deleted_topics.finish(self.queues)
         marks = self._deleted_topics.marks
@@ -202,6 +208,8 @@ class MessageStore:
                 sync_names(folder, self._file_system)
         if self.config.flush_disk_type == "SYNC_FLUSH":
             self.flusher.flush()
+            if self.flusher.error:
+                raise StoreError(f"messages that a killed broker left would be shown: {self.flusher.error}")
         self.commit_log.warm_up()
         return report
 
@@ -278,6 +286,9 @@ class MessageStore:
 
     def _last_stored(self) -> int:
         return self._appender.last_store_timestamp
+
+    def _last_dispatched(self) -> int:
+        return self._appender.last_dispatched_timestamp
 
     def _dispatch_synced(self) -> None:
         """Under SYNC_FLUSH messages are readable once they are on disk."""
@@ -384,6 +395,9 @@ class MessageStore:
             for _ in range(_MARK_TRIES):
                 self.dispatch()
                 mark = self.max_physical_offset
+                # A power loss must not leave a log that ends before the mark: what comes then is not deleted.
+                if not await self.sync():
+                    raise StoreError(self.flusher.error or "the CommitLog could not be synced")
                 await asyncio.get_running_loop().run_in_executor(
                     self._cold_readers, self._deleted_topics.add, topics, mark, self.min_physical_offset
                 )

@@ -27,13 +27,18 @@ async def test_offsets_behind_the_end_are_set_back_after_an_unclean_stop(tmp_pat
     offsets.flush()
     persisted.clear()
 
-    await OffsetRecovery(offsets, store).start()
-    offsets.flush()
+    drained: list[int] = []
+
+    async def drain() -> None:
+        drained.append(len(persisted))
+
+    await OffsetRecovery(offsets, store, drain).start()
 
     expected = {0: 5, 1: 1, 2: 7} if clean else {0: 3, 1: 1, 2: 0}
     assert offsets.offsets_of("G", "Topic") == expected
     assert offsets.query_pull("B", "Topic", 0) == (4 if clean else 3)
     assert bool(persisted) is not clean
+    assert drained == ([] if clean else [1]), "it is on disk before anything else comes"
     told = [record.getMessage() for record in caplog.records if "goes back" in record.getMessage()]
     assert len(told) == (0 if clean else 3)
     if told:

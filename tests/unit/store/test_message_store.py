@@ -754,3 +754,40 @@ async def test_queue_entries_that_the_kernel_dropped_are_not_written_anew(tmp_pa
     assert f"{file.path} at 0" in store._queue_flusher.error
     await store.stop()
     await check_kept_after_an_unclean_stop(tmp_path / "store")
+
+
+async def test_a_start_that_cannot_sync_what_would_be_shown_is_refused(tmp_path: Path, monkeypatch):
+    store = make_store(tmp_path / "store")
+    await store.start()
+    store.put_message(message())
+    crash_copy(tmp_path / "store", tmp_path / "killed")
+    await store.stop()
+    sync = MappedFile.sync
+
+    def failing(file: MappedFile) -> None:
+        if "commitlog" in file.path.parts:
+            raise OSError(errno.EIO, "Input/output error")
+        sync(file)
+
+    again = make_store(tmp_path / "killed", flush_disk_type="SYNC_FLUSH")
+    with monkeypatch.context() as patched:
+        patched.setattr(MappedFile, "sync", failing)
+        with pytest.raises(StoreError, match="would be shown: the CommitLog could not be synced: Input/output"):
+            await again.start()
+
+    again = make_store(tmp_path / "killed", flush_disk_type="SYNC_FLUSH")
+    await again.start()
+    assert len(read_queue(again, "Topic", 0)) == 1
+    await again.stop()
+
+
+async def test_the_time_of_the_queues_is_that_of_what_is_in_them(store: MessageStore, clock: FakeClock):
+    store.put_message(message())
+    store.dispatch()
+    entered = clock.time_ms()
+    clock.advance(10)
+    store.put_message(message())
+
+    assert entered <= store._last_dispatched() < clock.time_ms()
+    store.dispatch()
+    assert store._last_dispatched() == clock.time_ms()
