@@ -149,10 +149,13 @@ class CommitLogFlusher:
             self._refusals.clear(Refusal.READ_ONLY)
 
     def _synced_end(self) -> int:
+        end = 0
+        # Of one look at the files: the loop may add one meanwhile.
         for file in list(self._queue.files):
+            end = file.file_from_offset + file.flushed
             if file.flushed < file.file_size:
-                return file.file_from_offset + file.flushed
-        return self._queue.max_offset
+                break
+        return end
 
     def _tell(self) -> None:
         if self._loop is not None and (self._waiting or self._on_synced is not None):
