@@ -1,0 +1,52 @@
+"""Removes what is known of a topic beside its configuration: queues, offsets, counters."""
+
+from typing import Protocol
+
+from rocketbroker.broker.broker_stats_manager import BrokerStatsManager
+from rocketbroker.broker.consumer_offset_manager import ConsumerOffsetManager
+from rocketbroker.codec.remoting.response_code import ResponseCode
+from rocketbroker.common.errors import BrokerResponseError, StoreError
+
+
+class QueueRemover(Protocol):
+    """What is needed of the message store."""
+
+    async def mark_deleted(self, topics: set[str]) -> None:
+        """Note on disk that topics are deleted, so that their messages never come back.
+
+        Raises:
+            StoreError: messages of them that were under way could not be brought to their queues first.
+            OSError: the disk refused.
+        """
+
+    def delete_topics(self, topics: set[str]) -> int:
+        """Take the queues of topics out of service at once and have their files removed by a thread.
+
+        Raises:
+            StoreError: messages of them that were under way could not be brought to their queues first.
+            OSError: the disk refused.
+        """
+
+
+class TopicRemover:
+    """Removes the queues of a topic, the offsets that groups have in it and its counters."""
+
+    def __init__(self, offsets: ConsumerOffsetManager, store: QueueRemover, stats: BrokerStatsManager) -> None:
+        self._offsets = offsets
+        self._store = store
+        self._stats = stats
+
+    async def remove(self, topic: str, consequence: str = "") -> None:
+        """Remove it; ``consequence`` is what a refusal adds to its remark.
+
+        Raises:
+            BrokerResponseError: SYSTEM_ERROR, the disk refused; nothing was removed.
+        """
+        try:
+            await self._store.mark_deleted({topic})
+            self._store.delete_topics({topic})
+        except (OSError, StoreError) as error:
+            remark = f"the queues of topic {topic} cannot be removed{consequence}: {error}"
+            raise BrokerResponseError(ResponseCode.SYSTEM_ERROR, remark) from error
+        self._offsets.remove_topic(topic)
+        self._stats.remove_topic(topic)
