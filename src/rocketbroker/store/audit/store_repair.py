@@ -3,7 +3,6 @@
 Only what is derived from the CommitLog is ever set aside. Recovery itself decides what becomes of the CommitLog.
 """
 
-import itertools
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -12,6 +11,7 @@ from rocketbroker.common.clock import SystemClock
 from rocketbroker.common.config import MessageStoreConfig
 from rocketbroker.common.errors import StoreError
 from rocketbroker.common.file_system import LOCAL
+from rocketbroker.store import damaged_files
 from rocketbroker.store.audit.store_audit import AuditReport
 from rocketbroker.store.message_arriving_listener import NoListener
 from rocketbroker.store.message_store import MessageStore
@@ -72,14 +72,10 @@ def set_aside(config: MessageStoreConfig, paths: Sequence[Path]) -> list[Path]:
 
 
 def _rename(path: Path) -> Path:
-    names = itertools.chain([".damaged"], (f".damaged-{number}" for number in itertools.count(2)))
-    target = next(each for each in (path.with_name(path.name + name) for name in names) if not each.exists())
     try:
-        LOCAL.rename(path, target)
-        LOCAL.sync_folder(path.parent)
+        return damaged_files.set_aside(path, LOCAL)
     except OSError as error:
-        raise StoreError(f"{path} cannot be set aside as {target.name}: {error.strerror}") from error
-    return target
+        raise StoreError(f"{path} cannot be set aside as {path.name}.damaged: {error.strerror}") from error
 
 
 async def recover_store(config: MessageStoreConfig) -> None:
