@@ -81,9 +81,9 @@ class MappedFile:
         # Whether zeros were written behind ``wrote`` that are not on disk for certain.
         self.zeroed = False
         self.fd = self._open()
-        # Folders whose names may not be on disk yet, the innermost first: also of a file that was there, since who made
-        # it may have failed half way, or never synced it.
-        self._new_names = parents_of(path)[:_FOLDERS]
+        # Folders whose names may not be on disk yet, the innermost first; ``None`` until the first sync asks. Also of a
+        # file that was there, since who made it may have failed half way, or never synced it.
+        self._new_names: list[Path] | None = None
         try:
             existed = os.fstat(self.fd).st_size
             self._check_size(existed)
@@ -179,6 +179,8 @@ class MappedFile:
             OSError: the disk refused; what is dirty may be lost.
         """
         self._file_system.sync(self.fd)
+        if self._new_names is None:
+            self._new_names = parents_of(self.path)[:_FOLDERS]
         while self._new_names:
             self._file_system.sync_folder(self._new_names[-1])
             self._new_names.pop()
