@@ -1,7 +1,7 @@
 """Makes appended messages readable: queue entries, index keys, wake-ups (CommitLogDispatcher).
 
-The append path already knows what is needed, so nothing is read back. ``ReputMessageService`` feeds the same methods
-when the log is ahead of the queues.
+The append path already knows what is needed, so nothing is read back. ``ReputMessageService`` enters queues by itself,
+where the log is ahead of them, and hands over the keys.
 """
 
 import logging
@@ -9,7 +9,6 @@ import time
 from collections.abc import Sequence
 
 from rocketbroker.common.errors import StoreError
-from rocketbroker.store.consume_queue import ConsumeQueue
 from rocketbroker.store.dispatch_request import DispatchRequest, DispatchRun, IndexColumns
 from rocketbroker.store.index_service import BATCH_MESSAGES, IndexService
 from rocketbroker.store.message_arriving_listener import MessageArrivingListener
@@ -61,9 +60,6 @@ class CommitLogDispatcher:
                 queue.put(queue_offset, physical_offset, size, tags_code)
                 if listener.waiting:
                     listener.arriving(queue.topic, queue.queue_id, queue_offset + 1, tags_code)
-            elif _is_of_a_topic_made_anew(queue, queue_offset, physical_offset):
-                queue.cut(queue_offset)
-                queue.put(queue_offset, physical_offset, size, tags_code)
 
     def dispatch_run(self, run: DispatchRun) -> None:
         """Make messages readable that follow what their queue has.
@@ -126,9 +122,3 @@ class CommitLogDispatcher:
             self.flush_index()
             if self._index_error is not None:
                 raise self._index_error
-
-
-def _is_of_a_topic_made_anew(queue: ConsumeQueue, queue_offset: int, physical_offset: int) -> bool:
-    """Whether a message takes the place of an older one: its topic was deleted between the two, and made again."""
-    known = queue.entry(queue_offset)
-    return known is not None and known[0] < physical_offset
