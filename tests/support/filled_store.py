@@ -84,6 +84,21 @@ async def check(root: Path, filled: Filled, count: int = COUNT, *, indexed: bool
     return store
 
 
+def flipped_in_the_body(path: Path, position: int, size: int) -> None:
+    """Change a byte of a record's body."""
+    overwrite(path, position + 200, b"\x01")
+
+
+def flipped_in_the_head(path: Path, position: int, size: int) -> None:
+    """Change a byte of a record's magic code."""
+    overwrite(path, position + 4, b"\x00")
+
+
+def strange_size(path: Path, position: int, size: int) -> None:
+    """Have a record claim two gigabytes."""
+    overwrite(path, position, b"\x7f\xff\xff\xff")
+
+
 def zeroed(path: Path, position: int, size: int) -> None:
     """Zero a range of a file."""
     overwrite(path, position, bytes(size))

@@ -14,27 +14,18 @@ from tests.support.filled_store import (
     QUEUES,
     Filled,
     check,
+    flipped_in_the_body,
+    flipped_in_the_head,
     flushed,
     log_file,
     opened,
     serves_all_but,
     stopped,
+    strange_size,
     told,
     zeroed,
 )
 from tests.support.stores import LOG_FILE, crash_copy, message
-
-
-def flipped_in_the_body(path: Path, position: int, size: int) -> None:
-    overwrite(path, position + 200, b"\x01")
-
-
-def flipped_in_the_head(path: Path, position: int, size: int) -> None:
-    overwrite(path, position + 4, b"\x00")
-
-
-def strange_size(path: Path, position: int, size: int) -> None:
-    overwrite(path, position, b"\x7f\xff\xff\xff")
 
 
 def another_offset(path: Path, position: int, size: int) -> None:

@@ -9,7 +9,18 @@ import pytest
 from rocketbroker.common.errors import StoreError
 from rocketbroker.store.queue_ends import FILE_NAME
 from tests.support.commit_log_writer import overwrite
-from tests.support.filled_store import BODY, COUNT, QUEUES, Filled, check, log_file, zeroed
+from tests.support.filled_store import (
+    BODY,
+    COUNT,
+    QUEUES,
+    Filled,
+    check,
+    flipped_in_the_body,
+    flipped_in_the_head,
+    log_file,
+    strange_size,
+    zeroed,
+)
 from tests.support.stores import (
     ALWAYS,
     LOG_FILE,
@@ -67,18 +78,6 @@ async def test_a_second_kill_right_after_the_first(filled: Filled, killed: Path,
 
 def torn(path: Path, position: int, size: int) -> None:
     overwrite(path, position + size // 2, bytes(size - size // 2))
-
-
-def flipped_in_the_body(path: Path, position: int, size: int) -> None:
-    overwrite(path, position + 200, b"\x01")
-
-
-def flipped_in_the_head(path: Path, position: int, size: int) -> None:
-    overwrite(path, position + 4, b"\x00")
-
-
-def strange_size(path: Path, position: int, size: int) -> None:
-    overwrite(path, position, b"\x7f\xff\xff\xff")
 
 
 def negative_size(path: Path, position: int, size: int) -> None:
