@@ -6,9 +6,10 @@ Reading is done without it: what was written is read back from the operating sys
 """
 
 import contextlib
+import errno
 import mmap
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Protocol
 
@@ -145,3 +146,21 @@ def sync_names(root: Path, file_system: FileSystem = LOCAL) -> None:
         file_system.sync_folder(folder)
     for name, _, _ in os.walk(root):
         file_system.sync_folder(Path(name))
+
+
+def data_ranges(fd: int, position: int, limit: int) -> Iterator[tuple[int, int]]:
+    """The parts of a file from a position to a limit that are no holes, ascending; all of it where nobody can tell."""
+    if not hasattr(os, "SEEK_DATA"):
+        if position < limit:
+            yield position, limit
+        return
+    while position < limit:
+        try:
+            start = os.lseek(fd, position, os.SEEK_DATA)
+        except OSError as error:
+            if error.errno == errno.ENXIO:
+                return
+            raise
+        position = os.lseek(fd, start, os.SEEK_HOLE)
+        if start < limit:
+            yield start, min(position, limit)

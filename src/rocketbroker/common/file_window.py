@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rocketbroker.common.errors import StoreError
+from rocketbroker.common.file_system import data_ranges
 
 #: Bytes read at a time; also bounds the rows of a batch.
 WINDOW_SIZE = 16 << 20
@@ -87,24 +88,9 @@ def measure(base: int, path: Path) -> CommitLogFile:
 
 def _data_end(fd: int, size: int) -> int:
     """Position behind the last byte that is not zero; files are created at full size, so most of one may be zeros."""
-    for low, high in reversed(_extents(fd, size)):
+    for low, high in reversed(list(data_ranges(fd, 0, size))):
         for start in range((high - 1) // _BLOCK * _BLOCK, low - _BLOCK, -_BLOCK):
             block = np.frombuffer(os.pread(fd, min(_BLOCK, high - start), start), np.uint8)
             if block.any():
                 return start + int(block.nonzero()[0][-1]) + 1
     return 0
-
-
-def _extents(fd: int, size: int) -> list[tuple[int, int]]:
-    """The parts of a file that are not holes, ascending; the whole file where the system cannot tell."""
-    if not hasattr(os, "SEEK_DATA"):
-        return [(0, size)] if size else []
-    extents, position = [], 0
-    while position < size:
-        try:
-            low = os.lseek(fd, position, os.SEEK_DATA)
-        except OSError:  # ENXIO: only a hole is left
-            break
-        position = os.lseek(fd, low, os.SEEK_HOLE)
-        extents.append((low, position))
-    return extents

@@ -6,7 +6,6 @@ its import to pay.
 
 from __future__ import annotations
 
-import errno
 import os
 from collections.abc import Iterator
 from functools import cached_property
@@ -29,6 +28,7 @@ from rocketbroker.codec.message.message_encoder import (
 from rocketbroker.codec.message.message_sys_flag import BORNHOST_V6_FLAG, HOST_V4_LENGTH, HOST_V6_LENGTH
 from rocketbroker.codec.storefile.record_search import MIN_RECORD_SIZE, Found, find_record, inspect
 from rocketbroker.common.errors import CorruptRecordError
+from rocketbroker.common.file_system import data_ranges
 from rocketbroker.store.mapped_file import MappedFile
 from rocketbroker.store.mapped_file_queue import MappedFileQueue
 
@@ -247,7 +247,7 @@ class LogWalk:
     def _find_in(self, file: MappedFile, position: int) -> int | None:
         window = _FileBytes(file)
         limit = min(file.file_size, self._end - file.file_from_offset)
-        for start, stop in _data_ranges(file, position, limit):
+        for start, stop in data_ranges(file.fd, position, limit):
             low = start
             while (at := find_record(window, low, stop)) >= 0:
                 if not why_unsound(file, at, check_crc=True):
@@ -335,20 +335,6 @@ def _behind(file: MappedFile, position: int) -> int | None:
     if file.file_size - end < BLANK_LENGTH or inspect(window, end)[0] is not Found.BROKEN:
         return end
     return end if peek(window.at(end, BLANK_LENGTH)) == (0, 0) else None
-
-
-def _data_ranges(file: MappedFile, position: int, limit: int) -> Iterator[tuple[int, int]]:
-    """Parts of a file from a position on that are no holes."""
-    while position < limit:
-        try:
-            start = os.lseek(file.fd, position, os.SEEK_DATA)
-        except OSError as error:
-            if error.errno == errno.ENXIO:
-                return
-            raise
-        position = os.lseek(file.fd, start, os.SEEK_HOLE)
-        if start < limit:
-            yield start, min(position, limit)
 
 
 def why_unsound(file: MappedFile, position: int, *, check_crc: bool) -> str:

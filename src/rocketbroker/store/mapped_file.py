@@ -16,7 +16,7 @@ from pathlib import Path
 
 from rocketbroker.codec.storefile.mapped_file_name import file_name_to_offset
 from rocketbroker.common.errors import StoreError, StoreFullError
-from rocketbroker.common.file_system import LOCAL, FileSystem, parents_of
+from rocketbroker.common.file_system import LOCAL, FileSystem, data_ranges, parents_of
 from rocketbroker.store.removed_file import RemovedFile
 
 # Queue files are named by their offset, 20 digits; index files by their time.
@@ -158,19 +158,10 @@ class MappedFile:
 
     def zero_from(self, position: int) -> None:
         """Overwrite with zeros all data at ``position`` and after it, so that no stale record is ever read again."""
-        while position < self.file_size:
-            try:
-                position = os.lseek(self.fd, position, os.SEEK_DATA)
-            except OSError as error:
-                if error.errno == errno.ENXIO:
-                    return
-                raise
-            end = min(os.lseek(self.fd, position, os.SEEK_HOLE), self.file_size)
-            while position < end:
-                chunk = min(end - position, _CHUNK)
+        for start, end in data_ranges(self.fd, position, self.file_size):
+            for at in range(start, end, _CHUNK):
                 self.zeroed = True
-                self._file_system.write(self.fd, position, bytes(chunk))
-                position += chunk
+                self._file_system.write(self.fd, at, bytes(min(end - at, _CHUNK)))
 
     def sync(self) -> None:
         """Write all dirty pages of the file to disk, and its name; blocks without holding the GIL.
