@@ -1,4 +1,4 @@
-"""Removes old files of the CommitLog and minds the room on the disks (DefaultMessageStore.CleanCommitLogService).
+"""Removes old files of the CommitLog (DefaultMessageStore.CleanCommitLogService).
 
 What waits for the disk runs on the thread of cleaning. Decisions, and the change of what is in service, are made on the
 event loop between two reads: no pull ever sees a queue that begins before the log does.
@@ -16,8 +16,9 @@ from rocketbroker.store.clean_thread import CleanThread
 from rocketbroker.store.commit_log import CommitLog
 from rocketbroker.store.consume_queue import ConsumeQueue
 from rocketbroker.store.consume_queue_store import ConsumeQueueStore
-from rocketbroker.store.disk_space import FullestDisk, MeasureDisk, look_at_disks
-from rocketbroker.store.write_refusal import Refusal, StandingRefusals
+from rocketbroker.store.disk_space import FullestDisk
+from rocketbroker.store.disk_watch import DiskWatch
+from rocketbroker.store.write_refusal import StandingRefusals
 
 log = logging.getLogger(__name__)
 
@@ -57,7 +58,7 @@ class CleanCommitLogService:
         store: the log, the queues, which begin where the log does, and the settings.
         clock: says what has expired.
         thread: the thread of cleaning.
-        measure: measures the disks.
+        watch: measures the disks.
         unconsumed: tells who has not consumed messages of such ranges, one text for each group and queue.
     """
 
@@ -66,20 +67,19 @@ class CleanCommitLogService:
         store: CleanedStore,
         clock: Clock,
         thread: CleanThread,
-        measure: MeasureDisk,
+        watch: DiskWatch,
         unconsumed: Callable[[Sequence[QueueRange]], list[str]],
     ) -> None:
         self._store = store
         self._config = store.config
         self._clock = clock
         self._thread = thread
-        self._measure = measure
+        self._watch = watch
         self._unconsumed = unconsumed
         self._manual_rounds = 0
         self._retry_at = 0.0
-        # Whether it was told that no room can be made, and whether sends are refused.
+        # Whether it was told that no room can be made.
         self._stuck = False
-        self.refusing = False
 
     def delete_files_manually(self) -> None:
         """Have the next rounds remove what has expired, whatever the hour (executeDeleteFilesManually)."""
@@ -87,12 +87,12 @@ class CleanCommitLogService:
         self._retry_at = 0.0
 
     async def clean(self) -> None:
-        """One round: look at the disks, refuse or take sends, remove at most ``deleteFileBatchMax`` files.
+        """One round: look at the disks, remove at most ``deleteFileBatchMax`` files.
 
         Raises:
             OSError: a disk cannot be asked.
         """
-        disk = await self._look()
+        disk = await self._watch.look()
         await self._thread.release()
         why = self._why(disk)
         if not why or self._clock.monotonic() < self._retry_at:
@@ -101,21 +101,6 @@ class CleanCommitLogService:
         if self._manual_rounds:
             self._manual_rounds = self._manual_rounds - 1 if removed else 0
         self._tell_if_stuck(disk, removed)
-
-    async def _look(self) -> FullestDisk:
-        config = self._config
-        disk = await self._thread.run(look_at_disks, config, self._measure)
-        full = disk.above(config.disk_space_warning_level_ratio, "diskSpaceWarningLevelRatio")
-        if full and not self.refusing:
-            log.error("%s: sends are refused until there is room again; messages are read all the same", full)
-        elif self.refusing and not full:
-            log.warning("sends are taken again: the disk of %s is %.1f %% full", disk.path, disk.percent)
-        self.refusing = bool(full)
-        if full:
-            self._store.refusals.set(Refusal.DISK_FULL, full)
-        else:
-            self._store.refusals.clear(Refusal.DISK_FULL)
-        return disk
 
     def _why(self, disk: FullestDisk) -> str:
         """Why expired files are to be removed now; empty when they are not."""
@@ -145,7 +130,7 @@ class CleanCommitLogService:
             removed += 1
             await self._thread.release()
             await asyncio.sleep(config.delete_commit_log_files_interval / 1000)
-            disk = await self._look()
+            disk = await self._watch.look()
         return removed
 
     def _has_removable_file(self) -> bool:

@@ -9,6 +9,7 @@ from rocketbroker.store.clean_commit_log_service import CleanedStore
 from rocketbroker.store.clean_thread import CleanThread
 from rocketbroker.store.consume_queue import ConsumeQueue
 from rocketbroker.store.index_service import IndexService
+from rocketbroker.store.write_refusal import Refusal
 
 log = logging.getLogger(__name__)
 
@@ -36,6 +37,7 @@ class CleanConsumeQueueService:
         self._queues = store.queues
         self._index_service = index_service
         self._config = store.config
+        self._refusals = store.refusals
         self._clock = clock
         self._thread = thread
         self._cleaned_to = -1
@@ -66,7 +68,9 @@ class CleanConsumeQueueService:
 
     async def _pause(self) -> None:
         await self._thread.release()
-        await asyncio.sleep(self._config.delete_consume_queue_files_interval / 1000)
+        # While a full disk refuses sends there are none to spare, and files of the log are to follow soon.
+        full = self._refusals.reason(Refusal.DISK_FULL)
+        await asyncio.sleep(0 if full else self._config.delete_consume_queue_files_interval / 1000)
 
     async def _remove_first_of(self, queue: ConsumeQueue) -> bool:
         file = queue.first_file_without_messages()

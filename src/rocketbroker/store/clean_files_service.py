@@ -10,11 +10,12 @@ from rocketbroker.store.clean_commit_log_service import CleanCommitLogService, C
 from rocketbroker.store.clean_consume_queue_service import CleanConsumeQueueService
 from rocketbroker.store.clean_thread import CleanThread
 from rocketbroker.store.disk_space import MeasureDisk, measure_disk
+from rocketbroker.store.disk_watch import DiskWatch
 from rocketbroker.store.index_service import IndexService
 
 _TICK_S = 0.2
 # While sends are refused, or a removed file has not given its room back yet, it is looked so often.
-_WATCH_MS = 1000
+_HURRY_MS = 1000
 
 
 class IndexedStore(CleanedStore, Protocol):
@@ -24,7 +25,9 @@ class IndexedStore(CleanedStore, Protocol):
 
 
 class CleanFilesService:
-    """Runs both cleaning services, one round at a time; started after the store and stopped before it.
+    """Runs both cleaning services, one round at a time, and beside them the watch of the disks.
+
+    Started after the store and stopped before it.
 
     Args:
         store: the store.
@@ -43,20 +46,27 @@ class CleanFilesService:
         self._config = store.config
         self._clock = clock
         self._thread = CleanThread(clock)
-        self._commit_log = CleanCommitLogService(store, clock, self._thread, measure, unconsumed)
+        self._watch = DiskWatch(store.config, store.refusals, clock, measure)
+        self._commit_log = CleanCommitLogService(store, clock, self._thread, self._watch, unconsumed)
         self._consume_queue = CleanConsumeQueueService(store, store.index_service, clock, self._thread)
         self._round = asyncio.Lock()
         self._next_at = 0.0
         self._tasks = TaskOwner("CleanFilesService")
 
     async def start(self) -> None:
-        """Start looking; the store is open by then."""
+        """Start looking; the store is open by then.
+
+        Raises:
+            StoreError: a disk cannot be asked.
+        """
+        await self._watch.start()
         self._tasks.every(_TICK_S, self._clean_when_due, "clean")
 
     async def stop(self) -> None:
         """End after the file that is being removed."""
         await self._tasks.stop()
         await self._thread.stop()
+        await self._watch.stop()
 
     def delete_files_manually(self) -> None:
         """Have expired commit log files removed soon, whatever the hour; gives before they are."""
@@ -85,5 +95,5 @@ class CleanFilesService:
         interval = self._config.clean_resource_interval
         self._next_at = now + interval / 1000
         await self.clean()
-        if self._commit_log.refusing or self._thread.holds_files:
-            self._next_at = now + min(interval, _WATCH_MS) / 1000
+        if self._watch.refusing or self._thread.holds_files:
+            self._next_at = now + min(interval, _HURRY_MS) / 1000

@@ -12,10 +12,9 @@ from rocketbroker.codec.message.message_decoder import decode_messages
 from rocketbroker.common.file_system import LocalFileSystem
 from rocketbroker.store.clean_commit_log_service import CleanCommitLogService, QueueRange
 from rocketbroker.store.clean_thread import CleanThread
+from rocketbroker.store.disk_watch import DiskWatch
 from rocketbroker.store.get_message import GetMessageStatus
 from rocketbroker.store.message_store import MessageStore
-from rocketbroker.store.put_message import PutMessageStatus
-from rocketbroker.store.write_refusal import Refusal
 from tests.support.cleaning import LOG_FILE, Losses, SaidDisk, age, fill, log_files, small_store
 from tests.support.fakes import FakeClock
 from tests.support.stores import message, read_queue
@@ -30,7 +29,12 @@ class Cleaned:
         self.disk = SaidDisk()
         self.losses = Losses()
         self.thread = CleanThread(clock)
-        self.service = CleanCommitLogService(store, clock, self.thread, self.disk, self.losses)
+        self.watch = DiskWatch(store.config, store.refusals, clock, self.disk)
+        self.service = CleanCommitLogService(store, clock, self.thread, self.watch, self.losses)
+
+    async def stop(self) -> None:
+        await self.thread.stop()
+        await self.watch.stop()
 
     async def clean(self) -> list[int]:
         """One round; gives the files that are left."""
@@ -60,7 +64,7 @@ async def cleaned(tmp_path: Path) -> AsyncIterator[Cleaned]:
     assert log_files(store) == [0, 1, 2, 3]
     made.age(0, 1, 2, 3, hours=1)
     yield made
-    await made.thread.stop()
+    await made.stop()
     await store.stop()
 
 
@@ -176,37 +180,6 @@ async def test_a_forced_removal_counts_on_the_room_of_files_that_are_still_read(
     assert cleaned.thread.holds_files
     del view
     assert await cleaned.settle() == [3]
-
-
-async def test_over_90_percent_sends_are_refused_and_reads_go_on_until_there_is_room(cleaned: Cleaned, caplog):
-    set_(cleaned, clean_file_forcibly_enable=False)
-    cleaned.disk.percent = 90.5
-    with caplog.at_level(logging.WARNING):
-        await cleaned.clean()
-        await cleaned.clean()
-
-    refused = cleaned.store.put_message(message())
-    assert refused.status is PutMessageStatus.DISK_FULL
-    assert refused.reason == (
-        f"the disk of {cleaned.store.config.commit_log_dir} is 90.5 % full, which is more than 90 % "
-        "(diskSpaceWarningLevelRatio)"
-    )
-    assert len(read_queue(cleaned.store, "T", 0)) == 12
-
-    cleaned.disk.percent = 90.0
-    with caplog.at_level(logging.WARNING):
-        await cleaned.clean()
-    assert cleaned.store.put_message(message()).status is PutMessageStatus.PUT_OK
-    levels = [record.levelname for record in caplog.records]
-    assert levels == ["ERROR", "WARNING", "WARNING"]  # refused, no room can be made, taken again
-
-
-async def test_only_its_own_refusal_is_lifted(cleaned: Cleaned):
-    cleaned.store.refusals.set(Refusal.READ_ONLY, "a sync failed")
-
-    await cleaned.clean()
-
-    assert cleaned.store.put_message(message()).status is PutMessageStatus.READ_ONLY
 
 
 async def test_one_round_removes_a_batch(cleaned: Cleaned):

@@ -10,11 +10,14 @@ from rocketbroker.common.file_system import LocalFileSystem
 from rocketbroker.store.clean_commit_log_service import CleanCommitLogService
 from rocketbroker.store.clean_consume_queue_service import CleanConsumeQueueService
 from rocketbroker.store.clean_thread import CleanThread
+from rocketbroker.store.disk_watch import DiskWatch
 from rocketbroker.store.index_file import IndexFile
 from rocketbroker.store.message_store import MessageStore
+from rocketbroker.store.write_refusal import Refusal
 from tests.support.cleaning import LOG_FILE, Losses, SaidDisk, age, fill, open_below, small_store
 from tests.support.fakes import FakeClock
 from tests.support.stores import ALWAYS, message, read_queue
+from tests.support.waiting import until
 
 
 class Cleaned:
@@ -24,8 +27,13 @@ class Cleaned:
         self.store = store
         self.clock = clock
         self.thread = CleanThread(clock)
-        self._log = CleanCommitLogService(store, clock, self.thread, SaidDisk(), Losses())
+        self._watch = DiskWatch(store.config, store.refusals, clock, SaidDisk())
+        self._log = CleanCommitLogService(store, clock, self.thread, self._watch, Losses())
         self.service = CleanConsumeQueueService(store, store.index_service, clock, self.thread)
+
+    async def stop(self) -> None:
+        await self.thread.stop()
+        await self._watch.stop()
 
     async def expire(self, files: int) -> None:
         """Remove so many files of the log."""
@@ -64,7 +72,7 @@ async def cleaned(tmp_path: Path) -> AsyncIterator[Cleaned]:
     await store.start()
     made = Cleaned(store, clock)
     yield made
-    await made.thread.stop()
+    await made.stop()
     await store.stop()
 
 
@@ -164,6 +172,26 @@ async def test_nothing_is_looked_at_until_the_log_begins_elsewhere(cleaned: Clea
     assert asked == [2 * LOG_FILE]
 
 
+async def test_no_pause_is_made_while_a_full_disk_refuses_sends(tmp_path: Path):
+    clock = FakeClock()
+    store = small_store(tmp_path, clock, delete_consume_queue_files_interval=60_000)
+    await store.start()
+    cleaned = Cleaned(store, clock)
+    fill(store, 21)
+    await cleaned.expire(5)
+    cleaning = asyncio.ensure_future(cleaned.service.clean())
+    await until(lambda: len(cleaned.queue_files()) == 4)
+    cleaning.cancel()
+    await asyncio.wait([cleaning])
+    store.refusals.set(Refusal.DISK_FULL, "the disk is full")
+
+    await cleaned.service.clean()
+
+    assert cleaned.queue_files() == [15, 20]
+    await cleaned.stop()
+    await store.stop()
+
+
 async def test_without_an_index_the_queues_are_cleaned_all_the_same(tmp_path: Path):
     clock = FakeClock()
     store = small_store(tmp_path, clock, message_index_enable=False)
@@ -175,7 +203,7 @@ async def test_without_an_index_the_queues_are_cleaned_all_the_same(tmp_path: Pa
     await cleaned.service.clean()
 
     assert cleaned.queue_files() == [5, 10]
-    await cleaned.thread.stop()
+    await cleaned.stop()
     await store.stop()
 
 

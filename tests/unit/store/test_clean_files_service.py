@@ -1,14 +1,16 @@
 import asyncio
+import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
-from rocketbroker.store import clean_files_service
+from rocketbroker.common.file_system import LocalFileSystem
+from rocketbroker.store import clean_files_service, disk_watch
 from rocketbroker.store.clean_files_service import CleanFilesService
 from rocketbroker.store.message_store import MessageStore
 from rocketbroker.store.put_message import PutMessageStatus
-from tests.support.cleaning import Losses, SaidDisk, age, fill, log_files, small_store
+from tests.support.cleaning import LOG_FILE, Losses, SaidDisk, age, fill, log_files, small_store
 from tests.support.fakes import FakeClock
 from tests.support.stores import message
 from tests.support.waiting import until
@@ -25,17 +27,18 @@ class Cleaned:
 
     @property
     def looks(self) -> int:
-        """How often the disks were looked at."""
+        """How often the disks were looked at: each time once by the watch, and once by a round of cleaning."""
         return len(self.disk.asked) // 2
 
-    async def next_look(self) -> None:
-        looks = self.looks
-        await until(lambda: self.looks > looks)
+    async def first_looks(self) -> None:
+        """Wait until nothing is due any more."""
+        await until(lambda: self.looks == 2)
 
 
 @pytest.fixture
 async def cleaned(tmp_path: Path, monkeypatch) -> AsyncIterator[Cleaned]:
-    monkeypatch.setattr(clean_files_service, "_TICK_S", 0.01)
+    for module in (clean_files_service, disk_watch):
+        monkeypatch.setattr(module, "_TICK_S", 0.01)
     clock = FakeClock()
     store = small_store(tmp_path, clock)
     await store.start()
@@ -47,17 +50,19 @@ async def cleaned(tmp_path: Path, monkeypatch) -> AsyncIterator[Cleaned]:
 
 
 async def test_it_is_looked_at_once_and_then_each_interval(cleaned: Cleaned):
-    await until(lambda: cleaned.looks == 1)
+    await cleaned.first_looks()
 
     cleaned.clock.advance(9.9)
     await cleaned.service._clean_when_due()
-    assert cleaned.looks == 1
+    await cleaned.service._watch._look_when_due()
+    assert cleaned.looks == 2
     cleaned.clock.advance(0.2)
-    await until(lambda: cleaned.looks == 2)
+    await until(lambda: cleaned.looks == 4)
 
 
 async def test_sends_are_taken_again_within_a_second_of_room(cleaned: Cleaned):
     cleaned.disk.percent = 95.0
+    cleaned.clock.advance(10.0)
     await until(lambda: cleaned.store.put_message(message()).status is PutMessageStatus.DISK_FULL)
     cleaned.disk.percent = 50.0
 
@@ -67,7 +72,7 @@ async def test_sends_are_taken_again_within_a_second_of_room(cleaned: Cleaned):
 
 
 async def test_by_hand_it_begins_at_once(cleaned: Cleaned):
-    await until(lambda: cleaned.looks == 1)
+    await cleaned.first_looks()
     fill(cleaned.store, 9)
     age(cleaned.store, cleaned.clock, 0, 73)
 
@@ -101,10 +106,10 @@ async def test_expired_queues_are_cleaned_before_it_answers(cleaned: Cleaned):
 
 
 async def test_rounds_do_not_run_beside_each_other(cleaned: Cleaned):
-    await until(lambda: cleaned.looks == 1)
+    await cleaned.first_looks()
     cleaned.disk.go_on.clear()
     first = asyncio.ensure_future(cleaned.service.clean())
-    await until(lambda: len(cleaned.disk.asked) == 3)
+    await until(lambda: len(cleaned.disk.asked) == 5)
     second = asyncio.ensure_future(cleaned.service.clean_expired_consume_queue())
     await asyncio.sleep(0)
     assert not second.done()
@@ -116,20 +121,71 @@ async def test_rounds_do_not_run_beside_each_other(cleaned: Cleaned):
 
 
 async def test_a_disk_that_cannot_be_asked_is_told_and_asked_again(cleaned: Cleaned, caplog):
-    await until(lambda: cleaned.looks == 1)
+    await cleaned.first_looks()
     cleaned.disk.error = OSError(5, "Input/output error")
 
     cleaned.clock.advance(11)
-    await until(lambda: "CleanFilesService.clean failed" in caplog.text)
+    await until(lambda: "CleanFilesService.clean failed" in caplog.text and "DiskWatch.look failed" in caplog.text)
 
-    cleaned.disk.error = None
+    cleaned.disk.error, cleaned.disk.percent = None, 95.0
     cleaned.clock.advance(11)
-    await cleaned.next_look()
-    assert cleaned.store.put_message(message()).status is PutMessageStatus.PUT_OK
+    await until(lambda: cleaned.store.put_message(message()).status is PutMessageStatus.DISK_FULL)
+
+
+async def refused_and_taken_again(cleaned: Cleaned) -> None:
+    """See that the limits hold now as ever."""
+    cleaned.disk.percent = 95.0
+    cleaned.clock.advance(10.1)
+    await until(lambda: cleaned.store.put_message(message()).status is PutMessageStatus.DISK_FULL)
+    cleaned.disk.percent = 50.0
+    cleaned.clock.advance(1.0)
+    await until(lambda: cleaned.store.put_message(message()).status is PutMessageStatus.PUT_OK)
+
+
+async def test_the_pauses_between_queue_files_do_not_keep_the_disk_from_being_looked_at(cleaned: Cleaned):
+    store = cleaned.store
+    await cleaned.first_looks()
+    fill(store, 21)
+    store.config.__dict__["delete_consume_queue_files_interval"] = 600_000
+    store.queues.correct_min_offsets(5 * LOG_FILE)
+    cleaning = asyncio.ensure_future(cleaned.service.clean_expired_consume_queue())
+    first = store.config.consume_queue_dir / "T" / "0" / f"{0:020d}"
+    await until(lambda: not first.exists())
+
+    await refused_and_taken_again(cleaned)
+
+    assert not cleaning.done()
+    cleaning.cancel()
+    await asyncio.wait([cleaning])
+
+
+async def test_a_removal_that_takes_long_does_not_keep_the_disk_from_being_looked_at(cleaned: Cleaned, monkeypatch):
+    store = cleaned.store
+    await cleaned.first_looks()
+    fill(store, 21)
+    removing, go_on = threading.Event(), threading.Event()
+    unlink = LocalFileSystem.unlink
+
+    def wait(self: LocalFileSystem, path: Path) -> None:
+        removing.set()
+        assert go_on.wait(30)
+        unlink(self, path)
+
+    monkeypatch.setattr(LocalFileSystem, "unlink", wait)
+    store.queues.correct_min_offsets(5 * LOG_FILE)
+    cleaning = asyncio.ensure_future(cleaned.service.clean_expired_consume_queue())
+    await until(removing.is_set)
+
+    await refused_and_taken_again(cleaned)
+
+    assert not cleaning.done()
+    go_on.set()
+    await cleaning
 
 
 async def test_a_stop_in_the_middle_leaves_a_store_that_opens(tmp_path: Path, monkeypatch):
-    monkeypatch.setattr(clean_files_service, "_TICK_S", 0.01)
+    for module in (clean_files_service, disk_watch):
+        monkeypatch.setattr(module, "_TICK_S", 0.01)
     clock = FakeClock()
     store = small_store(tmp_path, clock, delete_commit_log_files_interval=60_000)
     await store.start()
