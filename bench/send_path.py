@@ -22,6 +22,7 @@ from rocketbroker.codec.remoting.remoting_command import request
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.common.clock import SystemClock
 from rocketbroker.common.config import BrokerConfig, MessageStoreConfig
+from rocketbroker.processor.broker_fast_failure import BrokerFastFailure
 from rocketbroker.processor.retry_and_dlq import RetryAndDlq
 from rocketbroker.processor.send_message import SendMessageProcessor
 from rocketbroker.processor.topic_target import TopicTargets
@@ -103,6 +104,7 @@ async def send_path(root: Path) -> AsyncIterator[SendPath]:
         RetryAndDlq(groups, topics, RebalanceLockManager(clock), stats),
         UniqueIds(store.commit_log.store_host[:-4], os.getpid(), clock),
         _MAX_DELAY_LEVEL,
+        BrokerFastFailure(config),
     )
     table = MethodTable()
     table.add(RequestCode.SEND_MESSAGE_V2, processor.process, SendMessageRequestHeaderV2)

@@ -2,6 +2,7 @@
 
 import logging
 import random
+from collections.abc import Awaitable
 from typing import Protocol
 
 from rocketbroker.broker.broker_stats_manager import BrokerStatsManager
@@ -27,6 +28,7 @@ from rocketbroker.codec.remoting.remoting_command import Command, RemotingComman
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.config import BrokerConfig
 from rocketbroker.common.errors import BrokerResponseError
+from rocketbroker.processor.broker_fast_failure import BrokerFastFailure
 from rocketbroker.processor.put_refusal import put_refusal
 from rocketbroker.store.put_message import MessageExtBrokerInner, PutMessageResult, PutMessageStatus
 
@@ -46,15 +48,25 @@ _SHOWN = 255
 class RecordStore(Protocol):
     """What is needed of the message store."""
 
+    @property
+    def waits_for_flush(self) -> bool:
+        """Whether a message is acknowledged only when it is on disk (SYNC_FLUSH)."""
+
     def look_message_by_offset(self, physical_offset: int) -> bytes | None:
         """A whole record; ``None`` when none begins there."""
 
     def put_message(self, message: MessageExtBrokerInner) -> PutMessageResult:
         """Store a message."""
 
+    async def wait_flushed(self, result: PutMessageResult) -> str:
+        """Wait until a message is on disk; gives why it is not, empty when it is."""
+
 
 class ConsumerSendMsgBackProcessor:
     """Stores a copy for ``%RETRY%<group>`` with a delay, or for ``%DLQ%<group>`` when it was tried too often.
+
+    Under SYNC_FLUSH the copy is on disk before the consumer is told: it passes over the message then. (Apache RocketMQ
+    does not wait, the copy bearing ``WAIT=false``.)
 
     Args:
         config: says whether the broker may be written to.
@@ -64,9 +76,10 @@ class ConsumerSendMsgBackProcessor:
         store_host: the broker's address as records hold it.
         max_delay_level: the highest delay level there is.
         stats: counts what is sent back.
+        fast_failure: refuses those that are too many or too late, counted with the sends.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - each is one thing that a copy depends on
         self,
         config: BrokerConfig,
         subscription_groups: SubscriptionGroupManager,
@@ -76,6 +89,7 @@ class ConsumerSendMsgBackProcessor:
         store_host: bytes,
         max_delay_level: int,
         stats: BrokerStatsManager,
+        fast_failure: BrokerFastFailure,
     ) -> None:
         self._config = config
         self._subscription_groups = subscription_groups
@@ -84,14 +98,20 @@ class ConsumerSendMsgBackProcessor:
         self._store_host = store_host
         self._max_delay_level = max_delay_level
         self._stats = stats
+        self._fast_failure = fast_failure
+        self._waits_for_flush = store.waits_for_flush
 
-    def process(self, _connection: Connection, command: RemotingCommand[ConsumerSendMsgBackRequestHeader]) -> Command:
-        """Answer the request.
+    def process(
+        self, connection: Connection, command: RemotingCommand[ConsumerSendMsgBackRequestHeader]
+    ) -> Command | Awaitable[Command]:
+        """Answer the request, where it waits for the disk with FLUSH_DISK_TIMEOUT if that refused or took too long.
 
         Raises:
             BrokerResponseError: SUBSCRIPTION_GROUP_NOT_EXIST; NO_PERMISSION; SYSTEM_ERROR, no message is at the offset;
-                those of a send, its copy could not be stored.
+                SYSTEM_BUSY, too many wait for the disk; those of a send, its copy could not be stored.
         """
+        if self._waits_for_flush or connection.waited_s:
+            self._fast_failure.check(connection)
         header = command.header
         group = self._writable_group(header.group)
         if group.retry_queue_nums <= 0:
@@ -107,9 +127,19 @@ class ConsumerSendMsgBackProcessor:
         else:
             topic, queue_nums = retry_topic, group.retry_queue_nums
             delay_level = header.delay_level or FIRST_RETRY_LEVEL + found.reconsume_times
-        self._store_copy(found, topic, random.randrange(queue_nums), delay_level)
+        result = self._store_copy(found, topic, random.randrange(queue_nums), delay_level)
         self._count(found, header.group, is_dlq=is_dlq)
-        return response()
+        if not self._waits_for_flush:
+            return response()
+        self._fast_failure.waiting += 1
+        return self._after_flush(result)
+
+    async def _after_flush(self, result: PutMessageResult) -> Command:
+        try:
+            error = await self._store.wait_flushed(result)
+        finally:
+            self._fast_failure.waiting -= 1
+        return response(ResponseCode.FLUSH_DISK_TIMEOUT, error) if error else response()
 
     def _writable_group(self, name: str) -> SubscriptionGroupConfig:
         group = self._subscription_groups.find(name)
@@ -151,7 +181,7 @@ class ConsumerSendMsgBackProcessor:
             raise BrokerResponseError(ResponseCode.SYSTEM_ERROR, remark)
         return decode_record(record)
 
-    def _store_copy(self, found: MessageExt, topic: str, queue_id: int, delay_level: int) -> None:
+    def _store_copy(self, found: MessageExt, topic: str, queue_id: int, delay_level: int) -> PutMessageResult:
         properties = found.properties_bytes
         for name, value in (
             (PROPERTY_RETRY_TOPIC, found.get_property(PROPERTY_RETRY_TOPIC) or found.topic),
@@ -173,6 +203,7 @@ class ConsumerSendMsgBackProcessor:
         if result.status is not PutMessageStatus.PUT_OK:
             raise put_refusal(result)
         self._stats.topic_put(message.topic).add(1, result.size)
+        return result
 
     def _count(self, found: MessageExt, group: str, *, is_dlq: bool) -> None:
         topic = found.get_property(PROPERTY_RETRY_TOPIC) or found.topic

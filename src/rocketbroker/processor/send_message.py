@@ -56,6 +56,7 @@ class SendMessageProcessor:
         retry_and_dlq: what becomes of messages that consumers send to their retry topic.
         unique_ids: gives an id to messages of clients that give none.
         max_delay_level: the last level of messageDelayLevel.
+        fast_failure: refuses sends that are too many or too late.
     """
 
     def __init__(
@@ -66,6 +67,7 @@ class SendMessageProcessor:
         retry_and_dlq: RetryAndDlq,
         unique_ids: UniqueIds,
         max_delay_level: int,
+        fast_failure: BrokerFastFailure,
     ) -> None:
         self._config = config
         self._store = store
@@ -78,8 +80,8 @@ class SendMessageProcessor:
         self._next_id = "," + self._host_hex
         self._message_id = self._host_hex.encode() + b"%016X"
         self._ipv6_store = host_flags(bytes(8), store_host)
-        self._fast_failure = BrokerFastFailure(config)
-        self._waits_for_flush = store.config.flush_disk_type == "SYNC_FLUSH"
+        self._fast_failure = fast_failure
+        self._waits_for_flush = store.waits_for_flush
         self._take_settings()
 
     def _take_settings(self) -> None:

@@ -22,6 +22,7 @@ from rocketbroker.codec.remoting.headers.send_message import (
 )
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.processor.admin_table import add_admin_codes
+from rocketbroker.processor.broker_fast_failure import BrokerFastFailure
 from rocketbroker.processor.broker_parts import BrokerParts
 from rocketbroker.processor.check_client_config import CheckClientConfigProcessor
 from rocketbroker.processor.consumer_send_msg_back import ConsumerSendMsgBackProcessor
@@ -50,6 +51,8 @@ def broker_routes(parts: BrokerParts) -> dict[int, Route]:
 def _add_messages(table: MethodTable, parts: BrokerParts) -> None:
     store_host = parts.store.commit_log.store_host
     retry_and_dlq = RetryAndDlq(parts.subscription_groups, parts.topic_configs, parts.locks, parts.stats)
+    # As in RocketMQ, where one queue of threads serves both.
+    fast_failure = BrokerFastFailure(parts.config)
     send = SendMessageProcessor(
         parts.config,
         parts.store,
@@ -57,6 +60,7 @@ def _add_messages(table: MethodTable, parts: BrokerParts) -> None:
         retry_and_dlq,
         UniqueIds(store_host[:-4], os.getpid(), parts.clock),
         parts.schedule.max_delay_level,
+        fast_failure,
     ).process
     table.add(RequestCode.SEND_MESSAGE, send, SendMessageRequestHeader)
     table.add(RequestCode.SEND_MESSAGE_V2, send, SendMessageRequestHeaderV2)
@@ -82,6 +86,7 @@ def _add_messages(table: MethodTable, parts: BrokerParts) -> None:
         store_host=store_host,
         max_delay_level=parts.schedule.max_delay_level,
         stats=parts.stats,
+        fast_failure=fast_failure,
     )
     table.add(RequestCode.CONSUMER_SEND_MSG_BACK, send_back.process, ConsumerSendMsgBackRequestHeader)
 

@@ -97,7 +97,7 @@ class MessageStore:
         # Why no message is taken, if so; whoever finds a cause sets it here.
         self.refusals = StandingRefusals()
         self.refusals.set(Refusal.NOT_STARTED, "the store is not open yet: it takes messages once it has recovered")
-        sync_flush = config.flush_disk_type == "SYNC_FLUSH"
+        sync_flush = self.waits_for_flush
         self.flusher = CommitLogFlusher(
             log_queue,
             config,
@@ -206,7 +206,7 @@ class MessageStore:
             self.commit_log.queue.unsynced_from(report.checked_from)
             for folder in (self.config.commit_log_dir, self.config.consume_queue_dir, self.config.index_dir):
                 sync_names(folder, self._file_system)
-        if self.config.flush_disk_type == "SYNC_FLUSH":
+        if self.waits_for_flush:
             self.flusher.flush()
             if self.flusher.error:
                 raise StoreError(f"messages that a killed broker left would be shown: {self.flusher.error}")
@@ -313,6 +313,11 @@ class MessageStore:
     def put_messages(self, message: MessageExtBrokerInner, parts: BatchParts) -> PutMessageResult:
         """Append several messages to one queue: all or none."""
         return self._appender.put_batch(message, parts)
+
+    @property
+    def waits_for_flush(self) -> bool:
+        """Whether a message is acknowledged only when it is on disk (SYNC_FLUSH)."""
+        return self.config.flush_disk_type == "SYNC_FLUSH"
 
     async def wait_flushed(self, result: PutMessageResult) -> str:
         """Wait until a message is on disk; gives why it is not, empty when it is."""

@@ -58,6 +58,15 @@ async def store(tmp_path: Path, parts: SimpleNamespace) -> AsyncIterator[Message
 
 
 @pytest.fixture
+async def sync_store(parts: SimpleNamespace, tmp_path: Path) -> AsyncIterator[MessageStore]:
+    """A running store that acknowledges what is on disk, for which it waits 30 ms (SYNC_FLUSH)."""
+    found = make_store(tmp_path / "sync", parts.clock, flush_disk_type="SYNC_FLUSH", sync_flush_timeout=30)
+    await found.start()
+    yield found
+    await found.stop()
+
+
+@pytest.fixture
 async def golden_store(tmp_path: Path) -> AsyncIterator[MessageStore]:
     """The recorded store that was stopped in order, opened; its manifest says what is in it."""
     found = make_store(unpack("clean", tmp_path / "golden"))

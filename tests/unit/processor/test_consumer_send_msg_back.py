@@ -1,3 +1,8 @@
+import errno
+import inspect
+import os
+import threading
+
 import pytest
 
 from rocketbroker.codec.message.message_decoder import decode_record
@@ -9,7 +14,9 @@ from rocketbroker.codec.remoting.headers.send_message import ConsumerSendMsgBack
 from rocketbroker.codec.remoting.remoting_command import request
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode
+from rocketbroker.common.config.hot_change import apply_updates
 from rocketbroker.common.errors import BrokerResponseError
+from rocketbroker.processor.broker_fast_failure import BrokerFastFailure
 from rocketbroker.processor.consumer_send_msg_back import ConsumerSendMsgBackProcessor
 from rocketbroker.store.put_message import MessageExtBrokerInner, PutMessageResult, PutMessageStatus
 from tests.support.fakes import FakeConnection
@@ -29,6 +36,7 @@ def make(parts, store):
         store_host=STORE_HOST,
         max_delay_level=18,
         stats=parts.stats,
+        fast_failure=BrokerFastFailure(parts.config),
     )
 
 
@@ -174,6 +182,7 @@ def test_group_without_retries(processor, parts, store):
 
 def test_copy_that_cannot_be_stored(processor, parts, store):
     class Full:
+        waits_for_flush = False
         look_message_by_offset = store.look_message_by_offset
         dispatch = store.dispatch
 
@@ -189,3 +198,67 @@ def test_properties_that_would_grow_too_long(processor, store):
     offset = put(store, properties={"big": "x" * 32_700})
     with pytest.raises(BrokerResponseError, match="PROPERTIES_SIZE_EXCEEDED"):
         send_back(processor, offset)
+
+
+async def test_the_answer_waits_until_the_copy_is_on_disk(parts, sync_store):
+    apply_updates([sync_store.config], {"syncFlushTimeout": "10000"})
+
+    answer = send_back(make(parts, sync_store), put(sync_store))
+
+    assert inspect.isawaitable(answer)
+    assert ((await answer).code, sync_store.flushed_offset) == (0, sync_store.max_physical_offset)
+    assert stored(sync_store, "SCHEDULE_TOPIC_XXXX", 2).get_property("REAL_TOPIC") == "%RETRY%g"
+
+
+async def test_a_copy_that_is_not_on_disk_in_time_is_not_acknowledged(parts, sync_store, monkeypatch):
+    go = threading.Event()
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fdatasync", lambda _: go.wait(10))
+        late = await send_back(make(parts, sync_store), put(sync_store))
+        go.set()
+
+    assert (late.code, late.remark) == (10, "the message was not on disk within 30 ms (syncFlushTimeout)")
+
+
+async def test_a_copy_whose_sync_failed_is_not_acknowledged(parts, sync_store, monkeypatch):
+    apply_updates([sync_store.config], {"syncFlushTimeout": "10000"})
+    offset = put(sync_store)
+    assert await sync_store.sync()
+
+    def broken(_fd):
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fdatasync", broken)
+        refused = await send_back(make(parts, sync_store), offset)
+
+    assert refused.code == ResponseCode.FLUSH_DISK_TIMEOUT
+    assert "Input/output error" in refused.remark
+
+
+async def test_those_that_wait_for_the_disk_are_bounded(parts, sync_store, monkeypatch):
+    apply_updates([sync_store.config], {"syncFlushTimeout": "10000"})
+    apply_updates([parts.config], {"sendThreadPoolQueueCapacity": "1"})
+    processor = make(parts, sync_store)
+    go = threading.Event()
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fdatasync", lambda _: go.wait(10))
+        offset = put(sync_store)
+        waiting = send_back(processor, offset)
+        with pytest.raises(BrokerResponseError, match=r"the limit is 1 \(sendThreadPoolQueueCapacity\)") as error:
+            send_back(processor, offset)
+        go.set()
+        assert (await waiting).code == 0
+
+    assert error.value.code == ResponseCode.SYSTEM_BUSY
+    assert sync_store.put_count == 2
+    assert (await send_back(processor, offset)).code == 0, "there is room again"
+
+
+def test_one_that_waited_for_its_turn_is_refused_under_any_flush(parts, store):
+    connection = FakeConnection()
+    connection.waited_s = 0.5
+    command = request(RequestCode.CONSUMER_SEND_MSG_BACK, ConsumerSendMsgBackRequestHeader(put(store), "g", 0))
+
+    with pytest.raises(BrokerResponseError, match="period in queue: 500ms"):
+        make(parts, store).process(connection, command)

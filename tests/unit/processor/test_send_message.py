@@ -4,7 +4,7 @@ import inspect
 import os
 import threading
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -23,6 +23,7 @@ from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.config.hot_change import apply_updates
 from rocketbroker.common.errors import BrokerResponseError
 from rocketbroker.processor import send_message
+from rocketbroker.processor.broker_fast_failure import BrokerFastFailure
 from rocketbroker.processor.retry_and_dlq import RetryAndDlq
 from rocketbroker.processor.send_message import SendMessageProcessor
 from rocketbroker.processor.topic_target import TopicTargets
@@ -30,7 +31,7 @@ from rocketbroker.processor.unique_id import UniqueIds
 from rocketbroker.store.message_store import MessageStore
 from tests.support.fakes import FakeConnection
 from tests.support.processor_calls import recorded
-from tests.support.stores import make_store, read_queue
+from tests.support.stores import read_queue
 
 Send = Callable[[Command], bytes]
 REFUSED_PROPERTIES = {"TRAN_MSG", "TIMER_DELIVER_MS", "TIMER_DELAY_SEC", "TIMER_DELAY_MS", "TIMER_DEL_UNIQKEY"}
@@ -44,6 +45,7 @@ def processor_of(parts: SimpleNamespace, store: MessageStore) -> SendMessageProc
         RetryAndDlq(parts.subscription_groups, parts.topic_configs, parts.locks, parts.stats),
         UniqueIds(bytes([127, 0, 0, 1]), 4711, parts.clock),
         18,
+        BrokerFastFailure(parts.config),
     )
 
 
@@ -278,14 +280,6 @@ def test_a_changed_region_is_in_the_next_message_and_answer(parts: SimpleNamespa
     apply_updates([parts.config], {"regionId": "there"})
     answer = send(command())
     assert fields_of(answer)["MSG_REGION"] == stored(store, answer)[0].properties["MSG_REGION"] == "there"
-
-
-@pytest.fixture
-async def sync_store(parts: SimpleNamespace, tmp_path: Any) -> AsyncIterator[MessageStore]:
-    store = make_store(tmp_path / "sync", parts.clock, flush_disk_type="SYNC_FLUSH", sync_flush_timeout=30)
-    await store.start()
-    yield store
-    await store.stop()
 
 
 async def test_a_send_is_answered_when_it_is_on_disk(parts: SimpleNamespace, sync_store: MessageStore):
