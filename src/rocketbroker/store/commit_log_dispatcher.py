@@ -39,9 +39,9 @@ class CommitLogDispatcher:
         """Make a batch of messages readable, oldest first; none is fine.
 
         Raises:
-            StoreFullError: the disk has no room for a queue's entries; the requests before it are dispatched. Or for
-                the index, which is so far behind that no more may wait; then all are dispatched.
-            StoreError: it refused for another reason.
+            StoreFullError: the disk has no room for a queue's entries; the requests before it are dispatched.
+            StoreError: it refused for another reason; or the index is so far behind that no more may wait for it, and
+                then all are dispatched.
         """
         try:
             self._enter_queues(requests)
@@ -65,9 +65,8 @@ class CommitLogDispatcher:
         """Make messages readable that follow what their queue has.
 
         Raises:
-            StoreFullError: the disk has no room for all of their entries, or no more keys may wait for the index; none
-                is dispatched.
-            StoreError: it refused for another reason; likewise.
+            StoreFullError: the disk has no room for all of their entries; none is dispatched.
+            StoreError: it refused for another reason, or no more keys may wait for the index; likewise.
         """
         if self._index_error is not None:
             self._check_backlog()
@@ -121,4 +120,7 @@ class CommitLogDispatcher:
         if self.index_service is not None and self.index_service.waiting >= MOST_WAITING:
             self.flush_index()
             if self._index_error is not None:
-                raise self._index_error
+                raise StoreError(
+                    f"the keys of {self.index_service.waiting} messages wait for the index in "
+                    f"{self.index_service.directory} (storePathIndex), the limit is {MOST_WAITING}: {self._index_error}"
+                ) from self._index_error

@@ -126,15 +126,18 @@ class CommitLogFlusher:
                         _check_before_rewrite(file)
                     file.flush()
         except OSError as error:
-            self._failed(
-                f"the CommitLog could not be synced: {error.strerror}; the broker is read-only until it can be"
-            )
+            self._failed(error)
         else:
             self._succeeded(stored)
         self._tell()
 
-    def _failed(self, reason: str) -> None:
+    def _failed(self, error: OSError) -> None:
         self._retry_at = time.monotonic() + RETRY_S
+        start, end = self._synced_end(), self._queue.max_offset
+        reason = (
+            f"the CommitLog in {self._queue.directory} (storePathCommitLog) could not be synced: {error.strerror}; "
+            f"{end - start} bytes from {start} on may not be on disk, and the broker is read-only until they are"
+        )
         if reason != self.error:
             log.error("%s", reason)
         self.error = reason

@@ -62,7 +62,7 @@ class IndexService:
         file_system: FileSystem = LOCAL,
     ) -> None:
         self._file_system = file_system
-        self._directory = directory
+        self.directory = directory
         self._slot_count = slot_count
         self._entry_count = entry_count
         self._new_name = new_name
@@ -94,7 +94,7 @@ class IndexService:
         missing = min(set(expected or ()) - there, default=None)
         for path in sorted(self._paths()):
             if lacks is None and missing is not None and missing < path.name:
-                lacks = self._lacks_from_here(self._directory / missing, "is missing", told)
+                lacks = self._lacks_from_here(self.directory / missing, "is missing", told)
             if lacks is not None:
                 self._file_system.unlink(path)
                 continue
@@ -105,7 +105,7 @@ class IndexService:
             aside = set_aside(path, self._file_system)
             lacks = self._lacks_from_here(path, f"{why}; it was set aside as {aside.name}", told)
         if lacks is None and missing is not None:
-            lacks = self._lacks_from_here(self._directory / missing, "is missing", told)
+            lacks = self._lacks_from_here(self.directory / missing, "is missing", told)
         self._indexed_to = self.end_physical_offset
         return lacks
 
@@ -115,9 +115,9 @@ class IndexService:
         return max(self.end_physical_offset, 0)
 
     def _paths(self) -> list[Path]:
-        if not self._directory.is_dir():
+        if not self.directory.is_dir():
             return []
-        return [path for path in self._directory.iterdir() if path.name.isdigit() and path.is_file()]
+        return [path for path in self.directory.iterdir() if path.name.isdigit() and path.is_file()]
 
     def _why_damaged(self, path: Path) -> str:
         """What is wrong with the size or the header of a file, empty when nothing is."""
@@ -293,7 +293,7 @@ class IndexService:
         name = self._new_name()
         if self.files and name <= self.files[-1].file.path.name:
             name = str(int(self.files[-1].file.path.name) + 1)
-        return self._directory / name
+        return self.directory / name
 
     def first_file_before(self, physical_offset: int) -> IndexFile | None:
         """The first file, if all messages it knows lie before a CommitLog offset and it is not the last."""

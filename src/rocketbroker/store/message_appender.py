@@ -1,7 +1,7 @@
 """The way of a message into the store, on the event loop's thread (CommitLog.asyncPutMessage, DefaultMessageStore)."""
 
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from rocketbroker.codec.message.message_batch import BatchParts
 from rocketbroker.codec.message.message_properties import MAX_PROPERTIES_LENGTH, find_properties
@@ -168,12 +168,23 @@ class MessageAppender:
             self._dispatcher.dispatch(pending)
         except BaseException as error:
             # Whatever it is, these are acknowledged: they stay until a queue has them.
-            self._pending = [request for request in pending if request[1] >= request[0].max_offset] + self._pending
+            held = [request for request in pending if request[1] >= request[0].max_offset]
+            self._pending = held + self._pending
             # What cannot be read must not be acknowledged without end: sends wait until it can.
-            self._refusals.set(Refusal.NOT_DISPATCHED, f"messages are stored but cannot be queued: {error}")
+            self._refusals.set(Refusal.NOT_DISPATCHED, self._why_held(held, error))
             raise
         if held_back:
             self._refusals.clear(Refusal.NOT_DISPATCHED)
+
+    def _why_held(self, held: Sequence[DispatchRequest], error: BaseException) -> str:
+        if not held:
+            return (
+                f"messages are stored and readable, but no more of them can be indexed; each send tries again: {error}"
+            )
+        return (
+            f"{len(held)} messages, from {held[0][2]} of the CommitLog on, are stored but cannot be entered into their "
+            f"queues in {self._config.consume_queue_dir} (storePathConsumeQueue); each send tries again: {error}"
+        )
 
     def forget(self, queues: Iterable[ConsumeQueue]) -> None:
         """Make nothing readable any more in queues that were taken out of service."""

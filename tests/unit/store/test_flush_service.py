@@ -241,7 +241,10 @@ async def test_a_failing_sync_makes_the_store_read_only_until_all_of_it_is_writt
         write(self, fd, position, data)
 
     monkeypatch.setattr(LocalFileSystem, "write", note)
-    reason = "the CommitLog could not be synced: Input/output error; the broker is read-only until it can be"
+    reason = (
+        f"the CommitLog in {log.queue.directory} (storePathCommitLog) could not be synced: Input/output error; "
+        f"{end} bytes from 0 on may not be on disk, and the broker is read-only until they are"
+    )
     with monkeypatch.context() as patched:
         failing_sync(patched)
         log.flusher.start()

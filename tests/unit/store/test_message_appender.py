@@ -173,7 +173,11 @@ def test_what_a_queue_could_not_take_is_dispatched_later_in_order(parts: Parts, 
             parts.appender.dispatch()
         refused = parts.appender.put(message(b"12"))
     assert refused.status is PutMessageStatus.NOT_DISPATCHED
-    assert "cannot be queued" in refused.reason
+    assert refused.reason.startswith(
+        "13 messages, from 0 of the CommitLog on, are stored but cannot be entered into their queues in "
+        f"{parts.config.consume_queue_dir} (storePathConsumeQueue); each send tries again: "
+    )
+    assert refused.reason.endswith(os.strerror(code))
 
     assert parts.appender.put(message(b"12")).status is PutMessageStatus.PUT_OK
     parts.appender.dispatch()
@@ -333,7 +337,11 @@ def test_an_index_that_cannot_be_written_does_not_keep_sends_away(tmp_path: Path
                 put_and_dispatch(appender, b"2")
             refused = appender.put(message(b"3"))
             assert refused.status is PutMessageStatus.NOT_DISPATCHED
-            assert "EIO" in refused.reason
+            assert refused.reason == (
+                "messages are stored and readable, but no more of them can be indexed; each send tries again: the keys "
+                f"of 3 messages wait for the index in {tmp_path}/index (storePathIndex), the limit is 2: "
+                "cannot allocate: EIO"
+            )
 
         assert appender.put(message(b"3")).status is PutMessageStatus.PUT_OK
         appender.dispatch()
