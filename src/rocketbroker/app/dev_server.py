@@ -12,6 +12,7 @@ from rocketbroker.common.config.message_store_config import MessageStoreConfig
 from rocketbroker.common.config.namesrv_config import NamesrvConfig
 from rocketbroker.common.config.transport_config import TransportConfig
 from rocketbroker.common.errors import ConfigError
+from rocketbroker.store.write_refusal import Refusal
 
 LOOPBACK = "127.0.0.1"
 
@@ -39,6 +40,11 @@ class DevServer:
     def keeps_store(self) -> bool:
         """Whether what is stored outlives the process."""
         return self._given_store is not None
+
+    @property
+    def disk_full(self) -> str:
+        """Why the broker refuses sends for want of room on the disk, empty when it does not."""
+        return self._broker.store.refusals.reason(Refusal.DISK_FULL) if self._broker else ""
 
     async def start(self) -> None:
         """Start the name server, then the broker.

@@ -71,6 +71,9 @@ def _serve(port: int, broker_port: int, store: Path | None, started: float) -> N
         print(f"  namesrv {server.namesrv_addr}  <- the address to use")
         print(f"  broker  {server.broker_addr}  broker-a in DefaultCluster")
         print(f"  store   {server.store}{kept}")
+        if server.disk_full:
+            print(f"  SENDS ARE REFUSED: {server.disk_full}")
+            print("                     free some room, or name a folder on another disk by --store DIR")
         print("Ctrl-C stops it.", flush=True)
 
     run(serve(server, booted))

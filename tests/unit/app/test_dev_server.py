@@ -1,5 +1,6 @@
 """Name server and broker in one process."""
 
+import os
 import socket
 import tempfile
 from pathlib import Path
@@ -45,6 +46,23 @@ async def test_a_given_folder_is_made_and_kept(temp: Path, tmp_path: Path):
         await server.stop()
         assert server.keeps_store
     assert {"commitlog", "abort"} & {path.name for path in entries(store)} == {"commitlog"}
+    assert entries(temp) == []
+
+
+async def test_a_disk_that_is_too_full_to_send_is_known_once_it_is_started(temp: Path, monkeypatch: pytest.MonkeyPatch):
+    server = DevServer(0, 0)
+    assert server.disk_full == ""
+    await server.start()
+    assert server.disk_full == ""
+    await server.stop()
+    monkeypatch.setattr(os, "statvfs", lambda _: os.statvfs_result((4096, 4096, 1000, 69, 69, 0, 0, 0, 0, 255)))
+
+    await server.start()
+
+    assert server.disk_full == (
+        f"the disk of {server.store}/commitlog is 93.1 % full, which is more than 90 % (diskSpaceWarningLevelRatio)"
+    )
+    await server.stop()
     assert entries(temp) == []
 
 
