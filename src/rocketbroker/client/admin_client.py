@@ -97,10 +97,23 @@ class AdminClient:
         info = await self.examine_broker_cluster_info()
         names = info.cluster_addr_table.get(cluster)
         if not names:
-            known = ", ".join(sorted(info.cluster_addr_table)) or "none"
-            raise ClientError(f"there is no cluster {cluster!r}; the name server knows: {known}")
+            raise _no_cluster(cluster, info)
         brokers = {name: info.broker_addr_table[name] for name in sorted(names) if name in info.broker_addr_table}
         return {name: data.broker_addrs[MASTER_ID] for name, data in brokers.items() if MASTER_ID in data.broker_addrs}
+
+    async def fetch_broker_addresses(self, cluster: str | None = None) -> list[str]:
+        """Addresses of all brokers of a cluster, slaves too, or of all clusters.
+
+        Raises:
+            ClientError: there is no such cluster; the text names those there are.
+        """
+        info = await self.examine_broker_cluster_info()
+        if cluster is not None and cluster not in info.cluster_addr_table:
+            raise _no_cluster(cluster, info)
+        names = info.cluster_addr_table if cluster is None else [cluster]
+        brokers = sorted({name for each in names for name in info.cluster_addr_table[each]})
+        found = [info.broker_addr_table[name] for name in brokers if name in info.broker_addr_table]
+        return [data.broker_addrs[number] for data in found for number in sorted(data.broker_addrs)]
 
     async def fetch_broker_name(self, address: str) -> str:
         """The name of the broker with that address; BrokerNotFoundError when the name server knows none."""
@@ -118,6 +131,20 @@ class AdminClient:
         """What a broker says of itself, all values as text."""
         answer = await self._invoke(address, client_request(RequestCode.GET_BROKER_RUNTIME_INFO))
         return KVTable.decode(check_success(answer).body).table
+
+    # -- cleaning
+
+    async def clean_expired_consumer_queue(self, address: str) -> None:
+        """Have a broker remove queue and index files whose messages are gone; done when it has."""
+        check_success(await self._invoke(address, client_request(RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE)))
+
+    async def clean_unused_topic(self, address: str) -> None:
+        """Have a broker remove the queues of topics that do not exist; done when it has."""
+        check_success(await self._invoke(address, client_request(RequestCode.CLEAN_UNUSED_TOPIC)))
+
+    async def delete_expired_commit_log(self, address: str) -> None:
+        """Have a broker remove expired commit log files soon."""
+        check_success(await self._invoke(address, client_request(RequestCode.DELETE_EXPIRED_COMMITLOG)))
 
     # -- topics
 
@@ -277,6 +304,11 @@ class AdminClient:
 
     async def _invoke(self, address: str, command: Command) -> Command:
         return await self._remoting.invoke(address, command, self._timeout_s)
+
+
+def _no_cluster(cluster: str, info: ClusterInfo) -> ClientError:
+    known = ", ".join(sorted(info.cluster_addr_table)) or "none"
+    return ClientError(f"there is no cluster {cluster!r}; the name server knows: {known}")
 
 
 def address_text(ip: str, port: int) -> str:

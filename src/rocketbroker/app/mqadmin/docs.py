@@ -20,6 +20,11 @@ of RocketMQ's own `mqadmin`. It works with any RocketMQ name server and broker.
 - `mqadmin help SUB_COMMAND` and `mqadmin SUB_COMMAND -h` show the options below.
 """
 
+_ON_BROKERS = """\
+
+Without `-b` and `-c` all brokers of all clusters are asked. One that refuses is named on stderr and does not keep the
+others from being asked. In JSON: `brokers`, the addresses of those that did it."""
+
 # What a reader wants to know beyond the options, and an example.
 _NOTES = {
     "clusterList": (
@@ -69,6 +74,27 @@ Takes the id that a broker gives (offset message id) as well as the one that a p
 which groups have consumed the message. Unlike RocketMQ's tool it shows the body itself and writes no file. In JSON:
 `messages`, each with its fields, `properties`, `body` in base64 and `tracks`.""",
         "mqadmin queryMsgById -n 127.0.0.1:9876 -t TopicTest -i 7F00000100002A9F0000000000000000",
+    ),
+    "cleanExpiredCQ": (
+        f"""\
+The broker also removes the queues of topics that exist no more and hold no message; RocketMQ's own removes empty queues
+of topics that exist as well. It answers when all is removed; the command fails after 5 s without an answer, and the
+broker goes on.
+{_ON_BROKERS}""",
+        "mqadmin cleanExpiredCQ -n 127.0.0.1:9876 -b 127.0.0.1:10911",
+    ),
+    "cleanUnusedTopic": (
+        f"""\
+The consumer offsets in these topics go with them.
+{_ON_BROKERS}""",
+        "mqadmin cleanUnusedTopic -n 127.0.0.1:9876 -c DefaultCluster",
+    ),
+    "deleteExpiredCommitLog": (
+        f"""\
+Files last changed more than `fileReservedTime` ago go whatever `deleteWhen` says; the broker answers before they are
+gone, and its log names each.
+{_ON_BROKERS}""",
+        "mqadmin deleteExpiredCommitLog -n 127.0.0.1:9876 -c DefaultCluster",
     ),
 }
 

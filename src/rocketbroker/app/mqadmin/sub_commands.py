@@ -23,6 +23,9 @@ SUB_COMMANDS = {
     "topicStatus": SubCommand("topic_status", "Show the offsets of a topic's queues."),
     "consumerProgress": SubCommand("consumer_progress", "Show how far consumer groups are."),
     "queryMsgById": SubCommand("query_msg_by_id", "Show a message by its id."),
+    "cleanExpiredCQ": SubCommand("clean_expired_cq", "Remove queue and index files whose messages are gone."),
+    "cleanUnusedTopic": SubCommand("clean_unused_topic", "Remove the queues of topics that do not exist."),
+    "deleteExpiredCommitLog": SubCommand("delete_expired_commit_log", "Remove expired commit log files now."),
 }
 
 

@@ -16,6 +16,7 @@ from rocketbroker.codec.message.message_properties import encode_properties
 from rocketbroker.codec.remoting.bodies.connection import Connection, ConsumerConnection
 from rocketbroker.codec.remoting.bodies.heartbeat import ConsumeType, MessageModel
 from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
+from rocketbroker.codec.remoting.bodies.route import BrokerData, ClusterInfo
 from rocketbroker.codec.remoting.bodies.statistics import ConsumeStats, OffsetWrapper, TopicOffset, TopicStatsTable
 from rocketbroker.codec.remoting.bodies.tables import GroupList, KVTable, TopicList
 from rocketbroker.codec.remoting.remoting_command import Command, response
@@ -290,8 +291,43 @@ async def test_one_of_several_ids_that_is_not_found_is_a_failure(stage: Stage):
 
 
 @pytest.mark.parametrize(
+    ("name", "code"),
+    [
+        ("cleanExpiredCQ", RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE),
+        ("cleanUnusedTopic", RequestCode.CLEAN_UNUSED_TOPIC),
+        ("deleteExpiredCommitLog", RequestCode.DELETE_EXPIRED_COMMITLOG),
+    ],
+)
+async def test_cleaning_on_one_broker_on_those_of_a_cluster_and_on_all(name: str, code: int):
+    done: dict[int, Script] = {code: lambda _fields, _body: response()}
+    refused: dict[int, Script] = {code: lambda _fields, _body: response(ResponseCode.SYSTEM_ERROR, "disk full")}
+    async with AsyncExitStack() as stack:
+        a, slave, b = [await stack.enter_async_context(ScriptedServer(each)) for each in (done, done, refused)]
+        brokers = {
+            "broker-a": BrokerData("C1", "broker-a", {0: a.address, 1: slave.address}),
+            "broker-b": BrokerData("C2", "broker-b", {0: b.address}),
+        }
+        info = ClusterInfo(brokers, {"C1": ["broker-a"], "C2": ["broker-b"]})
+        clusters: Script = lambda _fields, _body: response(body=info.encode())  # noqa: E731
+        names = await stack.enter_async_context(name_server({}, {RequestCode.GET_BROKER_CLUSTER_INFO: clusters}))
+        stage = Stage(a, names)
+
+        assert await stage.call(name, "-b", f" {slave.address}") == (0, f"{slave.address} success\n", "")
+        assert await stage.json(name, "-c", "C1") == {"brokers": [a.address, slave.address]}
+        code_, out, err = await stage.call(name)
+        assert (code_, out) == (1, f"{a.address} success\n{slave.address} success\n")
+        assert err.startswith(f"mqadmin: {b.address}: ")
+        assert "disk full" in err
+        code_, out, err = await stage.call(name, "-c", "C3")
+        assert (code_, out) == (1, "")
+        assert err == "mqadmin: there is no cluster 'C3'; the name server knows: C1, C2\n"
+        assert [len(each.of(code)) for each in (a, slave, b)] == [2, 3, 1]
+
+
+@pytest.mark.parametrize(
     ("args", "text"),
     [
+        (["cleanExpiredCQ", "-b", "127.0.0.1:1", "-c", "C", "-n", "127.0.0.1:2"], "either -b (one broker) or -c"),
         (["topicRoute"], "Missing option '-t'"),
         (["noSuchCommand"], "No such command"),
         (["updateTopic", "-t", "T"], "either -b (one broker) or -c"),
