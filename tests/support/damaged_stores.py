@@ -354,7 +354,7 @@ class Trial:
 async def _pulled(store: MessageStore, result: GetMessageResult, *, on_thread: bool) -> bytes:
     """The messages of a pull, as the processor gets them."""
     if result.unchecked is None:
-        return b"".join(await store.read_cold(result.ranges) if on_thread else store.slices(result.ranges))
+        return b"".join(store.slices(result.ranges))
     reader = store.checked_reader
     cached = None if on_thread else reader.read_cached(result, result.unchecked)
     return b"".join(await reader.read_on_thread(result, result.unchecked) if cached is None else cached)

@@ -92,6 +92,11 @@ def pulled(store: MessageStore, result: GetMessageResult) -> bytes:
     return b"".join(pieces)
 
 
+def count_as_far_back(store: MessageStore) -> None:
+    """Have all messages lie further from the end of the log than what is taken to be in memory."""
+    store._reader._memory_bytes = 0
+
+
 def crash_copy(root: Path, into: Path) -> Path:
     """What a killed broker would leave: the files as they are now."""
     shutil.copytree(root, into)

@@ -149,11 +149,9 @@ class PullMessageProcessor:
             stats.misses += 1
             return [self._head(command.opaque, code, result, 0, topic, group)]
         if result.unchecked is not None:
-            return self._read_old(command.opaque, result, result.unchecked, topic, group, stats)
+            return self._read_checked(command.opaque, result, result.unchecked, topic, group, stats)
         stats.add(result.message_count, result.total_size)
-        if result.in_memory:
-            return self._found(command.opaque, result, self._store.slices(result.ranges), topic, group)
-        return self._read_cold(command.opaque, result, topic, group)
+        return self._found(command.opaque, result, self._store.slices(result.ranges), topic, group)
 
     def _found(
         self,
@@ -169,12 +167,7 @@ class PullMessageProcessor:
             length = sum(map(len, bodies))
         return [self._head(opaque, ResponseCode.SUCCESS, result, length, topic, group), *bodies]
 
-    async def _read_cold(
-        self, opaque: int, result: GetMessageResult, topic: TopicConfig, group: SubscriptionGroupConfig
-    ) -> list[Buffer]:
-        return self._found(opaque, result, await self._store.read_cold(result.ranges), topic, group)
-
-    def _read_old(
+    def _read_checked(
         self,
         opaque: int,
         result: GetMessageResult,
@@ -183,7 +176,7 @@ class PullMessageProcessor:
         group: SubscriptionGroupConfig,
         stats: StatsItem,
     ) -> PullAnswer:
-        """Answer with messages that were stored before the start, at once where they are in the page cache."""
+        """Answer with messages that may come from the disk, at once where they are in the page cache."""
 
         def sound(pieces: Sequence[Buffer]) -> list[Buffer]:
             if not result.message_count:

@@ -1,10 +1,11 @@
-"""Reads messages that were stored before the store was opened, and gives out those that are sound.
+"""Reads messages that may come from the disk, and gives out those that are sound.
 
-What this process stored itself is in the page cache as it was written, and is sent without a look. Older files come
-from a disk, which may have changed them: each message is held against its queue's entry and its own checksum.
+What this process stored a short while ago is in the page cache as it was written, and is sent without a look. What
+lies far back, or was stored before the start or before a sync that failed, may come from a disk, which may have changed
+it: each message is held against its queue's entry and its own checksum.
 
 The loop reads what is in the page cache. The rest is read on a thread, since the loop must not wait for the disk; how
-far a message lies from the end of the log says nothing about that after a start.
+far a message lies from the end of the log says little about that.
 """
 
 import asyncio
@@ -120,6 +121,14 @@ class CheckedReader:
         return lambda code: matches(code) or (code not in known and len(known) < _MOST_TAGS_CODES)
 
     # -- records
+
+    def is_cached(self, offset: int, size: int) -> bool:
+        """Whether a range of the log is in the page cache."""
+        file = self._commit_log.queue.find(offset)
+        if file is None:
+            return False
+        start = offset - file.file_from_offset
+        return self._cached.holds(file, start, start + size)
 
     def read_cached(self, result: GetMessageResult, messages: UncheckedMessages) -> Sequence[ReadableBuffer] | None:
         """The messages that are sound, or ``None`` when the disk would have to be waited for: see ``read_on_thread``.

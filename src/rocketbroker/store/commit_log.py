@@ -210,11 +210,6 @@ class CommitLog:
         found = (self.slice(offset, size) for offset, size in ranges)
         return [view for view in found if view is not None]
 
-    def read(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
-        """The bytes of several ranges by reading, which waits for the disk where a slice would fault (blocks)."""
-        found = (self.bytes_at(offset, size) for offset, size in ranges)
-        return [data for data in found if data is not None]
-
     def warm_up(self) -> None:
         """Have the file that is written next, its blocks and its successor ready."""
         self._room(BLANK_LENGTH)

@@ -76,7 +76,8 @@ class ConsumeQueue:
         self.min_offset = 0
         self.max_offset = 0
         self.next_offset = 0
-        # What stands before this queue offset was stored by an earlier process, and is checked before it is given out.
+        # What stands before this queue offset was stored by an earlier process, or before a sync that failed, and is
+        # checked before it is given out. Changed on the event loop.
         self.trusted_from = 0
         # Tags codes that checked records were seen to have.
         self.tags_codes: set[int] = set()

@@ -44,6 +44,7 @@ class CommitLogFlusher:
         refusals: takes why nothing is stored while the disk refuses.
         last_stored: gives the store time of the last message in ms; asked before each sync.
         on_synced: called on the event loop when more of the log is on disk, before the sends that wait are told.
+        on_failed: called on the flush thread when a sync failed, once nothing is stored any more.
     """
 
     def __init__(
@@ -54,6 +55,7 @@ class CommitLogFlusher:
         refusals: StandingRefusals,
         last_stored: Callable[[], int],
         on_synced: Callable[[], None] | None = None,
+        on_failed: Callable[[], None] | None = None,
     ) -> None:
         self._queue = queue
         self._config = config
@@ -61,6 +63,7 @@ class CommitLogFlusher:
         self._refusals = refusals
         self._last_stored = last_stored
         self._on_synced = on_synced
+        self._on_failed = on_failed
         self._interval_s = config.flush_interval_commit_log / 1000
         self._thread = ServiceThread("FlushRealTimeService", min(self._interval_s, RETRY_S), self._flush_due)
         self._waiting: list[tuple[int, asyncio.Future[bool]]] = []
@@ -142,6 +145,8 @@ class CommitLogFlusher:
             log.error("%s", reason)
         self.error = reason
         self._refusals.set(Refusal.READ_ONLY, reason)
+        if self._on_failed is not None:
+            self._on_failed()
 
     def _succeeded(self, stored: int) -> None:
         self.flushed_offset = self._synced_end()

@@ -25,7 +25,7 @@ class GetMessageStatus(Enum):
 
 
 class UncheckedMessages(msgspec.Struct):
-    """Messages that were stored before the store was opened: the disk may have changed them, or their queue's entries.
+    """Messages that may come from the disk, which may have changed them, or their queue's entries.
 
     ``matches`` says whether a tags code is wanted, ``None`` for all.
     """
@@ -38,8 +38,8 @@ class UncheckedMessages(msgspec.Struct):
 class GetMessageResult(msgspec.Struct):
     """Where the messages lie: ``ranges`` of the CommitLog as (offset, size), neighbours joined; not their bytes.
 
-    ``in_memory`` is false when they lie so far back that reading them may wait for the disk. With ``unchecked`` only
-    ``CheckedReader`` may read them, which leaves out those that are damaged.
+    ``in_memory`` is false when they lie further back than ``accessMessageInMemoryMaxRatio`` says. With ``unchecked``
+    only ``CheckedReader`` may read them, which leaves out those that are damaged.
     """
 
     status: GetMessageStatus

@@ -105,6 +105,7 @@ class MessageStore:
             self.refusals,
             self._last_stored,
             self._dispatch_synced if sync_flush else None,
+            self._sync_failed,
         )
         self._appender = MessageAppender(
             self.commit_log,
@@ -134,6 +135,7 @@ class MessageStore:
         self.offset_in_queue_by_time = self._queries.offset_in_queue_by_time
         self.read_message = self._queries.read_message
         self._tasks = TaskOwner("MessageStore")
+        self._loop: asyncio.AbstractEventLoop | None = None
         self.boot_time_ms = clock.time_ms()
         # Whether the last broker had stopped cleanly; known once it is started.
         self.was_clean = True
@@ -165,7 +167,8 @@ class MessageStore:
         Raises:
             StoreError: it is in use, a file is missing or has another size, or the disk is full.
         """
-        opening = asyncio.get_running_loop().run_in_executor(None, self._open)
+        self._loop = asyncio.get_running_loop()
+        opening = self._loop.run_in_executor(None, self._open)
         try:
             report = self.recovery_report = await asyncio.shield(opening)
         except BaseException:
@@ -199,8 +202,7 @@ class MessageStore:
         marks = self._deleted_topics.marks
         reput = ReputMessageService(self.commit_log, self.queues, self._dispatcher, self._delay_levels, marks)
         report = recover(loaded, self._checkpoint, reput)
-        for queue in self.queues:
-            queue.trusted_from = queue.next_offset
+        self._trust_from_here_on()
         if not clean:
             # They are in the page cache, where a killed broker left them, and may be no further.
             self.commit_log.queue.unsynced_from(report.checked_from)
@@ -212,6 +214,16 @@ class MessageStore:
                 raise StoreError(f"messages that a killed broker left would be shown: {self.flusher.error}")
         self.commit_log.warm_up()
         return report
+
+    def _trust_from_here_on(self) -> None:
+        """Have each message that there is checked before it is given out, those that follow not."""
+        for queue in self.queues:
+            queue.trusted_from = queue.next_offset
+
+    def _sync_failed(self) -> None:
+        """The kernel may have dropped what was stored, and read it back as it is on disk (on a flush thread)."""
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self._trust_from_here_on)
 
     def _load_checkpoint(self, told: list[str]) -> None:
         """Read the checkpoint; without a sound one nothing but the last clean stop says what is on disk."""
@@ -298,7 +310,9 @@ class MessageStore:
             log.exception("messages are stored, but cannot be read yet")
 
     def _queues_flushed(self, stored: int | None) -> None:
-        if stored is not None:
+        if stored is None:
+            self._sync_failed()
+        else:
             self._checkpoint.advance(logics_msg_timestamp=stored)
         try:
             self._checkpoint.save()
@@ -344,9 +358,7 @@ class MessageStore:
         max_bytes: int,
         matches: Callable[[int], bool] | None = None,
     ) -> GetMessageResult:
-        """Where the messages of a pull lie; ``slices`` or ``read_cold`` give their bytes, and ``checked_reader``
-        those of messages from before the start.
-        """
+        """Where the messages of a pull lie; ``slices`` gives their bytes, ``checked_reader`` when ``unchecked``."""
         queue = self.queues.find(topic, queue_id)
         if queue is None:
             return GetMessageResult(GetMessageStatus.NO_MATCHED_LOGIC_QUEUE, 0, 0, 0)
@@ -355,10 +367,6 @@ class MessageStore:
     def slices(self, ranges: Sequence[tuple[int, int]]) -> list[memoryview]:
         """The bytes of ranges of the log, as slices of the mapped files."""
         return self.commit_log.slices(ranges)
-
-    async def read_cold(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
-        """The bytes of ranges far from the end of the log, read on an owned thread."""
-        return await asyncio.get_running_loop().run_in_executor(self._cold_readers, self.commit_log.read, ranges)
 
     def topic_queues(self, topic: str) -> dict[int, ConsumeQueue]:
         """The queues of a topic that ever had a message, by number."""

@@ -21,7 +21,7 @@ class QueueReader:
         commit_log: where the messages lie.
         config: the transfer limits.
         memory_bytes: messages so near to the end of the log count as in memory.
-        checked_reader: for messages from before the start.
+        checked_reader: for messages that may come from the disk.
     """
 
     def __init__(
@@ -54,11 +54,13 @@ class QueueReader:
         if offset > maximum:
             return GetMessageResult(GetMessageStatus.OFFSET_OVERFLOW_BADLY, maximum, minimum, maximum)
         result = GetMessageResult(GetMessageStatus.NO_MATCHED_MESSAGE, offset, minimum, maximum, [])
-        if offset >= queue.trusted_from:
+        if offset < queue.trusted_from:
+            self._collect_unchecked(queue, queue.trusted_from, result, max_msgs, max_bytes, matches)
+        else:
             limit = max_msgs if matches is None else max(self._scan_limit(), max_msgs)
             self._collect(queue.entries(offset, limit), result, max_msgs, max_bytes, matches)
-        else:
-            self._collect_old(queue, result, max_msgs, max_bytes, matches)
+            if not result.in_memory:
+                self._collect_unchecked(queue, maximum, result, max_msgs, max_bytes, matches)
         if result.message_count:
             result.status = GetMessageStatus.FOUND
         elif result.next_begin_offset == offset:
@@ -66,19 +68,23 @@ class QueueReader:
             result.status = GetMessageStatus.OFFSET_FOUND_NULL
         return result
 
-    def _collect_old(
+    def _collect_unchecked(
         self,
         queue: ConsumeQueue,
+        end: int,
         result: GetMessageResult,
         max_msgs: int,
         max_bytes: int,
         matches: Callable[[int], bool] | None,
     ) -> None:
-        """As ``_collect``, of messages from before the start: entries that can name no record are left out."""
+        """As ``_collect``, of messages before queue offset ``end`` that may come from the disk, as their entries may.
+
+        Entries that can name no record are left out.
+        """
         offset = result.next_begin_offset
         # More than are wanted: where many are damaged in a row the consumer gets over them soon.
         limit = max(self._scan_limit(), max_msgs)
-        entries = self._checked_reader.entries(queue, offset, max_msgs, min(limit, queue.trusted_from - offset))
+        entries = self._checked_reader.entries(queue, offset, max_msgs, min(limit, end - offset))
         result.unchecked = UncheckedMessages(queue, matches, [])
         if matches is not None:
             matches = self._checked_reader.possible_matches(queue, matches)
@@ -92,6 +98,7 @@ class QueueReader:
         max_bytes: int,
         matches: Callable[[int], bool] | None,
     ) -> None:
+        """Take messages within the limits. None, with ``in_memory`` false, if they lie far back and are not checked."""
         log_min = self._commit_log.min_offset
         hot = self._commit_log.max_offset - self._memory_bytes
         ranges = result.ranges
@@ -107,8 +114,11 @@ class QueueReader:
             if matches is not None and not matches(tags_code):
                 continue
             if not count:
-                result.in_memory = physical_offset >= hot
-                max_msgs, max_bytes = self._limits(max_msgs, max_bytes, in_memory=result.in_memory)
+                in_memory = result.in_memory = physical_offset >= hot
+                if unchecked is None and not in_memory:
+                    return  # they may come from the disk, and so may their entries
+                in_memory = in_memory or self._checked_reader.is_cached(physical_offset, size)
+                max_msgs, max_bytes = self._limits(max_msgs, max_bytes, in_memory=in_memory)
             elif total + size > max_bytes:
                 next_offset -= 1
                 break

@@ -29,7 +29,7 @@ from rocketbroker.store.message_arriving_listener import NoListener
 from rocketbroker.store.message_store import MessageStore
 from tests.support.fakes import FakeConnection
 from tests.support.processor_calls import recorded
-from tests.support.stores import message, read_queue
+from tests.support.stores import count_as_far_back, message, read_queue
 
 COMMIT, SUSPEND, SUBSCRIPTION = 1, 2, 4
 CLUSTERING, BROADCASTING = MessageModel.CLUSTERING, MessageModel.BROADCASTING
@@ -235,20 +235,20 @@ def test_a_pull_commits_the_offset_it_carries(puller: Puller):
     assert puller.parts.offsets.query_pull("G", "T", 0) == 3
 
 
-async def test_what_lies_far_back_is_read_on_a_thread(puller: Puller, monkeypatch: pytest.MonkeyPatch):
-    puller.put("a", "b")
-    near = puller.store.get_message
+@pytest.mark.parametrize("cached", [False, True])
+async def test_what_lies_far_back_is_checked_where_it_is_read(
+    puller: Puller, monkeypatch: pytest.MonkeyPatch, cached: bool
+):
+    monkeypatch.setattr(MappedFile, "is_cached", lambda *_arguments: cached)
+    puller.put("a", "b", "c")
+    count_as_far_back(puller.store)
+    damage(puller.store, 1)
 
-    def far(*arguments: Any) -> Any:
-        result = near(*arguments)
-        result.in_memory = False
-        return result
+    answer = puller.pull()
 
-    monkeypatch.setattr(puller.store, "get_message", far)
-    assert puller.pull() is None
-    ((command, answer),) = puller.connection.waiting
-    assert command.opaque == 0
-    assert bodies(await answer) == [b"a", b"b"]
+    assert (answer is not None) == cached
+    assert bodies(await given(answer, puller)) == [b"a", b"c"]
+    assert puller.store.damage_log.count == 1
 
 
 @pytest.fixture

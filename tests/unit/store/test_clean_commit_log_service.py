@@ -3,7 +3,7 @@ import logging
 import os
 import threading
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -17,7 +17,7 @@ from rocketbroker.store.get_message import GetMessageStatus
 from rocketbroker.store.message_store import MessageStore
 from tests.support.cleaning import LOG_FILE, Losses, SaidDisk, age, fill, log_files, small_store
 from tests.support.fakes import FakeClock
-from tests.support.stores import message, read_queue
+from tests.support.stores import count_as_far_back, message, read_queue
 
 
 class Cleaned:
@@ -250,25 +250,26 @@ async def test_what_was_pulled_before_is_right_after(cleaned: Cleaned):
 
     assert [each.queue_offset for each in decode_messages(b"".join(views))] == list(range(result.message_count))
     assert cleaned.store.slices(result.ranges) == []
-    assert await cleaned.store.read_cold(result.ranges) == []
     assert cleaned.store.look_message_by_offset(0) is None
 
 
 async def test_a_cold_read_that_is_under_way_gets_what_it_asked_for(cleaned: Cleaned, monkeypatch):
     store = cleaned.store
-    ranges = store.get_message("T", 0, 0, 3, 1 << 20).ranges
-    expected = [bytes(view) for view in store.slices(ranges)]
+    count_as_far_back(store)
+    result = store.get_message("T", 0, 0, 3, 1 << 20)
+    assert result.unchecked is not None
+    expected = b"".join(store.slices(result.ranges))
     reading, go_on = threading.Event(), threading.Event()
-    pread = os.pread
+    preadv = os.preadv
 
-    def wait(fd: int, size: int, position: int) -> bytes:
+    def wait(fd: int, into: Sequence[memoryview], position: int) -> int:
         if threading.current_thread().name.startswith("ColdRead"):
             reading.set()
             assert go_on.wait(10)
-        return pread(fd, size, position)
+        return preadv(fd, into, position)
 
-    monkeypatch.setattr(os, "pread", wait)
-    read = asyncio.ensure_future(store.read_cold(ranges))
+    monkeypatch.setattr(os, "preadv", wait)
+    read = asyncio.ensure_future(store.checked_reader.read_on_thread(result, result.unchecked))
     await asyncio.to_thread(reading.wait, 10)
     cleaned.service.delete_files_manually()
     cleaned.age(0, 1, 2)
@@ -278,7 +279,7 @@ async def test_a_cold_read_that_is_under_way_gets_what_it_asked_for(cleaned: Cle
     with (store.config.commit_log_dir.parent / "other").open("wb") as other:
         other.write(b"o" * LOG_FILE)
         go_on.set()
-        assert await read == expected
+        assert b"".join(await read) == expected
 
 
 async def test_a_file_whose_messages_are_not_readable_yet_stays(cleaned: Cleaned):

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from rocketbroker.codec.message.message_decoder import decode_messages, decode_record
+from rocketbroker.codec.message.message_decoder import decode_record
 from rocketbroker.codec.message.message_sys_flag import COMPRESSED_FLAG
 from rocketbroker.common.errors import StoreError
 from rocketbroker.store import message_queries
@@ -26,6 +26,7 @@ from tests.support.stores import (
     V4_HOST,
     V6_HOST,
     batch,
+    count_as_far_back,
     crash_copy,
     make_store,
     message,
@@ -133,17 +134,6 @@ class TestMessages:
         assert (store.min_offset_in_queue("Topic", 9), store.max_offset_in_queue("Topic", 9)) == (0, 0)
         assert (store.min_physical_offset, store.max_physical_offset) == (0, first.physical_offset + first.size)
         assert store.put_count == 4
-
-    async def test_cold_reads_give_the_bytes_that_slices_do(self, store: MessageStore):
-        for number in range(5):
-            store.put_message(message(b"%d" % number * 50))
-        store.dispatch()
-        ranges = store.get_message("Topic", 0, 1, 3, 1 << 20).ranges
-
-        cold = await store.read_cold(ranges)
-
-        assert cold == [bytes(view) for view in store.slices(ranges)]
-        assert [one.queue_offset for one in decode_messages(b"".join(cold))] == [1, 2, 3]
 
     async def test_slices_outlive_the_store(self, tmp_path: Path):
         store = make_store(tmp_path / "store")
@@ -258,7 +248,11 @@ class TestLife:
         await store.start()
         for _ in range(300):
             store.put_message(message(bytes(1000), properties={"KEYS": "k"}))
-        await store.read_cold([(0, 10)])
+        store.dispatch()
+        count_as_far_back(store)
+        result = store.get_message("Topic", 0, 0, 32, 1 << 20)
+        assert result.unchecked is not None
+        await store.checked_reader.read_on_thread(result, result.unchecked)
 
         await store.stop()
 
@@ -380,6 +374,30 @@ class TestSync:
         await store.stop()
         assert not (tmp_path / "store" / "abort").exists(), "all of it is on disk"
 
+    async def test_what_a_failed_sync_left_out_is_checked_before_a_consumer_gets_it(self, tmp_path: Path, monkeypatch):
+        store = make_store(tmp_path / "store")
+        await store.start()
+        dropped = store.put_message(message(b"dropped"))
+        store.put_message(message(b"kept"))
+        store.dispatch()
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "fdatasync", refuse(errno.EIO))
+            await asyncio.wait_for(store.wait_flushed(dropped), 10)
+        # As the disk has it: the page never got there, and was read back.
+        (record,) = store.slices([(dropped.physical_offset, dropped.size)])
+        stored = bytes(record)
+        record[:] = bytes(dropped.size)
+
+        assert [one.body for one in read_queue(store, "Topic", 0)] == [b"kept"]
+        assert store.damage_log.count == 1
+
+        record[:] = stored
+        await until(lambda: store.put_message(message(b"new")).status is PutMessageStatus.PUT_OK)
+        store.dispatch()
+        found = [store.get_message("Topic", 0, offset, 1, 1 << 20) for offset in (0, 1, 2)]
+        assert [result.unchecked is None for result in found] == [False, False, True]
+        await store.stop()
+
     async def test_under_sync_flush_nothing_is_shown_that_is_not_on_disk(self, tmp_path: Path, monkeypatch):
         waiter = Waiter()
         store = make_store(tmp_path / "store", listener=waiter, flush_disk_type="SYNC_FLUSH")
@@ -477,6 +495,21 @@ class TestSync:
             store._queue_flusher.flush()
 
         assert synced.count(store.topic_queues("Topic")[0].queue.files[0].fd) == 1
+
+    async def test_what_a_failed_sync_of_a_queue_left_out_is_checked(self, store: MessageStore, monkeypatch):
+        for body in (b"a", b"b", b"c"):
+            store.put_message(message(body))
+        store.dispatch()
+        queue = store.topic_queues("Topic")[0]
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "fdatasync", refuse(errno.EIO))
+            store._queue_flusher.flush()
+        await until(lambda: queue.trusted_from == 3)
+        # As the disk has it: the entry never got there, and was read back.
+        queue.queue.files[0].buffer[20:40] = bytes(20)
+
+        assert [one.body for one in read_queue(store, "Topic", 0)] == [b"a", b"c"]
+        assert store.damage_log.count == 1
 
     async def test_a_stop_that_the_disk_refuses_is_an_unclean_one(self, tmp_path: Path, monkeypatch, caplog):
         store = make_store(tmp_path / "store")

@@ -10,6 +10,7 @@ from rocketbroker.codec.storefile.consume_queue_layout import ENTRY
 from rocketbroker.common.config.hot_change import apply_updates
 from rocketbroker.store.checked_reader import CheckedReader
 from rocketbroker.store.get_message import GetMessageResult, GetMessageStatus
+from rocketbroker.store.mapped_file import MappedFile
 from rocketbroker.store.message_store import MessageStore
 from rocketbroker.store.queue_reader import QueueReader
 from tests.support.damage import entry_place, record_place
@@ -154,7 +155,8 @@ class TestLimits:
         change(store, maxTransferCountOnMessageInMemory=2)
         assert get(store, 0).message_count == 2
 
-    def test_the_settings_for_the_disk(self, store: MessageStore):
+    def test_the_settings_for_the_disk(self, store: MessageStore, monkeypatch: pytest.MonkeyPatch):
+        monkeypatch.setattr(MappedFile, "is_cached", lambda *_arguments: False)
         put(store, 20)
         cold = reader(store, 10 * SIZE)
         queue = store.topic_queues("Topic")[0]
@@ -164,6 +166,26 @@ class TestLimits:
         change(store, maxTransferBytesOnMessageInDisk=3 * SIZE)
         assert cold.read(queue, 0, 32, 1 << 20, None).message_count == 3
         assert cold.read(queue, 10, 32, 1 << 20, None).message_count == 10
+
+    def test_what_lies_far_back_and_is_in_the_page_cache(self, store: MessageStore, monkeypatch: pytest.MonkeyPatch):
+        monkeypatch.setattr(MappedFile, "is_cached", lambda *_arguments: True)
+        put(store, 40)
+
+        result = reader(store, 10 * SIZE).read(store.topic_queues("Topic")[0], 0, 40, 1 << 20, None)
+
+        assert (result.message_count, result.in_memory) == (32, False)
+
+    def test_what_lies_far_back_is_not_trusted(self, store: MessageStore):
+        put(store, 20)
+        queue = store.topic_queues("Topic")[0]
+        entry_place(store, 2).write(bytes(20))
+
+        far, near = (reader(store, 10 * SIZE).read(queue, offset, 4, 1 << 20, None) for offset in (0, 10))
+
+        assert far.unchecked is not None
+        assert [record[0] for record in far.unchecked.expected] == [0, 1, 3, 4]
+        assert far.next_begin_offset == 5
+        assert (near.unchecked, near.message_count) == (None, 4)
 
 
 class TestFilter:

@@ -320,7 +320,8 @@ class MessageStoreConfig(ConfigModel):
     access_message_in_memory_max_ratio: Whole = setting(
         "accessMessageInMemoryMaxRatio",
         40,
-        "Share of the machine's memory; what lies further back than this in the log counts as on disk.",
+        "Share of the machine's memory; what lies further back than this in the log is checked before a consumer gets "
+        "it, and counts as on disk unless the kernel has it in its page cache.",
         Trait(unit="%", important=True),
         low=1,
         high=100,
