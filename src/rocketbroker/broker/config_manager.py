@@ -18,6 +18,7 @@ from rocketbroker.codec.remoting.bodies.remoting_serializable import RemotingSer
 from rocketbroker.codec.storefile.config_json import loads_config
 from rocketbroker.common.atomic_file import replace_contents
 from rocketbroker.common.errors import CodecError
+from rocketbroker.common.file_system import LOCAL, FileSystem
 from rocketbroker.common.lifecycle import TaskOwner
 from rocketbroker.common.table_file import load_table
 
@@ -118,9 +119,18 @@ def decode_file(data: bytes, file_type: type[F], table: str) -> F:
 
 
 class ConfigPersistService:
-    """Writes changed tables, one after the other; changes that come while one is written make one further write."""
+    """Writes changed tables, one after the other; changes that come while one is written make one further write.
 
-    def __init__(self) -> None:
+    A table that the disk refuses is named in the log once and tried again until it is written.
+
+    Args:
+        file_system: the disk.
+    """
+
+    def __init__(self, file_system: FileSystem = LOCAL) -> None:
+        self._file_system = file_system
+        # What was told last of each table that could not be written, until it is.
+        self._told: dict[Path, str] = {}
         self._changed: dict[Path, AnyConfigManager] = {}
         self._wake = asyncio.Event()
         self._idle = asyncio.Event()
@@ -148,6 +158,8 @@ class ConfigPersistService:
         await self._tasks.stop()
         if self._executor is not None:
             await self._write_changed()
+            for path in self._changed:
+                log.error("%s lacks its last changes: it could not be written before the stop", path)
             self._executor.shutdown()
             self._executor = None
         self._idle.set()
@@ -171,12 +183,23 @@ class ConfigPersistService:
     async def _write(self, path: Path, manager: AnyConfigManager) -> None:
         try:
             data = manager.encode()
-            await asyncio.get_running_loop().run_in_executor(self._executor, replace_contents, path, data)
+        except Exception as error:  # noqa: BLE001 - told; whatever it is, the other tables are still to be written
+            self._failed(path, f"cannot be encoded: {error}; it is tried again with its next change", error)
+            return
+        loop = asyncio.get_running_loop()
+        try:
+            await loop.run_in_executor(self._executor, replace_contents, path, data, self._file_system)
         except asyncio.CancelledError:  # at stop: the thread goes on with this write, and is given it once more
             self._changed.setdefault(path, manager)
             raise
-        except ValueError:  # the other tables are still to be written, and this one may become right again
-            log.exception("%s cannot be encoded; it is tried again with its next change", path)
         except OSError as error:
-            log.error("%s cannot be written: %s; it is tried again", path, error.strerror)  # noqa: TRY400
             self._changed.setdefault(path, manager)
+            self._failed(path, f"cannot be written: {error.strerror}; it is tried each {RETRY_S:g} s")
+        else:
+            if self._told.pop(path, ""):
+                log.warning("%s is written again", path)
+
+    def _failed(self, path: Path, text: str, error: Exception | None = None) -> None:
+        if self._told.get(path) != text:
+            self._told[path] = text
+            log.error("%s %s", path, text, exc_info=error)

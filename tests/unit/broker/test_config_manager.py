@@ -1,8 +1,11 @@
 import asyncio
 import errno
+import itertools
 import json
 import os
+import shutil
 import threading
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -16,6 +19,9 @@ from rocketbroker.common.atomic_file import backup_of, replace_contents
 from rocketbroker.common.config import BrokerConfig
 from rocketbroker.common.errors import CodecError, ConfigError
 from tests.support.fakes import FakeClock
+from tests.support.recording_file_system import Disk as PlayedBack
+from tests.support.recording_file_system import Loss, RecordingFileSystem
+from tests.support.waiting import until
 
 
 class Words(ConfigManager[list[str]]):
@@ -135,40 +141,152 @@ async def test_stop_writes_what_is_pending(path):
     assert json.loads(other.path.read_bytes()) == ["b"]
 
 
-async def test_failed_write_is_logged_and_tried_again(path, caplog, monkeypatch):
-    failures = [OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))]
-    write = replace_contents
+class Disk(RecordingFileSystem):
+    """Keeps which operations were asked for, and refuses one of them so often."""
 
-    def full_once(path, data):
-        if failures:
-            raise failures.pop()
-        write(path, data)
+    def __init__(self, root):
+        super().__init__(root)
+        self.asked = []
+        self.refused = None
+        self.times = 0
+        self.fault = self._fault
 
-    monkeypatch.setattr(config_manager, "replace_contents", full_once)
-    monkeypatch.setattr(config_manager, "RETRY_S", 0.01)
-    service = ConfigPersistService()
-    words = Words(path, service.submit)
-    words.words = ["kept"]
+    def _fault(self, operation, path):
+        self.asked.append((operation, path))
+        if self.times and (operation, path) == self.refused:
+            self.times -= 1
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+
+@asynccontextmanager
+async def persisting(disk):
+    """A service on the disk, and a table of words of some pages that it writes."""
+    service = ConfigPersistService(disk)
+    words = Words(disk.root / "config" / "words.json", service.submit)
     await service.start()
-    words.persist()
-    await service.drain()
-    assert "words.json cannot be written: No space left on device" in caplog.text
+
+    async def write(content):
+        words.words = content
+        words.persist()
+        await service.drain()
+
+    yield service, words, write
     await service.stop()
-    assert json.loads(path.read_bytes()) == ["kept"]
 
 
-async def test_stop_while_writing_ends_with_the_last_content(path, monkeypatch):
+def long_table(word):
+    """A table of more pages than one."""
+    return [word] * 1000
+
+
+def after_each_power_loss(tmp_path, journal, seeds=(0,)):
+    """Before which mark, and the table in what each power loss would leave, ``None`` where there is none."""
+    disk, numbers, mark = PlayedBack(), itertools.count(), None
+    for event in journal:
+        disk.apply(event)
+        mark = event.mark or mark
+        for loss, seed in itertools.product(Loss, seeds):
+            image = tmp_path / f"image-{next(numbers)}"
+            disk.image(image, loss, seed)
+            words = Words(image / "config" / "words.json")
+            yield mark, words.words if words.load() else None
+            shutil.rmtree(image)
+
+
+async def test_a_power_loss_leaves_the_old_table_or_the_new_one(tmp_path):
+    tables = [long_table(word) for word in ("one", "two", "three")]
+    disk = Disk(tmp_path / "disk")
+    async with persisting(disk) as (_, _, write):
+        for number, table in enumerate(tables):
+            disk.mark(number + 1)
+            await write(table)
+        disk.mark(len(tables) + 1)
+
+    allowed = {None: [None], 1: [None, tables[0]], 2: tables[:2], 3: tables[1:], 4: tables[2:]}
+    left = list(after_each_power_loss(tmp_path, disk.journal, range(3)))
+    assert [(mark, table) for mark, table in left if table not in allowed[mark]] == []
+    assert all((mark, table) in left for mark in (1, 2, 3) for table in allowed[mark])
+
+
+async def operations_of_a_write(root):
+    """What a write of a table that is there asks of the disk."""
+    disk = Disk(root)
+    async with persisting(disk) as (_, _, write):
+        await write(["old"])
+        disk.asked.clear()
+        await write(["new"])
+    return list(dict.fromkeys(disk.asked))
+
+
+async def test_a_write_that_the_disk_refuses_is_told_once_and_tried_until_it_is_done(tmp_path, caplog, monkeypatch):
+    monkeypatch.setattr(config_manager, "RETRY_S", 0.01)
+    old, new = long_table("old"), long_table("new")
+    operations = await operations_of_a_write(tmp_path / "dry")
+    assert {operation for operation, _ in operations} == {
+        "make_folders", "open", "set_size", "write", "sync", "rename", "sync_folder"
+    }  # fmt: skip
+    for number, (operation, path) in enumerate(operations):
+        caplog.clear()
+        disk = Disk(tmp_path / f"disk-{number}")
+        async with persisting(disk) as (service, words, write):
+            await write(old)
+            disk.mark("changing")
+            disk.refused, disk.times = (operation, disk.root / path.relative_to(tmp_path / "dry")), 3
+            other = Words(words.path.with_name("other.json"), service.submit)
+            words.words = new
+            words.persist()
+            other.persist()
+            await until(lambda: "words.json is written again" in caplog.text)
+            disk.mark("changed")
+            await write(new)
+
+        assert disk.times == 0
+        assert caplog.text.count("words.json cannot be written: Input/output error; it is tried each") == 1
+        assert other.path.read_bytes() == b"[]"
+        allowed = {"changing": [old, new], "changed": [new]}
+        for mark, table in after_each_power_loss(tmp_path, disk.journal):
+            assert table in allowed.get(mark, [None, old]), (operation, path, mark)
+
+
+async def test_what_was_refused_to_the_end_is_told_at_the_stop(tmp_path, caplog):
+    disk = Disk(tmp_path / "disk")
+    async with persisting(disk) as (_, words, write):
+        await write(["old"])
+        disk.refused, disk.times = ("sync", words.path.with_name("words.json.tmp")), 9
+        await write(["new"])
+
+    assert disk.times == 7, "it was tried once more"
+    assert f"{words.path} lacks its last changes: it could not be written before the stop" in caplog.text
+    assert json.loads(words.path.read_bytes()) == ["old"]
+
+
+async def test_a_table_that_cannot_be_encoded_does_not_keep_others_from_being_written(tmp_path, caplog, monkeypatch):
+    disk = Disk(tmp_path / "disk")
+    async with persisting(disk) as (service, words, write):
+        for wrong in ({1, 2}, {3, 4}):
+            await write(wrong)
+        other = Words(words.path.with_name("other.json"), service.submit)
+        other.persist()
+        await service.drain()
+        assert other.path.read_bytes() == b"[]"
+        await write(["right"])
+
+    assert caplog.text.count("words.json cannot be encoded: Object of type set is not JSON serializable") == 1
+    assert "words.json is written again" in caplog.text
+    assert json.loads(words.path.read_bytes()) == ["right"]
+
+
+async def test_stop_while_writing_ends_with_the_last_content(tmp_path):
     begun, go_on = threading.Event(), threading.Event()
-    write = replace_contents
 
-    def slow(path, data):
+    def slow(_operation, _path):
         begun.set()
         go_on.wait(5)
-        write(path, data)
 
-    monkeypatch.setattr(config_manager, "replace_contents", slow)
-    service = ConfigPersistService()
-    words = Words(path, service.submit)
+    disk = Disk(tmp_path / "disk")
+    disk.fault = slow
+    service = ConfigPersistService(disk)
+    words = Words(disk.root / "words.json", service.submit)
     words.words = ["first"]
     await service.start()
     words.persist()
@@ -179,4 +297,4 @@ async def test_stop_while_writing_ends_with_the_last_content(path, monkeypatch):
     await asyncio.sleep(0)
     go_on.set()
     await stopping
-    assert json.loads(path.read_bytes()) == ["last"]
+    assert json.loads(words.path.read_bytes()) == ["last"]
