@@ -182,9 +182,12 @@ class BrokerController:
 
         Raises:
             ConfigError: a table cannot be read, or another process listens on a port since it was bound.
-            StoreError: the store cannot be opened.
+            StoreError: the store is in use by another broker, or cannot be opened.
         """
         try:
+            # Before the tables are read, of which damaged ones are set aside. The store is opened after them: a start
+            # that a table ends must leave it unclean, as consumer offsets are set back after an unclean stop only.
+            self.store.lock.acquire()
             for table in self._tables:
                 table.load()
             await self._parts.start()
@@ -210,6 +213,7 @@ class BrokerController:
         self._active = False
         await self._tasks.stop()
         await self._parts.stop()
+        self.store.lock.release()
         close_sockets(self._sockets)
         await self._client.stop()
         self._executor.shutdown()

@@ -79,7 +79,8 @@ class MessageStore:
         self.config = config
         self._clock = clock
         self._file_system = file_system
-        self._lock = StoreLock(Path(config.store_path_root_dir), config.abort_path, file_system)
+        # Taken by ``start``, or before it by who has other files of the folder to read first; given back by ``stop``.
+        self.lock = StoreLock(Path(config.store_path_root_dir), config.abort_path, file_system)
         self._checkpoint = StoreCheckpoint(config.checkpoint_path, file_system)
         self._ends_path = config.config_dir / queue_ends.FILE_NAME
         self._deleted_topics = DeletedTopics(config.config_dir / deleted_topics.FILE_NAME, file_system)
@@ -185,16 +186,16 @@ class MessageStore:
         self.refusals.clear(Refusal.NOT_STARTED)
 
     def _open(self) -> RecoveryReport:
-        self._lock.acquire()
-        clean = self.was_clean = self._lock.was_clean
+        self.lock.acquire()
+        clean = self.was_clean = self.lock.was_clean
         # Before anything is changed: a crash on the way leaves a store that is not clean any more.
-        self._lock.mark_running(os.getpid())
+        self.lock.mark_running(os.getpid())
         try:
             loaded = load(self.commit_log, self.queues, self.index_service, self._ends_path, clean_stop=clean)
         except StoreError:
             if clean and not self.commit_log.queue.files:
                 # A log that was made with other settings is refused before anything is changed.
-                self._lock.mark_stopped()
+                self.lock.mark_stopped()
             raise
         self._load_checkpoint(loaded.report.damaged_files)
         self._deleted_topics.load(loaded.report.damaged_files)
@@ -264,7 +265,7 @@ class MessageStore:
         failed = self.flusher.error or self._queue_flusher.error or self._appender.has_pending
         if indexed and not failed:
             self._write_ends()
-            self._lock.mark_stopped()
+            self.lock.mark_stopped()
 
     def _write_ends(self) -> None:
         """Note what there is, for the next start to find it all."""
@@ -294,7 +295,7 @@ class MessageStore:
         if self.index_service is not None:
             self.index_service.close()
         self.commit_log.queue.close()
-        self._lock.release()
+        self.lock.release()
 
     def _last_stored(self) -> int:
         return self._appender.last_store_timestamp

@@ -24,11 +24,13 @@ class StoreLock:
         self._fd = -1
 
     def acquire(self) -> None:
-        """Take the lock.
+        """Take the lock, if it is not taken by this one already.
 
         Raises:
             StoreError: another process has it, or the folder cannot be written.
         """
+        if self._fd >= 0:
+            return
         try:
             self._file_system.make_folders(self._path.parent)
             self._fd = self._file_system.open(self._path)

@@ -1,6 +1,9 @@
 """The broker's parts in order: ports, what is written at the end, what a failed start leaves."""
 
+import asyncio
 import json
+import sys
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
@@ -12,8 +15,9 @@ from rocketbroker.client.producer import Producer
 from rocketbroker.codec.message.message_id import decode_message_id
 from rocketbroker.codec.remoting.remoting_command import request
 from rocketbroker.codec.remoting.request_code import RequestCode
-from rocketbroker.common.errors import ConfigError
+from rocketbroker.common.errors import ConfigError, StoreError
 from rocketbroker.transport.remoting_client import RemotingClient
+from tests.support.waiting import until
 
 
 def port_of(address: str) -> int:
@@ -67,4 +71,83 @@ async def test_a_start_that_fails_gives_the_ports_back(tmp_path: Path):
 
     again = BrokerController.bind(broker_settings(port, tmp_path, ""))
     await again.start()
+    await again.stop()
+
+
+TABLES = ("topics.json", "subscriptionGroup.json", "consumerOffset.json", "delayOffset.json")
+SECOND = """
+import asyncio, sys
+from pathlib import Path
+from rocketbroker.app.broker_controller import BrokerController
+from rocketbroker.app.dev_server import broker_settings
+from rocketbroker.common.errors import StoreError
+
+async def start() -> None:
+    await BrokerController.bind(broker_settings(0, Path(sys.argv[1]), "")).start()
+
+try:
+    asyncio.run(start())
+except StoreError as error:
+    print(error)
+"""
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def damage_tables(config: Path) -> None:
+    """A start would set them aside and read their backups."""
+    for name in TABLES:
+        (config / f"{name}.bak").write_bytes((config / name).read_bytes())
+        (config / name).write_bytes(b"{")
+
+
+async def second_in_this_process(root: Path) -> str:
+    broker = BrokerController.bind(broker_settings(0, root, ""))
+    with pytest.raises(StoreError) as error:
+        await broker.start()
+    return str(error.value)
+
+
+async def second_in_another_process(root: Path) -> str:
+    process = await asyncio.create_subprocess_exec(sys.executable, "-c", SECOND, root, stdout=asyncio.subprocess.PIPE)
+    out, _ = await process.communicate()
+    assert process.returncode == 0
+    return out.decode().strip()
+
+
+@pytest.mark.parametrize("second", [second_in_this_process, second_in_another_process])
+async def test_a_second_broker_on_the_same_store_is_refused_and_changes_nothing(
+    tmp_path: Path, second: Callable[[Path], Awaitable[str]]
+):
+    first = BrokerController.bind(broker_settings(0, tmp_path, ""))
+    await first.start()
+    try:
+        config = tmp_path / "config"
+        await until(lambda: all((config / name).exists() for name in TABLES))
+        damage_tables(config)
+        before = contents(config)
+
+        refused = await second(tmp_path)
+
+        assert refused == f"{tmp_path} is in use by another broker; stop it or set storePathRootDir to another folder"
+        assert contents(config) == before
+    finally:
+        await first.stop()
+
+
+async def test_a_start_that_a_table_ends_lets_others_in_and_leaves_the_store_unclean(tmp_path: Path):
+    (tmp_path / "config").mkdir()
+    (tmp_path / "config" / "topics.json").write_text("{")
+    (tmp_path / "abort").write_text("1")
+    broker = BrokerController.bind(broker_settings(0, tmp_path, ""))
+    with pytest.raises(ConfigError, match=r"topics\.json"):
+        await broker.start()
+
+    assert (tmp_path / "abort").exists()
+    (tmp_path / "config" / "topics.json").unlink()
+    again = BrokerController.bind(broker_settings(0, tmp_path, ""))
+    await again.start()
+    assert not again.store.was_clean
     await again.stop()

@@ -59,6 +59,19 @@ def test_a_second_store_in_the_same_process_is_kept_out_too(tmp_path: Path):
     second.release()
 
 
+def test_who_has_it_may_ask_again(tmp_path: Path):
+    lock = make_lock(tmp_path)
+    lock.acquire()
+    lock.acquire()
+    with pytest.raises(StoreError, match="is in use"):
+        make_lock(tmp_path).acquire()
+
+    lock.release()
+    again = make_lock(tmp_path)
+    again.acquire()
+    again.release()
+
+
 def test_the_file_says_what_it_is_as_javas_does(tmp_path: Path):
     lock = make_lock(tmp_path)
     lock.acquire()
