@@ -70,5 +70,5 @@ def feed(route: Route, frame: bytes, connection: Any) -> Answer:
     """Handle a whole frame as a connection would: decode by the route, hand over the body."""
     serialize_type, header, body = split_frame(memoryview(frame)[4:])
     command = route.decode(serialize_type, header)
-    command.body = bytes(body) if route.copies_body else body
+    command.body = bytes(body) if route.runs_later else body
     return route.process(connection, command)

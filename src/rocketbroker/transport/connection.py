@@ -240,7 +240,7 @@ class RemotingConnection(asyncio.BufferedProtocol):
             self._handle_other(data[start:end])
             return
         body = data[header_end:end]
-        command.body = bytes(body) if route.copies_body else body
+        command.body = bytes(body) if route.runs_later else body
         self._process(route, command)
 
     def _handle_other(self, frame: memoryview) -> None:
@@ -260,7 +260,7 @@ class RemotingConnection(asyncio.BufferedProtocol):
         except HeaderFieldError as error:
             self._answer(command, response(ResponseCode.SYSTEM_ERROR, str(error)))
             return
-        command.body = bytes(body) if route.copies_body else body
+        command.body = bytes(body) if route.runs_later else body
         self._process(route, command)
 
     def _handle_response(self, command: Command) -> None:
@@ -280,7 +280,7 @@ class RemotingConnection(asyncio.BufferedProtocol):
             if not command.flag & FLAG_ONEWAY:
                 self._out.append(answer)
         elif isinstance(answer, Awaitable):
-            if route.copies_body:
+            if route.runs_later:
                 self.answer_later(command, answer)
             else:
                 self._open(command, answer, self._answer_when_done(command, answer))

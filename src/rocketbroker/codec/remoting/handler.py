@@ -83,15 +83,19 @@ class Route:
         process: called with the connection and the command; may be a coroutine function. The command's body is a view
             of the receive buffer (a copy for coroutine functions), so what outlives the call must copy it.
         header_type: the typed header, or ``None`` for the raw ``extFields``.
+
+    Attributes:
+        runs_later: ``process`` is a coroutine function. Nothing of it runs before the connection gives it its turn, and
+            by then the receive buffer holds other bytes, so that it is given a copy of the body.
     """
 
-    __slots__ = ("code", "copies_body", "decode_json", "header_type", "process")
+    __slots__ = ("code", "decode_json", "header_type", "process", "runs_later")
 
     def __init__(self, code: int, process: Process, header_type: type[CommandCustomHeader] | None = None) -> None:
         self.code = int(code)
         self.process = process
         self.header_type = header_type
-        self.copies_body = inspect.iscoroutinefunction(process)
+        self.runs_later = inspect.iscoroutinefunction(process)
         self.decode_json: Callable[[memoryview], Command] = (
             decode_json_header if header_type is None else TypedJsonDecoder(header_type)
         )

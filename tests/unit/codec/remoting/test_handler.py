@@ -46,9 +46,9 @@ class TestRoute:
         assert caught.value.command.opaque == 5
 
 
-def test_only_coroutine_functions_need_a_copy_of_the_body():
-    assert not Route(1, process).copies_body
-    assert Route(1, process_later).copies_body
+def test_coroutine_functions_run_later():
+    assert not Route(1, process).runs_later
+    assert Route(1, process_later).runs_later
 
 
 class TestMethodTable:
