@@ -20,6 +20,7 @@ from rocketbroker.codec.remoting.remoting_command import Command, request
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.common.config import TransportConfig
 from rocketbroker.transport.remoting_client import RemotingClient
+from tests.support.held_pulls import held_count
 from tests.support.transports import frame
 from tests.support.waiting import until
 
@@ -104,7 +105,7 @@ async def stall_all(count: int, broker: BrokerController, client: RemotingClient
         for _ in range(count):
             stack.enter_context(await stalled_consumer(broker.port))
         await until(lambda: sum(one.is_behind for one in connections) == count, 60)
-        assert broker.hold_service.held_count == count * HELD_PULLS
+        assert held_count(broker.hold_service) == count * HELD_PULLS
         check()
 
         sent = await client.invoke(address, send_command(HELD_QUEUE, bytes(LARGEST_ANSWER - 1000)), 30)
@@ -112,7 +113,7 @@ async def stall_all(count: int, broker: BrokerController, client: RemotingClient
 
         assert (sent.code, pulled.code) == (0, 0)
         assert len(pulled.body) > LARGEST_ANSWER - 1000
-        await until(lambda: not broker.hold_service.held_count)
+        await until(lambda: not held_count(broker.hold_service))
         assert sum(one.is_behind for one in connections) == count
         check()
         read = await client.invoke(address, request(RequestCode.PULL_MESSAGE, pull_header(READ_QUEUE)), 30)

@@ -159,11 +159,6 @@ class PullRequestHoldService:
                     if max_offset > request.offset:
                         self._wake(request)
 
-    @property
-    def held_count(self) -> int:
-        """How many pulls are held."""
-        return sum(map(len, self._held.values()))
-
 
 def _discard(table: dict[Any, set[PullRequest]], key: object, request: PullRequest) -> None:
     requests = table.get(key)

@@ -18,6 +18,7 @@ from rocketbroker.codec.storefile.index_file_layout import (
     HEADER,
     INDEX_HEADER_SIZE,
     INDEX_SIZE,
+    MAX_TIME_DIFF,
     SLOT,
     IndexHeader,
     decode_header,
@@ -30,7 +31,6 @@ from rocketbroker.common.file_system import LOCAL, FileSystem
 from rocketbroker.store.mapped_file import MappedFile
 
 _ALLOCATE_STEP = 4 * 1024 * 1024
-_MAX_TIME_DIFF = 0x7FFFFFFF
 
 Column = npt.NDArray[np.int64]
 
@@ -100,7 +100,7 @@ class IndexFile:
         entries = self._entries[first : first + count]
         entries["key_hash"] = key_hashes
         entries["phy_offset"] = physical_offsets
-        entries["time_diff"] = np.clip((timestamps - begin) // 1000, 0, _MAX_TIME_DIFF)
+        entries["time_diff"] = np.clip((timestamps - begin) // 1000, 0, MAX_TIME_DIFF)
         numbers = np.arange(first, first + count, dtype=np.int32)
         slots = key_hashes % self._slot_count
         entries["previous"] = previous = self._previous(slots, numbers)

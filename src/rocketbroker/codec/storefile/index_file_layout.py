@@ -7,7 +7,8 @@
     entry  := int32 keyHash, int64 phyOffset, int32 timeDiff, int32 previous entry of the slot    20 bytes
 
 Entry 0 is never used and indexCount is the number of the next entry, so a file holds maxIndexNum - 1 keys. The file's
-name is its time of creation, ``yyyyMMddHHmmssSSS`` local time.
+name is its time of creation, ``yyyyMMddHHmmssSSS`` local time. timeDiff is whole seconds from beginTimestamp to the
+store time of the message.
 """
 
 from struct import Struct
@@ -27,7 +28,8 @@ MAX_HASH_SLOT_NUM: Final = 5_000_000
 MAX_INDEX_NUM: Final = 20_000_000
 #: A slot's value when it is empty, an entry's ``previous`` when it is the slot's first.
 INVALID_INDEX: Final = 0
-_MAX_TIME_DIFF: Final = 0x7FFFFFFF
+#: An entry's ``timeDiff`` is held in 0 to this.
+MAX_TIME_DIFF: Final = 0x7FFFFFFF
 
 
 class IndexHeader(NamedTuple):
@@ -81,13 +83,3 @@ def build_tag_key(topic: str, tags: str) -> str:
 def key_hash_of(java_hash: int) -> int:
     """``keyHash`` for a built key's ``String.hashCode()``: its absolute value, 0 for the one int32 that has none."""
     return 0 if java_hash == -0x80000000 else abs(java_hash)
-
-
-def time_diff(begin_timestamp: int, store_timestamp: int) -> int:
-    """``timeDiff`` in whole seconds of an entry stored at ``store_timestamp`` ms, held in 0..2^31-1.
-
-    ``begin_timestamp`` is the file's; 0 in a file without entries, whose first entry's difference is 0.
-    """
-    if begin_timestamp <= 0:
-        return 0
-    return min(max(store_timestamp - begin_timestamp, 0) // 1000, _MAX_TIME_DIFF)

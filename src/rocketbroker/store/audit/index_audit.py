@@ -7,7 +7,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rocketbroker.codec.storefile.audit_rules import AuditRule
-from rocketbroker.codec.storefile.index_file_layout import INDEX_HEADER_SIZE, entry_position, file_size, slot_position
+from rocketbroker.codec.storefile.index_file_layout import (
+    INDEX_HEADER_SIZE,
+    MAX_TIME_DIFF,
+    entry_position,
+    file_size,
+    slot_position,
+)
 from rocketbroker.codec.storefile.record_columns import Positions
 from rocketbroker.common.errors import StoreError
 from rocketbroker.store.audit.findings import Findings
@@ -17,7 +23,6 @@ from rocketbroker.store.audit.log_lookup import LogLookup
 from rocketbroker.store.audit.store_state import StoreState
 from rocketbroker.store.audit.window_messages import WindowMessages
 
-_MAX_TIME_DIFF = 0x7FFFFFFF
 # Behind any physical offset that a file could name.
 _MOST = 1 << 64
 
@@ -59,7 +64,7 @@ class IndexFileAudit:
         exact = offsets[numbers] == self._offsets[members]
         found = pairs(numbers, self._hashes[members])
         begin = self.image.header.begin_timestamp
-        diffs = np.clip((timestamps[numbers] - begin) // 1000, 0, _MAX_TIME_DIFF)
+        diffs = np.clip((timestamps[numbers] - begin) // 1000, 0, MAX_TIME_DIFF)
         self._known_offset[members[exact]] = True
         self._good[members] = exact & among(found, allowed) & (diffs == self._time_diffs[members])
         of_messages: Pairs = found[exact]
