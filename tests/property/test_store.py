@@ -111,8 +111,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule(topic=topics)
     def delete_topic(self, topic: str) -> None:
-        self.runner.run(self.store.mark_deleted({topic}))
-        self.store.delete_topics({topic})
+        self.runner.run(self.store.delete_topics({topic}))
         self.dispatched()
         for queue in [queue for queue in self.put_bodies if queue[0] == topic]:
             del self.put_bodies[queue]

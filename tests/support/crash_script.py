@@ -258,8 +258,7 @@ class CrashScript:
         # From the call on the topic may be gone.
         self.file_system.mark(Deleted(DELETED[0]))
         with contextlib.suppress(StoreError, OSError):
-            await self._store.mark_deleted({DELETED[0]})
-            self._store.delete_topics({DELETED[0]})
+            await self._store.delete_topics({DELETED[0]})
         self._store._queue_flusher.flush()
 
     async def check(self, root: Path, promised: Promised, loss: Loss) -> None:

@@ -17,6 +17,7 @@ RocketBrokerError
 ├── StoreError                 the store cannot do what was asked
 │   ├── StoreFullError         ... since the disk has no room
 │   ├── StoreBusyError         ... since the disk has kept the writer waiting for too long
+│   ├── TopicBeingDeletedError ... since the topic is on its way out
 │   └── MessageIllegalError    ... since no store with these settings holds such a message
 ├── ClientError                a client cannot do what was asked, with a tree of its own (client.errors)
 └── JavaRuntimeError           there is no Java runtime that PySpark can use (analytics.java_runtime)
@@ -89,6 +90,10 @@ class StoreFullError(StoreError):
 
 class StoreBusyError(StoreError):
     """The disk has kept the writer waiting for too long; it may be tried again."""
+
+
+class TopicBeingDeletedError(StoreError):
+    """The topic is being deleted; it may be made anew once it is gone."""
 
 
 class MessageIllegalError(StoreError):

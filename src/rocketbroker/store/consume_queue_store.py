@@ -1,18 +1,21 @@
 """The queues of all topics (org.apache.rocketmq.store.queue.ConsumeQueueStore)."""
 
 import itertools
+import logging
 import re
 import threading
 from collections import deque
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from pathlib import Path
 
-from rocketbroker.common.errors import MessageIllegalError
+from rocketbroker.common.errors import MessageIllegalError, TopicBeingDeletedError
 from rocketbroker.common.file_system import LOCAL, FileSystem
 from rocketbroker.store.consume_queue import ConsumeQueue
 from rocketbroker.store.damaged_files import mend_queue
 from rocketbroker.store.mapped_file import MappedFile
 from rocketbroker.store.removed_file import RemovedFile
+
+log = logging.getLogger(__name__)
 
 _RETIRED = re.compile(r"\.deleted-[0-9]+\Z")
 
@@ -32,8 +35,14 @@ class ConsumeQueueStore:
         self._file_size = file_size
         self._queues: dict[tuple[str, int], ConsumeQueue] = {}
         self._topics: dict[str, dict[int, ConsumeQueue]] = {}
+        # Those that messages are put into: all but the queues of topics that are being deleted.
+        self._open: dict[tuple[str, int], ConsumeQueue] = {}
+        self._closed_topics: set[str] = set()
         self._retired: deque[tuple[Path, list[ConsumeQueue]]] = deque()
-        # Held while a file is removed by its path, and while a deleted topic gives up its paths to a new one.
+        # Of these the folders that the disk refused to remove.
+        self._told: set[Path] = set()
+        # Held while a file is removed by its path, and while a deleted topic gives up its paths to a new one. Both wait
+        # for the disk, so that the event loop never takes it.
         self._paths = threading.Lock()
 
     def find(self, topic: str, queue_id: int) -> ConsumeQueue | None:
@@ -41,19 +50,27 @@ class ConsumeQueueStore:
         return self._queues.get((topic, queue_id))
 
     def find_or_create(self, topic: str, queue_id: int) -> ConsumeQueue:
-        """The queue, made when there is none. The caller has checked the topic's name."""
-        queue = self._queues.get((topic, queue_id))
+        """The queue that a message is put into, made when there is none. The caller has checked the topic's name.
+
+        Raises:
+            TopicBeingDeletedError: its topic is being deleted.
+        """
+        queue = self._open.get((topic, queue_id))
         return queue if queue is not None else self._add(topic, queue_id)
 
     def _add(self, topic: str, queue_id: int) -> ConsumeQueue:
         if "/" in topic or topic in {"", ".", ".."}:
             raise MessageIllegalError(f"topic {topic!r} cannot be the name of a folder")
-        queue = ConsumeQueue(
-            topic, queue_id, self._directory / topic / str(queue_id), self._file_size, self._file_system
-        )
-        self._queues[topic, queue_id] = queue
+        if topic in self._closed_topics:
+            raise TopicBeingDeletedError(f"topic {topic} is being deleted; it can be made anew once it is gone")
+        folder = self._folder_of(topic, queue_id)
+        queue = ConsumeQueue(topic, queue_id, folder, self._file_size, self._file_system)
+        self._queues[topic, queue_id] = self._open[topic, queue_id] = queue
         self._topics.setdefault(topic, {})[queue_id] = queue
         return queue
+
+    def _folder_of(self, topic: str, queue_id: int) -> Path:
+        return self._directory / topic / str(queue_id)
 
     def queues_of(self, topic: str) -> dict[int, ConsumeQueue]:
         """The queues of a topic by number."""
@@ -135,40 +152,76 @@ class ConsumeQueueStore:
         for queue in self:
             queue.correct_min_offset(min_physical_offset)
 
-    def delete_topic(self, topic: str) -> bool:
-        """Take all queues of a topic out of service; ``remove_retired`` removes their files. False when it has none.
+    def close_topics(self, topics: Iterable[str]) -> None:
+        """Put no message into topics, and make no queues of them, until ``open_topics``; they are read all the same."""
+        self._closed_topics |= set(topics)
+        self._choose_open()
 
-        Their folder is renamed, so that the topic can be made anew at once.
+    def open_topics(self, topics: Iterable[str]) -> None:
+        """Put messages into topics again."""
+        self._closed_topics -= set(topics)
+        self._choose_open()
+
+    def _choose_open(self) -> None:
+        self._open = {key: queue for key, queue in self._queues.items() if key[0] not in self._closed_topics}
+
+    def delete_topic(self, topic: str) -> bool:
+        """Move a topic away and take it out, where nobody puts messages (blocks).
 
         Raises:
-            OSError: the folder could not be renamed; the topic is as it was.
+            OSError: the disk refused; the topic is as it was.
         """
-        queues = self._topics.get(topic)
-        if queues is None:
-            return False
+        self.move_away(topic)
+        return self.take_out(topic)
+
+    def move_away(self, topic: str) -> None:
+        """Rename the folder of a closed topic, so that the topic can be made anew (blocks; on any thread).
+
+        Raises:
+            OSError: the disk refused; the topic is as it was.
+        """
+        queues = self.queues_of(topic).values()
+        if not queues:
+            return
         folder = self._directory / topic
-        retired = _unused(folder)
         with self._paths:
+            retired = _unused(folder)
             if folder.is_dir():
                 self._file_system.rename(folder, retired)
-            del self._topics[topic]
-            for queue in queues.values():
-                del self._queues[topic, queue.queue_id]
+            for queue in queues:
                 queue.queue.moved(retired / str(queue.queue_id))
-        self._retired.append((retired, list(queues.values())))
-        return True
+
+    def take_out(self, topic: str) -> bool:
+        """Take all queues of a topic that was moved away out of service; false when it has none.
+
+        ``remove_retired`` removes their files.
+        """
+        queues = list(self._topics.pop(topic, {}).values())
+        for queue in queues:
+            del self._queues[topic, queue.queue_id]
+            self._open.pop((topic, queue.queue_id), None)
+        if queues:
+            self._retired.append((queues[0].queue.directory.parent, queues))
+        return bool(queues)
 
     def remove_retired(self) -> None:
         """Remove the files of deleted topics (blocks); called on the flush thread, which may be syncing them before.
 
-        Raises:
-            OSError: the disk refused; what is left is removed when the store is loaded.
+        What the disk refuses is told once and tried again by each later call; a start removes it too.
         """
-        while self._retired:
+        for _ in range(len(self._retired)):
             folder, queues = self._retired.popleft()
-            for queue in queues:
-                queue.queue.delete_all()
-            self._file_system.remove_folder(folder)
+            try:
+                for queue in queues:
+                    queue.queue.delete_all()
+                self._file_system.remove_folder(folder)
+            except OSError:
+                self._retired.append((folder, queues))
+                if folder not in self._told:
+                    log.exception("files of a deleted topic could not be removed; it is tried again until they are")
+                self._told.add(folder)
+            else:
+                self._told.discard(folder)
 
     def first_offsets(self, physical_offset: int) -> list[tuple[ConsumeQueue, int]]:
         """The queues that begin before a CommitLog offset, and where they would begin there (blocks; on any thread).
@@ -189,13 +242,15 @@ class ConsumeQueueStore:
         return found
 
     def remove_file(self, queue: ConsumeQueue, file: MappedFile) -> RemovedFile | None:
-        """Remove a file of a queue (blocks; on any thread); ``None`` when the queue is out of service by now.
+        """Remove a file of a queue (blocks; on any thread); ``None`` when its topic is deleted by now.
 
         Raises:
             OSError: the disk refused.
         """
         with self._paths:
-            return file.remove() if self._serves(queue) else None
+            # The path may be that of a new topic by now.
+            stays = queue.queue.directory == self._folder_of(queue.topic, queue.queue_id)
+            return file.remove() if stays else None
 
     def _serves(self, queue: ConsumeQueue) -> bool:
         return self.find(queue.topic, queue.queue_id) is queue
@@ -213,6 +268,7 @@ class ConsumeQueueStore:
         for queue in self:
             queue.queue.close()
         self._queues.clear()
+        self._open.clear()
         self._topics.clear()
 
 

@@ -1,7 +1,7 @@
 """The way of a message into the store, on the event loop's thread (CommitLog.asyncPutMessage, DefaultMessageStore)."""
 
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from rocketbroker.codec.message.message_batch import BatchParts
 from rocketbroker.codec.message.message_properties import MAX_PROPERTIES_LENGTH, find_properties
@@ -12,11 +12,16 @@ from rocketbroker.codec.message.message_sys_flag import (
 from rocketbroker.codec.message.tags_code import tags_code_bytes
 from rocketbroker.common.clock import Clock
 from rocketbroker.common.config import MessageStoreConfig
-from rocketbroker.common.errors import MessageIllegalError, StoreBusyError, StoreError, StoreFullError
+from rocketbroker.common.errors import (
+    MessageIllegalError,
+    StoreBusyError,
+    StoreError,
+    StoreFullError,
+    TopicBeingDeletedError,
+)
 from rocketbroker.store.append_batch import AppendBatch
 from rocketbroker.store.commit_log import CommitLog
 from rocketbroker.store.commit_log_dispatcher import CommitLogDispatcher
-from rocketbroker.store.consume_queue import ConsumeQueue
 from rocketbroker.store.consume_queue_store import ConsumeQueueStore
 from rocketbroker.store.delay_level_table import tags_code_of
 from rocketbroker.store.dispatch_request import DispatchRequest, DispatchRun
@@ -31,6 +36,7 @@ _STATUS_OF: dict[type[StoreError], PutMessageStatus] = {
     StoreFullError: PutMessageStatus.DISK_FULL,
     StoreBusyError: PutMessageStatus.OS_PAGE_CACHE_BUSY,
     MessageIllegalError: PutMessageStatus.MESSAGE_ILLEGAL,
+    TopicBeingDeletedError: PutMessageStatus.TOPIC_BEING_DELETED,
 }
 
 
@@ -185,11 +191,6 @@ class MessageAppender:
             f"{len(held)} messages, from {held[0][2]} of the CommitLog on, are stored but cannot be entered into their "
             f"queues in {self._config.consume_queue_dir} (storePathConsumeQueue); each send tries again: {error}"
         )
-
-    def forget(self, queues: Iterable[ConsumeQueue]) -> None:
-        """Make nothing readable any more in queues that were taken out of service."""
-        gone = set(queues)
-        self._pending = [request for request in self._pending if request[0] not in gone]
 
     @property
     def last_dispatched_timestamp(self) -> int:

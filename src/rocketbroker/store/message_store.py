@@ -51,8 +51,6 @@ log = logging.getLogger(__name__)
 # Keys of the index wait so long for others at the most.
 _INDEX_TICK_S = 0.1
 _COLD_READERS = 2
-# A topic that gets messages while it is marked as deleted is marked again so often.
-_MARK_TRIES = 5
 # What a record has beside its body, at the most.
 _RECORD_ROOM = 128 * 1024
 
@@ -84,7 +82,7 @@ class MessageStore:
         self._checkpoint = StoreCheckpoint(config.checkpoint_path, file_system)
         self._ends_path = config.config_dir / queue_ends.FILE_NAME
         self._deleted_topics = DeletedTopics(config.config_dir / deleted_topics.FILE_NAME, file_system)
-        self._marking = asyncio.Lock()
+        self._deleting = asyncio.Lock()
         self._allocate_service = AllocateMappedFileService(file_system)
         log_size = config.mapped_file_size_commit_log
         log_queue = MappedFileQueue(config.commit_log_dir, log_size, min(ALLOCATE_STEP, log_size), file_system)
@@ -237,7 +235,8 @@ class MessageStore:
     async def stop(self) -> None:
         """Write all to disk, leave a clean store, release all files."""
         self.refusals.set(Refusal.SHUTTING_DOWN, "the store is shutting down")
-        await self._tasks.stop()
+        async with self._deleting:
+            await self._tasks.stop()
         loop = asyncio.get_running_loop()
         await loop.run_in_executor(None, self.flusher.stop)
         try:
@@ -398,50 +397,45 @@ class MessageStore:
 
     # -- keeping
 
-    async def mark_deleted(self, topics: set[str]) -> None:
-        """Note on disk that topics are deleted: their messages up to now never come back. ``delete_topics`` follows.
+    async def delete_topics(self, topics: set[str]) -> int:
+        """Remove the queues of topics; gives how many topics had any. The messages stay until their file expires.
+
+        Until it is done the topics take no messages. It is noted on disk before they go, so that a start never brings
+        them back; the flush thread removes their files.
 
         Raises:
-            StoreError: messages that were to be dispatched first could not be.
-            OSError: the disk refused.
+            StoreError: the log could not be synced, or messages could not be brought to their queues first.
+            OSError: the disk refused the note or a folder's new name; that topic is as it was.
         """
-        async with self._marking:
-            for _ in range(_MARK_TRIES):
-                self.dispatch()
+        # To its end, also when who asked for it is gone.
+        return await asyncio.shield(self._tasks.start(self._delete_topics(topics), "delete topics"))
+
+    async def _delete_topics(self, topics: set[str]) -> int:
+        async with self._deleting:
+            self.queues.close_topics(topics)
+            try:
                 mark = self.max_physical_offset
                 # A power loss must not leave a log that ends before the mark: what comes then is not deleted.
                 if not await self.sync():
                     raise StoreError(self.flusher.error or "the CommitLog could not be synced")
-                await asyncio.get_running_loop().run_in_executor(
-                    self._cold_readers, self._deleted_topics.add, topics, mark, self.min_physical_offset
-                )
-                # Messages of theirs that came meanwhile lie behind the mark.
-                if not any(self._has_from(topic, mark) for topic in topics):
-                    break
+                # From here on no message of theirs is without its entry, which might need a file in the folder.
+                self.dispatch()
+                return sum([await self._delete_topic(topic, mark) for topic in sorted(topics)])
+            finally:
+                self.queues.open_topics(topics)
 
-    def _has_from(self, topic: str, offset: int) -> bool:
-        """Whether a topic has messages that lie at a CommitLog offset or behind it."""
-        self.dispatch()
-        last = (queue.entry(queue.max_offset - 1) for queue in self.queues.queues_of(topic).values())
-        return any(entry is not None and entry[0] >= offset for entry in last)
+    async def _delete_topic(self, topic: str, mark: int) -> bool:
+        await asyncio.get_running_loop().run_in_executor(self._cold_readers, self._mark_and_move, topic, mark)
+        return self.queues.take_out(topic)
 
-    def delete_topics(self, topics: set[str]) -> int:
-        """Remove the queues of topics; gives how many topics had any. The messages stay until their file expires.
-
-        The queues are out of service at once; the flush thread removes their files.
-
-        Raises:
-            StoreError: messages that were to be dispatched first could not be.
-            OSError: the folder of a topic could not be renamed; that topic is as it was.
-        """
-        self.dispatch()
-        deleted = 0
-        for topic in topics:
-            queues = list(self.queues.queues_of(topic).values())
-            if self.queues.delete_topic(topic):
-                self._appender.forget(queues)
-                deleted += 1
-        return deleted
+    def _mark_and_move(self, topic: str, mark: int) -> None:
+        before = self._deleted_topics.marks.get(topic, 0)
+        self._deleted_topics.add({topic}, mark, self.min_physical_offset)
+        try:
+            self.queues.move_away(topic)
+        except OSError:
+            self._deleted_topics.add({topic}, before, self.min_physical_offset)
+            raise
 
     @property
     def min_physical_offset(self) -> int:

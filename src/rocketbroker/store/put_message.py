@@ -28,7 +28,7 @@ class MessageExtBrokerInner(msgspec.Struct, gc=False):
 class PutMessageStatus(Enum):
     """How a put ended (org.apache.rocketmq.store.PutMessageStatus).
 
-    Where RocketMQ says SERVICE_NOT_AVAILABLE for many causes, each has a status of its own here: 4 to 8.
+    Where RocketMQ says SERVICE_NOT_AVAILABLE for many causes, each has a status of its own here: 4 to 8 and 10.
     """
 
     PUT_OK = 0
@@ -45,6 +45,7 @@ class PutMessageStatus(Enum):
     SHUTTING_DOWN = 8
     # The writer waited for blocks of the log for longer than osPageCacheBusyTimeOutMills.
     OS_PAGE_CACHE_BUSY = 9
+    TOPIC_BEING_DELETED = 10
 
 
 class PutMessageResult(msgspec.Struct, gc=False):

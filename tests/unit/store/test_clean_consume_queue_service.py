@@ -235,7 +235,7 @@ async def test_a_topic_that_is_deleted_meanwhile_and_made_anew_keeps_its_new_fil
 
     def delete_first(queue, file):
         # The event loop does it, while the thread of cleaning is about to remove the file by its path.
-        store.delete_topics({"T"})
+        store.queues.delete_topic("T")
         fill(store, 1)
         return remove_file(queue, file)
 

@@ -1,9 +1,11 @@
+import errno
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from rocketbroker.common.errors import StoreError
+from rocketbroker.common.errors import StoreError, TopicBeingDeletedError
+from rocketbroker.common.file_system import LocalFileSystem
 from rocketbroker.store.consume_queue import ConsumeQueue
 from rocketbroker.store.consume_queue_store import ConsumeQueueStore
 
@@ -94,6 +96,47 @@ def test_what_a_stop_left_of_a_deleted_topic_is_removed_at_the_next_start(store:
     assert sorted(path.name for path in (tmp_path / "consumequeue").iterdir()) == ["B"]
     loaded.close()
     store.remove_retired()
+
+
+def test_what_the_disk_refuses_of_a_deleted_topic_is_tried_again_and_keeps_nothing_else(
+    store: ConsumeQueueStore, tmp_path: Path, monkeypatch, caplog
+):
+    for topic in ("A", "B"):
+        for number in range(2):
+            store.find_or_create(topic, number).put(0, 0, 10, 0)
+        store.delete_topic(topic)
+    unlink = LocalFileSystem.unlink
+
+    def refuse(self: LocalFileSystem, path: Path) -> None:
+        if "A.deleted-0/1" in str(path):
+            raise OSError(errno.EIO, "Input/output error", str(path))
+        unlink(self, path)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(LocalFileSystem, "unlink", refuse)
+        for _ in range(2):
+            store.remove_retired()
+    assert [path.name for path in (tmp_path / "consumequeue").iterdir()] == ["A.deleted-0"]
+    assert [record.levelname for record in caplog.records] == ["ERROR"]
+
+    store.remove_retired()
+
+    assert list((tmp_path / "consumequeue").iterdir()) == []
+
+
+def test_a_topic_that_is_closed_takes_nothing_and_is_read(store: ConsumeQueueStore):
+    queue = store.find_or_create("A", 0)
+    store.find_or_create("B", 0)
+
+    store.close_topics({"A"})
+
+    for number in range(2):
+        with pytest.raises(TopicBeingDeletedError, match="topic A is being deleted"):
+            store.find_or_create("A", number)
+    assert store.find("A", 0) is queue
+    assert store.find_or_create("B", 1) is store.find("B", 1)
+    store.open_topics({"A"})
+    assert store.find_or_create("A", 0) is queue
 
 
 def test_changed_files_are_given_until_they_were_all_taken(store: ConsumeQueueStore):

@@ -1,14 +1,21 @@
 """A topic that was deleted does not come back from the log."""
 
+import asyncio
+import errno
 import shutil
+import threading
 from pathlib import Path
 
 import pytest
 
-from rocketbroker.common.file_system import LOCAL
+from rocketbroker.common.file_system import LOCAL, LocalFileSystem
 from rocketbroker.store.deleted_topics import FILE_NAME, DeletedTopics
+from rocketbroker.store.mapped_file import MappedFile
 from rocketbroker.store.message_store import MessageStore
+from rocketbroker.store.put_message import PutMessageStatus
+from rocketbroker.store.removed_file import RemovedFile
 from tests.support.stores import crash_copy, make_store, message, read_queue
+from tests.support.waiting import until
 
 
 def test_marks_are_read_again_and_old_ones_dropped(tmp_path: Path):
@@ -41,8 +48,8 @@ def test_what_the_file_held_before_is_used_when_it_is_damaged(tmp_path: Path, te
     assert [one.startswith(f"{path}: cannot be read") for one in told] == [True]
 
 
-async def filled(root: Path) -> MessageStore:
-    store = make_store(root)
+async def filled(root: Path, **settings) -> MessageStore:
+    store = make_store(root, **settings)
     await store.start()
     for number in range(5):
         store.put_message(message(b"old %d" % number))
@@ -55,8 +62,7 @@ async def filled(root: Path) -> MessageStore:
 @pytest.mark.parametrize("again", [0, 3])
 async def test_it_stays_away_when_queues_are_made_anew(tmp_path: Path, clean: bool, again: int):
     store = await filled(tmp_path / "store")
-    await store.mark_deleted({"Topic"})
-    assert store.delete_topics({"Topic"}) == 1
+    assert await store.delete_topics({"Topic"}) == 1
     for number in range(again):
         store.put_message(message(b"new %d" % number))
     store.dispatch()
@@ -79,10 +85,16 @@ async def test_it_stays_away_when_queues_are_made_anew(tmp_path: Path, clean: bo
     await store.stop()
 
 
-async def test_a_stop_between_mark_and_removal_finishes_the_deletion(tmp_path: Path):
+async def test_a_stop_between_mark_and_removal_finishes_the_deletion(tmp_path: Path, monkeypatch):
     store = await filled(tmp_path / "store")
-    await store.mark_deleted({"Topic"})
-    root = crash_copy(tmp_path / "store", tmp_path / "killed")
+    move_away, root = store.queues.move_away, tmp_path / "killed"
+
+    def stop_before(topic: str) -> None:
+        crash_copy(tmp_path / "store", root)
+        move_away(topic)
+
+    monkeypatch.setattr(store.queues, "move_away", stop_before)
+    await store.delete_topics({"Topic"})
     await store.stop()
 
     store = make_store(root)
@@ -93,18 +105,106 @@ async def test_a_stop_between_mark_and_removal_finishes_the_deletion(tmp_path: P
     await store.stop()
 
 
-async def test_messages_that_come_while_it_is_marked_lie_before_the_mark(tmp_path: Path, monkeypatch):
-    store = await filled(tmp_path / "store")
-    add, late = DeletedTopics.add, iter(range(2))
+@pytest.mark.parametrize("flush", ["ASYNC_FLUSH", "SYNC_FLUSH"])
+async def test_messages_that_come_meanwhile_are_refused_and_none_is_acknowledged_in_vain(
+    tmp_path: Path, monkeypatch, flush: str
+):
+    store = await filled(tmp_path / "store", flush_disk_type=flush)
+    marking, go_on = threading.Event(), threading.Event()
+    add = DeletedTopics.add
 
-    def slow_add(marks: DeletedTopics, *args) -> None:
-        if next(late, None) is not None:
-            store.put_message(message(b"late"))
-        add(marks, *args)
+    def slow_add(*args) -> None:
+        marking.set()
+        assert go_on.wait(10)
+        add(*args)
 
     monkeypatch.setattr(DeletedTopics, "add", slow_add)
+    end = store.max_physical_offset
+    deletion = asyncio.ensure_future(store.delete_topics({"Topic"}))
+    await until(marking.is_set)
 
-    await store.mark_deleted({"Topic"})
+    for queue_id in (0, 1):
+        refused = store.put_message(message(queue_id=queue_id))
+        assert refused.status is PutMessageStatus.TOPIC_BEING_DELETED
+        assert refused.reason == "topic Topic is being deleted; it can be made anew once it is gone"
+    assert store.put_message(message(topic="Other")).queue_offset == 5
+    assert len(read_queue(store, "Topic", 0)) == 5
 
-    assert store._deleted_topics.marks == {"Topic": store.max_physical_offset}
+    go_on.set()
+    assert await deletion == 1
+    assert store._deleted_topics.marks == {"Topic": end}
+    assert store.put_message(message()).queue_offset == 0
     await store.stop()
+
+
+async def test_the_event_loop_does_not_wait_for_a_file_that_is_being_removed(tmp_path: Path, monkeypatch):
+    store = await filled(tmp_path / "store")
+    removing, go_on = threading.Event(), threading.Event()
+    queue = store.queues.queues_of("Other")[0]
+    remove = MappedFile.remove
+
+    def slow_remove(file: MappedFile) -> RemovedFile:
+        removing.set()
+        assert go_on.wait(10)
+        return remove(file)
+
+    monkeypatch.setattr(MappedFile, "remove", slow_remove)
+    removal = asyncio.ensure_future(asyncio.to_thread(store.queues.remove_file, queue, queue.queue.files[0]))
+    await until(removing.is_set)
+    deletion = asyncio.ensure_future(store.delete_topics({"Topic"}))
+    await until(lambda: store._deleted_topics.marks)
+
+    assert store.put_message(message(topic="Other")).status is PutMessageStatus.PUT_OK
+    assert not deletion.done()
+
+    go_on.set()
+    assert await deletion == 1
+    removed = await removal
+    assert removed is not None
+    removed.close()
+    await store.stop()
+
+
+async def test_a_topic_whose_folder_the_disk_keeps_stays_also_when_queues_are_made_anew(tmp_path: Path, monkeypatch):
+    store = await filled(tmp_path / "store")
+    rename = LocalFileSystem.rename
+
+    def refuse(self: LocalFileSystem, old: Path, new: Path) -> None:
+        if old.name == "Topic":
+            raise OSError(errno.EIO, "Input/output error", str(old))
+        rename(self, old, new)
+
+    monkeypatch.setattr(LocalFileSystem, "rename", refuse)
+    with pytest.raises(OSError, match="Input/output error"):
+        await store.delete_topics({"Topic"})
+
+    assert store.put_message(message(b"old 5")).queue_offset == 5
+    await store.stop()
+    shutil.rmtree(tmp_path / "store" / "consumequeue")
+    store = make_store(tmp_path / "store")
+    await store.start()
+    assert [one.body for one in read_queue(store, "Topic", 0)] == [b"old %d" % number for number in range(6)]
+    await store.stop()
+
+
+async def test_a_deletion_goes_on_to_its_end_when_nobody_waits_for_it(tmp_path: Path, monkeypatch):
+    store = await filled(tmp_path / "store")
+    moving, go_on = threading.Event(), threading.Event()
+    move_away = store.queues.move_away
+
+    def slow_move(topic: str) -> None:
+        moving.set()
+        assert go_on.wait(10)
+        move_away(topic)
+
+    monkeypatch.setattr(store.queues, "move_away", slow_move)
+    deletion = asyncio.ensure_future(store.delete_topics({"Topic"}))
+    await until(moving.is_set)
+    deletion.cancel()
+    await asyncio.wait([deletion])
+    stop = asyncio.ensure_future(store.stop())
+    await asyncio.sleep(0)
+    go_on.set()
+    await stop
+
+    assert sorted(path.name for path in (tmp_path / "store" / "consumequeue").iterdir()) == ["Other"]

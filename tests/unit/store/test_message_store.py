@@ -219,7 +219,7 @@ class TestTopics:
         store.dispatch()
         store.put_message(message(topic="A"))
 
-        assert store.delete_topics({"A", "never"}) == 1
+        assert await store.delete_topics({"A", "never"}) == 1
 
         assert store.get_message("A", 0, 0, 1, 100).status is GetMessageStatus.NO_MATCHED_LOGIC_QUEUE
         assert store.topic_queues("A") == {}
@@ -456,15 +456,14 @@ class TestSync:
         assert again.flusher.flushed_offset == again.max_physical_offset > 0
         await again.stop()
 
-    async def test_messages_of_a_deleted_topic_that_wait_for_the_disk_are_forgotten(self, tmp_path: Path):
+    async def test_messages_that_wait_for_the_disk_go_with_their_topic(self, tmp_path: Path):
         store = make_store(tmp_path / "store", flush_disk_type="SYNC_FLUSH")
         await store.start()
         results = [store.put_message(message(b"old", "A")), store.put_message(message(b"kept", "B"))]
         assert await asyncio.gather(*map(store.wait_flushed, results)) == ["", ""]
         store.put_message(message(b"old", "A"))
 
-        store.delete_topics({"A"})
-        await store.sync()
+        assert await store.delete_topics({"A"}) == 1
 
         assert store.topic_queues("A") == {}
         assert [one.body for one in read_queue(store, "B", 0)] == [b"kept"]

@@ -162,7 +162,7 @@ async def test_another_broker_that_ran_since_has_the_last_word(filled: Filled, t
     store = await opened(root, filled)
     filled.store = store
     filled.put(COUNT)
-    store.delete_topics({"Nothing"})
+    await store.delete_topics({"Nothing"})
     await store.stop()
     (root / "config" / FILE_NAME).write_bytes(old.replace(b"Topic", b"Other"))
 

@@ -11,16 +11,8 @@ from rocketbroker.common.errors import BrokerResponseError, StoreError
 class QueueRemover(Protocol):
     """What is needed of the message store."""
 
-    async def mark_deleted(self, topics: set[str]) -> None:
-        """Note on disk that topics are deleted, so that their messages never come back.
-
-        Raises:
-            StoreError: messages of them that were under way could not be brought to their queues first.
-            OSError: the disk refused.
-        """
-
-    def delete_topics(self, topics: set[str]) -> int:
-        """Take the queues of topics out of service at once and have their files removed by a thread.
+    async def delete_topics(self, topics: set[str]) -> int:
+        """Take the queues of topics out of service for good and have their files removed by a thread.
 
         Raises:
             StoreError: messages of them that were under way could not be brought to their queues first.
@@ -43,8 +35,7 @@ class TopicRemover:
             BrokerResponseError: SYSTEM_ERROR, the disk refused; nothing was removed.
         """
         try:
-            await self._store.mark_deleted({topic})
-            self._store.delete_topics({topic})
+            await self._store.delete_topics({topic})
         except (OSError, StoreError) as error:
             remark = f"the queues of topic {topic} cannot be removed{consequence}: {error}"
             raise BrokerResponseError(ResponseCode.SYSTEM_ERROR, remark) from error

@@ -61,13 +61,13 @@ def test_which_topics(parts, processor, consumer):
     assert topics_in(call(processor.process, GetConsumeStatsRequestHeader("G", "A", "B;C;"))) == {"B", "C"}
 
 
-def test_recorded_answers(parts, store, processor):
+async def test_recorded_answers(parts, store, processor):
     """Each recorded answer again, from offsets and messages as it tells of them."""
     seen = 0
     for command, theirs in recorded(208, GetConsumeStatsRequestHeader):
         group = command.header.consumer_group
         parts.offsets.remove_group(group)
-        store.delete_topics(set(store.queues.topics))
+        await store.delete_topics(set(store.queues.topics))
         rows = {tuple(sorted(key.as_dict().items())): row for key, row in theirs.body["offsetTable"].items()}
         if any(row["consumerOffset"] > row["brokerOffset"] for row in rows.values()):
             continue  # offsets of a topic that was made anew since

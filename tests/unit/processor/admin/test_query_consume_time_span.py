@@ -30,11 +30,11 @@ def put_at(parts, store, queue_id, time_ms):
 
 
 @pytest.mark.usefixtures("utc")
-def test_recorded_answers(parts, store, processor):
+async def test_recorded_answers(parts, store, processor):
     parts.topic_configs.update(TopicConfig("GoldenTopic", 4, 4))
     late = 0
     for command, theirs in recorded(303, QueryConsumeTimeSpanRequestHeader):
-        store.delete_topics({"GoldenTopic"})
+        await store.delete_topics({"GoldenTopic"})
         for span in theirs.body["consumeTimeSpanSet"]:
             queue_id = span["messageQueue"]["queueId"]
             times = [span["minTimeStamp"], span["consumeTimeStamp"]]

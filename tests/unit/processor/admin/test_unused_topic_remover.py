@@ -43,7 +43,7 @@ async def test_consumers_of_a_topic_made_anew_pass_over_nothing(parts, store, re
 async def test_a_disk_that_refuses_is_named_with_the_topic(parts, store, remover, monkeypatch):
     fill(parts, store, "T")
 
-    def refuse(_topics):
+    async def refuse(_topics):
         raise OSError(errno.EROFS, "Read-only file system")
 
     monkeypatch.setattr(store, "delete_topics", refuse)
