@@ -5,7 +5,7 @@ import logging
 import re
 import threading
 from collections import deque
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from pathlib import Path
 
 from rocketbroker.common.errors import MessageIllegalError, TopicBeingDeletedError
@@ -31,7 +31,7 @@ class ConsumeQueueStore:
 
     def __init__(self, directory: Path, file_size: int, file_system: FileSystem = LOCAL) -> None:
         self._file_system = file_system
-        self._directory = directory
+        self.directory = directory
         self._file_size = file_size
         self._queues: dict[tuple[str, int], ConsumeQueue] = {}
         self._topics: dict[str, dict[int, ConsumeQueue]] = {}
@@ -70,7 +70,7 @@ class ConsumeQueueStore:
         return queue
 
     def _folder_of(self, topic: str, queue_id: int) -> Path:
-        return self._directory / topic / str(queue_id)
+        return self.directory / topic / str(queue_id)
 
     def queues_of(self, topic: str) -> dict[int, ConsumeQueue]:
         """The queues of a topic by number."""
@@ -84,24 +84,33 @@ class ConsumeQueueStore:
     def __iter__(self) -> Iterator[ConsumeQueue]:
         return iter(list(self._queues.values()))
 
-    def load(self, told: list[str] | None = None, *, clean_stop: bool = True) -> set[ConsumeQueue]:
+    def load(
+        self,
+        told: list[str] | None = None,
+        before_change: Callable[[], None] = lambda: None,
+        *,
+        clean_stop: bool = True,
+    ) -> set[ConsumeQueue]:
         """Map all queues that exist; gives those that lack entries since files of theirs were damaged.
 
         Args:
             told: takes what was wrong with files, a text each.
+            before_change: called before a damaged file is changed.
             clean_stop: whether all was on disk.
         """
         damaged: set[ConsumeQueue] = set()
-        if not self._directory.is_dir():
+        if not self.directory.is_dir():
             return damaged
-        for topic in sorted(p for p in self._directory.iterdir() if p.is_dir()):
+        for topic in sorted(p for p in self.directory.iterdir() if p.is_dir()):
             if _RETIRED.search(topic.name):
                 # A stop came between the deletion of the topic and the removal of its files.
                 self._remove_tree(topic)
                 continue
             for folder in sorted(p for p in topic.iterdir() if p.is_dir() and p.name.isdigit()):
                 texts = [] if told is None else told
-                lacks = mend_queue(folder, self._file_size, self._file_system, texts, clean_stop=clean_stop)
+                lacks = mend_queue(
+                    folder, self._file_size, self._file_system, texts, before_change, clean_stop=clean_stop
+                )
                 queue = self._add(topic.name, int(folder.name))
                 queue.load()
                 if lacks:
@@ -183,7 +192,7 @@ class ConsumeQueueStore:
         queues = self.queues_of(topic).values()
         if not queues:
             return
-        folder = self._directory / topic
+        folder = self.directory / topic
         with self._paths:
             retired = _unused(folder)
             if folder.is_dir():

@@ -8,7 +8,7 @@ from the log: a damaged file of theirs is set aside under the name ``<name>.dama
 import itertools
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
@@ -40,7 +40,11 @@ class _Named(NamedTuple):
 
 
 def mend_commit_log(
-    directory: Path, file_size: int, file_system: FileSystem, told: list[str]
+    directory: Path,
+    file_size: int,
+    file_system: FileSystem,
+    told: list[str],
+    before_change: Callable[[int], None],
 ) -> tuple[list[MendedRange], int]:
     """Give the files of the CommitLog their size back and make those anew that are missing between two others (blocks).
 
@@ -51,6 +55,7 @@ def mend_commit_log(
         file_size: what each should have, in bytes.
         file_system: the disk.
         told: takes what was found, a text for each file.
+        before_change: called before a file is changed, with the offset behind the last that was lost.
 
     Raises:
         StoreError: they were made with another size; or too many are missing.
@@ -58,22 +63,31 @@ def mend_commit_log(
     files, foreign = _files_of(directory)
     told += [f"{path}: is no file of the CommitLog, and left alone" for path in foreign]
     _check_sizes(files, file_size)
-    lost: list[MendedRange] = []
-    for file in files[:-1] if files and not files[-1].size else files:
-        if file.size < file_size:
-            _set_size(file.path, file_size, file_system)
-            told.append(f"{file.path}: had {file.size} bytes, and has {file_size} again")
-            if file is not files[-1]:
-                lost.append(MendedRange(file.offset + file.size, file.offset + file_size, "the file was cut short"))
-    for before, after in pairwise(files):
-        for offset in range(before.offset + file_size, after.offset, file_size):
-            path = directory / offset_to_file_name(offset)
-            _set_size(path, file_size, file_system)
-            told.append(f"{path}: was missing, and was made anew without messages")
-            lost.append(MendedRange(offset, offset + file_size, "the file was missing"))
+    short = [file for file in files if file.size < file_size and (file.size or file is not files[-1])]
+    lost = [
+        MendedRange(file.offset + file.size, file.offset + file_size, "the file was cut short")
+        for file in short
+        if file is not files[-1]
+    ]
+    missing = [
+        offset
+        for before, after in pairwise(files)
+        for offset in range(before.offset + file_size, after.offset, file_size)
+    ]
+    lost += [MendedRange(offset, offset + file_size, "the file was missing") for offset in missing]
+    mended_to = max((each.end for each in lost), default=0)
+    if short or missing:
+        before_change(mended_to)
+    for file in short:
+        _set_size(file.path, file_size, file_system)
+        told.append(f"{file.path}: had {file.size} bytes, and has {file_size} again")
+    for offset in missing:
+        path = directory / offset_to_file_name(offset)
+        _set_size(path, file_size, file_system)
+        told.append(f"{path}: was missing, and was made anew without messages")
     if lost:
         file_system.sync_folder(directory)
-    return lost, max((each.end for each in lost), default=0)
+    return lost, mended_to
 
 
 def _check_sizes(files: list[_Named], file_size: int) -> None:
@@ -95,7 +109,15 @@ def _other_size(file: _Named, file_size: int) -> StoreError:
     )
 
 
-def mend_queue(directory: Path, file_size: int, file_system: FileSystem, told: list[str], *, clean_stop: bool) -> bool:
+def mend_queue(
+    directory: Path,
+    file_size: int,
+    file_system: FileSystem,
+    told: list[str],
+    before_change: Callable[[], None],
+    *,
+    clean_stop: bool,
+) -> bool:
     """Set aside the first file of a queue that is damaged, and remove those behind it (blocks).
 
     True when the queue lacks what was in them.
@@ -105,6 +127,7 @@ def mend_queue(directory: Path, file_size: int, file_system: FileSystem, told: l
         file_size: what each file should have, in bytes.
         file_system: the disk.
         told: takes what was found, a text for each file.
+        before_change: called before a file is changed.
         clean_stop: whether all was on disk, so that no file but the last may lack entries.
     """
     files, foreign = _files_of(directory)
@@ -114,6 +137,7 @@ def mend_queue(directory: Path, file_size: int, file_system: FileSystem, told: l
         if not why and clean_stop and file is not files[-1] and not _has_entries(file.path, file_size):
             why = "has no entries, but others follow it"
         if why:
+            before_change()
             if file.size and "missing" not in why:
                 why += f", and it was set aside as {set_aside(file.path, file_system).name}"
             told.append(f"{file.path}: {why}; the queue is made anew from there")

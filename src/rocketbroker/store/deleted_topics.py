@@ -52,6 +52,17 @@ class DeletedTopics:
         replace_contents(self._path, dumps_config({"deleted": marks}), self._file_system)
         self.marks = marks
 
+    def clamp(self, end_of_log: int, told: list[str]) -> None:
+        """Have no mark behind the end of the log, which lost what came before the mark: new messages lie there.
+
+        Raises:
+            OSError: the disk refused.
+        """
+        beyond = [topic for topic, mark in self.marks.items() if mark > end_of_log]
+        if beyond:
+            told.append(f"{self._path}: topics were deleted at offsets that the CommitLog does not reach any more")
+            self.add(beyond, end_of_log, 0)
+
     def finish(self, queues: ConsumeQueueStore) -> None:
         """Take queues out of service whose topics were marked and not made again: a stop came between the two.
 

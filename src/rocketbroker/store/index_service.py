@@ -80,7 +80,12 @@ class IndexService:
         self._keys: list[bytes | None] = []
         self._tag_hashes: list[int] = []
 
-    def load(self, told: list[str] | None = None, expected: Sequence[str] | None = None) -> int | None:
+    def load(
+        self,
+        told: list[str] | None = None,
+        expected: Sequence[str] | None = None,
+        before_change: Callable[[], None] = lambda: None,
+    ) -> int | None:
         """Map the files that exist; a damaged one is set aside, and those behind it are removed (blocks).
 
         Gives the CommitLog offset from which on the index lacks messages then, ``None`` when no file was damaged.
@@ -88,6 +93,7 @@ class IndexService:
         Args:
             told: takes what was wrong with a file.
             expected: names of the files that there were, if that is known.
+            before_change: called before a damaged file is changed.
         """
         lacks = None
         there = {path.name for path in self._paths()}
@@ -95,12 +101,13 @@ class IndexService:
         for path in sorted(self._paths()):
             if lacks is None and missing is not None and missing < path.name:
                 lacks = self._lacks_from_here(self.directory / missing, "is missing", told)
+            why = "" if lacks is not None else self._why_damaged(path)
+            if lacks is None and not why:
+                self.files.append(self._make(path))
+                continue
+            before_change()
             if lacks is not None:
                 self._file_system.unlink(path)
-                continue
-            why = self._why_damaged(path)
-            if not why:
-                self.files.append(self._make(path))
                 continue
             aside = set_aside(path, self._file_system)
             lacks = self._lacks_from_here(path, f"{why}; it was set aside as {aside.name}", told)
@@ -140,6 +147,15 @@ class IndexService:
             and max(0, self.end_physical_offset) <= header.begin_phy_offset <= header.end_phy_offset
             and header.begin_timestamp >= 0
         )
+
+    def has_before(self, physical_offset: int) -> bool:
+        """Whether the index has a message that lies before a CommitLog offset."""
+        return any(_begins_at(file) < physical_offset for file in self.files)
+
+    @property
+    def file_names(self) -> list[str]:
+        """Names of the files, in order."""
+        return [file.file.path.name for file in self.files]
 
     def cut(self, physical_offset: int) -> int:
         """Forget the keys of messages from a CommitLog offset on; gives how many. Files without others are removed."""

@@ -10,15 +10,16 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 from rocketbroker.codec.message.message_batch import BatchParts
 from rocketbroker.common.clock import Clock
 from rocketbroker.common.config import MessageStoreConfig
 from rocketbroker.common.errors import StoreError
-from rocketbroker.common.file_system import LOCAL, FileSystem, sync_names
+from rocketbroker.common.file_system import LOCAL, FileSystem
 from rocketbroker.common.lifecycle import TaskOwner
-from rocketbroker.store import deleted_topics, queue_ends
+from rocketbroker.store import deleted_topics, queue_ends, rebuild_note
 from rocketbroker.store.allocate_mapped_file_service import AllocateMappedFileService
 from rocketbroker.store.checked_reader import CheckedReader
 from rocketbroker.store.commit_log import ALLOCATE_STEP, CommitLog
@@ -40,6 +41,7 @@ from rocketbroker.store.message_queries import MessageQueries
 from rocketbroker.store.put_message import MessageExtBrokerInner, PutMessageResult
 from rocketbroker.store.queue_ends import write_queue_ends
 from rocketbroker.store.queue_reader import QueueReader
+from rocketbroker.store.rebuild_note import RebuildNote
 from rocketbroker.store.reput_message_service import ReputMessageService
 from rocketbroker.store.store_checkpoint import StoreCheckpoint
 from rocketbroker.store.store_lock import StoreLock
@@ -82,6 +84,7 @@ class MessageStore:
         self._checkpoint = StoreCheckpoint(config.checkpoint_path, file_system)
         self._ends_path = config.config_dir / queue_ends.FILE_NAME
         self._deleted_topics = DeletedTopics(config.config_dir / deleted_topics.FILE_NAME, file_system)
+        self._rebuild_note = RebuildNote(config.config_dir / rebuild_note.FILE_NAME, file_system)
         self._deleting = asyncio.Lock()
         self._allocate_service = AllocateMappedFileService(file_system)
         log_size = config.mapped_file_size_commit_log
@@ -186,27 +189,18 @@ class MessageStore:
     def _open(self) -> RecoveryReport:
         self.lock.acquire()
         clean = self.was_clean = self.lock.was_clean
-        # Before anything is changed: a crash on the way leaves a store that is not clean any more.
-        self.lock.mark_running(os.getpid())
-        try:
-            loaded = load(self.commit_log, self.queues, self.index_service, self._ends_path, clean_stop=clean)
-        except StoreError:
-            if clean and not self.commit_log.queue.files:
-                # A log that was made with other settings is refused before anything is changed.
-                self.lock.mark_stopped()
-            raise
+        parts = self.commit_log, self.queues, self.index_service
+        # A crash after a change leaves a store that is not clean any more.
+        changing = partial(self.lock.mark_running, os.getpid())
+        loaded = load(*parts, self._ends_path, self._rebuild_note, changing, clean_stop=clean)
         self._load_checkpoint(loaded.report.damaged_files)
         self._deleted_topics.load(loaded.report.damaged_files)
         self._deleted_topics.finish(self.queues)
         marks = self._deleted_topics.marks
         reput = ReputMessageService(self.commit_log, self.queues, self._dispatcher, self._delay_levels, marks)
-        report = recover(loaded, self._checkpoint, reput)
+        report = recover(loaded, self._checkpoint, reput, changing)
+        self._deleted_topics.clamp(report.end_of_log, report.damaged_files)
         self._trust_from_here_on()
-        if not clean:
-            # They are in the page cache, where a killed broker left them, and may be no further.
-            self.commit_log.queue.unsynced_from(report.checked_from)
-            for folder in (self.config.commit_log_dir, self.config.consume_queue_dir, self.config.index_dir):
-                sync_names(folder, self._file_system)
         if self.waits_for_flush:
             self.flusher.flush()
             if self.flusher.error:
@@ -269,7 +263,7 @@ class MessageStore:
     def _write_ends(self) -> None:
         """Note what there is, for the next start to find it all."""
         index = self.index_service
-        names = None if index is None else [file.file.path.name for file in index.files]
+        names = None if index is None else index.file_names
         write_queue_ends(self._ends_path, self.commit_log.max_offset, self.queues, names, self._file_system)
 
     def _end_reads(self) -> None:

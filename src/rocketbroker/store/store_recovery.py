@@ -7,6 +7,9 @@ Answers to DefaultMessageStore.recover and CommitLog.recoverNormally / recoverAb
 2. In the unknown part the first damage ends the log. What follows the end is cut off, in the log, the queues and the
    index; queues and index are cut off where the unknown part begins, since a power loss may have left holes in them.
 3. Messages that the queues or the index lack are dispatched again.
+
+Before queues or index are changed where they are known to be on disk, ``RebuildNote`` says from where on they are: a
+crash on the way leaves no start that takes what is half made for whole.
 """
 
 import logging
@@ -16,6 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
+from rocketbroker.common.file_system import sync_names
 from rocketbroker.store.commit_log import CommitLog
 from rocketbroker.store.commit_log_walker import CorruptRange, LogWalk, is_begun, store_timestamp_at
 from rocketbroker.store.consume_queue import ConsumeQueue
@@ -23,7 +27,8 @@ from rocketbroker.store.consume_queue_store import ConsumeQueueStore
 from rocketbroker.store.damaged_files import mend_commit_log
 from rocketbroker.store.index_service import IndexService
 from rocketbroker.store.mapped_file_queue import MappedFileQueue
-from rocketbroker.store.queue_ends import QueueEnds, read_queue_ends
+from rocketbroker.store.queue_ends import QueueEnds, read_queue_ends, write_queue_ends
+from rocketbroker.store.rebuild_note import RebuildNote
 from rocketbroker.store.reput_message_service import ReputMessageService
 from rocketbroker.store.store_checkpoint import StoreCheckpoint
 
@@ -92,7 +97,8 @@ class LoadedStore(NamedTuple):
 
     ``mended_to`` is the CommitLog offset behind the last file that was lost in the middle, ``lacking`` has the queues
     that lack entries since a file of theirs was damaged, ``index_lacks`` is the offset from which on the index does.
-    ``ends`` is what was there at the last clean stop, ``None`` when that is not known.
+    ``ends`` is what was there when all was last known to be on disk, ``None`` when that is not known, and ``ends_path``
+    where that is kept. ``note`` says what an earlier start left half made, and this one may.
     """
 
     commit_log: CommitLog
@@ -103,10 +109,18 @@ class LoadedStore(NamedTuple):
     lacking: set[ConsumeQueue]
     index_lacks: int | None
     ends: QueueEnds | None
+    ends_path: Path
+    note: RebuildNote
+
+    @property
+    def folders(self) -> list[Path]:
+        """Where log, queues and index lie."""
+        index = [] if self.index_service is None else [self.index_service.directory]
+        return [self.commit_log.queue.directory, self.queues.directory, *index]
 
     @property
     def known_to(self) -> int:
-        """All of log and queues below this CommitLog offset was on disk at the last clean stop."""
+        """All of log and queues below this CommitLog offset is known to be on disk without a look at the checkpoint."""
         queue = self.commit_log.queue
         if self.ends is None or (queue.files and self.ends.end_of_log > _most_end(queue)):
             return 0
@@ -118,6 +132,8 @@ def load(
     queues: ConsumeQueueStore,
     index_service: IndexService | None,
     ends_path: Path,
+    note: RebuildNote,
+    before_change: Callable[[], None],
     *,
     clean_stop: bool,
 ) -> LoadedStore:
@@ -128,6 +144,8 @@ def load(
         queues: the queues.
         index_service: the index, if there is to be one.
         ends_path: where a clean stop writes what was there.
+        note: where it is noted that there is something to make anew.
+        before_change: called before the first file is mended or set aside.
         clean_stop: whether the last stop was one.
 
     Raises:
@@ -135,21 +153,32 @@ def load(
     """
     report = RecoveryReport(clean_stop)
     told, files = report.damaged_files, commit_log.queue
-    lost, mended_to = mend_commit_log(files.directory, files.file_size, files.file_system, told)
+    note.load(told)
+
+    def changing(mended_to: int = 0) -> None:
+        # What is lacking is known once all is loaded; until then it may be anything.
+        note.write(0, mended_to)
+        before_change()
+
+    lost, mended_to = mend_commit_log(files.directory, files.file_size, files.file_system, told, changing)
     files.load()
     for each in lost:
         report.add_range(files, *each)
-    lacking = queues.load(told, clean_stop=clean_stop)
+    lacking = queues.load(told, changing, clean_stop=clean_stop)
     ends = read_queue_ends(ends_path, told)
     expected = ends.index_files if ends is not None and clean_stop else None
-    index_lacks = None if index_service is None else index_service.load(told, expected)
-    return LoadedStore(commit_log, queues, index_service, report, mended_to, lacking, index_lacks, ends)
+    index_lacks = None if index_service is None else index_service.load(told, expected, changing)
+    mended_to = max(mended_to, note.found_mended_to)
+    return LoadedStore(
+        commit_log, queues, index_service, report, mended_to, lacking, index_lacks, ends, ends_path, note
+    )
 
 
 def recover(
     loaded: LoadedStore,
     checkpoint: StoreCheckpoint,
     reput: ReputMessageService,
+    before_change: Callable[[], None],
     say: Callable[[str], None] = log.info,
 ) -> RecoveryReport:
     """Bring loaded files into agreement; gives what was found.
@@ -158,6 +187,7 @@ def recover(
         loaded: the store.
         checkpoint: up to when it is known to be on disk.
         reput: dispatches what queues and index lack.
+        before_change: called before anything is changed.
         say: is told each few seconds how far it has come.
 
     Raises:
@@ -173,13 +203,18 @@ def recover(
         index_unknown, unknown = _unknown_parts(loaded, checkpoint)
         report.checked_from = unknown
         report.end_of_log = _end_of_unknown_part(loaded, unknown, progress)
+    index_lacks, queues_lack = _lacking_from(loaded, index_unknown, unknown)
+    start = min(queues.max_physical_offset, queues_lack, index_lacks, *map(_end_of, loaded.lacking))
+    if start < unknown or loaded.note.stands:
+        loaded.note.write(start)
+    before_change()
     _reach(log_queue, report.end_of_log)
     log_queue.truncate(report.end_of_log)
-    index_from = _cut_index(loaded, index_unknown)
+    if loaded.index_service is not None:
+        report.index_entries_cut = loaded.index_service.cut(index_lacks)
     # What was not on disk for certain may have holes: those entries are made anew from the log.
-    queues.truncate_from(unknown)
+    queues.truncate_from(queues_lack)
     queues.correct_min_offsets(log_queue.min_offset)
-    start = min(queues.max_physical_offset, unknown, index_from, *map(_end_of, loaded.lacking))
     report.dispatched = reput.catch_up(
         max(start, log_queue.min_offset),
         lambda *found: report.add_range(log_queue, *found),
@@ -187,8 +222,13 @@ def recover(
     )
     if report.clean_stop:
         _reach_ends(loaded)
-    if start < unknown:
-        _sync_derived(loaded)
+    else:
+        # They are in the page cache, where a killed broker left them, and may be no further.
+        log_queue.unsynced_from(report.checked_from)
+        for folder in loaded.folders:
+            sync_names(folder, log_queue.file_system)
+    if loaded.note.stands:
+        _settle(loaded)
     report.duration_s = progress.seconds
     return report
 
@@ -394,19 +434,39 @@ def _reach_ends(loaded: LoadedStore) -> None:
             queue.go_on_at(end)
 
 
-def _sync_derived(loaded: LoadedStore) -> None:
-    """Bring to disk what was made anew of the known part: the next start takes it to be there (blocks)."""
-    for file in loaded.queues.changed_files():
-        file.flush()
-    if loaded.index_service is not None:
-        loaded.index_service.sync()
+def _lacking_from(loaded: LoadedStore, index_unknown: int, unknown: int) -> tuple[int, int]:
+    """CommitLog offsets from which on index and queues are made anew.
+
+    What lies before the log's begin is kept: the offsets of a queue go on behind its last entry also when none of its
+    messages is left.
+    """
+    log_begin = loaded.commit_log.queue.min_offset
+    found = loaded.note.found_from
+    if found is not None:
+        index_unknown, unknown = (max(min(each, found), log_begin) for each in (index_unknown, unknown))
+    if loaded.index_service is None:
+        return loaded.report.end_of_log, unknown
+    if loaded.index_lacks is not None:
+        index_unknown = min(index_unknown, loaded.index_lacks)
+    return index_unknown if loaded.index_service.has_before(index_unknown) else log_begin, unknown
 
 
-def _cut_index(loaded: LoadedStore, unknown: int) -> int:
-    """Cut the index off where it is not known to be on disk; gives from where on it may lack messages."""
-    index_service, log_queue = loaded.index_service, loaded.commit_log.queue
-    if index_service is None:
-        return log_queue.max_offset
-    lacks = unknown if loaded.index_lacks is None else min(unknown, loaded.index_lacks)
-    loaded.report.index_entries_cut = index_service.cut(lacks)
-    return lacks if index_service.files else log_queue.min_offset
+def _settle(loaded: LoadedStore) -> None:
+    """Bring to disk what was made anew of the known part, and note that all is there (blocks)."""
+    log_queue, index = loaded.commit_log.queue, loaded.index_service
+    try:
+        for file in (*log_queue.files, *loaded.queues.changed_files()):
+            if file.to_flush:
+                file.flush()
+        if index is not None:
+            index.sync()
+        write_queue_ends(
+            loaded.ends_path,
+            loaded.report.end_of_log,
+            loaded.queues,
+            None if index is None else index.file_names,
+            log_queue.file_system,
+        )
+        loaded.note.remove()
+    except OSError:
+        log.exception("what was made anew could not be written to disk; a start after a crash makes it anew once more")
