@@ -19,6 +19,7 @@ from rocketbroker.broker.offset_recovery import OffsetRecovery
 from rocketbroker.codec.message.message_decoder import decode_record
 from rocketbroker.common.atomic_file import replace_contents
 from rocketbroker.common.errors import StoreError
+from rocketbroker.common.file_system import LOCAL, FileSystem
 from rocketbroker.store.message_arriving_listener import NoListener
 from rocketbroker.store.message_store import MessageStore
 from rocketbroker.store.put_message import PutMessageResult, PutMessageStatus
@@ -261,16 +262,36 @@ class CrashScript:
             await self._store.delete_topics({DELETED[0]})
         self._store._queue_flusher.flush()
 
-    async def check(self, root: Path, promised: Promised, loss: Loss) -> None:
-        """Open what a crash left and hold it against what was promised."""
+    async def start_on(self, root: Path) -> tuple[list[Event], int]:
+        """Open what a crash left; gives what was there and was written until then, and how many entries the first are.
+
+        The clients of this start are none: what it promised is what was promised before.
+        """
+        file_system = RecordingFileSystem(root)
+        there = len(file_system.journal)
+        store, _ = await self._opened(root, file_system)
+        journal = list(file_system.journal)
+        await store.stop()
+        return journal, there
+
+    async def _opened(self, root: Path, file_system: FileSystem) -> tuple[MessageStore, ConsumerOffsetManager]:
         config = store_config(root / "store", **self._settings)
         clock = FakeClock(self._clock.time_ms() + 60_000)
-        offsets = ConsumerOffsetManager(config.config_dir / "consumerOffset.json", clock)
+        offsets = ConsumerOffsetManager(
+            config.config_dir / "consumerOffset.json",
+            clock,
+            lambda table: replace_contents(table.path, table.encode(), file_system),
+        )
         offsets.load()
-        store = MessageStore(config, V4_HOST, NoListener(), clock)
+        store = MessageStore(config, V4_HOST, NoListener(), clock, file_system)
         await store.start()
+        await OffsetRecovery(offsets, store, _nothing_to_wait_for).start()
+        return store, offsets
+
+    async def check(self, root: Path, promised: Promised, loss: Loss) -> None:
+        """Open what a crash left and hold it against what was promised."""
+        store, offsets = await self._opened(root, LOCAL)
         try:
-            await OffsetRecovery(offsets, store, _nothing_to_wait_for).start()
             for queue in [*QUEUES, DELETED]:
                 await _check_queue(store, queue, promised, loss)
                 _check_offset(offsets, store, queue, promised, loss)

@@ -6,6 +6,7 @@ all, or any pages in any version, whatever their order, since the kernel writes 
 """
 
 import mmap
+import os
 import random
 import threading
 from collections.abc import Callable
@@ -14,7 +15,7 @@ from enum import Enum
 from pathlib import Path
 from typing import NamedTuple
 
-from rocketbroker.common.file_system import LocalFileSystem, RangeWatcher
+from rocketbroker.common.file_system import LocalFileSystem, RangeWatcher, data_ranges
 
 PAGE = 4096
 SECTOR = 512
@@ -39,7 +40,7 @@ class Event(NamedTuple):
 
 
 class RecordingFileSystem(LocalFileSystem):
-    """Works below ``root`` and keeps the journal.
+    """Works below ``root`` and keeps the journal, which begins with what is there, as if it were on disk.
 
     ``fault`` is asked before each operation, by its name and path, and may raise an ``OSError`` for it to end with.
     """
@@ -55,6 +56,22 @@ class RecordingFileSystem(LocalFileSystem):
         self._maps: dict[int, mmap.mmap] = {}
         self._lock = threading.RLock()
         root.mkdir(parents=True, exist_ok=True)
+        self._adopt(root)
+
+    def _adopt(self, folder: Path) -> None:
+        for path in sorted(folder.iterdir()):
+            self._new_node("link-folder" if path.is_dir() else "link", path)
+            if path.is_dir():
+                self._adopt(path)
+            else:
+                node = self._nodes[path]
+                self.journal += [
+                    Event("size", node, path.stat().st_size),
+                    *(Event("write", node, start, data) for start, data in _data_of(path)),
+                    Event("sync-begin", node),
+                    Event("sync-end", node),
+                ]
+        self.journal.append(Event("sync-folder", self._nodes[folder]))
 
     def mark(self, mark: object) -> None:
         """Put the test's own entry into the journal."""
@@ -160,6 +177,14 @@ class RecordingFileSystem(LocalFileSystem):
             super().remove_folder(path)
             if self._nodes.pop(path, None) is not None:
                 self.journal.append(Event("unlink", self._nodes[path.parent], name=path.name))
+
+
+def _data_of(path: Path) -> list[tuple[int, bytes]]:
+    with path.open("rb") as file:
+        return [
+            (start, os.pread(file.fileno(), end - start, start))
+            for start, end in data_ranges(file.fileno(), 0, 1 << 40)
+        ]
 
 
 def _moved(path: Path, old: Path, new: Path) -> Path:

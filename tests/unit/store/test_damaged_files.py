@@ -12,7 +12,7 @@ from rocketbroker.store.message_store import MessageStore
 from rocketbroker.store.queue_ends import FILE_NAME
 from tests.support.commit_log_writer import overwrite
 from tests.support.filled_store import COUNT, Filled, check, flushed, log_file, opened, serves_all_but, stopped
-from tests.support.stores import LOG_FILE, QUEUE_FILE, message
+from tests.support.stores import LOG_FILE, QUEUE_FILE, crash_copy, message
 
 CLEAN = pytest.mark.parametrize("clean", [True, False])
 
@@ -58,6 +58,20 @@ async def test_a_log_file_that_is_gone_from_the_middle_takes_its_messages_only(
     await store.stop()
     store = await opened(root, filled)
     assert store.look_message_by_offset(filled.offsets[-1]) is not None
+    await store.stop()
+
+
+async def test_a_kill_after_a_missing_file_was_made_anew_does_not_end_the_log_there(filled: Filled, tmp_path: Path):
+    root = await left(filled, tmp_path, clean=False)
+    (root / "commitlog" / f"{LOG_FILE:020d}").unlink()
+    store = await opened(root, filled)
+    killed = crash_copy(root, tmp_path / "killed")
+    await store.stop()
+    (killed / "checkpoint").unlink(missing_ok=True)
+
+    store = await opened(killed, filled)
+
+    serves_all_but(store, filled, numbers_within(filled, LOG_FILE, 2 * LOG_FILE))
     await store.stop()
 
 

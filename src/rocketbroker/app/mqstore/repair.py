@@ -18,7 +18,11 @@ from rocketbroker.app.mqstore.running import (
     reading_a_store,
     store_config,
 )
+from rocketbroker.broker.consumer_offset_manager import ConsumerOffsetManager
+from rocketbroker.broker.offset_recovery import OffsetRecovery
 from rocketbroker.codec.storefile.audit_rules import Severity
+from rocketbroker.common.atomic_file import replace_contents
+from rocketbroker.common.clock import SystemClock
 from rocketbroker.common.config import MessageStoreConfig
 from rocketbroker.store.audit.store_audit import AuditOptions, AuditReport
 from rocketbroker.store.audit.store_repair import recover_store, set_aside, to_set_aside
@@ -54,15 +58,31 @@ def _tell_plan(damaged: list[Path]) -> None:
     print("\nmqstore repair --yes would")
     for path in damaged:
         print(f"- rename {path} to {path.name}.damaged, to have it made anew from the CommitLog")
-    print("- open the store and stop it, as a broker does: it cuts what is torn and enters what is missing")
+    print("- open the store and stop it, as a broker does: it cuts what is torn, enters what is missing, and sets")
+    print("  consumer offsets back that lie behind the end of their queue")
     print("Nothing was changed. Copy the store first.")
+
+
+async def _recover(config: MessageStoreConfig) -> None:
+    """Recover the store, and what a broker's start would set back: after a clean stop the next one does not look."""
+    offsets = ConsumerOffsetManager(
+        config.config_dir / "consumerOffset.json",
+        SystemClock(),
+        lambda table: replace_contents(table.path, table.encode()),
+    )
+    offsets.load()
+    await recover_store(config, lambda store: OffsetRecovery(offsets, store, _written_at_once).start())
+
+
+async def _written_at_once() -> None:
+    """Tables are written where they are submitted."""
 
 
 def _repair(config: MessageStoreConfig, options: AuditOptions, damaged: list[Path]) -> AuditReport:
     for path in set_aside(config, damaged):
         print(f"set aside: {path}")
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stdout, force=True)
-    asyncio.run(recover_store(config))
+    asyncio.run(_recover(config))
     print("\nafter the repair")
     report = run_audit(config, options)
     print_report(report)

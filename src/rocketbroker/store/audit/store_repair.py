@@ -3,7 +3,7 @@
 Only what is derived from the CommitLog is ever set aside. Recovery itself decides what becomes of the CommitLog.
 """
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
 from rocketbroker.codec.storefile.audit_rules import AuditRule
@@ -78,12 +78,19 @@ def _rename(path: Path) -> Path:
         raise StoreError(f"{path} cannot be set aside as {path.name}.damaged: {error.strerror}") from error
 
 
-async def recover_store(config: MessageStoreConfig) -> None:
+async def recover_store(config: MessageStoreConfig, opened: Callable[[MessageStore], Awaitable[None]]) -> None:
     """Open and stop the store, as a broker does that is started and stopped; its logger tells what recovery found.
+
+    Args:
+        config: where it is, and its sizes.
+        opened: called when it is open.
 
     Raises:
         StoreError: a broker has it open, or it cannot be opened.
     """
     store = MessageStore(config, _NO_HOST, NoListener(), SystemClock())
     await store.start()
-    await store.stop()
+    try:
+        await opened(store)
+    finally:
+        await store.stop()

@@ -8,8 +8,10 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from rocketbroker.app.mqstore.cli import app
+from rocketbroker.broker.consumer_offset_manager import ConsumerOffsetManager
 from rocketbroker.codec.message.message_ext import MessageExt
 from rocketbroker.codec.storefile.index_file_layout import entry_position
+from rocketbroker.common.atomic_file import replace_contents
 from rocketbroker.store.store_lock import StoreLock
 from tests.support.audited_store import (
     QUEUE,
@@ -107,6 +109,20 @@ def test_a_killed_store_is_recovered_as_a_broker_does_it(tmp_path: Path, store: 
     assert not (killed / "abort").exists()
     assert check(killed).findings == []
     assert asyncio.run(served(killed))[-1].body == b"not dispatched"
+
+
+def test_consumer_offsets_go_back_as_a_start_would_set_them(tmp_path: Path, store: Path) -> None:
+    killed = asyncio.run(kill(store, tmp_path / "killed"))
+    path = killed / "config" / "consumerOffset.json"
+    offsets = ConsumerOffsetManager(path, FakeClock(), lambda table: replace_contents(table.path, table.encode()))
+    offsets.commit("G", *QUEUE, 1000)
+    offsets.flush()
+
+    result = run(killed, "--yes")
+
+    assert "the offset of group G in topic " + QUEUE[0] in result.stdout
+    offsets.load()
+    assert offsets.query("G", *QUEUE) == len(asyncio.run(served(killed)))
 
 
 def test_a_store_that_a_broker_has_open_is_not_touched(store: Path, queued: list[MessageExt]) -> None:
