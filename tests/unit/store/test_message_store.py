@@ -4,7 +4,7 @@ import mmap
 import os
 import threading
 import zlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
@@ -269,10 +269,12 @@ class TestLife:
         began, go_on = threading.Event(), threading.Event()
         load = ConsumeQueueStore.load
 
-        def slow_load(queues: ConsumeQueueStore, told: list[str], *, clean_stop: bool) -> set[ConsumeQueue]:
+        def slow_load(
+            queues: ConsumeQueueStore, told: list[str], before_change: Callable[[], None], *, clean_stop: bool
+        ) -> set[ConsumeQueue]:
             began.set()
             assert go_on.wait(10)
-            return load(queues, told, clean_stop=clean_stop)
+            return load(queues, told, before_change, clean_stop=clean_stop)
 
         monkeypatch.setattr(ConsumeQueueStore, "load", slow_load)
         starting = asyncio.ensure_future(make_store(tmp_path / "other").start())

@@ -38,8 +38,9 @@ _REPAIR = """\
 Checks the store, and says what would be done. With `--yes` it takes the store's lock, renames `consumequeue`, `index`
 or `checkpoint` to `<name>.damaged` where the check found errors in them, and opens and stops the store as a broker
 does: recovery cuts a torn end of the CommitLog off, makes anew what is missing, and sets consumer offsets back that lie
-behind the end of their queue. Its report is printed, and the store is checked again. Files of the CommitLog are never set aside: a record that is damaged stays, and consumers are not
-given it. A store that a broker has open is not touched (exit code 2).
+behind the end of their queue. Its report is printed, and the store is checked again. Files of the CommitLog are never
+set aside: a record that is damaged stays, and consumers are not given it. A store that a broker has open is not touched
+(exit code 2).
 
 Queues are made anew from the whole CommitLog, and so are those of topics that Apache RocketMQ deleted
 and whose messages it still holds."""
