@@ -84,7 +84,6 @@ class MessageStore:
         self._checkpoint = StoreCheckpoint(config.checkpoint_path, file_system)
         self._ends_path = config.config_dir / queue_ends.FILE_NAME
         self._deleted_topics = DeletedTopics(config.config_dir / deleted_topics.FILE_NAME, file_system)
-        self._rebuild_note = RebuildNote(config.config_dir / rebuild_note.FILE_NAME, file_system)
         self._deleting = asyncio.Lock()
         self._allocate_service = AllocateMappedFileService(file_system)
         log_size = config.mapped_file_size_commit_log
@@ -192,7 +191,8 @@ class MessageStore:
         parts = self.commit_log, self.queues, self.index_service
         # A crash after a change leaves a store that is not clean any more.
         changing = partial(self.lock.mark_running, os.getpid())
-        loaded = load(*parts, self._ends_path, self._rebuild_note, changing, clean_stop=clean)
+        note = RebuildNote(self.config.config_dir / rebuild_note.FILE_NAME, self._file_system)
+        loaded = load(*parts, self._ends_path, note, changing, clean_stop=clean)
         self._load_checkpoint(loaded.report.damaged_files)
         self._deleted_topics.load(loaded.report.damaged_files)
         self._deleted_topics.finish(self.queues)
