@@ -156,10 +156,13 @@ class CleanCommitLogService:
         moved = await self._thread.run(self._store.queues.first_offsets, begin)
         if forced:
             self._tell_losses(f"{file.path} is removed before it has expired (cleanFileForciblyEnable): {why}", moved)
-        await self._thread.remove(file.remove)
-        self._store.commit_log.queue.take_out(file)
-        for queue, first in moved:
-            queue.min_offset = max(queue.min_offset, first)
+
+        def take_out() -> None:
+            self._store.commit_log.queue.take_out(file)
+            for queue, first in moved:
+                queue.min_offset = max(queue.min_offset, first)
+
+        await self._thread.remove(file.remove, take_out)
         log.info("%s is removed: %s; the log begins at %s now", file.path, why, begin)
 
     def _tell_losses(self, what: str, moved: Sequence[tuple[ConsumeQueue, int]]) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections.abc import Awaitable, Callable
 from functools import partial
 
 from rocketbroker.common.clock import Clock
@@ -49,22 +50,35 @@ class CleanConsumeQueueService:
         if not again and (begin <= self._cleaned_to or self._clock.monotonic() < self._retry_at):
             return
         try:
-            await self._clean(begin)
-        except OSError:
+            await self._correct_min_offsets(begin)
+            refused = await self._remove_files(begin)
+        except OSError as error:
+            refused = [error]
+        if refused:
             retry = self._config.redelete_hanged_file_interval
             self._retry_at = self._clock.monotonic() + retry / 1000
-            log.exception("the disk refused; next try in %s ms (redeleteHangedFileInterval)", retry)
+            text = "removals that the disk refused: %s; next try in %s ms (redeleteHangedFileInterval)"
+            log.error(text, len(refused), retry, exc_info=refused[0])
         else:
             self._cleaned_to = begin
 
-    async def _clean(self, begin: int) -> None:
+    async def _correct_min_offsets(self, begin: int) -> None:
         for queue, first in await self._thread.run(self._queues.first_offsets, begin):
             queue.min_offset = max(queue.min_offset, first)
-        for queue in self._queues:
-            while await self._remove_first_of(queue):
-                await self._pause()
-        while self._index_service is not None and await self._remove_first_index_file(self._index_service, begin):
-            await self._pause()
+
+    async def _remove_files(self, begin: int) -> list[OSError]:
+        """Remove what can be, file by file; gives why a queue or the index kept one, and so those behind it."""
+        removals: list[Callable[[], Awaitable[bool]]] = [partial(self._remove_first_of, each) for each in self._queues]
+        if self._index_service is not None:
+            removals.append(partial(self._remove_first_index_file, self._index_service, begin))
+        refused = []
+        for remove_first in removals:
+            try:
+                while await remove_first():
+                    await self._pause()
+            except OSError as error:
+                refused.append(error)
+        return refused
 
     async def _pause(self) -> None:
         await self._thread.release()
@@ -74,9 +88,11 @@ class CleanConsumeQueueService:
 
     async def _remove_first_of(self, queue: ConsumeQueue) -> bool:
         file = queue.first_file_without_messages()
-        if file is None or not await self._thread.remove(partial(self._queues.remove_file, queue, file)):
+        if file is None:
             return False
-        queue.queue.take_out(file)
+        remove, take_out = partial(self._queues.remove_file, queue, file), partial(queue.queue.take_out, file)
+        if not await self._thread.remove(remove, take_out):
+            return False
         log.info("%s is removed: the log begins after its last message", file.path)
         return True
 
@@ -84,7 +100,6 @@ class CleanConsumeQueueService:
         file = index_service.first_file_before(begin)
         if file is None:
             return False
-        await self._thread.remove(file.file.remove)
-        index_service.take_out(file)
+        await self._thread.remove(file.file.remove, partial(index_service.take_out, file))
         log.info("%s is removed: the log begins after its last message", file.file.path)
         return True

@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import ParamSpec, TypeVar
 
 from rocketbroker.common.clock import Clock
@@ -33,13 +34,17 @@ class CleanThread:
         """The result of a function on the thread."""
         return await asyncio.get_running_loop().run_in_executor(self._executor, lambda: function(*args, **kwargs))
 
-    async def remove(self, remove: Callable[[], RemovedFile | None]) -> bool:
-        """Have a file removed; false when ``remove`` did not do it. Its room comes with a ``release``.
+    async def remove(self, remove: Callable[[], RemovedFile | None], take_out: Callable[[], None]) -> bool:
+        """Have a file removed, and at once taken out of service; false when ``remove`` did not do it.
+
+        Both are done or none, also when the caller is cancelled meanwhile. The file's room comes with a ``release``.
 
         Raises:
             OSError: the disk refused.
         """
-        return await self.run(self._remove, remove)
+        removal = asyncio.get_running_loop().run_in_executor(self._executor, self._remove, remove)
+        removal.add_done_callback(partial(_then, take_out))
+        return await asyncio.shield(removal)
 
     def _remove(self, remove: Callable[[], RemovedFile | None]) -> bool:
         removed = remove()
@@ -49,17 +54,13 @@ class CleanThread:
         return True
 
     async def release(self) -> None:
-        """Give back the room of removed files that nobody reads any more.
-
-        Raises:
-            OSError: the disk refused; it is tried again by the next call.
-        """
+        """Give back the room of removed files that nobody reads any more."""
         if self._held:
             await self.run(self._release)
 
     def _release(self) -> None:
         for entry in list(self._held):
-            if entry[0].release():
+            if _release(entry[0]):
                 self._held.remove(entry)
                 self._told.discard(entry[0])
 
@@ -94,3 +95,17 @@ class CleanThread:
         for file, _ in self._held:
             file.close()
         self._held.clear()
+
+
+def _then(take_out: Callable[[], None], removal: asyncio.Future[bool]) -> None:
+    if not removal.cancelled() and removal.exception() is None and removal.result():
+        take_out()
+
+
+def _release(file: RemovedFile) -> bool:
+    try:
+        return file.release()
+    except OSError:
+        log.exception("the blocks of %s could not be given back in steps; the disk frees them all at once", file.path)
+        file.close()
+        return True

@@ -52,6 +52,7 @@ class MappedFile:
         "_file_system",
         "_map",
         "_new_names",
+        "_removed",
         "_step",
         "allocated",
         "buffer",
@@ -68,6 +69,8 @@ class MappedFile:
 
     def __init__(self, path: Path, file_size: int, step: int = 0, file_system: FileSystem = LOCAL) -> None:
         self.fd = -1
+        # While it is being removed: keeps its blocks, also from one try to the next.
+        self._removed: RemovedFile | None = None
         self.path = path
         self._file_system = file_system
         self.file_size = file_size
@@ -221,6 +224,8 @@ class MappedFile:
         fd, self.fd = self.fd, -1
         if fd >= 0:
             self._file_system.close(fd)
+        if self._removed is not None:
+            self._removed.close()
 
     # A file that was removed is closed by the last who holds it: threads that read from it by number would else read
     # from whatever file gets the number next.
@@ -233,16 +238,14 @@ class MappedFile:
             OSError: the disk refused; the call may be made again.
         """
         file_system = self._file_system
-        keeper = file_system.open(self.path)
-        removed = RemovedFile(self.path, keeper, self.file_size, weakref.ref(self._map), file_system)
-        try:
-            file_system.unlink(self.path)
-            # A later file must not go for good before an earlier one: the store would not open with one missing.
-            file_system.sync_folder(self.path.parent)
-            self._drop_pages()
-        except OSError:
-            removed.close()
-            raise
+        if self._removed is None:
+            keeper = file_system.open(self.path)
+            self._removed = RemovedFile(self.path, keeper, self.file_size, weakref.ref(self._map), file_system)
+        file_system.unlink(self.path)
+        # A later file must not go for good before an earlier one: the store would not open with one missing.
+        file_system.sync_folder(self.path.parent)
+        self._drop_pages()
+        removed, self._removed = self._removed, None
         return removed
 
     def _drop_pages(self) -> None:

@@ -227,6 +227,38 @@ async def test_a_refused_removal_is_tried_again_later(cleaned: Cleaned, monkeypa
     assert cleaned.queue_files() == [5, 10]
 
 
+async def test_a_queue_that_the_disk_keeps_does_not_keep_the_others_and_the_index(
+    cleaned: Cleaned, monkeypatch, caplog
+):
+    store = cleaned.store
+    for topic in ("A", "B"):
+        fill(store, 12, topic)
+    for number in range(12):
+        store.put_message(message(b"x" * 1000, "T", properties={"KEYS": f"k{number}"}))
+    store.dispatch()
+    await store.query_message("T", "k0", 1, 0, ALWAYS)
+    indexed = cleaned.index_files()
+    unlink = LocalFileSystem.unlink
+
+    def refuse(self: LocalFileSystem, path: Path) -> None:
+        if path.parent.parent.name == "A":
+            raise OSError(5, "Input/output error")
+        unlink(self, path)
+
+    await cleaned.expire(len(store.commit_log.queue.files) - 1)
+    with monkeypatch.context() as patch, caplog.at_level(logging.ERROR):
+        patch.setattr(LocalFileSystem, "unlink", refuse)
+        await cleaned.service.clean()
+
+    assert cleaned.queue_files("A") == [0, 5, 10]
+    assert cleaned.queue_files("B") == [10]
+    assert cleaned.index_files() == indexed[-1:]
+    assert "removals that the disk refused: 1; next try" in caplog.text
+    cleaned.clock.advance(121)
+    await cleaned.service.clean()
+    assert cleaned.queue_files("A") == [10]
+
+
 async def test_a_topic_that_is_deleted_meanwhile_and_made_anew_keeps_its_new_files(cleaned: Cleaned, monkeypatch):
     fill(cleaned.store, 12)
     await cleaned.expire(2)

@@ -1,15 +1,19 @@
+import asyncio
+import errno
 import logging
 import threading
 from collections.abc import AsyncIterator
-from functools import partial
 from pathlib import Path
 
 import pytest
 
+from rocketbroker.common.file_system import LocalFileSystem
 from rocketbroker.store.clean_thread import CleanThread
 from rocketbroker.store.mapped_file import MappedFile
+from rocketbroker.store.removed_file import RemovedFile
 from tests.support.fakes import FakeClock
 from tests.support.stores import open_files
+from tests.support.waiting import until
 
 SIZE = 4096
 
@@ -32,6 +36,10 @@ def make_file(folder: Path, offset: int = 0) -> MappedFile:
     return file
 
 
+def nothing() -> None:
+    """Take out what is not in service."""
+
+
 async def test_work_is_done_on_one_thread_of_its_own(thread: CleanThread):
     first = await thread.run(threading.current_thread)
 
@@ -45,7 +53,7 @@ async def test_the_room_of_a_file_comes_when_nobody_holds_it(thread: CleanThread
     before = open_files()
     view = file.buffer[:4]
 
-    assert await thread.remove(file.remove)
+    assert await thread.remove(file.remove, nothing)
     del file
     await thread.release()
 
@@ -57,12 +65,62 @@ async def test_the_room_of_a_file_comes_when_nobody_holds_it(thread: CleanThread
 
 
 async def test_a_removal_that_was_not_needed_holds_nothing(thread: CleanThread):
-    assert not await thread.remove(lambda: None)
+    taken_out: list[bool] = []
+    assert not await thread.remove(lambda: None, lambda: taken_out.append(True))
+    assert not taken_out
     assert not thread.holds_files
+
+
+async def test_a_file_that_is_removed_is_taken_out_also_when_nobody_waits_for_it(tmp_path: Path, clock: FakeClock):
+    thread = CleanThread(clock)
+    file = make_file(tmp_path)
+    removing, go_on = threading.Event(), threading.Event()
+    taken_out: list[Path] = []
+
+    def remove() -> RemovedFile:
+        removing.set()
+        assert go_on.wait(10)
+        return file.remove()
+
+    removal = asyncio.ensure_future(thread.remove(remove, lambda: taken_out.append(file.path)))
+    await until(removing.is_set)
+    removal.cancel()
+    await asyncio.wait([removal])
+    assert taken_out == []
+
+    go_on.set()
+    await thread.stop()
+
+    assert taken_out == [file.path]
+    assert not file.path.exists()
+    file.close()
+
+
+async def test_blocks_that_the_disk_does_not_free_in_steps_keep_no_others(
+    thread: CleanThread, tmp_path: Path, monkeypatch, caplog
+):
+    before = open_files()
+    for offset in (0, SIZE):
+        await thread.remove(make_file(tmp_path, offset).remove, nothing)
+    set_size, refused = LocalFileSystem.set_size, iter([True])
+
+    def refuse(self: LocalFileSystem, fd: int, size: int) -> None:
+        if next(refused, False):
+            raise OSError(errno.EIO, "Input/output error")
+        set_size(self, fd, size)
+
+    monkeypatch.setattr(LocalFileSystem, "set_size", refuse)
+
+    await thread.release()
+
+    assert not thread.holds_files
+    assert open_files() == before
+    assert f"the blocks of {tmp_path}/{0:020d} could not be given back in steps" in caplog.text
 
 
 async def test_an_error_of_the_disk_comes_through(thread: CleanThread, tmp_path: Path, monkeypatch):
     file = make_file(tmp_path)
+    taken_out: list[bool] = []
 
     def refuse(_path: Path, missing_ok: bool = False) -> None:
         raise OSError("refused")
@@ -70,8 +128,9 @@ async def test_an_error_of_the_disk_comes_through(thread: CleanThread, tmp_path:
     monkeypatch.setattr(Path, "unlink", refuse)
 
     with pytest.raises(OSError, match="refused"):
-        await thread.remove(file.remove)
+        await thread.remove(file.remove, lambda: taken_out.append(True))
 
+    assert not taken_out
     assert not thread.holds_files
 
 
@@ -80,7 +139,7 @@ async def test_room_is_awaited_for_so_long_and_its_lateness_told_once(
 ):
     files = [make_file(tmp_path, offset) for offset in (0, SIZE)]
     assert thread.coming_room(1000) == 0
-    await thread.remove(files[0].remove)
+    await thread.remove(files[0].remove, nothing)
 
     assert thread.coming_room(1000) == SIZE
     clock.advance(1.5)
@@ -91,7 +150,7 @@ async def test_room_is_awaited_for_so_long_and_its_lateness_told_once(
     assert f"{tmp_path}/{0:020d} was removed more than 1000 ms ago" in caplog.text
     assert f"its {SIZE} bytes" in caplog.text
 
-    await thread.remove(files[1].remove)
+    await thread.remove(files[1].remove, nothing)
     assert thread.coming_room(1000) == SIZE
     assert len(caplog.records) == 1
 
@@ -100,7 +159,7 @@ async def test_a_stop_closes_what_is_still_read(clock: FakeClock, tmp_path: Path
     thread = CleanThread(clock)
     file = make_file(tmp_path)
     before = open_files()
-    await thread.remove(partial(file.remove))
+    await thread.remove(file.remove, nothing)
     assert open_files() == before + 1
 
     await thread.stop()

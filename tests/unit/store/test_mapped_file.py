@@ -267,23 +267,43 @@ def test_a_removed_file_is_read_on_by_who_holds_it(tmp_path: Path):
 
 
 def test_a_file_that_the_disk_keeps_stays_in_service_and_is_removed_later(tmp_path: Path, monkeypatch):
+    before = open_files()
     file = MappedFile(tmp_path / NAME, 4096)
     file.ensure_allocated(4096)
-    before = open_files()
-    with monkeypatch.context() as patch:
-        patch.setattr(LocalFileSystem, "sync_folder", refuse_to_sync)
-        with pytest.raises(OSError, match="Input/output error"):
-            file.remove()
-    assert open_files() == before
-    assert os.pread(file.fd, 1, 0) == b"\0"
+    own = os.dup(file.fd)
+    for operation in ("sync_folder", "unlink"):
+        with monkeypatch.context() as patch:
+            patch.setattr(LocalFileSystem, operation, refuse)
+            with pytest.raises(OSError, match="Input/output error"):
+                file.remove()
+        assert os.pread(file.fd, 1, 0) == b"\0"
+    assert not (tmp_path / NAME).exists()
 
+    # A disk without room takes no new name.
+    monkeypatch.setattr(LocalFileSystem, "open", refuse)
     removed = file.remove()
 
     del file
     assert removed.release()
+    assert os.fstat(own).st_size == 0, "the room comes from the file itself"
+    os.close(own)
+    assert open_files() == before
 
 
-def refuse_to_sync(_self: LocalFileSystem, _folder: Path) -> None:
+def test_a_file_that_is_given_up_between_two_tries_leaves_no_descriptor(tmp_path: Path, monkeypatch):
+    before = open_files()
+    file = MappedFile(tmp_path / NAME, 4096)
+    with monkeypatch.context() as patch:
+        patch.setattr(LocalFileSystem, "sync_folder", refuse)
+        with pytest.raises(OSError, match="Input/output error"):
+            file.remove()
+
+    file.delete()
+
+    assert open_files() == before
+
+
+def refuse(_self: LocalFileSystem, _path: Path) -> None:
     raise OSError(errno.EIO, os.strerror(errno.EIO))
 
 
