@@ -196,8 +196,14 @@ class MessageStore:
         self._load_checkpoint(loaded.report.damaged_files)
         self._deleted_topics.load(loaded.report.damaged_files)
         self._deleted_topics.finish(self.queues)
-        marks = self._deleted_topics.marks
-        reput = ReputMessageService(self.commit_log, self.queues, self._dispatcher, self._delay_levels, marks)
+        reput = ReputMessageService(
+            self.commit_log,
+            self.queues,
+            self._dispatcher,
+            self._delay_levels,
+            partial(loaded.report.add_range, self.commit_log.queue),
+            self._deleted_topics.marks,
+        )
         report = recover(loaded, self._checkpoint, reput, changing)
         self._deleted_topics.clamp(report.end_of_log, report.damaged_files)
         self._trust_from_here_on()

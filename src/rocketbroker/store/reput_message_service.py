@@ -6,6 +6,7 @@ In normal running the append path dispatches what it wrote; the log is read agai
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -22,13 +23,14 @@ DamageListener = Callable[[int, int, str], None]
 
 
 class ReputMessageService:
-    """Reads the log from an offset to its end and dispatches what is missing.
+    """Reads the log from an offset on and dispatches what is missing. ``dispatched`` counts the messages it read.
 
     Args:
         commit_log: the log.
         queues: the queues, which know what they have.
         dispatcher: enters keys into the index.
         delay_levels: ms by level; a message of SCHEDULE_TOPIC_XXXX is queued by its delivery time.
+        on_damage: told of what is no sound record.
         deleted: CommitLog offset by topic at its deletion; messages before it are left out.
     """
 
@@ -38,6 +40,7 @@ class ReputMessageService:
         queues: ConsumeQueueStore,
         dispatcher: CommitLogDispatcher,
         delay_levels: dict[int, int],
+        on_damage: DamageListener,
         deleted: Mapping[str, int] = MappingProxyType({}),
     ) -> None:
         self._deleted = deleted
@@ -45,40 +48,52 @@ class ReputMessageService:
         self._commit_log = commit_log
         self._queues = queues
         self._dispatcher = dispatcher
+        self._on_damage = on_damage
+        self.dispatched = 0
 
-    def catch_up(self, offset: int, on_damage: DamageListener, on_progress: Callable[[int], None] | None = None) -> int:
-        """Dispatch from a CommitLog offset on what queues and index do not have; gives how many messages it read.
+    @cached_property
+    def _columns(self) -> ReputColumns:
+        from rocketbroker.store.reput_columns import ReputColumns
 
-        Damage is passed over. ``on_progress`` is told up to which offset it has come.
+        return ReputColumns(self._queues, self._delay_levels, self._deleted, self._on_damage)
+
+    def catch_up(self, offset: int, end: int, on_progress: Callable[[int], None] | None = None) -> None:
+        """Dispatch from one CommitLog offset to another what queues and index do not have; damage is passed over.
+
+        Args:
+            offset: where it begins.
+            end: where it ends.
+            on_progress: told up to which offset it has come.
 
         Raises:
             StoreFullError: the disk has no room for entries that are missing.
         """
-        end = self._commit_log.max_offset
-        if offset >= end:
-            return 0
-        columns = self._columns(on_damage)
         walk = LogWalk(self._commit_log.queue, offset, check_crc=False, end=end)
-        count = 0
         while walk.offset < end:
             for stretch in walk:
-                self._dispatch(columns, stretch)
-                count += len(stretch.starts)
+                self.dispatch(stretch)
                 if on_progress is not None:
                     on_progress(stretch.end_offset)
             if walk.offset < end:
                 sound = walk.next_sound()
-                columns.passed_over(walk.offset, end if sound is None else sound, walk.why)
+                self.pass_over(walk.offset, end if sound is None else sound, walk.why)
                 walk.offset = end if sound is None else sound
-        self._dispatcher.flush_index()
-        return count
 
-    def _columns(self, on_damage: DamageListener) -> ReputColumns:
-        from rocketbroker.store.reput_columns import ReputColumns
+    def pass_over(self, begin: int, end: int, why: str) -> None:
+        """Take note that there is no sound record between two CommitLog offsets."""
+        self._columns.passed_over(begin, end, why)
 
-        return ReputColumns(self._queues, self._delay_levels, self._deleted, on_damage)
+    def dispatch(self, stretch: Stretch) -> None:
+        """Dispatch what queues and index do not have of sound records; they follow those of the call before.
 
-    def _dispatch(self, columns: ReputColumns, stretch: Stretch) -> None:
-        found = columns.enter(stretch.records, stretch.data)
+        Raises:
+            StoreFullError: the disk has no room for entries that are missing.
+        """
+        found = self._columns.enter(stretch.records, stretch.data)
+        self.dispatched += len(stretch.starts)
         if found.offsets:
             self._dispatcher.index_columns(found)
+
+    def finish(self) -> None:
+        """Enter into the index what waits for more."""
+        self._dispatcher.flush_index()

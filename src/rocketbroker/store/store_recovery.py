@@ -194,7 +194,7 @@ def recover(
         StoreFullError: the disk has no room for entries that are missing.
     """
     report, queues, log_queue = loaded.report, loaded.queues, loaded.commit_log.queue
-    progress = _Progress(say)
+    progress = _Progress(say, log_queue.max_file_end)
     if report.clean_stop:
         report.end_of_log = _end_after_clean_stop(loaded)
         index_unknown = unknown = report.end_of_log
@@ -202,24 +202,23 @@ def recover(
     else:
         index_unknown, unknown = _unknown_parts(loaded, checkpoint)
         report.checked_from = unknown
-        report.end_of_log = _end_of_unknown_part(loaded, unknown, progress)
     index_lacks, queues_lack = _lacking_from(loaded, index_unknown, unknown)
     start = min(queues.max_physical_offset, queues_lack, index_lacks, *map(_end_of, loaded.lacking))
     if start < unknown or loaded.note.stands:
         loaded.note.write(start)
     before_change()
-    _reach(log_queue, report.end_of_log)
-    log_queue.truncate(report.end_of_log)
+    _reach(log_queue, unknown)
     if loaded.index_service is not None:
         report.index_entries_cut = loaded.index_service.cut(index_lacks)
     # What was not on disk for certain may have holes: those entries are made anew from the log.
     queues.truncate_from(queues_lack)
     queues.correct_min_offsets(log_queue.min_offset)
-    report.dispatched = reput.catch_up(
-        max(start, log_queue.min_offset),
-        lambda *found: report.add_range(log_queue, *found),
-        lambda offset: progress.tell("dispatched again", offset, report.end_of_log),
-    )
+    reput.catch_up(max(start, log_queue.min_offset), unknown, progress.tell)
+    if not report.clean_stop:
+        report.end_of_log = _take_unknown_part(loaded, unknown, reput, progress)
+    reput.finish()
+    report.dispatched = reput.dispatched
+    log_queue.truncate(report.end_of_log)
     if report.clean_stop:
         _reach_ends(loaded)
     else:
@@ -236,8 +235,9 @@ def recover(
 class _Progress:
     """Tells how far the recovery has come, not too often."""
 
-    def __init__(self, say: Callable[[str], None]) -> None:
+    def __init__(self, say: Callable[[str], None], end: int) -> None:
         self._say = say
+        self._end = end
         self._began = self._told = time.monotonic()
 
     @property
@@ -245,12 +245,12 @@ class _Progress:
         """Since the begin."""
         return time.monotonic() - self._began
 
-    def tell(self, what: str, offset: int, end: int) -> None:
-        """The log is read up to an offset."""
+    def tell(self, offset: int) -> None:
+        """The log is read and dispatched up to an offset."""
         now = time.monotonic()
         if now - self._told >= _TELL_S:
             self._told = now
-            self._say(f"recovery: the CommitLog is {what} up to {offset} of {end}")
+            self._say(f"recovery: the CommitLog is read up to {offset} of {self._end} at the most")
 
 
 def _end_of(queue: ConsumeQueue) -> int:
@@ -362,8 +362,8 @@ def _last_file_known(queue: MappedFileQueue, known_ms: int) -> int:
     return queue.min_offset
 
 
-def _end_of_unknown_part(loaded: LoadedStore, offset: int, progress: _Progress) -> int:
-    """Where the first damage is from an offset on, or nothing is written.
+def _take_unknown_part(loaded: LoadedStore, offset: int, reput: ReputMessageService, progress: _Progress) -> int:
+    """Check and dispatch what lies from an offset on; gives where the first damage is, or nothing is written.
 
     Files that were lost are passed over: no crash takes one whole file out of the middle.
     """
@@ -371,11 +371,12 @@ def _end_of_unknown_part(loaded: LoadedStore, offset: int, progress: _Progress) 
     walk = LogWalk(queue, offset, check_crc=True)
     while True:
         for stretch in walk:
-            progress.tell("checked", stretch.end_offset, queue.max_file_end)
+            reput.dispatch(stretch)
+            progress.tell(stretch.end_offset)
         found = walk.next_sound() if walk.offset < loaded.mended_to else None
         if found is None:
             break
-        report.add_range(queue, walk.offset, found, walk.why)
+        reput.pass_over(walk.offset, found, walk.why)
         walk.offset = found
     if walk.damage:
         report.cut_off = _told_cut(queue, walk.offset, walk.damage)

@@ -40,11 +40,14 @@ def test_what_queues_and_index_lack_is_read_from_the_log(tmp_path: Path):
     with open_log(tmp_path / "log") as log:
         queues = ConsumeQueueStore(tmp_path / "cq", 200)
         index = IndexService(tmp_path / "index", 50, 200, lambda: "20261121095923270")
-        reput = ReputMessageService(log, queues, CommitLogDispatcher(index, NoListener()), {})
+        reput = ReputMessageService(log, queues, CommitLogDispatcher(index, NoListener()), {}, no_damage)
         offsets = fill(log, queues)
 
-        assert reput.catch_up(0, no_damage) == 31
-        assert reput.catch_up(log.max_offset, no_damage) == 0
+        reput.catch_up(0, log.max_offset)
+        reput.catch_up(log.max_offset, log.max_offset)
+        reput.finish()
+
+        assert reput.dispatched == 31
 
         assert physical(queues, 0) == offsets[::2]
         assert physical(queues, 1) == offsets[1::2]
@@ -57,11 +60,13 @@ def test_what_queues_and_index_lack_is_read_from_the_log(tmp_path: Path):
 def test_what_queues_have_is_not_entered_again(tmp_path: Path):
     with open_log(tmp_path / "log") as log:
         queues = ConsumeQueueStore(tmp_path / "cq", 200)
-        reput = ReputMessageService(log, queues, CommitLogDispatcher(None, NoListener()), {})
+        reput = ReputMessageService(log, queues, CommitLogDispatcher(None, NoListener()), {}, no_damage)
         offsets = fill(log, queues)
-        reput.catch_up(0, no_damage)
+        reput.catch_up(0, log.max_offset)
 
-        assert reput.catch_up(offsets[20], no_damage) == 11
+        reput.catch_up(offsets[20], log.max_offset)
+
+        assert reput.dispatched == 31 + 11
 
         assert physical(queues, 0) == offsets[::2]
         queues.close()
@@ -74,8 +79,8 @@ def test_it_begins_in_the_middle_where_the_log_does(tmp_path: Path):
         log.queue.files.pop(0).delete()
         left = [at for at in offsets if at >= log.min_offset]
 
-        ReputMessageService(log, queues, CommitLogDispatcher(None, NoListener()), {}).catch_up(
-            log.min_offset, no_damage
+        ReputMessageService(log, queues, CommitLogDispatcher(None, NoListener()), {}, no_damage).catch_up(
+            log.min_offset, log.max_offset
         )
 
         first = queues.find("Topic", 0)
@@ -90,15 +95,15 @@ def test_it_begins_in_the_middle_where_the_log_does(tmp_path: Path):
 def test_messages_of_a_deleted_topic_do_not_come_back_behind_new_ones(tmp_path: Path):
     with open_log(tmp_path / "log") as log:
         queues = ConsumeQueueStore(tmp_path / "cq", 200)
-        reput = ReputMessageService(log, queues, CommitLogDispatcher(None, NoListener()), {})
+        reput = ReputMessageService(log, queues, CommitLogDispatcher(None, NoListener()), {}, no_damage)
         fill(log, queues)
-        reput.catch_up(0, no_damage)
+        reput.catch_up(0, log.max_offset)
         queues.delete_topic("Topic")
         queue = queues.find_or_create("Topic", 0)
         new = [log.append(message(b"new"), queue, number, NOW)[0] for number in range(3)]
-        reput.catch_up(new[0], no_damage)
+        reput.catch_up(new[0], log.max_offset)
 
-        reput.catch_up(0, no_damage)
+        reput.catch_up(0, log.max_offset)
 
         assert physical(queues, 0) == new
         queues.close()
