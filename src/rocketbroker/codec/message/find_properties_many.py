@@ -34,9 +34,12 @@ def find_properties_many(raws: Sequence[bytes]) -> tuple[Found, Found, Found]:
     unique = (words == int.from_bytes(_UNIQUE_KEY, "big")) & (units[starts + _WORD] == _NAME_END)
 
     def values(chosen: npt.NDArray[np.bool_], name_length: int) -> Found:
-        found: Found = [None] * len(raws)
         begins, stops = starts[chosen] + name_length, ends[chosen]
         owners = np.searchsorted(bounds, stops)
+        if len(owners) == len(raws) and (owners[1:] > owners[:-1]).all():
+            # One in each message, as nearly always.
+            return [text[begin:stop] or None for begin, stop in zip(begins.tolist(), stops.tolist(), strict=True)]
+        found: Found = [None] * len(raws)
         for owner, begin, stop in zip(owners.tolist(), begins.tolist(), stops.tolist(), strict=True):
             # Of several pairs the last with a value counts.
             found[owner] = text[begin:stop] or found[owner]
