@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from rocketbroker.codec.message.message_sys_flag import TRANSACTION_PREPARED_TYPE
+from rocketbroker.common.file_system import LocalFileSystem
 from tests.support.commit_log_writer import overwrite
 from tests.support.filled_store import (
     BODY,
@@ -130,14 +131,25 @@ async def test_what_is_unknown_begins_with_a_message_and_not_with_a_file(filled:
     await store.stop()
 
 
-async def test_what_was_not_known_to_be_on_disk_is_synced_again(filled: Filled, tmp_path: Path):
+async def test_what_was_not_known_to_be_on_disk_is_written_anew_and_synced(filled: Filled, tmp_path: Path, monkeypatch):
     root = flushed(filled, tmp_path)
+    written: list[tuple[int, int]] = []
+    write = LocalFileSystem.write
+
+    def note(self: LocalFileSystem, fd: int, position: int, data: bytes) -> None:
+        path = Path(f"/proc/self/fd/{fd}").readlink()
+        if path.parent.name == "commitlog":
+            written.append((int(path.name) + position, int(path.name) + position + len(data)))
+        write(self, fd, position, data)
 
     store = await opened(root, filled)
 
     assert store.flushed_offset == filled.offsets[COUNT - 30]
+    monkeypatch.setattr(LocalFileSystem, "write", note)
     store.flusher.flush()
     assert store.flushed_offset == filled.log_end
+    covered = {at for start, end in written for at in range(start, end)}
+    assert covered >= set(range(filled.offsets[COUNT - 30], filled.log_end))
     await store.stop()
 
 

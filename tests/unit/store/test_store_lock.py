@@ -1,4 +1,5 @@
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -6,7 +7,12 @@ from pathlib import Path
 import pytest
 
 from rocketbroker.common.errors import StoreError
+from rocketbroker.store.message_arriving_listener import NoListener
+from rocketbroker.store.message_store import MessageStore
 from rocketbroker.store.store_lock import StoreLock
+from tests.support.fakes import FakeClock
+from tests.support.recording_file_system import Disk, Loss, RecordingFileSystem
+from tests.support.stores import V4_HOST, message, store_config
 
 HOLDER = """
 import sys
@@ -104,3 +110,35 @@ def test_an_abort_file_that_cannot_be_written_is_named(tmp_path: Path):
 
     with pytest.raises(StoreError, match=r"cannot write .*abort: Is a directory"):
         make_lock(tmp_path).mark_running(1)
+
+
+def contents(root: Path) -> dict[str, bytes]:
+    """The files below a folder that hold something; the lock is no part of the store."""
+    files = {path: path.read_bytes() for path in root.rglob("*") if path.is_file() and path.name != "lock"}
+    return {str(path.relative_to(root)): data for path, data in files.items() if data.strip(b"\0")}
+
+
+async def test_without_the_abort_file_the_disk_has_what_a_clean_stop_left(tmp_path: Path):
+    """It is on disk before anything is changed, and goes when all that was changed is."""
+    file_system = RecordingFileSystem(tmp_path / "live")
+    clean = [contents(tmp_path / "live")]
+    for number in range(2):
+        store = MessageStore(store_config(tmp_path / "live" / "store"), V4_HOST, NoListener(), FakeClock(), file_system)
+        await store.start()
+        for key in ("a", "b"):
+            store.put_message(message(b"%d" % number, properties={"KEYS": key}))
+            store.dispatch()
+        await store.stop()
+        clean.append(contents(tmp_path / "live"))
+
+    disk, found = Disk(), []
+    for number, event in enumerate(file_system.journal):
+        disk.apply(event)
+        for loss in Loss:
+            image = tmp_path / "image"
+            disk.image(image, loss, seed=number)
+            if not (image / "store" / "abort").exists():
+                found.append(contents(image))
+            shutil.rmtree(image)
+    assert [sorted(left) for left in found if left not in clean] == []
+    assert all(left in found for left in clean)
