@@ -1,5 +1,6 @@
 """What the pages name is there: files, folders and commands."""
 
+import ast
 import re
 from functools import cache
 from pathlib import Path
@@ -12,6 +13,10 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 # Pages may leave out the first folders of a path, as in `store/commit_log.py`.
 PLACES = ("src", "tests", "docs", "bench", "bin", "conf", "requirements")
+
+DEFINITIONS = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+CRASH_SAFETY = (ROOT / "docs" / "crash-safety.md").read_text()
+SECTIONS = [name for name in re.findall(r"^## (.*)", CRASH_SAFETY, re.MULTILINE) if name != "What is not covered"]
 
 
 @cache
@@ -32,6 +37,32 @@ def test_each_file_of_the_checkout_that_a_page_names_is_there(page: Path):
     words = re.findall(rf"(?<![\w/.-])((?:{'|'.join(PLACES)}|\.ci)/[\w./-]*\w)", page.read_text())
 
     assert {word for word in words if not (ROOT / word).exists()} == set()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_each_test_that_a_page_names_is_there(page: Path):
+    named = re.findall(r"(tests/[\w/]+\.py)((?:::\w+)+)", page.read_text())
+
+    missing = [path + names for path, names in named if not is_defined((ROOT / path).read_text(), names)]
+    assert missing == []
+
+
+def is_defined(source: str, names: str) -> bool:
+    """Whether a source file has a test, as ``::TestClass::test_name`` or ``::test_name``."""
+    body = ast.parse(source).body
+    for name in names.removeprefix("::").split("::"):
+        found = [one for one in body if isinstance(one, DEFINITIONS) and one.name == name]
+        if not found:
+            return False
+        body = found[0].body
+    return True
+
+
+@pytest.mark.parametrize("section", SECTIONS)
+def test_each_section_of_the_argument_names_its_tests(section: str):
+    text = CRASH_SAFETY.split(f"\n## {section}\n")[1].split("\n## ")[0]
+
+    assert "::test_" in text
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
