@@ -9,7 +9,7 @@ import contextlib
 import itertools
 import random
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -103,8 +103,9 @@ def _no_fault(_operation: str, _path: Path) -> None:
     """The disk is well."""
 
 
-async def _nothing_to_wait_for() -> None:
+async def _nothing_to_wait_for() -> Collection[Path]:
     """The table is written where it is submitted."""
+    return ()
 
 
 class CrashScript:

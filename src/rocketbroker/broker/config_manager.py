@@ -8,7 +8,7 @@ whole.
 import asyncio
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Generic, TypeAlias, TypeVar
@@ -149,9 +149,10 @@ class ConfigPersistService:
         self._executor = ThreadPoolExecutor(1, "ConfigPersistService")
         self._tasks.start(self._run(), "run")
 
-    async def drain(self) -> None:
-        """Wait until all that was submitted before is on disk, or its failure in the log."""
+    async def drain(self) -> Collection[Path]:
+        """Wait until all that was submitted before is on disk, or its failure in the log; gives what is not on disk."""
         await self._idle.wait()
+        return self._changed.keys()
 
     async def stop(self) -> None:
         """Write what is still to be written and end the thread."""

@@ -261,7 +261,7 @@ class MessageStore:
         indexed = self._is_index_synced()
         self._checkpoint.save()
         # What is not in the queues or the index would be looked for by an unclean start only.
-        failed = self.flusher.error or self._queue_flusher.error or self._appender.has_pending
+        failed = self.lock.stays_marked or self.flusher.error or self._queue_flusher.error or self._appender.has_pending
         if indexed and not failed:
             self._write_ends()
             self.lock.mark_stopped()

@@ -22,6 +22,8 @@ class StoreLock:
         self._path = root / "lock"
         self._abort_path = abort_path
         self._fd = -1
+        # Whether the next start is to find an unclean stop, since something that this one had to do is not on disk.
+        self.stays_marked = False
 
     def acquire(self) -> None:
         """Take the lock, if it is not taken by this one already.

@@ -1,9 +1,11 @@
+from collections.abc import Collection
 from pathlib import Path
 
 import pytest
 
 from rocketbroker.broker.consumer_offset_manager import ConsumerOffsetManager
 from rocketbroker.broker.offset_recovery import OffsetRecovery
+from rocketbroker.common.errors import StoreError
 from tests.support.fakes import FakeClock
 from tests.support.stores import crash_copy, make_store, message
 
@@ -29,8 +31,9 @@ async def test_offsets_behind_the_end_are_set_back_after_an_unclean_stop(tmp_pat
 
     drained: list[int] = []
 
-    async def drain() -> None:
+    async def drain() -> Collection[Path]:
         drained.append(len(persisted))
+        return ()
 
     await OffsetRecovery(offsets, store, drain).start()
 
@@ -44,3 +47,26 @@ async def test_offsets_behind_the_end_are_set_back_after_an_unclean_stop(tmp_pat
     if told:
         assert "the offset of group G in topic Topic, queue 0, goes back from 5 to 3" in told[0]
     await store.stop()
+
+
+async def test_a_disk_that_refuses_the_table_ends_the_start_and_the_next_one_sets_back(tmp_path: Path):
+    store = make_store(tmp_path / "store")
+    await store.start()
+    crash_copy(tmp_path / "store", tmp_path / "killed")
+    await store.stop()
+    store = make_store(tmp_path / "killed")
+    await store.start()
+    offsets = ConsumerOffsetManager(tmp_path / "consumerOffset.json", FakeClock())
+    offsets.commit("G", "Topic", 0, 5)
+
+    async def drain() -> Collection[Path]:
+        return {offsets.path}
+
+    with pytest.raises(StoreError, match=r"consumerOffset\.json cannot be written, in which 1 offsets had to go back"):
+        await OffsetRecovery(offsets, store, drain).start()
+    await store.stop()
+
+    again = make_store(tmp_path / "killed")
+    await again.start()
+    assert not again.was_clean
+    await again.stop()

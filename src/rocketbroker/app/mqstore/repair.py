@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import sys
+from collections.abc import Collection
 from pathlib import Path
 from typing import Annotated
 
@@ -74,8 +75,9 @@ async def _recover(config: MessageStoreConfig) -> None:
     await recover_store(config, lambda store: OffsetRecovery(offsets, store, _written_at_once).start())
 
 
-async def _written_at_once() -> None:
-    """Tables are written where they are submitted."""
+async def _written_at_once() -> Collection[Path]:
+    """Tables are written where they are submitted, or the disk's refusal raised there."""
+    return ()
 
 
 def _repair(config: MessageStoreConfig, options: AuditOptions, damaged: list[Path]) -> AuditReport:
