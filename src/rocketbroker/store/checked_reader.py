@@ -9,16 +9,18 @@ far a message lies from the end of the log says little about that.
 """
 
 import asyncio
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor
 from functools import partial
 from itertools import accumulate, chain, repeat
-from operator import add
+from itertools import count as count_from
+from operator import add, itemgetter, sub
 from typing import Final, NamedTuple
 
 from rocketbroker.codec.message.buffers import ReadableBuffer
-from rocketbroker.codec.message.expected_record import ExpectedRecord, RecordCheck
-from rocketbroker.codec.message.message_properties import find_properties
+from rocketbroker.codec.message.expected_record import ExpectedRecord
+from rocketbroker.codec.message.message_properties import get_property
 from rocketbroker.codec.message.tags_code import tags_code_bytes
 from rocketbroker.codec.storefile.consume_queue_layout import CQ_STORE_UNIT_SIZE
 from rocketbroker.store.cached_windows import CachedWindows
@@ -35,6 +37,7 @@ _NO_RECORD: Final = (-1, 0, 0)
 _MOST_ON_LOOP: Final = 1024 * 1024
 # Messages further apart are looked for in the page cache one by one, nearer ones with what lies between them.
 _MOST_SPANNED: Final = 4 * 1024 * 1024
+_offset_of: Final = itemgetter(1)
 # Tags codes of a queue that are remembered as those of records.
 _MOST_TAGS_CODES: Final = 1024
 
@@ -87,13 +90,13 @@ class CheckedReader:
         offsets, sizes, _ = zip(*entries, strict=True)
         start, end, size = min(offsets), max(offsets) + max(sizes), log.queue.file_size
         one_file = (start - log.min_offset) // size == (end - 1 - log.min_offset) // size
-        sized = min(sizes) >= _check_of(queue).least_size and max(sizes) <= log.longest_record
+        sized = min(sizes) >= queue.record_check.least_size and max(sizes) <= log.longest_record
         return one_file and sized and start >= log.min_offset and end <= log.max_offset
 
     def _one_by_one(self, queue: ConsumeQueue, queue_offset: int, limit: int) -> Iterator[tuple[int, int, int]]:
         log = self._commit_log
         minimum, end, file_size = log.min_offset, log.max_offset, log.queue.file_size
-        least, longest = _check_of(queue).least_size, log.longest_record
+        least, longest = queue.record_check.least_size, log.longest_record
         found = False
         for number, entry in enumerate(queue.entries(queue_offset, limit), queue_offset):
             offset, size, _ = entry
@@ -119,6 +122,29 @@ class CheckedReader:
         if queue.schedule:
             return matches
         return lambda code: matches(code) or (code not in known and len(known) < _MOST_TAGS_CODES)
+
+    def count_sound(
+        self, queue: ConsumeQueue, queue_offset: int, entries: Sequence[tuple[int, int, int]], most_bytes: int
+    ) -> int:
+        """How many entries of a pull name sound records, ``most_bytes`` at most; 0 when they need a closer look.
+
+        What most pulls need: the records are in the page cache and in one file, and all are sound.
+        """
+        log = self._commit_log
+        file = log.queue.find(entries[0][0]) if entries else None
+        if file is None:
+            return 0
+        offsets, sizes, codes = zip(*entries, strict=True)
+        most_bytes = min(most_bytes, _MOST_ON_LOOP)
+        count = len(entries) if sum(sizes) <= most_bytes else bisect_right(list(accumulate(sizes)), most_bytes)
+        starts = list(map(sub, offsets[:count], repeat(file.file_from_offset)))
+        if not starts or min(sizes) < queue.record_check.least_size:
+            return 0
+        start, end = min(starts), max(map(add, starts, sizes))
+        if start < 0 or end > file.wrote or end - start > _MOST_SPANNED or not self._cached.holds(file, start, end):
+            return 0
+        expected = list(zip(count_from(queue_offset), offsets[:count], sizes, codes, strict=False))
+        return 0 if queue.record_check.unsound(file.buffer, starts, expected) else count
 
     # -- records
 
@@ -150,25 +176,25 @@ class CheckedReader:
         """The records as they lie in the mapped files, ``None`` when the disk would have to be waited for."""
         parts: list[_Part] = []
         for file, records in self._by_file(expected):
-            begin = file.file_from_offset
-            starts = [offset - begin for _, offset, _, _ in records]
-            if not self._are_cached(file, starts, [size for _, _, size, _ in records]):
+            _, offsets, sizes, _ = zip(*records, strict=True)
+            starts = list(map(sub, offsets, repeat(file.file_from_offset)))
+            if not self._are_cached(file, starts, list(map(add, starts, sizes))):
                 return None
             parts.append(_Part(file.buffer, starts, records))
         return parts
 
     def _by_file(self, expected: list[ExpectedRecord]) -> Iterable[tuple[MappedFile, list[ExpectedRecord]]]:
         log = self._commit_log
+        offsets = list(map(_offset_of, expected))
+        first, last = file_of(log, min(offsets)), file_of(log, max(offsets))
+        if first is last:
+            return [(first, expected)] if first else []
         minimum, size = log.min_offset, log.queue.file_size
-        numbers = {(offset - minimum) // size for _, offset, _, _ in expected}
-        for number in sorted(numbers):
-            file = file_of(log, minimum + number * size)
-            if file is not None:
-                alone = len(numbers) == 1
-                yield file, expected if alone else [r for r in expected if (r[1] - minimum) // size == number]
+        numbers = sorted({(offset - minimum) // size for offset in offsets})
+        files = [(number, file_of(log, minimum + number * size)) for number in numbers]
+        return [(file, [r for r in expected if (r[1] - minimum) // size == number]) for number, file in files if file]
 
-    def _are_cached(self, file: MappedFile, starts: list[int], sizes: list[int]) -> bool:
-        ends = list(map(add, starts, sizes))
+    def _are_cached(self, file: MappedFile, starts: list[int], ends: list[int]) -> bool:
         start, end = min(starts), max(ends)
         if end - start <= _MOST_SPANNED:
             return self._cached.holds(file, start, end)
@@ -194,7 +220,7 @@ class CheckedReader:
         self, result: GetMessageResult, messages: UncheckedMessages, parts: list[_Part]
     ) -> list[memoryview] | None:
         """The sound records, ``None`` when that is all; the others are reported."""
-        check = _check_of(messages.queue)
+        check = messages.queue.record_check
         is_wanted = None
         if messages.matches is not None and not messages.queue.schedule:
             is_wanted = partial(self._has_wanted_tags, messages.queue, messages.matches)
@@ -218,7 +244,7 @@ class CheckedReader:
     def _has_wanted_tags(
         self, queue: ConsumeQueue, matches: Callable[[int], bool], record: ExpectedRecord, properties: bytes
     ) -> bool:
-        code = tags_code_bytes(find_properties(properties)[0])
+        code = tags_code_bytes(get_property(properties, b"TAGS"))
         if code != record[3]:
             self._report_entry(queue, record[0], f"its tags code is {record[3]}, that of its message is {code}")
         if len(queue.tags_codes) < _MOST_TAGS_CODES:
@@ -233,7 +259,7 @@ class CheckedReader:
     def _report_record(self, queue: ConsumeQueue, part: _Part, number: int) -> None:
         record = part.expected[number]
         queue_offset, offset, _, _ = record
-        what = _check_of(queue).describe(part.data, part.starts[number], record)
+        what = queue.record_check.describe(part.data, part.starts[number], record)
         file = self._commit_log.queue.find(offset)
         # No damage: its tags are not wanted, or its file was removed meanwhile.
         if not what or file is None:
@@ -244,10 +270,6 @@ class CheckedReader:
             offset - file.file_from_offset,
             f"{_name(queue, queue_offset)} is not there: {what} (its entry is in {path} at {position})",
         )
-
-
-def _check_of(queue: ConsumeQueue) -> RecordCheck:
-    return RecordCheck(queue.queue_id, queue.magic, queue.topic_block)
 
 
 def _place(queue: ConsumeQueue, queue_offset: int) -> tuple[str, int]:

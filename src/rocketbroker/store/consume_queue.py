@@ -8,6 +8,7 @@ import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from rocketbroker.codec.message.expected_record import RecordCheck
 from rocketbroker.codec.message.message_encoder import magic_code, topic_block
 from rocketbroker.codec.message.tags_code import extend_hash, java_hash
 from rocketbroker.codec.message.topic_validator import RMQ_SYS_SCHEDULE_TOPIC
@@ -52,6 +53,7 @@ class ConsumeQueue:
         "next_offset",
         "queue",
         "queue_id",
+        "record_check",
         "schedule",
         "tag_hashes",
         "tags_codes",
@@ -70,6 +72,7 @@ class ConsumeQueue:
         encoded = topic.encode()
         self.topic_block = topic_block(encoded)
         self.magic = magic_code(len(encoded))
+        self.record_check = RecordCheck(queue_id, self.magic, self.topic_block)
         self.schedule = topic == RMQ_SYS_SCHEDULE_TOPIC
         self.key_prefix_hash = java_hash(build_key(topic, ""))
         self.tag_hashes: dict[bytes, int] = {}

@@ -25,7 +25,7 @@ class GetMessageStatus(Enum):
 
 
 class UncheckedMessages(msgspec.Struct):
-    """Messages that may come from the disk, which may have changed them, or their queue's entries.
+    """Messages that may have come from the disk changed, or their queue's entries, and are still to be checked.
 
     ``matches`` says whether a tags code is wanted, ``None`` for all.
     """

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterable
 
-from rocketbroker.codec.message.expected_record import RecordCheck
 from rocketbroker.codec.message.message_encoder import BODY_POSITION, STORE_TIMESTAMP_POSITION, SYS_FLAG_POSITION
 from rocketbroker.codec.storefile.consume_queue_layout import CQ_STORE_UNIT_SIZE
 from rocketbroker.common.config import MessageStoreConfig
@@ -82,6 +81,8 @@ class QueueReader:
         Entries that can name no record are left out.
         """
         offset = result.next_begin_offset
+        if matches is None and self._collect_sound(queue, end, result, max_msgs, max_bytes):
+            return
         # More than are wanted: where many are damaged in a row the consumer gets over them soon.
         limit = max(self._scan_limit(), max_msgs)
         entries = self._checked_reader.entries(queue, offset, max_msgs, min(limit, end - offset))
@@ -90,6 +91,18 @@ class QueueReader:
             matches = self._checked_reader.possible_matches(queue, matches)
         self._collect(entries, result, max_msgs, max_bytes, matches)
 
+    def _collect_sound(
+        self, queue: ConsumeQueue, end: int, result: GetMessageResult, max_msgs: int, max_bytes: int
+    ) -> bool:
+        """Take messages that are all in the page cache, and check them here; false when that is not so of one."""
+        offset = result.next_begin_offset
+        max_msgs, max_bytes = self._limits(max_msgs, max_bytes, in_memory=True)
+        entries = list(queue.entries(offset, min(max_msgs, end - offset)))
+        sound = self._checked_reader.count_sound(queue, offset, entries, max_bytes)
+        if sound:
+            self._collect(entries[:sound], result, max_msgs, max_bytes, None, checked=True)
+        return sound > 0
+
     def _collect(
         self,
         entries: Iterable[tuple[int, int, int]],
@@ -97,6 +110,8 @@ class QueueReader:
         max_msgs: int,
         max_bytes: int,
         matches: Callable[[int], bool] | None,
+        *,
+        checked: bool = False,
     ) -> None:
         """Take messages within the limits. None, with ``in_memory`` false, if they lie far back and are not checked."""
         log_min = self._commit_log.min_offset
@@ -115,9 +130,9 @@ class QueueReader:
                 continue
             if not count:
                 in_memory = result.in_memory = physical_offset >= hot
-                if unchecked is None and not in_memory:
+                if unchecked is None and not (in_memory or checked):
                     return  # they may come from the disk, and so may their entries
-                in_memory = in_memory or self._checked_reader.is_cached(physical_offset, size)
+                in_memory = in_memory or checked or self._checked_reader.is_cached(physical_offset, size)
                 max_msgs, max_bytes = self._limits(max_msgs, max_bytes, in_memory=in_memory)
             elif total + size > max_bytes:
                 next_offset -= 1
@@ -158,8 +173,7 @@ class QueueReader:
         head = self._commit_log.bytes_at(entry[0], BODY_POSITION) if entry else None
         if entry is None or head is None:
             return -1
-        check = RecordCheck(queue.queue_id, queue.magic, queue.topic_block)
-        if len(head) < BODY_POSITION or not check.is_head(head, (queue_offset, *entry)):
+        if len(head) < BODY_POSITION or not queue.record_check.is_head(head, (queue_offset, *entry)):
             return -1
         sys_flag = int.from_bytes(head[SYS_FLAG_POSITION : SYS_FLAG_POSITION + 4], "big")
         position = STORE_TIMESTAMP_POSITION + (12 if sys_flag & _BORN_HOST_V6 else 0)

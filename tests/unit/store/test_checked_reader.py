@@ -12,6 +12,7 @@ from rocketbroker.codec.message.tags_code import tags_code
 from rocketbroker.codec.storefile.consume_queue_layout import ENTRY
 from rocketbroker.common.errors import StoreError
 from rocketbroker.store.get_message import GetMessageStatus
+from rocketbroker.store.mapped_file import MappedFile
 from rocketbroker.store.message_store import MessageStore
 from tests.support.damage import entry_place, pulls, record_place
 from tests.support.stores import V6_HOST, make_store, message, pulled
@@ -68,11 +69,29 @@ async def test_messages_stored_since_are_not_read_to_be_checked(store: MessageSt
     store.dispatch()
 
     last = store.get_message("Topic", 0, COUNT - 1, 32, 1 << 20)
-    assert last.unchecked is not None
     assert (last.message_count, last.next_begin_offset) == (1, COUNT)
     new = store.get_message("Topic", 0, COUNT, 32, 1 << 20)
     assert (new.status, new.unchecked) == (GetMessageStatus.FOUND, None)
     assert [one.body for one in decode_messages(b"".join(store.slices(new.ranges)))] == [b"new"]
+
+
+async def test_sound_messages_in_the_page_cache_need_no_second_look(
+    store: MessageStore, monkeypatch: pytest.MonkeyPatch
+):
+    def second_look(offset: int, max_bytes: int = 1 << 20) -> tuple[bool, int]:
+        result = store.get_message("Topic", 0, offset, 16, max_bytes)
+        return result.unchecked is not None, result.message_count
+
+    monkeypatch.setattr(MappedFile, "is_cached", lambda *_arguments: True)
+    assert second_look(0) == (False, 16)
+    assert second_look(0, 5 * SIZE) == (False, 5)
+    assert second_look(0, 1) == (True, 1)
+    record_place(store, 15)[0].flip(88 * 8)
+    assert second_look(0) == (True, 16)
+    assert second_look(0, 5 * SIZE) == (False, 5)
+    store.checked_reader._cached._cached_until.clear()
+    monkeypatch.setattr(MappedFile, "is_cached", lambda *_arguments: False)
+    assert second_look(0, 5 * SIZE) == (True, 5)
 
 
 class TestRecords:

@@ -14,6 +14,7 @@ from rocketbroker.store.clean_commit_log_service import CleanCommitLogService, Q
 from rocketbroker.store.clean_thread import CleanThread
 from rocketbroker.store.disk_watch import DiskWatch
 from rocketbroker.store.get_message import GetMessageStatus
+from rocketbroker.store.mapped_file import MappedFile
 from rocketbroker.store.message_store import MessageStore
 from tests.support.cleaning import LOG_FILE, Losses, SaidDisk, age, fill, log_files, small_store
 from tests.support.fakes import FakeClock
@@ -256,6 +257,7 @@ async def test_what_was_pulled_before_is_right_after(cleaned: Cleaned):
 async def test_a_cold_read_that_is_under_way_gets_what_it_asked_for(cleaned: Cleaned, monkeypatch):
     store = cleaned.store
     count_as_far_back(store)
+    monkeypatch.setattr(MappedFile, "is_cached", lambda *_arguments: False)
     result = store.get_message("T", 0, 0, 3, 1 << 20)
     assert result.unchecked is not None
     expected = b"".join(store.slices(result.ranges))

@@ -8,10 +8,12 @@ rest: flags, times, hosts and properties.
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
 from struct import Struct
 from typing import Final
 from zlib import crc32
 
+from rocketbroker.codec.message.buffers import ReadableBuffer
 from rocketbroker.codec.message.message_decoder import decode_record
 from rocketbroker.codec.message.message_encoder import BODY_POSITION, RECORD_HEADS, topic_block
 from rocketbroker.common.errors import CorruptRecordError
@@ -27,6 +29,19 @@ _NAMES: Final = ("totalSize", "magic code", "queueId", "queueOffset", "physicalO
 # A message as its queue names it: queue offset, CommitLog offset, size, tags code. A bare tuple, since one is made for
 # each message that is read.
 ExpectedRecord = tuple[int, int, int, int]
+
+
+@lru_cache(maxsize=1024)
+def _behind_head(body_length: int, topic_length: int) -> Callable[[ReadableBuffer, int], tuple[bytes, bytes, int]]:
+    """Reads body, topic and length of the properties at a position: quicker than by a slice of each."""
+    return Struct(f">{body_length}s{topic_length}sH").unpack_from
+
+
+def _behind_ipv6(data: ReadableBuffer, at: int, rest: int, sys_flag: int) -> tuple[int, int, int]:
+    """Of a record with a host of IPv6: where the body begins, the bytes left for it and properties, its length."""
+    longer = RECORD_HEADS[sys_flag >> 4 & 3].size - BODY_POSITION
+    body_at = at + BODY_POSITION + longer
+    return body_at, rest - longer, _BODY_LENGTH.unpack_from(data, body_at - 4)[0] if longer <= rest else -1
 
 
 class RecordCheck:
@@ -62,35 +77,35 @@ class RecordCheck:
             expected: what is expected of each; no size is below ``least_size``.
             is_wanted: asked about each sound record, with its properties.
         """
-        unpack, magic, queue_id, block = _EXPECTED.unpack_from, self._magic, self._queue_id, self._topic_block
-        block_length = len(block)
+        unpack, magic, queue_id, topic = _EXPECTED.unpack_from, self._magic, self._queue_id, self._topic_block
+        least, known_length = self.least_size, -1
         wrong: list[int] = []
         for number, (at, record) in enumerate(zip(positions, expected, strict=True)):
             queue_offset, physical_offset, size, _ = record
             total, found_magic, crc, found_id, found_offset, found_at, sys_flag, body_length = unpack(data, at)
+            body_at, rest = at + BODY_POSITION, size - least
+            if sys_flag & _IPV6:
+                body_at, rest, body_length = _behind_ipv6(data, at, rest, sys_flag)
+            rest -= body_length
             if (
                 total != size
                 or found_at != physical_offset
                 or found_offset != queue_offset
                 or found_id != queue_id
                 or found_magic != magic
+                or rest < 0
+                or body_length < 0
             ):
                 wrong.append(number)
                 continue
-            end = at + size
-            start = at + BODY_POSITION
-            if sys_flag & _IPV6:
-                start = at + RECORD_HEADS[sys_flag >> 4 & 3].size
-                body_length = _BODY_LENGTH.unpack_from(data, start - 4)[0] if start <= end else -1
-            stop = start + body_length
-            rest = stop + block_length
+            if body_length != known_length:
+                behind_head, known_length = _behind_head(body_length, len(topic)), body_length
+            body, found_topic, properties_length = behind_head(data, body_at)
             if (
-                body_length < 0
-                or rest + 2 > end
-                or data[rest] << 8 | data[rest + 1] != end - rest - 2
-                or data[stop:rest] != block
-                or (body_length and crc32(data[start:stop]) & _CRC_BITS != crc)
-                or (is_wanted is not None and not is_wanted(record, bytes(data[rest + 2 : end])))
+                properties_length != rest
+                or found_topic != topic
+                or (body_length and crc32(body) & _CRC_BITS != crc)
+                or (is_wanted is not None and not is_wanted(record, bytes(data[at + size - rest : at + size])))
             ):
                 wrong.append(number)
         return wrong
