@@ -70,6 +70,8 @@ class DeletedTopics:
             OSError: the disk refused.
         """
         for topic, mark in self.marks.items():
+            if not mark:
+                continue  # a deletion that failed took its mark back
             last = [queue.entry(queue.max_offset - 1) for queue in queues.queues_of(topic).values()]
             if last and all(entry is None or entry[0] < mark for entry in last):
                 queues.delete_topic(topic)

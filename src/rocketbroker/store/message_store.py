@@ -205,6 +205,8 @@ class MessageStore:
             self._deleted_topics.marks,
         )
         report = recover(loaded, self._checkpoint, reput, changing)
+        # What is synced next reaches that far, also when no message comes: else each kill would add to what is unknown.
+        self._appender.last_store_timestamp = report.last_stored_ms
         self._deleted_topics.clamp(report.end_of_log, report.damaged_files)
         self._trust_from_here_on()
         if self.waits_for_flush:

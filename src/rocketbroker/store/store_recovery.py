@@ -45,13 +45,15 @@ class RecoveryReport:
     """What recovery found and did.
 
     ``checked_from`` is the CommitLog offset from which on all was checked, ``end_of_log`` the one at which the next
-    message will lie, ``cut_off`` says what was cut off there, if anything. ``damaged_files`` and ``queues_rebuilt``
-    have a text each; so has ``offsets_set_back``, which whoever keeps the consumer offsets fills.
+    message will lie, ``last_stored_ms`` the store time of the last one that was checked, 0 without one, ``cut_off``
+    says what was cut off there, if anything. ``damaged_files`` and ``queues_rebuilt`` have a text each; so has
+    ``offsets_set_back``, which whoever keeps the consumer offsets fills.
     """
 
     clean_stop: bool
     checked_from: int = 0
     end_of_log: int = 0
+    last_stored_ms: int = 0
     cut_off: str = ""
     duration_s: float = 0.0
     corrupt_ranges: list[CorruptRange] = field(default_factory=list)
@@ -368,11 +370,12 @@ def _take_unknown_part(loaded: LoadedStore, offset: int, reput: ReputMessageServ
     Files that were lost are passed over: no crash takes one whole file out of the middle.
     """
     queue, report = loaded.commit_log.queue, loaded.report
-    walk = LogWalk(queue, offset, check_crc=True)
+    walk, last = LogWalk(queue, offset, check_crc=True), -1
     while True:
         for stretch in walk:
             reput.dispatch(stretch)
             progress.tell(stretch.end_offset)
+            last = stretch.offset + stretch.starts[-1]
         found = walk.next_sound() if walk.offset < loaded.mended_to else None
         if found is None:
             break
@@ -380,6 +383,7 @@ def _take_unknown_part(loaded: LoadedStore, offset: int, reput: ReputMessageServ
         walk.offset = found
     if walk.damage:
         report.cut_off = _told_cut(queue, walk.offset, walk.damage)
+    report.last_stored_ms = store_timestamp_at(queue, last) or 0
     return walk.offset
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from rocketbroker.common.file_system import LOCAL, LocalFileSystem
+from rocketbroker.store.consume_queue_store import ConsumeQueueStore
 from rocketbroker.store.deleted_topics import FILE_NAME, DeletedTopics
 from rocketbroker.store.mapped_file import MappedFile
 from rocketbroker.store.message_store import MessageStore
@@ -61,6 +62,18 @@ def test_marks_behind_the_end_of_the_log_go_back_to_it(tmp_path: Path):
     again.load([])
     assert again.marks == {"A": 100, "B": 200}
     assert [one.startswith(f"{path}: ") for one in told] == [True]
+
+
+def test_a_mark_that_was_taken_back_deletes_no_queue_whose_messages_expired(tmp_path: Path):
+    queues = ConsumeQueueStore(tmp_path / "consumequeue", 200)
+    queues.find_or_create("Topic", 0).go_on_at(5)
+    marks = DeletedTopics(tmp_path / FILE_NAME, LOCAL)
+    marks.add({"Topic"}, 0, 0)
+
+    marks.finish(queues)
+
+    assert queues.topics == {"Topic"}
+    queues.close()
 
 
 async def filled(root: Path, **settings) -> MessageStore:

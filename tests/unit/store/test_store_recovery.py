@@ -76,6 +76,23 @@ async def test_a_second_kill_right_after_the_first(filled: Filled, killed: Path,
     await store.stop()
 
 
+async def test_a_kill_after_a_start_adds_nothing_to_what_is_not_known_to_be_on_disk(
+    filled: Filled, killed: Path, tmp_path: Path
+):
+    store = make_store(killed, filled.clock)
+    await store.start()
+    assert store.recovery_report.checked_from == 0
+    store.flusher.flush()
+    store._queue_flusher.flush()
+    again = crash_copy(killed, tmp_path / "again")
+    await store.stop()
+
+    store = await check(again, filled)
+
+    assert store.recovery_report.checked_from > 0
+    await store.stop()
+
+
 def torn(path: Path, position: int, size: int) -> None:
     overwrite(path, position + size // 2, bytes(size - size // 2))
 

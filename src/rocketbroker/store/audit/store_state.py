@@ -38,7 +38,8 @@ class StoreState:
 
     def is_index_known(self, store_timestamp: int) -> bool:
         """Whether the index had it, too."""
-        return not self.unclean or store_timestamp <= self.checkpoint.index_msg_timestamp - _SAFETY_MS
+        known = self.is_known(store_timestamp)
+        return known and (not self.unclean or store_timestamp <= self.checkpoint.index_msg_timestamp - _SAFETY_MS)
 
 
 def read_state(config: MessageStoreConfig) -> StoreState:
