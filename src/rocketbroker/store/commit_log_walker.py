@@ -34,11 +34,12 @@ from rocketbroker.store.mapped_file_queue import MappedFileQueue
 
 if TYPE_CHECKING:
     from rocketbroker.codec.storefile.record_columns import Positions, Records
+    from rocketbroker.store.record_hints import RecordHints
 
 # A stretch has so many records at the most. It is read in blocks that grow from the one size to the other.
-_MOST_RECORDS: Final = 16384
+_MOST_RECORDS: Final = 65536
 _FIRST_BLOCK: Final = 64 << 10
-_LAST_BLOCK: Final = 2 << 20
+_LAST_BLOCK: Final = 4 << 20
 # So many are looked at one by one.
 _FEW: Final = 64
 _LONG: Final = Struct(">q")
@@ -147,8 +148,9 @@ class Stretch:
         records, view = self.records, memoryview(self.data)
         begins = records.body_at.tolist()
         ends = (records.body_at + records.body_length).tolist()
-        found = [crc32(view[begin:end]) for begin, end in zip(begins, ends, strict=True)]
-        wrong = (np.array(found, np.uint32) & 0x7FFFFFFF) != records.field("body_crc")
+        bodies = map(view.__getitem__, map(slice, begins, ends))
+        found = np.fromiter(map(crc32, bodies), np.uint32, len(begins))
+        wrong = (found & 0x7FFFFFFF) != records.field("body_crc")
         tails, record_ends = records.body_at + records.body_length, np.append(records.starts[1:], self.end)
         for at in self._maybe_torn(tails, record_ends).tolist():
             wrong[at] |= lacks_sector(self.data, int(tails[at]), int(record_ends[at]), self.position)
@@ -178,10 +180,20 @@ class LogWalk:
         offset: where a record begins.
         check_crc: whether bodies are held against their checksums.
         end: CommitLog offset at which it ends; that of the last file if not given.
+        hints: where records may begin.
     """
 
-    def __init__(self, queue: MappedFileQueue, offset: int, *, check_crc: bool, end: int | None = None) -> None:
+    def __init__(
+        self,
+        queue: MappedFileQueue,
+        offset: int,
+        *,
+        check_crc: bool,
+        end: int | None = None,
+        hints: RecordHints | None = None,
+    ) -> None:
         self._queue = queue
+        self._hints = hints
         self._check_crc = check_crc
         self._end = queue.max_file_end if end is None else end
         self.offset = offset
@@ -192,7 +204,8 @@ class LogWalk:
         block = _FIRST_BLOCK
         while self.offset < self._end and (file := self._queue.find(self.offset)) is not None:
             position = self.offset - file.file_from_offset
-            stretch = _seeming_records(file, position, min(file.file_size, self._end - file.file_from_offset), block)
+            limit = min(file.file_size, self._end - file.file_from_offset)
+            stretch = _seeming_records(file, position, limit, block, self._hints)
             block = min(2 * block, _LAST_BLOCK)
             if stretch is None:
                 if not self._passes_end(file, position):
@@ -297,10 +310,12 @@ def _read(file: MappedFile, position: int, length: int) -> bytes:
     return os.pread(file.fd, min(length, file.file_size - position), position)
 
 
-def _seeming_records(file: MappedFile, position: int, limit: int, block: int) -> Stretch | None:
+def _seeming_records(
+    file: MappedFile, position: int, limit: int, block: int, hints: RecordHints | None = None
+) -> Stretch | None:
     """What seems to be records before ``limit`` from a position on, by their sizes and magic codes."""
     data = _read(file, position, min(block, limit - position))
-    starts, end = _chain(data)
+    starts, end = (hints and hints.chain(file.file_from_offset + position, data)) or _chain(data)
     if not starts and len(data) >= BLANK_LENGTH:
         size, magic = peek(data)
         if len(data) < size <= limit - position and magic in {MESSAGE_MAGIC_CODE_V1, MESSAGE_MAGIC_CODE_V2}:

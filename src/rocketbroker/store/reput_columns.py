@@ -44,9 +44,9 @@ class _Messages:
         transaction = records.sys_flag & TRANSACTION_ROLLBACK_TYPE
         self.queued = (transaction != TRANSACTION_PREPARED_TYPE) & (transaction != TRANSACTION_ROLLBACK_TYPE)
         topic_ends = (records.topic_at + records.topic_length).tolist()
-        self.topics = [data[at:end] for at, end in zip(records.topic_at.tolist(), topic_ends, strict=True)]
+        self.topics = list(map(data.__getitem__, map(slice, records.topic_at.tolist(), topic_ends)))
         property_ends = (records.properties_at + records.properties_length).tolist()
-        self.properties = [data[at:end] for at, end in zip(records.properties_at.tolist(), property_ends, strict=True)]
+        self.properties = list(map(data.__getitem__, map(slice, records.properties_at.tolist(), property_ends)))
         self.tags, self.unique_keys, self.keys = find_properties_many(self.properties)
 
     def by_queue(self) -> Iterator[tuple[bytes, int, Column]]:

@@ -12,12 +12,14 @@ Before queues or index are changed where they are known to be on disk, ``Rebuild
 crash on the way leaves no start that takes what is half made for whole.
 """
 
+from __future__ import annotations
+
 import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from rocketbroker.common.file_system import sync_names
 from rocketbroker.store.commit_log import CommitLog
@@ -32,10 +34,16 @@ from rocketbroker.store.rebuild_note import RebuildNote
 from rocketbroker.store.reput_message_service import ReputMessageService
 from rocketbroker.store.store_checkpoint import StoreCheckpoint
 
+if TYPE_CHECKING:
+    from rocketbroker.store.record_hints import RecordHints
+
 log = logging.getLogger(__name__)
 
 # How far behind the files that are there a queue may say that the log ended, in files.
 _MOST_FILES_LOST = 1
+# So many entries of queues are worth a look at what they say of the log; of more it would take too much memory.
+_WORTH_HINTS = 10_000
+_MOST_HINTS = 16 << 20
 # So often it is told how far the recovery has come, in seconds.
 _TELL_S = 3.0
 
@@ -199,23 +207,23 @@ def recover(
     progress = _Progress(say, log_queue.max_file_end)
     if report.clean_stop:
         report.end_of_log = _end_after_clean_stop(loaded)
-        index_unknown = unknown = report.end_of_log
+        unknown = _Unknown(report.end_of_log, report.end_of_log, None)
         _find_lost_queues(loaded)
     else:
-        index_unknown, unknown = _unknown_parts(loaded, checkpoint)
-        report.checked_from = unknown
-    index_lacks, queues_lack = _lacking_from(loaded, index_unknown, unknown)
+        unknown = _unknown_parts(loaded, checkpoint)
+        report.checked_from = unknown.log_from
+    index_lacks, queues_lack = _lacking_from(loaded, unknown)
     start = min(queues.max_physical_offset, queues_lack, index_lacks, *map(_end_of, loaded.lacking))
-    if start < unknown or loaded.note.stands:
+    if start < unknown.log_from or loaded.note.stands:
         loaded.note.write(start)
     before_change()
-    _reach(log_queue, unknown)
+    _reach(log_queue, unknown.log_from)
     if loaded.index_service is not None:
         report.index_entries_cut = loaded.index_service.cut(index_lacks)
     # What was not on disk for certain may have holes: those entries are made anew from the log.
     queues.truncate_from(queues_lack)
     queues.correct_min_offsets(log_queue.min_offset)
-    reput.catch_up(max(start, log_queue.min_offset), unknown, progress.tell)
+    reput.catch_up(max(start, log_queue.min_offset), unknown.log_from, progress.tell)
     if not report.clean_stop:
         report.end_of_log = _take_unknown_part(loaded, unknown, reput, progress)
     reput.finish()
@@ -316,8 +324,16 @@ def _most_end(queue: MappedFileQueue) -> int:
     return queue.max_file_end + _MOST_FILES_LOST * queue.file_size
 
 
-def _unknown_parts(loaded: LoadedStore, checkpoint: StoreCheckpoint) -> tuple[int, int]:
+class _Unknown(NamedTuple):
     """Offsets from which on it is not known what of the index is on disk, and what of the log and the queues is."""
+
+    index_from: int
+    log_from: int
+    hints: RecordHints | None
+
+
+def _unknown_parts(loaded: LoadedStore, checkpoint: StoreCheckpoint) -> _Unknown:
+    """What is not known to be on disk, by the times of the checkpoint."""
     known = checkpoint.min_timestamp(with_index=False)
     least = index_least = loaded.known_to
     with_index = known
@@ -326,11 +342,24 @@ def _unknown_parts(loaded: LoadedStore, checkpoint: StoreCheckpoint) -> tuple[in
         index_least = least if loaded.ends is not None and loaded.ends.index_files is not None else 0
     queue = loaded.commit_log.queue
     start = _last_file_known(queue, with_index)
-    walk = LogWalk(queue, max(start, index_least if index_least < queue.max_file_end else 0), check_crc=False)
+    start = max(start, index_least if index_least < queue.max_file_end else 0)
+    hints = _hints(loaded.queues, start)
+    walk = LogWalk(queue, start, check_crc=False, hints=hints)
     index_unknown = walk.offset = _known_part(walk, with_index, index_least, loaded)
     if (with_index, index_least) == (known, least):
-        return index_unknown, index_unknown
-    return index_unknown, _known_part(walk, known, least, loaded)
+        return _Unknown(index_unknown, index_unknown, hints)
+    return _Unknown(index_unknown, _known_part(walk, known, least, loaded), hints)
+
+
+def _hints(queues: ConsumeQueueStore, offset: int) -> RecordHints | None:
+    """What the queues say of the log from an offset on, where that is much and not too much."""
+    firsts = {queue: queue.first_offset_from(offset) for queue in queues}
+    count = sum(queue.max_offset - first for queue, first in firsts.items())
+    if not _WORTH_HINTS <= count <= _MOST_HINTS:
+        return None
+    from rocketbroker.store.record_hints import hints_of
+
+    return hints_of(firsts)
 
 
 def _known_part(walk: LogWalk, known_ms: int, least: int, loaded: LoadedStore) -> int:
@@ -364,13 +393,13 @@ def _last_file_known(queue: MappedFileQueue, known_ms: int) -> int:
     return queue.min_offset
 
 
-def _take_unknown_part(loaded: LoadedStore, offset: int, reput: ReputMessageService, progress: _Progress) -> int:
-    """Check and dispatch what lies from an offset on; gives where the first damage is, or nothing is written.
+def _take_unknown_part(loaded: LoadedStore, unknown: _Unknown, reput: ReputMessageService, progress: _Progress) -> int:
+    """Check and dispatch the unknown part; gives where the first damage is, or nothing is written.
 
     Files that were lost are passed over: no crash takes one whole file out of the middle.
     """
     queue, report = loaded.commit_log.queue, loaded.report
-    walk, last = LogWalk(queue, offset, check_crc=True), -1
+    walk, last = LogWalk(queue, unknown.log_from, check_crc=True, hints=unknown.hints), -1
     while True:
         for stretch in walk:
             reput.dispatch(stretch)
@@ -439,21 +468,21 @@ def _reach_ends(loaded: LoadedStore) -> None:
             queue.go_on_at(end)
 
 
-def _lacking_from(loaded: LoadedStore, index_unknown: int, unknown: int) -> tuple[int, int]:
+def _lacking_from(loaded: LoadedStore, unknown: _Unknown) -> tuple[int, int]:
     """CommitLog offsets from which on index and queues are made anew.
 
     What lies before the log's begin is kept: the offsets of a queue go on behind its last entry also when none of its
     messages is left.
     """
     log_begin = loaded.commit_log.queue.min_offset
-    found = loaded.note.found_from
+    found, index_from, queues_from = loaded.note.found_from, unknown.index_from, unknown.log_from
     if found is not None:
-        index_unknown, unknown = (max(min(each, found), log_begin) for each in (index_unknown, unknown))
+        index_from, queues_from = (max(min(each, found), log_begin) for each in (index_from, queues_from))
     if loaded.index_service is None:
-        return loaded.report.end_of_log, unknown
+        return unknown.log_from, queues_from
     if loaded.index_lacks is not None:
-        index_unknown = min(index_unknown, loaded.index_lacks)
-    return index_unknown if loaded.index_service.has_before(index_unknown) else log_begin, unknown
+        index_from = min(index_from, loaded.index_lacks)
+    return index_from if loaded.index_service.has_before(index_from) else log_begin, queues_from
 
 
 def _settle(loaded: LoadedStore) -> None:

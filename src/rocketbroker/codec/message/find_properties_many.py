@@ -38,7 +38,8 @@ def find_properties_many(raws: Sequence[bytes]) -> tuple[Found, Found, Found]:
         owners = np.searchsorted(bounds, stops)
         if len(owners) == len(raws) and (owners[1:] > owners[:-1]).all():
             # One in each message, as nearly always.
-            return [text[begin:stop] or None for begin, stop in zip(begins.tolist(), stops.tolist(), strict=True)]
+            single: Found = list(map(text.__getitem__, map(slice, begins.tolist(), stops.tolist())))
+            return [value or None for value in single] if (begins == stops).any() else single
         found: Found = [None] * len(raws)
         for owner, begin, stop in zip(owners.tolist(), begins.tolist(), stops.tolist(), strict=True):
             # Of several pairs the last with a value counts.
