@@ -42,10 +42,11 @@ from rocketbroker.store.put_message import MessageExtBrokerInner, PutMessageResu
 from rocketbroker.store.queue_ends import write_queue_ends
 from rocketbroker.store.queue_reader import QueueReader
 from rocketbroker.store.rebuild_note import RebuildNote
+from rocketbroker.store.recovery_report import RecoveryReport
 from rocketbroker.store.reput_message_service import ReputMessageService
 from rocketbroker.store.store_checkpoint import StoreCheckpoint
 from rocketbroker.store.store_lock import StoreLock
-from rocketbroker.store.store_recovery import RecoveryReport, load, recover
+from rocketbroker.store.store_recovery import load, recover
 from rocketbroker.store.write_refusal import Refusal, StandingRefusals
 
 log = logging.getLogger(__name__)
