@@ -3,8 +3,10 @@
 The hottest path of the broker: header struct in, record into the mapped file, answer from a template, all plain calls.
 """
 
+import asyncio
 import random
 from collections.abc import Awaitable, Sequence
+from functools import partial
 from struct import pack
 from typing import Final
 
@@ -249,19 +251,21 @@ class SendMessageProcessor:
     def _after_flush(self, answer: bytes, result: PutMessageResult) -> Awaitable[bytes | Command]:
         """The answer once the message is on disk, or FLUSH_DISK_TIMEOUT: the disk refused or took too long."""
         self._fast_failure.waiting += 1
-        return self._wait_flushed(answer, result)
+        future: asyncio.Future[bytes | Command] = asyncio.get_running_loop().create_future()
+        self._store.when_flushed(result, partial(self._flushed, future, answer))
+        return future
 
-    async def _wait_flushed(self, answer: bytes, result: PutMessageResult) -> bytes | Command:
-        try:
-            error = await self._store.wait_flushed(result)
-        finally:
-            self._fast_failure.waiting -= 1
-        if not error:
-            return answer
+    def _flushed(self, future: asyncio.Future[bytes | Command], answer: bytes, why: str) -> None:
+        self._fast_failure.waiting -= 1
+        if future.done():
+            return
+        if not why:
+            future.set_result(answer)
+            return
         # The message is stored: a client takes its place from the fields, and sends again if it wants to.
         refused = decode_frame(memoryview(answer)[LENGTH.size :])
-        refused.code, refused.remark = ResponseCode.FLUSH_DISK_TIMEOUT, error
-        return refused
+        refused.code, refused.remark = ResponseCode.FLUSH_DISK_TIMEOUT, why
+        future.set_result(refused)
 
     @property
     def _store_host(self) -> bytes:

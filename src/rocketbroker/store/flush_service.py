@@ -13,7 +13,9 @@ import asyncio
 import contextlib
 import logging
 import time
+from collections import deque
 from collections.abc import Callable, Generator
+from math import inf
 
 from rocketbroker.codec.message.message_decoder import peek
 from rocketbroker.codec.message.message_encoder import BLANK_LENGTH
@@ -28,6 +30,9 @@ from rocketbroker.store.store_checkpoint import StoreCheckpoint
 from rocketbroker.store.write_refusal import Refusal, StandingRefusals
 
 log = logging.getLogger(__name__)
+
+# Told why something is not on disk, with an empty text when it is.
+WhenFlushed = Callable[[str], None]
 
 PAGE = 4096
 # A disk that refused is tried again so often.
@@ -66,7 +71,11 @@ class CommitLogFlusher:
         self._on_failed = on_failed
         self._interval_s = config.flush_interval_commit_log / 1000
         self._thread = ServiceThread("FlushRealTimeService", min(self._interval_s, RETRY_S), self._flush_due)
-        self._waiting: list[tuple[int, asyncio.Future[bool]]] = []
+        # By offset: until when each waits, in the time of the loop, and who is told.
+        self._waiting: deque[tuple[int, float, WhenFlushed]] = deque()
+        self._patience: asyncio.TimerHandle | None = None
+        # Whether the thread will look at those that wait.
+        self._woken = False
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stopping = False
         # When enough or anything that was written is synced the next time, and when a disk that refused is tried again.
@@ -87,13 +96,43 @@ class CommitLogFlusher:
         self._stopping = True
         self._thread.stop()
 
+    def when_flushed(self, offset: int, tell: WhenFlushed, timeout_s: float = inf) -> None:
+        """Have told on the event loop that the log is on disk up to ``offset``, or why it is not.
+
+        Offsets ascend from call to call. A call and no task each: what costs a send here is felt.
+
+        Args:
+            offset: of the log.
+            tell: called once, with an empty text when it is on disk.
+            timeout_s: so long the disk may take.
+        """
+        loop = self._loop
+        assert loop is not None
+        self._waiting.append((offset, loop.time() + timeout_s, tell))
+        if not self._woken:
+            self._woken = True
+            self._thread.wakeup()
+        if self._patience is None and timeout_s != inf:
+            self._patience = loop.call_later(timeout_s, self._give_up)
+
     def wait_flushed(self, offset: int) -> asyncio.Future[bool]:
         """Done when the log is on disk up to ``offset``: true, or false when the disk refused."""
         assert self._loop is not None
         future = self._loop.create_future()
-        self._waiting.append((offset, future))
-        self._thread.wakeup()
+        self.when_flushed(offset, lambda why: None if future.done() else future.set_result(not why))
         return future
+
+    def _give_up(self) -> None:
+        """Tell those that have waited too long."""
+        assert self._loop is not None
+        now, self._patience = self._loop.time(), None
+        late = [waiting for waiting in self._waiting if waiting[1] <= now]
+        self._waiting = deque(waiting for waiting in self._waiting if waiting[1] > now)
+        until = min((waiting[1] for waiting in self._waiting), default=inf)
+        if until != inf:
+            self._patience = self._loop.call_at(until, self._give_up)
+        for _, _, tell in late:
+            tell(f"the message was not on disk within {self._config.sync_flush_timeout} ms (syncFlushTimeout)")
 
     def wakeup(self) -> None:
         """Have what was written synced soon, where messages are readable once they are on disk."""
@@ -101,7 +140,7 @@ class CommitLogFlusher:
 
     def _flush_due(self) -> None:
         """Sync if somebody waits, enough was written, or it is time for whatever was."""
-        now = time.monotonic()
+        now, self._woken = time.monotonic(), False
         if self.error and now < self._retry_at and not self._stopping:
             self._tell()
         elif self._waiting or self.error or self._stopping or self._is_due(now):
@@ -173,20 +212,15 @@ class CommitLogFlusher:
         """Tell the sends whose messages are on disk; all of them when the disk refused."""
         if self._on_synced is not None:
             self._on_synced()
-        flushed = self.flushed_offset
-        still: list[tuple[int, asyncio.Future[bool]]] = []
-        for offset, future in self._waiting:
-            if future.done():
-                continue
-            if offset <= flushed:
-                future.set_result(True)
-            elif self.error:
-                future.set_result(False)
-            else:
-                still.append((offset, future))
-        self._waiting = still
-        if still:
+        waiting, flushed, error = self._waiting, self.flushed_offset, self.error
+        while waiting and (waiting[0][0] <= flushed or error):
+            offset, _, tell = waiting.popleft()
+            tell("" if offset <= flushed else error)
+        if waiting:
             self._thread.wakeup()
+        elif self._patience is not None:
+            self._patience.cancel()
+            self._patience = None
 
 
 def _check_before_rewrite(file: MappedFile) -> None:

@@ -30,7 +30,7 @@ from rocketbroker.store.damage_log import DamageLog
 from rocketbroker.store.damaged_files import set_aside
 from rocketbroker.store.delay_level_table import parse_delay_levels
 from rocketbroker.store.deleted_topics import DeletedTopics
-from rocketbroker.store.flush_service import CommitLogFlusher, ConsumeQueueFlusher
+from rocketbroker.store.flush_service import CommitLogFlusher, ConsumeQueueFlusher, WhenFlushed
 from rocketbroker.store.get_message import GetMessageResult, GetMessageStatus
 from rocketbroker.store.index_service import IndexService
 from rocketbroker.store.index_sync import IndexSync
@@ -336,15 +336,16 @@ class MessageStore:
         """Whether a message is acknowledged only when it is on disk (SYNC_FLUSH)."""
         return self.config.flush_disk_type == "SYNC_FLUSH"
 
+    def when_flushed(self, result: PutMessageResult, tell: WhenFlushed) -> None:
+        """Have told on the event loop when a message is on disk, or why it is not: see ``CommitLogFlusher``."""
+        end = result.physical_offset + result.size
+        self.flusher.when_flushed(end, tell, self.config.sync_flush_timeout / 1000)
+
     async def wait_flushed(self, result: PutMessageResult) -> str:
         """Wait until a message is on disk; gives why it is not, empty when it is."""
-        timeout_s = self.config.sync_flush_timeout / 1000
-        try:
-            async with asyncio.timeout(timeout_s):
-                flushed = await self.flusher.wait_flushed(result.physical_offset + result.size)
-        except TimeoutError:
-            return f"the message was not on disk within {self.config.sync_flush_timeout} ms (syncFlushTimeout)"
-        return "" if flushed else self.flusher.error or "the CommitLog could not be synced"
+        future: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self.when_flushed(result, lambda why: None if future.done() else future.set_result(why))
+        return await future
 
     async def sync(self) -> bool:
         """Bring all that is stored to disk now; false when the disk refused."""

@@ -77,6 +77,7 @@ class RemotingConnection(asyncio.BufferedProtocol):
         self._out: list[Buffer] = []
         # Of large answers; those to sends are few bytes each.
         self._out_bytes = 0
+        self._flushes = False
         # Bytes that waited for the peer at the last look, and when it last took some.
         self._untaken = 0
         self._taken_at = self._heard_at = 0.0
@@ -279,6 +280,9 @@ class RemotingConnection(asyncio.BufferedProtocol):
         if type(answer) is bytes:
             if not command.flag & FLAG_ONEWAY:
                 self._out.append(answer)
+        elif isinstance(answer, asyncio.Future):
+            self._one_more_open()
+            answer.add_done_callback(partial(self._answer_done, command))
         elif isinstance(answer, Awaitable):
             if route.runs_later:
                 self.answer_later(command, answer)
@@ -294,10 +298,25 @@ class RemotingConnection(asyncio.BufferedProtocol):
         """
         self._open(command, waiting, self._answer_in_turn(command, waiting))
 
-    def _open(self, command: Command, waiting: Awaitable[Any], answering: Coroutine[Any, Any, None]) -> None:
+    def _one_more_open(self) -> None:
         self._open_requests += 1
         if self._open_requests >= _MOST_OPEN and self._endpoint.throttles and not self._paused:
             self._stop_hearing()
+
+    def _answer_done(self, command: Command, future: asyncio.Future[Any]) -> None:
+        """Answer with what a future got: as ``_answer_when_done``, without the task that each send would need."""
+        self._open_requests -= 1
+        if not future.cancelled():
+            error = future.exception()
+            answer = future.result() if error is None else error_answer(command.code, error)
+            if answer is not None:
+                self._answer(command, answer)
+                self._flush_soon()
+        if self._paused:
+            self._hear_again()
+
+    def _open(self, command: Command, waiting: Awaitable[Any], answering: Coroutine[Any, Any, None]) -> None:
+        self._one_more_open()
         task = self._endpoint.tasks.start(answering, f"request-{command.code}")
         task.add_done_callback(partial(self._close_request, waiting))
 
@@ -321,9 +340,19 @@ class RemotingConnection(asyncio.BufferedProtocol):
             answer = error_answer(command.code, error)
         if answer is not None:
             self._answer(command, answer)
-            self._flush()
+            self._flush_soon()
 
     # -- writing
+
+    def _flush_soon(self) -> None:
+        """Write when all that is ready now has been answered: what waited for one thing is answered by one write."""
+        if not self._flushes:
+            self._flushes = True
+            self._loop.call_soon(self._flush_now)
+
+    def _flush_now(self) -> None:
+        self._flushes = False
+        self._flush()
 
     def _answer(self, command: Command, answer: Any) -> None:
         if not command.flag & FLAG_ONEWAY:
@@ -456,7 +485,7 @@ def encode_answer(command: Command, answer: Command) -> bytes:
         return encode_frame(failed)
 
 
-def error_answer(code: int, error: Exception) -> Command:
+def error_answer(code: int, error: BaseException) -> Command:
     """The answer for an error of a handler; an unforeseen one is logged with its trace."""
     if isinstance(error, BrokerResponseError):
         return response(error.code, error.remark)

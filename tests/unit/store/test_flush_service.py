@@ -205,6 +205,26 @@ async def test_a_wait_that_was_given_up_does_no_harm(tmp_path: Path):
     await log.stop()
 
 
+async def test_who_waits_longer_than_allowed_is_told_and_the_others_wait_on(tmp_path: Path, monkeypatch):
+    log = Log(tmp_path)
+    syncing = threading.Event()
+    monkeypatch.setattr(log.flusher, "flush", lambda: syncing.wait(10))
+    log.queue.files[0].wrote = 100
+    log.flusher.start()
+    told: list[tuple[int, str]] = []
+    for offset, timeout_s in ((30, 0.02), (60, 10.0), (100, 0.01)):
+        log.flusher.when_flushed(offset, lambda why, offset=offset: told.append((offset, why)), timeout_s)
+
+    await until(lambda: len(told) == 2)
+    syncing.set()
+    monkeypatch.undo()
+    await asyncio.wait_for(log.flusher.wait_flushed(100), 10)
+    await log.stop()
+
+    late = "the message was not on disk within 5000 ms (syncFlushTimeout)"
+    assert sorted(told) == [(30, late), (60, ""), (100, late)]
+
+
 async def test_readers_hear_of_a_sync_before_those_that_wait_for_it(tmp_path: Path):
     heard: list[int] = []
     log = Log(tmp_path, on_synced=lambda: heard.append(log.flusher.flushed_offset))

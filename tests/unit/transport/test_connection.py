@@ -230,6 +230,24 @@ class TestAnswers:
         assert "disk" in (answer.remark or "")
         await endpoint.tasks.stop()
 
+    async def test_requests_that_waited_for_one_thing_are_answered_by_one_write(self):
+        gate = asyncio.get_running_loop().create_future()
+
+        def wait(_connection: Connection, _command: Command) -> asyncio.Future[Command]:
+            future: asyncio.Future[Command] = asyncio.get_running_loop().create_future()
+            gate.add_done_callback(lambda _: future.set_result(response(0)))
+            return future
+
+        connection, transport, _ = connect({FUTURE: Route(FUTURE, wait)})
+        feed(connection, b"".join(frame(FUTURE, b"", number) for number in range(20)))
+        assert transport.writes == 0
+
+        gate.set_result(None)
+        await until(lambda: transport.answers)
+
+        assert transport.writes == 1
+        assert [answer.opaque for answer in transport.answers] == list(range(20))
+
     async def test_a_coroutine_for_a_oneway_request_is_not_answered(self, handlers: Handlers):
         connection, transport, endpoint = connect(handlers.routes())
         feed(connection, frame(LATER, b"mine", 1, oneway=True))
