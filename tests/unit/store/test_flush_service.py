@@ -212,8 +212,12 @@ async def test_who_waits_longer_than_allowed_is_told_and_the_others_wait_on(tmp_
     log.queue.files[0].wrote = 100
     log.flusher.start()
     told: list[tuple[int, str]] = []
+
+    def wait(offset: int, timeout_s: float) -> None:
+        log.flusher.when_flushed(offset, lambda why: told.append((offset, why)), timeout_s)
+
     for offset, timeout_s in ((30, 0.02), (60, 10.0), (100, 0.01)):
-        log.flusher.when_flushed(offset, lambda why, offset=offset: told.append((offset, why)), timeout_s)
+        wait(offset, timeout_s)
 
     await until(lambda: len(told) == 2)
     syncing.set()
