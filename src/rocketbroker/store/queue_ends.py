@@ -1,4 +1,4 @@
-"""Where log, queues and index ended at the last clean stop: ``config/consumeQueueEnds.json``.
+"""Where log, queues and index ended when all was last known to be on disk: ``config/consumeQueueEnds.json``.
 
 Nothing else says that a queue is missing, or that its last file was lost: it would be taken for a new one, and its
 offsets would be used again. All below the end of the log that it names was on disk then.

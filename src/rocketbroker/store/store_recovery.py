@@ -17,9 +17,11 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from rocketbroker.common.errors import StoreError
 from rocketbroker.common.file_system import sync_names
 from rocketbroker.store.commit_log import CommitLog
 from rocketbroker.store.commit_log_walker import LogWalk, is_begun, store_timestamp_at
@@ -27,6 +29,7 @@ from rocketbroker.store.consume_queue import ConsumeQueue
 from rocketbroker.store.consume_queue_store import ConsumeQueueStore
 from rocketbroker.store.damaged_files import mend_commit_log
 from rocketbroker.store.index_service import IndexService
+from rocketbroker.store.mapped_file import MappedFile
 from rocketbroker.store.mapped_file_queue import MappedFileQueue
 from rocketbroker.store.queue_ends import QueueEnds, read_queue_ends, write_queue_ends
 from rocketbroker.store.rebuild_note import RebuildNote
@@ -182,7 +185,7 @@ def recover(
         log_queue.unsynced_from(report.checked_from)
         for folder in loaded.folders:
             sync_names(folder, log_queue.file_system)
-    if loaded.note.stands:
+    if start < unknown.log_from or loaded.note.stands:
         _settle(loaded)
     report.duration_s = progress.seconds
     return report
@@ -426,15 +429,32 @@ def _lacking_from(loaded: LoadedStore, unknown: _Unknown) -> tuple[int, int]:
     return index_from if loaded.index_service.has_before(index_from) else log_begin, queues_from
 
 
-def _settle(loaded: LoadedStore) -> None:
-    """Bring to disk what was made anew of the known part, and note that all is there (blocks)."""
-    log_queue, index = loaded.commit_log.queue, loaded.index_service
+def _flush_log(file: MappedFile) -> None:
     try:
-        for file in (*log_queue.files, *loaded.queues.changed_files()):
-            if file.to_flush:
+        file.flush()
+    except OSError as error:
+        raise StoreError(f"{file.path} cannot be synced: {error.strerror}; what it holds may not be on disk") from error
+
+
+def _settle(loaded: LoadedStore) -> None:
+    """Bring to disk what was made anew of the known part, and note that all is there (blocks).
+
+    Raises:
+        StoreError: the log could not be synced.
+    """
+    log_queue, index = loaded.commit_log.queue, loaded.index_service
+    for file in log_queue.files:
+        if file.to_flush:
+            _flush_log(file)
+    try:
+        with closing(loaded.queues.changed_files()) as files:
+            for file in files:
                 file.flush()
         if index is not None:
             index.sync()
+            if index.waiting:
+                log.error("the keys of %s messages could not be indexed; a start makes them anew", index.waiting)
+                return
         write_queue_ends(
             loaded.ends_path,
             loaded.report.end_of_log,

@@ -6,8 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from rocketbroker.common.errors import StoreError
+from rocketbroker.common.errors import StoreError, StoreFullError
+from rocketbroker.common.file_system import LOCAL
+from rocketbroker.store import rebuild_note
+from rocketbroker.store.index_file import IndexFile
 from rocketbroker.store.queue_ends import FILE_NAME
+from rocketbroker.store.rebuild_note import RebuildNote
 from tests.support.commit_log_writer import overwrite
 from tests.support.filled_store import (
     BODY,
@@ -91,6 +95,29 @@ async def test_a_kill_after_a_start_adds_nothing_to_what_is_not_known_to_be_on_d
 
     assert store.recovery_report.checked_from > 0
     await store.stop()
+
+
+async def test_what_an_index_has_no_room_for_is_made_anew_by_a_later_start(
+    filled: Filled, killed: Path, tmp_path: Path, monkeypatch
+):
+    note = RebuildNote(killed / "config" / rebuild_note.FILE_NAME, LOCAL)
+    note.write(0)
+    full = make_store(killed, filled.clock)
+    with monkeypatch.context() as patched:
+        patched.setattr(IndexFile, "put_keys", refuse)
+        await full.start()
+        again = crash_copy(killed, tmp_path / "again")
+        assert (again / "config" / rebuild_note.FILE_NAME).exists()
+        await full.stop()
+
+    store = await check(again, filled)
+
+    assert not (again / "config" / rebuild_note.FILE_NAME).exists()
+    await store.stop()
+
+
+def refuse(*_: object) -> None:
+    raise StoreFullError("no room")
 
 
 def torn(path: Path, position: int, size: int) -> None:
