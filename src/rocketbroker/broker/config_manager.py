@@ -152,7 +152,7 @@ class ConfigPersistService:
     async def drain(self) -> Collection[Path]:
         """Wait until all that was submitted before is on disk, or its failure in the log; gives what is not on disk."""
         await self._idle.wait()
-        return self._changed.keys()
+        return {*self._changed, *self._told}
 
     async def stop(self) -> None:
         """Write what is still to be written and end the thread."""

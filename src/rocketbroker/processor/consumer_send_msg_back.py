@@ -1,8 +1,10 @@
 """CONSUMER_SEND_MSG_BACK (36): a message is to be consumed again (AbstractSendMessageProcessor.consumerSendMsgBack)."""
 
+import asyncio
 import logging
 import random
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Protocol
 
 from rocketbroker.broker.broker_stats_manager import BrokerStatsManager
@@ -58,8 +60,8 @@ class RecordStore(Protocol):
     def put_message(self, message: MessageExtBrokerInner) -> PutMessageResult:
         """Store a message."""
 
-    async def wait_flushed(self, result: PutMessageResult) -> str:
-        """Wait until a message is on disk; gives why it is not, empty when it is."""
+    def when_flushed(self, result: PutMessageResult, tell: Callable[[str], None]) -> None:
+        """Have told on the event loop when a message is on disk, or why it is not."""
 
 
 class ConsumerSendMsgBackProcessor:
@@ -132,14 +134,14 @@ class ConsumerSendMsgBackProcessor:
         if not self._waits_for_flush:
             return response()
         self._fast_failure.waiting += 1
-        return self._after_flush(result)
+        future: asyncio.Future[Command] = asyncio.get_running_loop().create_future()
+        self._store.when_flushed(result, partial(self._flushed, future))
+        return future
 
-    async def _after_flush(self, result: PutMessageResult) -> Command:
-        try:
-            error = await self._store.wait_flushed(result)
-        finally:
-            self._fast_failure.waiting -= 1
-        return response(ResponseCode.FLUSH_DISK_TIMEOUT, error) if error else response()
+    def _flushed(self, future: asyncio.Future[Command], why: str) -> None:
+        self._fast_failure.waiting -= 1
+        if not future.done():
+            future.set_result(response(ResponseCode.FLUSH_DISK_TIMEOUT, why) if why else response())
 
     def _writable_group(self, name: str) -> SubscriptionGroupConfig:
         group = self._subscription_groups.find(name)
