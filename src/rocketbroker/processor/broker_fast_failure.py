@@ -5,10 +5,18 @@ send is handled as it is read and waits in one place only: for the disk, under S
 that wait for the disk, and a send waits for its turn when its connection, having too many of them, is not heard.
 """
 
+import asyncio
+from collections.abc import Callable
+from functools import partial
+from typing import TypeVar
+
 from rocketbroker.codec.remoting.handler import Connection
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.config import BrokerConfig
 from rocketbroker.common.errors import BrokerResponseError
+from rocketbroker.store.flush_service import WhenFlushed
+
+A = TypeVar("A")
 
 
 class BrokerFastFailure:
@@ -43,6 +51,23 @@ class BrokerFastFailure:
                 f"[TIMEOUT_CLEAN_QUEUE]broker busy, start flow control for a while, period in queue: {waited_ms}ms, "
                 f"size of queue: {self.waiting}; the limit is {limit_ms} ms (waitTimeMillsInSendQueue)"
             )
+
+    def answer_when_flushed(self, wait: Callable[[WhenFlushed], None], answer: Callable[[str], A]) -> asyncio.Future[A]:
+        """What ``answer`` makes of why a message is not on disk, empty when it is; counted as waiting until then.
+
+        Args:
+            wait: has that told, as ``MessageStore.when_flushed`` does for a message.
+            answer: makes the answer; not called when nobody waits for it any more.
+        """
+        self.waiting += 1
+        future: asyncio.Future[A] = asyncio.get_running_loop().create_future()
+        wait(partial(self._flushed, future, answer))
+        return future
+
+    def _flushed(self, future: asyncio.Future[A], answer: Callable[[str], A], why: str) -> None:
+        self.waiting -= 1
+        if not future.done():
+            future.set_result(answer(why))
 
 
 def _busy(remark: str) -> BrokerResponseError:

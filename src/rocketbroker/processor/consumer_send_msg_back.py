@@ -1,6 +1,5 @@
 """CONSUMER_SEND_MSG_BACK (36): a message is to be consumed again (AbstractSendMessageProcessor.consumerSendMsgBack)."""
 
-import asyncio
 import logging
 import random
 from collections.abc import Awaitable, Callable
@@ -133,15 +132,7 @@ class ConsumerSendMsgBackProcessor:
         self._count(found, header.group, is_dlq=is_dlq)
         if not self._waits_for_flush:
             return response()
-        self._fast_failure.waiting += 1
-        future: asyncio.Future[Command] = asyncio.get_running_loop().create_future()
-        self._store.when_flushed(result, partial(self._flushed, future))
-        return future
-
-    def _flushed(self, future: asyncio.Future[Command], why: str) -> None:
-        self._fast_failure.waiting -= 1
-        if not future.done():
-            future.set_result(response(ResponseCode.FLUSH_DISK_TIMEOUT, why) if why else response())
+        return self._fast_failure.answer_when_flushed(partial(self._store.when_flushed, result), _flushed)
 
     def _writable_group(self, name: str) -> SubscriptionGroupConfig:
         group = self._subscription_groups.find(name)
@@ -213,3 +204,7 @@ class ConsumerSendMsgBackProcessor:
         if is_dlq:
             self._stats.dead_letter(topic, group).add(1, found.store_size)
             log.info("message %s of %s is given up by group %s", found.uniq_key or found.offset_msg_id, topic, group)
+
+
+def _flushed(why: str) -> Command:
+    return response(ResponseCode.FLUSH_DISK_TIMEOUT, why) if why else response()

@@ -3,7 +3,6 @@
 The hottest path of the broker: header struct in, record into the mapped file, answer from a template, all plain calls.
 """
 
-import asyncio
 import random
 from collections.abc import Awaitable, Sequence
 from functools import partial
@@ -250,23 +249,18 @@ class SendMessageProcessor:
 
     def _after_flush(self, answer: bytes, result: PutMessageResult) -> Awaitable[bytes | Command]:
         """The answer once the message is on disk, or FLUSH_DISK_TIMEOUT: the disk refused or took too long."""
-        self._fast_failure.waiting += 1
-        future: asyncio.Future[bytes | Command] = asyncio.get_running_loop().create_future()
-        self._store.when_flushed(result, partial(self._flushed, future, answer))
-        return future
-
-    def _flushed(self, future: asyncio.Future[bytes | Command], answer: bytes, why: str) -> None:
-        self._fast_failure.waiting -= 1
-        if future.done():
-            return
-        if not why:
-            future.set_result(answer)
-            return
-        # The message is stored: a client takes its place from the fields, and sends again if it wants to.
-        refused = decode_frame(memoryview(answer)[LENGTH.size :])
-        refused.code, refused.remark = ResponseCode.FLUSH_DISK_TIMEOUT, why
-        future.set_result(refused)
+        wait = partial(self._store.when_flushed, result)
+        return self._fast_failure.answer_when_flushed(wait, partial(_flushed, answer))
 
     @property
     def _store_host(self) -> bytes:
         return self._store.commit_log.store_host
+
+
+def _flushed(answer: bytes, why: str) -> bytes | Command:
+    if not why:
+        return answer
+    # The message is stored: a client takes its place from the fields, and sends again if it wants to.
+    refused = decode_frame(memoryview(answer)[LENGTH.size :])
+    refused.code, refused.remark = ResponseCode.FLUSH_DISK_TIMEOUT, why
+    return refused
