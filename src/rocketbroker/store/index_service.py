@@ -7,6 +7,7 @@ query, so that it finds every message that was dispatched.
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections import deque
 from collections.abc import Callable, Sequence
 from itertools import repeat
 from math import inf
@@ -96,23 +97,22 @@ class IndexService:
             before_change: called before a damaged file is changed.
         """
         lacks = None
-        there = {path.name for path in self._paths()}
-        missing = min(set(expected or ()) - there, default=None)
-        for path in sorted(self._paths()):
-            if lacks is None and missing is not None and missing < path.name:
+        paths = deque(sorted(self._paths()))
+        missing = min(set(expected or ()) - {path.name for path in paths}, default=None)
+        while paths and (missing is None or paths[0].name < missing):
+            path = paths.popleft()
+            if why := self._why_damaged(path):
+                before_change()
+                aside = set_aside(path, self._file_system)
+                lacks = self._lacks_from_here(path, f"{why}; it was set aside as {aside.name}", told)
+                break
+            self.files.append(self._make(path))
+        else:
+            if missing is not None:
                 lacks = self._lacks_from_here(self.directory / missing, "is missing", told)
-            why = "" if lacks is not None else self._why_damaged(path)
-            if lacks is None and not why:
-                self.files.append(self._make(path))
-                continue
+        for path in paths:
             before_change()
-            if lacks is not None:
-                self._file_system.unlink(path)
-                continue
-            aside = set_aside(path, self._file_system)
-            lacks = self._lacks_from_here(path, f"{why}; it was set aside as {aside.name}", told)
-        if lacks is None and missing is not None:
-            lacks = self._lacks_from_here(self.directory / missing, "is missing", told)
+            self._file_system.unlink(path)
         self._indexed_to = self.end_physical_offset
         return lacks
 
