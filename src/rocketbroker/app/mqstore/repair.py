@@ -19,12 +19,14 @@ from rocketbroker.app.mqstore.running import (
     reading_a_store,
     store_config,
 )
+from rocketbroker.broker.config_manager import AnyConfigManager
 from rocketbroker.broker.consumer_offset_manager import ConsumerOffsetManager
 from rocketbroker.broker.offset_recovery import OffsetRecovery
 from rocketbroker.codec.storefile.audit_rules import Severity
 from rocketbroker.common.atomic_file import replace_contents
 from rocketbroker.common.clock import SystemClock
 from rocketbroker.common.config import MessageStoreConfig
+from rocketbroker.common.errors import StoreError
 from rocketbroker.store.audit.store_audit import AuditOptions, AuditReport
 from rocketbroker.store.audit.store_repair import recover_store, set_aside, to_set_aside
 from rocketbroker.store.audit.store_sizes import with_sizes_of_files
@@ -66,13 +68,15 @@ def _tell_plan(damaged: list[Path]) -> None:
 
 async def _recover(config: MessageStoreConfig) -> None:
     """Recover the store, and what a broker's start would set back: after a clean stop the next one does not look."""
-    offsets = ConsumerOffsetManager(
-        config.config_dir / "consumerOffset.json",
-        SystemClock(),
-        lambda table: replace_contents(table.path, table.encode()),
-    )
-    offsets.load()
-    await recover_store(config, lambda store: OffsetRecovery(offsets, store, _written_at_once).start())
+    offsets = ConsumerOffsetManager(config.config_dir / "consumerOffset.json", SystemClock(), _write)
+    await recover_store(config, offsets.load, lambda store: OffsetRecovery(offsets, store, _written_at_once).start())
+
+
+def _write(table: AnyConfigManager) -> None:
+    try:
+        replace_contents(table.path, table.encode())
+    except OSError as error:
+        raise StoreError(f"{table.path} cannot be written: {error.strerror}; repair once more when it can") from error
 
 
 async def _written_at_once() -> Collection[Path]:

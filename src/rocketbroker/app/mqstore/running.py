@@ -51,7 +51,8 @@ def reading_a_store() -> Iterator[None]:
     except (StoreError, ConfigError, CodecError) as error:
         fail(str(error))
     except OSError as error:  # a broker that has the store open removes files
-        fail(f"{error.filename} cannot be read: {error.strerror}")
+        # One with a name could not be opened; a descriptor that the disk refused to read or write has none.
+        fail(f"{error.filename} cannot be read: {error.strerror}" if error.filename else f"the disk refused: {error}")
 
 
 def fail(reason: str, exit_code: int = EXIT_UNREADABLE) -> NoReturn:

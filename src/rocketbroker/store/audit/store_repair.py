@@ -78,18 +78,27 @@ def _rename(path: Path) -> Path:
         raise StoreError(f"{path} cannot be set aside as {path.name}.damaged: {error.strerror}") from error
 
 
-async def recover_store(config: MessageStoreConfig, opened: Callable[[MessageStore], Awaitable[None]]) -> None:
+async def recover_store(
+    config: MessageStoreConfig, locked: Callable[[], object], opened: Callable[[MessageStore], Awaitable[None]]
+) -> None:
     """Open and stop the store, as a broker does that is started and stopped; its logger tells what recovery found.
 
     Args:
         config: where it is, and its sizes.
+        locked: called when no broker can open it any more, before it is opened; reads its other files.
         opened: called when it is open.
 
     Raises:
         StoreError: a broker has it open, or it cannot be opened.
     """
     store = MessageStore(config, _NO_HOST, NoListener(), SystemClock())
-    await store.start()
+    store.lock.acquire()
+    try:
+        locked()
+        await store.start()
+    except BaseException:
+        store.lock.release()
+        raise
     try:
         await opened(store)
     finally:

@@ -1,17 +1,20 @@
 """``mqstore repair`` says what it would do, does it only when told so, and leaves a store without errors."""
 
 import asyncio
+import errno
 import os
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner, Result
 
+from rocketbroker.app.mqstore import repair
 from rocketbroker.app.mqstore.cli import app
 from rocketbroker.broker.consumer_offset_manager import ConsumerOffsetManager
 from rocketbroker.codec.message.message_ext import MessageExt
 from rocketbroker.codec.storefile.index_file_layout import entry_position
 from rocketbroker.common.atomic_file import replace_contents
+from rocketbroker.common.errors import StoreError
 from rocketbroker.store.store_lock import StoreLock
 from tests.support.audited_store import (
     QUEUE,
@@ -52,6 +55,15 @@ def damage_queue(store: Path) -> None:
 
 def damage_index(store: Path) -> None:
     patch((min((store / "index").iterdir()), entry_position(5, 50)), b"\x01")
+
+
+def with_an_offset_behind_the_end(killed: Path) -> ConsumerOffsetManager:
+    """Consumer offsets of a killed store, which the repair has to set back."""
+    path = killed / "config" / "consumerOffset.json"
+    offsets = ConsumerOffsetManager(path, FakeClock(), lambda table: replace_contents(table.path, table.encode()))
+    offsets.commit("G", *QUEUE, 1000)
+    offsets.flush()
+    return offsets
 
 
 def test_a_sound_store_is_left_alone(store: Path, queued: list[MessageExt]) -> None:
@@ -113,16 +125,80 @@ def test_a_killed_store_is_recovered_as_a_broker_does_it(tmp_path: Path, store: 
 
 def test_consumer_offsets_go_back_as_a_start_would_set_them(tmp_path: Path, store: Path) -> None:
     killed = asyncio.run(kill(store, tmp_path / "killed"))
-    path = killed / "config" / "consumerOffset.json"
-    offsets = ConsumerOffsetManager(path, FakeClock(), lambda table: replace_contents(table.path, table.encode()))
-    offsets.commit("G", *QUEUE, 1000)
-    offsets.flush()
+    offsets = with_an_offset_behind_the_end(killed)
 
     result = run(killed, "--yes")
 
     assert "the offset of group G in topic " + QUEUE[0] in result.stdout
     offsets.load()
     assert offsets.query("G", *QUEUE) == len(asyncio.run(served(killed)))
+
+
+def test_consumer_offsets_are_read_when_no_broker_can_change_them_any_more(
+    tmp_path: Path, store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    killed = asyncio.run(kill(store, tmp_path / "killed"))
+    with_an_offset_behind_the_end(killed)
+    load, refused = ConsumerOffsetManager.load, list[str]()
+
+    def look(self: ConsumerOffsetManager) -> bool:
+        with pytest.raises(StoreError) as caught:
+            StoreLock(killed, killed / "abort").acquire()
+        refused.append(str(caught.value))
+        return load(self)
+
+    monkeypatch.setattr(ConsumerOffsetManager, "load", look)
+    assert run(killed, "--yes").exit_code == 0
+    assert ["is in use by another broker" in text for text in refused] == [True]
+
+
+def test_consumer_offsets_that_cannot_be_read_leave_the_store_as_it_is(tmp_path: Path, store: Path) -> None:
+    killed = asyncio.run(kill(store, tmp_path / "killed"))
+    with_an_offset_behind_the_end(killed)
+    path = killed / "config" / "consumerOffset.json"
+    path.write_text("{")
+    before = contents(killed)
+
+    result = run(killed, "--yes")
+
+    assert result.exit_code == 2
+    assert f"{path} is damaged" in result.stderr
+    assert contents(killed) == before
+    path.unlink()
+    assert run(killed, "--yes").exit_code == 0, "the lock was given back"
+
+
+def test_a_table_that_cannot_be_written_is_named_and_the_next_repair_tries_again(
+    tmp_path: Path, store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    killed = asyncio.run(kill(store, tmp_path / "killed"))
+    offsets = with_an_offset_behind_the_end(killed)
+
+    def refuse(_path: Path, _data: bytes) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(repair, "replace_contents", refuse)
+        result = run(killed, "--yes")
+
+    assert result.exit_code == 2
+    assert f"mqstore: {offsets.path} cannot be written: No space left on device; repair once more" in result.stderr
+    assert (killed / "abort").exists()
+    assert run(killed, "--yes").exit_code == 0
+    offsets.load()
+    assert offsets.query("G", *QUEUE) == len(asyncio.run(served(killed)))
+
+
+def test_what_the_disk_refuses_without_a_name_is_told_by_its_reason(
+    store: Path, queued: list[MessageExt], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(repair, "run_audit", refuse)
+    result = run(store)
+    assert result.exit_code == 2
+    assert result.stderr == "mqstore: the disk refused: [Errno 5] Input/output error\n"
 
 
 def test_a_store_that_a_broker_has_open_is_not_touched(store: Path, queued: list[MessageExt]) -> None:
