@@ -71,8 +71,10 @@ class CommitLogFlusher:
         self._on_failed = on_failed
         self._interval_s = config.flush_interval_commit_log / 1000
         self._thread = ServiceThread("FlushRealTimeService", min(self._interval_s, RETRY_S), self._flush_due)
-        # By offset: until when each waits, in the time of the loop, and who is told.
+        # By offset: until when each waits, in the time of the loop, and who is told; apart from these, without a time,
+        # those that wait as long as it takes.
         self._waiting: deque[tuple[int, float, WhenFlushed]] = deque()
+        self._patient: deque[tuple[int, WhenFlushed]] = deque()
         self._patience: asyncio.TimerHandle | None = None
         # Whether the thread will look at those that wait.
         self._woken = False
@@ -104,16 +106,19 @@ class CommitLogFlusher:
         Args:
             offset: of the log.
             tell: called once, with an empty text when it is on disk.
-            timeout_s: so long the disk may take.
+            timeout_s: so long the disk may take. Who waits less long than one before is told no earlier than that one.
         """
         loop = self._loop
         assert loop is not None
-        self._waiting.append((offset, loop.time() + timeout_s, tell))
+        if timeout_s == inf:
+            self._patient.append((offset, tell))
+        else:
+            self._waiting.append((offset, loop.time() + timeout_s, tell))
+            if self._patience is None:
+                self._patience = loop.call_later(timeout_s, self._give_up)
         if not self._woken:
             self._woken = True
             self._thread.wakeup()
-        if self._patience is None and timeout_s != inf:
-            self._patience = loop.call_later(timeout_s, self._give_up)
 
     def wait_flushed(self, offset: int) -> asyncio.Future[bool]:
         """Done when the log is on disk up to ``offset``: true, or false when the disk refused."""
@@ -125,13 +130,13 @@ class CommitLogFlusher:
     def _give_up(self) -> None:
         """Tell those that have waited too long."""
         assert self._loop is not None
-        now, self._patience = self._loop.time(), None
-        late = [waiting for waiting in self._waiting if waiting[1] <= now]
-        self._waiting = deque(waiting for waiting in self._waiting if waiting[1] > now)
-        until = min((waiting[1] for waiting in self._waiting), default=inf)
-        if until != inf:
-            self._patience = self._loop.call_at(until, self._give_up)
-        for _, _, tell in late:
+        now, self._patience, waiting = self._loop.time(), None, self._waiting
+        late = []
+        while waiting and waiting[0][1] <= now:
+            late.append(waiting.popleft()[2])
+        if waiting:
+            self._patience = self._loop.call_at(waiting[0][1], self._give_up)
+        for tell in late:
             tell(f"the message was not on disk within {self._config.sync_flush_timeout} ms (syncFlushTimeout)")
 
     def wakeup(self) -> None:
@@ -143,7 +148,7 @@ class CommitLogFlusher:
         now, self._woken = time.monotonic(), False
         if self.error and now < self._retry_at and not self._stopping:
             self._tell()
-        elif self._waiting or self.error or self._stopping or self._is_due(now):
+        elif self._waiting or self._patient or self.error or self._stopping or self._is_due(now):
             self.flush()
 
     def _is_due(self, now: float) -> bool:
@@ -205,20 +210,23 @@ class CommitLogFlusher:
         return end
 
     def _tell(self) -> None:
-        if self._loop is not None and (self._waiting or self._on_synced is not None):
+        if self._loop is not None and (self._waiting or self._patient or self._on_synced is not None):
             self._loop.call_soon_threadsafe(self._release)
 
     def _release(self) -> None:
         """Tell the sends whose messages are on disk; all of them when the disk refused."""
         if self._on_synced is not None:
             self._on_synced()
-        waiting, flushed, error = self._waiting, self.flushed_offset, self.error
+        waiting, patient, flushed, error = self._waiting, self._patient, self.flushed_offset, self.error
         while waiting and (waiting[0][0] <= flushed or error):
             offset, _, tell = waiting.popleft()
             tell("" if offset <= flushed else error)
-        if waiting:
+        while patient and (patient[0][0] <= flushed or error):
+            offset, tell = patient.popleft()
+            tell("" if offset <= flushed else error)
+        if waiting or patient:
             self._thread.wakeup()
-        elif self._patience is not None:
+        if not waiting and self._patience is not None:
             self._patience.cancel()
             self._patience = None
 
