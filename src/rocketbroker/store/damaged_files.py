@@ -131,7 +131,9 @@ def mend_queue(
         clean_stop: whether all was on disk, so that no file but the last may lack entries.
     """
     files, foreign = _files_of(directory)
-    told += [f"{path}: is no file of a queue, and set aside as {set_aside(path, file_system).name}" for path in foreign]
+    for path in foreign:
+        before_change()
+        told.append(f"{path}: is no file of a queue, and set aside as {set_aside(path, file_system).name}")
     for number, file in enumerate(files):
         why = _why_damaged(files, number, file_size)
         if not why and clean_stop and file is not files[-1] and not _has_entries(file.path, file_size):

@@ -46,7 +46,7 @@ from rocketbroker.store.recovery_report import RecoveryReport
 from rocketbroker.store.reput_message_service import ReputMessageService
 from rocketbroker.store.store_checkpoint import StoreCheckpoint
 from rocketbroker.store.store_lock import StoreLock
-from rocketbroker.store.store_recovery import load, recover
+from rocketbroker.store.store_recovery import LoadedStore, load, recover
 from rocketbroker.store.write_refusal import Refusal, StandingRefusals
 
 log = logging.getLogger(__name__)
@@ -194,9 +194,10 @@ class MessageStore:
         changing = partial(self.lock.mark_running, os.getpid())
         note = RebuildNote(self.config.config_dir / rebuild_note.FILE_NAME, self._file_system)
         loaded = load(*parts, self._ends_path, note, changing, clean_stop=clean)
-        self._load_checkpoint(loaded.report.damaged_files)
+        self._load_checkpoint(loaded, changing)
         self._deleted_topics.load(loaded.report.damaged_files)
-        self._deleted_topics.finish(self.queues)
+        if not clean:
+            self._deleted_topics.finish(self.queues, self.min_physical_offset)
         reput = ReputMessageService(
             self.commit_log,
             self.queues,
@@ -227,13 +228,15 @@ class MessageStore:
         if self._loop is not None:
             self._loop.call_soon_threadsafe(self._trust_from_here_on)
 
-    def _load_checkpoint(self, told: list[str]) -> None:
+    def _load_checkpoint(self, loaded: LoadedStore, before_change: Callable[[], None]) -> None:
         """Read the checkpoint; without a sound one nothing but the last clean stop says what is on disk."""
         try:
             self._checkpoint.load(self._clock.time_ms())
         except StoreError as error:
+            loaded.note.write(0)  # what queues and index lack is not known yet
+            before_change()
             aside = set_aside(self.config.checkpoint_path, self._file_system)
-            told.append(f"{error}; it was set aside as {aside.name}")
+            loaded.report.damaged_files.append(f"{error}; it was set aside as {aside.name}")
 
     async def stop(self) -> None:
         """Write all to disk, leave a clean store, release all files."""
@@ -324,6 +327,7 @@ class MessageStore:
         if self._index_sync is not None:
             self._index_sync.sync_if_due()
         self.queues.remove_retired()
+        self._deleted_topics.write_again()
 
     # -- writing
 
@@ -438,7 +442,7 @@ class MessageStore:
         try:
             self.queues.move_away(topic)
         except OSError:
-            self._deleted_topics.add({topic}, before, self.min_physical_offset)
+            self._deleted_topics.take_back(topic, before)
             raise
 
     @property

@@ -4,6 +4,7 @@ Nothing else says that a queue is missing, or that its last file was lost: it wo
 offsets would be used again. All below the end of the log that it names was on disk then.
 """
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -11,6 +12,7 @@ from rocketbroker.codec.storefile.config_json import dumps_config, loads_config
 from rocketbroker.common.atomic_file import replace_contents
 from rocketbroker.common.errors import CodecError
 from rocketbroker.common.file_system import FileSystem
+from rocketbroker.store.consume_queue import ConsumeQueue
 from rocketbroker.store.consume_queue_store import ConsumeQueueStore
 
 FILE_NAME = "consumeQueueEnds.json"
@@ -64,3 +66,52 @@ def _parse(content: dict[str, object]) -> QueueEnds:
     if not isinstance(end_of_log, int) or any(not 0 <= begin <= end for begin, end in queues.values()):
         raise ValueError("an offset is none")
     return QueueEnds(end_of_log, queues, None if index_files is None else [str(name) for name in index_files])
+
+
+def find_lost_queues(
+    ends: QueueEnds, queues: ConsumeQueueStore, told: list[str]
+) -> tuple[list[ConsumeQueue], list[ConsumeQueue]]:
+    """The queues that have less than they had, which ``told`` takes, and of these the ones that lack their begin.
+
+    Nothing is changed, but those that are gone are found by ``queues`` again, without entries.
+    """
+    lost, without_begin = list[ConsumeQueue](), list[ConsumeQueue]()
+    for (topic, queue_id), (begin, end) in ends.queues.items():
+        queue = queues.find(topic, queue_id)
+        if begin == end == 0 or (queue is not None and queue.min_offset <= begin and queue.max_offset >= end):
+            continue
+        queue = queues.find_or_create(topic, queue_id)
+        told.append(_text_of(queue, begin, end))
+        lost.append(queue)
+        if queue.min_offset > begin:
+            without_begin.append(queue)
+    return lost, without_begin
+
+
+def reach_ends(ends: QueueEnds, queues: ConsumeQueueStore, is_deleted: Callable[[str, int], bool]) -> list[str]:
+    """Have the queues that end before they did go on where that was; gives a text of each.
+
+    Args:
+        ends: where they ended.
+        queues: the queues.
+        is_deleted: whether a topic was deleted behind a CommitLog offset.
+
+    Raises:
+        StoreFullError: the disk has no room.
+    """
+    told = []
+    for (topic, queue_id), (begin, end) in ends.queues.items():
+        queue = queues.find(topic, queue_id)
+        if end <= (0 if queue is None else queue.max_offset) or is_deleted(topic, ends.end_of_log):
+            continue
+        queue = queues.find_or_create(topic, queue_id)
+        told.append(_text_of(queue, begin, end))
+        queue.go_on_at(end)
+    return told
+
+
+def _text_of(queue: ConsumeQueue, begin: int, end: int) -> str:
+    return (
+        f"queue {queue.queue_id} of {queue.topic} had the offsets {begin} to {end}, "
+        f"and {queue.min_offset} to {queue.max_offset} when the store was opened"
+    )

@@ -79,6 +79,10 @@ class ReputMessageService:
                 self.pass_over(walk.offset, end if sound is None else sound, walk.why)
                 walk.offset = end if sound is None else sound
 
+    def leaves_out(self, topic: str, offset: int) -> bool:
+        """Whether all messages of a topic that lie before a CommitLog offset were deleted with it."""
+        return self._deleted.get(topic, 0) >= offset
+
     def pass_over(self, begin: int, end: int, why: str) -> None:
         """Take note that there is no sound record between two CommitLog offsets."""
         self._columns.passed_over(begin, end, why)

@@ -31,7 +31,13 @@ from rocketbroker.store.damaged_files import mend_commit_log
 from rocketbroker.store.index_service import IndexService
 from rocketbroker.store.mapped_file import MappedFile
 from rocketbroker.store.mapped_file_queue import MappedFileQueue
-from rocketbroker.store.queue_ends import QueueEnds, read_queue_ends, write_queue_ends
+from rocketbroker.store.queue_ends import (
+    QueueEnds,
+    find_lost_queues,
+    reach_ends,
+    read_queue_ends,
+    write_queue_ends,
+)
 from rocketbroker.store.rebuild_note import RebuildNote
 from rocketbroker.store.recovery_report import RecoveryReport
 from rocketbroker.store.reput_message_service import ReputMessageService
@@ -102,9 +108,9 @@ def load(
         commit_log: the log.
         queues: the queues.
         index_service: the index, if there is to be one.
-        ends_path: where a clean stop writes what was there.
+        ends_path: where it is kept what was there when all was last known to be on disk.
         note: where it is noted that there is something to make anew.
-        before_change: called before the first file is mended or set aside.
+        before_change: called before a file is mended or set aside; what nobody reads any more goes without it.
         clean_stop: whether the last stop was one.
 
     Raises:
@@ -153,19 +159,24 @@ def recover(
         StoreFullError: the disk has no room for entries that are missing.
     """
     report, queues, log_queue = loaded.report, loaded.queues, loaded.commit_log.queue
+    without_begin: list[ConsumeQueue] = []
     progress = _Progress(say, log_queue.max_file_end)
     if report.clean_stop:
         report.end_of_log = _end_after_clean_stop(loaded)
         unknown = _Unknown(report.end_of_log, report.end_of_log, None)
-        _find_lost_queues(loaded)
+        without_begin = _find_lost_queues(loaded)
     else:
         unknown = _unknown_parts(loaded, checkpoint)
         report.checked_from = unknown.log_from
     index_lacks, queues_lack = _lacking_from(loaded, unknown)
     start = min(queues.max_physical_offset, queues_lack, index_lacks, *map(_end_of, loaded.lacking))
-    if start < unknown.log_from or loaded.note.stands:
+    start = 0 if without_begin else start
+    made_anew = start < unknown.log_from or loaded.note.stands
+    if made_anew:
         loaded.note.write(start)
     before_change()
+    for queue in without_begin:
+        queue.cut(0)
     _reach(log_queue, unknown.log_from)
     if loaded.index_service is not None:
         report.index_entries_cut = loaded.index_service.cut(index_lacks)
@@ -178,14 +189,14 @@ def recover(
     reput.finish()
     report.dispatched = reput.dispatched
     log_queue.truncate(report.end_of_log)
-    if report.clean_stop:
-        _reach_ends(loaded)
-    else:
+    if report.clean_stop or made_anew:
+        _reach_ends(loaded, reput)
+    if not report.clean_stop:
         # They are in the page cache, where a killed broker left them, and may be no further.
         log_queue.unsynced_from(report.checked_from)
         for folder in loaded.folders:
             sync_names(folder, log_queue.file_system)
-    if start < unknown.log_from or loaded.note.stands:
+    if made_anew:
         _settle(loaded)
     report.duration_s = progress.seconds
     return report
@@ -381,35 +392,40 @@ def _reach(queue: MappedFileQueue, end: int) -> None:
 # -- queues and index
 
 
-def _find_lost_queues(loaded: LoadedStore) -> None:
-    """Find the queues that have less than they had at the clean stop; what is left of them is kept or made anew."""
-    report = loaded.report
-    if loaded.ends is None or loaded.ends.end_of_log != report.end_of_log:
-        return  # Java's broker wrote since
-    for (topic, queue_id), (begin, end) in loaded.ends.queues.items():
-        queue = loaded.queues.find(topic, queue_id)
-        if queue is not None and queue.min_offset <= begin and queue.max_offset >= end:
-            continue
-        if begin == end == 0:
-            continue
-        queue = loaded.queues.find_or_create(topic, queue_id)
-        report.queues_rebuilt.append(
-            f"queue {queue_id} of {topic} had the offsets {begin} to {end}, "
-            f"and {queue.min_offset} to {queue.max_offset} when the store was opened"
-        )
-        if queue.min_offset > begin:
-            queue.cut(0)
-        loaded.lacking.add(queue)
+def _ends_that_hold(loaded: LoadedStore) -> QueueEnds | None:
+    """What was there when all was last known to be on disk, if it has to be there still.
+
+    After a clean stop it has, unless Java's broker wrote since. After another one topics may have been deleted since,
+    which is known as long as the log has what came before.
+    """
+    ends, report = loaded.ends, loaded.report
+    if ends is None:
+        return None
+    if report.clean_stop:
+        return ends if ends.end_of_log == report.end_of_log else None
+    return ends if loaded.commit_log.min_offset < ends.end_of_log <= report.end_of_log else None
 
 
-def _reach_ends(loaded: LoadedStore) -> None:
-    """Have no queue end before it did at the clean stop, although the log lost the messages."""
-    if loaded.ends is None or loaded.ends.end_of_log != loaded.report.end_of_log:
-        return
-    for (topic, queue_id), (_, end) in loaded.ends.queues.items():
-        queue = loaded.queues.find(topic, queue_id)
-        if queue is not None and queue.max_offset < end:
-            queue.go_on_at(end)
+def _find_lost_queues(loaded: LoadedStore) -> list[ConsumeQueue]:
+    """Take the queues that have less than they had at the clean stop as lacking; gives those that lack their begin."""
+    ends = _ends_that_hold(loaded)
+    if ends is None:
+        return []
+    lost, without_begin = find_lost_queues(ends, loaded.queues, loaded.report.queues_rebuilt)
+    loaded.lacking.update(lost)
+    return without_begin
+
+
+def _reach_ends(loaded: LoadedStore, reput: ReputMessageService) -> None:
+    """Have no queue end before it did when all was last known to be on disk, although the log lost the messages.
+
+    Also after a kill amid a start that made queues anew: which ones those were is not known any more.
+    """
+    ends = _ends_that_hold(loaded)
+    if ends is not None:
+        told = reach_ends(ends, loaded.queues, reput.leaves_out)
+        if not loaded.report.clean_stop:
+            loaded.report.queues_rebuilt.extend(told)
 
 
 def _lacking_from(loaded: LoadedStore, unknown: _Unknown) -> tuple[int, int]:

@@ -64,13 +64,14 @@ def test_marks_behind_the_end_of_the_log_go_back_to_it(tmp_path: Path):
     assert [one.startswith(f"{path}: ") for one in told] == [True]
 
 
-def test_a_mark_that_was_taken_back_deletes_no_queue_whose_messages_expired(tmp_path: Path):
+@pytest.mark.parametrize(("mark", "min_offset"), [(0, 0), (700, 700), (700, 900)])
+def test_a_mark_from_before_the_log_deletes_no_queue_whose_messages_expired(tmp_path: Path, mark: int, min_offset: int):
     queues = ConsumeQueueStore(tmp_path / "consumequeue", 200)
     queues.find_or_create("Topic", 0).go_on_at(5)
     marks = DeletedTopics(tmp_path / FILE_NAME, LOCAL)
-    marks.add({"Topic"}, 0, 0)
+    marks.add({"Topic"}, mark, 0)
 
-    marks.finish(queues)
+    marks.finish(queues, min_offset)
 
     assert queues.topics == {"Topic"}
     queues.close()
@@ -212,6 +213,75 @@ async def test_a_topic_whose_folder_the_disk_keeps_stays_also_when_queues_are_ma
     store = make_store(tmp_path / "store")
     await store.start()
     assert [one.body for one in read_queue(store, "Topic", 0)] == [b"old %d" % number for number in range(6)]
+    await store.stop()
+
+
+class Disk:
+    """Refuses to rename the folder of ``Topic``, and from then on any table."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.full = False
+        self._rename = LocalFileSystem.rename
+        monkeypatch.setattr(LocalFileSystem, "rename", lambda _, old, new: self.rename(old, new))
+
+    def rename(self, old: Path, new: Path) -> None:
+        self.full = self.full or old.name == "Topic"
+        if self.full:
+            raise OSError(errno.EIO, "Input/output error", str(old))
+        self._rename(LOCAL, old, new)
+
+
+async def test_a_mark_that_cannot_be_taken_back_is_told_once_and_tried_until_it_is(tmp_path: Path, monkeypatch, caplog):
+    store = await filled(tmp_path / "store")
+    disk = Disk(monkeypatch)
+    with pytest.raises(OSError, match="Input/output error"):
+        await store.delete_topics({"Topic"})
+    for _ in range(2):
+        store._queue_flusher.flush()
+    path = tmp_path / "store" / "config" / FILE_NAME
+    assert len([record for record in caplog.records if record.name.endswith("deleted_topics")]) == 1
+    assert f"{path} still says that topics are deleted which are there" in caplog.text
+    assert "Input/output error" in caplog.text
+
+    disk.full = False
+    store._queue_flusher.flush()
+
+    assert f"{path} is written again" in caplog.text
+    root = crash_copy(tmp_path / "store", tmp_path / "killed")
+    await store.stop()
+    for folder in (root, tmp_path / "store"):
+        store = make_store(folder)
+        await store.start()
+        assert [one.body for one in read_queue(store, "Topic", 0)] == [b"old %d" % number for number in range(5)]
+        await store.stop()
+
+
+async def test_the_next_deletion_takes_it_back_as_well(tmp_path: Path, monkeypatch):
+    store = await filled(tmp_path / "store")
+    disk = Disk(monkeypatch)
+    with pytest.raises(OSError, match="Input/output error"):
+        await store.delete_topics({"Topic"})
+    disk.full = False
+
+    assert await store.delete_topics({"Other"}) == 1
+
+    again = DeletedTopics(tmp_path / "store" / "config" / FILE_NAME, LOCAL)
+    again.load([])
+    assert list(again.marks) == ["Other"]
+    await store.stop()
+
+
+async def test_a_clean_stop_leaves_no_deletion_to_finish(tmp_path: Path):
+    store = await filled(tmp_path / "store")
+    end = store.max_physical_offset
+    await store.stop()
+    marks = DeletedTopics(tmp_path / "store" / "config" / FILE_NAME, LOCAL)
+    marks.add({"Topic"}, end, 0)
+
+    store = make_store(tmp_path / "store")
+    await store.start()
+
+    assert len(read_queue(store, "Topic", 0)) == 5
     await store.stop()
 
 

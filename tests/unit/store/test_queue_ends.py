@@ -6,8 +6,11 @@ from pathlib import Path
 import pytest
 
 from rocketbroker.common.file_system import LOCAL
+from rocketbroker.store import rebuild_note
 from rocketbroker.store.consume_queue_store import ConsumeQueueStore
 from rocketbroker.store.queue_ends import FILE_NAME, QueueEnds, read_queue_ends, write_queue_ends
+from rocketbroker.store.rebuild_note import RebuildNote
+from rocketbroker.store.reput_message_service import ReputMessageService
 from tests.support.commit_log_writer import overwrite
 from tests.support.filled_store import COUNT, QUEUES, Filled, check, log_file, opened, serves_all_but, stopped, zeroed
 from tests.support.stores import LOG_FILE, QUEUE_FILE, crash_copy, message
@@ -94,16 +97,21 @@ async def test_a_last_queue_file_of_zeros_is_made_anew(filled: Filled, tmp_path:
     await store.stop()
 
 
-async def test_a_queue_all_messages_of_which_the_log_lost_goes_on_where_it_was(filled: Filled, tmp_path: Path):
+async def without_early(filled: Filled, tmp_path: Path) -> Path:
+    """A copy after a clean stop that lost a queue, and of the log the two messages that were in it."""
     for _ in range(2):
         filled.store.put_message(message(b"first", "Early"))
     filled.store.dispatch()
     filled.put(COUNT)
     filled.store.dispatch()
-    first = filled.log_end
     root = await stopped(filled, tmp_path)
     shutil.rmtree(root / "consumequeue" / "Early")
     zeroed(*log_file(root, filled.offsets[COUNT - 1] + filled.sizes[COUNT - 1]), 2 * 102)
+    return root
+
+
+async def test_a_queue_all_messages_of_which_the_log_lost_goes_on_where_it_was(filled: Filled, tmp_path: Path):
+    root = await without_early(filled, tmp_path)
 
     for _ in range(2):
         store = await opened(root, filled)
@@ -111,9 +119,59 @@ async def test_a_queue_all_messages_of_which_the_log_lost_goes_on_where_it_was(f
         assert queue
         assert (queue.min_offset, queue.max_offset, queue.next_offset) == (2, 2, 2)
         await store.stop()
-    assert first == filled.log_end
     store = await opened(root, filled)
     assert store.put_message(message(b"third", "Early")).queue_offset == 2
+    await store.stop()
+
+
+async def test_a_kill_amid_the_start_that_found_a_queue_lost_changes_nothing_of_it(
+    filled: Filled, tmp_path: Path, monkeypatch
+):
+    root, killed = await without_early(filled, tmp_path), tmp_path / "killed"
+    catch_up = ReputMessageService.catch_up
+
+    def kill(self: ReputMessageService, *args) -> None:
+        crash_copy(root, killed)
+        catch_up(self, *args)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(ReputMessageService, "catch_up", kill)
+        store = await opened(root, filled)
+    await store.stop()
+    assert (killed / "abort").exists()
+
+    for rebuilt in (["queue 0 of Early had the offsets 0 to 2, and 0 to 0 when the store was opened"], []):
+        store = await opened(killed, filled)
+        assert store.recovery_report.queues_rebuilt == rebuilt
+        queue = store.queues.find("Early", 0)
+        assert queue
+        assert (queue.min_offset, queue.max_offset, queue.next_offset) == (2, 2, 2)
+        again = crash_copy(killed, tmp_path / f"again-{len(rebuilt)}")
+        await store.stop()
+        killed = again
+
+
+@pytest.mark.parametrize("messages", [0, 1])
+async def test_a_topic_that_was_deleted_since_does_not_come_back_by_where_its_queues_ended(
+    filled: Filled, tmp_path: Path, messages: int
+):
+    for _ in range(2):
+        filled.store.put_message(message(b"first", "Early"))
+    filled.store.dispatch()
+    root = await stopped(filled, tmp_path)
+    store = await opened(root, filled)
+    filled.store = store
+    assert await store.delete_topics({"Early"}) == 1
+    for _ in range(messages):
+        store.put_message(message(b"again", "Early"))
+    store.dispatch()
+    killed = crash_copy(root, tmp_path / "killed")
+    RebuildNote(killed / "config" / rebuild_note.FILE_NAME, LOCAL).write(0)
+
+    store = await opened(killed, filled)
+
+    assert store.max_offset_in_queue("Early", 0) == messages
+    assert ("Early" in store.queues.topics) == bool(messages)
     await store.stop()
 
 

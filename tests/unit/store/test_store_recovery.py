@@ -1,5 +1,6 @@
 """What is found and mended when a store is opened after each kind of end."""
 
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -10,6 +11,8 @@ from rocketbroker.common.errors import StoreError, StoreFullError
 from rocketbroker.common.file_system import LOCAL
 from rocketbroker.store import rebuild_note
 from rocketbroker.store.index_file import IndexFile
+from rocketbroker.store.message_arriving_listener import NoListener
+from rocketbroker.store.message_store import MessageStore
 from rocketbroker.store.queue_ends import FILE_NAME
 from rocketbroker.store.rebuild_note import RebuildNote
 from tests.support.commit_log_writer import overwrite
@@ -22,17 +25,21 @@ from tests.support.filled_store import (
     flipped_in_the_body,
     flipped_in_the_head,
     log_file,
+    stopped,
     strange_size,
     zeroed,
 )
+from tests.support.recording_file_system import RecordingFileSystem
 from tests.support.stores import (
     ALWAYS,
     LOG_FILE,
     QUEUE_FILE,
+    V4_HOST,
     crash_copy,
     make_store,
     message,
     read_queue,
+    store_config,
 )
 
 
@@ -347,4 +354,67 @@ async def test_a_topic_that_was_deleted_and_made_again_has_its_new_messages_afte
     assert [one.body for one in read_queue(store, "Topic", 0)] == [b"new %d" % number for number in range(again)]
     assert [one.body for one in read_queue(store, "Other", 0)] == [b"other %d" % number for number in range(5)]
     assert store.put_message(message()).queue_offset == again
+    await store.stop()
+
+
+def without_the_first_file_of_a_queue(root: Path) -> None:
+    (root / "consumequeue" / "Topic" / "1" / f"{0:020d}").unlink()
+
+
+def with_a_queue_file_cut_short(root: Path) -> None:
+    os.truncate(root / "consumequeue" / "Topic" / "1" / f"{QUEUE_FILE:020d}", 20)
+
+
+def with_a_foreign_file_of_a_queue(root: Path) -> None:
+    (root / "consumequeue" / "Topic" / "1" / "core").write_text("dump")
+
+
+def with_an_index_file_cut_short(root: Path) -> None:
+    os.truncate(min((root / "index").iterdir()), 20)
+
+
+def with_a_log_file_cut_short(root: Path) -> None:
+    os.truncate(root / "commitlog" / f"{0:020d}", 4096)
+
+
+def with_a_damaged_checkpoint(root: Path) -> None:
+    (root / "checkpoint").write_bytes(b"short")
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        without_the_first_file_of_a_queue,
+        with_a_queue_file_cut_short,
+        with_a_foreign_file_of_a_queue,
+        with_an_index_file_cut_short,
+        with_a_log_file_cut_short,
+        with_a_damaged_checkpoint,
+    ],
+)
+async def test_the_note_and_then_the_abort_file_are_there_before_anything_is_changed(
+    filled: Filled, tmp_path: Path, damage: Callable[[Path], None]
+):
+    root = await stopped(filled, tmp_path)
+    damage(root)
+    file_system = RecordingFileSystem(root)
+    abort, note = root / "abort", root / "config" / rebuild_note.FILE_NAME
+    early: list[tuple[str, Path]] = []
+    noted: list[bool] = []
+
+    def look(operation: str, path: Path) -> None:
+        if abort.exists():
+            return
+        if path == abort:
+            noted.append(note.exists())
+        elif operation in {"write", "set_size", "rename", "unlink", "remove_folder"}:
+            early.append((operation, path))
+
+    file_system.fault = look
+    store = MessageStore(store_config(root), V4_HOST, NoListener(), filled.clock, file_system)
+    await store.start()
+
+    assert [each for each in early if each[1] != root / "lock" and each[1].parent != note.parent] == []
+    assert noted == [True]
+    assert store.recovery_report.damage
     await store.stop()
