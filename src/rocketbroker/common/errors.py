@@ -5,7 +5,9 @@ RocketBrokerError
 │   └── NotChangeableError     ... since it cannot be changed at run time (config.hot_change)
 ├── CodecError                 bytes that are not what they claim to be
 │   ├── CorruptRecordError     ... in a stored message record
-│   └── HeaderFieldError       ... in a field of a command's header (codec.remoting.json_header)
+│   ├── HeaderFieldError       ... in a field of a command's header (codec.remoting.json_header)
+│   ├── MQFilterError          ... in the expression of a filter
+│   └── EvaluationError        ... in the properties that a filter compares (codec.filter.java_values)
 ├── ProtocolError
 │   ├── LocalProtocolError     our side was about to break the protocol
 │   └── RemoteProtocolError    the peer broke the protocol
@@ -38,6 +40,15 @@ class CodecError(RocketBrokerError, ValueError):
 
 class CorruptRecordError(CodecError):
     """A stored message record is damaged; the text names its position."""
+
+
+class MQFilterError(CodecError):
+    """The expression of a filter is refused (MQFilterException); ``position`` counts characters from 1 on."""
+
+    def __init__(self, position: int, reason: str) -> None:
+        super().__init__(f"Invalid MessageSelector. At character {position}: {reason}")
+        self.position = position
+        self.reason = reason
 
 
 class ProtocolError(RocketBrokerError):

@@ -1,0 +1,87 @@
+"""Values of expressions and how Java converts between them (java.lang.Integer, Long, Double, Boolean).
+
+A property is text. Where it meets a number or a boolean it is read as one of the same kind, by the rules of Java's
+``valueOf``: ``"5.0"`` and ``" 5"`` are no Integer, ``" 5.0 "`` and ``"5d"`` are a Double.
+"""
+
+import re
+from math import copysign, isnan
+from typing import Final
+
+from rocketbroker.common.errors import CodecError
+
+
+class EvaluationError(CodecError):
+    """Values that cannot be compared; RocketMQ raises here, and the message is then not given to the consumer."""
+
+
+class JavaLong(int):
+    """An integer literal that is no Java ``int``: text compared with it may be as long as a ``long``."""
+
+    __slots__ = ()
+
+
+#: ``None`` is what an unknown property gives, and stands for "unknown" in logic.
+Value = str | int | float | bool | None
+
+INTEGER_MAX: Final = 2**31 - 1
+LONG_MAX: Final = 2**63 - 1
+DOUBLE_MIN: Final = 5e-324
+
+_WHOLE: Final = re.compile(r"[+-]?\d+\Z")
+_SPACE: Final = "".join(map(chr, range(0x21)))
+_DOUBLE: Final = re.compile(
+    r"[+-]?(?:(?P<word>NaN|Infinity)|(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?[fFdD]?)\Z"
+)
+_HEX_DOUBLE: Final = re.compile(r"[+-]?0[xX](?:[0-9a-fA-F]+\.?|[0-9a-fA-F]*\.[0-9a-fA-F]+)[pP][+-]?[0-9]+[fFdD]?\Z")
+
+
+def read_integer(text: str) -> int:
+    """``Integer.valueOf``; :class:`EvaluationError` for what is none."""
+    return _read_whole(text, INTEGER_MAX)
+
+
+def read_long(text: str) -> int:
+    """``Long.valueOf``; :class:`EvaluationError` for what is none."""
+    return _read_whole(text, LONG_MAX)
+
+
+def _read_whole(text: str, most: int) -> int:
+    # Digits alone are what most texts are; else int() would take blanks and underscores as well.
+    if text.isdecimal() or _WHOLE.match(text):
+        try:
+            number = int(text)
+        except ValueError:  # more digits than Python reads
+            number = most + 1
+        if -most - 1 <= number <= most:
+            return number
+    raise EvaluationError(f"{text[:64]!r} is no whole number from {-most - 1} to {most}")
+
+
+def read_double(text: str) -> float:
+    """``Double.valueOf``; :class:`EvaluationError` for what is none."""
+    text = text.strip(_SPACE)
+    if _DOUBLE.match(text):
+        # The suffix may not follow a word, and no word ends by one.
+        return float(text if text[-1] in "Ny" else text.rstrip("fFdD"))
+    if _HEX_DOUBLE.match(text):
+        try:
+            return float.fromhex(text.rstrip("fFdD"))
+        except OverflowError:
+            return copysign(float("inf"), -1.0 if text.startswith("-") else 1.0)
+    raise EvaluationError(f"{text[:64]!r} is no number")
+
+
+def read_boolean(text: str) -> bool:
+    """``Boolean.valueOf``: true for "true" in any case, false for everything else."""
+    return text.lower() == "true"
+
+
+def compare_doubles(left: float, right: float) -> int:
+    """``Double.compareTo``: NaN is equal to itself and greater than all else, -0.0 is less than 0.0."""
+    if left < right:
+        return -1
+    if left > right:
+        return 1
+    keys = [(isnan(value), copysign(1.0, value) if value == 0 else 0.0) for value in (left, right)]
+    return (keys[0] > keys[1]) - (keys[0] < keys[1])

@@ -1,0 +1,31 @@
+"""One by one and by numpy the same values are found."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rocketbroker.codec.message import property_values as module
+from rocketbroker.codec.message.message_properties import get_property
+from rocketbroker.codec.message.property_values import property_values
+
+PIECES = st.lists(st.sampled_from([b"a", b"aa", b"b", b"\x01", b"\x02", b"1", b"22", b"\xff"]), max_size=12)
+RAWS = st.lists(PIECES.map(b"".join), max_size=60)
+
+
+@given(RAWS)
+def test_values_are_those_of_get_property(raws: list[bytes]):
+    names = [b"a", b"b", b"aa"]
+    expected = [[get_property(raw, name) or b"" for raw in raws] for name in names]
+
+    assert property_values(raws, names) == expected
+
+
+@pytest.mark.parametrize("count", [1, module._MANY - 1, module._MANY, 500])
+def test_few_and_many(count: int):
+    raws = [b"KEYS\x01k%d\x02a\x01%d\x02" % (number, number) for number in range(count)]
+    assert property_values(raws, [b"a", b"x"]) == [[b"%d" % number for number in range(count)], [b""] * count]
+
+
+def test_messages_without_properties():
+    assert property_values([b""] * 100, [b"a"]) == [[b""] * 100]
+    assert property_values([], [b"a"]) == [[]]
