@@ -7,14 +7,15 @@ may be behind, and what was delivered since is delivered once more.
 
 import asyncio
 import logging
-from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
 from rocketbroker.broker.broker_stats_manager import BrokerStatsManager
 from rocketbroker.broker.config_manager import AnyConfigManager, ConfigManager, decode_file, encode_file
+from rocketbroker.broker.durable_progress import DurableProgress, LogEnds
 from rocketbroker.broker.message_copy import copy_message
+from rocketbroker.codec.message.expected_record import ExpectedRecord
 from rocketbroker.codec.message.message_const import PROPERTY_REAL_QUEUE_ID, PROPERTY_REAL_TOPIC
 from rocketbroker.codec.message.message_decoder import decode_record
 from rocketbroker.codec.message.message_ext import MessageExt
@@ -22,42 +23,36 @@ from rocketbroker.codec.message.topic_validator import RMQ_SYS_SCHEDULE_TOPIC, R
 from rocketbroker.codec.remoting.bodies.data_version import DataVersion
 from rocketbroker.codec.remoting.bodies.offset import DelayOffsetSerializeWrapper
 from rocketbroker.common.clock import Clock
-from rocketbroker.common.errors import CorruptRecordError
 from rocketbroker.common.lifecycle import TaskOwner
 from rocketbroker.store.consume_queue import ConsumeQueue
+from rocketbroker.store.entry_reader import EntryReader
 from rocketbroker.store.put_message import MessageExtBrokerInner, PutMessageResult, PutMessageStatus
 
 log = logging.getLogger(__name__)
 
+# How often it is looked when nothing is due soon, which is soon enough for a clock that jumps, and when something is:
+# the one bounds the cost of waiting, the other that of waking up for each message by itself.
 DELAY_FOR_A_WHILE_S = 0.1
+LEAST_PAUSE_S = 0.005
 # Deliveries of one level before the loop serves others.
-BATCH = 32
+BATCH = 64
 
-_PERMANENT_FAILURES = {PutMessageStatus.MESSAGE_ILLEGAL, PutMessageStatus.PROPERTIES_SIZE_EXCEEDED}
+PERMANENT_FAILURES = {PutMessageStatus.MESSAGE_ILLEGAL, PutMessageStatus.PROPERTIES_SIZE_EXCEEDED}
 
 
-class ScheduleStore(Protocol):
+class ScheduleStore(LogEnds, Protocol):
     """What is needed of the message store."""
+
+    entry_reader: EntryReader
 
     def topic_queues(self, topic: str) -> Mapping[int, ConsumeQueue]:
         """The queues of a topic by their ids."""
-
-    def look_message_by_offset(self, physical_offset: int) -> bytes | None:
-        """A whole record; ``None`` when it is not there."""
 
     def put_message(self, message: MessageExtBrokerInner) -> PutMessageResult:
         """Store a message."""
 
     def dispatch(self) -> None:
         """Make what was stored readable, and wake the pulls that wait for it."""
-
-    @property
-    def max_physical_offset(self) -> int:
-        """CommitLog offset after the last message."""
-
-    @property
-    def flushed_offset(self) -> int:
-        """CommitLog offset before which all is on disk."""
 
     async def sync(self) -> bool:
         """Bring all that is stored to disk now."""
@@ -91,16 +86,17 @@ class ScheduleMessageService(ConfigManager[DelayOffsetSerializeWrapper]):
         self._store = store
         self._store_host = store_host
         self._delay_levels = delay_levels
+        self._longest_ms = max(delay_levels.values(), default=0)
         self._clock = clock
         self._stats = stats
         self._changed = False
         self._tasks = TaskOwner("ScheduleMessageService")
         self.offset_table: dict[int, int] = {}
         self.data_version = DataVersion(timestamp=clock.time_ms())
-        # What is written: progress whose copies are on disk. Were it ahead of them, a power loss would take messages
-        # that were on disk long before they were due. Then what waits to get there: end of the log, and the progress.
-        self._durable: dict[int, int] = {}
-        self._delivered: deque[tuple[int, dict[int, int]]] = deque()
+        self._durable = DurableProgress[dict[int, int]](store, {})
+        # By level: when messages were met that are due later than the level's delay from then on, and the queue offset
+        # before which all were stored by then.
+        self._ahead: dict[int, tuple[int, int]] = {}
 
     @property
     def max_delay_level(self) -> int:
@@ -110,27 +106,21 @@ class ScheduleMessageService(ConfigManager[DelayOffsetSerializeWrapper]):
     async def start(self) -> None:
         """Start delivering; the file and the store are loaded by then."""
         self.correct_delay_offset()
-        self._tasks.every(DELAY_FOR_A_WHILE_S, self._deliver_all_due, "deliver")
+        self._tasks.whenever(self.deliver_due, DELAY_FOR_A_WHILE_S, "deliver")
 
     async def stop(self) -> None:
         """Stop delivering and have the progress written, all of it if the disk takes the last copies."""
         await self._tasks.stop()
-        if self._delivered:
+        if self._durable.is_behind:
             await self._store.sync()
         self.flush()
 
     def flush(self) -> None:
         """Have the progress written when there was any."""
-        self._take_durable()
+        self._changed |= self._durable.advance()
         if self._changed:
             self._changed = False
             self.persist()
-
-    def _take_durable(self) -> None:
-        flushed = self._store.flushed_offset
-        while self._delivered and self._delivered[0][0] <= flushed:
-            _, self._durable = self._delivered.popleft()
-            self._changed = True
 
     def correct_delay_offset(self) -> None:
         """Move levels that stand outside their queue to its nearer end (correctDelayOffset)."""
@@ -140,25 +130,32 @@ class ScheduleMessageService(ConfigManager[DelayOffsetSerializeWrapper]):
             if queue is not None and not queue.min_offset <= offset <= queue.max_offset:
                 corrected = min(max(offset, queue.min_offset), queue.max_offset)
                 log.error("delay level %s is corrected from %s to %s, an end of its queue", level, offset, corrected)
-                self.offset_table[level] = self._durable[level] = corrected
+                self.offset_table[level] = self._durable.value[level] = corrected
                 self._changed = True
 
-    def deliver_due(self) -> bool:
-        """Deliver what is due, at most ``BATCH`` messages of each level; returns whether there is more."""
-        queues = self._store.topic_queues(RMQ_SYS_SCHEDULE_TOPIC)
-        before = sum(self.offset_table.values())
-        more = False
-        try:
-            for level, delay_ms in self._delay_levels.items():
-                queue = queues.get(level - 1)
-                if queue is not None and queue.max_offset > self.offset_table.get(level, 0):
-                    more |= self._deliver_level(level, delay_ms, queue)
-        finally:
-            if sum(self.offset_table.values()) != before:
-                self._store.dispatch()
-                self._take_durable()
-                self._delivered.append((self._store.max_physical_offset, dict(self.offset_table)))
-        return more
+    async def deliver_due(self) -> float:
+        """Deliver what is due, some messages of each level; returns after how many seconds to look again.
+
+        Raises:
+            StoreError: the disk cannot be read.
+        """
+        pause_s = DELAY_FOR_A_WHILE_S
+        for queue_id, queue in sorted(self._store.topic_queues(RMQ_SYS_SCHEDULE_TOPIC).items()):
+            level = queue_id + 1
+            if queue.max_offset > self.offset_table.get(level, 0):
+                # Also of a level that the settings have no more: what they promised holds.
+                delay_ms = self._delay_levels.get(level, self._longest_ms)
+                pause_s = min(pause_s, await self._deliver_level(level, delay_ms, queue))
+        return pause_s
+
+    def first_pending_offset(self) -> int | None:
+        """CommitLog offset of the oldest message that waits, ``None`` when none does."""
+        first = []
+        for queue_id, queue in self._store.topic_queues(RMQ_SYS_SCHEDULE_TOPIC).items():
+            offset = max(self.offset_table.get(queue_id + 1, 0), queue.min_offset)
+            if (entry := queue.entry(offset)) is not None:
+                first.append(entry[0])
+        return min(first, default=None)
 
     def runtime_info(self) -> dict[str, str]:
         """``scheduleMessageOffset_<level>`` -> "delivered up to, end of the queue" (buildRunningStats)."""
@@ -170,7 +167,7 @@ class ScheduleMessageService(ConfigManager[DelayOffsetSerializeWrapper]):
 
     def encode(self) -> bytes:
         """``delayOffset.json`` as RocketMQ writes it, with the progress whose copies are on disk."""
-        return encode_file(DelayOffsetSerializeWrapper(dict(sorted(self._durable.items())), self.data_version))
+        return encode_file(DelayOffsetSerializeWrapper(dict(sorted(self._durable.value.items())), self.data_version))
 
     def parse(self, data: bytes) -> DelayOffsetSerializeWrapper:
         """What a ``delayOffset.json`` holds."""
@@ -182,62 +179,81 @@ class ScheduleMessageService(ConfigManager[DelayOffsetSerializeWrapper]):
 
     def take(self, file: DelayOffsetSerializeWrapper) -> None:
         """Replace the progress by that of a ``delayOffset.json``."""
-        self.offset_table, self._durable = file.offset_table, dict(file.offset_table)
+        self.offset_table = file.offset_table
+        self._durable.replace(dict(file.offset_table))
         self.data_version = file.data_version or self.data_version
 
-    async def _deliver_all_due(self) -> None:
-        while self.deliver_due():  # noqa: ASYNC110 - it waits for nothing, it only lets others have their turn
-            await asyncio.sleep(0)
-
-    def _deliver_level(self, level: int, delay_ms: int, queue: ConsumeQueue) -> bool:
-        """Deliver the due messages of a level; returns whether the batch was full, so that there may be more."""
-        now = self._clock.time_ms()
+    async def _deliver_level(self, level: int, delay_ms: int, queue: ConsumeQueue) -> float:
+        """Deliver a batch of a level; returns after how many seconds to go on with it."""
         offset = max(self.offset_table.get(level, 0), queue.min_offset)
-        delivered = 0
-        for queue_offset, (physical_offset, _, deliver_timestamp) in enumerate(queue.entries(offset, BATCH), offset):
-            # A time further ahead than the delay comes from a clock that was set back, or from other settings: due now.
-            if now < deliver_timestamp <= now + delay_ms or not self._deliver(queue, queue_offset, physical_offset):
-                break
-            delivered += 1
-            self.offset_table[level] = offset + delivered
-        return delivered == BATCH
+        entries = self._store.entry_reader.entries(queue, offset, BATCH)
+        count, pause_s = self._count_due(entries, level, delay_ms, queue)
+        if not count:
+            return pause_s
+        records = await self._store.entry_reader.records(queue, entries[:count])
+        if len(records) < count:
+            log.error("%s delayed messages of level %s are damaged or gone", count - len(records), level)
+        delivered_to = offset
+        try:
+            for record in records:
+                found = decode_record(record)
+                delivered_to = found.queue_offset
+                if not self._deliver(found):
+                    return DELAY_FOR_A_WHILE_S
+            delivered_to = offset + count
+        finally:
+            self._advance(level, offset, delivered_to)
+        await asyncio.sleep(0)  # others have their turn
+        return pause_s
 
-    def _deliver(self, queue: ConsumeQueue, queue_offset: int, physical_offset: int) -> bool:
+    def _count_due(
+        self, entries: Sequence[ExpectedRecord], level: int, delay_ms: int, queue: ConsumeQueue
+    ) -> tuple[int, float]:
+        """How many are due and make a batch, and after how many seconds the next one is to be looked at."""
+        now = self._clock.time_ms()
+        for number, (queue_offset, _, _, deliver_timestamp) in enumerate(entries):
+            due_at = deliver_timestamp
+            if due_at > now + delay_ms:
+                due_at = self._due_of_one_ahead(level, delay_ms, queue, queue_offset, deliver_timestamp)
+            if due_at > now:
+                return number, min(max((due_at - now) / 1000, LEAST_PAUSE_S), DELAY_FOR_A_WHILE_S)
+        return len(entries), 0.0 if entries else DELAY_FOR_A_WHILE_S
+
+    def _due_of_one_ahead(
+        self, level: int, delay_ms: int, queue: ConsumeQueue, queue_offset: int, deliver_timestamp: int
+    ) -> int:
+        """When a message is due that bears a later time than one of its level that is stored now.
+
+        The clock was set back since it was stored, or the level had a longer delay. How long it has waited is not
+        known: it waits the whole delay from when it is met, so that it is never early and keeps back those behind it no
+        longer. (Apache RocketMQ delivers it at once.)
+        """
+        now = self._clock.time_ms()
+        met, stored_before = self._ahead.get(level, (now, 0))
+        if queue_offset >= stored_before or met > now:
+            met, stored_before = self._ahead[level] = now, queue.max_offset
+        return min(deliver_timestamp, met + delay_ms)
+
+    def _advance(self, level: int, before: int, delivered_to: int) -> None:
+        """Take note that a level is delivered up to an offset, and have consumers see the copies."""
+        if delivered_to == before:
+            return
+        self.offset_table[level] = delivered_to
+        self._changed |= self._durable.advance()
+        self._durable.made(dict(self.offset_table))
+        self._store.dispatch()
+
+    def _deliver(self, found: MessageExt) -> bool:
         """Put the message where it was to go; false when that is to be tried again."""
-        message = self._due_message(queue, queue_offset, physical_offset)
+        message = message_time_up(found, self._store_host)
         if message is None:
             return True
         result = self._store.put_message(message)
         if result.status is PutMessageStatus.PUT_OK:
             self._stats.topic_put(message.topic).add(1, result.size)
             return True
-        log.error("delayed message at %s for %s: %s %s", physical_offset, message.topic, result.status, result.reason)
-        return result.status in _PERMANENT_FAILURES
-
-    def _due_message(
-        self, queue: ConsumeQueue, queue_offset: int, physical_offset: int
-    ) -> MessageExtBrokerInner | None:
-        """The message as it was before ``delay_rewrite``; ``None`` (logged) when it cannot be delivered ever."""
-        record = self._store.look_message_by_offset(physical_offset)
-        if record is None:
-            log.error("delayed message at %s is not in the commit log any more", physical_offset)
-            return None
-        try:
-            found = decode_record(record)
-        except CorruptRecordError as error:
-            log.error("delayed message at %s: %s", physical_offset, error)  # noqa: TRY400
-            return None
-        place = (found.topic, found.queue_id, found.queue_offset)
-        if place != (queue.topic, queue.queue_id, queue_offset):
-            log.error(
-                "delayed message %s of queue %s is not at %s, where %s is: its entry is damaged",
-                queue_offset,
-                queue.queue_id,
-                physical_offset,
-                place,
-            )
-            return None
-        return message_time_up(found, self._store_host)
+        log.error("delayed message %s for %s: %s %s", found.offset_msg_id, message.topic, result.status, result.reason)
+        return result.status in PERMANENT_FAILURES
 
 
 def message_time_up(found: MessageExt, store_host: bytes) -> MessageExtBrokerInner | None:

@@ -41,6 +41,19 @@ class TaskOwner:
             except Exception:
                 log.exception("%s.%s failed; next try in %s s", self._name, name, period_s)
 
+    def whenever(self, action: Callable[[], Awaitable[float]], retry_s: float, name: str) -> asyncio.Task[Any]:
+        """Call ``action`` again after as many seconds as it says; a failing call is logged and tried again."""
+        return self.start(self._repeat_when_told(action, retry_s, name), name)
+
+    async def _repeat_when_told(self, action: Callable[[], Awaitable[float]], retry_s: float, name: str) -> None:
+        while True:
+            try:
+                pause_s = await action()
+            except Exception:
+                log.exception("%s.%s failed; next try in %s s", self._name, name, retry_s)
+                pause_s = retry_s
+            await asyncio.sleep(pause_s)
+
     def _done(self, task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:

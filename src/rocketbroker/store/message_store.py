@@ -30,6 +30,7 @@ from rocketbroker.store.damage_log import DamageLog
 from rocketbroker.store.damaged_files import set_aside
 from rocketbroker.store.delay_level_table import parse_delay_levels
 from rocketbroker.store.deleted_topics import DeletedTopics
+from rocketbroker.store.entry_reader import EntryReader
 from rocketbroker.store.flush_service import CommitLogFlusher, ConsumeQueueFlusher, WhenFlushed
 from rocketbroker.store.get_message import GetMessageResult, GetMessageStatus
 from rocketbroker.store.index_service import IndexService
@@ -123,6 +124,8 @@ class MessageStore:
         self.damage_log = DamageLog()
         # Gives the sound messages of a GetMessageResult whose ``unchecked`` is set.
         self.checked_reader = CheckedReader(self.commit_log, self.damage_log, self._cold_readers)
+        # For services that store messages of a queue again.
+        self.entry_reader = EntryReader(self.commit_log, self.checked_reader)
         hot_bytes = _hot_bytes(config.access_message_in_memory_max_ratio)
         self._reader = QueueReader(self.commit_log, config, hot_bytes, self.checked_reader)
         self._queue_flusher = ConsumeQueueFlusher(
@@ -144,8 +147,7 @@ class MessageStore:
         # What was found when it was opened; likewise.
         self.recovery_report = RecoveryReport(clean_stop=True)
         # Appends one message; readable after ``dispatch``. Both bound here: the path of each message is a call shorter.
-        self.put_message = self._appender.put
-        self.dispatch = self._appender.dispatch
+        self.put_message, self.dispatch = self._appender.put, self._appender.dispatch
 
     def _make_index_service(self) -> IndexService:
         config = self.config

@@ -6,7 +6,12 @@ import pytest
 from rocketbroker.broker.broker_stats_manager import BrokerStatsManager
 from rocketbroker.broker.config_manager import ConfigManager
 from rocketbroker.broker.delay_rewrite import delay_rewrite
-from rocketbroker.broker.schedule_message_service import BATCH, ScheduleMessageService
+from rocketbroker.broker.schedule_message_service import (
+    BATCH,
+    DELAY_FOR_A_WHILE_S,
+    LEAST_PAUSE_S,
+    ScheduleMessageService,
+)
 from rocketbroker.codec.message.message_id import host_bytes
 from rocketbroker.codec.message.message_properties import encode_properties
 from rocketbroker.common.config import MessageStoreConfig
@@ -74,13 +79,13 @@ def delivered(store, topic="T", queue_id=1):
     return read_queue(store, topic, queue_id)
 
 
-def test_delivery_when_due_and_not_before(service, store, clock):
+async def test_delivery_when_due_and_not_before(service, store, clock):
     put(store, 2)
     clock.advance(4.999)
-    assert not service.deliver_due()
+    assert await service.deliver_due() > 0
     assert delivered(store) == []
     clock.advance(0.001)
-    service.deliver_due()
+    await service.deliver_due()
     (message,) = delivered(store)
     # As in RocketMQ, the delivered copy keeps DELAY and where it was to go.
     assert message.properties == {"TAGS": "A", "DELAY": "2", "REAL_TOPIC": "T", "REAL_QID": "1"}
@@ -88,44 +93,149 @@ def test_delivery_when_due_and_not_before(service, store, clock):
     assert message.store_timestamp == clock.time_ms()
     assert service.offset_table == {2: 1}
     clock.advance(100)
-    service.deliver_due()
+    await service.deliver_due()
     assert len(delivered(store)) == 1
 
 
-def test_levels_are_independent_and_in_order(service, store, clock):
+async def test_levels_are_independent_and_in_order(service, store, clock):
     for level, number in itertools.product((3, 1, 2), range(3)):
         put(store, level, body=b"%d-%d" % (level, number))
     clock.advance(1)
-    service.deliver_due()
+    await service.deliver_due()
     assert [message.body for message in delivered(store)] == [b"1-0", b"1-1", b"1-2"]
     clock.advance(9)
-    service.deliver_due()
+    await service.deliver_due()
     assert [message.body for message in delivered(store)][3:] == [b"2-0", b"2-1", b"2-2", b"3-0", b"3-1", b"3-2"]
     assert service.runtime_info() == {f"scheduleMessageOffset_{level}": "3,3" for level in (1, 2, 3)}
 
 
-def test_many_due_messages_come_in_batches(service, store, clock):
+async def test_many_due_messages_come_in_batches(service, store, clock):
     for number in range(BATCH + 1):
         put(store, 1, body=b"%d" % number)
     clock.advance(1)
-    assert service.deliver_due()
+    assert await service.deliver_due() == 0
     assert len(delivered(store)) == BATCH
-    assert not service.deliver_due()
+    assert await service.deliver_due() == 0
+    assert await service.deliver_due() == DELAY_FOR_A_WHILE_S
     assert [message.body for message in delivered(store)] == [b"%d" % number for number in range(BATCH + 1)]
 
 
-def test_clock_that_was_set_back_delays_nothing_longer(service, store, clock):
-    put(store, 1)
+async def test_a_clock_that_is_set_back_delivers_nothing_early_and_holds_up_nothing_longer_than_the_delay(
+    service, store, clock
+):
+    put(store, 3, body=b"before")
     clock.advance(-3600)
-    service.deliver_due()
+    put(store, 3, body=b"after")
+    await service.deliver_due()
+    clock.advance(9.999)
+    await service.deliver_due()
+    assert delivered(store) == []
+    clock.advance(0.001)
+    await service.deliver_due()
+    assert [message.body for message in delivered(store)] == [b"before", b"after"]
+
+
+async def test_each_step_back_of_the_clock_counts_anew(service, store, clock):
+    put(store, 3)
+    for _ in range(3):
+        clock.advance(-60)
+        await service.deliver_due()
+        clock.advance(9)
+        await service.deliver_due()
+    assert delivered(store) == []
+    clock.advance(1)
+    await service.deliver_due()
     assert len(delivered(store)) == 1
 
 
-def test_progress_is_written_and_taken_up_again(tmp_path, service, store, clock):
+async def test_a_clock_that_jumps_forward_delivers_each_message_once(service, store, clock):
+    for level in (1, 18):
+        put(store, level)
+    clock.advance(7200)
+    await service.deliver_due()
+    clock.advance(-7200)
+    await service.deliver_due()
+    assert len(delivered(store)) == 2
+
+
+async def test_a_shorter_delay_holds_for_what_waits(tmp_path, store, clock):
+    put(store, 18)
+    service = ScheduleMessageService(
+        tmp_path / "delayOffset.json",
+        store,
+        store_host=STORE_HOST,
+        delay_levels=dict.fromkeys(range(1, 19), 5000),
+        clock=clock,
+        stats=BrokerStatsManager(clock, "C"),
+    )
+    await service.deliver_due()
+    clock.advance(4.999)
+    await service.deliver_due()
+    assert delivered(store) == []
+    clock.advance(0.001)
+    await service.deliver_due()
+    assert len(delivered(store)) == 1
+
+
+async def test_messages_of_a_level_that_is_no_more_are_delivered(tmp_path, store, clock):
+    put(store, 4)
+    service = ScheduleMessageService(
+        tmp_path / "delayOffset.json",
+        store,
+        store_host=STORE_HOST,
+        delay_levels={1: 60_000},
+        clock=clock,
+        stats=BrokerStatsManager(clock, "C"),
+    )
+    clock.advance(29.999)
+    await service.deliver_due()
+    assert delivered(store) == []
+    clock.advance(0.001)
+    await service.deliver_due()
+    assert len(delivered(store)) == 1
+    assert service.offset_table == {4: 1}
+
+
+async def test_it_looks_again_when_the_next_message_is_due(service, store, clock):
+    assert await service.deliver_due() == DELAY_FOR_A_WHILE_S
+    put(store, 1)
+    assert await service.deliver_due() == DELAY_FOR_A_WHILE_S
+    clock.advance(0.98)
+    assert await service.deliver_due() == pytest.approx(0.02)
+    clock.advance(0.019)
+    assert await service.deliver_due() == LEAST_PAUSE_S
+
+
+async def test_a_restart_delivers_what_waits_and_nothing_twice(tmp_path, service, store, clock):
+    put(store, 1, body=b"first")
+    put(store, 2, body=b"second")
+    clock.advance(1)
+    await service.deliver_due()
+    await service.stop()
+    (tmp_path / "delayOffset.json").write_bytes(service.encode())
+    again = make(tmp_path, store, clock)
+    again.load()
+    clock.advance(4)
+    await again.deliver_due()
+    assert [message.body for message in delivered(store)] == [b"first", b"second"]
+
+
+async def test_the_oldest_message_that_waits_is_known(service, store, clock):
+    assert service.first_pending_offset() is None
+    put(store, 2)
+    later = store.max_physical_offset
+    put(store, 3)
+    assert service.first_pending_offset() == 0
+    clock.advance(5)
+    await service.deliver_due()
+    assert service.first_pending_offset() == later
+
+
+async def test_progress_is_written_and_taken_up_again(tmp_path, service, store, clock):
     put(store, 1)
     put(store, 3)
     clock.advance(1)
-    service.deliver_due()
+    await service.deliver_due()
     store.flusher.flush()
     service.flush()
     service.path.write_bytes(service.encode())
@@ -133,16 +243,16 @@ def test_progress_is_written_and_taken_up_again(tmp_path, service, store, clock)
     assert again.load()
     assert again.offset_table == {1: 1}
     clock.advance(9)
-    again.deliver_due()
+    await again.deliver_due()
     assert len(delivered(store)) == 2
     assert again.offset_table == {1: 1, 3: 1}
 
 
-def test_stale_progress_delivers_again_and_loses_nothing(tmp_path, service, store, clock):
+async def test_stale_progress_delivers_again_and_loses_nothing(tmp_path, service, store, clock):
     put(store, 1)
     clock.advance(1)
-    service.deliver_due()
-    make(tmp_path, store, clock).deliver_due()
+    await service.deliver_due()
+    await make(tmp_path, store, clock).deliver_due()
     assert len(delivered(store)) == 2
 
 
@@ -153,13 +263,13 @@ def test_a_file_without_progress_in_it_is_damaged(tmp_path, store, clock, conten
         make(tmp_path, store, clock).load()
 
 
-def test_flush_persists_only_progress(tmp_path, store, clock):
+async def test_flush_persists_only_progress(tmp_path, store, clock):
     submitted: list[ConfigManager] = []
     service = make(tmp_path, store, clock, submitted.append)
     service.flush()
     put(store, 1)
     clock.advance(1)
-    service.deliver_due()
+    await service.deliver_due()
     store.flusher.flush()
     service.flush()
     service.flush()
@@ -175,10 +285,10 @@ async def test_progress_outside_of_the_queue_is_corrected(service, store, offset
     assert service.offset_table == {1: corrected, 5: 7}
 
 
-def test_full_disk_is_waited_for(tmp_path, store, clock):
+async def test_full_disk_is_waited_for(tmp_path, store, clock):
     class FullOnce:
         topic_queues = store.topic_queues
-        look_message_by_offset = store.look_message_by_offset
+        entry_reader = store.entry_reader
         dispatch = store.dispatch
         sync = store.sync
         flushed_offset = max_physical_offset = 0
@@ -193,25 +303,25 @@ def test_full_disk_is_waited_for(tmp_path, store, clock):
     service = make(tmp_path, FullOnce(), clock)
     put(store, 1)
     clock.advance(1)
-    service.deliver_due()
+    await service.deliver_due()
     assert (delivered(store), service.offset_table) == ([], {})
-    service.deliver_due()
+    await service.deliver_due()
     assert (len(delivered(store)), service.offset_table) == (1, {1: 1})
 
 
-def test_message_without_an_address_is_discarded_and_the_next_delivered(service, store, clock, caplog):
+async def test_message_without_an_address_is_discarded_and_the_next_delivered(service, store, clock, caplog):
     for properties in ({"DELAY": "1"}, {"DELAY": "1", "REAL_TOPIC": "T", "REAL_QID": "x"}):
         store.put_message(MessageExtBrokerInner("SCHEDULE_TOPIC_XXXX", 0, b"", encode_properties(properties)))
     put(store, 1, topic="RMQ_SYS_TRANS_HALF_TOPIC")
     put(store, 1)
     clock.advance(1)
-    service.deliver_due()
+    await service.deliver_due()
     assert len(delivered(store)) == 1
     assert service.offset_table == {1: 4}
     assert caplog.text.count("is discarded") == 3
 
 
-def test_a_damaged_entry_delivers_no_other_message(service, store, clock, caplog):
+async def test_a_damaged_entry_delivers_no_other_message(service, store, clock, caplog):
     for body in (b"first", b"second", b"third"):
         put(store, 1, body=body)
     queue = store.topic_queues("SCHEDULE_TOPIC_XXXX")[0]
@@ -219,10 +329,11 @@ def test_a_damaged_entry_delivers_no_other_message(service, store, clock, caplog
     queue.queue.files[0].buffer[20:40] = queue.queue.files[0].buffer[:20]
     clock.advance(1)
 
-    service.deliver_due()
+    await service.deliver_due()
 
     assert [message.body for message in delivered(store)] == [b"first", b"third"]
-    assert "delayed message 1 of queue 0 is not at" in caplog.text
+    assert "message 1 of queue 0 of SCHEDULE_TOPIC_XXXX is not there" in caplog.text
+    assert "1 delayed messages of level 1 are damaged or gone" in caplog.text
 
 
 async def test_runs_by_itself(service, store, clock):
@@ -252,7 +363,7 @@ async def test_progress_is_written_once_the_copies_are_on_disk(tmp_path, store, 
     service = make(tmp_path, store, clock, lambda table: written.append(table.encode()))
     put(store, 1)
     clock.advance(2)
-    service.deliver_due()
+    await service.deliver_due()
     service.flush()
     assert written == [], "a power loss now would take the copy"
 
@@ -269,7 +380,7 @@ async def test_a_stop_brings_the_last_copies_to_disk_and_writes_that(tmp_path, s
     service = make(tmp_path, store, clock, lambda table: written.append(table.encode()))
     put(store, 2)
     clock.advance(6)
-    service.deliver_due()
+    await service.deliver_due()
 
     await service.stop()
 

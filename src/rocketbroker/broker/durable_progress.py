@@ -1,0 +1,62 @@
+"""Progress of a service that stores copies of messages: what of it may be written to its file.
+
+Were the file ahead of the copies, a power loss would take messages that were on disk long before they were due.
+"""
+
+from collections import deque
+from typing import Generic, Protocol, TypeVar
+
+P = TypeVar("P")
+
+
+class LogEnds(Protocol):
+    """What is needed of the message store."""
+
+    @property
+    def max_physical_offset(self) -> int:
+        """CommitLog offset after the last message."""
+
+    @property
+    def flushed_offset(self) -> int:
+        """CommitLog offset before which all is on disk."""
+
+
+class DurableProgress(Generic[P]):
+    """Keeps progress back until the copies that were stored for it are on disk.
+
+    Args:
+        store: the log they are stored in.
+        value: what may be written at the beginning.
+    """
+
+    def __init__(self, store: LogEnds, value: P) -> None:
+        self._store = store
+        self.value = value
+        # End of the log when the progress was made, and the progress.
+        self._waiting: deque[tuple[int, P]] = deque()
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether there is progress that may not be written yet."""
+        return bool(self._waiting)
+
+    def made(self, progress: P) -> None:
+        """Take note of progress, never changed after this; what was stored for it is in the log."""
+        end = self._store.max_physical_offset
+        if self._waiting and self._waiting[-1][0] == end:
+            self._waiting.pop()
+        self._waiting.append((end, progress))
+
+    def advance(self) -> bool:
+        """Let ``value`` be what the disk has the copies of; gives whether it has changed."""
+        flushed = self._store.flushed_offset
+        advanced = False
+        while self._waiting and self._waiting[0][0] <= flushed:
+            self.value = self._waiting.popleft()[1]
+            advanced = True
+        return advanced
+
+    def replace(self, value: P) -> None:
+        """Go on from another value, as from a file's."""
+        self.value = value
+        self._waiting.clear()
