@@ -88,4 +88,5 @@ def test_codes_share_a_file_only_where_they_are_of_one_kind():
         "namesrv/write_perm_of_broker.py": {"WIPE_WRITE_PERM_OF_BROKER", "ADD_WRITE_PERM_OF_BROKER"},
         "pull_message.py": {"PULL_MESSAGE", "LITE_PULL_MESSAGE"},
         "send_message.py": {"SEND_MESSAGE", "SEND_MESSAGE_V2", "SEND_BATCH_MESSAGE"},
+        "send_reply_message.py": {"SEND_REPLY_MESSAGE", "SEND_REPLY_MESSAGE_V2"},
     }

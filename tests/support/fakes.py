@@ -58,3 +58,18 @@ class FakeConnection:
     def close(self, reason: str) -> None:
         self.is_open = False
         self.close_reason = reason
+
+
+class FakeClient(FakeConnection):
+    """A client that answers each request so, or fails to, and keeps what it was asked and for how long it could."""
+
+    def __init__(self, answer: Command | Exception, remote_address: str = "127.0.0.1:50000") -> None:
+        super().__init__(remote_address)
+        self.answer = answer
+        self.asked: list[tuple[Command, float]] = []
+
+    async def invoke(self, command: Command, timeout_s: float) -> Command:
+        self.asked.append((command, timeout_s))
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer

@@ -24,6 +24,7 @@ from rocketbroker.broker.consumer_offset_manager import ConsumerOffsetManager
 from rocketbroker.broker.missing_table_report import MissingTableReport
 from rocketbroker.broker.offset_flush_service import OffsetFlushService
 from rocketbroker.broker.offset_recovery import OffsetRecovery
+from rocketbroker.broker.offset_reset import OffsetReset
 from rocketbroker.broker.producer_manager import ProducerManager
 from rocketbroker.broker.pull_request_hold_service import PullRequestHoldService
 from rocketbroker.broker.rebalance_lock_manager import RebalanceLockManager
@@ -103,6 +104,7 @@ class BrokerController:
             self.topic_configs,
             self.subscription_groups,
             self.consumer_offsets,
+            OffsetReset(self.consumer_offsets, self.hold_service, self._persist.drain),
             self.consumers,
             self.producers,
             RebalanceLockManager(clock),

@@ -4,6 +4,7 @@ import logging
 from collections.abc import Iterable
 
 from rocketbroker.broker.client_channel_info import ClientChannelInfo
+from rocketbroker.broker.client_subscriptions import ClientSubscriptions
 from rocketbroker.broker.subscription import Subscription
 from rocketbroker.codec.remoting.bodies.heartbeat import ConsumeFromWhere, ConsumeType, MessageModel, SubscriptionData
 from rocketbroker.codec.remoting.handler import Connection
@@ -27,6 +28,8 @@ class ConsumerGroupInfo:
         self.heartbeat_fingerprint = 0
         self.channels: dict[Connection, ClientChannelInfo] = {}
         self.subscription_table: dict[str, Subscription] = {}
+        # What each client says that it consumes; all are to say the same.
+        self.client_subscriptions = ClientSubscriptions()
 
     @property
     def is_broadcasting(self) -> bool:

@@ -35,6 +35,8 @@ class ConsumerManager(ClientGroups):
         super().__init__(clock, channel_expired_timeout_s)
         self._on_ids_changed = on_ids_changed
         self.groups: dict[str, ConsumerGroupInfo] = {}
+        # How often the clients of a group began to disagree about what they consume.
+        self.conflict_count = 0
 
     def group_info(self, group: str) -> ConsumerGroupInfo | None:
         """The group, ``None`` when no client of it is there."""
@@ -84,6 +86,7 @@ class ConsumerManager(ClientGroups):
         self._joined(data.group_name, channel.connection)
         if update_subscription:
             changed |= info.update_subscription(data.subscription_data_set)
+            self._check_conflict(info, info.client_subscriptions.update(channel, data.subscription_data_set))
         if changed:
             log.info("group %s has changed by %r", data.group_name, channel)
             self._notify(info)
@@ -96,11 +99,29 @@ class ConsumerManager(ClientGroups):
         info = self.groups.get(group)
         if info is None or info.channels.pop(connection, None) is None:
             return
+        self._check_conflict(info, info.client_subscriptions.remove(connection))
         if info.channels:
             self._notify(info)
         else:
             log.info("group %s has no clients any more", group)
             del self.groups[group]
+
+    def runtime_info(self) -> dict[str, str]:
+        """How often subscriptions disagreed, and in how many groups they do, once they did (no keys of RocketMQ)."""
+        if not self.conflict_count:
+            return {}
+        now = sum(1 for info in self.groups.values() if info.client_subscriptions.conflict)
+        return {"subscriptionConflicts": str(self.conflict_count), "subscriptionConflictGroups": str(now)}
+
+    def _check_conflict(self, info: ConsumerGroupInfo, changed: bool) -> None:
+        """Tell of a conflict that is new or another than before, and of its end."""
+        if not changed:
+            return
+        if conflict := info.client_subscriptions.conflict:
+            self.conflict_count += 1
+            log.warning("group %s gets only a part of its messages: %s", info.group_name, conflict)
+        else:
+            log.info("all clients of group %s subscribe to the same again", info.group_name)
 
     def _notify(self, info: ConsumerGroupInfo) -> None:
         if info.notify_enabled and not info.is_broadcasting:

@@ -10,8 +10,10 @@ from pathlib import Path
 
 from rocketbroker.broker.config_manager import AnyConfigManager, ConfigManager, decode_file
 from rocketbroker.broker.config_text import file_text, object_text, struct_text, text_of
+from rocketbroker.broker.reset_offset_table import ResetOffsetTable
 from rocketbroker.codec.remoting.bodies.data_version import DataVersion
 from rocketbroker.codec.remoting.bodies.offset import ConsumerOffsetSerializeWrapper
+from rocketbroker.codec.remoting.handler import Connection
 from rocketbroker.common.clock import Clock
 
 log = logging.getLogger(__name__)
@@ -37,11 +39,35 @@ class ConsumerOffsetManager(ConfigManager[ConsumerOffsetSerializeWrapper]):
         self.table: OffsetTable = {}
         # Where pulls of groups that keep their offsets elsewhere stand (broadcasting); only told, never consumed from.
         self.pull_table: OffsetTable = {}
+        # What was reset and is still to be taken over by a consumer; asked by each pull.
+        self.resets = ResetOffsetTable()
         self._changed = False
 
-    def commit(self, group: str, topic: str, queue_id: int, offset: int) -> None:
-        """Keep an offset; one that goes back is taken too, since consumers may be reset."""
+    def commit(self, group: str, topic: str, queue_id: int, offset: int) -> bool:
+        """Keep an offset; one that goes back is taken too, since consumers may be reset.
+
+        Returns:
+            Whether it was kept: not while a reset of the queue is still to be taken over.
+        """
         key = f"{topic}@{group}"
+        if self.resets and self.resets.holds(key, queue_id):
+            return False
+        self._keep(key, queue_id, offset)
+        return True
+
+    def assign_reset(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+        """Move the group to an offset, whatever its consumers commit until they have moved (assignResetOffset)."""
+        key = f"{topic}@{group}"
+        self._keep(key, queue_id, offset)
+        self.resets.assign(key, queue_id, offset)
+
+    def redirect(self, group: str, topic: str, queue_id: int, pull_offset: int, connection: Connection) -> int | None:
+        """Where a pull has to go on instead, the queue having been reset; ``None`` to serve it."""
+        # Either answer may end the reset, which the file then has to know.
+        self._changed = True
+        return self.resets.redirect(f"{topic}@{group}", queue_id, pull_offset, connection)
+
+    def _keep(self, key: str, queue_id: int, offset: int) -> None:
         queues = self.table.get(key)
         if queues is None:
             self.table[key] = {queue_id: offset}
@@ -109,6 +135,12 @@ class ConsumerOffsetManager(ConfigManager[ConsumerOffsetSerializeWrapper]):
                             f"the offset of group {group} in topic {topic}, queue {queue_id}, goes back from {offset} "
                             f"to {end}, where the queue ends now"
                         )
+        # The committed offsets are told of above, and are the same.
+        resets = self.resets.offsets()
+        for key, queues in resets.items():
+            topic = key.partition(TOPIC_GROUP_SEPARATOR)[0]
+            queues.update((queue_id, min(offset, end_of(topic, queue_id))) for queue_id, offset in queues.items())
+        self.resets.take(resets)
         return told
 
     def flush(self) -> None:
@@ -132,11 +164,14 @@ class ConsumerOffsetManager(ConfigManager[ConsumerOffsetSerializeWrapper]):
             f"\t\t{text_of(group)}:[\n{_lines(map(text_of, names))}\n\t\t]"
             for group, names in self.group_topic_map().items()
         )
+        # RocketMQ writes no such field, and passes over it.
+        resets = {"resetOffsetTable": _offsets(self.resets.offsets())} if self.resets else {}
         return file_text(
             dataVersion=struct_text(self.data_version, 1),
             groupTopicMap=object_text(topics, 1),
             offsetTable=_offsets(self.table),
             pullOffsetTable=_offsets(self.pull_table),
+            **resets,
         )
 
     def parse(self, data: bytes) -> ConsumerOffsetSerializeWrapper:
@@ -151,6 +186,7 @@ class ConsumerOffsetManager(ConfigManager[ConsumerOffsetSerializeWrapper]):
         """Replace the tables by those of a ``consumerOffset.json``."""
         self.table = file.offset_table
         self.pull_table = file.pull_offset_table or {}
+        self.resets.take(file.reset_offset_table or {})
         self.data_version = file.data_version or self.data_version
 
     def _remove(self, belongs: Callable[[str], bool]) -> None:
@@ -158,6 +194,7 @@ class ConsumerOffsetManager(ConfigManager[ConsumerOffsetSerializeWrapper]):
             for key in [key for key in table if belongs(key)]:
                 del table[key]
                 self._changed = True
+        self.resets.remove(belongs)
         self.flush()
 
 

@@ -111,6 +111,12 @@ class PullRequestHoldService:
             if wanted and max_offset > request.offset:
                 self._wake(request)
 
+    def wake_group(self, group: str, topic: str, queue_id: int) -> None:
+        """Have the pulls of a group run again whatever there is: its offset was reset."""
+        for request in list(self._held.get((topic, queue_id), ())):
+            if request.command.header.consumer_group == group:
+                self._wake(request)
+
     def _wake(self, request: PullRequest) -> None:
         """Run a pull again after the batch of messages that is being dispatched, which it then gets whole."""
         self._forget(request)

@@ -10,9 +10,13 @@ from rocketbroker.codec.remoting.headers.client import (
     GetProducerConnectionListRequestHeader,
 )
 from rocketbroker.codec.remoting.headers.offset import (
+    CloneGroupOffsetRequestHeader,
+    GetConsumerStatusRequestHeader,
     GetEarliestMsgStoretimeRequestHeader,
     GetMaxOffsetRequestHeader,
     GetMinOffsetRequestHeader,
+    QueryCorrectionOffsetHeader,
+    ResetOffsetRequestHeader,
     SearchOffsetRequestHeader,
 )
 from rocketbroker.codec.remoting.headers.pull_message import ViewMessageRequestHeader
@@ -23,6 +27,7 @@ from rocketbroker.codec.remoting.headers.subscription_group import (
     GetConsumeStatsInBrokerHeader,
     GetConsumeStatsRequestHeader,
     GetSubscriptionGroupConfigRequestHeader,
+    UpdateGroupForbiddenRequestHeader,
 )
 from rocketbroker.codec.remoting.headers.topic import (
     CreateTopicRequestHeader,
@@ -39,6 +44,7 @@ from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.processor.admin.broker_config import BrokerConfigProcessor
 from rocketbroker.processor.admin.clean_expired_consumequeue import CleanExpiredConsumequeueProcessor
 from rocketbroker.processor.admin.clean_unused_topic import CleanUnusedTopicProcessor
+from rocketbroker.processor.admin.clone_group_offset import CloneGroupOffsetProcessor
 from rocketbroker.processor.admin.consume_message_directly import ConsumeMessageDirectlyProcessor
 from rocketbroker.processor.admin.consume_stats import ConsumeStatsCollector
 from rocketbroker.processor.admin.delete_expired_commitlog import DeleteExpiredCommitlogProcessor
@@ -59,14 +65,20 @@ from rocketbroker.processor.admin.get_subscriptiongroup_config import GetSubscri
 from rocketbroker.processor.admin.get_system_topic_list_from_broker import GetSystemTopicListFromBrokerProcessor
 from rocketbroker.processor.admin.get_topic_config import GetTopicConfigProcessor
 from rocketbroker.processor.admin.get_topic_stats_info import GetTopicStatsInfoProcessor
+from rocketbroker.processor.admin.invoke_broker_to_get_consumer_status import (
+    InvokeBrokerToGetConsumerStatusProcessor,
+)
+from rocketbroker.processor.admin.invoke_broker_to_reset_offset import InvokeBrokerToResetOffsetProcessor
 from rocketbroker.processor.admin.query_consume_queue import QueryConsumeQueueProcessor
 from rocketbroker.processor.admin.query_consume_time_span import QueryConsumeTimeSpanProcessor
+from rocketbroker.processor.admin.query_correction_offset import QueryCorrectionOffsetProcessor
 from rocketbroker.processor.admin.query_subscription_by_consumer import QuerySubscriptionByConsumerProcessor
 from rocketbroker.processor.admin.query_topic_consume_by_who import QueryTopicConsumeByWhoProcessor
 from rocketbroker.processor.admin.query_topics_by_consumer import QueryTopicsByConsumerProcessor
 from rocketbroker.processor.admin.unused_topic_remover import UnusedTopicRemover
 from rocketbroker.processor.admin.update_and_create_subscriptiongroup import UpdateAndCreateSubscriptionGroupProcessor
 from rocketbroker.processor.admin.update_and_create_topic import UpdateAndCreateTopicProcessor
+from rocketbroker.processor.admin.update_and_get_group_forbidden import UpdateAndGetGroupForbiddenProcessor
 from rocketbroker.processor.admin.view_broker_stats_data import ViewBrokerStatsDataProcessor
 from rocketbroker.processor.broker_parts import BrokerParts
 from rocketbroker.processor.get_earliest_msg_storetime import GetEarliestMsgStoretimeProcessor
@@ -82,6 +94,7 @@ def add_admin_codes(table: MethodTable, parts: BrokerParts) -> None:
     _add_queries(table, parts)
     _add_topics(table, parts)
     _add_groups(table, parts)
+    _add_offsets(table, parts)
     _add_clients(table, parts)
     _add_statistics(table, parts)
     _add_cleaning(table, parts)
@@ -118,7 +131,7 @@ def _add_queries(table: MethodTable, parts: BrokerParts) -> None:
 def _add_topics(table: MethodTable, parts: BrokerParts) -> None:
     """Topics."""
     add = table.add
-    update_topic = UpdateAndCreateTopicProcessor(parts.topic_configs)
+    update_topic = UpdateAndCreateTopicProcessor(parts.config, parts.topic_configs)
     add(RequestCode.UPDATE_AND_CREATE_TOPIC, update_topic.process, CreateTopicRequestHeader)
     add(RequestCode.UPDATE_AND_CREATE_TOPIC_LIST, update_topic.process_list)
     add(
@@ -181,6 +194,41 @@ def _add_groups(table: MethodTable, parts: BrokerParts) -> None:
         QuerySubscriptionByConsumerProcessor(parts.consumers).process,
         QuerySubscriptionByConsumerRequestHeader,
     )
+    add(
+        RequestCode.UPDATE_AND_GET_GROUP_FORBIDDEN,
+        UpdateAndGetGroupForbiddenProcessor(parts.topic_configs, parts.subscription_groups).process,
+        UpdateGroupForbiddenRequestHeader,
+    )
+
+
+def _add_offsets(table: MethodTable, parts: BrokerParts) -> None:
+    """What moves groups, or compares how far they are."""
+    add = table.add
+    add(
+        RequestCode.INVOKE_BROKER_TO_RESET_OFFSET,
+        InvokeBrokerToResetOffsetProcessor(
+            parts.config,
+            parts.topic_configs,
+            parts.subscription_groups,
+            parts.consumers,
+            parts.consumer_offsets,
+            parts.store,
+            parts.offset_reset,
+        ).process,
+        ResetOffsetRequestHeader,
+    )
+    add(
+        RequestCode.CLONE_GROUP_OFFSET,
+        CloneGroupOffsetProcessor(
+            parts.topic_configs, parts.subscription_groups, parts.consumers, parts.consumer_offsets, parts.offset_reset
+        ).process,
+        CloneGroupOffsetRequestHeader,
+    )
+    add(
+        RequestCode.QUERY_CORRECTION_OFFSET,
+        QueryCorrectionOffsetProcessor(parts.consumer_offsets, parts.store).process,
+        QueryCorrectionOffsetHeader,
+    )
 
 
 def _add_clients(table: MethodTable, parts: BrokerParts) -> None:
@@ -207,6 +255,11 @@ def _add_clients(table: MethodTable, parts: BrokerParts) -> None:
         GetConsumerRunningInfoRequestHeader,
     )
     add(
+        RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS,
+        InvokeBrokerToGetConsumerStatusProcessor(parts.consumers).process,
+        GetConsumerStatusRequestHeader,
+    )
+    add(
         RequestCode.CONSUME_MESSAGE_DIRECTLY,
         ConsumeMessageDirectlyProcessor(
             parts.config.broker_name, parts.topic_configs, parts.subscription_groups, parts.consumers, parts.store
@@ -228,7 +281,13 @@ def _add_statistics(table: MethodTable, parts: BrokerParts) -> None:
     add(
         RequestCode.GET_BROKER_RUNTIME_INFO,
         GetBrokerRuntimeInfoProcessor(
-            parts.store, parts.stats, parts.schedule, parts.admin.is_active, parts.clock, parts.admin.executor
+            parts.store,
+            parts.stats,
+            parts.schedule,
+            parts.consumers,
+            parts.admin.is_active,
+            parts.clock,
+            parts.admin.executor,
         ).process,
     )
     add(RequestCode.GET_CONSUME_STATS, GetConsumeStatsProcessor(collector).process, GetConsumeStatsRequestHeader)

@@ -58,13 +58,17 @@ def check_known_topic(topic: str) -> None:
         raise BrokerResponseError(ResponseCode.INVALID_PARAMETER, f"the topic {topic[:_SHOWN]!r} is illegal, {_RULE}")
 
 
-def check_queue(topic: str, queue_id: int) -> None:
-    """Whether there may be a queue of that topic and number.
+def check_queue(topic: str, queue_id: int, count: int | None = None) -> None:
+    """Whether there may be a queue of that topic and number; ``count`` is how many the topic has, where that is known.
 
     Raises:
-        BrokerResponseError: INVALID_PARAMETER, the topic has characters that no topic has, or the number is negative.
+        BrokerResponseError: INVALID_PARAMETER, the topic has characters that no topic has, or the number is negative or
+            too large.
     """
     check_known_topic(topic)
+    if count is not None and not 0 <= queue_id < count:
+        remark = f"QueueId {queue_id} is illegal, topic {topic} has the queues 0 to {count - 1}"
+        raise BrokerResponseError(ResponseCode.INVALID_PARAMETER, remark)
     if queue_id < 0:
         remark = f"the queueId {queue_id} of topic {topic} is illegal, 0 or more would be right"
         raise BrokerResponseError(ResponseCode.INVALID_PARAMETER, remark)

@@ -19,7 +19,7 @@ from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
 from rocketbroker.codec.remoting.handler import Buffer, Connection
 from rocketbroker.codec.remoting.headers.pull_message import PullMessageRequestHeader
 from rocketbroker.codec.remoting.hot_responses import pull_response_head
-from rocketbroker.codec.remoting.perm_name import PERM_READ
+from rocketbroker.codec.remoting.perm_name import INDEX_PERM_READ, PERM_READ
 from rocketbroker.codec.remoting.pull_sys_flag import FLAG_COMMIT_OFFSET, FLAG_SUBSCRIPTION, FLAG_SUSPEND
 from rocketbroker.codec.remoting.remoting_command import RemotingCommand, response
 from rocketbroker.codec.remoting.request_code import RequestCode
@@ -30,8 +30,7 @@ from rocketbroker.store.get_message import GetMessageResult, GetMessageStatus, U
 from rocketbroker.store.message_store import MessageStore
 
 _MAX_PULL_BYTES: Final = 128 * 1024 * 1024
-# PermName.INDEX_PERM_READ as a bit
-_READ_FORBIDDEN: Final = 1 << 2
+_READ_FORBIDDEN: Final = 1 << INDEX_PERM_READ
 
 _CODES: Final = {
     GetMessageStatus.FOUND: ResponseCode.SUCCESS,
@@ -129,6 +128,10 @@ class PullMessageProcessor:
         group = self._readable_group(header)
         topic = self._readable_topic(header, connection)
         tag_codes = self._tag_codes(header, group)
+        if self._offsets.resets:
+            moved = self._redirect(connection, header)
+            if moved is not None:
+                return [self._head(command.opaque, ResponseCode.PULL_OFFSET_MOVED, moved, 0, topic, group)]
         result = self._store.get_message(
             header.topic,
             header.queue_id,
@@ -152,6 +155,15 @@ class PullMessageProcessor:
             return self._read_checked(command.opaque, result, result.unchecked, topic, group, stats)
         stats.add(result.message_count, result.total_size)
         return self._found(command.opaque, result, self._store.slices(result.ranges), topic, group)
+
+    def _redirect(self, connection: Connection, header: PullMessageRequestHeader) -> GetMessageResult | None:
+        """Where the pull has to go on, since the offset of its group was reset."""
+        topic, queue_id = header.topic, header.queue_id
+        target = self._offsets.redirect(header.consumer_group, topic, queue_id, header.queue_offset, connection)
+        if target is None:
+            return None
+        first, end = self._store.min_offset_in_queue(topic, queue_id), self._store.max_offset_in_queue(topic, queue_id)
+        return GetMessageResult(GetMessageStatus.OFFSET_RESET, target, first, end)
 
     def _found(
         self,

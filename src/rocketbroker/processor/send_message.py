@@ -3,7 +3,6 @@
 The hottest path of the broker: header struct in, record into the mapped file, answer from a template, all plain calls.
 """
 
-import random
 from collections.abc import Awaitable, Sequence
 from functools import partial
 from struct import pack
@@ -31,7 +30,7 @@ from rocketbroker.common.errors import BrokerResponseError, CodecError
 from rocketbroker.processor.broker_fast_failure import BrokerFastFailure
 from rocketbroker.processor.put_refusal import put_refusal
 from rocketbroker.processor.retry_and_dlq import RetryAndDlq
-from rocketbroker.processor.topic_target import TopicTarget, TopicTargets
+from rocketbroker.processor.topic_target import TopicTarget, TopicTargets, other_queue
 from rocketbroker.processor.unique_id import UniqueIds
 from rocketbroker.store.message_store import MessageStore
 from rocketbroker.store.put_message import MessageExtBrokerInner, PutMessageResult, PutMessageStatus
@@ -108,7 +107,7 @@ class SendMessageProcessor:
         target = self._targets.find(header, connection.remote_address)
         queue_id = header.queue_id
         if not 0 <= queue_id < target.queue_nums:
-            queue_id = self._other_queue(header, target)
+            queue_id = other_queue(header, target)
         if header.batch:
             return self._process_batch(connection, command, target, queue_id)
         message = self._message(connection, command, target, queue_id)
@@ -220,16 +219,6 @@ class SendMessageProcessor:
         """Offset message ids, comma-joined: host and CommitLog offset, of 8 bytes each, in hex."""
         joined = pack(f">{len(offsets)}Q", *offsets).hex(",", 8).upper()
         return (self._host_hex + joined.replace(",", self._next_id)).encode()
-
-    def _other_queue(self, header: SendMessageRequestHeader, target: TopicTarget) -> int:
-        """Any queue for a negative number; a number too large is refused."""
-        if header.queue_id < 0:
-            return random.randrange(max(target.config.write_queue_nums, 1))
-        remark = (
-            f"request queueId[{header.queue_id}] is illegal, topic:[{header.topic}] "
-            f"has writeQueueNums:[{target.config.write_queue_nums}] readQueueNums:[{target.config.read_queue_nums}]"
-        )
-        raise BrokerResponseError(ResponseCode.INVALID_PARAMETER, remark)
 
     def _with_own(self, raw: bytes) -> bytes:
         """Properties that may have the broker's own already: the message was consumed and is sent again."""

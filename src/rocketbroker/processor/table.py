@@ -33,6 +33,7 @@ from rocketbroker.processor.pull_message import PullMessageProcessor
 from rocketbroker.processor.query_consumer_offset import QueryConsumerOffsetProcessor
 from rocketbroker.processor.retry_and_dlq import RetryAndDlq
 from rocketbroker.processor.send_message import SendMessageProcessor
+from rocketbroker.processor.send_reply_message import SendReplyMessageProcessor
 from rocketbroker.processor.topic_target import TopicTargets
 from rocketbroker.processor.unique_id import UniqueIds
 from rocketbroker.processor.unregister_client import UnregisterClientProcessor
@@ -53,10 +54,11 @@ def _add_messages(table: MethodTable, parts: BrokerParts) -> None:
     retry_and_dlq = RetryAndDlq(parts.subscription_groups, parts.topic_configs, parts.locks, parts.stats)
     # As in RocketMQ, where one queue of threads serves both.
     fast_failure = BrokerFastFailure(parts.config)
+    targets = TopicTargets(parts.config, parts.topic_configs, parts.stats)
     send = SendMessageProcessor(
         parts.config,
         parts.store,
-        TopicTargets(parts.config, parts.topic_configs, parts.stats),
+        targets,
         retry_and_dlq,
         UniqueIds(store_host[:-4], os.getpid(), parts.clock),
         parts.schedule.max_delay_level,
@@ -65,6 +67,9 @@ def _add_messages(table: MethodTable, parts: BrokerParts) -> None:
     table.add(RequestCode.SEND_MESSAGE, send, SendMessageRequestHeader)
     table.add(RequestCode.SEND_MESSAGE_V2, send, SendMessageRequestHeaderV2)
     table.add(RequestCode.SEND_BATCH_MESSAGE, send, SendMessageRequestHeaderV2)
+    reply = SendReplyMessageProcessor(parts.config, parts.store, targets, parts.producers, parts.clock).process
+    table.add(RequestCode.SEND_REPLY_MESSAGE, reply, SendMessageRequestHeader)
+    table.add(RequestCode.SEND_REPLY_MESSAGE_V2, reply, SendMessageRequestHeaderV2)
     pull = PullMessageProcessor(
         parts.config,
         parts.store,
@@ -103,7 +108,15 @@ def _add_clients(table: MethodTable, parts: BrokerParts) -> None:
     table.add(RequestCode.GET_CONSUMER_LIST_BY_GROUP, consumer_list.process, GetConsumerListByGroupRequestHeader)
     query = QueryConsumerOffsetProcessor(parts.consumer_offsets, parts.store)
     table.add(RequestCode.QUERY_CONSUMER_OFFSET, query.process, QueryConsumerOffsetRequestHeader)
-    update = UpdateConsumerOffsetProcessor(parts.consumer_offsets, parts.subscription_groups, parts.topic_configs)
+    update = UpdateConsumerOffsetProcessor(
+        parts.config,
+        parts.consumer_offsets,
+        parts.subscription_groups,
+        parts.topic_configs,
+        parts.consumers,
+        parts.store,
+        parts.offset_reset,
+    )
     table.add(RequestCode.UPDATE_CONSUMER_OFFSET, update.process, UpdateConsumerOffsetRequestHeader)
     table.add(RequestCode.LOCK_BATCH_MQ, LockBatchMqProcessor(parts.locks).process)
     table.add(RequestCode.UNLOCK_BATCH_MQ, UnlockBatchMqProcessor(parts.locks).process)

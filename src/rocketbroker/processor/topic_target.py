@@ -1,5 +1,7 @@
 """What the send path needs to know of a topic, checked once and kept until the topic changes."""
 
+import random
+
 from rocketbroker.broker.attribute_util import unserved_attribute
 from rocketbroker.broker.broker_stats_manager import BrokerStatsManager
 from rocketbroker.broker.stats_item import StatsItem
@@ -34,6 +36,21 @@ class TopicTarget:
         self.sys_flag = MULTI_TAGS_FLAG if config.topic_filter_type == TopicFilterType.MULTI_TAG else 0
         self.order = config.order
         self.is_retry = config.topic_name.startswith(RETRY_GROUP_TOPIC_PREFIX)
+
+
+def other_queue(header: SendMessageRequestHeader, target: TopicTarget) -> int:
+    """Any queue of the topic for a negative number.
+
+    Raises:
+        BrokerResponseError: INVALID_PARAMETER, the number is too large.
+    """
+    if header.queue_id < 0:
+        return random.randrange(max(target.config.write_queue_nums, 1))
+    remark = (
+        f"request queueId[{header.queue_id}] is illegal, topic:[{header.topic}] "
+        f"has writeQueueNums:[{target.config.write_queue_nums}] readQueueNums:[{target.config.read_queue_nums}]"
+    )
+    raise BrokerResponseError(ResponseCode.INVALID_PARAMETER, remark)
 
 
 class TopicTargets:

@@ -1,32 +1,71 @@
 """UPDATE_CONSUMER_OFFSET (15): a group has consumed so far (ConsumerManageProcessor.updateConsumerOffset)."""
 
+from rocketbroker.broker.consumer_group_info import ConsumerGroupInfo
+from rocketbroker.broker.consumer_manager import ConsumerManager
 from rocketbroker.broker.consumer_offset_manager import ConsumerOffsetManager
+from rocketbroker.broker.offset_reset import OffsetReset
 from rocketbroker.broker.subscription_group_manager import SubscriptionGroupManager
 from rocketbroker.broker.topic_config_manager import TopicConfigManager
 from rocketbroker.codec.remoting.handler import Connection
 from rocketbroker.codec.remoting.headers.offset import UpdateConsumerOffsetRequestHeader
 from rocketbroker.codec.remoting.remoting_command import Command, RemotingCommand, response
 from rocketbroker.codec.remoting.response_code import ResponseCode
+from rocketbroker.common.config import BrokerConfig
+from rocketbroker.processor.offset_range import QueueRange, check_offset_range
+
+Header = UpdateConsumerOffsetRequestHeader
 
 _SHOWN = 255
+_WAS_RESET = "Offset has been previously reset"
 
 
 class UpdateConsumerOffsetProcessor:
-    """Keeps the offset of a group and a topic that exist."""
+    """Keeps the offset of a group and a topic that exist.
+
+    Administration sends the same request as consumers do. It is told by this: it wants an answer, which the clients
+    of RocketMQ do not, and its connection is no client of the group. For a group that has clients it is a reset, as
+    their next commit would undo it otherwise.
+    """
 
     def __init__(
         self,
+        config: BrokerConfig,
         offsets: ConsumerOffsetManager,
         subscription_groups: SubscriptionGroupManager,
         topic_configs: TopicConfigManager,
+        consumers: ConsumerManager,
+        store: QueueRange,
+        reset: OffsetReset,
     ) -> None:
+        self._config = config
         self._offsets = offsets
         self._subscription_groups = subscription_groups
         self._topic_configs = topic_configs
+        self._consumers = consumers
+        self._store = store
+        self._reset = reset
 
-    def process(self, _connection: Connection, command: RemotingCommand[UpdateConsumerOffsetRequestHeader]) -> Command:
-        """Answer the request; -1 is kept too, it stands for nothing consumed."""
+    def process(self, connection: Connection, command: RemotingCommand[Header]) -> Command:
+        """Answer the request; -1 is kept too, it stands for nothing consumed.
+
+        Raises:
+            BrokerResponseError: SYSTEM_ERROR, administration sets an offset behind the end of the queue.
+        """
         header = command.header
+        refused = self._refusal(header)
+        if refused is not None:
+            return refused
+        info = self._consumers.group_info(header.consumer_group)
+        if command.is_oneway or (info is not None and connection in info.channels):
+            return self._commit(header)
+        if header.commit_offset > self._store.min_offset_in_queue(header.topic, header.queue_id):
+            check_offset_range(self._store, header.topic, header.queue_id, header.commit_offset)
+        if header.commit_offset < 0 or info is None or not self._takes_resets(info):
+            return self._commit(header)
+        self._reset.assign(header.consumer_group, header.topic, {header.queue_id: header.commit_offset})
+        return response(header={})
+
+    def _refusal(self, header: Header) -> Command | None:
         if not self._subscription_groups.contains(header.consumer_group):
             remark = f"Group {header.consumer_group[:_SHOWN]} not exist!"
             return response(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark, {})
@@ -37,5 +76,11 @@ class UpdateConsumerOffsetProcessor:
         if not 0 <= header.queue_id < queues:
             remark = f"QueueId {header.queue_id} is illegal, topic {header.topic} has the queues 0 to {queues - 1}"
             return response(ResponseCode.INVALID_PARAMETER, remark, {})
-        self._offsets.commit(header.consumer_group, header.topic, header.queue_id, header.commit_offset)
-        return response(header={})
+        return None
+
+    def _takes_resets(self, info: ConsumerGroupInfo) -> bool:
+        return self._config.use_server_side_reset_offset and not info.is_broadcasting
+
+    def _commit(self, header: Header) -> Command:
+        kept = self._offsets.commit(header.consumer_group, header.topic, header.queue_id, header.commit_offset)
+        return response(remark=None if kept else _WAS_RESET, header={})

@@ -135,6 +135,23 @@ def test_one_connection_with_two_client_ids(clock, manager, caplog):
     assert "calls itself second now" in caplog.text
 
 
+def test_clients_of_a_group_that_subscribe_to_different_things(clock, manager, caplog):
+    one, two = client(clock, "one"), client(clock, "two")
+    manager.register(one, data(subscription("T", "a")))
+    assert manager.runtime_info() == {}
+    for _ in range(3):
+        manager.register(two, data(subscription("T", "b")))
+        manager.register(one, data(subscription("T", "a")))
+        manager.register(two, data(), update_subscription=False)
+    assert caplog.text.count("group g gets only a part of its messages") == 1
+    assert "one wants a and two wants b" in caplog.text
+    assert manager.runtime_info() == {"subscriptionConflicts": "1", "subscriptionConflictGroups": "1"}
+    manager.unregister("g", two.connection)
+    assert manager.runtime_info() == {"subscriptionConflicts": "1", "subscriptionConflictGroups": "0"}
+    manager.register(two, data(subscription("T", "c")))
+    assert manager.conflict_count == 2
+
+
 async def test_housekeeping_scans_by_itself(clock, manager):
     producers = ProducerManager(clock, TIMEOUT_S)
     producer = client(clock, "producer")

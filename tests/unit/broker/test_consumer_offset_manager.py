@@ -8,7 +8,7 @@ from rocketbroker.broker.config_manager import ConfigManager, encode_file
 from rocketbroker.broker.consumer_offset_manager import ConsumerOffsetManager
 from rocketbroker.codec.remoting.bodies.offset import ConsumerOffsetSerializeWrapper
 from rocketbroker.common.errors import ConfigError
-from tests.support.fakes import FakeClock
+from tests.support.fakes import FakeClock, FakeConnection
 from tests.support.golden_store import files
 
 GOLDEN = files("clean")["config/consumerOffset.json"]
@@ -38,6 +38,54 @@ def test_pull_offsets_fall_back_to_the_committed_one():
     assert manager.query_pull("g", "T", 0) == 7
     manager.commit_pull("g", "T", 0, 9)
     assert manager.query_pull("g", "T", 0) == 9
+    assert manager.query("g", "T", 0) == 7
+
+
+def test_commits_do_not_undo_a_reset_until_a_pull_takes_it_over():
+    manager, connection = make(), FakeConnection()
+    manager.commit("g", "T", 0, 90)
+    manager.assign_reset("g", "T", 0, 10)
+    assert manager.query("g", "T", 0) == 10
+    assert not manager.commit("g", "T", 0, 95)
+    assert manager.commit("g", "T", 1, 95)
+    assert manager.commit("h", "T", 0, 95)
+    assert manager.redirect("g", "T", 0, 95, connection) == 10
+    assert not manager.commit("g", "T", 0, 95)
+    assert manager.redirect("g", "T", 1, 95, connection) is None
+    assert manager.redirect("g", "T", 0, 10, connection) is None
+    assert not manager.resets
+    assert manager.commit("g", "T", 0, 12)
+    assert manager.query("g", "T", 0) == 12
+
+
+def test_a_client_that_was_told_and_pulls_from_elsewhere_is_served():
+    manager, one, two = make(), FakeConnection(), FakeConnection()
+    manager.assign_reset("g", "T", 0, 10)
+    assert manager.redirect("g", "T", 0, 95, one) == manager.redirect("g", "T", 0, 95, two) == 10
+    assert manager.redirect("g", "T", 0, 96, one) is None
+    assert manager.redirect("g", "T", 0, 96, two) is None
+    manager.assign_reset("g", "T", 0, 20)
+    assert manager.redirect("g", "T", 0, 95, one) == 20, "another reset is told again"
+
+
+def test_resets_survive_a_restart_and_end_with_their_group_or_topic():
+    manager = make()
+    assert b"resetOffsetTable" not in manager.encode()
+    for group, topic in (("g", "T"), ("g", "U"), ("h", "U")):
+        manager.assign_reset(group, topic, 3, 10)
+    again = make()
+    again.decode(manager.encode())
+    assert again.resets.offsets() == {"T@g": {3: 10}, "U@g": {3: 10}, "U@h": {3: 10}}
+    again.remove_topic("T")
+    again.remove_group("h")
+    assert again.resets.offsets() == {"U@g": {3: 10}}
+
+
+def test_a_reset_is_set_back_with_the_offset():
+    manager = make()
+    manager.assign_reset("g", "T", 0, 10)
+    assert len(manager.set_back(lambda _topic, _queue_id: 7)) == 1
+    assert manager.redirect("g", "T", 0, 3, FakeConnection()) == 7
     assert manager.query("g", "T", 0) == 7
 
 

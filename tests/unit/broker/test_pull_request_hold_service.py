@@ -1,6 +1,7 @@
 """The periodic check of held pulls, and what wakes them."""
 
 import asyncio
+from types import SimpleNamespace
 
 import pytest
 
@@ -53,6 +54,33 @@ async def test_a_pull_that_cannot_be_answered_keeps_no_other_from_it(caplog) -> 
     await asyncio.sleep(0)
     assert resumed == [pull for pull in pulls if pull is not first]
     assert "could not be answered" in caplog.text
+    await service.stop()
+
+
+async def test_a_reset_wakes_the_pulls_of_its_group_alone() -> None:
+    resumed: list[PullRequest] = []
+    service = PullRequestHoldService(BrokerConfig())
+    service.bind(resumed.append, lambda _topic, _queue_id: 0)
+    pulls = {
+        (group, queue_id): PullRequest(
+            FakeConnection(),
+            SimpleNamespace(header=SimpleNamespace(consumer_group=group)),
+            "Topic",
+            queue_id,
+            10,
+            frozenset({7}),
+        )
+        for group in ("g", "h")
+        for queue_id in (0, 1)
+    }
+    for pull in pulls.values():
+        service.suspend(pull, 60_000)
+    service.wake_group("g", "Topic", 1)
+    service.wake_group("g", "Other", 0)
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert resumed == [pulls["g", 1]]
+    assert held_count(service) == 3
     await service.stop()
 
 

@@ -1,6 +1,6 @@
 """The parts of a broker that processors are given."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -10,7 +10,9 @@ from rocketbroker.broker.broker2client import notify_consumer_ids_changed
 from rocketbroker.broker.broker_stats_manager import BrokerStatsManager
 from rocketbroker.broker.consumer_manager import ConsumerManager
 from rocketbroker.broker.consumer_offset_manager import ConsumerOffsetManager
+from rocketbroker.broker.offset_reset import OffsetReset
 from rocketbroker.broker.producer_manager import ProducerManager
+from rocketbroker.broker.pull_request_hold_service import PullRequestHoldService
 from rocketbroker.broker.rebalance_lock_manager import RebalanceLockManager
 from rocketbroker.broker.subscription_group_manager import SubscriptionGroupManager
 from rocketbroker.broker.topic_config_manager import TopicConfigManager
@@ -39,6 +41,16 @@ def parts(tmp_path: Path) -> SimpleNamespace:
         locks=RebalanceLockManager(clock),
         stats=BrokerStatsManager(clock, "DefaultCluster"),
     )
+
+
+@pytest.fixture
+def offset_reset(parts: SimpleNamespace) -> OffsetReset:
+    """Resets the offsets of ``parts``; the disk takes all."""
+
+    async def drain() -> Collection[Path]:
+        return ()
+
+    return OffsetReset(parts.offsets, PullRequestHoldService(parts.config), drain)
 
 
 @pytest.fixture

@@ -1,5 +1,6 @@
 """Pulls against a running store: what is found, what waits, and how each other outcome is answered."""
 
+import asyncio
 import os
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
@@ -425,3 +426,29 @@ def test_recorded_pulls_are_answered_in_the_same_shape(puller: Puller, code: int
             assert ours.header[name] == theirs.fields[name]
         seen[theirs.code] += 1
     assert seen == outcomes
+
+
+async def test_a_reset_moves_the_pull_and_keeps_what_it_commits_out(puller: Puller):
+    puller.subscribe()
+    puller.put(*"abcd")
+    offsets = puller.parts.offsets
+    offsets.assign_reset("G", "T", 0, 1)
+    answer = decoded(puller.pull(4, COMMIT | SUSPEND, commit_offset=4))
+    assert (answer.code, answer.remark) == (ResponseCode.PULL_OFFSET_MOVED, "OFFSET_RESET")
+    assert (answer.header["nextBeginOffset"], answer.header["minOffset"], answer.header["maxOffset"]) == ("1", "0", "4")
+    assert offsets.query("G", "T", 0) == 1
+    assert bodies(puller.pull(1, COMMIT, commit_offset=1)) == [b"b", b"c", b"d"]
+    assert bodies(puller.pull(3, COMMIT, commit_offset=3)) == [b"d"]
+    assert offsets.query("G", "T", 0) == 3
+
+
+async def test_a_reset_ends_a_held_pull(puller: Puller):
+    puller.subscribe()
+    puller.put("a", "b")
+    assert puller.pull(2, SUSPEND) is None
+    puller.parts.offsets.assign_reset("G", "T", 0, 0)
+    puller.holds.wake_group("G", "T", 0)
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert outcome(puller.connection.written) == (ResponseCode.PULL_OFFSET_MOVED, 0)
+    assert held_count(puller.holds) == 0

@@ -1,33 +1,114 @@
 import pytest
 
+from rocketbroker.broker.client_channel_info import ClientChannelInfo
+from rocketbroker.codec.remoting.bodies.heartbeat import ConsumerData, MessageModel
 from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
 from rocketbroker.codec.remoting.handler import Route
 from rocketbroker.codec.remoting.headers.offset import UpdateConsumerOffsetRequestHeader
 from rocketbroker.codec.remoting.remoting_command import request
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode
+from rocketbroker.common.config.hot_change import apply_updates
+from rocketbroker.common.errors import BrokerResponseError
 from rocketbroker.processor.update_consumer_offset import UpdateConsumerOffsetProcessor
 from tests.support.fakes import FakeConnection
 from tests.support.golden_frames import answers_to
 
 
+class Queues:
+    """Queues that all have the same messages."""
+
+    first = 5
+    end = 100
+
+    def min_offset_in_queue(self, _topic, _queue_id):
+        return self.first
+
+    def max_offset_in_queue(self, _topic, _queue_id):
+        return self.end
+
+
+def make(parts, offset_reset, store):
+    return UpdateConsumerOffsetProcessor(
+        parts.config,
+        parts.offsets,
+        parts.subscription_groups,
+        parts.topic_configs,
+        parts.consumers,
+        store,
+        offset_reset,
+    )
+
+
 @pytest.fixture
-def processor(parts):
+def processor(parts, offset_reset):
     parts.topic_configs.update(TopicConfig("T", 4, 4))
     parts.subscription_groups.find("g")
-    return UpdateConsumerOffsetProcessor(parts.offsets, parts.subscription_groups, parts.topic_configs)
+    return make(parts, offset_reset, Queues())
 
 
-def commit(processor, *fields):
-    command = request(RequestCode.UPDATE_CONSUMER_OFFSET, UpdateConsumerOffsetRequestHeader(*fields))
-    return processor.process(FakeConnection(), command)
+@pytest.fixture
+def member(parts):
+    """A consumer of group g."""
+    connection = FakeConnection()
+    channel = ClientChannelInfo(connection, "client", "JAVA", 513, parts.clock.monotonic())
+    parts.consumers.register(channel, ConsumerData("g", message_model=MessageModel.CLUSTERING))
+    return connection
+
+
+def commit(processor, *fields, connection=None, oneway=False):
+    command = request(RequestCode.UPDATE_CONSUMER_OFFSET, UpdateConsumerOffsetRequestHeader(*fields), oneway=oneway)
+    return processor.process(connection or FakeConnection(), command)
 
 
 @pytest.mark.parametrize("offset", [0, 7, -1, 2**63 - 1])
-def test_offset_is_kept(processor, parts, offset):
-    answer = commit(processor, "g", "T", 3, offset)
+@pytest.mark.parametrize("oneway", [True, False])
+def test_what_a_consumer_commits_is_kept(processor, parts, member, offset, oneway):
+    answer = commit(processor, "g", "T", 3, offset, connection=member, oneway=oneway)
     assert (answer.code, answer.remark, answer.header) == (0, None, {})
     assert parts.offsets.query("g", "T", 3) == offset
+
+
+@pytest.mark.parametrize("offset", [-1, 0, 5, 100])
+def test_administration_sets_the_offset_of_a_group_without_clients(processor, parts, offset):
+    assert commit(processor, "g", "T", 3, offset).code == 0
+    assert parts.offsets.query("g", "T", 3) == offset
+    assert not parts.offsets.resets
+
+
+def test_administration_moves_running_consumers(processor, parts, member):
+    commit(processor, "g", "T", 3, 90, connection=member)
+    assert commit(processor, "g", "T", 3, 42).remark is None
+    later = commit(processor, "g", "T", 3, 91, connection=member)
+    assert (later.code, later.remark) == (0, "Offset has been previously reset")
+    assert parts.offsets.query("g", "T", 3) == 42
+    assert parts.offsets.redirect("g", "T", 3, 91, member) == 42
+    assert parts.offsets.redirect("g", "T", 3, 42, member) is None
+    commit(processor, "g", "T", 3, 43, connection=member, oneway=True)
+    assert parts.offsets.query("g", "T", 3) == 43
+
+
+@pytest.mark.parametrize(
+    ("model", "setting", "offset"),
+    [
+        (MessageModel.CLUSTERING, "true", -1),
+        (MessageModel.CLUSTERING, "false", 42),
+        (MessageModel.BROADCASTING, "true", 42),
+    ],
+)
+def test_what_administration_sets_is_no_reset(processor, parts, member, model, setting, offset):
+    apply_updates([parts.config], {"useServerSideResetOffset": setting})
+    parts.consumers.group_info("g").message_model = model
+    assert commit(processor, "g", "T", 3, offset).code == 0
+    assert parts.offsets.query("g", "T", 3) == offset
+    assert not parts.offsets.resets
+
+
+def test_administration_cannot_go_behind_the_end(processor, parts):
+    with pytest.raises(BrokerResponseError, match=r"Target offset 101 not in consume queue range \[5-100\]") as error:
+        commit(processor, "g", "T", 3, 101)
+    assert error.value.code == ResponseCode.SYSTEM_ERROR
+    assert parts.offsets.table == {}
 
 
 @pytest.mark.parametrize(
@@ -47,9 +128,9 @@ def test_what_does_not_exist_is_refused(processor, parts, fields, code, remark):
     assert parts.offsets.table == {}
 
 
-def test_recorded_commits(parts):
+def test_recorded_commits(parts, offset_reset):
     """Each recorded commit of each client, with the groups that the recorded broker knew."""
-    processor = UpdateConsumerOffsetProcessor(parts.offsets, parts.subscription_groups, parts.topic_configs)
+    processor = make(parts, offset_reset, Queues())
     route = Route(RequestCode.UPDATE_CONSUMER_OFFSET, processor.process, UpdateConsumerOffsetRequestHeader)
     exchanges = answers_to(RequestCode.UPDATE_CONSUMER_OFFSET)
     assert exchanges

@@ -186,6 +186,19 @@ class BrokerConfig(ConfigModel):
         low=1,
         high=_DAY_MS,
     )
+    use_server_side_reset_offset: Flag = setting(
+        "useServerSideResetOffset",
+        True,
+        "Reset consumer offsets in the broker, for consumers that are there and those that are not; else the clients "
+        "are told to do it, and a group without clients is refused.",
+        _HOT,
+    )
+    store_reply_message_enable: Flag = setting(
+        "storeReplyMessageEnable", True, "Store the replies that were passed on to who asked.", _HOT
+    )
+    enable_mixed_message_type: Flag = setting(
+        "enableMixedMessageType", False, "Let topics have message.type=MIXED.", _HOT
+    )
     send_thread_pool_queue_capacity: Whole = setting(
         "sendThreadPoolQueueCapacity",
         10_000,

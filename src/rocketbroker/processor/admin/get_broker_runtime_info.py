@@ -12,7 +12,11 @@ Each value is measured. These keys of RocketMQ are absent, since there is nothin
 - ``startAcceptSendRequestTimeStamp``: there is no such setting;
 - ``earliestMessageTimeStamp``, while there is no message.
 
-``damagedMessages`` is no key of RocketMQ: how many messages were found damaged since the start, while there are any.
+No keys of RocketMQ, and absent while they would be 0:
+
+- ``damagedMessages``: how many messages were found damaged since the start;
+- ``subscriptionConflicts``, ``subscriptionConflictGroups``: how often clients of one group began to subscribe to
+  different things since the start, and in how many groups they do now.
 """
 
 import asyncio
@@ -23,6 +27,7 @@ from pathlib import Path
 from typing import Protocol
 
 from rocketbroker.broker.broker_stats_manager import BrokerStatsManager
+from rocketbroker.broker.consumer_manager import ConsumerManager
 from rocketbroker.broker.schedule_message_service import ScheduleMessageService
 from rocketbroker.codec.message.message_decoder import decode_record
 from rocketbroker.codec.remoting.bodies.tables import KVTable
@@ -72,6 +77,7 @@ class GetBrokerRuntimeInfoProcessor:
         store: offsets of the log.
         stats: counters of puts and gets.
         schedule: progress of the delay levels.
+        consumers: whether clients disagree about what their group consumes.
         is_active: whether delayed messages are delivered by this broker (``brokerActive``).
         clock: says how long the store is open.
         executor: asks the disks, which may block.
@@ -82,6 +88,7 @@ class GetBrokerRuntimeInfoProcessor:
         store: RuntimeStore,
         stats: BrokerStatsManager,
         schedule: ScheduleMessageService,
+        consumers: ConsumerManager,
         is_active: Callable[[], bool],
         clock: Clock,
         executor: Executor,
@@ -89,6 +96,7 @@ class GetBrokerRuntimeInfoProcessor:
         self._store = store
         self._stats = stats
         self._schedule = schedule
+        self._consumers = consumers
         self._is_active = is_active
         self._clock = clock
         self._executor = executor
@@ -98,6 +106,7 @@ class GetBrokerRuntimeInfoProcessor:
         loop = asyncio.get_running_loop()
         disks = await loop.run_in_executor(self._executor, disk_info, self._store.config)
         table = self._store_info() | self._stats.runtime_info() | self._schedule.runtime_info() | disks
+        table |= self._consumers.runtime_info()
         table["brokerActive"] = str(self._is_active()).lower()
         table["brokerVersionDesc"] = BROKER_VERSION_DESC
         return response(body=KVTable(table).encode())

@@ -11,7 +11,7 @@ from rocketbroker.processor.name_check import check_known_group
 
 
 class GetConsumerConnectionListProcessor:
-    """Answers the group as its clients' last heartbeats gave it."""
+    """Answers the group as its clients' last heartbeats gave it; the remark says in what they disagree."""
 
     def __init__(self, consumers: ConsumerManager) -> None:
         self._consumers = consumers
@@ -36,4 +36,4 @@ class GetConsumerConnectionListProcessor:
             message_model=info.message_model,
             consume_from_where=info.consume_from_where,
         )
-        return response(body=body.encode())
+        return response(remark=info.client_subscriptions.conflict or None, body=body.encode())

@@ -11,6 +11,7 @@ from rocketbroker.codec.remoting.handler import Connection
 from rocketbroker.codec.remoting.headers.topic import CreateTopicRequestHeader
 from rocketbroker.codec.remoting.remoting_command import Command, RemotingCommand, response
 from rocketbroker.codec.remoting.response_code import ResponseCode
+from rocketbroker.common.config import BrokerConfig
 from rocketbroker.common.errors import BrokerResponseError
 from rocketbroker.processor.name_check import check_topic
 from rocketbroker.processor.request_body import read_body
@@ -27,7 +28,8 @@ _MESSAGE_TYPE = "+message.type"
 class UpdateAndCreateTopicProcessor:
     """Changes the table of topics; what listens to it registers them at the name servers."""
 
-    def __init__(self, topics: TopicConfigManager) -> None:
+    def __init__(self, config: BrokerConfig, topics: TopicConfigManager) -> None:
+        self._config = config
         self._topics = topics
 
     def process(self, connection: Connection, command: RemotingCommand[CreateTopicRequestHeader]) -> Command:
@@ -60,8 +62,9 @@ class UpdateAndCreateTopicProcessor:
         _check_number(config, "readQueueNums", config.read_queue_nums, MAX_QUEUE_NUMS)
         _check_number(config, "writeQueueNums", config.write_queue_nums, MAX_QUEUE_NUMS)
         _check_number(config, "perm", config.perm, _MAX_PERM)
-        if config.attributes.get(_MESSAGE_TYPE) == "MIXED":
-            raise BrokerResponseError(ResponseCode.INVALID_PARAMETER, "MIXED message type is not supported.")
+        if config.attributes.get(_MESSAGE_TYPE) == "MIXED" and not self._config.enable_mixed_message_type:
+            remark = "MIXED message type is not supported. enableMixedMessageType is false here"
+            raise BrokerResponseError(ResponseCode.INVALID_PARAMETER, remark)
         old = self._topics.select(config.topic_name)
         if config != old:
             alter_attributes(TOPIC_ATTRIBUTES, None if old is None else old.attributes, config.attributes)

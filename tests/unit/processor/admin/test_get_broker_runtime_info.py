@@ -21,7 +21,7 @@ def ask(parts, store, schedule):
     async def ask(active=True):
         with ThreadPoolExecutor(1) as executor:
             processor = GetBrokerRuntimeInfoProcessor(
-                store, parts.stats, schedule, lambda: active, parts.clock, executor
+                store, parts.stats, schedule, parts.consumers, lambda: active, parts.clock, executor
             )
             answer = await call_async(processor.process)
         assert (answer.code, answer.remark, answer.fields) == (0, None, {})
@@ -125,3 +125,11 @@ def test_byte_counts_for_people(count, text):
 def test_runtime_for_people():
     assert format_runtime(636_999) == "[ 0 days, 0 hours, 10 minutes, 36 seconds ]"
     assert format_runtime(90_061_000) == "[ 1 days, 1 hours, 1 minutes, 1 seconds ]"
+
+
+async def test_clients_that_disagree_are_counted(ask, consumer):
+    assert "subscriptionConflicts" not in await ask()
+    consumer("CG", "one", "T", port=50001)
+    consumer("CG", "two", "T", "U", port=50002)
+    table = await ask()
+    assert (table["subscriptionConflicts"], table["subscriptionConflictGroups"]) == ("1", "1")

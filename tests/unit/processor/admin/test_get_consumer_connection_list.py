@@ -39,3 +39,15 @@ def test_bad_names_are_named(processor, group):
     code, remark = refusal(processor.process, GetConsumerConnectionListRequestHeader(group))
     assert code == ResponseCode.INVALID_PARAMETER
     assert "The specified group" in remark
+
+
+def test_clients_that_disagree_are_named_in_the_remark(consumer, processor):
+    header = GetConsumerConnectionListRequestHeader("CG")
+    consumer("CG", "one", "T", port=50001)
+    assert call(processor.process, header).remark is None
+    consumer("CG", "two", "T", "U", port=50002)
+    answer = call(processor.process, header)
+    assert answer.code == ResponseCode.SUCCESS
+    assert answer.remark is not None
+    assert "of topic U one wants nothing and two wants *" in answer.remark
+    assert len(answer.body["connectionSet"]) == 2

@@ -4,6 +4,7 @@ import pytest
 from rocketbroker.codec.remoting.bodies.topic_config import CreateTopicListRequestBody, TopicConfig, TopicFilterType
 from rocketbroker.codec.remoting.headers.topic import CreateTopicRequestHeader
 from rocketbroker.codec.remoting.response_code import ResponseCode
+from rocketbroker.common.config.hot_change import apply_updates
 from rocketbroker.processor.admin.update_and_create_topic import (
     MAX_QUEUE_NUMS,
     UpdateAndCreateTopicProcessor,
@@ -26,7 +27,7 @@ def told(parts):
 
 @pytest.fixture
 def processor(parts):
-    return UpdateAndCreateTopicProcessor(parts.topic_configs)
+    return UpdateAndCreateTopicProcessor(parts.config, parts.topic_configs)
 
 
 def test_recorded_requests_make_what_they_name(parts, processor, told):
@@ -121,3 +122,9 @@ def test_attributes_as_text():
 
 def test_filter_types_are_those_of_topics():
     assert set(TopicFilterType.__members__) == set(TopicFilterType)
+
+
+def test_mixed_topics_are_made_where_they_are_allowed(parts, processor):
+    apply_updates([parts.config], {"enableMixedMessageType": "true"})
+    assert call(processor.process, header(attributes="+message.type=MIXED")).code == 0
+    assert parts.topic_configs.select("T").attributes == {"message.type": "MIXED"}

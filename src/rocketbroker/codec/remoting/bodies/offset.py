@@ -10,12 +10,16 @@ from rocketbroker.codec.remoting.java_types import Int, Long
 
 
 class ConsumerOffsetSerializeWrapper(RemotingSerializable):
-    """Answer to GET_ALL_CONSUMER_OFFSET (43) and consumerOffset.json; tables by ``topic@group``, then queue id."""
+    """Answer to GET_ALL_CONSUMER_OFFSET (43) and consumerOffset.json; tables by ``topic@group``, then queue id.
+
+    ``reset_offset_table`` is in our files only, while consumers have still to take over offsets that were reset.
+    """
 
     offset_table: dict[str, dict[Int, Long]] = msgspec.field(default_factory=dict)
     data_version: DataVersion | None = None
     pull_offset_table: dict[str, dict[Int, Long]] | None = None
     group_topic_map: dict[str, list[str]] | None = None
+    reset_offset_table: dict[str, dict[Int, Long]] | None = None
 
 
 class DelayOffsetSerializeWrapper(RemotingSerializable):
@@ -26,9 +30,24 @@ class DelayOffsetSerializeWrapper(RemotingSerializable):
 
 
 class ResetOffsetBody(RemotingSerializable):
-    """Answer to INVOKE_BROKER_TO_RESET_OFFSET (222)."""
+    """Answer to INVOKE_BROKER_TO_RESET_OFFSET (222), and body of RESET_CONSUMER_CLIENT_OFFSET (220)."""
 
     offset_table: dict[MessageQueue, Long] = msgspec.field(default_factory=dict)
+
+
+class MessageQueueForC(RemotingSerializable):
+    """A queue and its offset, as the C++ client reads them (org.apache.rocketmq.common.message.MessageQueueForC)."""
+
+    topic: str
+    broker_name: str
+    queue_id: Int
+    offset: Long
+
+
+class ResetOffsetBodyForC(RemotingSerializable):
+    """Body of RESET_CONSUMER_CLIENT_OFFSET (220) for C++ clients, which read no map with object keys."""
+
+    offset_table: list[MessageQueueForC] = msgspec.field(default_factory=list)
 
 
 class GetConsumerStatusBody(RemotingSerializable):

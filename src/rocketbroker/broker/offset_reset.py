@@ -1,0 +1,52 @@
+"""Moves consumer groups to other offsets so that it takes effect (AdminBrokerProcessor.resetOffsetInner)."""
+
+import logging
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from pathlib import Path
+
+from rocketbroker.broker.consumer_offset_manager import ConsumerOffsetManager
+from rocketbroker.broker.pull_request_hold_service import PullRequestHoldService
+from rocketbroker.common.errors import StoreError
+
+log = logging.getLogger(__name__)
+
+
+class OffsetReset:
+    """Resets offsets in the broker, for groups with and without consumers.
+
+    Args:
+        offsets: the offsets.
+        hold_service: has held pulls, whose consumers are told at once.
+        drain: waits until tables that were submitted are on disk; gives the paths of those that could not be written.
+    """
+
+    def __init__(
+        self,
+        offsets: ConsumerOffsetManager,
+        hold_service: PullRequestHoldService,
+        drain: Callable[[], Awaitable[Collection[Path]]],
+    ) -> None:
+        self._offsets = offsets
+        self._hold_service = hold_service
+        self._drain = drain
+
+    def assign(self, group: str, topic: str, targets: Mapping[int, int]) -> None:
+        """Move a group to these offsets, by queue number."""
+        for queue_id, offset in targets.items():
+            before = self._offsets.query(group, topic, queue_id)
+            log.info("group %s in topic %s, queue %d, is reset from %d to %d", group, topic, queue_id, before, offset)
+            self._offsets.assign_reset(group, topic, queue_id, offset)
+            self._hold_service.wake_group(group, topic, queue_id)
+
+    async def store(self) -> None:
+        """Wait until what was assigned is on disk.
+
+        Raises:
+            StoreError: the disk refused; what was assigned holds until the process stops.
+        """
+        self._offsets.flush()
+        if (path := self._offsets.path) in await self._drain():
+            raise StoreError(
+                f"the offsets hold until this process stops, but {path} cannot be written; make room on its disk, or "
+                "have it written to again"
+            )

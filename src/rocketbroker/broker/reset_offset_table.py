@@ -1,0 +1,78 @@
+"""Offsets that were reset and that no consumer has taken over yet (``resetOffsetTable`` of ConsumerOffsetManager).
+
+A running consumer knows nothing of a reset: it goes on pulling where it was and commits what it has consumed, which
+would undo the reset. So until it pulls from the new offset its commits do not count, and each of its pulls is answered
+with the new offset. RocketMQ forgets a reset as soon as one pull was told; a consumer that dies then, or one of 4.x,
+which waits for 10 s before it moves, may commit the old offset afterwards.
+"""
+
+from collections.abc import Callable, Mapping
+
+from rocketbroker.codec.remoting.handler import Connection
+
+
+class _Reset:
+    """The offset to go to, and the connections whose pulls were told of it."""
+
+    __slots__ = ("offset", "told")
+
+    def __init__(self, offset: int) -> None:
+        self.offset = offset
+        self.told: set[Connection] = set()
+
+
+class ResetOffsetTable:
+    """Resets by ``topic@group`` and queue. All methods are for the event loop."""
+
+    def __init__(self) -> None:
+        self._resets: dict[str, dict[int, _Reset]] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._resets)
+
+    def assign(self, key: str, queue_id: int, offset: int) -> None:
+        """Have the consumer of a queue go to an offset; an earlier reset is forgotten."""
+        self._resets.setdefault(key, {})[queue_id] = _Reset(offset)
+
+    def holds(self, key: str, queue_id: int) -> bool:
+        """Whether the queue was reset and nobody has taken it over yet."""
+        return queue_id in self._resets.get(key, ())
+
+    def redirect(self, key: str, queue_id: int, pull_offset: int, connection: Connection) -> int | None:
+        """Where a pull has to go on instead of ``pull_offset``; ``None`` to serve it.
+
+        The reset is over when somebody pulls from where it leads, and when a client that was told pulls from elsewhere
+        all the same, as an application that keeps its own offsets may.
+        """
+        reset = self._resets.get(key, {}).get(queue_id)
+        if reset is None:
+            return None
+        if pull_offset == reset.offset or connection in reset.told:
+            self._forget(key, queue_id)
+            return None
+        reset.told.add(connection)
+        return reset.offset
+
+    def remove(self, belongs: Callable[[str], bool]) -> None:
+        """Forget the resets of those keys."""
+        self._resets = {key: queues for key, queues in self._resets.items() if not belongs(key)}
+
+    def offsets(self) -> dict[str, dict[int, int]]:
+        """The offsets, as a copy, for the file."""
+        return {
+            key: {queue_id: reset.offset for queue_id, reset in queues.items()} for key, queues in self._resets.items()
+        }
+
+    def take(self, table: Mapping[str, Mapping[int, int]]) -> None:
+        """Begin with the resets of a file."""
+        self._resets = {
+            key: {queue_id: _Reset(offset) for queue_id, offset in queues.items()}
+            for key, queues in table.items()
+            if queues
+        }
+
+    def _forget(self, key: str, queue_id: int) -> None:
+        queues = self._resets[key]
+        del queues[queue_id]
+        if not queues:
+            del self._resets[key]

@@ -1,0 +1,17 @@
+"""Looks up the group that a request of administration names."""
+
+from rocketbroker.broker.subscription_group_manager import SubscriptionGroupManager
+from rocketbroker.codec.remoting.response_code import ResponseCode
+from rocketbroker.common.errors import BrokerResponseError
+from rocketbroker.processor.name_check import check_known_group
+
+
+def check_existing_group(groups: SubscriptionGroupManager, group: str) -> None:
+    """Whether there is a group of that name; none is made.
+
+    Raises:
+        BrokerResponseError: SUBSCRIPTION_GROUP_NOT_EXIST, or INVALID_PARAMETER for a name that no group can have.
+    """
+    check_known_group(group)
+    if not groups.contains(group):
+        raise BrokerResponseError(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"Group {group} does not exist")

@@ -1,0 +1,89 @@
+"""INVOKE_BROKER_TO_GET_CONSUMER_STATUS (223): where the clients of a group are, as they say (Broker2Client)."""
+
+import asyncio
+from collections.abc import Sequence
+
+from rocketbroker.broker.broker2client import ASKS_FROM_VERSION
+from rocketbroker.broker.client_channel_info import ClientChannelInfo
+from rocketbroker.broker.consumer_manager import ConsumerManager
+from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
+from rocketbroker.codec.remoting.bodies.offset import GetConsumerStatusBody
+from rocketbroker.codec.remoting.handler import Connection
+from rocketbroker.codec.remoting.headers.offset import GetConsumerStatusRequestHeader
+from rocketbroker.codec.remoting.remoting_command import Command, RemotingCommand, request, response
+from rocketbroker.codec.remoting.request_code import RequestCode
+from rocketbroker.codec.remoting.response_code import ResponseCode
+from rocketbroker.common.errors import BrokerResponseError, CodecError, RemotingError
+from rocketbroker.processor.name_check import check_known_group, check_known_topic
+
+Header = GetConsumerStatusRequestHeader
+Offsets = dict[MessageQueue, int]
+
+# What Broker2Client gives each client to answer.
+TIMEOUT_S = 5.0
+
+
+class InvokeBrokerToGetConsumerStatusProcessor:
+    """Asks the clients by GET_CONSUMER_STATUS_FROM_CLIENT (221), all at a time or the one that is named.
+
+    Answers those that answered; the remark names the others.
+    """
+
+    def __init__(self, consumers: ConsumerManager) -> None:
+        self._consumers = consumers
+
+    async def process(self, _connection: Connection, command: RemotingCommand[Header]) -> Command:
+        """Answer the request.
+
+        Raises:
+            BrokerResponseError: INVALID_PARAMETER for an illegal name; SYSTEM_ERROR, there is no such client, one is
+                too old, or none has answered.
+        """
+        header = command.header
+        check_known_group(header.group)
+        check_known_topic(header.topic)
+        channels = self._channels(header)
+        question = Header(header.topic, header.group)
+        answers = await asyncio.gather(*(_ask(channel, question) for channel in channels))
+        by_client = {channel.client_id: answer for channel, answer in zip(channels, answers, strict=True)}
+        found = {client_id: answer for client_id, answer in by_client.items() if isinstance(answer, dict)}
+        silent = "; ".join(f"{client_id}: {why}" for client_id, why in by_client.items() if isinstance(why, str))
+        if not found:
+            remark = f"no client of group {header.group} has told its offsets: {silent}"
+            raise BrokerResponseError(ResponseCode.SYSTEM_ERROR, remark)
+        return response(
+            remark=f"these have not told their offsets: {silent}" if silent else None,
+            body=GetConsumerStatusBody(consumer_table=found).encode(),
+        )
+
+    def _channels(self, header: Header) -> Sequence[ClientChannelInfo]:
+        info = self._consumers.group_info(header.group)
+        if info is None:
+            raise _refusal(f"No Any Consumer online in the consumer group: [{header.group}]")
+        named = (header.client_addr or "").strip()
+        channels = [channel for channel in info.channels.values() if not named or channel.client_id == named]
+        if not channels:
+            raise _refusal(f"The Consumer <{header.group}> <{named}> not online")
+        for channel in channels:
+            if channel.version < ASKS_FROM_VERSION:
+                raise _refusal(
+                    f"the client does not support this feature. version={channel.version} of {channel!r}, "
+                    f"{ASKS_FROM_VERSION} (V3_0_7_SNAPSHOT) or more would be right"
+                )
+        return channels
+
+
+async def _ask(channel: ClientChannelInfo, question: Header) -> Offsets | str:
+    """The offsets that a client tells, or why it does not."""
+    command = request(RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT, question)
+    try:
+        answer = await channel.connection.invoke(command, TIMEOUT_S)
+        if answer.code == ResponseCode.SUCCESS:
+            return GetConsumerStatusBody.decode(answer.body).message_queue_table
+    except (RemotingError, CodecError) as error:
+        return str(error)
+    return f"code {answer.code}, {answer.remark}"
+
+
+def _refusal(remark: str) -> BrokerResponseError:
+    return BrokerResponseError(ResponseCode.SYSTEM_ERROR, remark)

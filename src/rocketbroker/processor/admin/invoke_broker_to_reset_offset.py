@@ -1,0 +1,152 @@
+"""INVOKE_BROKER_TO_RESET_OFFSET (222): moves a group to a time or an offset (AdminBrokerProcessor.resetOffset)."""
+
+from rocketbroker.broker.broker2client import ASKS_FROM_VERSION, reset_consumer_client_offset
+from rocketbroker.broker.consumer_group_info import ConsumerGroupInfo
+from rocketbroker.broker.consumer_manager import ConsumerManager
+from rocketbroker.broker.consumer_offset_manager import ConsumerOffsetManager
+from rocketbroker.broker.offset_reset import OffsetReset
+from rocketbroker.broker.subscription_group_manager import SubscriptionGroupManager
+from rocketbroker.broker.topic_config_manager import TopicConfigManager
+from rocketbroker.codec.remoting.bodies.heartbeat import ConsumeType
+from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
+from rocketbroker.codec.remoting.bodies.offset import ResetOffsetBody
+from rocketbroker.codec.remoting.handler import Connection
+from rocketbroker.codec.remoting.headers.offset import ResetOffsetRequestHeader
+from rocketbroker.codec.remoting.remoting_command import Command, RemotingCommand, response
+from rocketbroker.codec.remoting.response_code import ResponseCode
+from rocketbroker.common.config import BrokerConfig
+from rocketbroker.common.errors import BrokerResponseError, StoreError
+from rocketbroker.processor.admin.existing_group import check_existing_group
+from rocketbroker.processor.name_check import check_known_topic, check_queue
+from rocketbroker.processor.offset_range import check_offset_range
+from rocketbroker.processor.queue_reader import QueueReader
+
+Header = ResetOffsetRequestHeader
+
+# Stands for no offset.
+_BY_TIME = -1
+
+
+class InvokeBrokerToResetOffsetProcessor:
+    """Moves one queue, or all of a topic, and answers where to.
+
+    Offsets change in the broker, and the group's consumers take them over with their next pull. Consumers that keep
+    their offsets themselves (broadcasting), or all with ``useServerSideResetOffset=false``, are told by
+    RESET_CONSUMER_CLIENT_OFFSET (220).
+    """
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        topics: TopicConfigManager,
+        groups: SubscriptionGroupManager,
+        consumers: ConsumerManager,
+        offsets: ConsumerOffsetManager,
+        store: QueueReader,
+        reset: OffsetReset,
+    ) -> None:
+        self._config = config
+        self._topics = topics
+        self._groups = groups
+        self._consumers = consumers
+        self._offsets = offsets
+        self._store = store
+        self._reset = reset
+
+    async def process(self, _connection: Connection, command: RemotingCommand[Header]) -> Command:
+        """Answer the request when the offsets are on disk, or the clients were told.
+
+        Raises:
+            BrokerResponseError: TOPIC_NOT_EXIST, SUBSCRIPTION_GROUP_NOT_EXIST; INVALID_PARAMETER for an illegal name or
+                queue; SYSTEM_ERROR for an offset that the queue does not have, when nothing would move, and when the
+                disk refuses; CONSUMER_NOT_ONLINE when there is no client to tell.
+        """
+        header = command.header
+        queues = self._queues(header)
+        targets = await self._targets(header, queues)
+        info = self._consumers.group_info(header.group)
+        offsets = {
+            MessageQueue(header.topic, self._config.broker_name, queue_id): at for queue_id, at in targets.items()
+        }
+        if self._config.use_server_side_reset_offset and not (info is not None and info.is_broadcasting):
+            self._reset.assign(header.group, header.topic, targets)
+            await self._stored()
+        else:
+            self._tell_clients(header, info, offsets)
+        return response(body=ResetOffsetBody(offsets).encode())
+
+    def _queues(self, header: Header) -> range:
+        """The queues to move."""
+        topic = self._topics.select(header.topic)
+        if topic is None:
+            check_known_topic(header.topic)
+            raise BrokerResponseError(ResponseCode.TOPIC_NOT_EXIST, f"Topic {header.topic} does not exist")
+        check_existing_group(self._groups, header.group)
+        count = topic.read_queue_nums
+        if not count:
+            raise _system_error(f"No queues to reset. The readQueueNums of topic {header.topic} is 0")
+        if header.queue_id >= 0:
+            check_queue(header.topic, header.queue_id, count)
+            return range(header.queue_id, header.queue_id + 1)
+        if header.offset not in {None, _BY_TIME}:
+            remark = f"the offset {header.offset} is one of a queue; a queueId from 0 to {count - 1} would be right"
+            raise BrokerResponseError(ResponseCode.INVALID_PARAMETER, remark)
+        return range(count)
+
+    async def _targets(self, header: Header, queues: range) -> dict[int, int]:
+        """Where to, by queue."""
+        if header.offset is not None and header.offset != _BY_TIME:
+            check_offset_range(self._store, header.topic, header.queue_id, header.offset)
+            return {header.queue_id: header.offset}
+        targets = {queue_id: await self._at_time(header.topic, queue_id, header.timestamp) for queue_id in queues}
+        if header.is_force:
+            return targets
+        back = {queue_id: at for queue_id, at in targets.items() if self._goes_back(header, queue_id, at)}
+        if not back:
+            raise _system_error(
+                f"group {header.group} is at or before that time in each of {len(targets)} queues of topic "
+                f"{header.topic}; isForce=true would move it forward"
+            )
+        return back
+
+    async def _at_time(self, topic: str, queue_id: int, timestamp_ms: int) -> int:
+        end = self._store.max_offset_in_queue(topic, queue_id)
+        if timestamp_ms < 0:
+            return end
+        found = await self._store.offset_in_queue_by_time(topic, queue_id, timestamp_ms)
+        return max(found, self._store.min_offset_in_queue(topic, queue_id))
+
+    def _goes_back(self, header: Header, queue_id: int, target: int) -> bool:
+        committed = self._offsets.query(header.group, header.topic, queue_id)
+        return committed < 0 or target < committed
+
+    async def _stored(self) -> None:
+        try:
+            await self._reset.store()
+        except StoreError as error:
+            raise _system_error(str(error)) from error
+
+    def _tell_clients(self, header: Header, info: ConsumerGroupInfo | None, offsets: dict[MessageQueue, int]) -> None:
+        if info is None:
+            remark = (
+                f"Consumer not online, so can not reset offset, Group: {header.group} Topic: {header.topic} "
+                f"Timestamp: {header.timestamp}"
+            )
+            raise BrokerResponseError(ResponseCode.CONSUMER_NOT_ONLINE, remark)
+        if info.consume_type is ConsumeType.CONSUME_ACTIVELY:
+            raise _system_error(
+                f"the clients of group {header.group} pull by themselves (CONSUME_ACTIVELY) and take no offsets from "
+                "the broker; let them seek"
+            )
+        channels = list(info.channels.values())
+        for channel in channels:
+            if channel.version < ASKS_FROM_VERSION:
+                raise _system_error(
+                    f"the client does not support this feature. version={channel.version} of {channel!r}, "
+                    f"{ASKS_FROM_VERSION} (V3_0_7_SNAPSHOT) or more would be right"
+                )
+        reset_consumer_client_offset(channels, header, offsets)
+
+
+def _system_error(remark: str) -> BrokerResponseError:
+    return BrokerResponseError(ResponseCode.SYSTEM_ERROR, remark)

@@ -1,0 +1,46 @@
+"""QUERY_CORRECTION_OFFSET (308): how far the slowest group of a topic is (AdminBrokerProcessor)."""
+
+from rocketbroker.broker.consumer_offset_manager import ConsumerOffsetManager
+from rocketbroker.codec.remoting.bodies.offset import QueryCorrectionOffsetBody
+from rocketbroker.codec.remoting.handler import Connection
+from rocketbroker.codec.remoting.headers.offset import QueryCorrectionOffsetHeader
+from rocketbroker.codec.remoting.remoting_command import Command, RemotingCommand, response
+from rocketbroker.processor.name_check import check_known_group, check_known_topic
+from rocketbroker.processor.offset_range import QueueRange
+
+_NO_CORRECTION = 2**63 - 1
+
+
+class QueryCorrectionOffsetProcessor:
+    """Answers for each queue the least offset of any group, and 2^63 - 1 where ``compareGroup`` is behind that.
+
+    Groups in ``filterGroups`` do not count, nor offsets before the first message. RocketMQ deletes the offsets of the
+    groups in ``filterGroups``; here the question changes nothing.
+    """
+
+    def __init__(self, offsets: ConsumerOffsetManager, store: QueueRange) -> None:
+        self._offsets = offsets
+        self._store = store
+
+    def process(self, _connection: Connection, command: RemotingCommand[QueryCorrectionOffsetHeader]) -> Command:
+        """Answer the request.
+
+        Raises:
+            BrokerResponseError: INVALID_PARAMETER, a group or the topic is illegal.
+        """
+        header = command.header
+        check_known_topic(header.topic)
+        check_known_group(header.compare_group)
+        least = self._least(header.topic, {name.strip() for name in (header.filter_groups or "").split(",")})
+        for queue_id, offset in self._offsets.offsets_of(header.compare_group, header.topic).items():
+            if queue_id in least and least[queue_id] > offset:
+                least[queue_id] = _NO_CORRECTION
+        return response(body=QueryCorrectionOffsetBody(least).encode())
+
+    def _least(self, topic: str, left_out: set[str]) -> dict[int, int]:
+        least: dict[int, int] = {}
+        for group in self._offsets.groups_of(topic) - left_out:
+            for queue_id, offset in self._offsets.offsets_of(group, topic).items():
+                if offset >= self._store.min_offset_in_queue(topic, queue_id):
+                    least[queue_id] = min(offset, least.get(queue_id, offset))
+        return dict(sorted(least.items()))

@@ -1,0 +1,40 @@
+"""UPDATE_AND_GET_GROUP_FORBIDDEN (353): whether a group may read a topic (AdminBrokerProcessor)."""
+
+import logging
+
+from rocketbroker.broker.subscription_group_manager import SubscriptionGroupManager
+from rocketbroker.broker.topic_config_manager import TopicConfigManager
+from rocketbroker.codec.remoting.bodies.subscription_group import GroupForbidden
+from rocketbroker.codec.remoting.handler import Connection
+from rocketbroker.codec.remoting.headers.subscription_group import UpdateGroupForbiddenRequestHeader
+from rocketbroker.codec.remoting.perm_name import INDEX_PERM_READ
+from rocketbroker.codec.remoting.remoting_command import Command, RemotingCommand, response
+from rocketbroker.processor.admin.existing_group import check_existing_group
+from rocketbroker.processor.admin.existing_topic import existing_topic
+
+log = logging.getLogger(__name__)
+
+
+class UpdateAndGetGroupForbiddenProcessor:
+    """Forbids or allows the pulls of a group in a topic where ``readable`` is given, and answers what holds then."""
+
+    def __init__(self, topics: TopicConfigManager, groups: SubscriptionGroupManager) -> None:
+        self._topics = topics
+        self._groups = groups
+
+    def process(self, connection: Connection, command: RemotingCommand[UpdateGroupForbiddenRequestHeader]) -> Command:
+        """Answer the request.
+
+        Raises:
+            BrokerResponseError: SUBSCRIPTION_GROUP_NOT_EXIST, TOPIC_NOT_EXIST, or INVALID_PARAMETER for an illegal
+                name.
+        """
+        header = command.header
+        check_existing_group(self._groups, header.group)
+        existing_topic(self._topics, header.topic)
+        if header.readable is not None:
+            what = "allows" if header.readable else "forbids"
+            log.info("%s %s group %s to read topic %s", connection.remote_address, what, header.group, header.topic)
+            self._groups.update_forbidden(header.group, header.topic, INDEX_PERM_READ, forbid=not header.readable)
+        readable = not self._groups.forbidden(header.group, header.topic) & 1 << INDEX_PERM_READ
+        return response(remark="", body=GroupForbidden(header.topic, header.group, readable).encode())

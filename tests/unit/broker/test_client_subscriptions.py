@@ -1,0 +1,64 @@
+import pytest
+
+from rocketbroker.broker.client_channel_info import ClientChannelInfo
+from rocketbroker.broker.client_subscriptions import ClientSubscriptions
+from rocketbroker.codec.remoting.bodies.heartbeat import SubscriptionData
+from tests.support.fakes import FakeConnection
+
+
+def client(name):
+    return ClientChannelInfo(FakeConnection(), name, "JAVA", 513, 0.0)
+
+
+def says(expression, topic="T", kind="TAG", version=1):
+    return SubscriptionData(topic, expression, version, expression_type=kind)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ([says("*")], [says("*", version=2)]),
+        ([says("a || b")], [says("b||a ")]),
+        ([says("")], [says("*")]),
+        ([says("*"), says("*", "%RETRY%g")], [says("*")]),
+        ([says("a > 1", kind="SQL92")], [says(" a > 1", kind="SQL92")]),
+        ([SubscriptionData("T", "", 1, ["b", "a"])], [says("a||b")]),
+    ],
+)
+def test_the_same_in_other_words_is_no_conflict(one, other):
+    table = ClientSubscriptions()
+    assert not table.update(client("one"), one)
+    assert not table.update(client("two"), other)
+    assert table.conflict == ""
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "named"),
+    [
+        ([says("a")], [says("b")], "of topic T one wants a and two wants b"),
+        ([says("*")], [says("b")], "of topic T one wants * and two wants b"),
+        ([says("*")], [says("*"), says("*", "U")], "of topic U one wants nothing and two wants *"),
+        ([says("*")], [], "of topic T one wants * and two wants nothing"),
+        ([says("a > 1")], [says("a > 1", kind="SQL92")], "of topic T one wants a > 1 and two wants SQL92 a > 1"),
+    ],
+)
+def test_different_subscriptions_are_named(one, other, named):
+    table = ClientSubscriptions()
+    table.update(client("one"), one)
+    assert table.update(client("two"), other)
+    assert named in table.conflict
+
+
+def test_a_conflict_is_told_once_and_ends_when_a_client_changes_or_leaves():
+    table = ClientSubscriptions()
+    one, two, three = client("one"), client("two"), client("three")
+    table.update(one, [says("a")])
+    assert table.update(two, [says("b")])
+    assert not table.update(two, [says("b", version=2)])
+    assert not table.update(three, [says("a")])
+    assert table.update(two, [says("a")])
+    assert table.conflict == ""
+    assert table.update(two, [says("c")])
+    assert table.remove(two.connection)
+    assert not table.remove(two.connection)
+    assert table.conflict == ""

@@ -1,0 +1,194 @@
+import asyncio
+
+import msgspec
+import pytest
+
+from rocketbroker.broker.client_channel_info import ClientChannelInfo
+from rocketbroker.codec.message.message_decoder import decode_record
+from rocketbroker.codec.message.message_properties import decode_properties
+from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
+from rocketbroker.codec.remoting.custom_header import to_ext_fields
+from rocketbroker.codec.remoting.headers.send_message import SendMessageRequestHeader, SendMessageRequestHeaderV2
+from rocketbroker.codec.remoting.remoting_command import response
+from rocketbroker.codec.remoting.request_code import RequestCode
+from rocketbroker.codec.remoting.response_code import ResponseCode
+from rocketbroker.common.config.hot_change import apply_updates
+from rocketbroker.common.errors import RemotingSendError, RemotingTimeoutError
+from rocketbroker.processor.send_reply_message import SendReplyMessageProcessor
+from rocketbroker.processor.topic_target import TopicTargets
+from tests.support.fakes import FakeClient, FakeConnection
+from tests.support.golden_frames import exchanges
+from tests.support.processor_calls import call_async, decoded, refusal_async
+
+TOPIC = "DefaultCluster_REPLY_TOPIC"
+PROPERTIES = "MSG_TYPE\x01reply\x02REPLY_TO_CLIENT\x01asker\x02TTL\x0112000\x02CORRELATION_ID\x01c-1\x02"
+
+
+@pytest.fixture
+def processor(parts, store):
+    return make(parts, store)
+
+
+def make(parts, store):
+    targets = TopicTargets(parts.config, parts.topic_configs, parts.stats)
+    return SendReplyMessageProcessor(parts.config, store, targets, parts.producers, parts.clock)
+
+
+@pytest.fixture
+def asker(parts):
+    """A producer that is answered so, or fails to take the answer; gives what it is sent."""
+
+    def register(answer=None, client_id="asker"):
+        client = FakeClient(answer or response())
+        parts.producers.register("PG_Asker", ClientChannelInfo(client, client_id, "JAVA", 513, parts.clock.monotonic()))
+        return client.asked
+
+    return register
+
+
+def header(**fields):
+    values = SendMessageRequestHeader("PG_Reply", TOPIC, "TBW102", 4, 0, 1, 1234, 5, PROPERTIES)
+    return msgspec.structs.replace(values, **fields)
+
+
+def stored(store):
+    store.dispatch()
+    return store.max_offset_in_queue(TOPIC, 0)
+
+
+async def test_the_reply_reaches_who_asked_and_is_stored(parts, store, processor, asker):
+    pushed = asker()
+    sender = FakeConnection("127.0.0.1:40000")
+    answer = await call_async(processor.process, header(), b"pong", sender)
+    assert (answer.code, answer.remark) == (0, None)
+    assert answer.fields == {
+        "msgId": "7F00000100002A9F0000000000000000",
+        "queueId": "0",
+        "queueOffset": "0",
+        "MSG_REGION": "DefaultRegion",
+        "TRACE_ON": "true",
+    }
+    ((command, timeout_s),) = pushed
+    assert (command.code, bytes(command.body)) == (RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT, b"pong")
+    assert timeout_s == 10.0
+    told = to_ext_fields(command.header) or {}
+    now = str(parts.clock.time_ms())
+    known = {
+        "producerGroup": "PG_Reply",
+        "topic": TOPIC,
+        "sysFlag": "1",
+        "flag": "5",
+        "bornTimestamp": "1234",
+        "bornHost": "127.0.0.1:40000",
+        "storeHost": "127.0.0.1:10911",
+        "storeTimestamp": now,
+    }
+    assert told.items() >= known.items()
+    own = decode_properties(PROPERTIES.encode()) | {"MSG_REGION": "DefaultRegion", "TRACE_ON": "true"}
+    assert decode_properties(told["properties"].encode()) == own | {"PUSH_REPLY_TIME": now}
+    assert stored(store) == 1, "it can be read at once"
+    record = decode_record(store.look_message_by_offset(0), decompress=False)
+    assert (record.topic, record.body, record.properties) == (TOPIC, b"pong", own)
+
+
+async def test_replies_are_not_stored_where_that_is_off(parts, store, processor, asker):
+    apply_updates([parts.config], {"storeReplyMessageEnable": "false"})
+    pushed = asker()
+    answer = await call_async(processor.process, header(), b"pong")
+    assert (answer.code, answer.fields["msgId"], answer.fields["queueOffset"]) == (0, "0", "0")
+    assert len(pushed) == 1
+    assert stored(store) == 0
+
+
+@pytest.mark.parametrize(
+    ("properties", "answer", "named"),
+    [
+        ("MSG_TYPE\x01reply\x02", None, "reply message properties[REPLY_TO_CLIENT] is null"),
+        (
+            "REPLY_TO_CLIENT\x01nobody\x02",
+            None,
+            "push reply message fail, channel of <nobody> not found.",
+        ),
+        (PROPERTIES, RemotingTimeoutError("no answer in 10 s"), "push reply message to asker fail: no answer in 10 s"),
+        (PROPERTIES, RemotingSendError("gone"), "push reply message to asker fail: gone"),
+        (PROPERTIES, response(1, "what?"), "push reply message to asker fail: code 1, what?"),
+    ],
+)
+async def test_a_reply_that_reaches_nobody_leaves_nothing_behind(store, processor, asker, properties, answer, named):
+    asker(answer)
+    code, remark = await refusal_async(processor.process, header(properties=properties), b"pong")
+    assert (code, remark) == (ResponseCode.SYSTEM_ERROR, named)
+    assert stored(store) == 0
+
+
+@pytest.mark.parametrize(
+    ("fields", "code"),
+    [
+        ({"queue_id": 4}, ResponseCode.INVALID_PARAMETER),
+        ({"topic": "Unknown", "default_topic": "None"}, ResponseCode.TOPIC_NOT_EXIST),
+        ({"topic": "SCHEDULE_TOPIC_XXXX"}, ResponseCode.NO_PERMISSION),
+    ],
+)
+async def test_topics_and_queues_are_checked_before_it_is_passed_on(processor, asker, fields, code):
+    pushed = asker()
+    assert (await refusal_async(processor.process, header(**fields), b"pong"))[0] == code
+    assert pushed == []
+
+
+async def test_any_queue_for_a_negative_number(parts, processor, asker):
+    asker()
+    parts.topic_configs.update(TopicConfig("Replies", 4, 4))
+    answer = await call_async(processor.process, header(topic="Replies", queue_id=-1), b"pong")
+    assert 0 <= int(answer.fields["queueId"]) < 4
+
+
+async def test_a_reply_has_arrived_though_the_store_refuses_it(store, processor, asker, caplog):
+    pushed = asker()
+    apply_updates([store.config], {"maxMessageSize": "10"})
+    answer = await call_async(processor.process, header(), b"x" * 100)
+    assert (answer.code, answer.fields["msgId"]) == (0, "0")
+    assert len(pushed) == 1
+    assert "a reply was passed on, and is not in DefaultCluster_REPLY_TOPIC: [MESSAGE_ILLEGAL]" in caplog.text
+
+
+async def test_the_answer_waits_for_the_disk(parts, sync_store, asker):
+    asker()
+    async with asyncio.timeout(5):
+        answer = await call_async(make(parts, sync_store).process, header(), b"pong")
+    assert answer.fields["msgId"] == "7F00000100002A9F0000000000000000"
+    assert sync_store.flushed_offset == sync_store.max_physical_offset
+
+
+async def test_recorded_replies(parts, processor, asker):
+    """Replies in both forms and encodings, and what the recorded broker passed on and answered."""
+    replies = [each for each in exchanges() if each.request.code in {324, 325}]
+    passed_on = {
+        fields["bornTimestamp"]: fields
+        for fields in (each.request.command().header for each in exchanges() if each.request.code == 326)
+    }
+    assert len(replies) > len(passed_on) > 5
+    for exchange in replies:
+        form = SendMessageRequestHeader if exchange.request.code == 324 else SendMessageRequestHeaderV2
+        command = decoded(exchange.request, form)
+        theirs = passed_on.get(str(command.header.born_timestamp))
+        assert exchange.response is not None
+        recorded_answer = exchange.response.command()
+        if theirs is None:
+            code, remark = await refusal_async(processor.process, command.header, command.body)
+            assert (code, remark) == (recorded_answer.code, recorded_answer.remark)
+            continue
+        properties = decode_properties(theirs["properties"].encode())
+        pushed = asker(client_id=properties["REPLY_TO_CLIENT"])
+        connection = FakeConnection(theirs["bornHost"])
+        answer = await call_async(processor.process, command.header, command.body, connection)
+        assert (answer.code, answer.remark) == (recorded_answer.code, recorded_answer.remark)
+        assert answer.fields.keys() == recorded_answer.header.keys()
+        ours = to_ext_fields(pushed[0][0].header) or {}
+        assert ours.keys() == theirs.keys()
+        for differing in ("storeTimestamp", "storeHost", "properties"):
+            theirs.pop(differing)
+        assert ours.items() >= theirs.items()
+        sent = decode_properties(ours["properties"].encode())
+        assert sent.keys() == properties.keys()
+        assert {**sent, "PUSH_REPLY_TIME": ""} == {**properties, "PUSH_REPLY_TIME": ""}
+        parts.producers.close_connection(parts.producers.find_channel(properties["REPLY_TO_CLIENT"]))
