@@ -31,6 +31,10 @@ from rocketbroker.broker.rebalance_lock_manager import RebalanceLockManager
 from rocketbroker.broker.schedule_message_service import ScheduleMessageService
 from rocketbroker.broker.subscription_group_manager import SubscriptionGroupManager
 from rocketbroker.broker.topic_config_manager import TopicConfigManager
+from rocketbroker.broker.transaction.half_queue_recovery import HalfQueueRecovery
+from rocketbroker.broker.transaction.transactional_message_check_listener import TransactionalMessageCheckListener
+from rocketbroker.broker.transaction.transactional_message_check_service import TransactionalMessageCheckService
+from rocketbroker.broker.transaction.transactional_message_service import TransactionalMessageService
 from rocketbroker.broker.unconsumed_messages import unconsumed_messages
 from rocketbroker.codec.message.message_id import host_bytes
 from rocketbroker.codec.remoting.handler import Connection
@@ -92,6 +96,19 @@ class BrokerController:
             stats=self.stats,
             on_persist=submit,
         )
+        self.transactions = TransactionalMessageService(
+            self.store, self.consumer_offsets, config, store_host, clock, self.stats
+        )
+        transaction_checks = TransactionalMessageCheckService(
+            self.transactions,
+            TransactionalMessageCheckListener(self.producers, self.topic_configs, config.broker_name, store_host),
+            HalfQueueRecovery(self.store, self.consumer_offsets, self.transactions).run,
+            self.store,
+            config=config,
+            store_config=store_config,
+            store_host=store_host,
+            clock=clock,
+        )
         self.cleaning = CleanFilesService(
             self.store,
             clock,
@@ -110,6 +127,7 @@ class BrokerController:
             RebalanceLockManager(clock),
             self.stats,
             self.schedule,
+            self.transactions,
             self.hold_service,
             AdminParts(
                 settings.models,
@@ -147,6 +165,7 @@ class BrokerController:
             OffsetFlushService(self.consumer_offsets, self.schedule, config, store_config),
             self.cleaning,
             self.schedule,
+            transaction_checks,
             self.hold_service,
             self.stats,
             self._housekeeping,

@@ -26,6 +26,7 @@ class ProducerManager(ClientGroups):
         self.groups: dict[str, dict[Connection, ClientChannelInfo]] = {}
         # Where to find a client by its id, for replies to it.
         self.clients: dict[str, Connection] = {}
+        self._turn = 0
 
     def register(self, group: str, channel: ClientChannelInfo) -> None:
         """Register or renew a client of a group."""
@@ -42,6 +43,16 @@ class ProducerManager(ClientGroups):
     def find_channel(self, client_id: str) -> Connection | None:
         """The connection of the client with that id."""
         return self.clients.get(client_id)
+
+    def available_channel(self, group: str) -> Connection | None:
+        """A connection of the group, each time another one; one that is behind only where all are."""
+        connections = [connection for connection in self.groups.get(group, ()) if connection.is_open]
+        if not connections:
+            return None
+        self._turn += 1
+        first = self._turn % len(connections)
+        in_turn = connections[first:] + connections[:first]
+        return next((connection for connection in in_turn if not connection.is_behind), in_turn[0])
 
     def _channels(self) -> Iterable[ClientChannelInfo]:
         return (channel for channels in self.groups.values() for channel in channels.values())

@@ -40,6 +40,7 @@ from rocketbroker.codec.remoting.headers.topic import (
     QueryTopicConsumeByWhoRequestHeader,
     QueryTopicsByConsumerRequestHeader,
 )
+from rocketbroker.codec.remoting.headers.transaction import ResumeCheckHalfMessageRequestHeader
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.processor.admin.broker_config import BrokerConfigProcessor
 from rocketbroker.processor.admin.clean_expired_consumequeue import CleanExpiredConsumequeueProcessor
@@ -75,6 +76,7 @@ from rocketbroker.processor.admin.query_correction_offset import QueryCorrection
 from rocketbroker.processor.admin.query_subscription_by_consumer import QuerySubscriptionByConsumerProcessor
 from rocketbroker.processor.admin.query_topic_consume_by_who import QueryTopicConsumeByWhoProcessor
 from rocketbroker.processor.admin.query_topics_by_consumer import QueryTopicsByConsumerProcessor
+from rocketbroker.processor.admin.resume_check_half_message import ResumeCheckHalfMessageProcessor
 from rocketbroker.processor.admin.unused_topic_remover import UnusedTopicRemover
 from rocketbroker.processor.admin.update_and_create_subscriptiongroup import UpdateAndCreateSubscriptionGroupProcessor
 from rocketbroker.processor.admin.update_and_create_topic import UpdateAndCreateTopicProcessor
@@ -125,6 +127,11 @@ def _add_queries(table: MethodTable, parts: BrokerParts) -> None:
         RequestCode.QUERY_CONSUME_QUEUE,
         QueryConsumeQueueProcessor(parts.consumers, parts.store).process,
         QueryConsumeQueueRequestHeader,
+    )
+    add(
+        RequestCode.RESUME_CHECK_HALF_MESSAGE,
+        ResumeCheckHalfMessageProcessor(parts.store, parts.transactions).process,
+        ResumeCheckHalfMessageRequestHeader,
     )
 
 

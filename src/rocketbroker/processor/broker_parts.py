@@ -15,6 +15,7 @@ from rocketbroker.broker.rebalance_lock_manager import RebalanceLockManager
 from rocketbroker.broker.schedule_message_service import ScheduleMessageService
 from rocketbroker.broker.subscription_group_manager import SubscriptionGroupManager
 from rocketbroker.broker.topic_config_manager import TopicConfigManager
+from rocketbroker.broker.transaction.transactional_message_service import TransactionalMessageService
 from rocketbroker.common.clock import Clock
 from rocketbroker.common.config import BrokerConfig
 from rocketbroker.common.config.fields import ConfigModel
@@ -59,5 +60,6 @@ class BrokerParts:
     locks: RebalanceLockManager
     stats: BrokerStatsManager
     schedule: ScheduleMessageService
+    transactions: TransactionalMessageService
     hold_service: PullRequestHoldService
     admin: AdminParts

@@ -9,6 +9,7 @@ from struct import pack
 from typing import Final
 
 from rocketbroker.broker.delay_rewrite import delay_rewrite
+from rocketbroker.broker.transaction.transactional_message_util import is_transaction, to_half_message
 from rocketbroker.codec.message.message_batch import split_batch
 from rocketbroker.codec.message.message_properties import (
     append_property,
@@ -18,7 +19,7 @@ from rocketbroker.codec.message.message_properties import (
     replace_property,
 )
 from rocketbroker.codec.message.message_sys_flag import TRANSACTION_ROLLBACK_TYPE, host_flags
-from rocketbroker.codec.message.topic_validator import RETRY_GROUP_TOPIC_PREFIX
+from rocketbroker.codec.message.topic_validator import RETRY_GROUP_TOPIC_PREFIX, RMQ_SYS_TRANS_HALF_TOPIC
 from rocketbroker.codec.remoting.frame import LENGTH, decode_frame
 from rocketbroker.codec.remoting.handler import Connection
 from rocketbroker.codec.remoting.headers.send_message import SendMessageRequestHeader
@@ -35,7 +36,6 @@ from rocketbroker.processor.unique_id import UniqueIds
 from rocketbroker.store.message_store import MessageStore
 from rocketbroker.store.put_message import MessageExtBrokerInner, PutMessageResult, PutMessageStatus
 
-_NO_TRANSACTIONS: Final = "transaction messages are not served by this broker: a half message could not be committed"
 # Ends each pair of properties.
 _PAIR_END: Final = 2
 # Bytes of an IPv4 address and a port.
@@ -114,7 +114,8 @@ class SendMessageProcessor:
         result = self._store.put_message(message)
         if result.status is not PutMessageStatus.PUT_OK:
             raise put_refusal(result)
-        target.stats.add(1, result.size)
+        is_half = message.topic is RMQ_SYS_TRANS_HALF_TOPIC
+        (self._targets.half_stats if is_half else target.stats).add(1, result.size)
         answer = send_response(
             command.opaque,
             queue_id,
@@ -158,8 +159,9 @@ class SendMessageProcessor:
             self._retry_and_dlq.redirect(header, message)
         if found[3]:
             self._special(message)
-        if header.sys_flag & TRANSACTION_ROLLBACK_TYPE:
-            raise BrokerResponseError(ResponseCode.NO_PERMISSION, _NO_TRANSACTIONS)
+        if message.sys_flag & TRANSACTION_ROLLBACK_TYPE:
+            remark = f"sysFlag {header.sys_flag} is that of a transaction, but the property TRAN_MSG is not true"
+            raise BrokerResponseError(ResponseCode.MESSAGE_ILLEGAL, remark)
         return message
 
     def _process_batch(
@@ -227,14 +229,26 @@ class SendMessageProcessor:
         return raw
 
     def _special(self, message: MessageExtBrokerInner) -> None:
-        """Delayed messages go to the schedule topic; what this broker cannot keep its word on is refused."""
+        """Half messages and delayed ones go to topics of their own; what this broker cannot keep is refused."""
+        if is_transaction(message):
+            self._check_transactions_allowed()
+            to_half_message(message)
+            return
         pairs = decode_properties(message.properties)
-        if pairs.get("TRAN_MSG", "").lower() == "true":
-            raise BrokerResponseError(ResponseCode.NO_PERMISSION, _NO_TRANSACTIONS)
+        if pairs.get("TRAN_MSG"):
+            message.sys_flag &= ~TRANSACTION_ROLLBACK_TYPE
         if not {"TIMER_DELIVER_MS", "TIMER_DELAY_SEC", "TIMER_DELAY_MS", "TIMER_DEL_UNIQKEY"}.isdisjoint(pairs):
             remark = "timer messages are not served by this broker; a delay level (property DELAY) is"
             raise BrokerResponseError(ResponseCode.MESSAGE_ILLEGAL, remark)
         delay_rewrite(message, self._max_delay_level)
+
+    def _check_transactions_allowed(self) -> None:
+        if self._config.reject_transaction_message:
+            remark = (
+                f"the broker[{self._config.broker_ip1}] sending transaction message is forbidden: "
+                "its rejectTransactionMessage is true"
+            )
+            raise BrokerResponseError(ResponseCode.NO_PERMISSION, remark)
 
     def _after_flush(self, answer: bytes, result: PutMessageResult) -> Awaitable[bytes | Command]:
         """The answer once the message is on disk, or FLUSH_DISK_TIMEOUT: the disk refused or took too long."""

@@ -20,12 +20,14 @@ from rocketbroker.codec.remoting.headers.send_message import (
     SendMessageRequestHeader,
     SendMessageRequestHeaderV2,
 )
+from rocketbroker.codec.remoting.headers.transaction import EndTransactionRequestHeader
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.processor.admin_table import add_admin_codes
 from rocketbroker.processor.broker_fast_failure import BrokerFastFailure
 from rocketbroker.processor.broker_parts import BrokerParts
 from rocketbroker.processor.check_client_config import CheckClientConfigProcessor
 from rocketbroker.processor.consumer_send_msg_back import ConsumerSendMsgBackProcessor
+from rocketbroker.processor.end_transaction import EndTransactionProcessor
 from rocketbroker.processor.get_consumer_list_by_group import GetConsumerListByGroupProcessor
 from rocketbroker.processor.heart_beat import HeartBeatProcessor
 from rocketbroker.processor.lock_batch_mq import LockBatchMqProcessor, UnlockBatchMqProcessor
@@ -94,6 +96,8 @@ def _add_messages(table: MethodTable, parts: BrokerParts) -> None:
         fast_failure=fast_failure,
     )
     table.add(RequestCode.CONSUMER_SEND_MSG_BACK, send_back.process, ConsumerSendMsgBackRequestHeader)
+    end = EndTransactionProcessor(parts.config, parts.store, parts.transactions, store_host, parts.clock)
+    table.add(RequestCode.END_TRANSACTION, end.process, EndTransactionRequestHeader)
 
 
 def _add_clients(table: MethodTable, parts: BrokerParts) -> None:

@@ -9,6 +9,7 @@ from rocketbroker.broker.topic_config_manager import TopicConfigManager
 from rocketbroker.codec.message.message_sys_flag import MULTI_TAGS_FLAG
 from rocketbroker.codec.message.topic_validator import (
     RETRY_GROUP_TOPIC_PREFIX,
+    RMQ_SYS_TRANS_HALF_TOPIC,
     is_not_allowed_send_topic,
     validate_topic,
 )
@@ -70,6 +71,8 @@ class TopicTargets:
         self._topics = topic_config_manager.topics
         self._stats = stats
         self._targets: dict[str, TopicTarget] = {}
+        # Counts half messages, as the topic that they are for gets a message by the commit only.
+        self.half_stats = stats.topic_put(RMQ_SYS_TRANS_HALF_TOPIC)
 
     def find(self, header: SendMessageRequestHeader, remote_address: str) -> TopicTarget:
         """The topic of a send.

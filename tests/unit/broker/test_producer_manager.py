@@ -59,3 +59,18 @@ def test_scan_closes_the_silent(clock, manager):
     manager.scan_not_active()
     assert (one.connection.is_open, two.connection.is_open) == (False, True)
     assert list(manager.groups["p"].values()) == [two]
+
+
+def test_members_of_a_group_are_available_in_turn(clock, manager):
+    assert manager.available_channel("p") is None
+    members = [client(clock, name).connection for name in ("one", "two", "three")]
+    for number, connection in enumerate(members):
+        manager.register("p", ClientChannelInfo(connection, str(number), "GO", 317, clock.monotonic()))
+    assert {manager.available_channel("p") for _ in range(3)} == set(members)
+    members[0].is_behind = True
+    assert {manager.available_channel("p") for _ in range(6)} == set(members[1:])
+    members[1].is_open = members[2].is_open = False
+    assert manager.available_channel("p") is members[0], "there is no better one"
+    members[0].is_open = False
+    assert manager.available_channel("p") is None
+    assert manager.available_channel("q") is None

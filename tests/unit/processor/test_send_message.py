@@ -34,7 +34,7 @@ from tests.support.processor_calls import recorded
 from tests.support.stores import read_queue
 
 Send = Callable[[Command], bytes]
-REFUSED_PROPERTIES = {"TRAN_MSG", "TIMER_DELIVER_MS", "TIMER_DELAY_SEC", "TIMER_DELAY_MS", "TIMER_DEL_UNIQKEY"}
+REFUSED_PROPERTIES = {"TIMER_DELIVER_MS", "TIMER_DELAY_SEC", "TIMER_DELAY_MS", "TIMER_DEL_UNIQKEY"}
 
 
 def processor_of(parts: SimpleNamespace, store: MessageStore) -> SendMessageProcessor:
@@ -103,7 +103,7 @@ def refused(call: Callable[[Command], Any], wanted: Command) -> tuple[int, str]:
     ("code", "header_type", "outcomes"),
     [
         (10, SendMessageRequestHeader, {"stored": 14, "refused as recorded": 6}),
-        (310, SendMessageRequestHeaderV2, {"stored": 159, "refused": 14}),
+        (310, SendMessageRequestHeaderV2, {"stored": 165, "refused": 8}),
         (320, SendMessageRequestHeaderV2, {"stored": 5}),
     ],
 )
@@ -205,13 +205,56 @@ def test_a_timer_message_is_refused(send: Send, store: MessageStore, name: str):
     assert store.put_count == 0
 
 
-def test_a_half_message_is_refused(send: Send, store: MessageStore):
-    assert refused(send, command(properties={"TRAN_MSG": "true"}))[0] == ResponseCode.NO_PERMISSION
-    for sys_flag in (4, 8, 12):
-        half = command()
-        half.header.sys_flag = sys_flag
-        assert refused(send, half)[0] == ResponseCode.NO_PERMISSION
+HALF = {"TRAN_MSG": "true", "PGROUP": "PG", "UNIQ_KEY": "1" * 32, "TAGS": "A"}
+
+
+def test_a_half_message_waits_in_the_half_topic(parts: SimpleNamespace, send: Send, store: MessageStore):
+    half = command(queue_id=3, properties=HALF)
+    half.header.sys_flag = 4
+    for number in range(2):
+        answer = send(half)
+        assert fields_of(answer)["queueOffset"] == str(number)
+        assert (fields_of(answer)["queueId"], fields_of(answer)["transactionId"]) == ("3", "1" * 32)
+        (message,) = stored(store, answer)
+        assert (message.topic, message.queue_id, message.sys_flag) == ("RMQ_SYS_TRANS_HALF_TOPIC", 0, 0)
+        own = {"MSG_REGION": "DefaultRegion", "TRACE_ON": "true", "CLUSTER": "DefaultCluster"}
+        real = {"__transactionId__": "1" * 32, "REAL_TOPIC": "T", "REAL_QID": "3"}
+        assert message.properties == HALF | own | real
+    assert store.max_offset_in_queue("T", 3) == 0
+    assert (parts.stats.topic_put("T").nums, parts.stats.topic_put("RMQ_SYS_TRANS_HALF_TOPIC").nums) == (0, 2)
+
+
+def test_half_messages_are_refused_where_that_is_set(parts: SimpleNamespace, send: Send, store: MessageStore):
+    apply_updates((parts.config,), {"rejectTransactionMessage": "true"})
+    code, remark = refused(send, command(properties=HALF))
+    assert (code, remark.endswith("its rejectTransactionMessage is true")) == (ResponseCode.NO_PERMISSION, True)
     assert store.put_count == 0
+
+
+def test_a_half_message_that_nobody_could_end_is_refused(send: Send, store: MessageStore):
+    for properties, why in (({"TRAN_MSG": "true"}, "PGROUP"), (HALF | {"DELAY": "1"}, "cannot be delayed")):
+        code, remark = refused(send, command(properties=properties))
+        assert (code, why in remark) == (ResponseCode.MESSAGE_ILLEGAL, True)
+    assert store.put_count == 0
+
+
+def test_a_transaction_by_its_flag_alone_is_refused(send: Send, store: MessageStore):
+    for sys_flag in (4, 8, 12):
+        half = command(properties={"TRAN_MSG": "no"})
+        half.header.sys_flag = sys_flag
+        for properties in ("", "k\x01v\x02"):
+            half.header.properties = properties
+            code, remark = refused(send, half)
+            assert (code, f"sysFlag {sys_flag}" in remark) == (ResponseCode.MESSAGE_ILLEGAL, True)
+    assert store.put_count == 0
+
+
+def test_a_retry_that_was_part_of_a_transaction_is_none(send: Send, store: MessageStore):
+    """As clients before 4.6.1 send it."""
+    retry = command(topic="%RETRY%g", properties=HALF | {"DELAY": "3"}, reconsume_times=1)
+    retry.header.sys_flag = 4
+    (message,) = stored(store, send(retry))
+    assert (message.topic, message.sys_flag, message.properties["REAL_TOPIC"]) == ("SCHEDULE_TOPIC_XXXX", 0, "%RETRY%g")
 
 
 @pytest.mark.parametrize(

@@ -219,6 +219,49 @@ class BrokerConfig(ConfigModel):
     broker_fast_failure_enable: Flag = setting(
         "brokerFastFailureEnable", True, "Whether waitTimeMillsInSendQueue is kept.", _HOT
     )
+    reject_transaction_message: Flag = setting(
+        "rejectTransactionMessage", False, "Refuse messages of transactions (NO_PERMISSION).", _HOT_IMPORTANT
+    )
+    transaction_time_out: Whole = setting(
+        "transactionTimeOut",
+        6_000,
+        "A transaction whose producer has not ended it is asked for when its half message is older than this.",
+        Trait(unit="ms", hot=True, important=True),
+        low=0,
+        high=_DAY_MS,
+    )
+    transaction_check_max: Whole = setting(
+        "transactionCheckMax",
+        15,
+        "How often a transaction is asked for; then it goes to TRANS_CHECK_MAX_TIME_TOPIC.",
+        _HOT_IMPORTANT,
+        low=1,
+        high=1_000_000,
+    )
+    transaction_check_interval: Whole = setting(
+        "transactionCheckInterval",
+        30_000,
+        "How often open transactions are gone through, to ask for those that are due.",
+        Trait(unit="ms", hot=True, important=True),
+        low=100,
+        high=_DAY_MS,
+    )
+    transaction_op_msg_max_size: Whole = setting(
+        "transactionOpMsgMaxSize",
+        4_096,
+        "Ended transactions are noted by one message (RMQ_SYS_TRANS_OP_HALF_TOPIC) when their list has this length.",
+        Trait(unit="bytes", hot=True),
+        low=1,
+        high=1_048_576,
+    )
+    transaction_op_batch_interval: Whole = setting(
+        "transactionOpBatchInterval",
+        3_000,
+        "How long ended transactions wait to be noted together.",
+        _HOT_MS,
+        low=0,
+        high=_DAY_MS,
+    )
     channel_expired_timeout: Whole = setting(
         "channelExpiredTimeout",
         120_000,

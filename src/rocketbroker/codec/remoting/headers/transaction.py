@@ -1,5 +1,7 @@
 """Transactions: END_TRANSACTION (37), CHECK_TRANSACTION_STATE (39), RESUME_CHECK_HALF_MESSAGE (323)."""
 
+import msgspec
+
 from rocketbroker.codec.remoting.custom_header import CommandCustomHeader
 from rocketbroker.codec.remoting.java_types import Int, Long
 
@@ -26,6 +28,7 @@ class CheckTransactionStateRequestHeader(CommandCustomHeader, gc=False):
     msg_id: str | None = None
     transaction_id: str | None = None
     offset_msg_id: str | None = None
+    broker_name: str | None = msgspec.field(name="bname", default=None)
 
 
 class ResumeCheckHalfMessageRequestHeader(CommandCustomHeader):

@@ -1,0 +1,74 @@
+"""Which half messages are open, by their queue offsets (removeMap and opMsgMap of TransactionalMessageServiceImpl).
+
+RocketMQ reads the op messages anew for each check. Here they are read at the start only, as all of them are written by
+this process, so that it is known at any time whether a transaction is open.
+"""
+
+from collections import deque
+from collections.abc import Sequence
+
+from rocketbroker.broker.transaction.transactional_message_util import TransactionKey
+
+
+class HalfOffsets:
+    """The half messages from ``position`` on that are not ended. All methods are for the event loop.
+
+    Attributes:
+        position: queue offset before which all half messages are dealt with: ended, put back, or discarded.
+        ended: those from ``position`` on that are dealt with nevertheless.
+        copies: the last copy of each open transaction whose half message was put back.
+    """
+
+    def __init__(self, position: int = 0, op_position: int = 0) -> None:
+        self.position = position
+        self.ended: set[int] = set()
+        self.copies: dict[TransactionKey, int] = {}
+        # Op messages that are needed still: their queue offset, and the last half message that each of them ends.
+        self._op_messages: deque[tuple[int, int]] = deque()
+        self._op_end = op_position
+
+    def is_open(self, offset: int) -> bool:
+        """Whether the half message is one that is not dealt with."""
+        return offset >= self.position and offset not in self.ended
+
+    def end(self, offset: int, key: TransactionKey | None = None) -> None:
+        """Keep that a half message is dealt with, and with it its transaction where ``key`` is given."""
+        if offset >= self.position:
+            self.ended.add(offset)
+        if key is not None:
+            self.copies.pop(key, None)
+        self.advance()
+
+    def put_back(self, offset: int, copy_offset: int, key: TransactionKey | None) -> None:
+        """Keep that a half message has a copy, which stands for the transaction from now on."""
+        self.end(offset)
+        if key is not None:
+            self.copies[key] = copy_offset
+
+    def skip_to(self, offset: int) -> None:
+        """Take all half messages before ``offset`` for dealt with."""
+        if offset > self.position:
+            self.ended = {each for each in self.ended if each >= offset}
+            self.position = offset
+            self.advance()
+
+    def advance(self) -> None:
+        """Move the position over what is dealt with."""
+        position, ended = self.position, self.ended
+        while position in ended:
+            ended.discard(position)
+            position += 1
+        self.position = position
+
+    def op_written(self, op_offset: int, offsets: Sequence[int]) -> None:
+        """Keep which half messages the op message at the end of its queue ends."""
+        self._op_end = op_offset + 1
+        self._op_messages.append((op_offset, max(offsets, default=-1)))
+
+    @property
+    def op_position(self) -> int:
+        """Queue offset before which no op message says anything of the half messages from ``position`` on."""
+        messages = self._op_messages
+        while messages and messages[0][1] < self.position:
+            messages.popleft()
+        return messages[0][0] if messages else self._op_end

@@ -1,0 +1,165 @@
+"""Finds the open transactions at the start, from the half messages and op messages that are not dealt with.
+
+After a kill two things are not in the op messages: which half messages were put back since the consumer offsets were
+written, and which transactions were committed since the last op message. RocketMQ asks for all of them again, so that
+their messages may come twice. Here the first are known by their copies, and the second by the index, where a committed
+message is found by its unique id; without the index (``messageIndexEnable=false``) they are asked for again.
+"""
+
+import asyncio
+import logging
+from collections.abc import Iterator
+from typing import Protocol
+
+from rocketbroker.broker.consumer_offset_manager import ConsumerOffsetManager
+from rocketbroker.broker.transaction.half_offsets import HalfOffsets
+from rocketbroker.broker.transaction.transactional_message_service import TransactionalMessageService
+from rocketbroker.broker.transaction.transactional_message_util import (
+    CID_SYS_RMQ_TRANS,
+    QUEUE_ID,
+    TransactionKey,
+    ended_offsets,
+    is_copy,
+    real_place,
+    transaction_key,
+)
+from rocketbroker.codec.message.message_decoder import decode_record
+from rocketbroker.codec.message.message_ext import MessageExt
+from rocketbroker.codec.message.message_sys_flag import TRANSACTION_COMMIT_TYPE, transaction_value
+from rocketbroker.codec.message.topic_validator import RMQ_SYS_TRANS_HALF_TOPIC, RMQ_SYS_TRANS_OP_HALF_TOPIC
+from rocketbroker.store.consume_queue import ConsumeQueue
+from rocketbroker.store.query_message import QueryMessageResult
+
+log = logging.getLogger(__name__)
+
+# Messages of one unique id that are looked through for the committed one.
+_MOST_OF_ONE_ID = 64
+# The index knows seconds; and clocks are set back by a little.
+_SLACK_MS = 60_000
+_FOREVER_MS = 2**62
+
+
+class RecoveredStore(Protocol):
+    """What is needed of the message store."""
+
+    @property
+    def was_clean(self) -> bool:
+        """Whether the last broker had stopped cleanly."""
+
+    def topic_queues(self, topic: str) -> dict[int, ConsumeQueue]:
+        """The queues of a topic by their ids."""
+
+    def look_message_by_offset(self, physical_offset: int) -> bytes | None:
+        """A whole record; ``None`` when none begins there, or it is damaged (blocks)."""
+
+    async def query_message(
+        self, topic: str, key: str, max_num: int, begin_ms: int, end_ms: int, index_type: str | None = None
+    ) -> QueryMessageResult:
+        """Messages by key or unique id, newest first."""
+
+
+class HalfQueueRecovery:
+    """Reads both queues from the consumer offsets of CID_RMQ_SYS_TRANS on.
+
+    Args:
+        store: open.
+        consumer_offsets: loaded, and set back where the queues have become shorter.
+        transactions: is told what is open.
+    """
+
+    def __init__(
+        self,
+        store: RecoveredStore,
+        consumer_offsets: ConsumerOffsetManager,
+        transactions: TransactionalMessageService,
+    ) -> None:
+        self._store = store
+        self._consumer_offsets = consumer_offsets
+        self._transactions = transactions
+
+    async def run(self) -> None:
+        """Find what is open, before anything is sent or ended."""
+        reading = asyncio.get_running_loop().run_in_executor(None, self._read)
+        try:
+            half_offsets, open_halves = await asyncio.shield(reading)
+        except BaseException:
+            # The thread reads the files until it is done, also when nobody waits for it any more.
+            await asyncio.wait([reading])
+            raise
+        self._transactions.begin(half_offsets)
+        if not self._store.was_clean:
+            for half in open_halves:
+                if await self._is_committed(half):
+                    log.warning("transaction %s was committed before the unclean stop", half.uniq_key)
+                    self._transactions.end(half, half.queue_offset)
+        if open_halves:
+            log.info("%s transactions are open or being looked for", len(open_halves))
+
+    def _read(self) -> tuple[HalfOffsets, list[MessageExt]]:
+        """What the op messages and the copies say, and the half messages that are open by that (blocks)."""
+        half_queue, position = self._begin_of(RMQ_SYS_TRANS_HALF_TOPIC)
+        op_queue, op_position = self._begin_of(RMQ_SYS_TRANS_OP_HALF_TOPIC)
+        found = HalfOffsets(position, op_position)
+        for op in self._messages(op_queue, op_position):
+            try:
+                offsets = ended_offsets(op)
+            except ValueError as error:
+                log.error("op message %s is passed over: %s", op.queue_offset, error)  # noqa: TRY400
+                continue
+            found.ended.update(offset for offset in offsets if offset >= position)
+            found.op_written(op.queue_offset, offsets)
+        open_halves = self._open_halves(half_queue, found)
+        found.advance()
+        return found, open_halves
+
+    def _open_halves(self, queue: ConsumeQueue | None, found: HalfOffsets) -> list[MessageExt]:
+        last: dict[TransactionKey, int] = {}
+        halves: dict[int, MessageExt] = {}
+        for half in self._messages(queue, found.position, read_body=False):
+            offset, key = half.queue_offset, transaction_key(half)
+            if offset not in found.ended:
+                halves[offset] = half
+            if key is None:
+                continue
+            if key in last and is_copy(half):
+                # Whatever became of the copy, the one before it is dealt with.
+                found.ended.add(last[key])
+                halves.pop(last[key], None)
+            last[key] = offset
+        copies = ((transaction_key(half), half.queue_offset) for half in halves.values() if is_copy(half))
+        found.copies = {key: offset for key, offset in copies if key is not None}
+        return list(halves.values())
+
+    async def _is_committed(self, half: MessageExt) -> bool:
+        place, key = real_place(half), transaction_key(half)
+        if place is None or key is None or half.uniq_key is None:
+            return False
+        begin = half.store_timestamp - _SLACK_MS
+        found = await self._store.query_message(place[0], half.uniq_key, _MOST_OF_ONE_ID, begin, _FOREVER_MS)
+        return any(
+            transaction_value(message.sys_flag) == TRANSACTION_COMMIT_TYPE and transaction_key(message) == key
+            for message in map(decode_record, found.records)
+        )
+
+    def _begin_of(self, topic: str) -> tuple[ConsumeQueue | None, int]:
+        """The queue, and where to go on in it."""
+        queue = self._store.topic_queues(topic).get(QUEUE_ID)
+        if queue is None:
+            return None, 0
+        committed = self._consumer_offsets.query(CID_SYS_RMQ_TRANS, topic, QUEUE_ID)
+        if committed > queue.max_offset:
+            log.error("the progress in %s is set back from %s to %s, its end", topic, committed, queue.max_offset)
+        return queue, min(max(committed, queue.min_offset), queue.max_offset)
+
+    def _messages(self, queue: ConsumeQueue | None, position: int, *, read_body: bool = True) -> Iterator[MessageExt]:
+        """The messages of a queue from a position on; those that are lost are left out (logged)."""
+        if queue is None:
+            return
+        for offset in range(position, queue.max_offset):
+            entry = queue.entry(offset)
+            record = self._store.look_message_by_offset(entry[0]) if entry else None
+            message = decode_record(record, read_body=read_body) if record else None
+            if message is None or (message.topic, message.queue_offset) != (queue.topic, offset):
+                log.error("message %s of %s is lost: it is not at %s, or damaged", offset, queue.topic, entry)
+            else:
+                yield message

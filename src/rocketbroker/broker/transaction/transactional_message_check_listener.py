@@ -1,0 +1,93 @@
+"""What becomes of an open half message that is checked (Abstract- and DefaultTransactionalMessageCheckListener)."""
+
+import logging
+
+import msgspec
+
+from rocketbroker.broker.producer_manager import ProducerManager
+from rocketbroker.broker.topic_config_manager import TopicConfigManager
+from rocketbroker.broker.transaction.transactional_message_util import (
+    QUEUE_ID,
+    discarded_message,
+    real_place,
+)
+from rocketbroker.codec.message.message_const import PROPERTY_PRODUCER_GROUP, PROPERTY_WAIT_STORE_MSG_OK
+from rocketbroker.codec.message.message_encoder import encode_message
+from rocketbroker.codec.message.message_ext import MessageExt
+from rocketbroker.codec.message.message_id import create_message_id
+from rocketbroker.codec.message.message_properties import replace_property
+from rocketbroker.codec.message.topic_validator import RMQ_SYS_TRANS_CHECK_MAX_TIME_TOPIC, RMQ_SYS_TRANS_HALF_TOPIC
+from rocketbroker.codec.remoting.headers.transaction import CheckTransactionStateRequestHeader
+from rocketbroker.codec.remoting.perm_name import PERM_READ_WRITE
+from rocketbroker.codec.remoting.remoting_command import Command, request
+from rocketbroker.codec.remoting.request_code import RequestCode
+from rocketbroker.store.put_message import MessageExtBrokerInner, PutMessageResult
+
+log = logging.getLogger(__name__)
+
+_WAIT = PROPERTY_WAIT_STORE_MSG_OK.encode()
+_CHECK_MAX_QUEUES = 1
+
+
+class TransactionalMessageCheckListener:
+    """Asks producers for the outcome of transactions, and gives up those that nobody knows.
+
+    Args:
+        producers: who is there to be asked.
+        topic_configs: where TRANS_CHECK_MAX_TIME_TOPIC is made.
+        broker_name: told to the producer.
+        store_host: the broker's address as records hold it.
+    """
+
+    def __init__(
+        self, producers: ProducerManager, topic_configs: TopicConfigManager, broker_name: str, store_host: bytes
+    ) -> None:
+        self._producers = producers
+        self._topic_configs = topic_configs
+        self._broker_name = broker_name
+        self._store_host = store_host
+
+    def resolve_half_message(self, half: MessageExt, copy: MessageExtBrokerInner, stored: PutMessageResult) -> bool:
+        """Ask a member of the producer group, whoever it is; false (logged) when there is none.
+
+        Args:
+            half: the half message.
+            copy: what was put back in its stead, which the producer's answer will name.
+            stored: where that was stored.
+        """
+        group = half.get_property(PROPERTY_PRODUCER_GROUP)
+        connection = None if group is None else self._producers.available_channel(group)
+        if connection is None:
+            log.warning("transaction %s: no producer of group %s is there to be asked", half.uniq_key, group)
+            return False
+        connection.send_oneway(self._check_request(half, copy, stored))
+        return True
+
+    def discard(self, half: MessageExt) -> MessageExtBrokerInner:
+        """What is stored of a half message that is given up; its topic is made with the first of them."""
+        self._topic_configs.create_in_send_message_back(
+            RMQ_SYS_TRANS_CHECK_MAX_TIME_TOPIC, _CHECK_MAX_QUEUES, PERM_READ_WRITE
+        )
+        return discarded_message(half, self._store_host)
+
+    def _check_request(self, half: MessageExt, copy: MessageExtBrokerInner, stored: PutMessageResult) -> Command:
+        header = CheckTransactionStateRequestHeader(
+            stored.queue_offset,
+            stored.physical_offset,
+            RMQ_SYS_TRANS_HALF_TOPIC,
+            half.uniq_key,
+            half.uniq_key,
+            create_message_id(self._store_host, stored.physical_offset),
+            self._broker_name,
+        )
+        topic, queue_id = real_place(half) or (half.topic, QUEUE_ID)
+        # As the producer will see it in its listener: at the place it was sent to.
+        shown = msgspec.structs.replace(
+            half,
+            topic=topic,
+            queue_id=queue_id,
+            queue_offset=stored.queue_offset,
+            commit_log_offset=stored.physical_offset,
+            properties_bytes=replace_property(copy.properties, _WAIT, b"false"),
+        )
+        return request(RequestCode.CHECK_TRANSACTION_STATE, header, encode_message(shown), oneway=True)

@@ -1,0 +1,222 @@
+"""Asks for the outcome of transactions that stay open (o.a.r.broker.transaction.TransactionalMessageCheckService).
+
+Each ``transactionCheckInterval`` the open half messages are gone through in order. One that is due is put back at the
+end of its queue, checked once more, and a member of its producer group is asked; the answer is an END_TRANSACTION that
+names the copy. So the queue moves on whatever the outcome of one transaction, and half messages outlive the files they
+were first stored in.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Protocol
+
+from rocketbroker.broker.transaction.transactional_message_check_listener import TransactionalMessageCheckListener
+from rocketbroker.broker.transaction.transactional_message_service import TransactionalMessageService
+from rocketbroker.broker.transaction.transactional_message_util import (
+    QUEUE_ID,
+    check_times,
+    checked_copy,
+    immune_copy,
+    immunity_ms,
+    is_copy,
+    transaction_key,
+)
+from rocketbroker.codec.message.message_decoder import decode_record
+from rocketbroker.codec.message.message_ext import MessageExt
+from rocketbroker.codec.message.topic_validator import RMQ_SYS_TRANS_HALF_TOPIC
+from rocketbroker.common.clock import Clock
+from rocketbroker.common.config import BrokerConfig, MessageStoreConfig
+from rocketbroker.common.lifecycle import TaskOwner
+from rocketbroker.store.consume_queue import ConsumeQueue
+from rocketbroker.store.put_message import MessageExtBrokerInner, PutMessageResult, PutMessageStatus
+
+log = logging.getLogger(__name__)
+
+_TICK_S = 0.1
+_HOUR_MS = 3_600_000
+# What no later try will change, so that it must not keep the others waiting.
+_PERMANENT_FAILURES = {PutMessageStatus.MESSAGE_ILLEGAL, PutMessageStatus.PROPERTIES_SIZE_EXCEEDED}
+
+
+class HalfMessageStore(Protocol):
+    """What is needed of the message store."""
+
+    @property
+    def waits_for_flush(self) -> bool:
+        """Whether only messages that are on disk may be read (SYNC_FLUSH)."""
+
+    def topic_queues(self, topic: str) -> dict[int, ConsumeQueue]:
+        """The queues of a topic by their ids."""
+
+    def dispatch(self) -> None:
+        """Make what was stored readable."""
+
+    async def read_message(self, physical_offset: int) -> bytes | None:
+        """A whole record; ``None`` when none begins there, or it is damaged."""
+
+    def when_flushed(self, result: PutMessageResult, tell: Callable[[str], None]) -> None:
+        """Have told on the event loop when a message is on disk, or why it is not."""
+
+
+class TransactionalMessageCheckService:
+    """The task that checks, and the one that writes op messages and keeps the progress.
+
+    Args:
+        transactions: the open transactions.
+        listener: asks producers.
+        recover: finds the open transactions at the start.
+        store: holds the half messages.
+        config: when a half message is due, and how often it is checked.
+        store_config: says how long messages are kept at all.
+        store_host: the broker's address as records hold it.
+        clock: says what is due.
+    """
+
+    def __init__(  # noqa: PLR0913 - each is one thing that a check depends on
+        self,
+        transactions: TransactionalMessageService,
+        listener: TransactionalMessageCheckListener,
+        recover: Callable[[], Awaitable[None]],
+        store: HalfMessageStore,
+        *,
+        config: BrokerConfig,
+        store_config: MessageStoreConfig,
+        store_host: bytes,
+        clock: Clock,
+    ) -> None:
+        self._transactions = transactions
+        self._listener = listener
+        self._recover = recover
+        self._store = store
+        self._config = config
+        self._store_config = store_config
+        self._store_host = store_host
+        self._clock = clock
+        self._last_check = 0.0
+        self._tasks = TaskOwner("TransactionalMessageCheckService")
+
+    async def start(self) -> None:
+        """Find the open transactions and start to check them; the store and the consumer offsets are loaded by then."""
+        await self._recover()
+        self._last_check = self._clock.monotonic()
+        self._tasks.every(_TICK_S, self._transactions.tick, "op messages")
+        self._tasks.every(_TICK_S, self._check_when_due, "check")
+
+    async def stop(self) -> None:
+        """Stop checking, write what is known."""
+        await self._tasks.stop()
+        await self._transactions.close()
+
+    async def _check_when_due(self) -> None:
+        if (self._clock.monotonic() - self._last_check) * 1000 >= self._config.transaction_check_interval:
+            try:
+                await self.check()
+            finally:
+                self._last_check = self._clock.monotonic()
+
+    async def check(self) -> None:
+        """Go through the half messages that are open now, up to the first that is not due yet."""
+        queue = self._store.topic_queues(RMQ_SYS_TRANS_HALF_TOPIC).get(QUEUE_ID)
+        if queue is None:
+            return
+        half_offsets = self._transactions.half_offsets
+        # What is put back comes after that, and is left to the next time.
+        end = queue.max_offset
+        half_offsets.skip_to(min(queue.min_offset, end))
+        while half_offsets.position < end and await self._check_next(queue):
+            self._store.dispatch()
+
+    async def _check_next(self, queue: ConsumeQueue) -> bool:
+        """Deal with the first open half message; false when it has to wait, and those after it with it."""
+        half_offsets = self._transactions.half_offsets
+        offset = half_offsets.position
+        half = await self._read(queue, offset)
+        if not half_offsets.is_open(offset):
+            return True  # it was ended meanwhile
+        if half is None:
+            half_offsets.end(offset)
+            return True
+        return self._check_half(half)
+
+    async def _read(self, queue: ConsumeQueue, offset: int) -> MessageExt | None:
+        """A half message; ``None`` (logged) when it is lost."""
+        entry = queue.entry(offset)
+        record = await self._store.read_message(entry[0]) if entry else None
+        half = decode_record(record) if record else None
+        if half is None or (half.topic, half.queue_offset) != (RMQ_SYS_TRANS_HALF_TOPIC, offset):
+            log.error("half message %s is passed over: it is not at %s of the CommitLog, or damaged", offset, entry)
+            return None
+        return half
+
+    def _check_half(self, half: MessageExt) -> bool:
+        times = check_times(half)
+        age_ms = self._clock.time_ms() - half.born_timestamp
+        if times and (times >= self._config.transaction_check_max or self._is_too_old(age_ms)):
+            return self._discard(half, times)
+        immunity = immunity_ms(half, self._config.transaction_time_out)
+        # A time before its birth comes from a clock that was set back: it is due, as what waited long enough.
+        if immunity is not None and 0 <= age_ms <= immunity:
+            return self._put_back(half, immune_copy(half, self._store_host)) is not None
+        if immunity is None and not is_copy(half) and self._is_young(half):
+            return False
+        return self._ask(half, times + 1)
+
+    def _is_young(self, half: MessageExt) -> bool:
+        """Whether its producer may be at it still; by the broker's own clock."""
+        return 0 <= self._clock.time_ms() - half.store_timestamp <= self._config.transaction_time_out
+
+    def _is_too_old(self, age_ms: int) -> bool:
+        return age_ms > self._store_config.file_reserved_time * _HOUR_MS
+
+    def _ask(self, half: MessageExt, times: int) -> bool:
+        copy = checked_copy(half, times, self._store_host)
+        stored = self._put_back(half, copy)
+        if stored is None:
+            return False
+        if stored.status is not PutMessageStatus.PUT_OK:
+            return True
+        if self._store.waits_for_flush:
+            # The answer could come before the copy may be read.
+            self._store.when_flushed(stored, partial(self._ask_when_flushed, half, copy, stored))
+        else:
+            self._listener.resolve_half_message(half, copy, stored)
+        return True
+
+    def _ask_when_flushed(
+        self, half: MessageExt, copy: MessageExtBrokerInner, stored: PutMessageResult, why: str
+    ) -> None:
+        if why:
+            log.warning("transaction %s is not checked, its copy being not on disk: %s", half.uniq_key, why)
+        else:
+            self._listener.resolve_half_message(half, copy, stored)
+
+    def _put_back(self, half: MessageExt, copy: MessageExtBrokerInner) -> PutMessageResult | None:
+        """Store the half message at the end of its queue; ``None`` when that is to be tried again."""
+        result = self._transactions.put(copy)
+        if result.status is PutMessageStatus.PUT_OK:
+            self._transactions.half_offsets.put_back(half.queue_offset, result.queue_offset, transaction_key(half))
+            return result
+        log.error("half message %s cannot be put back: %s %s", half.queue_offset, result.status, result.reason)
+        if result.status not in _PERMANENT_FAILURES:
+            return None
+        self._transactions.half_offsets.end(half.queue_offset, transaction_key(half))
+        return result
+
+    def _discard(self, half: MessageExt, times: int) -> bool:
+        """Move it to TRANS_CHECK_MAX_TIME_TOPIC; false when that is to be tried again."""
+        result = self._transactions.put(self._listener.discard(half))
+        ok = result.status is PutMessageStatus.PUT_OK
+        log.error(
+            "transaction %s of %s is given up after %s checks: %s",
+            half.uniq_key,
+            half.get_property("REAL_TOPIC"),
+            times,
+            f"it is in TRANS_CHECK_MAX_TIME_TOPIC at {result.queue_offset}"
+            if ok
+            else f"{result.status} {result.reason}",
+        )
+        if not ok and result.status not in _PERMANENT_FAILURES:
+            return False
+        self._transactions.half_offsets.end(half.queue_offset, transaction_key(half))
+        return True

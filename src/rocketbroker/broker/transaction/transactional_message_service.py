@@ -1,0 +1,220 @@
+"""Ends transactions and keeps which are open (o.a.r.broker.transaction.queue.TransactionalMessageServiceImpl).
+
+A half message is open until it is committed, rolled back, put back at the end of its queue as a copy that is open
+instead, or discarded. Which are, op messages say: they are gathered (TransactionalOpBatchService) and written each
+``transactionOpBatchInterval`` or ``transactionOpMsgMaxSize`` bytes. How far both queues are dealt with is the consumer
+offset of CID_RMQ_SYS_TRANS, which moves once all that it rests on is on disk: were it ahead of that, a power loss would
+take transactions that were on disk long before.
+"""
+
+import logging
+from collections import deque
+from collections.abc import Mapping
+from typing import Protocol
+
+from rocketbroker.broker.broker_stats_manager import BrokerStatsManager
+from rocketbroker.broker.consumer_offset_manager import ConsumerOffsetManager
+from rocketbroker.broker.transaction.half_offsets import HalfOffsets
+from rocketbroker.broker.transaction.transactional_message_util import (
+    CID_SYS_RMQ_TRANS,
+    QUEUE_ID,
+    checked_copy,
+    op_message,
+    transaction_key,
+)
+from rocketbroker.codec.message.message_ext import MessageExt
+from rocketbroker.codec.message.topic_validator import RMQ_SYS_TRANS_HALF_TOPIC, RMQ_SYS_TRANS_OP_HALF_TOPIC
+from rocketbroker.common.clock import Clock
+from rocketbroker.common.config import BrokerConfig
+from rocketbroker.store.consume_queue import ConsumeQueue
+from rocketbroker.store.put_message import MessageExtBrokerInner, PutMessageResult, PutMessageStatus
+
+log = logging.getLogger(__name__)
+
+
+class TransactionStore(Protocol):
+    """What is needed of the message store."""
+
+    def topic_queues(self, topic: str) -> Mapping[int, ConsumeQueue]:
+        """The queues of a topic by their ids."""
+
+    def put_message(self, message: MessageExtBrokerInner) -> PutMessageResult:
+        """Store a message."""
+
+    def dispatch(self) -> None:
+        """Make what was stored readable, and wake the pulls that wait for it."""
+
+    @property
+    def max_physical_offset(self) -> int:
+        """CommitLog offset after the last message."""
+
+    @property
+    def flushed_offset(self) -> int:
+        """CommitLog offset before which all is on disk."""
+
+    async def sync(self) -> bool:
+        """Bring all that is stored to disk now."""
+
+
+class TransactionalMessageService:
+    """The open transactions of the broker. All methods are for the event loop.
+
+    Args:
+        store: where half, op and real messages go.
+        consumer_offsets: keeps how far half and op messages are dealt with.
+        config: how op messages are gathered.
+        store_host: the broker's address as records hold it.
+        clock: says when op messages are due.
+        stats: counts what is put.
+    """
+
+    def __init__(
+        self,
+        store: TransactionStore,
+        consumer_offsets: ConsumerOffsetManager,
+        config: BrokerConfig,
+        store_host: bytes,
+        clock: Clock,
+        stats: BrokerStatsManager,
+    ) -> None:
+        self._store = store
+        self._consumer_offsets = consumer_offsets
+        self._config = config
+        self._store_host = store_host
+        self._clock = clock
+        self._stats = stats
+        self.half_offsets = HalfOffsets()
+        # Half messages that are ended and in no op message yet, their length in one, and since when the first waits.
+        self._batch: list[int] = []
+        self._batch_bytes = 0
+        self._batch_since = 0.0
+        self._op_refused = ""
+        # What waits to be on disk: the end of the log, and the positions in both queues that rest on it.
+        self._progress: deque[tuple[int, int, int]] = deque()
+        self._noted = (0, 0)
+
+    def begin(self, half_offsets: HalfOffsets) -> None:
+        """Go on from what was found at the start."""
+        self.half_offsets = half_offsets
+        topics = RMQ_SYS_TRANS_HALF_TOPIC, RMQ_SYS_TRANS_OP_HALF_TOPIC
+        half, op = (max(self._consumer_offsets.query(CID_SYS_RMQ_TRANS, topic, QUEUE_ID), 0) for topic in topics)
+        self._noted = half, op
+
+    def open_offset(self, half: MessageExt) -> int | None:
+        """Queue offset of the half message, or copy of it, that is open for its transaction; ``None`` when none is."""
+        copy_offset = self.open_copy(half)
+        if copy_offset is not None:
+            return copy_offset
+        return half.queue_offset if self.half_offsets.is_open(half.queue_offset) else None
+
+    def open_copy(self, half: MessageExt) -> int | None:
+        """Queue offset of the copy that is open for the transaction of a message; ``None`` when none is."""
+        key = transaction_key(half)
+        return None if key is None else self.half_offsets.copies.get(key)
+
+    def end(self, half: MessageExt, open_offset: int) -> None:
+        """Keep that a transaction was committed or rolled back (deletePrepareMessage).
+
+        Args:
+            half: its half message, or a copy of it.
+            open_offset: what ``open_offset`` gives for it.
+        """
+        self.half_offsets.end(open_offset, transaction_key(half))
+        self.add_op(open_offset)
+
+    def add_op(self, offset: int) -> None:
+        """Have an op message say that a half message is ended."""
+        if not self._batch:
+            self._batch_since = self._clock.monotonic()
+        self._batch.append(offset)
+        self._batch_bytes += len(str(offset)) + 1
+        if self._batch_bytes >= self._config.transaction_op_msg_max_size:
+            self._write_op()
+
+    def resume(self, message: MessageExt, open_offset: int | None) -> PutMessageResult:
+        """Have a discarded half message, or one that is open, checked anew, as often as a new one.
+
+        Args:
+            message: from TRANS_CHECK_MAX_TIME_TOPIC or the half topic.
+            open_offset: what ``open_offset`` gives for it, ``None`` for a discarded one.
+        """
+        result = self.put(checked_copy(message, 0, self._store_host))
+        if result.status is PutMessageStatus.PUT_OK:
+            if open_offset is not None:
+                self.add_op(open_offset)
+            self.half_offsets.put_back(
+                -1 if open_offset is None else open_offset, result.queue_offset, transaction_key(message)
+            )
+        return result
+
+    def put(self, message: MessageExtBrokerInner) -> PutMessageResult:
+        """Store a message of the broker's own, and count it; readable after the store's next ``dispatch``."""
+        result = self._store.put_message(message)
+        if result.status is PutMessageStatus.PUT_OK:
+            self._stats.topic_put(message.topic).add(1, result.size)
+        return result
+
+    def tick(self) -> None:
+        """Write op messages that are due, and keep the progress that is on disk."""
+        waited_ms = (self._clock.monotonic() - self._batch_since) * 1000
+        if self._batch and waited_ms >= self._config.transaction_op_batch_interval:
+            self.write_ops()
+        self.keep_progress()
+
+    def write_ops(self) -> None:
+        """Write all op messages that are gathered; what the store refuses waits on."""
+        written = False
+        while self._batch and self._write_op():
+            written = True
+        if written:
+            self._store.dispatch()
+
+    async def close(self) -> None:
+        """Write what is gathered, and keep the progress, all of it if the disk takes what it rests on."""
+        self.write_ops()
+        self.keep_progress()
+        if self._progress and await self._store.sync():
+            self.keep_progress()
+
+    def keep_progress(self) -> None:
+        """Commit the positions in both queues that are safe to go on from after a power loss."""
+        flushed = self._store.flushed_offset
+        while self._progress and self._progress[0][0] <= flushed:
+            _, half, op = self._progress.popleft()
+            self._commit(RMQ_SYS_TRANS_HALF_TOPIC, half)
+            self._commit(RMQ_SYS_TRANS_OP_HALF_TOPIC, op)
+        positions = self.half_offsets.position, self.half_offsets.op_position
+        if positions != self._noted:
+            self._noted = positions
+            self._progress.append((self._store.max_physical_offset, *positions))
+
+    def _commit(self, topic: str, position: int) -> None:
+        if self._consumer_offsets.query(CID_SYS_RMQ_TRANS, topic, QUEUE_ID) != position:
+            self._consumer_offsets.commit(CID_SYS_RMQ_TRANS, topic, QUEUE_ID, position)
+
+    def _write_op(self) -> bool:
+        """Write one op message of what is gathered; false when the store refuses it."""
+        limit = self._config.transaction_op_msg_max_size
+        count = length = 0
+        while count < len(self._batch) and length < limit:
+            length += len(str(self._batch[count])) + 1
+            count += 1
+        offsets = self._batch[:count]
+        result = self.put(op_message(offsets, self._clock.time_ms(), self._store_host))
+        if result.status is not PutMessageStatus.PUT_OK:
+            self._tell_refused(result)
+            return False
+        self._op_refused = ""
+        self.half_offsets.op_written(result.queue_offset, offsets)
+        del self._batch[:count]
+        self._batch_bytes -= length
+        self._batch_since = self._clock.monotonic()
+        return True
+
+    def _tell_refused(self, result: PutMessageResult) -> None:
+        """Log why op messages wait, once for each cause: it is tried again ten times a second."""
+        if result.status.name != self._op_refused:
+            self._op_refused = result.status.name
+            log.error(
+                "%s ended transactions wait for an op message: %s %s", len(self._batch), result.status, result.reason
+            )

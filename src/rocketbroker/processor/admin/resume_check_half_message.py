@@ -1,0 +1,100 @@
+"""RESUME_CHECK_HALF_MESSAGE (323): a transaction that was given up is checked anew (AdminBrokerProcessor)."""
+
+from typing import Protocol
+
+from rocketbroker.broker.transaction.transactional_message_service import TransactionalMessageService
+from rocketbroker.codec.message.message_decoder import decode_record
+from rocketbroker.codec.message.message_ext import MessageExt
+from rocketbroker.codec.message.message_id import decode_message_id
+from rocketbroker.codec.message.topic_validator import RMQ_SYS_TRANS_CHECK_MAX_TIME_TOPIC, RMQ_SYS_TRANS_HALF_TOPIC
+from rocketbroker.codec.remoting.handler import Connection
+from rocketbroker.codec.remoting.headers.transaction import ResumeCheckHalfMessageRequestHeader
+from rocketbroker.codec.remoting.remoting_command import Command, RemotingCommand, response
+from rocketbroker.codec.remoting.response_code import ResponseCode
+from rocketbroker.common.errors import BrokerResponseError, CodecError
+from rocketbroker.processor.put_refusal import put_refusal
+from rocketbroker.store.put_message import PutMessageResult, PutMessageStatus
+
+
+class RecordReader(Protocol):
+    """What is needed of the message store."""
+
+    async def read_message(self, physical_offset: int) -> bytes | None:
+        """The record that begins at an offset of the CommitLog."""
+
+    def dispatch(self) -> None:
+        """Make what was stored readable."""
+
+    @property
+    def waits_for_flush(self) -> bool:
+        """Whether a message is acknowledged only when it is on disk (SYNC_FLUSH)."""
+
+    async def wait_flushed(self, result: PutMessageResult) -> str:
+        """Wait until a message is on disk; gives why it is not, empty when it is."""
+
+
+class ResumeCheckHalfMessageProcessor:
+    """Puts the message back into the half topic, with no check counted.
+
+    It takes messages of TRANS_CHECK_MAX_TIME_TOPIC, and half messages that are open, whose checks begin anew. (Apache
+    RocketMQ puts any message there, the committed as well.)
+
+    Args:
+        store: holds the message.
+        transactions: knows which transactions are open.
+    """
+
+    def __init__(self, store: RecordReader, transactions: TransactionalMessageService) -> None:
+        self._store = store
+        self._transactions = transactions
+
+    async def process(
+        self, _connection: Connection, command: RemotingCommand[ResumeCheckHalfMessageRequestHeader]
+    ) -> Command:
+        """Answer the request.
+
+        Raises:
+            BrokerResponseError: SYSTEM_ERROR, the id is none or names no message that could be checked; those of a
+                send, it could not be stored.
+        """
+        message = await self._message(command.header.msg_id or "")
+        open_offset = self._open_offset(message)
+        result = self._transactions.resume(message, open_offset)
+        if result.status is not PutMessageStatus.PUT_OK:
+            raise put_refusal(result)
+        self._store.dispatch()
+        why = await self._store.wait_flushed(result) if self._store.waits_for_flush else ""
+        return response(ResponseCode.FLUSH_DISK_TIMEOUT, why) if why else response()
+
+    def _open_offset(self, message: MessageExt) -> int | None:
+        """The half message that the new copy replaces, ``None`` for a transaction that was given up."""
+        if message.topic == RMQ_SYS_TRANS_CHECK_MAX_TIME_TOPIC:
+            if self._transactions.open_copy(message) is not None:
+                raise _error(f"transaction {message.uniq_key} is being checked already")
+            return None
+        open_offset = self._transactions.open_offset(message)
+        if open_offset is None:
+            raise _error(
+                f"transaction {message.uniq_key} is not open: it was committed, rolled back or given up already"
+            )
+        return open_offset
+
+    async def _message(self, msg_id: str) -> MessageExt:
+        try:
+            offset = decode_message_id(msg_id).offset
+        except CodecError as error:
+            raise _error(f"msgId is wrong: {error}") from error
+        record = await self._store.read_message(offset) if offset >= 0 else None
+        if record is None:
+            raise _error(f"Find prepared transaction message failed: no message is at {offset}, which msgId names")
+        message = decode_record(record)
+        if message.topic not in {RMQ_SYS_TRANS_CHECK_MAX_TIME_TOPIC, RMQ_SYS_TRANS_HALF_TOPIC}:
+            raise _error(
+                f"the message at {offset} is of topic {message.topic}; one of {RMQ_SYS_TRANS_CHECK_MAX_TIME_TOPIC} or "
+                f"{RMQ_SYS_TRANS_HALF_TOPIC} would be right"
+            )
+        return message
+
+
+def _error(remark: str) -> BrokerResponseError:
+    return BrokerResponseError(ResponseCode.SYSTEM_ERROR, remark)

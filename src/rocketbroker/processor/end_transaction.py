@@ -1,0 +1,180 @@
+"""END_TRANSACTION (37): commits a transaction or rolls it back (o.a.r.broker.processor.EndTransactionProcessor)."""
+
+import logging
+from collections.abc import Awaitable, Mapping
+from typing import Protocol
+
+from rocketbroker.broker.transaction.transactional_message_service import TransactionalMessageService
+from rocketbroker.broker.transaction.transactional_message_util import (
+    QUEUE_ID,
+    immunity_ms,
+    real_message,
+    real_place,
+)
+from rocketbroker.codec.message.message_const import PROPERTY_PRODUCER_GROUP
+from rocketbroker.codec.message.message_decoder import decode_record
+from rocketbroker.codec.message.message_ext import MessageExt
+from rocketbroker.codec.message.message_sys_flag import (
+    TRANSACTION_COMMIT_TYPE,
+    TRANSACTION_NOT_TYPE,
+    TRANSACTION_ROLLBACK_TYPE,
+)
+from rocketbroker.codec.message.topic_validator import RMQ_SYS_TRANS_HALF_TOPIC
+from rocketbroker.codec.remoting.handler import Connection
+from rocketbroker.codec.remoting.headers.transaction import EndTransactionRequestHeader
+from rocketbroker.codec.remoting.remoting_command import Command, RemotingCommand, response
+from rocketbroker.codec.remoting.response_code import ResponseCode
+from rocketbroker.common.clock import Clock
+from rocketbroker.common.config import BrokerConfig
+from rocketbroker.common.errors import BrokerResponseError
+from rocketbroker.processor.put_refusal import put_refusal
+from rocketbroker.store.consume_queue import ConsumeQueue
+from rocketbroker.store.put_message import PutMessageResult, PutMessageStatus
+
+log = logging.getLogger(__name__)
+
+_OUTCOMES = f"{TRANSACTION_COMMIT_TYPE} (commit), {TRANSACTION_ROLLBACK_TYPE} (rollback) or {TRANSACTION_NOT_TYPE}"
+_SHOWN = 255
+
+
+class RecordStore(Protocol):
+    """What is needed of the message store."""
+
+    @property
+    def waits_for_flush(self) -> bool:
+        """Whether a message is acknowledged only when it is on disk (SYNC_FLUSH)."""
+
+    def topic_queues(self, topic: str) -> Mapping[int, ConsumeQueue]:
+        """The queues of a topic by their ids."""
+
+    def look_message_by_offset(self, physical_offset: int) -> bytes | None:
+        """A whole record; ``None`` when none begins there."""
+
+    async def wait_flushed(self, result: PutMessageResult) -> str:
+        """Wait until a message is on disk; gives why it is not, empty when it is."""
+
+
+class EndTransactionProcessor:
+    """Stores the real message of a committed transaction, and keeps that it is ended.
+
+    Producers want no answer to this request, so what is refused is logged. A transaction that could not be ended stays
+    open, and its producer group is asked for it. Unlike Apache RocketMQ, one that is ended already is refused.
+
+    Args:
+        config: says until when a transaction with a check immunity may be ended unasked.
+        store: holds the half message.
+        transactions: knows which transactions are open.
+        store_host: the broker's address as records hold it.
+        clock: says how old a half message is.
+    """
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        store: RecordStore,
+        transactions: TransactionalMessageService,
+        store_host: bytes,
+        clock: Clock,
+    ) -> None:
+        self._config = config
+        self._store = store
+        self._transactions = transactions
+        self._store_host = store_host
+        self._clock = clock
+
+    def process(
+        self, connection: Connection, command: RemotingCommand[EndTransactionRequestHeader]
+    ) -> Command | Awaitable[Command]:
+        """Answer the request; a commit under SYNC_FLUSH once the message is on disk, else FLUSH_DISK_TIMEOUT.
+
+        Raises:
+            BrokerResponseError: INVALID_PARAMETER, the outcome is none; SYSTEM_ERROR, there is no such half message, or
+                it is of another group; ILLEGAL_OPERATION, it is ended already, or it is too late to end it unasked;
+                those of a send, the message could not be stored.
+        """
+        try:
+            result = self._end(command.header)
+        except BrokerResponseError as error:
+            if command.is_oneway:
+                log.warning("%s cannot end transaction %s: %s", connection.remote_address, command.header, error.remark)
+            raise
+        if result is None or command.is_oneway or not self._store.waits_for_flush:
+            return response()
+        return self._answer_when_flushed(result)
+
+    def _end(self, header: EndTransactionRequestHeader) -> PutMessageResult | None:
+        """Commit or roll back; gives the real message's place where there is one."""
+        outcome = header.commit_or_rollback
+        if outcome == TRANSACTION_NOT_TYPE:
+            log.info("transaction %s is undecided; its producer will be asked", header.transaction_id or header.msg_id)
+            return None
+        if outcome not in {TRANSACTION_COMMIT_TYPE, TRANSACTION_ROLLBACK_TYPE}:
+            remark = f"commitOrRollback is {outcome}; {_OUTCOMES} would be right"
+            raise BrokerResponseError(ResponseCode.INVALID_PARAMETER, remark)
+        half = self._half_message(header)
+        open_offset = self._open_offset(header, half)
+        result = self._put_real_message(half) if outcome == TRANSACTION_COMMIT_TYPE else None
+        self._transactions.end(half, open_offset)
+        return result
+
+    def _half_message(self, header: EndTransactionRequestHeader) -> MessageExt:
+        """The half message that is named, if it is the group's (checkPrepareMessage)."""
+        offset, queue_offset = header.commit_log_offset, header.tran_state_table_offset
+        record = self._store.look_message_by_offset(offset) if offset >= 0 else None
+        half = decode_record(record) if record else None
+        if half is None or half.topic != RMQ_SYS_TRANS_HALF_TOPIC:
+            found = "no message" if half is None else f"a message of topic {half.topic}"
+            raise _error(f"Find prepared transaction message failed: {found} is at commitLogOffset {offset}")
+        if half.queue_offset != queue_offset:
+            raise _error(
+                f"The transaction state table offset wrong: tranStateTableOffset is {queue_offset}, the half message "
+                f"at commitLogOffset {offset} has {half.queue_offset}"
+            )
+        # The offset is a client's, and a body may hold what looks like a record: the queue knows which are.
+        queue = self._store.topic_queues(RMQ_SYS_TRANS_HALF_TOPIC).get(QUEUE_ID)
+        entry = queue.entry(queue_offset) if queue else None
+        if entry is None or entry[0] != offset:
+            raise _error(f"The commit log offset wrong: half message {queue_offset} is not at {offset}")
+        group = half.get_property(PROPERTY_PRODUCER_GROUP)
+        if group != header.producer_group:
+            raise _error(
+                f"The producer group wrong: the transaction is of {group}, not of {header.producer_group[:_SHOWN]}"
+            )
+        return half
+
+    def _open_offset(self, header: EndTransactionRequestHeader, half: MessageExt) -> int:
+        if not header.from_transaction_check:
+            self._check_age(half)
+        open_offset = self._transactions.open_offset(half)
+        if open_offset is None:
+            remark = f"transaction {half.uniq_key} is not open: it was committed, rolled back or given up already"
+            raise BrokerResponseError(ResponseCode.ILLEGAL_OPERATION, remark)
+        return open_offset
+
+    def _check_age(self, half: MessageExt) -> None:
+        """Refuse what comes when checks have begun, if that was agreed on (rejectCommitOrRollback)."""
+        limit_ms = immunity_ms(half, self._config.transaction_time_out)
+        age_ms = self._clock.time_ms() - half.born_timestamp
+        if limit_ms is not None and age_ms > limit_ms:
+            remark = (
+                f"transaction {half.uniq_key} is {age_ms} ms old and may be ended unasked for {limit_ms} ms "
+                "(CHECK_IMMUNITY_TIME_IN_SECONDS, transactionTimeOut); wait to be asked"
+            )
+            raise BrokerResponseError(ResponseCode.ILLEGAL_OPERATION, remark)
+
+    def _put_real_message(self, half: MessageExt) -> PutMessageResult:
+        place = real_place(half)
+        if place is None:
+            raise _error("the half message does not say where it is to go: REAL_TOPIC and REAL_QID are needed")
+        result = self._transactions.put(real_message(half, place, self._store_host))
+        if result.status is not PutMessageStatus.PUT_OK:
+            raise put_refusal(result)
+        return result
+
+    async def _answer_when_flushed(self, result: PutMessageResult) -> Command:
+        why = await self._store.wait_flushed(result)
+        return response(ResponseCode.FLUSH_DISK_TIMEOUT, why) if why else response()
+
+
+def _error(remark: str) -> BrokerResponseError:
+    return BrokerResponseError(ResponseCode.SYSTEM_ERROR, remark)

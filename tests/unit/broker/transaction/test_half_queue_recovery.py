@@ -1,0 +1,174 @@
+"""What a broker finds open when it starts: after a clean stop, after a kill, in recorded stores."""
+
+from pathlib import Path
+
+import pytest
+
+from rocketbroker.codec.message.message_properties import encode_properties
+from tests.support.golden_store import unpack
+from tests.support.stores import message
+from tests.support.transactions import COMMIT, HALF_TOPIC, OP_TOPIC, ROLLBACK, Transactions
+
+
+async def reopened(transactions: Transactions, **store_settings) -> Transactions:
+    """The broker stopped in order and started again."""
+    await transactions.close()
+    return await Transactions.open(transactions.root, transactions.clock, transactions.committed(), **store_settings)
+
+
+def open_bodies(transactions: Transactions) -> list[bytes]:
+    offsets = transactions.service.half_offsets
+    return [half.body for half in transactions.halves() if offsets.is_open(half.queue_offset)]
+
+
+async def test_what_is_open_is_open_after_a_restart(tmp_path: Path):
+    before = await Transactions.open(tmp_path / "store")
+    halves = [before.send() for _ in range(5)]
+    before.end(halves[0])
+    before.end(halves[2])
+    before.end(halves[3], ROLLBACK)
+    after = await reopened(before)
+    assert open_bodies(after) == [halves[1].body, halves[4].body]
+    assert after.committed() == {HALF_TOPIC: 1, OP_TOPIC: 0}
+    assert after.end(halves[4]).code == 0
+    assert after.bodies() == [halves[0].body, halves[2].body, halves[4].body]
+    await after.close()
+
+
+async def test_a_copy_is_known_after_a_restart(tmp_path: Path):
+    before = await Transactions.open(tmp_path / "store")
+    half = before.send()
+    await before.check()
+    after = await reopened(before)
+    assert after.service.open_offset(half) == 1
+    assert after.end(half).code == 0
+    assert after.bodies() == [half.body]
+    await after.close()
+
+
+@pytest.mark.parametrize("outcome", [COMMIT, ROLLBACK])
+async def test_a_transaction_that_is_half_done_at_a_kill_is_asked_for(tmp_path: Path, outcome: int):
+    """Killed between half message and outcome."""
+    before = await Transactions.open(tmp_path / "store")
+    half = before.send()
+    after = await before.killed(tmp_path / "killed", before.committed())
+    producer = after.producer("one")
+    await after.check()
+    (copy,) = after.asked(producer)
+    after.end(copy, outcome, from_transaction_check=True)
+    assert after.bodies() == ([half.body] if outcome == COMMIT else [])
+    await after.check(100)
+    assert after.asked(producer) == []
+    for each in (before, after):
+        await each.close()
+
+
+async def test_a_commit_that_no_op_message_knows_of_is_found_after_a_kill(tmp_path: Path):
+    before = await Transactions.open(tmp_path / "store")
+    committed, rolled_back, still_open = (before.send() for _ in range(3))
+    before.end(committed)
+    before.end(rolled_back, ROLLBACK)
+    assert before.ops() == []
+    after = await before.killed(tmp_path / "killed", before.committed())
+    assert open_bodies(after) == [rolled_back.body, still_open.body], "a rollback is asked for again"
+    after.service.write_ops()
+    assert after.ops() == [b"0,"]
+    producer = after.producer("one")
+    await after.check()
+    assert [copy.body for copy in after.asked(producer)] == [rolled_back.body, still_open.body]
+    assert after.bodies() == [committed.body], "it comes once"
+    for each in (before, after):
+        await each.close()
+
+
+async def test_without_the_index_such_a_commit_is_asked_for_again(tmp_path: Path):
+    before = await Transactions.open(tmp_path / "store", message_index_enable=False)
+    half = before.send()
+    before.end(half)
+    after = await before.killed(tmp_path / "killed", before.committed(), message_index_enable=False)
+    assert open_bodies(after) == [half.body]
+    for each in (before, after):
+        await each.close()
+
+
+async def test_a_copy_that_the_offsets_do_not_know_of_is_open_alone_after_a_kill(tmp_path: Path):
+    before = await Transactions.open(tmp_path / "store")
+    half = before.send()
+    stale = before.committed()
+    await before.check()
+    await before.check()
+    after = await before.killed(tmp_path / "killed", stale)
+    assert after.service.half_offsets.position == 2
+    assert after.service.open_offset(half) == 2
+    producer = after.producer("one")
+    await after.check()
+    assert len(after.asked(producer)) == 1
+    for each in (before, after):
+        await each.close()
+
+
+async def test_a_half_message_whose_copy_was_committed_is_ended_after_a_kill(tmp_path: Path):
+    before = await Transactions.open(tmp_path / "store")
+    half = before.send()
+    stale = before.committed()
+    await before.check()
+    before.end(half)
+    before.service.write_ops()
+    assert before.ops() == [b"1,"]
+    after = await before.killed(tmp_path / "killed", stale)
+    assert open_bodies(after) == []
+    assert after.service.open_offset(half) is None
+    for each in (before, after):
+        await each.close()
+
+
+async def test_two_transactions_with_one_id_are_two(tmp_path: Path):
+    """A client may use an id twice; neither is taken for a copy of the other."""
+    before = await Transactions.open(tmp_path / "store")
+    before.send(b"one", UNIQ_KEY="SAME")
+    before.send(b"two", UNIQ_KEY="SAME")
+    before.clock.advance(1)
+    third = before.send(b"three", UNIQ_KEY="SAME")
+    before.end(third)
+    after = await before.killed(tmp_path / "killed")
+    assert open_bodies(after) == [b"one", b"two"]
+    for each in (before, after):
+        await each.close()
+
+
+async def test_progress_behind_the_end_is_set_back(tmp_path: Path, caplog):
+    before = await Transactions.open(tmp_path / "store")
+    before.end(before.send())
+    await before.close()
+    after = await Transactions.open(before.root, before.clock, {HALF_TOPIC: 9, OP_TOPIC: 9})
+    assert "is set back from 9 to 1" in caplog.text
+    half = after.send()
+    assert after.service.open_offset(half) == 1
+    after.sync()
+    assert after.committed() == {HALF_TOPIC: 1, OP_TOPIC: 1}
+    await after.close()
+
+
+async def test_a_foreign_op_message_ends_nothing(tmp_path: Path, caplog):
+    before = await Transactions.open(tmp_path / "store")
+    half = before.send()
+    for tag, body in (("x", b"0,"), ("d", b"zero,"), ("d", b"")):
+        before.store.put_message(message(body, OP_TOPIC, 0, properties=encode_properties({"TAGS": tag})))
+    after = await reopened(before)
+    assert open_bodies(after) == [half.body]
+    assert "op message 0 is passed over: its tag is 'x', not 'd'" in caplog.text
+    assert "op message 1 is passed over" in caplog.text
+    await after.close()
+
+
+@pytest.mark.parametrize(("name", "committed"), [("clean", {HALF_TOPIC: 4, OP_TOPIC: 2}), ("kill9", {}), ("clean", {})])
+async def test_no_transaction_of_a_recorded_store_is_asked_for_again(
+    tmp_path: Path, name: str, committed: dict[str, int]
+):
+    """Not with the offsets that RocketMQ wrote, nor with none: all was ended, the one that was put back too."""
+    root = unpack(name, tmp_path / "golden")
+    transactions = await Transactions.open(root, None, committed)
+    assert len(transactions.halves()) == 4
+    assert open_bodies(transactions) == []
+    assert transactions.service.half_offsets.op_position == 2
+    await transactions.close()

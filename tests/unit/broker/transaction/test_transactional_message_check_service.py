@@ -1,0 +1,231 @@
+"""Open transactions are asked for in turn; time stands still but for what a test lets pass."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from rocketbroker.store.put_message import PutMessageResult, PutMessageStatus
+from rocketbroker.store.write_refusal import Refusal
+from tests.support.stores import read_queue
+from tests.support.transactions import CHECK_MAX_TOPIC, HALF_TOPIC, OP_TOPIC, ROLLBACK, Transactions
+from tests.support.waiting import until
+
+
+async def test_a_transaction_is_asked_for_when_it_is_old_enough(transactions: Transactions):
+    producer = transactions.producer("one")
+    half = transactions.send()
+    await transactions.check(6.0)
+    assert transactions.asked(producer) == []
+    await transactions.check(0.001)
+    (copy,) = transactions.asked(producer)
+    assert copy.queue_offset == 1
+    assert copy.properties == half.properties | {"TRANSACTION_CHECK_TIMES": "1"}
+    assert (copy.body, copy.flag, copy.born_timestamp) == (half.body, 7, half.born_timestamp)
+    transactions.end(copy, from_transaction_check=True)
+    assert transactions.bodies() == [half.body]
+    await transactions.check(100)
+    assert transactions.asked(producer) == []
+
+
+async def test_one_that_is_ended_meanwhile_is_not_asked_for(transactions: Transactions):
+    producer = transactions.producer("one")
+    halves = [transactions.send() for _ in range(4)]
+    transactions.end(halves[0])
+    transactions.end(halves[2], ROLLBACK)
+    await transactions.check()
+    assert [copy.body for copy in transactions.asked(producer)] == [halves[1].body, halves[3].body]
+
+
+async def test_each_turn_asks_once_and_young_ones_wait_behind(transactions: Transactions):
+    producer = transactions.producer("one")
+    transactions.send()
+    transactions.clock.advance(5)
+    young = transactions.send()
+    await transactions.check(2)
+    assert [copy.queue_offset for copy in transactions.asked(producer)] == [2]
+    await transactions.check(2)
+    assert transactions.asked(producer) == [], "the copy is behind the young one"
+    await transactions.check(3)
+    first, second = transactions.asked(producer)
+    assert (first.body, first.get_property("TRANSACTION_CHECK_TIMES")) == (young.body, "1")
+    assert (second.body, second.get_property("TRANSACTION_CHECK_TIMES")) == (b"body 1", "2")
+
+
+async def test_siblings_are_asked_in_turn_and_those_of_another_group_never(transactions: Transactions):
+    one, two, other = (transactions.producer(*names) for names in (("one",), ("two",), ("other", "Other")))
+    transactions.send()
+    for _ in range(4):
+        await transactions.check()
+    assert (len(transactions.asked(one)), len(transactions.asked(two)), other.sent) == (2, 2, [])
+    one.is_open = False
+    for _ in range(2):
+        await transactions.check()
+    assert (len(transactions.asked(one)), len(transactions.asked(two))) == (0, 2)
+
+
+async def test_one_that_nobody_knows_is_given_up_after_the_last_check(tmp_path: Path, caplog):
+    transactions = await Transactions.open(tmp_path / "store", settings={"transaction_check_max": 3})
+    producer = transactions.producer("one")
+    half = transactions.send()
+    for _ in range(3):
+        await transactions.check()
+    copies = transactions.asked(producer)
+    assert [copy.get_property("TRANSACTION_CHECK_TIMES") for copy in copies] == ["1", "2", "3"]
+    assert read_queue(transactions.store, CHECK_MAX_TOPIC, 0) == []
+    await transactions.check()
+    (given_up,) = read_queue(transactions.store, CHECK_MAX_TOPIC, 0)
+    assert given_up.properties == copies[-1].properties
+    assert (given_up.body, given_up.flag, given_up.sys_flag) == (half.body, 7, 0)
+    config = transactions.topic_configs.select(CHECK_MAX_TOPIC)
+    assert config is not None
+    assert (config.read_queue_nums, config.write_queue_nums, config.perm) == (1, 1, 6)
+    assert transactions.service.open_offset(half) is None
+    assert "is given up after 3 checks: it is in TRANS_CHECK_MAX_TIME_TOPIC at 0" in caplog.text
+    await transactions.check(1000)
+    assert producer.sent == []
+    await transactions.close()
+
+
+async def test_checks_count_though_nobody_is_there_to_be_asked(tmp_path: Path, caplog):
+    transactions = await Transactions.open(tmp_path / "store", settings={"transaction_check_max": 1})
+    transactions.send()
+    await transactions.check()
+    assert "no producer of group PG is there to be asked" in caplog.text
+    await transactions.check()
+    assert len(read_queue(transactions.store, CHECK_MAX_TOPIC, 0)) == 1
+    await transactions.close()
+
+
+async def test_one_that_is_older_than_all_messages_is_asked_for_once_and_then_given_up(transactions: Transactions):
+    producer = transactions.producer("one")
+    transactions.send()
+    await transactions.check(73 * 3600)
+    assert len(transactions.asked(producer)) == 1
+    await transactions.check()
+    assert transactions.asked(producer) == []
+    assert len(read_queue(transactions.store, CHECK_MAX_TOPIC, 0)) == 1
+
+
+async def test_an_immune_one_lets_others_pass_and_is_asked_for_when_its_time_is_over(transactions: Transactions):
+    producer = transactions.producer("one")
+    immune = transactions.send(CHECK_IMMUNITY_TIME_IN_SECONDS="60")
+    other = transactions.send()
+    for _ in range(3):
+        await transactions.check(10)
+    assert {copy.body for copy in transactions.asked(producer)} == {other.body}
+    copy = transactions.halves()[transactions.service.open_offset(immune) or 0]
+    assert copy.get_property("TRAN_PREPARED_QUEUE_OFFSET") == "0"
+    assert copy.get_property("TRANSACTION_CHECK_TIMES") is None
+    await transactions.check(30.001)
+    assert immune.body in {copy.body for copy in transactions.asked(producer)}
+
+
+async def test_an_immune_one_is_ended_by_the_offsets_that_its_producer_knows(transactions: Transactions):
+    immune = transactions.send(CHECK_IMMUNITY_TIME_IN_SECONDS="60")
+    await transactions.check(10)
+    await transactions.check(10)
+    assert transactions.service.open_offset(immune) == 2
+    assert transactions.end(immune).code == 0
+    assert transactions.bodies() == [immune.body]
+    transactions.service.write_ops()
+    assert transactions.ops() == [b"2,"]
+    await transactions.check(100)
+    assert len(transactions.halves()) == 3
+
+
+async def test_a_clock_that_was_set_back_keeps_no_transaction_waiting(transactions: Transactions):
+    producer = transactions.producer("one")
+    transactions.send()
+    transactions.send(CHECK_IMMUNITY_TIME_IN_SECONDS="60")
+    await transactions.check(-3600)
+    assert len(transactions.asked(producer)) == 2
+
+
+async def test_a_half_message_that_cannot_be_put_back_is_checked_the_next_time(transactions: Transactions):
+    producer = transactions.producer("one")
+    transactions.send()
+    transactions.store.refusals.set(Refusal.DISK_FULL, "no room")
+    await transactions.check()
+    assert (transactions.asked(producer), transactions.service.half_offsets.position) == ([], 0)
+    transactions.store.refusals.clear(Refusal.DISK_FULL)
+    await transactions.check()
+    assert len(transactions.asked(producer)) == 1
+
+
+async def test_one_that_can_never_be_put_back_does_not_keep_the_others_waiting(transactions: Transactions, monkeypatch):
+    producer = transactions.producer("one")
+    transactions.send()
+    other = transactions.send()
+    put = transactions.service.put
+    refused = [PutMessageResult(PutMessageStatus.MESSAGE_ILLEGAL, reason="too long")]
+    monkeypatch.setattr(transactions.service, "put", lambda message: refused.pop() if refused else put(message))
+    await transactions.check()
+    assert [copy.body for copy in transactions.asked(producer)] == [other.body]
+
+
+async def test_one_that_cannot_be_given_up_now_is_given_up_the_next_time(tmp_path: Path):
+    transactions = await Transactions.open(tmp_path / "store", settings={"transaction_check_max": 1})
+    transactions.send()
+    await transactions.check()
+    transactions.store.refusals.set(Refusal.DISK_FULL, "no room")
+    await transactions.check()
+    transactions.store.refusals.clear(Refusal.DISK_FULL)
+    assert transactions.service.half_offsets.position == 1
+    await transactions.check()
+    assert len(read_queue(transactions.store, CHECK_MAX_TOPIC, 0)) == 1
+    await transactions.close()
+
+
+async def test_a_damaged_half_message_is_passed_over(transactions: Transactions, caplog):
+    producer = transactions.producer("one")
+    damaged, sound = transactions.send(), transactions.send()
+    position = damaged.commit_log_offset + damaged.store_size - 3
+    file = transactions.store.commit_log.queue.find(position)
+    assert file is not None
+    body_at = damaged.commit_log_offset + 88
+    file.buffer[body_at : body_at + 1] = b"?"
+    await transactions.check()
+    assert [copy.body for copy in transactions.asked(producer)] == [sound.body]
+    assert "half message 0 is passed over" in caplog.text
+
+
+async def test_under_sync_flush_a_producer_is_asked_when_the_copy_is_on_disk(tmp_path: Path):
+    transactions = await Transactions.open(tmp_path / "store", flush_disk_type="SYNC_FLUSH")
+    producer = transactions.producer("one")
+    transactions.send()
+    await transactions.store.sync()
+    await transactions.check()
+    await until(lambda: bool(producer.sent))
+    (copy,) = transactions.asked(producer)
+    assert transactions.end(copy, oneway=True, from_transaction_check=True).code == 0
+    await transactions.store.sync()
+    assert transactions.bodies() == [copy.body]
+    await transactions.close()
+
+
+async def test_the_service_checks_each_interval_and_stops(tmp_path: Path):
+    transactions = await Transactions.open(tmp_path / "store")
+    producer = transactions.producer("one")
+    await transactions.checks.start()
+    ended, _ = transactions.send(), transactions.send()
+    transactions.end(ended)
+    transactions.clock.advance(29)
+    await until(lambda: transactions.ops() == [b"0,"])
+    assert producer.sent == []
+    transactions.clock.advance(1)
+    await until(lambda: bool(producer.sent))
+    await transactions.checks.stop()
+    assert transactions.committed() == {HALF_TOPIC: 2, OP_TOPIC: 1}
+    transactions.clock.advance(1000)
+    await asyncio.sleep(0)
+    assert len(producer.sent) == 1
+    await transactions.close()
+
+
+@pytest.mark.parametrize("count", [0, 1])
+async def test_a_store_without_open_transactions_is_left_alone(transactions: Transactions, count: int):
+    for _ in range(count):
+        transactions.end(transactions.send())
+    await transactions.check(1000)
+    assert len(transactions.halves()) == count

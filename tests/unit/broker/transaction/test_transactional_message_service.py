@@ -1,0 +1,102 @@
+import pytest
+
+from rocketbroker.store.put_message import PutMessageStatus
+from rocketbroker.store.write_refusal import Refusal
+from tests.support.stores import read_queue
+from tests.support.transactions import GROUP, HALF_TOPIC, OP_TOPIC, ROLLBACK, STORE_HOST, Transactions
+
+
+async def test_ended_transactions_are_noted_together_after_the_interval(transactions: Transactions):
+    first, second = transactions.send(), transactions.send()
+    transactions.end(first)
+    transactions.clock.advance(2.9)
+    transactions.end(second, ROLLBACK)
+    transactions.service.tick()
+    assert transactions.ops() == []
+    transactions.clock.advance(0.2)
+    transactions.service.tick()
+    assert transactions.ops() == [b"0,1,"]
+    transactions.service.tick()
+    assert transactions.ops() == [b"0,1,"]
+    (op,) = read_queue(transactions.store, OP_TOPIC, 0)
+    assert (op.properties, op.born_host, op.sys_flag) == ({"WAIT": "true", "TAGS": "d"}, STORE_HOST, 0)
+
+
+async def test_a_list_of_full_length_is_noted_at_once(tmp_path):
+    transactions = await Transactions.open(tmp_path / "store", settings={"transaction_op_msg_max_size": 5})
+    for half in [transactions.send() for _ in range(5)]:
+        transactions.end(half)
+    assert transactions.ops() == [b"0,1,2,"]
+    transactions.service.write_ops()
+    assert transactions.ops() == [b"0,1,2,", b"3,4,"]
+    await transactions.close()
+    assert transactions.committed() == {HALF_TOPIC: 5, OP_TOPIC: 2}
+
+
+async def test_progress_moves_once_all_that_it_rests_on_is_on_disk(transactions: Transactions):
+    transactions.end(transactions.send())
+    transactions.service.keep_progress()
+    assert transactions.committed() == {}
+    transactions.store.flusher.flush()
+    transactions.service.keep_progress()
+    assert transactions.committed() == {HALF_TOPIC: 1, OP_TOPIC: 0}
+
+
+async def test_an_op_message_is_kept_until_the_half_messages_before_it_are_dealt_with(transactions: Transactions):
+    first, second = transactions.send(), transactions.send()
+    transactions.end(second)
+    transactions.service.write_ops()
+    transactions.sync()
+    assert transactions.committed() == {}, "nothing has moved"
+    transactions.end(first)
+    transactions.service.write_ops()
+    transactions.sync()
+    assert transactions.ops() == [b"1,", b"0,"]
+    assert transactions.committed() == {HALF_TOPIC: 2, OP_TOPIC: 2}
+
+
+async def test_a_broker_that_has_no_transactions_commits_nothing(transactions: Transactions):
+    transactions.sync()
+    assert transactions.offsets.topics_of(GROUP) == set()
+
+
+async def test_what_the_store_refuses_waits_and_is_told_once(
+    transactions: Transactions, caplog: pytest.LogCaptureFixture
+):
+    half = transactions.send()
+    transactions.end(half)
+    transactions.store.refusals.set(Refusal.DISK_FULL, "no room")
+    for _ in range(3):
+        transactions.service.write_ops()
+    assert [record.getMessage() for record in caplog.records] == [
+        "1 ended transactions wait for an op message: PutMessageStatus.DISK_FULL no room"
+    ]
+    transactions.store.refusals.clear(Refusal.DISK_FULL)
+    transactions.service.write_ops()
+    assert transactions.ops() == [b"0,"]
+
+
+async def test_closing_writes_what_is_known(transactions: Transactions):
+    transactions.end(transactions.send())
+    await transactions.service.close()
+    assert transactions.ops() == [b"0,"]
+    assert transactions.committed() == {HALF_TOPIC: 1, OP_TOPIC: 1}
+
+
+async def test_a_transaction_is_open_until_it_is_ended(transactions: Transactions):
+    half = transactions.send()
+    service = transactions.service
+    assert service.open_offset(half) == 0
+    assert service.open_copy(half) is None
+    service.end(half, 0)
+    assert service.open_offset(half) is None
+
+
+async def test_one_that_is_taken_up_again_is_open_by_its_copy(transactions: Transactions):
+    half = transactions.send()
+    assert transactions.service.resume(half, 0).status is PutMessageStatus.PUT_OK
+    transactions.store.dispatch()
+    assert transactions.service.open_offset(half) == transactions.service.open_copy(half) == 1
+    assert transactions.halves()[1].get_property("TRANSACTION_CHECK_TIMES") == "0"
+    transactions.service.write_ops()
+    assert transactions.ops() == [b"0,"]

@@ -1,0 +1,130 @@
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from rocketbroker.codec.message.message_ext import MessageExt
+from rocketbroker.codec.remoting.headers.transaction import ResumeCheckHalfMessageRequestHeader
+from rocketbroker.codec.remoting.response_code import ResponseCode
+from rocketbroker.processor.admin.resume_check_half_message import ResumeCheckHalfMessageProcessor
+from rocketbroker.store.write_refusal import Refusal
+from tests.support.processor_calls import call_async, recorded, refusal_async
+from tests.support.stores import message, read_queue
+from tests.support.transactions import CHECK_MAX_TOPIC, Transactions
+
+CODE = 323
+
+
+@pytest.fixture
+async def transactions(tmp_path: Path) -> AsyncIterator[Transactions]:
+    found = await Transactions.open(tmp_path / "store", settings={"transaction_check_max": 1})
+    yield found
+    await found.close()
+
+
+@pytest.fixture
+def processor(transactions: Transactions) -> ResumeCheckHalfMessageProcessor:
+    return ResumeCheckHalfMessageProcessor(transactions.store, transactions.service)
+
+
+def header(msg_id: str | None) -> ResumeCheckHalfMessageRequestHeader:
+    return ResumeCheckHalfMessageRequestHeader("T", msg_id)
+
+
+async def given_up(transactions: Transactions) -> MessageExt:
+    transactions.send(b"given up")
+    await transactions.check()
+    await transactions.check()
+    (found,) = read_queue(transactions.store, CHECK_MAX_TOPIC, 0)
+    return found
+
+
+async def test_one_that_was_given_up_is_asked_for_again_and_may_be_committed(
+    transactions: Transactions, processor: ResumeCheckHalfMessageProcessor
+):
+    message = await given_up(transactions)
+    assert (await call_async(processor.process, header(message.offset_msg_id))).code == ResponseCode.SUCCESS
+    producer = transactions.producer("one")
+    await transactions.check(0.001)
+    (copy,) = transactions.asked(producer)
+    assert copy.get_property("TRANSACTION_CHECK_TIMES") == "1"
+    transactions.end(copy, from_transaction_check=True)
+    assert transactions.bodies() == [b"given up"]
+
+
+async def test_one_that_is_asked_for_again_already_is_refused(
+    transactions: Transactions, processor: ResumeCheckHalfMessageProcessor
+):
+    message = await given_up(transactions)
+    await call_async(processor.process, header(message.offset_msg_id))
+    code, remark = await refusal_async(processor.process, header(message.offset_msg_id))
+    assert (code, remark) == (ResponseCode.SYSTEM_ERROR, f"transaction {message.uniq_key} is being checked already")
+
+
+async def test_the_checks_of_an_open_one_begin_anew(
+    transactions: Transactions, processor: ResumeCheckHalfMessageProcessor
+):
+    half = transactions.send()
+    await transactions.check()
+    (_, copy) = transactions.halves()
+    assert (await call_async(processor.process, header(copy.offset_msg_id))).code == ResponseCode.SUCCESS
+    assert transactions.service.open_offset(half) == 2
+    await transactions.check()
+    assert read_queue(transactions.store, CHECK_MAX_TOPIC, 0) == []
+    assert transactions.halves()[3].get_property("TRANSACTION_CHECK_TIMES") == "1"
+
+
+async def test_what_is_no_open_transaction_is_refused(
+    transactions: Transactions, processor: ResumeCheckHalfMessageProcessor
+):
+    ended = transactions.send()
+    transactions.end(ended)
+    plain = transactions.at(transactions.store.put_message(message(b"x", "Plain")).physical_offset)
+    beyond = plain.offset_msg_id[:16] + f"{2**62:016X}"
+    before = transactions.store.max_physical_offset
+    for msg_id, why in (
+        (ended.offset_msg_id, "is not open: it was committed, rolled back or given up already"),
+        (plain.offset_msg_id, f"the message at {plain.commit_log_offset} is of topic Plain"),
+        (beyond, "no message is at 4611686018427387904, which msgId names"),
+        ("F" * 32, "no message is at -1"),
+        ("x", "msgId is wrong: 'x' is not an offset message id"),
+        (None, "msgId is wrong"),
+    ):
+        code, remark = await refusal_async(processor.process, header(msg_id))
+        assert code == ResponseCode.SYSTEM_ERROR
+        assert why in remark
+    assert transactions.store.max_physical_offset == before
+
+
+async def test_one_that_cannot_be_stored_stays_given_up(
+    transactions: Transactions, processor: ResumeCheckHalfMessageProcessor
+):
+    message = await given_up(transactions)
+    transactions.store.refusals.set(Refusal.DISK_FULL, "no room")
+    code, remark = await refusal_async(processor.process, header(message.offset_msg_id))
+    assert (code, remark) == (ResponseCode.SERVICE_NOT_AVAILABLE, "[DISK_FULL] no room")
+    transactions.store.refusals.clear(Refusal.DISK_FULL)
+    assert transactions.service.open_copy(message) is None
+
+
+async def test_under_sync_flush_the_answer_waits_for_the_disk(tmp_path: Path):
+    transactions = await Transactions.open(tmp_path / "sync", flush_disk_type="SYNC_FLUSH")
+    half = transactions.send()
+    await transactions.store.sync()
+    processor = ResumeCheckHalfMessageProcessor(transactions.store, transactions.service)
+    assert (await call_async(processor.process, header(half.offset_msg_id))).code == ResponseCode.SUCCESS
+    assert transactions.store.flushed_offset == transactions.store.max_physical_offset
+    await transactions.close()
+
+
+async def test_the_recorded_requests_are_refused(
+    transactions: Transactions, processor: ResumeCheckHalfMessageProcessor
+):
+    """They name an ordinary message, which Apache RocketMQ put into the half topic nevertheless."""
+    transactions.store.put_message(message(b"first", "GoldenTopic"))
+    transactions.store.dispatch()
+    requests = [command for command, _ in recorded(CODE, ResumeCheckHalfMessageRequestHeader)]
+    assert len(requests) == 3
+    for command in requests:
+        code, remark = await refusal_async(processor.process, command.header)
+        assert (code, "is of topic GoldenTopic" in remark) == (ResponseCode.SYSTEM_ERROR, True)
