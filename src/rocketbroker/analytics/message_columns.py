@@ -9,6 +9,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from rocketbroker.analytics.property_columns import properties_map, property_values
+from rocketbroker.codec.byte_columns import Positions, gather
 from rocketbroker.codec.message.message_const import (
     PROPERTY_KEYS,
     PROPERTY_TAGS,
@@ -21,7 +22,7 @@ from rocketbroker.codec.message.message_sys_flag import (
     HOST_V6_LENGTH,
     STOREHOSTADDRESS_V6_FLAG,
 )
-from rocketbroker.codec.storefile.record_columns import Positions, Records, gather
+from rocketbroker.codec.storefile.record_columns import Records
 
 # Years 1 to 9999 in ms since 1970: the timestamps that Spark and Python can show. A producer may send any int64.
 _MIN_MS: Final = -62_135_596_800_000

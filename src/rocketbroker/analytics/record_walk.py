@@ -10,8 +10,9 @@ import numpy as np
 
 from rocketbroker.analytics.decode_report import DecodeReport, SkippedRange
 from rocketbroker.analytics.split import Split
+from rocketbroker.codec.byte_columns import Positions
 from rocketbroker.codec.storefile.record_chains import chain_starts
-from rocketbroker.codec.storefile.record_columns import Positions, Records
+from rocketbroker.codec.storefile.record_columns import Records
 from rocketbroker.codec.storefile.record_search import Found, find_record, inspect, is_complete
 from rocketbroker.common.errors import StoreError
 from rocketbroker.common.file_window import FileWindow

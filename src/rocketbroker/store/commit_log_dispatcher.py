@@ -9,7 +9,7 @@ import time
 from collections.abc import Sequence
 
 from rocketbroker.common.errors import StoreError
-from rocketbroker.store.dispatch_request import DispatchRequest, DispatchRun, IndexColumns
+from rocketbroker.store.dispatch_request import DispatchRequest, DispatchRun, IndexKeys
 from rocketbroker.store.index_service import BATCH_MESSAGES, IndexService
 from rocketbroker.store.message_arriving_listener import MessageArrivingListener
 
@@ -80,14 +80,14 @@ class CommitLogDispatcher:
             self.index_service.add_run(run)
             self._index_when_many()
 
-    def index_columns(self, columns: IndexColumns) -> None:
-        """Have messages indexed that are in their queues already, oldest first.
+    def index_keys(self, keys: IndexKeys) -> None:
+        """Have keys entered of messages that are in their queues already, oldest first.
 
         Raises:
             StoreError: the disk refused the keys of so many that no more may wait.
         """
         if self.index_service is not None:
-            self.index_service.add_columns(columns)
+            self.index_service.add_keys(keys)
             self._index_when_many()
             if self._index_error is not None:
                 self._check_backlog()

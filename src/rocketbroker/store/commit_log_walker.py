@@ -33,7 +33,8 @@ from rocketbroker.store.mapped_file import MappedFile
 from rocketbroker.store.mapped_file_queue import MappedFileQueue
 
 if TYPE_CHECKING:
-    from rocketbroker.codec.storefile.record_columns import Positions, Records
+    from rocketbroker.codec.byte_columns import Positions
+    from rocketbroker.codec.storefile.record_columns import Records
     from rocketbroker.store.record_hints import RecordHints
 
 # A stretch has so many records at the most. It is read in blocks that grow from the one size to the other.

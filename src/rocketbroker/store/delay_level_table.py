@@ -8,6 +8,8 @@ from rocketbroker.store.consume_queue import ConsumeQueue
 
 _DELAY = PROPERTY_DELAY_TIME_LEVEL.encode()
 
+# In digits; Java's int has no more.
+_LONGEST_LEVEL = 10
 _UNITS_MS = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
@@ -33,11 +35,15 @@ def deliver_timestamp(levels: dict[int, int], level: int, store_timestamp: int) 
     return store_timestamp + levels.get(level, 1000)
 
 
+def level_of(raw: bytes) -> int:
+    """A message's delay level from the value of its property; 0 when that is no number."""
+    return int(raw) if raw.isdigit() and len(raw) <= _LONGEST_LEVEL else 0
+
+
 def tags_code_of(
     queue: ConsumeQueue, levels: dict[int, int], raw: bytes, tags: bytes | None, store_timestamp: int
 ) -> int:
     """What the queue entry of a message bears: the hash of its tags, or when it is due (ms) in the schedule topic."""
     if not queue.schedule:
         return tags_code_bytes(tags)
-    level = get_property(raw, _DELAY) or b""
-    return deliver_timestamp(levels, int(level) if level.isdigit() else 0, store_timestamp)
+    return deliver_timestamp(levels, level_of(get_property(raw, _DELAY) or b""), store_timestamp)

@@ -1,11 +1,17 @@
 """Messages that are in the log and not yet in their queue (org.apache.rocketmq.store.DispatchRequest)."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Sequence
 from itertools import repeat
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from rocketbroker.codec.message.message_properties import FoundProperties
 from rocketbroker.store.consume_queue import ConsumeQueue
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 # Queue, queue offset, CommitLog offset, size, tags code, store time in ms, and by what it is found. A bare tuple, since
 # one is made for each message.
@@ -37,16 +43,18 @@ class DispatchRun(NamedTuple):
         return zip(queues, numbers, self.physical_offsets, self.sizes, self.tags_codes, times, found, strict=True)
 
 
-class IndexColumns(NamedTuple):
-    """What the index has to know of messages, by column and oldest first.
+class IndexKeys(NamedTuple):
+    """Keys that are to be entered into the index, by column and oldest message first; shape (k,).
 
-    ``prefix_hashes`` are those of what each key begins with (``ConsumeQueue.key_prefix_hash``), ``tag_hashes`` the key
-    hashes of the tags' entries, ``NO_TAGS`` for a message without.
+    ``hashes`` are the ``keyHash`` of an IndexFile, ``offsets`` and ``timestamps`` those of the messages;
+    ``stored_until`` is the store time in ms of the last message, which may have no key.
     """
 
-    offsets: Sequence[int]
-    timestamps: Sequence[int]
-    prefix_hashes: Sequence[int]
-    unique_keys: Sequence[bytes | None]
-    keys: Sequence[bytes | None]
-    tag_hashes: Sequence[int]
+    hashes: NDArray[np.int32]
+    offsets: NDArray[np.int64]
+    timestamps: NDArray[np.int64]
+    stored_until: int
+
+    def behind(self, count: int) -> IndexKeys:
+        """All but the first so many."""
+        return IndexKeys(self.hashes[count:], self.offsets[count:], self.timestamps[count:], self.stored_until)

@@ -6,7 +6,6 @@ query, so that it finds every message that was dispatched.
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Sequence
 from itertools import repeat
@@ -25,10 +24,9 @@ from rocketbroker.codec.storefile.index_file_layout import (
     file_size,
     key_hash_of,
 )
-from rocketbroker.common.errors import StoreError
 from rocketbroker.common.file_system import LOCAL, FileSystem
 from rocketbroker.store.damaged_files import set_aside
-from rocketbroker.store.dispatch_request import NO_TAGS, DispatchRequest, DispatchRun, IndexColumns
+from rocketbroker.store.dispatch_request import NO_TAGS, DispatchRequest, DispatchRun, IndexKeys
 
 if TYPE_CHECKING:
     import numpy as np
@@ -38,7 +36,7 @@ if TYPE_CHECKING:
 
 # So many messages are worth a batch; a tick of the store enters fewer.
 BATCH_MESSAGES = 1024
-# A refused disk leaves a backlog; so much of it is hashed before the disk is asked.
+# So many messages' keys are hashed at once.
 _AT_ONCE = 8192
 _KEY_PREFIX_HASH = attrgetter("key_prefix_hash")
 
@@ -72,7 +70,9 @@ class IndexService:
         self._entered_timestamp = 0
         # Messages up to this CommitLog offset are indexed already; only a re-dispatch brings them again.
         self._indexed_to = -1
-        # Messages whose keys are still to be entered, oldest first, by column: CommitLog offset, store time, hash of
+        # Keys that are still to be entered, oldest first.
+        self._hashed: deque[IndexKeys] = deque()
+        # Messages behind them whose keys are to be hashed first, by column: CommitLog offset, store time, hash of
         # what each key begins with, unique key, other keys, hash of the tags.
         self._offsets: list[int] = []
         self._timestamps: list[int] = []
@@ -218,26 +218,16 @@ class IndexService:
         self._keys += run.keys
         self._tag_hashes += map(hash_of.__getitem__, run.tags)
 
-    def add_columns(self, columns: IndexColumns) -> None:
-        """Have messages indexed that follow those added before."""
-        self._offsets += columns.offsets
-        self._timestamps += columns.timestamps
-        self._prefix_hashes += columns.prefix_hashes
-        self._unique_keys += columns.unique_keys
-        self._keys += columns.keys
-        self._tag_hashes += columns.tag_hashes
+    def add_keys(self, keys: IndexKeys) -> None:
+        """Have keys entered that follow those added before."""
+        while self._offsets:
+            self._hash_some()
+        self._hashed.append(keys)
 
     @property
     def waiting(self) -> int:
-        """How many messages' keys are still to be entered."""
-        return len(self._offsets)
-
-    def _drop(self, count: int) -> None:
-        """Forget the oldest that wait, all of which are entered."""
-        if count:
-            self._entered_timestamp = self._timestamps[:count][-1]
-        del self._offsets[:count], self._timestamps[:count], self._prefix_hashes[:count]
-        del self._unique_keys[:count], self._keys[:count], self._tag_hashes[:count]
+        """How many are still to be entered: keys, and messages whose keys are not hashed yet."""
+        return len(self._offsets) + sum(len(keys.offsets) for keys in self._hashed)
 
     def flush(self) -> None:
         """Enter the keys that wait.
@@ -246,31 +236,33 @@ class IndexService:
             StoreFullError: the disk has no room; the keys that it has no room for are kept for the next try.
             StoreError: it refused for another reason; likewise.
         """
-        while self._offsets:
-            self._flush_some(_AT_ONCE)
+        while self._hashed or self._offsets:
+            if not self._hashed:
+                self._hash_some()
+            while len(self._hashed[0].offsets):
+                self._hashed[0] = self._hashed[0].behind(self._enter(self._hashed[0]))
+            self._entered_timestamp = self._hashed.popleft().stored_until
 
-    def _flush_some(self, most: int) -> None:
-        if self._offsets and self._offsets[0] <= self._indexed_to:
-            self._drop(bisect_right(self._offsets, self._indexed_to))
-        if not self._offsets:
-            return
+    def _enter(self, keys: IndexKeys) -> int:
+        """Enter keys, as many as one file has room for; gives how many of them are done."""
+        if keys.offsets[0] <= self._indexed_to:
+            return int(keys.offsets.searchsorted(self._indexed_to, side="right"))
+        file = self._file_with_room()
+        count = min(file.room, len(keys.offsets))
+        file.put_keys(keys.hashes[:count], keys.offsets[:count], keys.timestamps[:count])
+        return count
+
+    def _hash_some(self) -> None:
+        """Hash the keys of the oldest messages that wait."""
         import numpy as np
 
+        most = _AT_ONCE
         hashes, counts = self._key_hashes(most)
         offsets = np.repeat(np.array(self._offsets[:most], np.int64), counts)
         timestamps = np.repeat(np.array(self._timestamps[:most], np.int64), counts)
-        done = 0
-        try:
-            while done < len(hashes):
-                file = self._file_with_room()
-                end = done + min(file.room, len(hashes) - done)
-                file.put_keys(hashes[done:end], offsets[done:end], timestamps[done:end])
-                done = end
-        except StoreError:
-            # Those of a message that is half entered are entered again, which a query does not mind.
-            self._drop(int(np.searchsorted(np.cumsum(counts), done, side="right")))
-            raise
-        self._drop(most)
+        self._hashed.append(IndexKeys(hashes, offsets, timestamps, self._timestamps[:most][-1]))
+        del self._offsets[:most], self._timestamps[:most], self._prefix_hashes[:most]
+        del self._unique_keys[:most], self._keys[:most], self._tag_hashes[:most]
 
     def _key_hashes(self, most: int) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
         """Hashes of the first messages' entries in order, a message's tags last, and how many each message has."""

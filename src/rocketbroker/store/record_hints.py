@@ -8,10 +8,10 @@ from collections.abc import Mapping
 import numpy as np
 import numpy.typing as npt
 
+from rocketbroker.codec.byte_columns import gather
 from rocketbroker.codec.message.message_encoder import MESSAGE_MAGIC_CODE_V1, MESSAGE_MAGIC_CODE_V2
 from rocketbroker.codec.storefile.consume_queue_layout import CQ_STORE_UNIT_SIZE
 from rocketbroker.codec.storefile.dtypes import CONSUME_QUEUE_ENTRY
-from rocketbroker.codec.storefile.record_columns import gather
 from rocketbroker.codec.storefile.record_search import MIN_RECORD_SIZE
 from rocketbroker.store.consume_queue import ConsumeQueue
 

@@ -93,10 +93,9 @@ class ReputMessageService:
         Raises:
             StoreFullError: the disk has no room for entries that are missing.
         """
-        found = self._columns.enter(stretch.records, stretch.data)
+        keys = self._columns.enter(stretch.records)
         self.dispatched += len(stretch.starts)
-        if found.offsets:
-            self._dispatcher.index_columns(found)
+        self._dispatcher.index_keys(keys)
 
     def finish(self) -> None:
         """Enter into the index what waits for more."""

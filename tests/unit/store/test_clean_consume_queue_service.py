@@ -180,7 +180,10 @@ async def test_no_pause_is_made_while_a_full_disk_refuses_sends(tmp_path: Path):
     fill(store, 21)
     await cleaned.expire(5)
     cleaning = asyncio.ensure_future(cleaned.service.clean())
-    await until(lambda: len(cleaned.queue_files()) == 4)
+    queue = store.queues.find("T", 0)
+    assert queue is not None
+    # The file is gone from the disk a moment before it is out of service.
+    await until(lambda: len(queue.queue.files) == 4)
     cleaning.cancel()
     await asyncio.wait([cleaning])
     store.refusals.set(Refusal.DISK_FULL, "the disk is full")

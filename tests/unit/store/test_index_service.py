@@ -3,10 +3,14 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from rocketbroker.codec.message.tags_code import java_hash
+from rocketbroker.codec.storefile.index_file_layout import key_hash_of
 from rocketbroker.common.errors import StoreFullError
 from rocketbroker.store.consume_queue import ConsumeQueue
+from rocketbroker.store.dispatch_request import IndexKeys
 from rocketbroker.store.index_service import IndexService
 from tests.support.slow_index import SlowIndex
 from tests.support.stores import ALWAYS
@@ -235,6 +239,50 @@ def test_a_full_disk_keeps_the_keys_for_the_next_try(index: Index, monkeypatch):
     assert len(list(index.service.files[0].file.path.parent.iterdir())) == 1
 
     assert [index.query(f"U{number}") for number in range(12)] == [[number] for number in range(12)]
+
+
+def keys_of(texts: list[str], first: int) -> IndexKeys:
+    """A key for each message, which lie at consecutive offsets of the log, and a last one without."""
+    hashes = [key_hash_of(java_hash(f"T#{text}")) for text in texts]
+    offsets = np.arange(first, first + len(texts))
+    return IndexKeys(np.array(hashes, np.int32), offsets, np.full(len(texts), NOW), NOW + 5)
+
+
+def test_keys_that_were_hashed_before_follow_messages_that_wait(index: Index):
+    index.add(0, "U0", flush=False)
+    index.service.add_keys(keys_of([f"U{number}" for number in range(1, 12)], 1))
+    index.service.add_keys(keys_of([], 12))
+    index.add(13, "U13", stored=NOW + 6, flush=False)
+    assert index.service.waiting == 13
+
+    assert [index.query(f"U{number}") for number in range(12)] == [[number] for number in range(12)]
+    assert index.query("U13") == [13]
+    assert index.service.waiting == 0
+    assert index.service.sync() == NOW + 6
+
+
+def test_the_last_message_is_told_though_it_has_no_key(index: Index):
+    index.service.add_keys(keys_of([], 12))
+    index.service.flush()
+
+    assert index.service.sync() == NOW + 5
+
+
+def test_a_full_disk_keeps_hashed_keys_from_where_it_refused_them(index: Index, monkeypatch):
+    def refuse(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    index.add(0, "U0", stored=NOW)
+    index.service.add_keys(keys_of([f"U{number}" for number in range(1, 12)], 1))
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "posix_fallocate", refuse)
+        with pytest.raises(StoreFullError):
+            index.service.flush()
+    assert index.service.waiting == 5
+    assert index.service.sync() == NOW
+
+    assert [index.query(f"U{number}") for number in range(12)] == [[number] for number in range(12)]
+    assert index.service.sync() == NOW + 5
 
 
 def test_an_empty_index_knows_nothing(index: Index):

@@ -10,6 +10,7 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
+from rocketbroker.codec.byte_columns import rows_at
 from rocketbroker.codec.message.tags_code import extend_hash
 
 #: Longer keys are hashed one by one, so that no key's length makes a table of powers.
@@ -56,9 +57,9 @@ def java_hash_slices(
     for length in np.unique(lengths[lengths > 0]).tolist():
         rows = np.flatnonzero(lengths == length)
         if length <= _LONGEST:
-            units = data[starts[rows, None] + np.arange(length)]
+            units = rows_at(data, starts[rows], length)
             hashes[rows] = _of_one_length(units, prefixes[rows])
-            rows = rows[(units >= 0x80).any(axis=1)]
+            rows = rows[(units >= 0x80).any(axis=1)] if units.max() >= 0x80 else rows[:0]
         for row in rows.tolist():
             key = data[starts[row] : starts[row] + length].tobytes()
             hashes[row] = extend_hash(int(prefixes[row]), key) & 0xFFFFFFFF

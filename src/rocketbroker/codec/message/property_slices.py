@@ -1,13 +1,27 @@
-"""Where properties of many messages stand, found by numpy. ``message_properties.py`` has the grammar."""
+"""Where properties of many messages stand, found by numpy. ``message_properties.py`` has the grammar.
+
+Producers write the same names in the same order, and values of few lengths: messages whose properties are of one length
+are held against the layout of one of them, eight bytes at a time. Only what is left is looked through pair by pair.
+"""
 
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-Positions = npt.NDArray[np.int64]
-_NAME_END = 1
-_PAIR_END = 2
+from rocketbroker.codec.byte_columns import Positions, gather
+
+_NAME_END = b"\x01"
+_PAIR_END = b"\x02"
+_WORD = 8
+# So many messages of one length are worth a layout, and so many layouts are tried for one length.
+_FEW = 16
+_LAYOUTS = 4
+_ONES = np.uint64(0x0101010101010101)
+_HIGH_BITS = np.uint64(0x8080808080808080)
+_PAIR_ENDS = np.uint64(0x0202020202020202)
+
+Words = npt.NDArray[np.uint64]
 
 
 class Slices(NamedTuple):
@@ -24,35 +38,119 @@ def property_slices(
 
     As in :func:`get_property` an empty value counts for nothing, and of several the last counts.
     """
-    if not len(at):
-        return tuple(Slices(at, at) for _ in names)
-    stops = at + lengths
-    separators = np.flatnonzero(data == _NAME_END)
-    owners = np.searchsorted(at, separators, side="right") - 1
-    inside = (owners >= 0) & (separators < stops[owners])
-    separators, owners = separators[inside], owners[inside]
-    pair_ends = np.append(np.flatnonzero(data == _PAIR_END), len(data))
-    values_end = np.minimum(pair_ends[np.searchsorted(pair_ends, separators)], stops[owners])
-    found = []
-    for name in names:
-        is_named = _is_named(data, separators, at[owners], name) & (values_end > separators + 1)
-        slices = Slices(np.zeros(len(at), np.int64), np.zeros(len(at), np.int64))
-        chosen = owners[is_named]
+    found = tuple(Slices(np.zeros(len(at), np.int64), np.zeros(len(at), np.int64)) for _ in names)
+    if not names:
+        return found
+    left = []
+    for length, count in zip(*np.unique(lengths, return_counts=True), strict=True):
+        rows = np.flatnonzero(lengths == length) if length else at[:0]
+        if count >= _FEW:
+            rows = _of_one_length(data, at, rows, int(length), names, found)
+        left.append(rows)
+    _pair_by_pair(data, at, lengths, np.concatenate(left) if left else at, names, found)
+    return found
+
+
+def _of_one_length(
+    data: npt.NDArray[np.uint8],
+    at: Positions,
+    rows: Positions,
+    length: int,
+    names: tuple[bytes, ...],
+    found: tuple[Slices, ...],
+) -> Positions:
+    """Find the values of messages with so many bytes of properties; gives those that are of no common layout."""
+    count = -(-length // _WORD)
+    # Words are read that reach beyond the properties.
+    near_end = at[rows] + count * _WORD > len(data)
+    left, rows = rows[near_end], rows[~near_end]
+    for _ in range(_LAYOUTS):
+        if len(rows) < _FEW:
+            break
+        words = gather(data, f"V{count * _WORD}", at[rows]).view(np.uint64).reshape(len(rows), count)
+        layout = _Layout(words[0].tobytes(), length)
+        alike = layout.fits(words)
+        members = rows[alike]
+        for name, slices in zip(names, found, strict=True):
+            begin, end = layout.values.get(name, (0, 0))
+            slices.starts[members] = at[members] + begin
+            slices.lengths[members] = end - begin
+        rows = rows[~alike]
+    return np.concatenate((left, rows))
+
+
+class _Layout:
+    """Which bytes of properties are names and separators, and where values are: those of one message.
+
+    Args:
+        raw: its properties, and what fills up the last word.
+        length: of its properties in bytes.
+    """
+
+    def __init__(self, raw: bytes, length: int) -> None:
+        self.values: dict[bytes, tuple[int, int]] = {}
+        of_value = np.zeros(len(raw), np.uint8)
+        begin = 0
+        while begin < length:
+            end = raw.find(_PAIR_END, begin, length)
+            end = length if end < 0 else end
+            name_end = raw.find(_NAME_END, begin, end)
+            if name_end >= 0:
+                of_value[name_end + 1 : end] = 0xFF
+                if name_end + 1 < end:
+                    self.values[raw[begin:name_end]] = name_end + 1, end
+            begin = end + 1
+        of_name = ~of_value
+        of_name[length:] = 0
+        self._of_value, self._of_name = of_value.view(np.uint64), of_name.view(np.uint64)
+        self._names = np.frombuffer(raw, np.uint64) & self._of_name
+
+    def fits(self, words: Words) -> npt.NDArray[np.bool_]:
+        """Which rows have the same names and separators, and no separator of pairs within a value."""
+        same = ((words & self._of_name) == self._names).all(axis=1)
+        # A byte of it is zero where a value has a separator.
+        units = (words ^ _PAIR_ENDS) | ~self._of_value
+        found: npt.NDArray[np.bool_] = same & ~(((units - _ONES) & ~units & _HIGH_BITS) != 0).any(axis=1)
+        return found
+
+
+def _pair_by_pair(
+    data: npt.NDArray[np.uint8],
+    at: Positions,
+    lengths: Positions,
+    rows: Positions,
+    names: tuple[bytes, ...],
+    found: tuple[Slices, ...],
+) -> None:
+    """Find the values of the messages that have the numbers ``rows``."""
+    if not len(rows):
+        return
+    text, begins = _joined(data, at[rows], lengths[rows])
+    ends = np.flatnonzero(text == _PAIR_END[0])
+    starts = np.concatenate((np.zeros(1, np.int64), ends[:-1] + 1))
+    owners = np.searchsorted(begins, starts, side="right") - 1
+    to_data = at[rows] - begins
+    for name, slices in zip(names, found, strict=True):
+        value_at = starts + len(name) + 1
+        chosen = np.flatnonzero(_begin_with(text, starts, name + _NAME_END) & (value_at < ends))
+        of_data = to_data[owners[chosen]]
         # Of several values for one message numpy keeps the last.
-        slices.starts[chosen] = separators[is_named] + 1
-        slices.lengths[chosen] = (values_end - separators - 1)[is_named]
-        found.append(slices)
-    return tuple(found)
+        slices.starts[rows[owners[chosen]]] = value_at[chosen] + of_data
+        slices.lengths[rows[owners[chosen]]] = (ends - value_at)[chosen]
 
 
-def _is_named(
-    data: npt.NDArray[np.uint8], separators: Positions, first: Positions, name: bytes
-) -> npt.NDArray[np.bool_]:
-    """Before which of the separators stands ``name``, as a whole name."""
-    begins = separators - len(name)
-    follows = data[np.maximum(begins - 1, 0)] == _PAIR_END
-    found: npt.NDArray[np.bool_] = (begins == first) | ((begins > first) & follows)
-    for number, byte in enumerate(name):
+def _joined(data: npt.NDArray[np.uint8], at: Positions, lengths: Positions) -> tuple[npt.NDArray[np.uint8], Positions]:
+    """Properties one after the other, each ended by a separator, and where those of each message begin."""
+    whole = data.data
+    raws = map(whole.__getitem__, map(slice, at.tolist(), (at + lengths).tolist()))
+    text = np.frombuffer(_PAIR_END.join(raws) + _PAIR_END, np.uint8)
+    return text, np.cumsum(lengths + 1) - lengths - 1
+
+
+def _begin_with(text: npt.NDArray[np.uint8], starts: Positions, prefix: bytes) -> npt.NDArray[np.bool_]:
+    """At which of ``starts`` stands ``prefix``."""
+    found = starts + len(prefix) <= len(text)
+    for number, byte in enumerate(prefix):
         members = np.flatnonzero(found)
-        found[members[data[begins[members] + number] != byte]] = False
+        found[members] = text[starts[members] + number] == byte
     return found

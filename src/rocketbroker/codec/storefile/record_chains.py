@@ -10,8 +10,9 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from rocketbroker.codec.byte_columns import Positions, gather
 from rocketbroker.codec.message.message_encoder import RECORD_HEADS
-from rocketbroker.codec.storefile.record_columns import Positions, Records, gather
+from rocketbroker.codec.storefile.record_columns import Records
 from rocketbroker.codec.storefile.record_search import MIN_RECORD_SIZE, Found, LogBytes, find_record, inspect
 
 _STEP = 64 << 10

@@ -6,8 +6,9 @@ Apart from the decoder, since importing numpy takes longer than a broker's start
 from typing import Any
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import NDArray
 
+from rocketbroker.codec.byte_columns import Positions, gather
 from rocketbroker.codec.message.message_encoder import (
     BODY_POSITION,
     BORN_HOST_POSITION,
@@ -23,16 +24,7 @@ from rocketbroker.codec.message.message_sys_flag import (
 )
 from rocketbroker.codec.storefile.dtypes import RECORD_HEAD
 
-Positions = NDArray[np.int64]
-
 _V6_EXTRA = HOST_V6_LENGTH - HOST_V4_LENGTH
-
-
-def gather(data: NDArray[np.uint8], dtype: DTypeLike, positions: Positions) -> NDArray[Any]:
-    """The values of ``dtype`` at ``positions`` of ``data``, aligned or not."""
-    kind = np.dtype(dtype)
-    # np.take would copy the overlapping view as a whole: fancy indexing reads only what is asked for.
-    return np.ndarray((len(data) - kind.itemsize + 1,), kind, buffer=data, strides=(1,))[positions]
 
 
 class Records:

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from rocketbroker.codec.byte_columns import Positions
 from rocketbroker.codec.storefile.audit_rules import AuditRule
 from rocketbroker.codec.storefile.index_file_layout import (
     INDEX_HEADER_SIZE,
@@ -14,14 +15,13 @@ from rocketbroker.codec.storefile.index_file_layout import (
     file_size,
     slot_position,
 )
-from rocketbroker.codec.storefile.record_columns import Positions
+from rocketbroker.codec.storefile.window_messages import WindowMessages
 from rocketbroker.common.errors import StoreError
 from rocketbroker.store.audit.findings import Findings
 from rocketbroker.store.audit.index_image import IndexImage, index_paths
-from rocketbroker.store.audit.index_keys import HASH_BITS, Pairs, among, keys_of, pairs
+from rocketbroker.store.audit.index_keys import HASH_BITS, Pairs, among, pairs, window_keys
 from rocketbroker.store.audit.log_lookup import LogLookup
 from rocketbroker.store.audit.store_state import StoreState
-from rocketbroker.store.audit.window_messages import WindowMessages
 
 # Behind any physical offset that a file could name.
 _MOST = 1 << 64
@@ -208,7 +208,7 @@ class IndexAudit:
         """Hold a window's messages against the entries of the index."""
         if not self._images or not len(window):
             return
-        keys = keys_of(window)
+        keys = window_keys(window)
         self._close_before(int(window.offsets[0]))
         self._open_up_to(int(window.offsets[-1]))
         found = [file.take(window.offsets, window.store_timestamps, keys.allowed) for file in self._open]

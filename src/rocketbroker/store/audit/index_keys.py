@@ -5,14 +5,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from rocketbroker.codec.message.java_hash_many import index_key_hash_many, index_key_hashes, java_hash_slices
-from rocketbroker.codec.message.tags_code import java_hash
-from rocketbroker.codec.storefile.index_file_layout import build_key, build_tag_key
-from rocketbroker.store.audit.window_messages import WindowMessages
+from rocketbroker.codec.storefile.message_keys import keys_of
+from rocketbroker.codec.storefile.window_messages import WindowMessages
 
 # Of a pair, those of its key hash, which has 31.
 HASH_BITS = 32
-_BLANK = 0x20
 
 Pairs = NDArray[np.int64]
 
@@ -41,50 +38,9 @@ class WindowKeys(NamedTuple):
     allowed: Pairs
 
 
-def keys_of(window: WindowMessages) -> WindowKeys:
+def window_keys(window: WindowMessages) -> WindowKeys:
     """The pairs of a window's messages."""
-    topics = [topic.decode("utf-8", "replace") for topic in window.topics]
-    prefixes = np.array([java_hash(build_key(topic, "")) for topic in topics], np.int32)[window.topic_numbers]
-    tag_prefixes = np.array([java_hash(build_tag_key(topic, "")) for topic in topics], np.int32)
-    with_blanks = _with_blanks(window)
-    keyed = np.concatenate((_single(window, prefixes, with_blanks), _several(window, prefixes, with_blanks)))
-    data, tags = window.records.data, window.tags
-    tagged = np.flatnonzero(tags.lengths)
-    of_tags = java_hash_slices(
-        data, tags.starts[tagged], tags.lengths[tagged], tag_prefixes[window.topic_numbers[tagged]]
-    )
-    allowed = np.concatenate((keyed, pairs(tagged, index_key_hashes(of_tags))))
-    required = keyed[window.dispatched[keyed >> HASH_BITS]]
+    keys = keys_of(window)
+    allowed = pairs(keys.numbers, keys.hashes)
+    required = allowed[~keys.of_tags & window.dispatched[keys.numbers]]
     return WindowKeys(np.sort(required), np.sort(allowed))
-
-
-def _single(window: WindowMessages, prefixes: NDArray[np.int32], with_blanks: NDArray[np.bool_]) -> Pairs:
-    """Unique ids, and ``KEYS`` without a blank, which are one key."""
-    found = []
-    for slices, several in ((window.unique_keys, False), (window.keys, with_blanks)):
-        numbers = np.flatnonzero((slices.lengths > 0) & ~np.asarray(several))
-        hashes = java_hash_slices(
-            window.records.data, slices.starts[numbers], slices.lengths[numbers], prefixes[numbers]
-        )
-        found.append(pairs(numbers, index_key_hashes(hashes)))
-    return np.concatenate(found)
-
-
-def _several(window: WindowMessages, prefixes: NDArray[np.int32], with_blanks: NDArray[np.bool_]) -> Pairs:
-    texts: list[bytes] = []
-    owners: list[int] = []
-    for number in np.flatnonzero(with_blanks).tolist():
-        # By blanks alone, as Java does; a tab is part of a key.
-        some = [key for key in window.value(window.keys, number).split(b" ") if key]
-        texts += some
-        owners += [number] * len(some)
-    numbers = np.array(owners, np.int64)
-    return pairs(numbers, index_key_hash_many(texts, prefixes[numbers])) if texts else numbers
-
-
-def _with_blanks(window: WindowMessages) -> NDArray[np.bool_]:
-    """Which messages' ``KEYS`` have blanks in them."""
-    blanks = np.append(np.flatnonzero(window.records.data == _BLANK), len(window.records.data))
-    following = blanks[np.searchsorted(blanks, window.keys.starts)]
-    found: NDArray[np.bool_] = following < window.keys.starts + window.keys.lengths
-    return found

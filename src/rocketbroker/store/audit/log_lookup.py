@@ -5,9 +5,9 @@ from bisect import bisect_right
 import numpy as np
 from numpy.typing import NDArray
 
+from rocketbroker.codec.byte_columns import Positions
 from rocketbroker.codec.message.message_decoder import decode_record
 from rocketbroker.codec.message.message_ext import MessageExt
-from rocketbroker.codec.storefile.record_columns import Positions
 from rocketbroker.codec.storefile.record_search import Found, inspect
 from rocketbroker.common.errors import CorruptRecordError
 from rocketbroker.common.file_window import CommitLogFile, FileWindow

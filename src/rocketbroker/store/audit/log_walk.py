@@ -12,6 +12,7 @@ from zlib import crc32
 
 import numpy as np
 
+from rocketbroker.codec.byte_columns import Positions
 from rocketbroker.codec.message.message_encoder import (
     BLANK_LENGTH,
     BLANK_MAGIC_CODE,
@@ -25,7 +26,7 @@ from rocketbroker.codec.message.message_encoder import (
 )
 from rocketbroker.codec.storefile.audit_rules import AuditRule
 from rocketbroker.codec.storefile.record_chains import chain_starts
-from rocketbroker.codec.storefile.record_columns import Positions, Records
+from rocketbroker.codec.storefile.record_columns import Records
 from rocketbroker.codec.storefile.record_search import Found, find_record, inspect
 from rocketbroker.common.errors import StoreError
 from rocketbroker.common.file_window import CommitLogFile, FileWindow

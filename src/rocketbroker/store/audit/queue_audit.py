@@ -11,8 +11,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from rocketbroker.codec.byte_columns import Positions
 from rocketbroker.codec.storefile.audit_rules import AuditRule
-from rocketbroker.codec.storefile.record_columns import Positions
 from rocketbroker.store.audit.findings import Findings
 from rocketbroker.store.audit.log_lookup import LogLookup
 from rocketbroker.store.audit.queue_files import Entries, QueueFiles, is_entry, is_written

@@ -4,22 +4,19 @@ import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-import numpy as np
-
+from rocketbroker.codec.byte_columns import Positions
 from rocketbroker.codec.message.topic_validator import RMQ_SYS_SCHEDULE_TOPIC
 from rocketbroker.codec.storefile.audit_rules import AuditRule
-from rocketbroker.codec.storefile.record_columns import Positions
+from rocketbroker.codec.storefile.window_messages import WindowMessages
 from rocketbroker.store.audit.findings import Findings
 from rocketbroker.store.audit.log_lookup import LogLookup
 from rocketbroker.store.audit.queue_audit import QueueAudit, QueueMessages
 from rocketbroker.store.audit.store_state import StoreState
-from rocketbroker.store.audit.window_messages import WindowMessages
-from rocketbroker.store.delay_level_table import deliver_timestamp
+from rocketbroker.store.due_times import due_times
 
 _RETIRED = re.compile(r"\.deleted-[0-9]+\Z")
 # Their entries lead to records of other topics (multi-dispatch).
 _LITE_PREFIX = "%LMQ%"
-_SCHEDULE_TOPIC = RMQ_SYS_SCHEDULE_TOPIC.encode()
 
 
 class QueuesAudit:
@@ -67,22 +64,14 @@ class QueuesAudit:
 
     def take(self, window: WindowMessages) -> None:
         """Hold a window's messages against their entries."""
-        groups = window.topic_numbers << 32 | (window.queue_ids & 0xFFFFFFFF)
-        groups[~window.dispatched] = -1
-        order = np.argsort(groups, kind="stable")
-        starts = np.flatnonzero(np.concatenate(([True], np.diff(groups[order]) != 0)))
-        for members in np.split(order, starts[1:]):
-            if groups[members[0]] >= 0:
-                self._take_queue(window, members)
+        for topic, queue_id, members in window.by_queue():
+            name = topic.decode("utf-8", "replace")
+            if self._wanted(name):
+                left = members[window.offsets[members] >= self._deleted_before.get(name, 0)]
+                if len(left):
+                    self._take_queue(window, name, queue_id, left)
 
-    def _take_queue(self, window: WindowMessages, members: Positions) -> None:
-        topic, queue_id = window.topics[window.topic_numbers[members[0]]], int(window.queue_ids[members[0]])
-        name = topic.decode("utf-8", "replace")
-        if not self._wanted(name):
-            return
-        members = members[window.offsets[members] >= self._deleted_before.get(name, 0)]
-        if not len(members):
-            return
+    def _take_queue(self, window: WindowMessages, name: str, queue_id: int, members: Positions) -> None:
         queue = self.queues.get((name, queue_id))
         if queue is None:
             count, first = self._without.get((name, queue_id), (0, int(window.offsets[members[0]])))
@@ -93,20 +82,15 @@ class QueuesAudit:
                 window.offsets[members],
                 window.queue_offsets[members],
                 window.records.total_size[members],
-                self._tags_codes(window, topic, members),
+                self._tags_codes(window, name, members),
                 window.store_timestamps[members],
             )
         )
 
-    def _tags_codes(self, window: WindowMessages, topic: bytes, members: Positions) -> Positions:
-        if topic != _SCHEDULE_TOPIC:
-            return window.tags_codes[members]
-        codes = []
-        for member in members.tolist():
-            level = window.value(window.delay_levels, member)
-            stored = int(window.store_timestamps[member])
-            codes.append(deliver_timestamp(self._levels, int(level) if level.isdigit() else 0, stored))
-        return np.array(codes, np.int64)
+    def _tags_codes(self, window: WindowMessages, topic: str, members: Positions) -> Positions:
+        if topic == RMQ_SYS_SCHEDULE_TOPIC:
+            return due_times(self._levels, window, members)
+        return window.tags_codes[members]
 
     def finish(self, log: LogLookup) -> None:
         """Say what is wrong, now that all messages were seen."""

@@ -8,6 +8,7 @@ import numpy as np
 
 from rocketbroker.codec.storefile.audit_rules import AuditRule, Finding, Severity
 from rocketbroker.codec.storefile.mapped_file_name import file_name_to_offset
+from rocketbroker.codec.storefile.window_messages import WindowMessages
 from rocketbroker.common.config import MessageStoreConfig
 from rocketbroker.common.errors import CodecError, StoreError
 from rocketbroker.common.file_window import CommitLogFile, measure
@@ -24,7 +25,6 @@ from rocketbroker.store.audit.log_lookup import LogLookup
 from rocketbroker.store.audit.log_walk import LogWalk
 from rocketbroker.store.audit.queues_audit import QueuesAudit
 from rocketbroker.store.audit.store_state import StoreState, read_state
-from rocketbroker.store.audit.window_messages import WindowMessages
 from rocketbroker.store.delay_level_table import parse_delay_levels
 
 

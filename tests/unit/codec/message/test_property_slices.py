@@ -1,5 +1,7 @@
 """Properties found by numpy are those that ``get_property`` finds."""
 
+from random import Random
+
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,19 +12,63 @@ from rocketbroker.codec.message.property_slices import property_slices
 NAMES = (b"TAGS", b"KEYS", b"UNIQ_KEY")
 PART = st.sampled_from([*NAMES, b"XTAGS", b"", b"a", b"two words", "ä".encode()])
 PROPERTIES = st.lists(st.tuples(PART, PART)).map(lambda pairs: b"".join(b"%b\x01%b\x02" % pair for pair in pairs))
+ODD = [b"TAGS", b"KEYS", b"UNIQ_KEY", b"\x01", b"\x02", b"a", b"", b"XTAGS", b"KEYS2", b"\xc3\xa9 k"]
+# Names and lengths of values; the values of one layout differ, and now and then bear a separator.
+LAYOUT = st.lists(st.tuples(st.sampled_from([*NAMES, b"WAIT", b"XTAGS"]), st.integers(0, 12)), max_size=5)
+VALUE_BYTES = bytes(range(0x30, 0x5A)) * 2 + b"\x01\x02\x82\xff"
 BETWEEN = st.sampled_from([b"", b"body", b"\x02TAGS\x01in the body\x02", b"\x01\x02"])
 
 
-@given(st.lists(st.tuples(BETWEEN, PROPERTIES)))
-def test_each_message_has_its_own(messages: list[tuple[bytes, bytes]]) -> None:
+def values_of(messages: list[tuple[bytes, bytes]]) -> list[list[bytes | None]]:
+    """The values of ``NAMES`` that numpy finds in messages, each a text between and its properties."""
     data, at = b"", []
     for between, properties in messages:
         at.append(len(data) + len(between))
         data += between + properties
     lengths = np.array([len(properties) for _, properties in messages], np.int64)
     found = property_slices(np.frombuffer(data, np.uint8), np.array(at, np.int64), lengths, *NAMES)
-    for name, slices in zip(NAMES, found, strict=True):
-        values = [
-            data[start : start + length] or None for start, length in zip(*map(np.ndarray.tolist, slices), strict=True)
+    return [
+        [data[start : start + length] or None for start, length in zip(*map(np.ndarray.tolist, slices), strict=True)]
+        for slices in found
+    ]
+
+
+def expected(messages: list[tuple[bytes, bytes]]) -> list[list[bytes | None]]:
+    return [[get_property(properties, name) for _, properties in messages] for name in NAMES]
+
+
+@given(st.lists(st.tuples(BETWEEN, PROPERTIES)))
+def test_each_message_has_its_own(messages: list[tuple[bytes, bytes]]) -> None:
+    assert values_of(messages) == expected(messages)
+
+
+@given(st.lists(st.tuples(BETWEEN, st.lists(st.sampled_from(ODD), max_size=12).map(b"".join)), min_size=1))
+def test_damaged_properties_are_parted_alike(messages: list[tuple[bytes, bytes]]) -> None:
+    assert values_of(messages) == expected(messages)
+
+
+@given(st.lists(LAYOUT, min_size=1, max_size=7), st.integers(0, 2**32))
+def test_many_messages_of_few_layouts(layouts: list[list[tuple[bytes, int]]], seed: int) -> None:
+    random = Random(seed)
+    messages = []
+    for _ in range(60):
+        pairs = [
+            name + b"\x01" + bytes(random.choices(VALUE_BYTES, k=length)) for name, length in random.choice(layouts)
         ]
-        assert values == [get_property(properties, name) for _, properties in messages]
+        messages.append((random.choice([b"", b"body", b"TAGS\x01b\x02"]), b"\x02".join([*pairs, b""])))
+
+    assert values_of(messages) == expected(messages)
+
+
+def test_a_separator_within_a_value_makes_another_layout() -> None:
+    like = [(b"", b"TAGS\x01%b\x02KEYS\x01%b\x02" % (b"t" * 9, b"k" * 9))] * 40
+    other = (b"", b"TAGS\x01%b\x02KEYS\x01%b\x02" % (b"t" * 9, b"k\x02TAGS\x01zz"))
+
+    assert values_of([*like, other])[0] == [b"t" * 9] * 40 + [b"zz"]
+
+
+def test_no_message_and_no_name() -> None:
+    none = np.empty(0, np.int64)
+
+    assert property_slices(np.empty(0, np.uint8), none, none) == ()
+    assert [len(slices.starts) for slices in property_slices(np.empty(0, np.uint8), none, none, *NAMES)] == [0, 0, 0]

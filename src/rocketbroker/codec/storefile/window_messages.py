@@ -1,11 +1,12 @@
 """What queues and index should know of the messages of a window of the CommitLog, as columns."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
+from rocketbroker.codec.byte_columns import Positions, distinct_texts
 from rocketbroker.codec.message.java_hash_many import java_hash_slices
 from rocketbroker.codec.message.message_const import (
     PROPERTY_DELAY_TIME_LEVEL,
@@ -19,7 +20,7 @@ from rocketbroker.codec.message.message_sys_flag import (
     TRANSACTION_ROLLBACK_TYPE,
 )
 from rocketbroker.codec.message.property_slices import Slices, property_slices
-from rocketbroker.codec.storefile.record_columns import Positions, Records
+from rocketbroker.codec.storefile.record_columns import Records
 
 _NAMES = (
     PROPERTY_TAGS.encode(),
@@ -58,13 +59,16 @@ class WindowMessages:
         return self.records.field("queue_offset").astype(np.int64)
 
     @cached_property
-    def dispatched(self) -> NDArray[np.bool_]:
-        """Which are entered into a ConsumeQueue: neither half a transaction or its rollback, nor an inner batch."""
+    def indexed(self) -> NDArray[np.bool_]:
+        """Which are found by keys: all but halves of transactions and their rollbacks."""
         kind = self.records.sys_flag & TRANSACTION_ROLLBACK_TYPE
-        batch = self.records.sys_flag & INNER_BATCH_FLAG
-        found: NDArray[np.bool_] = (
-            (kind != TRANSACTION_PREPARED_TYPE) & (kind != TRANSACTION_ROLLBACK_TYPE) & (batch == 0)
-        )
+        found: NDArray[np.bool_] = (kind != TRANSACTION_PREPARED_TYPE) & (kind != TRANSACTION_ROLLBACK_TYPE)
+        return found
+
+    @cached_property
+    def dispatched(self) -> NDArray[np.bool_]:
+        """Which are entered into a ConsumeQueue; inner batches are entered into a BatchConsumeQueue instead."""
+        found: NDArray[np.bool_] = self.indexed & (self.records.sys_flag & INNER_BATCH_FLAG == 0)
         return found
 
     @cached_property
@@ -73,23 +77,27 @@ class WindowMessages:
         return java_hash_slices(self.records.data, *self.tags).astype(np.int64)
 
     @cached_property
-    def topic_numbers(self) -> NDArray[np.int64]:
-        """The number of each message's topic in ``topics``."""
-        numbers: dict[bytes, int] = {}
-        data, records = self.records.data.tobytes(), self.records
-        ends = (records.topic_at + records.topic_length).tolist()
-        found = [
-            numbers.setdefault(data[start:end], len(numbers))
-            for start, end in zip(records.topic_at.tolist(), ends, strict=True)
-        ]
-        self._topics = list(numbers)
-        return np.array(found, np.int64)
+    def _topics(self) -> tuple[list[bytes], NDArray[np.int64]]:
+        return distinct_texts(self.records.data, self.records.topic_at, self.records.topic_length)
 
     @property
     def topics(self) -> list[bytes]:
         """The topics there are, as they are stored."""
-        assert len(self.topic_numbers) == len(self)  # made with them
-        return self._topics
+        return self._topics[0]
+
+    @property
+    def topic_numbers(self) -> NDArray[np.int64]:
+        """The number of each message's topic in ``topics``."""
+        return self._topics[1]
+
+    def by_queue(self) -> Iterator[tuple[bytes, int, Positions]]:
+        """Topic and queue number of each queue, and the numbers of the messages that go into it, oldest first."""
+        members = np.flatnonzero(self.dispatched)
+        queues = (self.topic_numbers << 32 | self.queue_ids & 0xFFFFFFFF)[members]
+        order = np.argsort(queues, kind="stable")
+        cuts = np.flatnonzero(np.diff(queues[order])) + 1
+        for group in np.split(members[order], cuts) if len(members) else ():
+            yield self.topics[self.topic_numbers[group[0]]], int(self.queue_ids[group[0]]), group
 
     def are_before(self, marks: Mapping[str, int]) -> NDArray[np.bool_]:
         """Which messages lie before the physical offset that their topic is given."""

@@ -1,0 +1,21 @@
+"""When many messages of SCHEDULE_TOPIC_XXXX are due. Apart from ``delay_level_table.py``, which needs no numpy."""
+
+import numpy as np
+
+from rocketbroker.codec.byte_columns import Positions
+from rocketbroker.codec.storefile.window_messages import WindowMessages
+from rocketbroker.store.delay_level_table import deliver_timestamp, level_of
+
+
+def due_times(levels: dict[int, int], window: WindowMessages, members: Positions) -> Positions:
+    """Delivery times in ms of the messages with the numbers ``members``, which their queue entries bear.
+
+    Args:
+        levels: ms by level.
+        window: the messages.
+        members: shape (n,).
+    """
+    found = [level_of(window.value(window.delay_levels, member)) for member in members.tolist()]
+    stored = window.store_timestamps[members].tolist()
+    times = [deliver_timestamp(levels, level, at) for level, at in zip(found, stored, strict=True)]
+    return np.array(times, np.int64)
