@@ -4,12 +4,17 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests.support.java import Java
 from tests.support.java_process import JavaServer
 from tests.support.java_toolchain import require_java
 
 FETCH_LIMIT = 400  # seconds a test may take that may be the first to fetch the jars by Maven
+
+# No test is timed: a machine that is busy with others is no fault of the code.
+settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("untimed")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
