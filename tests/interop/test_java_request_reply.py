@@ -1,0 +1,65 @@
+"""Questions and answers between official Java clients: replies arrive, are missed, or find nobody."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from rocketbroker.client.admin_client import AdminClient
+from tests.interop.test_java_groups import until
+from tests.support.java import Java
+from tests.support.java_lines import rows
+from tests.support.our_servers import Cluster, OurServers
+
+pytestmark = pytest.mark.java
+
+COUNT = 20
+REPLY_TOPIC = "DefaultCluster_REPLY_TOPIC"
+
+
+def stored(cluster: Cluster, topic: str) -> int:
+    """How many messages a topic has."""
+
+    async def ask() -> int:
+        async with AdminClient(cluster.address) as admin:
+            stats = await admin.examine_topic_stats(topic)
+            return sum(offset.max_offset - offset.min_offset for offset in stats.offset_table.values())
+
+    return asyncio.run(ask())
+
+
+@pytest.mark.parametrize("client", ["5.5.0", "4.9.8"])
+def test_questions_are_answered_once_or_time_out(
+    java: Java, our_servers: OurServers, cluster: Cluster, tmp_path: Path, client: str
+):
+    cluster.make_topic("Question")
+    gate = tmp_path / "gate"
+    there = (f"namesrv={cluster.address}", "topic=Question")
+    answerer = java.start("Answer", *there, "group=CG_Answer", f"gate={gate}", client=client)
+    answerer.wait_for("STARTED")
+    asker = java.start("Ask", *there, f"count={COUNT}", client=client)
+    asker.wait_for("LEFT")
+
+    asked = [f"{way} {n}" for way in ("sync", "async") for n in range(COUNT)]
+    answered = rows(asker.text(), "ANSWERED")
+    assert sorted(answered) == sorted([each.split()[0], each, f"re: {each}"] for each in asked)
+    ((waited_ms,),) = rows(asker.text(), "TIMEOUT")
+    assert 1_990 <= int(waited_ms) < 10_000, "less what the client took to send, in whole milliseconds"
+    until(lambda: bool(rows(answerer.text(), "HEARD")), 10, "the question that is not answered has come")
+    # A reply is acknowledged after it has arrived.
+    until(lambda: len(rows(answerer.text(), "REPLIED")) == len(asked), 10, "all replies are acknowledged")
+    assert sorted(row[0] for row in rows(answerer.text(), "REPLIED")) == sorted(asked)
+    assert stored(cluster, REPLY_TOPIC) == len(asked)
+
+    # Who asked dies before the answer to its last question.
+    asker.kill()
+    gate.touch()
+    until(lambda: bool(rows(answerer.text(), "REFUSED")), 30, "a reply to nobody is refused")
+    ((question, why),) = rows(answerer.text(), "REFUSED")
+    assert question == "late"
+    assert "CODE: 1" in why
+    assert "push reply message fail, channel of <" in why
+    assert "> not found." in why
+    assert stored(cluster, REPLY_TOPIC) == len(asked), "what reached nobody is not stored"
+    assert len(rows(asker.text(), "ANSWERED")) == len(asked)
+    assert our_servers.errors() == []
