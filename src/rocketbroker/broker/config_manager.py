@@ -77,8 +77,11 @@ class ConfigManager(ABC, Generic[F]):
         if self._on_persist is not None:
             self._on_persist(self)
 
-    def load(self) -> bool:
+    def load(self, file_system: FileSystem = LOCAL) -> bool:
         """Read the file, else its ``.bak``, as ``load_table`` does.
+
+        Args:
+            file_system: the disk.
 
         Returns:
             Whether there was anything to read.
@@ -86,7 +89,7 @@ class ConfigManager(ABC, Generic[F]):
         Raises:
             ConfigError: there are files and none of them can be read, so that starting would lose the table.
         """
-        file = load_table(self.path, self.parse, self.count)
+        file = load_table(self.path, self.parse, self.count, file_system)
         self.found = file is not None
         if file is not None:
             self.take(file)

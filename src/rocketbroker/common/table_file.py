@@ -15,38 +15,42 @@ from typing import TypeVar
 
 from rocketbroker.common.atomic_file import backup_of
 from rocketbroker.common.errors import CodecError, ConfigError
+from rocketbroker.common.file_system import LOCAL, FileSystem
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
 
-def load_table(path: Path, parse: Callable[[bytes], T], count: Callable[[T], int]) -> T | None:
+def load_table(
+    path: Path, parse: Callable[[bytes], T], count: Callable[[T], int], file_system: FileSystem = LOCAL
+) -> T | None:
     """The table in a file, else the one in its ``.bak``, else ``None`` as there is neither (blocks).
 
     Args:
         path: the file.
         parse: makes a table of a file's contents; raises CodecError when they are none.
         count: how many entries a table has.
+        file_system: the disk.
 
     Raises:
         ConfigError: there are files and none of them can be read, so that starting would lose the table.
     """
     table, damage = _read(path, parse)
     if table is None:
-        return _load_backup(path, damage, parse)
+        return _load_backup(path, damage, parse, file_system)
     if count(table) == 0:
-        _keep_backup_of_empty(path, parse, count)
+        _keep_backup_of_empty(path, parse, count, file_system)
     return table
 
 
-def _load_backup(path: Path, damage: str, parse: Callable[[bytes], T]) -> T | None:
+def _load_backup(path: Path, damage: str, parse: Callable[[bytes], T], file_system: FileSystem) -> T | None:
     backup = backup_of(path)
     table, backup_damage = _read(backup, parse)
     if table is not None:
         log.error("%s, its backup %s was loaded instead", damage or f"{path} is missing", backup.name)
         if damage:
-            _set_aside(path, path.with_name(path.name + ".damaged"))
+            _set_aside(path, path.with_name(path.name + ".damaged"), file_system)
         return table
     if damage or backup_damage:
         raise ConfigError(
@@ -56,7 +60,9 @@ def _load_backup(path: Path, damage: str, parse: Callable[[bytes], T]) -> T | No
     return None
 
 
-def _keep_backup_of_empty(path: Path, parse: Callable[[bytes], T], count: Callable[[T], int]) -> None:
+def _keep_backup_of_empty(
+    path: Path, parse: Callable[[bytes], T], count: Callable[[T], int], file_system: FileSystem
+) -> None:
     backup = backup_of(path)
     before, _ = _read(backup, parse)
     if before is None or count(before) == 0:
@@ -70,12 +76,13 @@ def _keep_backup_of_empty(path: Path, parse: Callable[[bytes], T], count: Callab
         count(before),
         kept.name,
     )
-    _set_aside(backup, kept)
+    _set_aside(backup, kept, file_system)
 
 
-def _set_aside(path: Path, kept: Path) -> None:
+def _set_aside(path: Path, kept: Path, file_system: FileSystem) -> None:
     try:
-        path.replace(kept)
+        file_system.rename(path, kept)
+        file_system.sync_folder(path.parent)
     except OSError as error:
         raise ConfigError(f"{path} cannot be set aside as {kept.name}: {error.strerror}") from error
 

@@ -153,7 +153,7 @@ class CleanCommitLogService:
         """Remove the first file. No reference to it stays here: its room comes when nobody holds it."""
         files = self._store.commit_log.queue.files
         file, begin = files[0], files[1].file_from_offset
-        moved = await self._thread.run(self._store.queues.first_offsets, begin)
+        moved, _ = await self._thread.run(self._store.queues.first_offsets, begin)
         if forced:
             self._tell_losses(f"{file.path} is removed before it has expired (cleanFileForciblyEnable): {why}", moved)
 

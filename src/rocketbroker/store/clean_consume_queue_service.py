@@ -2,8 +2,9 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
+from pathlib import Path
 
 from rocketbroker.common.clock import Clock
 from rocketbroker.store.clean_commit_log_service import CleanedStore
@@ -13,6 +14,9 @@ from rocketbroker.store.index_service import IndexService
 from rocketbroker.store.write_refusal import Refusal
 
 log = logging.getLogger(__name__)
+
+# Of many files that the disk refuses to remove so many are named.
+_MOST_NAMED = 10
 
 
 class CleanConsumeQueueService:
@@ -43,41 +47,50 @@ class CleanConsumeQueueService:
         self._thread = thread
         self._cleaned_to = -1
         self._retry_at = 0.0
+        # What the disk refused the last time, which was told.
+        self._told = ""
 
-    async def clean(self, *, again: bool = False) -> None:
-        """Remove what lies before the log's beginning, if that has moved since; with ``again`` in any case."""
+    async def clean(self, *, again: bool = False) -> str:
+        """Remove what lies before the log's beginning, if that has moved since; with ``again`` in any case.
+
+        Gives what the disk refused, empty when nothing; that is tried again after ``redeleteHangedFileInterval``.
+        """
         begin = self._commit_log.min_offset
         if not again and (begin <= self._cleaned_to or self._clock.monotonic() < self._retry_at):
-            return
-        try:
-            await self._correct_min_offsets(begin)
-            refused = await self._remove_files(begin)
-        except OSError as error:
-            refused = [error]
+            return ""
+        refused = await self._correct_min_offsets(begin) + await self._remove_files(begin)
+        retry_ms = self._config.redelete_hanged_file_interval
         if refused:
-            retry = self._config.redelete_hanged_file_interval
-            self._retry_at = self._clock.monotonic() + retry / 1000
-            text = "removals that the disk refused: %s; next try in %s ms (redeleteHangedFileInterval)"
-            log.error(text, len(refused), retry, exc_info=refused[0])
+            self._retry_at = self._clock.monotonic() + retry_ms / 1000
         else:
             self._cleaned_to = begin
+        told, self._told = self._told, _text_of(refused, retry_ms)
+        if self._told != told and refused:
+            log.error("%s", self._told)
+        return self._told
 
-    async def _correct_min_offsets(self, begin: int) -> None:
-        for queue, first in await self._thread.run(self._queues.first_offsets, begin):
+    async def _correct_min_offsets(self, begin: int) -> list[OSError]:
+        """Have the queues begin where the log does; gives why some cannot be read."""
+        moved, unreadable = await self._thread.run(self._queues.first_offsets, begin)
+        for queue, first in moved:
             queue.min_offset = max(queue.min_offset, first)
+        return unreadable
 
     async def _remove_files(self, begin: int) -> list[OSError]:
         """Remove what can be, file by file; gives why a queue or the index kept one, and so those behind it."""
-        removals: list[Callable[[], Awaitable[bool]]] = [partial(self._remove_first_of, each) for each in self._queues]
+        removals: list[tuple[Path, Callable[[], Awaitable[bool]]]] = [
+            (queue.queue.directory, partial(self._remove_first_of, queue)) for queue in self._queues
+        ]
         if self._index_service is not None:
-            removals.append(partial(self._remove_first_index_file, self._index_service, begin))
+            index = self._index_service
+            removals.append((index.directory, partial(self._remove_first_index_file, index, begin)))
         refused = []
-        for remove_first in removals:
+        for folder, remove_first in removals:
             try:
                 while await remove_first():
                     await self._pause()
             except OSError as error:
-                refused.append(error)
+                refused.append(OSError(error.errno, error.strerror, str(error.filename or folder)))
         return refused
 
     async def _pause(self) -> None:
@@ -103,3 +116,14 @@ class CleanConsumeQueueService:
         await self._thread.remove(file.file.remove, partial(index_service.take_out, file))
         log.info("%s is removed: the log begins after its last message", file.file.path)
         return True
+
+
+def _text_of(refused: Sequence[OSError], retry_ms: int) -> str:
+    """What was refused, each with its path and why; empty when nothing was."""
+    if not refused:
+        return ""
+    named = [f"{error.filename}: {error.strerror}" for error in refused[:_MOST_NAMED]]
+    if len(refused) > _MOST_NAMED:
+        named.append(f"{len(refused) - _MOST_NAMED} more")
+    text = f"removals that the disk refused: {len(refused)}; next try in {retry_ms} ms (redeleteHangedFileInterval): "
+    return text + "; ".join(named)

@@ -73,10 +73,10 @@ class CleanFilesService:
         self._commit_log.delete_files_manually()
         self._next_at = 0.0
 
-    async def clean_expired_consume_queue(self) -> None:
-        """Remove what queues and index hold of messages that are gone; done when it is."""
+    async def clean_expired_consume_queue(self) -> str:
+        """Remove what queues and index hold of messages that are gone; gives what the disk refused, or ""."""
         async with self._round:
-            await self._consume_queue.clean(again=True)
+            return await self._consume_queue.clean(again=True)
 
     async def clean(self) -> None:
         """One round.

@@ -7,6 +7,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 from rocketbroker.common.errors import MessageIllegalError, TopicBeingDeletedError
 from rocketbroker.common.file_system import LOCAL, FileSystem
@@ -18,6 +19,16 @@ from rocketbroker.store.removed_file import RemovedFile
 log = logging.getLogger(__name__)
 
 _RETIRED = re.compile(r"\.deleted-[0-9]+\Z")
+
+
+class FirstOffsets(NamedTuple):
+    """``moved``: queues that begin before a CommitLog offset, and the queue offset they would begin at there.
+
+    ``unreadable``: why it is not known of others, with their folder as the error's file.
+    """
+
+    moved: list[tuple[ConsumeQueue, int]]
+    unreadable: list[OSError]
 
 
 class ConsumeQueueStore:
@@ -41,6 +52,8 @@ class ConsumeQueueStore:
         self._retired: deque[tuple[Path, list[ConsumeQueue]]] = deque()
         # Of these the folders that the disk refused to remove.
         self._told: set[Path] = set()
+        # Those that could not be read when it was looked for where they begin.
+        self._unreadable: set[ConsumeQueue] = set()
         # Held while a file is removed by its path, and while a deleted topic gives up its paths to a new one. Both wait
         # for the disk, so that the event loop never takes it.
         self._paths = threading.Lock()
@@ -232,23 +245,35 @@ class ConsumeQueueStore:
             else:
                 self._told.discard(folder)
 
-    def first_offsets(self, physical_offset: int) -> list[tuple[ConsumeQueue, int]]:
-        """The queues that begin before a CommitLog offset, and where they would begin there (blocks; on any thread).
+    def first_offsets(self, physical_offset: int) -> FirstOffsets:
+        """Which queues begin before a CommitLog offset, and where they would begin there (blocks; on any one thread).
 
-        Raises:
-            OSError: the disk refused.
+        One that the disk does not read holds up no other, and is told once until it can be read.
         """
-        found = []
+        found = FirstOffsets([], [])
         for queue in self:
             try:
                 first = queue.first_offset_from(physical_offset)
-            except OSError:
+            except OSError as error:
+                # Where its topic was deleted meanwhile, the files are closed.
                 if self._serves(queue):
-                    raise
-                continue  # its topic was deleted meanwhile, and the files are closed
+                    found.unreadable.append(self._cannot_read(queue, error))
+                continue
+            self._unreadable.discard(queue)
             if first > queue.min_offset and self._serves(queue):
-                found.append((queue, first))
+                found.moved.append((queue, first))
         return found
+
+    def _cannot_read(self, queue: ConsumeQueue, error: OSError) -> OSError:
+        folder, why = queue.queue.directory, error.strerror
+        if queue not in self._unreadable:
+            self._unreadable.add(queue)
+            log.error(
+                "%s cannot be read: %s; the queue is not cleaned until it can, messages of it go all the same",
+                folder,
+                why,
+            )
+        return OSError(error.errno, why, str(folder))
 
     def remove_file(self, queue: ConsumeQueue, file: MappedFile) -> RemovedFile | None:
         """Remove a file of a queue (blocks; on any thread); ``None`` when its topic is deleted by now.

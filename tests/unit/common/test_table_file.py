@@ -9,6 +9,7 @@ import pytest
 from rocketbroker.common.atomic_file import backup_of, replace_contents
 from rocketbroker.common.errors import CodecError, ConfigError
 from rocketbroker.common.table_file import load_table
+from tests.support.recording_file_system import RecordingFileSystem
 
 DAMAGES = [b"", b" \n", b'{"a":', bytes(20), b"\xff\xfe", b"[]"]
 
@@ -114,6 +115,25 @@ def test_an_empty_table_that_was_empty_before_is_nothing_to_tell(
         backup_of(path).write_bytes(backup)
     assert load(path) == {}
     assert caplog.text == ""
+
+
+def test_what_is_set_aside_has_its_new_name_on_disk(tmp_path: Path) -> None:
+    disk = RecordingFileSystem(tmp_path / "disk")
+    damaged, empty = tmp_path / "disk" / "damaged.json", tmp_path / "disk" / "empty.json"
+    for path, contents in ((damaged, (b"{}", b'{"a":1}', b"{")), (empty, (b"{}", b'{"a":1}', b"{}"))):
+        for data in contents:
+            replace_contents(path, data, disk)
+    before = len(disk.journal)
+
+    assert load_table(damaged, parse, len, disk) == {"a": 1}
+    assert load_table(empty, parse, len, disk) == {}
+
+    assert [(event.kind, event.name, event.new_name) for event in disk.journal[before:]] == [
+        ("rename", "damaged.json", "damaged.json.damaged"),
+        ("sync-folder", "", ""),
+        ("rename", "empty.json.bak", "empty.json.before-empty"),
+        ("sync-folder", "", ""),
+    ]
 
 
 def test_what_cannot_be_set_aside_is_refused(path: Path) -> None:

@@ -1,5 +1,6 @@
 import asyncio
 import logging
+import os
 import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -10,6 +11,7 @@ from rocketbroker.common.file_system import LocalFileSystem
 from rocketbroker.store.clean_commit_log_service import CleanCommitLogService
 from rocketbroker.store.clean_consume_queue_service import CleanConsumeQueueService
 from rocketbroker.store.clean_thread import CleanThread
+from rocketbroker.store.consume_queue_store import FirstOffsets
 from rocketbroker.store.disk_watch import DiskWatch
 from rocketbroker.store.index_file import IndexFile
 from rocketbroker.store.message_store import MessageStore
@@ -160,9 +162,9 @@ async def test_nothing_is_looked_at_until_the_log_begins_elsewhere(cleaned: Clea
     await cleaned.service.clean()
     asked: list[int] = []
 
-    def note(offset: int) -> list[object]:
+    def note(offset: int) -> FirstOffsets:
         asked.append(offset)
-        return []
+        return FirstOffsets([], [])
 
     monkeypatch.setattr(cleaned.store.queues, "first_offsets", note)
 
@@ -259,6 +261,60 @@ async def test_a_queue_that_the_disk_keeps_does_not_keep_the_others_and_the_inde
     assert "removals that the disk refused: 1; next try" in caplog.text
     cleaned.clock.advance(121)
     await cleaned.service.clean()
+    assert cleaned.queue_files("A") == [10]
+
+
+async def test_what_was_refused_is_named_to_who_asks_and_told_once(cleaned: Cleaned, monkeypatch, caplog):
+    store = cleaned.store
+    for number in range(13):
+        fill(store, 6, "T", number)
+    await cleaned.expire(len(store.commit_log.queue.files) - 1)
+
+    def refuse(_self: LocalFileSystem, path: Path) -> None:
+        raise OSError(5, "Input/output error")
+
+    with monkeypatch.context() as patch, caplog.at_level(logging.ERROR):
+        patch.setattr(LocalFileSystem, "unlink", refuse)
+        told = [await cleaned.service.clean(again=True) for _ in range(2)]
+
+    begin = (
+        "removals that the disk refused: 12; next try in 120000 ms (redeleteHangedFileInterval): "
+        f"{store.config.consume_queue_dir}/T/0: Input/output error; "
+    )
+    assert told[0].startswith(begin)
+    assert told[0].endswith(f"{store.config.consume_queue_dir}/T/9: Input/output error; 2 more")
+    assert told[1] == told[0]
+    assert [record.message for record in caplog.records] == [told[0]]
+    assert await cleaned.service.clean(again=True) == ""
+    assert cleaned.queue_files("T", 11) == [5]
+
+
+async def test_a_queue_that_cannot_be_read_keeps_neither_the_log_nor_the_others(cleaned: Cleaned, monkeypatch, caplog):
+    store = cleaned.store
+    for topic in ("A", "B"):
+        fill(store, 12, topic)
+    queue = store.queues.find("A", 0)
+    assert queue
+    pread, folder = os.pread, queue.queue.directory
+    descriptors = {file.fd for file in queue.queue.files}
+
+    def refuse(fd: int, size: int, position: int) -> bytes:
+        if fd in descriptors:
+            raise OSError(5, "Input/output error")
+        return pread(fd, size, position)
+
+    with monkeypatch.context() as patch, caplog.at_level(logging.ERROR):
+        patch.setattr(os, "pread", refuse)
+        await cleaned.expire(5)
+        assert store.min_physical_offset == 5 * LOG_FILE, "all five are removed"
+        told = await cleaned.service.clean()
+
+    assert f"{folder}: Input/output error" in told
+    assert caplog.text.count(f"{folder} cannot be read: Input/output error") == 1
+    assert cleaned.queue_files("A") == [0, 5, 10]
+    assert store.min_offset_in_queue("A", 0) == 0
+    cleaned.clock.advance(121)
+    assert await cleaned.service.clean() == ""
     assert cleaned.queue_files("A") == [10]
 
 

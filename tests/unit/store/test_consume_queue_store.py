@@ -164,7 +164,7 @@ def test_queues_that_begin_before_the_log_are_told_with_where_they_would(store: 
 
     found = store.first_offsets(200)
 
-    assert [(queue.topic, first) for queue, first in found] == [("A", 2), ("B", 1)]
+    assert [(queue.topic, first) for queue, first in found.moved] == [("A", 2), ("B", 1)]
     assert [queue.min_offset for queue in store] == [0, 0, 0]
 
 
@@ -181,18 +181,30 @@ def test_a_queue_that_is_deleted_while_it_is_read_is_passed_over(store: ConsumeQ
 
     monkeypatch.setattr(ConsumeQueue, "first_offset_from", delete_first)
 
-    assert [(queue.topic, first) for queue, first in store.first_offsets(100)] == [("B", 1)]
+    assert [(queue.topic, first) for queue, first in store.first_offsets(100).moved] == [("B", 1)]
 
 
-def test_a_disk_that_cannot_be_read_is_an_error(store: ConsumeQueueStore):
-    queue = store.find_or_create("A", 0)
-    queue.put(0, 0, 100, 0)
-    queue.queue.files[0].fd, fd = -1, queue.queue.files[0].fd
+def test_a_queue_that_cannot_be_read_is_told_once_until_it_can(store: ConsumeQueueStore, tmp_path: Path, caplog):
+    for topic in ("A", "B"):
+        for offset in range(3):
+            store.find_or_create(topic, 0).put(offset, 100 * offset, 100, 0)
+    file = store.find_or_create("A", 0).queue.files[0]
+    folder = tmp_path / "consumequeue" / "A" / "0"
 
-    with pytest.raises(OSError, match="Bad file descriptor"):
-        store.first_offsets(100)
+    for _ in range(2):
+        file.fd, fd = -1, file.fd
+        for _ in range(2):
+            found = store.first_offsets(100)
+            assert [(queue.topic, first) for queue, first in found.moved] == [("B", 1)]
+            assert [(error.filename, error.strerror) for error in found.unreadable] == [
+                (str(folder), "Bad file descriptor")
+            ]
+        file.fd = fd
+        assert [queue.topic for queue, _ in store.first_offsets(100).moved] == ["A", "B"]
 
-    queue.queue.files[0].fd = fd
+    assert [record.message.split(";")[0] for record in caplog.records] == [
+        f"{folder} cannot be read: Bad file descriptor"
+    ] * 2
 
 
 def test_a_file_is_removed_only_while_its_queue_is_in_service(store: ConsumeQueueStore):

@@ -5,6 +5,8 @@ from typing import Protocol
 
 from rocketbroker.codec.remoting.handler import Connection
 from rocketbroker.codec.remoting.remoting_command import Command, response
+from rocketbroker.codec.remoting.response_code import ResponseCode
+from rocketbroker.common.errors import BrokerResponseError
 from rocketbroker.processor.admin.unused_topic_remover import UnusedTopicRemover
 
 log = logging.getLogger(__name__)
@@ -13,8 +15,8 @@ log = logging.getLogger(__name__)
 class Cleaning(Protocol):
     """What is needed of the cleaning services."""
 
-    async def clean_expired_consume_queue(self) -> None:
-        """Remove what queues and index hold of messages that are gone; done when it is."""
+    async def clean_expired_consume_queue(self) -> str:
+        """Remove what queues and index hold of messages that are gone; gives what the disk refused, or ""."""
 
 
 class Queues(Protocol):
@@ -39,11 +41,13 @@ class CleanExpiredConsumequeueProcessor:
         """Answer the request.
 
         Raises:
-            BrokerResponseError: SYSTEM_ERROR, the disk refused.
+            BrokerResponseError: SYSTEM_ERROR, the disk refused; what it did not refuse is removed.
         """
-        await self._cleaning.clean_expired_consume_queue()
+        refused = await self._cleaning.clean_expired_consume_queue()
         removed = await self._remover.remove(self._queues.topics_without_messages())
         log.warning(
             "%s cleans expired queues; removed topics: %s", connection.remote_address, sorted(removed) or "none"
         )
+        if refused:
+            raise BrokerResponseError(ResponseCode.SYSTEM_ERROR, f"{refused}; all else is cleaned")
         return response()

@@ -1,6 +1,9 @@
 import logging
 
+import pytest
+
 from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
+from rocketbroker.common.errors import BrokerResponseError
 from rocketbroker.processor.admin.clean_expired_consumequeue import CleanExpiredConsumequeueProcessor
 from rocketbroker.processor.admin.unused_topic_remover import UnusedTopicRemover
 from tests.support.processor_calls import call_async
@@ -10,17 +13,19 @@ from tests.support.stores import message
 class Cleaning:
     """Stands for a log that begins where it is said."""
 
-    def __init__(self, store, begin):
+    def __init__(self, store, begin, refused):
         self.store = store
         self.begin = begin
+        self.refused = refused
 
-    async def clean_expired_consume_queue(self) -> None:
+    async def clean_expired_consume_queue(self) -> str:
         self.store.queues.correct_min_offsets(self.begin)
+        return self.refused
 
 
-def processor_for(parts, store, begin):
+def processor_for(parts, store, begin, refused=""):
     remover = UnusedTopicRemover(parts.topic_configs, parts.offsets, store, parts.stats)
-    return CleanExpiredConsumequeueProcessor(Cleaning(store, begin), store.queues, remover)
+    return CleanExpiredConsumequeueProcessor(Cleaning(store, begin, refused), store.queues, remover)
 
 
 async def test_queues_go_whose_topic_is_gone_and_whose_messages_are_too(parts, store, caplog):
@@ -37,6 +42,18 @@ async def test_queues_go_whose_topic_is_gone_and_whose_messages_are_too(parts, s
     assert store.queues.topics == {"OldAndKept", "HalfOld"}
     assert (store.min_offset_in_queue("OldAndKept", 0), store.max_offset_in_queue("OldAndKept", 0)) == (1, 1)
     assert "127.0.0.1:50000 cleans expired queues; removed topics: ['OldAndGone']" in caplog.text
+
+
+async def test_what_the_disk_refused_is_answered_and_the_rest_is_done(parts, store):
+    store.put_message(message(topic="Gone"))
+    begin = store.put_message(message(topic="Kept")).physical_offset
+    store.dispatch()
+
+    with pytest.raises(BrokerResponseError) as caught:
+        await call_async(processor_for(parts, store, begin, "removals that the disk refused: 1").process)
+
+    assert (caught.value.code, caught.value.remark) == (1, "removals that the disk refused: 1; all else is cleaned")
+    assert store.queues.topics == {"Kept"}
 
 
 async def test_while_all_messages_are_there_nothing_goes(parts, store):
