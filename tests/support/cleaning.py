@@ -82,9 +82,3 @@ def age(store: MessageStore, clock: FakeClock, number: int, hours: float) -> Non
     """Have a file of the log changed so long ago, by its number in the list."""
     seconds = clock.time_ms() / 1000 - hours * HOUR_S
     os.utime(store.commit_log.queue.files[number].path, (seconds, seconds))
-
-
-def open_below(root: str) -> list[str]:
-    """The paths below a folder that this process has open; those of removed files end in "(deleted)"."""
-    paths = [str(entry.readlink()) for entry in Path("/proc/self/fd").iterdir() if entry.is_symlink()]
-    return [path for path in paths if path.startswith(root)]

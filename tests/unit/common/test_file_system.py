@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from rocketbroker.common.file_system import LOCAL, LocalFileSystem, data_ranges, parents_of, sync_names
-from tests.support.stores import open_files
+from tests.support.stores import open_below
 
 
 def test_the_folder_is_synced_and_closed(tmp_path: Path, monkeypatch):
@@ -19,12 +19,12 @@ def test_the_folder_is_synced_and_closed(tmp_path: Path, monkeypatch):
         synced.append(os.fstat(fd).st_ino)
 
     monkeypatch.setattr(os, "fsync", note)
-    before = open_files()
+    before = open_below(tmp_path)
 
     LOCAL.sync_folder(tmp_path)
 
     assert synced == [tmp_path.stat().st_ino]
-    assert open_files() == before
+    assert open_below(tmp_path) == before
 
 
 def test_a_folder_that_is_gone_has_no_names(tmp_path: Path):

@@ -11,7 +11,7 @@ import pytest
 from rocketbroker.common.errors import StoreBusyError, StoreFullError
 from rocketbroker.store.allocate_mapped_file_service import AllocateMappedFileService
 from rocketbroker.store.mapped_file import MappedFile
-from tests.support.stores import open_files
+from tests.support.stores import open_below
 
 SIZE = 65536
 
@@ -105,13 +105,13 @@ def test_a_full_disk_reaches_the_taker_each_time_and_costs_no_files(
     service.prepare(path, SIZE, 4096)
     with pytest.raises(StoreFullError):
         service.take(path, SIZE, 4096)
-    before = open_files()
+    before = open_below(tmp_path)
 
     for _ in range(5):
         with pytest.raises(StoreFullError):
             service.take(path, SIZE, 4096)
 
-    assert open_files() == before
+    assert open_below(tmp_path) == before
     assert list(tmp_path.iterdir()) == [], "a start would find a file that is nothing but a hole"
 
 
@@ -172,11 +172,11 @@ def test_the_writer_waits_for_blocks_once_and_goes_on_when_they_are_there(
 
 
 def test_stop_closes_what_nobody_took(tmp_path: Path):
-    before = open_files()
+    before = open_below(tmp_path)
     service = AllocateMappedFileService()
     service.prepare(tmp_path / f"{0:020d}", SIZE, 4096)
 
     service.stop()
 
-    assert open_files() == before
+    assert open_below(tmp_path) == before
     assert (tmp_path / f"{0:020d}").stat().st_size == SIZE

@@ -16,9 +16,9 @@ from rocketbroker.store.disk_watch import DiskWatch
 from rocketbroker.store.index_file import IndexFile
 from rocketbroker.store.message_store import MessageStore
 from rocketbroker.store.write_refusal import Refusal
-from tests.support.cleaning import LOG_FILE, Losses, SaidDisk, age, fill, open_below, small_store
+from tests.support.cleaning import LOG_FILE, Losses, SaidDisk, age, fill, small_store
 from tests.support.fakes import FakeClock
-from tests.support.stores import ALWAYS, message, read_queue
+from tests.support.stores import ALWAYS, message, open_below, read_queue
 from tests.support.waiting import until
 
 
@@ -347,6 +347,6 @@ async def test_no_descriptor_of_a_removed_file_is_left(cleaned: Cleaned):
     await cleaned.service.clean()
 
     await cleaned.release()
-    opened = open_below(cleaned.store.config.store_path_root_dir)
+    opened = open_below(Path(cleaned.store.config.store_path_root_dir))
     assert opened
     assert not [path for path in opened if path.endswith("(deleted)")]

@@ -12,7 +12,7 @@ from rocketbroker.store.clean_thread import CleanThread
 from rocketbroker.store.mapped_file import MappedFile
 from rocketbroker.store.removed_file import RemovedFile
 from tests.support.fakes import FakeClock
-from tests.support.stores import open_files
+from tests.support.stores import open_below
 from tests.support.waiting import until
 
 SIZE = 4096
@@ -50,7 +50,6 @@ async def test_work_is_done_on_one_thread_of_its_own(thread: CleanThread):
 
 async def test_the_room_of_a_file_comes_when_nobody_holds_it(thread: CleanThread, tmp_path: Path):
     file = make_file(tmp_path)
-    before = open_files()
     view = file.buffer[:4]
 
     assert await thread.remove(file.remove, nothing)
@@ -61,7 +60,7 @@ async def test_the_room_of_a_file_comes_when_nobody_holds_it(thread: CleanThread
     del view
     await thread.release()
     assert not thread.holds_files
-    assert open_files() == before - 2
+    assert open_below(tmp_path) == []
 
 
 async def test_a_removal_that_was_not_needed_holds_nothing(thread: CleanThread):
@@ -99,7 +98,7 @@ async def test_a_file_that_is_removed_is_taken_out_also_when_nobody_waits_for_it
 async def test_blocks_that_the_disk_does_not_free_in_steps_keep_no_others(
     thread: CleanThread, tmp_path: Path, monkeypatch, caplog
 ):
-    before = open_files()
+    before = open_below(tmp_path)
     for offset in (0, SIZE):
         await thread.remove(make_file(tmp_path, offset).remove, nothing)
     set_size, refused = LocalFileSystem.set_size, iter([True])
@@ -114,7 +113,7 @@ async def test_blocks_that_the_disk_does_not_free_in_steps_keep_no_others(
     await thread.release()
 
     assert not thread.holds_files
-    assert open_files() == before
+    assert open_below(tmp_path) == before
     assert f"the blocks of {tmp_path}/{0:020d} could not be given back in steps" in caplog.text
 
 
@@ -158,10 +157,10 @@ async def test_room_is_awaited_for_so_long_and_its_lateness_told_once(
 async def test_a_stop_closes_what_is_still_read(clock: FakeClock, tmp_path: Path):
     thread = CleanThread(clock)
     file = make_file(tmp_path)
-    before = open_files()
+    before = len(open_below(tmp_path))
     await thread.remove(file.remove, nothing)
-    assert open_files() == before + 1
+    assert len(open_below(tmp_path)) == before + 1
 
     await thread.stop()
 
-    assert open_files() == before
+    assert len(open_below(tmp_path)) == before

@@ -10,7 +10,7 @@ from rocketbroker.codec.storefile.index_file_layout import IndexHeader, entry_po
 from rocketbroker.common.errors import StoreError, StoreFullError
 from rocketbroker.store.index_file import IndexFile
 from tests.support.slow_index import SlowIndex, java_hash
-from tests.support.stores import ALWAYS, open_files
+from tests.support.stores import ALWAYS, open_below
 
 NAME = "20261121095923270"
 SLOTS, ENTRIES = 7, 40
@@ -210,13 +210,13 @@ def test_a_full_disk_leaves_no_file_and_nothing_open(tmp_path: Path, monkeypatch
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(os, "posix_fallocate", refuse)
-    before = open_files()
+    before = open_below(tmp_path)
 
     with pytest.raises(StoreFullError):
         IndexFile(tmp_path / NAME, SLOTS, ENTRIES)
 
     assert not (tmp_path / NAME).exists()
-    assert open_files() == before
+    assert open_below(tmp_path) == before
 
 
 def test_a_cut_file_has_the_bytes_of_one_that_never_had_more(file: IndexFile):

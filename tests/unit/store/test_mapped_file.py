@@ -8,7 +8,7 @@ import pytest
 from rocketbroker.common.errors import StoreError, StoreFullError
 from rocketbroker.common.file_system import LocalFileSystem
 from rocketbroker.store.mapped_file import MappedFile
-from tests.support.stores import open_files
+from tests.support.stores import open_below
 
 NAME = "00000000000000065536"
 
@@ -267,7 +267,7 @@ def test_a_removed_file_is_read_on_by_who_holds_it(tmp_path: Path):
 
 
 def test_a_file_that_the_disk_keeps_stays_in_service_and_is_removed_later(tmp_path: Path, monkeypatch):
-    before = open_files()
+    before = open_below(tmp_path)
     file = MappedFile(tmp_path / NAME, 4096)
     file.ensure_allocated(4096)
     own = os.dup(file.fd)
@@ -287,11 +287,11 @@ def test_a_file_that_the_disk_keeps_stays_in_service_and_is_removed_later(tmp_pa
     assert removed.release()
     assert os.fstat(own).st_size == 0, "the room comes from the file itself"
     os.close(own)
-    assert open_files() == before
+    assert open_below(tmp_path) == before
 
 
 def test_a_file_that_is_given_up_between_two_tries_leaves_no_descriptor(tmp_path: Path, monkeypatch):
-    before = open_files()
+    before = open_below(tmp_path)
     file = MappedFile(tmp_path / NAME, 4096)
     with monkeypatch.context() as patch:
         patch.setattr(LocalFileSystem, "sync_folder", refuse)
@@ -300,7 +300,7 @@ def test_a_file_that_is_given_up_between_two_tries_leaves_no_descriptor(tmp_path
 
     file.delete()
 
-    assert open_files() == before
+    assert open_below(tmp_path) == before
 
 
 def refuse(_self: LocalFileSystem, _path: Path) -> None:
@@ -308,13 +308,13 @@ def refuse(_self: LocalFileSystem, _path: Path) -> None:
 
 
 def test_the_descriptor_goes_with_the_last_who_holds_the_file(tmp_path: Path):
-    before = open_files()
+    before = open_below(tmp_path)
     file = MappedFile(tmp_path / NAME, 4096)
-    assert open_files() > before
+    assert open_below(tmp_path) != before
 
     del file
 
-    assert open_files() == before
+    assert open_below(tmp_path) == before
 
 
 def test_a_closed_file_is_not_read_by_its_old_number(tmp_path: Path):

@@ -30,7 +30,7 @@ from tests.support.stores import (
     crash_copy,
     make_store,
     message,
-    open_files,
+    open_below,
     read_queue,
 )
 from tests.support.waiting import until
@@ -243,7 +243,7 @@ class TestLife:
         assert late.reason
 
     async def test_a_stop_dispatches_and_leaves_nothing_running_or_open(self, tmp_path: Path, monkeypatch):
-        files, threads = open_files(), {thread.name for thread in threading.enumerate()}
+        threads = {thread.name for thread in threading.enumerate()}
         store = make_store(tmp_path / "store")
         await store.start()
         for _ in range(300):
@@ -255,9 +255,11 @@ class TestLife:
         assert result.unchecked is not None
         await store.checked_reader.read_on_thread(result, result.unchecked)
 
+        assert open_below(tmp_path)
+
         await store.stop()
 
-        assert open_files() == files
+        assert open_below(tmp_path) == []
         left = {thread.name for thread in threading.enumerate()} - threads
         assert all(name.startswith("asyncio_") for name in left)
         assert asyncio.all_tasks() == {asyncio.current_task()}
@@ -294,15 +296,15 @@ class TestLife:
         self, store: MessageStore, tmp_path: Path
     ):
         # The next file of the log is made ahead, on a thread.
-        await until(lambda: len(list((tmp_path / "store" / "commitlog").iterdir())) > 1)
-        files = open_files()
+        await asyncio.to_thread(store._allocate_service._executor.submit(lambda: None).result, 10)
+        files = open_below(tmp_path)
 
         with pytest.raises(StoreError) as caught:
             await make_store(tmp_path / "store").start()
 
         assert "is in use by another broker" in str(caught.value)
         assert "\n" not in str(caught.value)
-        assert open_files() == files
+        assert open_below(tmp_path) == files
         assert store.put_message(message()).status is PutMessageStatus.PUT_OK
 
     async def test_paths_apart_from_the_root_are_honoured(self, tmp_path: Path):
@@ -515,7 +517,7 @@ class TestSync:
     async def test_a_stop_that_the_disk_refuses_is_an_unclean_one(self, tmp_path: Path, monkeypatch, caplog):
         store = make_store(tmp_path / "store")
         await store.start()
-        before = open_files()
+        assert open_below(tmp_path)
         store.put_message(message())
         with monkeypatch.context() as patched:
             patched.setattr(os, "fdatasync", refuse(errno.EIO))
@@ -523,7 +525,7 @@ class TestSync:
 
         assert (tmp_path / "store" / "abort").exists()
         assert "could not be left clean" in caplog.text
-        assert open_files() < before, "all is released"
+        assert open_below(tmp_path) == [], "all is released"
 
 
 class TestBusyDisk:

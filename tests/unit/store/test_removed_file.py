@@ -5,7 +5,7 @@ import pytest
 
 from rocketbroker.store import removed_file
 from rocketbroker.store.mapped_file import MappedFile
-from tests.support.stores import open_files
+from tests.support.stores import open_below
 
 SIZE = 10_000
 
@@ -22,7 +22,6 @@ def test_blocks_go_in_steps_once_nobody_holds_the_file(tmp_path: Path, monkeypat
     file = MappedFile(tmp_path / "00000000000000000000", SIZE)
     sizes: list[int] = []
     ftruncate = os.ftruncate
-    before = open_files()
     removed = file.remove()
 
     def note(fd: int, size: int) -> None:
@@ -37,7 +36,7 @@ def test_blocks_go_in_steps_once_nobody_holds_the_file(tmp_path: Path, monkeypat
     assert removed.release()
 
     assert sizes == [8192, 4096, 0]
-    assert open_files() == before - 2  # the file's own, and its mapping's
+    assert open_below(tmp_path) == []
 
 
 def test_closing_leaves_the_bytes_to_who_reads_them(file: MappedFile):
