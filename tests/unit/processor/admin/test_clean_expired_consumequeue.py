@@ -13,7 +13,7 @@ from tests.support.stores import message
 class Cleaning:
     """Stands for a log that begins where it is said."""
 
-    def __init__(self, store, begin, refused):
+    def __init__(self, store, begin, refused: str):
         self.store = store
         self.begin = begin
         self.refused = refused
