@@ -19,6 +19,7 @@ from rocketbroker.broker.broker_registration import BrokerRegistration
 from rocketbroker.broker.broker_stats_manager import BrokerStatsManager
 from rocketbroker.broker.client_housekeeping_service import ClientHousekeepingService
 from rocketbroker.broker.config_manager import ConfigPersistService
+from rocketbroker.broker.consumer_filter_manager import ConsumerFilterManager
 from rocketbroker.broker.consumer_manager import ConsumerManager
 from rocketbroker.broker.consumer_offset_manager import ConsumerOffsetManager
 from rocketbroker.broker.missing_table_report import MissingTableReport
@@ -83,7 +84,13 @@ class BrokerController:
         self.subscription_groups = SubscriptionGroupManager(folder / "subscriptionGroup.json", config, clock, submit)
         self.consumer_offsets = ConsumerOffsetManager(folder / "consumerOffset.json", clock, submit)
         self.producers = ProducerManager(clock, config.channel_expired_timeout / 1000)
-        self.consumers = ConsumerManager(clock, config.channel_expired_timeout / 1000, notify_consumer_ids_changed)
+        self.consumer_filters = ConsumerFilterManager(folder / "consumerFilter.json", config, clock, submit)
+        self.consumers = ConsumerManager(
+            clock,
+            config.channel_expired_timeout / 1000,
+            notify_consumer_ids_changed,
+            self.consumer_filters.unregister,
+        )
         self._housekeeping = ClientHousekeepingService(self.producers, self.consumers)
         self.hold_service = PullRequestHoldService(config)
         self.store = MessageStore(store_config, store_host, self.hold_service, clock)
@@ -122,6 +129,7 @@ class BrokerController:
             self.subscription_groups,
             self.consumer_offsets,
             OffsetReset(self.consumer_offsets, self.hold_service, self._persist.drain),
+            self.consumer_filters,
             self.consumers,
             self.producers,
             RebalanceLockManager(clock),
@@ -209,7 +217,7 @@ class BrokerController:
             # Before the tables are read, of which damaged ones are set aside. The store is opened after them: a start
             # that a table ends must leave it unclean, as consumer offsets are set back after an unclean stop only.
             self.store.lock.acquire()
-            for table in self._tables:
+            for table in (*self._tables, self.consumer_filters):
                 table.load()
             await self._parts.start()
         except BaseException:
@@ -222,7 +230,10 @@ class BrokerController:
         """Import what the first message will need, off the loop, and keep the collector from what was loaded."""
         await asyncio.sleep(_WARM_UP_DELAY_S)
         loop = asyncio.get_running_loop()
-        for module in ("rocketbroker.store.index_file", "rocketbroker.codec.message.java_hash_many"):
+        modules = ["rocketbroker.store.index_file", "rocketbroker.codec.message.java_hash_many"]
+        if self._settings.broker.enable_property_filter:
+            modules += ["rocketbroker.codec.filter.selector_parser", "rocketbroker.codec.message.property_slices"]
+        for module in modules:
             await loop.run_in_executor(None, importlib.import_module, module)
         # Nothing on the hot path makes cycles, so that collections find nothing; they only cost.
         gc.collect()

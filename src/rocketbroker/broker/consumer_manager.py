@@ -25,15 +25,21 @@ class ConsumerManager(ClientGroups):
         channel_expired_timeout_s: after how much silence a client is closed.
         on_ids_changed: told when the clients or topics of a group have changed, unless it is broadcasting or does not
             want to know (``notifyConsumerIdsChangedEnable``).
+        on_unregister: told the group when its last client is gone.
     """
 
     kind = "consumer"
 
     def __init__(
-        self, clock: Clock, channel_expired_timeout_s: float, on_ids_changed: ConsumerIdsChangeListener
+        self,
+        clock: Clock,
+        channel_expired_timeout_s: float,
+        on_ids_changed: ConsumerIdsChangeListener,
+        on_unregister: Callable[[str], None] | None = None,
     ) -> None:
         super().__init__(clock, channel_expired_timeout_s)
         self._on_ids_changed = on_ids_changed
+        self._on_unregister = on_unregister
         self.groups: dict[str, ConsumerGroupInfo] = {}
         # How often the clients of a group began to disagree about what they consume.
         self.conflict_count = 0
@@ -105,6 +111,8 @@ class ConsumerManager(ClientGroups):
         else:
             log.info("group %s has no clients any more", group)
             del self.groups[group]
+            if self._on_unregister is not None:
+                self._on_unregister(group)
 
     def runtime_info(self) -> dict[str, str]:
         """How often subscriptions disagreed, and in how many groups they do, once they did (no keys of RocketMQ)."""

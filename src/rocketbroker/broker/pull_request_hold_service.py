@@ -23,9 +23,13 @@ MAX_HELD_BY_CONNECTION = 16_384
 
 
 class PullRequest:
-    """A pull that is held: from where it wants messages, and which tags codes (``None`` for all)."""
+    """A pull that is held: from where it wants messages, and which tags codes (``None`` for all).
 
-    __slots__ = ("command", "connection", "offset", "queue_id", "tag_codes", "timer", "topic")
+    ``has_match`` is there when it filters by properties, and says whether one that it wants has come since it was asked
+    last.
+    """
+
+    __slots__ = ("command", "connection", "has_match", "offset", "queue_id", "tag_codes", "timer", "topic")
 
     def __init__(
         self,
@@ -35,6 +39,7 @@ class PullRequest:
         queue_id: int,
         offset: int,
         tag_codes: frozenset[int] | None,
+        has_match: Callable[[], bool] | None = None,
     ) -> None:
         self.connection = connection
         self.command = command
@@ -42,6 +47,7 @@ class PullRequest:
         self.queue_id = queue_id
         self.offset = offset
         self.tag_codes = tag_codes
+        self.has_match = has_match
         self.timer: asyncio.TimerHandle | None = None
 
 
@@ -60,6 +66,7 @@ class PullRequestHoldService:
         self._held: dict[tuple[str, int], set[PullRequest]] = {}
         self._by_connection: dict[Connection, set[PullRequest]] = {}
         self._ready: list[PullRequest] = []
+        self._to_ask: set[PullRequest] = set()
         self._tasks = TaskOwner("PullRequestHoldService")
         self.waiting = False
 
@@ -109,7 +116,10 @@ class PullRequestHoldService:
         for request in list(requests):
             wanted = request.tag_codes is None or tags_code in request.tag_codes
             if wanted and max_offset > request.offset:
-                self._wake(request)
+                if request.has_match is None:
+                    self._wake(request)
+                else:
+                    self._ask(request)
 
     def wake_group(self, group: str, topic: str, queue_id: int) -> None:
         """Have the pulls of a group run again whatever there is: its offset was reset."""
@@ -123,6 +133,26 @@ class PullRequestHoldService:
         if not self._ready:
             asyncio.get_running_loop().call_soon(self._resume_ready)
         self._ready.append(request)
+
+    def _ask(self, request: PullRequest) -> None:
+        """Look at the properties of a batch of messages once all of it is dispatched."""
+        if not self._to_ask:
+            asyncio.get_running_loop().call_soon(self._ask_all)
+        self._to_ask.add(request)
+
+    def _ask_all(self) -> None:
+        asked, self._to_ask = self._to_ask, set()
+        for request in asked:
+            # Its time may be over, or its connection closed, by now.
+            if request in self._held.get((request.topic, request.queue_id), ()) and request.has_match is not None:
+                try:
+                    matched = request.has_match()
+                except Exception:
+                    log.exception("a held pull of %s, queue %d, cannot be filtered", request.topic, request.queue_id)
+                    matched = True  # the pull itself answers what is wrong
+                if matched:
+                    self._forget(request)
+                    self._run_again(request)
 
     def _resume_ready(self) -> None:
         ready, self._ready = self._ready, []

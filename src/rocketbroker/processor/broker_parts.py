@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rocketbroker.broker.broker_stats_manager import BrokerStatsManager
+from rocketbroker.broker.consumer_filter_manager import ConsumerFilterManager
 from rocketbroker.broker.consumer_manager import ConsumerManager
 from rocketbroker.broker.consumer_offset_manager import ConsumerOffsetManager
 from rocketbroker.broker.offset_reset import OffsetReset
@@ -55,6 +56,7 @@ class BrokerParts:
     subscription_groups: SubscriptionGroupManager
     consumer_offsets: ConsumerOffsetManager
     offset_reset: OffsetReset
+    consumer_filters: ConsumerFilterManager
     consumers: ConsumerManager
     producers: ProducerManager
     locks: RebalanceLockManager

@@ -1,20 +1,37 @@
 """CHECK_CLIENT_CONFIG (46): can the broker filter so? (ClientManageProcessor.checkClientConfig)."""
 
+from rocketbroker.broker.consumer_filter_manager import filter_of
 from rocketbroker.broker.subscription import is_tag_type
 from rocketbroker.codec.remoting.bodies.heartbeat import CheckClientRequestBody
 from rocketbroker.codec.remoting.handler import Connection
 from rocketbroker.codec.remoting.remoting_command import Command, response
 from rocketbroker.codec.remoting.response_code import ResponseCode
+from rocketbroker.common.config import BrokerConfig
+from rocketbroker.common.errors import BrokerResponseError, MQFilterError
+from rocketbroker.processor.pull_filter import not_supported
 from rocketbroker.processor.request_body import read_body
 
 
 class CheckClientConfigProcessor:
-    """Says yes to tags; SQL92 is not served."""
+    """Says yes to tags and, with enablePropertyFilter, to SQL92 expressions that are right."""
+
+    def __init__(self, config: BrokerConfig) -> None:
+        self._config = config
 
     def process(self, _connection: Connection, command: Command) -> Command:
-        """Answer the request."""
+        """Answer the request.
+
+        Raises:
+            BrokerResponseError: SYSTEM_ERROR, properties are not filtered; SUBSCRIPTION_PARSE_FAILED, the expression
+                is wrong.
+        """
         subscription = read_body(command.body, CheckClientRequestBody).subscription_data
         if subscription is None or is_tag_type(subscription.expression_type):
             return response()
-        remark = f"The broker does not support consumer to filter message by {subscription.expression_type}"
-        return response(ResponseCode.SYSTEM_ERROR, remark)
+        if not self._config.enable_property_filter:
+            raise BrokerResponseError(ResponseCode.SYSTEM_ERROR, not_supported(subscription.expression_type))
+        try:
+            filter_of(subscription.expression_type, subscription.sub_string)
+        except MQFilterError as error:
+            raise BrokerResponseError(ResponseCode.SUBSCRIPTION_PARSE_FAILED, str(error)) from error
+        return response()

@@ -3,6 +3,7 @@
 import logging
 
 from rocketbroker.broker.client_channel_info import ClientChannelInfo
+from rocketbroker.broker.consumer_filter_manager import ConsumerFilterManager
 from rocketbroker.broker.consumer_manager import ConsumerManager
 from rocketbroker.broker.producer_manager import ProducerManager
 from rocketbroker.broker.subscription_group_manager import SubscriptionGroupManager
@@ -37,12 +38,14 @@ class HeartBeatProcessor:
         subscription_groups: SubscriptionGroupManager,
         consumers: ConsumerManager,
         producers: ProducerManager,
+        consumer_filters: ConsumerFilterManager,
         clock: Clock,
     ) -> None:
         self._topic_configs = topic_configs
         self._subscription_groups = subscription_groups
         self._consumers = consumers
         self._producers = producers
+        self._consumer_filters = consumer_filters
         self._clock = clock
 
     def process(self, connection: Connection, command: Command) -> Command:
@@ -94,6 +97,8 @@ class HeartBeatProcessor:
             notify_enabled=group.notify_consumer_ids_changed_enable,
             update_subscription=not heartbeat.without_sub,
         )
+        if not heartbeat.without_sub:
+            self._consumer_filters.register(data.group_name, data.subscription_data_set)
         known = info.heartbeat_fingerprint if info is not None else heartbeat.heartbeat_fingerprint
         self._consumers.groups[data.group_name].heartbeat_fingerprint = heartbeat.heartbeat_fingerprint
         return known != heartbeat.heartbeat_fingerprint or (heartbeat.without_sub and not subscribed)

@@ -6,31 +6,29 @@ from typing import Final
 
 from rocketbroker.broker.attribute_util import BATCH_CQ, QUEUE_TYPE
 from rocketbroker.broker.broker_stats_manager import BrokerStatsManager
-from rocketbroker.broker.consumer_manager import ConsumerManager
 from rocketbroker.broker.consumer_offset_manager import ConsumerOffsetManager
 from rocketbroker.broker.pull_request_hold_service import PullRequest, PullRequestHoldService
 from rocketbroker.broker.stats_item import StatsItem
-from rocketbroker.broker.subscription import Subscription, is_tag_type, tag_codes_of
 from rocketbroker.broker.subscription_group_manager import SubscriptionGroupManager
 from rocketbroker.broker.topic_config_manager import TopicConfigManager
-from rocketbroker.codec.remoting.bodies.heartbeat import MessageModel
 from rocketbroker.codec.remoting.bodies.subscription_group import SubscriptionGroupConfig
 from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
 from rocketbroker.codec.remoting.handler import Buffer, Connection
 from rocketbroker.codec.remoting.headers.pull_message import PullMessageRequestHeader
 from rocketbroker.codec.remoting.hot_responses import pull_response_head
-from rocketbroker.codec.remoting.perm_name import INDEX_PERM_READ, PERM_READ
-from rocketbroker.codec.remoting.pull_sys_flag import FLAG_COMMIT_OFFSET, FLAG_SUBSCRIPTION, FLAG_SUSPEND
+from rocketbroker.codec.remoting.perm_name import PERM_READ
+from rocketbroker.codec.remoting.pull_sys_flag import FLAG_COMMIT_OFFSET, FLAG_SUSPEND
 from rocketbroker.codec.remoting.remoting_command import RemotingCommand, response
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.config import BrokerConfig
 from rocketbroker.common.errors import BrokerResponseError, StoreError
+from rocketbroker.processor.pull_filter import HeldFilter, PullFilter
 from rocketbroker.store.get_message import GetMessageResult, GetMessageStatus, UncheckedMessages
+from rocketbroker.store.message_filter import MessageFilter
 from rocketbroker.store.message_store import MessageStore
 
 _MAX_PULL_BYTES: Final = 128 * 1024 * 1024
-_READ_FORBIDDEN: Final = 1 << INDEX_PERM_READ
 
 _CODES: Final = {
     GetMessageStatus.FOUND: ResponseCode.SUCCESS,
@@ -64,7 +62,7 @@ class PullMessageProcessor:
         store: the messages.
         topic_configs: the topics.
         subscription_groups: the groups.
-        consumers: who is subscribed to what.
+        pull_filter: finds what pulls want.
         offsets: takes the offsets that pulls commit.
         stats: counts what is got.
         hold_service: holds pulls that find nothing.
@@ -76,7 +74,7 @@ class PullMessageProcessor:
         store: MessageStore,
         topic_configs: TopicConfigManager,
         subscription_groups: SubscriptionGroupManager,
-        consumers: ConsumerManager,
+        pull_filter: PullFilter,
         offsets: ConsumerOffsetManager,
         stats: BrokerStatsManager,
         hold_service: PullRequestHoldService,
@@ -85,7 +83,7 @@ class PullMessageProcessor:
         self._store = store
         self._topic_configs = topic_configs
         self._subscription_groups = subscription_groups
-        self._consumers = consumers
+        self._pull_filter = pull_filter
         self._offsets = offsets
         self._stats = stats
         self._hold_service = hold_service
@@ -127,7 +125,7 @@ class PullMessageProcessor:
             )
         group = self._readable_group(header)
         topic = self._readable_topic(header, connection)
-        tag_codes = self._tag_codes(header, group)
+        tag_codes, message_filter = self._pull_filter.wanted(header, group)
         if self._offsets.resets:
             moved = self._redirect(connection, header)
             if moved is not None:
@@ -139,13 +137,14 @@ class PullMessageProcessor:
             max(header.max_msg_nums, 1),
             min(header.max_msg_bytes or _MAX_PULL_BYTES, _MAX_PULL_BYTES),
             None if tag_codes is None else tag_codes.__contains__,
+            message_filter,
         )
         self._offsets.commit_pull(header.consumer_group, header.topic, header.queue_id, result.next_begin_offset)
         if may_suspend and header.sys_flag & FLAG_COMMIT_OFFSET and header.commit_offset >= 0:
             self._offsets.commit(header.consumer_group, header.topic, header.queue_id, header.commit_offset)
         code = self._code_of(result, header)
         if code == ResponseCode.PULL_NOT_FOUND and may_suspend and header.sys_flag & FLAG_SUSPEND:
-            self._suspend(connection, command, tag_codes)
+            self._suspend(connection, command, tag_codes, message_filter)
             return None
         stats = self._stats.group_get(header.topic, header.consumer_group)
         if code != ResponseCode.SUCCESS:
@@ -237,14 +236,22 @@ class PullMessageProcessor:
             return ResponseCode.PULL_OFFSET_MOVED if moved else ResponseCode.PULL_NOT_FOUND
         return _CODES[status]
 
-    def _suspend(self, connection: Connection, command: PullCommand, tag_codes: frozenset[int] | None) -> None:
+    def _suspend(
+        self,
+        connection: Connection,
+        command: PullCommand,
+        tag_codes: frozenset[int] | None,
+        message_filter: MessageFilter | None,
+    ) -> None:
         header = command.header
         timeout_ms = header.suspend_timeout_millis
         if not self._config.long_polling_enable:
             timeout_ms = self._config.short_polling_time_mills
         # The body is a view of the receive buffer.
         command.body = b""
-        request = PullRequest(connection, command, header.topic, header.queue_id, header.queue_offset, tag_codes)
+        place = header.topic, header.queue_id, header.queue_offset
+        has_match = None if message_filter is None else HeldFilter(self._store, *place, message_filter)
+        request = PullRequest(connection, command, *place, tag_codes, has_match)
         self._hold_service.suspend(request, timeout_ms)
 
     # -- what may be read
@@ -286,38 +293,3 @@ class PullMessageProcessor:
             )
             raise BrokerResponseError(ResponseCode.INVALID_PARAMETER, remark)
         return topic
-
-    def _tag_codes(self, header: PullMessageRequestHeader, group: SubscriptionGroupConfig) -> frozenset[int] | None:
-        """The tags codes that the pull wants; ``None`` for all."""
-        if header.sys_flag & FLAG_SUBSCRIPTION:
-            if not is_tag_type(header.expression_type):
-                raise self._no_property_filter(header.expression_type or "")
-            return tag_codes_of(header.subscription or "")
-        return self._subscription(header, group).tag_codes
-
-    def _subscription(self, header: PullMessageRequestHeader, group: SubscriptionGroupConfig) -> Subscription:
-        """What the group's heartbeats said."""
-        info = self._consumers.group_info(header.consumer_group)
-        if info is None:
-            raise BrokerResponseError(ResponseCode.SUBSCRIPTION_NOT_EXIST, "the consumer's group info not exist")
-        if not group.consume_broadcast_enable and info.message_model == MessageModel.BROADCASTING:
-            raise self._forbidden(f"the consumer group[{header.consumer_group}] can not consume by broadcast way")
-        if self._subscription_groups.forbidden(header.consumer_group, header.topic) & _READ_FORBIDDEN:
-            remark = f"the consumer group[{header.consumer_group}] is forbidden for topic[{header.topic}]"
-            raise self._forbidden(remark)
-        subscription = info.find_subscription_data(header.topic)
-        if subscription is None:
-            raise BrokerResponseError(ResponseCode.SUBSCRIPTION_NOT_EXIST, "the consumer's subscription not exist")
-        if subscription.sub_version < header.sub_version:
-            raise BrokerResponseError(ResponseCode.SUBSCRIPTION_NOT_LATEST, "the consumer's subscription not latest")
-        if not subscription.is_tag:
-            raise self._no_property_filter(subscription.data.expression_type)
-        return subscription
-
-    @staticmethod
-    def _no_property_filter(expression_type: str) -> BrokerResponseError:
-        remark = (
-            f"The broker does not support consumer to filter message by {expression_type}; "
-            "it filters by tags only, subscribe by tags instead"
-        )
-        return BrokerResponseError(ResponseCode.SYSTEM_ERROR, remark)

@@ -31,6 +31,7 @@ from rocketbroker.processor.end_transaction import EndTransactionProcessor
 from rocketbroker.processor.get_consumer_list_by_group import GetConsumerListByGroupProcessor
 from rocketbroker.processor.heart_beat import HeartBeatProcessor
 from rocketbroker.processor.lock_batch_mq import LockBatchMqProcessor, UnlockBatchMqProcessor
+from rocketbroker.processor.pull_filter import PullFilter
 from rocketbroker.processor.pull_message import PullMessageProcessor
 from rocketbroker.processor.query_consumer_offset import QueryConsumerOffsetProcessor
 from rocketbroker.processor.retry_and_dlq import RetryAndDlq
@@ -77,7 +78,7 @@ def _add_messages(table: MethodTable, parts: BrokerParts) -> None:
         parts.store,
         parts.topic_configs,
         parts.subscription_groups,
-        parts.consumers,
+        PullFilter(parts.config, parts.consumers, parts.subscription_groups, parts.consumer_filters),
         parts.consumer_offsets,
         parts.stats,
         parts.hold_service,
@@ -102,12 +103,17 @@ def _add_messages(table: MethodTable, parts: BrokerParts) -> None:
 
 def _add_clients(table: MethodTable, parts: BrokerParts) -> None:
     heart_beat = HeartBeatProcessor(
-        parts.topic_configs, parts.subscription_groups, parts.consumers, parts.producers, parts.clock
+        parts.topic_configs,
+        parts.subscription_groups,
+        parts.consumers,
+        parts.producers,
+        parts.consumer_filters,
+        parts.clock,
     )
     table.add(RequestCode.HEART_BEAT, heart_beat.process)
     unregister = UnregisterClientProcessor(parts.consumers, parts.producers)
     table.add(RequestCode.UNREGISTER_CLIENT, unregister.process, UnregisterClientRequestHeader)
-    table.add(RequestCode.CHECK_CLIENT_CONFIG, CheckClientConfigProcessor().process)
+    table.add(RequestCode.CHECK_CLIENT_CONFIG, CheckClientConfigProcessor(parts.config).process)
     consumer_list = GetConsumerListByGroupProcessor(parts.consumers)
     table.add(RequestCode.GET_CONSUMER_LIST_BY_GROUP, consumer_list.process, GetConsumerListByGroupRequestHeader)
     query = QueryConsumerOffsetProcessor(parts.consumer_offsets, parts.store)

@@ -13,7 +13,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor
 from functools import partial
-from itertools import accumulate, chain, repeat
+from itertools import accumulate, chain, compress, repeat
 from itertools import count as count_from
 from operator import add, itemgetter, sub
 from typing import Final, NamedTuple
@@ -21,20 +21,21 @@ from typing import Final, NamedTuple
 from rocketbroker.codec.message.buffers import ReadableBuffer
 from rocketbroker.codec.message.expected_record import ExpectedRecord
 from rocketbroker.codec.message.message_properties import get_property
+from rocketbroker.codec.message.record_properties import record_properties
 from rocketbroker.codec.message.tags_code import tags_code_bytes
 from rocketbroker.codec.storefile.consume_queue_layout import CQ_STORE_UNIT_SIZE
 from rocketbroker.store.cached_windows import CachedWindows
 from rocketbroker.store.commit_log import CommitLog
 from rocketbroker.store.consume_queue import ConsumeQueue
 from rocketbroker.store.damage_log import DamageLog
-from rocketbroker.store.get_message import GetMessageResult, GetMessageStatus, UncheckedMessages
+from rocketbroker.store.get_message import GetMessageResult, GetMessageStatus, UncheckedMessages, Wanted
 from rocketbroker.store.log_read import LogRead, file_of
 from rocketbroker.store.mapped_file import MappedFile
 
 # Stands for an entry that names no record: passed over as one whose message was removed.
 _NO_RECORD: Final = (-1, 0, 0)
 # Checking more would hold up the loop for more than a millisecond.
-_MOST_ON_LOOP: Final = 1024 * 1024
+MOST_ON_LOOP: Final = 1024 * 1024
 # Messages further apart are looked for in the page cache one by one, nearer ones with what lies between them.
 _MOST_SPANNED: Final = 4 * 1024 * 1024
 _offset_of: Final = itemgetter(1)
@@ -135,7 +136,7 @@ class CheckedReader:
         if file is None:
             return 0
         offsets, sizes, codes = zip(*entries, strict=True)
-        most_bytes = min(most_bytes, _MOST_ON_LOOP)
+        most_bytes = min(most_bytes, MOST_ON_LOOP)
         count = len(entries) if sum(sizes) <= most_bytes else bisect_right(list(accumulate(sizes)), most_bytes)
         starts = list(map(sub, offsets[:count], repeat(file.file_from_offset)))
         if not starts or min(sizes) < queue.record_check.least_size:
@@ -164,7 +165,7 @@ class CheckedReader:
         Raises:
             StoreError: the log is closed.
         """
-        if result.total_size > _MOST_ON_LOOP:
+        if result.total_size > MOST_ON_LOOP:
             return None
         parts = self._cached_parts(messages.expected)
         if parts is None:
@@ -225,6 +226,8 @@ class CheckedReader:
         if messages.matches is not None and not messages.queue.schedule:
             is_wanted = partial(self._has_wanted_tags, messages.queue, messages.matches)
         found = [check.unsound(part.data, part.starts, part.expected, is_wanted) for part in parts]
+        if messages.wanted is not None:
+            return self._wanted_of(result, messages, parts, found, messages.wanted)
         if not any(found) and sum(len(part.expected) for part in parts) == result.message_count:
             return None
         pieces: list[memoryview] = []
@@ -235,10 +238,37 @@ class CheckedReader:
             for number, (start, record) in enumerate(zip(part.starts, part.expected, strict=True)):
                 if number not in left_out:
                     pieces.append(part.data[start : start + record[2]])
-        result.message_count = len(pieces)
-        result.total_size = sum(map(len, pieces))
-        if not pieces:
-            result.status = GetMessageStatus.NO_MATCHED_MESSAGE
+        _set_given(result, pieces)
+        return pieces
+
+    def _wanted_of(
+        self,
+        result: GetMessageResult,
+        messages: UncheckedMessages,
+        parts: list[_Part],
+        unsound: list[list[int]],
+        wanted: Wanted,
+    ) -> list[memoryview]:
+        """The sound records that a filter wants, up to its limits; ``result`` then goes on behind the last of them."""
+        queue = messages.queue
+        topic_length = len(queue.topic_block)
+        pieces: list[memoryview] = []
+        total = 0
+        for part, left_out in zip(parts, unsound, strict=True):
+            for number in left_out:
+                self._report_record(queue, part, number)
+            sound = sorted(set(range(len(part.expected))).difference(left_out))
+            places = [(part.starts[number], part.expected[number][2]) for number in sound]
+            properties = record_properties(part.data, places, topic_length)
+            matched = wanted.message_filter.is_matched_by_commit_log(properties)
+            for number, (start, size) in compress(zip(sound, places, strict=True), matched):
+                if pieces and (len(pieces) >= wanted.max_msgs or total + size > wanted.max_bytes):
+                    result.next_begin_offset = part.expected[number][0]
+                    _set_given(result, pieces)
+                    return pieces
+                pieces.append(part.data[start : start + size])
+                total += size
+        _set_given(result, pieces)
         return pieces
 
     def _has_wanted_tags(
@@ -270,6 +300,13 @@ class CheckedReader:
             offset - file.file_from_offset,
             f"{_name(queue, queue_offset)} is not there: {what} (its entry is in {path} at {position})",
         )
+
+
+def _set_given(result: GetMessageResult, pieces: Sequence[memoryview]) -> None:
+    result.message_count = len(pieces)
+    result.total_size = sum(map(len, pieces))
+    if not pieces:
+        result.status = GetMessageStatus.NO_MATCHED_MESSAGE
 
 
 def _place(queue: ConsumeQueue, queue_offset: int) -> tuple[str, int]:

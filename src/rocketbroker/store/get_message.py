@@ -7,6 +7,7 @@ import msgspec
 
 from rocketbroker.codec.message.expected_record import ExpectedRecord
 from rocketbroker.store.consume_queue import ConsumeQueue
+from rocketbroker.store.message_filter import MessageFilter
 
 
 class GetMessageStatus(Enum):
@@ -24,15 +25,24 @@ class GetMessageStatus(Enum):
     OFFSET_RESET = 9
 
 
+class Wanted(msgspec.Struct):
+    """A filter for messages that are still to be read, and how many of those that it wants, and bytes of them."""
+
+    message_filter: MessageFilter
+    max_msgs: int
+    max_bytes: int
+
+
 class UncheckedMessages(msgspec.Struct):
     """Messages that may have come from the disk changed, or their queue's entries, and are still to be checked.
 
-    ``matches`` says whether a tags code is wanted, ``None`` for all.
+    ``matches`` says whether a tags code is wanted, ``None`` for all. With ``wanted`` fewer of them may be given.
     """
 
     queue: ConsumeQueue
     matches: Callable[[int], bool] | None
     expected: list[ExpectedRecord]
+    wanted: Wanted | None = None
 
 
 class GetMessageResult(msgspec.Struct):

@@ -31,6 +31,7 @@ from rocketbroker.store.damaged_files import set_aside
 from rocketbroker.store.delay_level_table import parse_delay_levels
 from rocketbroker.store.deleted_topics import DeletedTopics
 from rocketbroker.store.entry_reader import EntryReader
+from rocketbroker.store.filtered_reader import FilteredReader
 from rocketbroker.store.flush_service import CommitLogFlusher, ConsumeQueueFlusher, WhenFlushed
 from rocketbroker.store.get_message import GetMessageResult, GetMessageStatus
 from rocketbroker.store.index_service import IndexService
@@ -38,6 +39,7 @@ from rocketbroker.store.index_sync import IndexSync
 from rocketbroker.store.mapped_file_queue import MappedFileQueue
 from rocketbroker.store.message_appender import MessageAppender
 from rocketbroker.store.message_arriving_listener import MessageArrivingListener
+from rocketbroker.store.message_filter import MessageFilter
 from rocketbroker.store.message_queries import MessageQueries
 from rocketbroker.store.put_message import MessageExtBrokerInner, PutMessageResult
 from rocketbroker.store.queue_ends import write_queue_ends
@@ -90,8 +92,9 @@ class MessageStore:
         self._allocate_service = AllocateMappedFileService(file_system)
         log_size = config.mapped_file_size_commit_log
         log_queue = MappedFileQueue(config.commit_log_dir, log_size, min(ALLOCATE_STEP, log_size), file_system)
-        longest = config.max_message_size + _RECORD_ROOM
-        self.commit_log = CommitLog(log_queue, self._allocate_service, store_host, longest)
+        self.commit_log = CommitLog(
+            log_queue, self._allocate_service, store_host, config.max_message_size + _RECORD_ROOM
+        )
         self.queues = ConsumeQueueStore(config.consume_queue_dir, config.mapped_file_size_consume_queue, file_system)
         self.index_service = self._make_index_service() if config.message_index_enable else None
         self._index_sync = IndexSync(self.index_service, self._checkpoint) if self.index_service else None
@@ -128,6 +131,7 @@ class MessageStore:
         self.entry_reader = EntryReader(self.commit_log, self.checked_reader)
         hot_bytes = _hot_bytes(config.access_message_in_memory_max_ratio)
         self._reader = QueueReader(self.commit_log, config, hot_bytes, self.checked_reader)
+        self._filtered_reader = FilteredReader(self.commit_log, self._reader, self.checked_reader)
         self._queue_flusher = ConsumeQueueFlusher(
             self.queues.changed_files,
             self.commit_log,
@@ -367,11 +371,17 @@ class MessageStore:
         max_msgs: int,
         max_bytes: int,
         matches: Callable[[int], bool] | None = None,
+        message_filter: MessageFilter | None = None,
     ) -> GetMessageResult:
-        """Where the messages of a pull lie; ``slices`` gives their bytes, ``checked_reader`` when ``unchecked``."""
+        """Where the messages of a pull lie; ``slices`` gives their bytes, ``checked_reader`` when ``unchecked``.
+
+        ``matches`` says which tags codes are wanted, ``message_filter`` which properties; there is one of them at most.
+        """
         queue = self.queues.find(topic, queue_id)
         if queue is None:
             return GetMessageResult(GetMessageStatus.NO_MATCHED_LOGIC_QUEUE, 0, 0, 0)
+        if message_filter is not None:
+            return self._filtered_reader.read(queue, offset, max_msgs, max_bytes, message_filter)
         return self._reader.read(queue, offset, max_msgs, max_bytes, matches)
 
     def slices(self, ranges: Sequence[tuple[int, int]]) -> list[memoryview]:

@@ -44,20 +44,14 @@ class QueueReader:
             matches: whether a tags code is wanted; ``None`` for all.
         """
         minimum, maximum = queue.min_offset, queue.max_offset
-        if maximum == 0:
-            return GetMessageResult(GetMessageStatus.NO_MESSAGE_IN_QUEUE, maximum, minimum, maximum)
-        if offset < minimum:
-            return GetMessageResult(GetMessageStatus.OFFSET_TOO_SMALL, minimum, minimum, maximum)
-        if offset == maximum:
-            return GetMessageResult(GetMessageStatus.OFFSET_OVERFLOW_ONE, offset, minimum, maximum)
-        if offset > maximum:
-            return GetMessageResult(GetMessageStatus.OFFSET_OVERFLOW_BADLY, maximum, minimum, maximum)
+        if not minimum <= offset < maximum:
+            return outside(queue, offset)
         result = GetMessageResult(GetMessageStatus.NO_MATCHED_MESSAGE, offset, minimum, maximum, [])
         if offset < queue.trusted_from:
             self._collect_unchecked(queue, queue.trusted_from, result, max_msgs, max_bytes, matches)
         else:
-            limit = max_msgs if matches is None else max(self._scan_limit(), max_msgs)
-            self._collect(queue.entries(offset, limit), result, max_msgs, max_bytes, matches)
+            limit = max_msgs if matches is None else max(self.scan_limit(), max_msgs)
+            self.collect(queue.entries(offset, limit), result, max_msgs, max_bytes, matches)
             if not result.in_memory:
                 self._collect_unchecked(queue, maximum, result, max_msgs, max_bytes, matches)
         if result.message_count:
@@ -76,7 +70,7 @@ class QueueReader:
         max_bytes: int,
         matches: Callable[[int], bool] | None,
     ) -> None:
-        """As ``_collect``, of messages before queue offset ``end`` that may come from the disk, as their entries may.
+        """As ``collect``, of messages before queue offset ``end`` that may come from the disk, as their entries may.
 
         Entries that can name no record are left out.
         """
@@ -84,26 +78,26 @@ class QueueReader:
         if matches is None and self._collect_sound(queue, end, result, max_msgs, max_bytes):
             return
         # More than are wanted: where many are damaged in a row the consumer gets over them soon.
-        limit = max(self._scan_limit(), max_msgs)
+        limit = max(self.scan_limit(), max_msgs)
         entries = self._checked_reader.entries(queue, offset, max_msgs, min(limit, end - offset))
         result.unchecked = UncheckedMessages(queue, matches, [])
         if matches is not None:
             matches = self._checked_reader.possible_matches(queue, matches)
-        self._collect(entries, result, max_msgs, max_bytes, matches)
+        self.collect(entries, result, max_msgs, max_bytes, matches)
 
     def _collect_sound(
         self, queue: ConsumeQueue, end: int, result: GetMessageResult, max_msgs: int, max_bytes: int
     ) -> bool:
         """Take messages that are all in the page cache, and check them here; false when that is not so of one."""
         offset = result.next_begin_offset
-        max_msgs, max_bytes = self._limits(max_msgs, max_bytes, in_memory=True)
+        max_msgs, max_bytes = self.limits(max_msgs, max_bytes, in_memory=True)
         entries = list(queue.entries(offset, min(max_msgs, end - offset)))
         sound = self._checked_reader.count_sound(queue, offset, entries, max_bytes)
         if sound:
-            self._collect(entries[:sound], result, max_msgs, max_bytes, None, checked=True)
+            self.collect(entries[:sound], result, max_msgs, max_bytes, None, checked=True)
         return sound > 0
 
-    def _collect(
+    def collect(
         self,
         entries: Iterable[tuple[int, int, int]],
         result: GetMessageResult,
@@ -133,7 +127,7 @@ class QueueReader:
                 if unchecked is None and not (in_memory or checked):
                     return  # they may come from the disk, and so may their entries
                 in_memory = in_memory or checked or self._checked_reader.is_cached(physical_offset, size)
-                max_msgs, max_bytes = self._limits(max_msgs, max_bytes, in_memory=in_memory)
+                max_msgs, max_bytes = self.limits(max_msgs, max_bytes, in_memory=in_memory)
             elif total + size > max_bytes:
                 next_offset -= 1
                 break
@@ -152,11 +146,16 @@ class QueueReader:
         result.message_count = count
         result.total_size = total
 
-    def _scan_limit(self) -> int:
+    def scan_limit(self) -> int:
         """Entries that a filtered pull looks at before it answers that nothing matched."""
         return self._config.max_filter_message_size // CQ_STORE_UNIT_SIZE
 
-    def _limits(self, max_msgs: int, max_bytes: int, *, in_memory: bool) -> tuple[int, int]:
+    def is_in_memory(self, physical_offset: int) -> bool:
+        """Whether a message lies so near to the end of the log that it is taken to be in memory."""
+        return physical_offset >= max(self._commit_log.max_offset - self._memory_bytes, self._commit_log.min_offset)
+
+    def limits(self, max_msgs: int, max_bytes: int, *, in_memory: bool) -> tuple[int, int]:
+        """What a pull may have at the most: messages, and bytes of them."""
         config = self._config
         if in_memory:
             count, size = (
@@ -201,3 +200,15 @@ class QueueReader:
         """The first sound message from ``start`` on and its store time, ``end`` and -1 when there is none before."""
         times = ((number, self.store_timestamp(queue, number)) for number in range(start, end))
         return next((found for found in times if found[1] >= 0), (end, -1))
+
+
+def outside(queue: ConsumeQueue, offset: int) -> GetMessageResult:
+    """What is answered to a read from an offset at which the queue has no message."""
+    minimum, maximum = queue.min_offset, queue.max_offset
+    if maximum == 0:
+        return GetMessageResult(GetMessageStatus.NO_MESSAGE_IN_QUEUE, maximum, minimum, maximum)
+    if offset < minimum:
+        return GetMessageResult(GetMessageStatus.OFFSET_TOO_SMALL, minimum, minimum, maximum)
+    if offset == maximum:
+        return GetMessageResult(GetMessageStatus.OFFSET_OVERFLOW_ONE, offset, minimum, maximum)
+    return GetMessageResult(GetMessageStatus.OFFSET_OVERFLOW_BADLY, maximum, minimum, maximum)

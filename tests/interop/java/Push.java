@@ -1,6 +1,7 @@
 import java.util.List;
 import java.util.concurrent.atomic.AtomicInteger;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
+import org.apache.rocketmq.client.consumer.MessageSelector;
 import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
 import org.apache.rocketmq.client.consumer.listener.ConsumeOrderlyStatus;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
@@ -31,7 +32,12 @@ public final class Push {
         if ("BROADCASTING".equals(options.text("model", "CLUSTERING"))) {
             broadcast(consumer);
         }
-        consumer.subscribe(topic, options.text("expression", "*"));
+        String sql = options.text("sql", "");
+        if (sql.isEmpty()) {
+            consumer.subscribe(topic, options.text("expression", "*"));
+        } else {
+            consumer.subscribe(topic, MessageSelector.bySql(sql));
+        }
         if ("orderly".equals(options.text("listener", "concurrent"))) {
             consumer.registerMessageListener((MessageListenerOrderly) (messages, context) -> {
                 take(messages);

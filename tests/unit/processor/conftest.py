@@ -8,6 +8,7 @@ import pytest
 
 from rocketbroker.broker.broker2client import notify_consumer_ids_changed
 from rocketbroker.broker.broker_stats_manager import BrokerStatsManager
+from rocketbroker.broker.consumer_filter_manager import ConsumerFilterManager
 from rocketbroker.broker.consumer_manager import ConsumerManager
 from rocketbroker.broker.consumer_offset_manager import ConsumerOffsetManager
 from rocketbroker.broker.offset_reset import OffsetReset
@@ -30,13 +31,15 @@ def parts(tmp_path: Path) -> SimpleNamespace:
     """A broker without store and network."""
     clock = FakeClock()
     config = BrokerConfig(broker_name="broker-a", broker_ip1="127.0.0.1")
+    consumer_filters = ConsumerFilterManager(tmp_path / "consumerFilter.json", config, clock)
     return SimpleNamespace(
         clock=clock,
         config=config,
         topic_configs=TopicConfigManager(tmp_path / "topics.json", config, clock),
         subscription_groups=SubscriptionGroupManager(tmp_path / "subscriptionGroup.json", config, clock),
         offsets=ConsumerOffsetManager(tmp_path / "consumerOffset.json", clock),
-        consumers=ConsumerManager(clock, 120.0, notify_consumer_ids_changed),
+        consumer_filters=consumer_filters,
+        consumers=ConsumerManager(clock, 120.0, notify_consumer_ids_changed, consumer_filters.unregister),
         producers=ProducerManager(clock, 120.0),
         locks=RebalanceLockManager(clock),
         stats=BrokerStatsManager(clock, "DefaultCluster"),

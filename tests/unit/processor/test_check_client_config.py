@@ -1,30 +1,84 @@
+import json
+
 import pytest
 
 from rocketbroker.codec.remoting.remoting_command import request
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode
+from rocketbroker.common.config import BrokerConfig
 from rocketbroker.common.errors import BrokerResponseError
 from rocketbroker.processor.check_client_config import CheckClientConfigProcessor
 from tests.support.fakes import FakeConnection
 from tests.support.golden_frames import requests_of
 
 
-def ask(body):
-    return CheckClientConfigProcessor().process(FakeConnection(), request(RequestCode.CHECK_CLIENT_CONFIG, body=body))
+def ask(body, *, enabled=True):
+    processor = CheckClientConfigProcessor(BrokerConfig(enable_property_filter=enabled))
+    return processor.process(FakeConnection(), request(RequestCode.CHECK_CLIENT_CONFIG, body=body))
 
 
-def test_recorded_sql_subscriptions_are_refused():
+def refused(body, *, enabled=True):
+    with pytest.raises(BrokerResponseError) as error:
+        ask(body, enabled=enabled)
+    return error.value.code, error.value.remark
+
+
+def sql(expression, expression_type="SQL92"):
+    data = {"topic": "T", "subString": expression, "expressionType": expression_type}
+    return json.dumps({"clientId": "c", "group": "g", "subscriptionData": data}).encode()
+
+
+def recorded(group):
+    """Bodies that Java clients sent, one with a right and one with a wrong expression."""
     bodies = [frame.body() for frame in requests_of(RequestCode.CHECK_CLIENT_CONFIG)]
-    assert bodies
-    for body in bodies:
-        answer = ask(body)
-        assert answer.code == ResponseCode.SYSTEM_ERROR
-        assert answer.remark == "The broker does not support consumer to filter message by SQL92"
+    found = [body for body in bodies if json.loads(body)["group"] == group]
+    assert found
+    return found
 
 
+def test_recorded_sql_subscriptions_are_refused_while_properties_are_not_filtered():
+    for body in recorded("CG_Sql") + recorded("CG_SqlBad"):
+        code, remark = refused(body, enabled=False)
+        assert code == ResponseCode.SYSTEM_ERROR
+        assert remark.startswith("The broker does not support consumer to filter message by SQL92: ")
+        assert remark.endswith("enablePropertyFilter is false, set it to true to have it do so")
+
+
+def test_recorded_sql_subscriptions_are_checked_while_properties_are_filtered():
+    for body in recorded("CG_Sql"):
+        assert ask(body).code == 0
+    for body in recorded("CG_SqlBad"):
+        code, remark = refused(body)
+        assert code == ResponseCode.SUBSCRIPTION_PARSE_FAILED
+        assert remark.startswith("Invalid MessageSelector. At character 8: '=' cannot stand here, ")
+
+
+@pytest.mark.parametrize(
+    ("expression", "remark"),
+    [
+        ("a LIKE 'x'", "Invalid MessageSelector. At character 3: 'LIKE' cannot stand here, AND, BETWEEN, "),
+        ("", "Invalid MessageSelector. At character 1: the expression ends too early, "),
+        ("(" * 1000 + "a" + ")" * 1000, "the expression is nested more than 64 deep, which is the limit"),
+        ("a = 1 " + " " * 10_000, "the expression has 10006 characters, the limit is 8192"),
+    ],
+)
+def test_a_wrong_expression_is_refused_with_its_place(expression, remark):
+    code, said = refused(sql(expression))
+    assert code == ResponseCode.SUBSCRIPTION_PARSE_FAILED
+    assert remark in said
+
+
+def test_an_unknown_type_is_refused():
+    code, remark = refused(sql("a", "XPATH"))
+    assert code == ResponseCode.SUBSCRIPTION_PARSE_FAILED
+    assert "the expressionType 'XPATH' is unknown, TAG or SQL92 would be right" in remark
+
+
+@pytest.mark.parametrize("enabled", [True, False])
 @pytest.mark.parametrize("expression_type", [b"", b',"expressionType":"TAG"', b',"expressionType":null'])
-def test_tags_are_served(expression_type):
-    answer = ask(b'{"clientId":"c","group":"g","subscriptionData":{"topic":"T","subString":"*"%b}}' % expression_type)
+def test_tags_are_served(expression_type, enabled):
+    body = b'{"clientId":"c","group":"g","subscriptionData":{"topic":"T","subString":"*"%b}}' % expression_type
+    answer = ask(body, enabled=enabled)
     assert (answer.code, answer.header) == (0, None)
 
 

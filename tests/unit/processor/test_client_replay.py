@@ -25,7 +25,12 @@ from tests.support.golden_frames import GOLDEN, exchanges, frames
 def client_table(parts):
     table = MethodTable()
     heart_beat = HeartBeatProcessor(
-        parts.topic_configs, parts.subscription_groups, parts.consumers, parts.producers, parts.clock
+        parts.topic_configs,
+        parts.subscription_groups,
+        parts.consumers,
+        parts.producers,
+        parts.consumer_filters,
+        parts.clock,
     )
     table.add(RequestCode.HEART_BEAT, heart_beat.process)
     unregister = UnregisterClientProcessor(parts.consumers, parts.producers)

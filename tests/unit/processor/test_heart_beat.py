@@ -7,6 +7,7 @@ from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
 from rocketbroker.codec.remoting.remoting_command import request
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode
+from rocketbroker.common.config.hot_change import apply_updates
 from rocketbroker.common.errors import BrokerResponseError
 from rocketbroker.processor.heart_beat import HeartBeatProcessor
 from tests.support.fakes import FakeConnection
@@ -15,7 +16,12 @@ from tests.support.fakes import FakeConnection
 @pytest.fixture
 def processor(parts):
     return HeartBeatProcessor(
-        parts.topic_configs, parts.subscription_groups, parts.consumers, parts.producers, parts.clock
+        parts.topic_configs,
+        parts.subscription_groups,
+        parts.consumers,
+        parts.producers,
+        parts.consumer_filters,
+        parts.clock,
     )
 
 
@@ -96,6 +102,26 @@ def test_body_that_is_no_heartbeat(processor, parts, body):
         processor.process(FakeConnection(), request(RequestCode.HEART_BEAT, body=body))
     assert error.value.code == ResponseCode.SYSTEM_ERROR
     assert (parts.consumers.groups, parts.producers.groups) == ({}, {})
+
+
+def test_filters_on_properties_are_registered_and_end_with_the_last_client(processor, parts):
+    apply_updates([parts.config], {"enablePropertyFilter": "true"})
+    subscription = {"topic": "T", "subString": "a > 1", "subVersion": 7, "expressionType": "SQL92"}
+    group = {"groupName": "g", "consumeType": "CONSUME_PASSIVELY", "messageModel": "CLUSTERING"}
+    body = {
+        "clientID": "c",
+        "producerDataSet": [],
+        "consumerDataSet": [group | {"subscriptionDataSet": [subscription]}],
+    }
+    connection = FakeConnection()
+    processor.process(connection, request(RequestCode.HEART_BEAT, body=json.dumps(body).encode()))
+    found = parts.consumer_filters.get("T", "g")
+    assert (found.client_version, found.data.expression, found.data.dead) == (7, "a > 1", False)
+    without = heartbeat(("g", []), client="c", heartbeatFingerprint=1, withoutSub=True)
+    processor.process(connection, without)
+    assert not found.data.dead, "a heartbeat without subscriptions says nothing of them"
+    parts.consumers.close_connection(connection)
+    assert found.data.dead
 
 
 def sub_change(answer):

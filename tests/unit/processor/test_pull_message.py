@@ -24,6 +24,7 @@ from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.config import BrokerConfig
 from rocketbroker.common.config.hot_change import apply_updates
 from rocketbroker.common.errors import BrokerResponseError
+from rocketbroker.processor.pull_filter import PullFilter
 from rocketbroker.processor.pull_message import PullMessageProcessor
 from rocketbroker.store.mapped_file import MappedFile
 from rocketbroker.store.message_arriving_listener import NoListener
@@ -63,7 +64,7 @@ class Puller:
             store,
             parts.topic_configs,
             parts.subscription_groups,
-            parts.consumers,
+            PullFilter(parts.config, parts.consumers, parts.subscription_groups, parts.consumer_filters),
             parts.offsets,
             parts.stats,
             self.holds,
@@ -385,12 +386,6 @@ def test_a_group_that_sent_no_heartbeat_is_told_so(puller: Puller):
 def test_a_subscription_older_than_the_client_s_is_not_used(puller: Puller):
     puller.subscribe(version=99)
     assert puller.refused(flags=0)[0] == ResponseCode.SUBSCRIPTION_NOT_LATEST
-
-
-def test_sql92_is_refused(puller: Puller):
-    code, remark = puller.refused(expression_type="SQL92", subscription="a > 1")
-    assert code == ResponseCode.SYSTEM_ERROR
-    assert "SQL92" in remark
 
 
 def test_broadcasting_is_refused_to_a_group_that_may_not(puller: Puller):

@@ -175,6 +175,27 @@ class BrokerConfig(ConfigModel):
     region_id: Text = setting("regionId", "DefaultRegion", "Put into each message as MSG_REGION.", _HOT)
     trace_on: Flag = setting("traceOn", True, "Put into each message as TRACE_ON, which makes clients trace.", _HOT)
     lite_pull_message_enable: Flag = setting("litePullMessageEnable", True, "Serve LITE_PULL_MESSAGE.", _HOT)
+    enable_property_filter: Flag = setting(
+        "enablePropertyFilter",
+        False,
+        "Have consumers filter by SQL92 on properties; without it they are refused.",
+        _HOT,
+    )
+    filter_support_retry: Flag = setting(
+        "filterSupportRetry",
+        False,
+        "Filter messages of a retry topic, for a consumer that asks for them by SQL92, by the group's filter for the "
+        "topic that they come from.",
+        _HOT,
+    )
+    filter_data_clean_time_span: Whole = setting(
+        "filterDataCleanTimeSpan",
+        _DAY_MS,
+        "How long the filter of a group without clients is kept in config/consumerFilter.json.",
+        _HOT_MS,
+        low=0,
+        high=365 * _DAY_MS,
+    )
     long_polling_enable: Flag = setting(
         "longPollingEnable", True, "Hold a pull that finds nothing for as long as it asks (suspendTimeoutMillis).", _HOT
     )

@@ -1,0 +1,40 @@
+"""Filters of consumer groups, as ``config/consumerFilter.json`` has them (org.apache.rocketmq.broker.filter)."""
+
+import msgspec
+
+from rocketbroker.codec.remoting.bodies.remoting_serializable import RemotingSerializable
+from rocketbroker.codec.remoting.java_types import Int, Long
+
+
+class BloomFilterData(RemotingSerializable):
+    """The bits that a group has in the bit map of each message of a topic, of so many."""
+
+    bit_num: Int = 0
+    bit_pos: list[int] | None = None
+
+
+class ConsumerFilterData(RemotingSerializable):
+    """The filter of a group for a topic; times in ms, ``dead`` and ``dead_time`` since no client has it any more."""
+
+    consumer_group: str
+    topic: str
+    expression: str
+    expression_type: str = "SQL92"
+    client_version: Long = 0
+    born_time: Long = 0
+    dead_time: Long = 0
+    dead: bool = False
+    bloom_filter_data: BloomFilterData | None = None
+
+
+class FilterDataMapByTopic(RemotingSerializable):
+    """The filters of a topic by group."""
+
+    topic: str = ""
+    group_filter_data: dict[str, ConsumerFilterData] = msgspec.field(default_factory=dict)
+
+
+class ConsumerFilterWrapper(RemotingSerializable):
+    """All filters by topic."""
+
+    filter_data_by_topic: dict[str, FilterDataMapByTopic] = msgspec.field(default_factory=dict)
