@@ -55,14 +55,14 @@ def pulls(
     end: int | None = None,
     matches: Callable[[int], bool] | None = None,
     queue_id: int = 0,
-    **limits: int,
+    max_msgs: int = 32,
+    max_bytes: int = 1 << 20,
 ) -> list[tuple[int, bytes]]:
     """Queue offsets and bodies of all messages that a consumer of a queue of ``Topic`` gets."""
     found: list[tuple[int, bytes]] = []
     end = store.max_offset_in_queue("Topic", queue_id) if end is None else end
-    limits = {"max_msgs": 32, "max_bytes": 1 << 20} | limits
     while offset < end:
-        result = store.get_message("Topic", queue_id, offset, **limits, matches=matches)
+        result = store.get_message("Topic", queue_id, offset, max_msgs, max_bytes, matches)
         if result.status in {GetMessageStatus.FOUND, GetMessageStatus.NO_MATCHED_MESSAGE}:
             records = pulled(store, result)
             assert len(records) == result.total_size

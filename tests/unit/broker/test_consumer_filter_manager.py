@@ -15,6 +15,44 @@ from rocketbroker.common.errors import MQFilterError
 from tests.support.fakes import FakeClock
 
 DAY_S = 86_400
+# Written by Apache's broker for two Java consumers that were gone by then.
+RECORDED = """{
+	"filterDataByTopic":{
+		"T":{
+			"groupFilterData":{
+				"CG_Other":{
+					"bloomFilterData":{
+						"bitNum":112,
+						"bitPos":[75,18,80]
+					},
+					"bornTime":1795308795500,
+					"clientVersion":1795308796060,
+					"consumerGroup":"CG_Other",
+					"dead":true,
+					"deadTime":1795308809037,
+					"expression":"n BETWEEN 3 AND 5",
+					"expressionType":"SQL92",
+					"topic":"T"
+				},
+				"CG_Sql":{
+					"bloomFilterData":{
+						"bitNum":112,
+						"bitPos":[1,61,19]
+					},
+					"bornTime":1795308789076,
+					"clientVersion":1795308791420,
+					"consumerGroup":"CG_Sql",
+					"dead":true,
+					"deadTime":1795308807944,
+					"expression":"n > 30 AND text CONTAINS \'é\'",
+					"expressionType":"SQL92",
+					"topic":"T"
+				}
+			},
+			"topic":"T"
+		}
+	}
+}""".encode()
 
 
 @pytest.fixture
@@ -153,6 +191,17 @@ def test_a_filter_in_the_file_that_is_wrong_is_passed_over(broker: SimpleNamespa
     assert broker.filters.get("T", "G") is None
     assert broker.filters.get("T", "H") is not None
     assert "is passed over, group G" in caplog.text
+
+
+def test_the_file_is_that_of_apache_s_broker(tmp_path: Path):
+    clock = FakeClock(1795308809037 + 1000)
+    filters = ConsumerFilterManager(tmp_path / "consumerFilter.json", BrokerConfig(enable_property_filter=True), clock)
+    filters.decode(RECORDED)
+    assert filters.encode() == RECORDED
+    found = filters.get("T", "CG_Sql")
+    assert found is not None
+    raws = [encode_properties({"n": n, "text": "é"}) for n in ("30", "31")]
+    assert found.message_filter.is_matched_by_commit_log(raws) == [False, True]
 
 
 def test_nothing_to_write_is_a_file_too(broker: SimpleNamespace):
