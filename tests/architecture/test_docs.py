@@ -14,6 +14,12 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 # Pages may leave out the first folders of a path, as in `store/commit_log.py`.
 PLACES = ("src", "tests", "docs", "bench", "bin", "conf", "requirements")
 
+FEATURES = [
+    [cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
+    for line in (ROOT / "docs" / "features.md").read_text().splitlines()
+    if line.startswith("| ") and not line.startswith("| feature ")
+]
+
 DEFINITIONS = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 CRASH_SAFETY = (ROOT / "docs" / "crash-safety.md").read_text()
 SECTIONS = [name for name in re.findall(r"^## (.*)", CRASH_SAFETY, re.MULTILINE) if name != "What is not covered"]
@@ -63,6 +69,14 @@ def test_each_section_of_the_argument_names_its_tests(section: str):
     text = CRASH_SAFETY.split(f"\n## {section}\n")[1].split("\n## ")[0]
 
     assert "::test_" in text
+
+
+@pytest.mark.parametrize("row", FEATURES, ids=lambda row: row[0])
+def test_each_feature_names_its_tests_and_its_code(row: list[str]):
+    _, tests, code = row
+
+    assert re.fullmatch(r"`tests/[\w/]+\.py(::test_\w+)?`(, `tests/[\w/]+\.py(::test_\w+)?`)*", tests)
+    assert re.fullmatch(r"`[\w/]+\.py`(, `[\w/]+\.py`)*", code)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
