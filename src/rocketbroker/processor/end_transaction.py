@@ -106,7 +106,7 @@ class EndTransactionProcessor:
         """Commit or roll back; gives the real message's place where there is one."""
         outcome = header.commit_or_rollback
         if outcome == TRANSACTION_NOT_TYPE:
-            log.info("transaction %s is undecided; its producer will be asked", header.transaction_id or header.msg_id)
+            log.debug("transaction %s is undecided; its producer will be asked", header.transaction_id or header.msg_id)
             return None
         if outcome not in {TRANSACTION_COMMIT_TYPE, TRANSACTION_ROLLBACK_TYPE}:
             remark = f"commitOrRollback is {outcome}; {_OUTCOMES} would be right"

@@ -87,13 +87,18 @@ class HalfQueueRecovery:
             await asyncio.wait([reading])
             raise
         self._transactions.begin(half_offsets)
+        ended = 0
         if not self._store.was_clean:
             for half in open_halves:
                 if await self._is_committed(half):
-                    log.warning("transaction %s was committed before the unclean stop", half.uniq_key)
                     self._transactions.end(half, half.queue_offset)
+                    ended += 1
         if open_halves:
-            log.info("%s transactions are open or being looked for", len(open_halves))
+            log.info(
+                "%s transactions are open; %s were committed shortly before the unclean stop",
+                len(open_halves) - ended,
+                ended,
+            )
 
     def _read(self) -> tuple[HalfOffsets, list[MessageExt]]:
         """What the op messages and the copies say, and the half messages that are open by that (blocks)."""

@@ -1,0 +1,191 @@
+"""Official Java transaction producers against our broker: commit, rollback, check-back, producer and broker killed."""
+
+import re
+import struct
+import time
+import zlib
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from tests.support.java import Java
+from tests.support.java_lines import Got, body_of, check_content, got, rows
+from tests.support.java_process import JavaProcess
+from tests.support.our_servers import Cluster, OurServers, wait_serving
+from tests.support.store_audit import check_store
+
+pytestmark = pytest.mark.java
+
+TOPIC = "Transact"
+HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
+# Short, so that a test need not wait long. A client that is slow to answer is asked again, as often as it takes.
+SHORT: dict[str, str | int] = {
+    "transactionTimeOut": 1500, "transactionCheckInterval": 1000, "transactionCheckMax": 1000,
+    "transactionOpBatchInterval": 200, "flushConsumerOffsetInterval": 100,
+}  # fmt: skip
+
+
+class Check(NamedTuple):
+    """One question that a producer was asked."""
+
+    n: int
+    msg_id: str
+    times: int
+
+
+def until(condition: Callable[[], bool], seconds: float, what: str) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"{what}: not within {seconds} s"
+        time.sleep(0.05)
+
+
+def start_cluster(servers: OurServers, **settings: str | int) -> Cluster:
+    namesrv = servers.namesrv()
+    broker = servers.launch_broker(namesrv.address, None, SHORT | settings)
+    wait_serving(broker, namesrv.address)
+    cluster = Cluster(namesrv, broker)
+    cluster.make_topic(TOPIC)
+    return cluster
+
+
+def transact(java: Java, cluster: Cluster, *options: str, client: str = "5.5.0") -> JavaProcess:
+    process = java.start("Transact", f"namesrv={cluster.address}", f"topic={TOPIC}", *options, client=client)
+    process.wait_for("STARTED")
+    return process
+
+
+def consume(java: Java, cluster: Cluster) -> JavaProcess:
+    consumer = java.start(
+        "Push", f"namesrv={cluster.address}", f"topic={TOPIC}", "group=CG_Transact", "persist=200", "heartbeat=500"
+    )
+    consumer.wait_for("QUEUES\t0,1,2,3")
+    return consumer
+
+
+def checks(producer: JavaProcess) -> list[Check]:
+    """What it was asked, each with the content that was sent and the topic it was sent to."""
+    found = []
+    for n, msg_id, times, topic, crc in rows(producer.text(), "CHECK"):
+        assert (topic, int(crc)) == (TOPIC, zlib.crc32(body_of(int(n))))
+        found.append(Check(int(n), msg_id, int(times)))
+    return found
+
+
+def halves(producer: JavaProcess) -> dict[int, str]:
+    """Number -> id of what it sent."""
+    lines = rows(producer.text(), "HALF")
+    assert {status for _, _, status, _ in lines} <= {"SEND_OK"}
+    return {int(n): msg_id for n, msg_id, _, _ in lines}
+
+
+def entries(store: Path, topic: str) -> int:
+    """How many messages the queues of a topic hold."""
+    files = (store / "consumequeue" / topic).rglob("0*")
+    return sum(
+        size > 0 for file in files if file.is_file() for _, size, _ in struct.iter_unpack(">qiq", file.read_bytes())
+    )
+
+
+def all_ended(store: Path) -> bool:
+    """Whether the broker has dealt with all half messages, by what it has written."""
+    offsets = (store / "config" / "consumerOffset.json").read_text()
+    position = re.search(rf'"{HALF_TOPIC}@CID_RMQ_SYS_TRANS":{{\s*0:(\d+)', offsets)
+    return position is not None and int(position[1]) == entries(store, HALF_TOPIC)
+
+
+def numbers(messages: list[Got]) -> dict[int, int]:
+    return dict(Counter(each.n for each in messages))
+
+
+@pytest.mark.parametrize("client", ["5.5.0", "4.9.8"])
+def test_consumers_get_what_is_committed_and_nothing_else(java: Java, our_servers: OurServers, client: str):
+    cluster = start_cluster(our_servers)
+    consumer = consume(java, cluster)
+    producer = transact(
+        java,
+        cluster,
+        "count=60",
+        "threads=4",
+        "outcomes=commit,rollback,unknown",
+        "checks=unknown,commit",
+        client=client,
+    )
+    producer.wait_for("SENT")
+    first = {n for n in range(60) if n % 3 == 0}
+    until(lambda: set(numbers(got(consumer.text()))) >= first, 20, "what was committed at once is there")
+    expected = {n: 1 for n in range(60) if n % 3 != 1}
+    until(lambda: set(numbers(got(consumer.text()))) >= set(expected), 30, "what was committed when asked is there")
+    until(lambda: all_ended(cluster.broker.store), 20, "all transactions are ended")
+
+    messages = got(consumer.text())
+    check_content(messages)
+    assert numbers(messages) == expected
+    sent = halves(producer)
+    assert {each.n: each.msg_id for each in messages} == {n: sent[n] for n in expected}
+    asked = checks(producer)
+    unknown = [n for n in range(60) if n % 3 == 2]
+    assert {(each.n, each.msg_id) for each in asked} == {(n, sent[n]) for n in unknown}, "those alone"
+    assert {(each.n, each.times) for each in asked} >= {(n, times) for n in unknown for times in (1, 2)}
+    late = {each.n: each.stored - each.born for each in messages}
+    assert min(late[n] for n in unknown) >= 1500, "nobody is asked before transactionTimeOut"
+    cluster.broker.stop()
+    assert entries(cluster.broker.store, TOPIC) == len(expected)
+    check_store(cluster.broker.store)
+    assert our_servers.errors() == []
+
+
+def test_a_sibling_answers_for_a_producer_that_was_killed(java: Java, our_servers: OurServers):
+    cluster = start_cluster(our_servers)
+    consumer = consume(java, cluster)
+    sibling = transact(java, cluster, "checks=commit")
+    stranger = transact(java, cluster, "group=PG_Other", "checks=rollback")
+    first = transact(java, cluster, "count=40", "outcomes=unknown", "checks=unknown")
+    first.wait_for("SENT")
+    sent = halves(first)
+    first.kill()
+    until(lambda: set(numbers(got(consumer.text()))) >= set(range(40)), 30, "all are committed")
+    until(lambda: all_ended(cluster.broker.store), 20, "all transactions are ended")
+
+    messages = got(consumer.text())
+    check_content(messages)
+    assert numbers(messages) == dict.fromkeys(range(40), 1)
+    assert {each.n: each.msg_id for each in checks(sibling)} == sent
+    assert checks(stranger) == []
+    cluster.broker.stop()
+    assert entries(cluster.broker.store, TOPIC) == 40
+    assert our_servers.errors() == []
+
+
+@pytest.mark.parametrize("flush", ["ASYNC_FLUSH", "SYNC_FLUSH"])
+def test_a_broker_that_is_killed_amid_transactions_asks_for_them(
+    java: Java, our_servers: OurServers, tmp_path: Path, flush: str
+):
+    """Some are committed and no op message says so yet; of others there is the first half alone."""
+    settings: dict[str, str | int] = {"flushDiskType": flush, "transactionOpBatchInterval": 600_000}
+    cluster = start_cluster(our_servers, **settings)
+    consumer = consume(java, cluster)
+    gate = tmp_path / "gate"
+    producer = transact(java, cluster, "count=30", "threads=10", "gateFrom=20", f"gate={gate}")
+    until(lambda: len(rows(producer.text(), "LOCAL")) == 30, 30, "ten are amid their local transaction")
+    early = set(range(20))
+    until(lambda: set(numbers(got(consumer.text()))) >= early, 20, "what was committed is there")
+    cluster.broker.kill()
+    gate.touch()
+    producer.wait_for("SENT")
+    store, port = cluster.broker.store, cluster.broker.port
+    assert entries(store, "RMQ_SYS_TRANS_OP_HALF_TOPIC") == 0
+    broker = our_servers.launch_broker(cluster.address, store, SHORT | settings, port)
+    wait_serving(broker, cluster.address)
+    until(lambda: set(numbers(got(consumer.text()))) == set(range(30)), 40, "all are committed")
+    until(lambda: all_ended(store), 20, "all transactions are ended")
+
+    asked = {each.n for each in checks(producer)}
+    assert asked == set(range(20, 30)), "those alone: what was committed before the kill is known"
+    broker.stop()
+    assert entries(store, TOPIC) == 30, "each once"
+    check_content(got(consumer.text()))
+    check_store(store)
