@@ -442,7 +442,15 @@ def _lacking_from(loaded: LoadedStore, unknown: _Unknown) -> tuple[int, int]:
         return unknown.log_from, queues_from
     if loaded.index_lacks is not None:
         index_from = min(index_from, loaded.index_lacks)
-    return index_from if loaded.index_service.has_before(index_from) else log_begin, queues_from
+    if not loaded.index_service.has_before(index_from):
+        index_from = max(min(_without_keys_to(loaded), index_from), log_begin)
+    return index_from, queues_from
+
+
+def _without_keys_to(loaded: LoadedStore) -> int:
+    """CommitLog offset before which there were no keys, so that an index without any lacks none."""
+    ends = _ends_that_hold(loaded)
+    return ends.end_of_log if ends is not None and ends.index_files == [] else 0
 
 
 def _flush_log(file: MappedFile) -> None:

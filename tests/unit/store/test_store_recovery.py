@@ -56,6 +56,29 @@ async def test_after_a_clean_stop_nothing_is_dispatched_again(filled: Filled, ca
     filled.store = store
 
 
+@pytest.mark.parametrize("properties", [{}, {"KEYS": "k"}])
+async def test_messages_without_keys_are_not_looked_through_for_keys_at_each_start(
+    tmp_path: Path, properties: dict[str, str]
+):
+    store = make_store(tmp_path)
+    await store.start()
+    for number in range(3):
+        store.put_message(message(b"%d" % number))
+    await store.stop()
+
+    again = make_store(tmp_path)
+    await again.start()
+    assert again.recovery_report.dispatched == 0
+    again.put_message(message(b"3", properties=properties))
+    await again.stop()
+
+    last = make_store(tmp_path)
+    await last.start()
+    assert last.recovery_report.dispatched == 0
+    assert len((await last.query_message("Topic", "k", 9, 0, ALWAYS)).records) == bool(properties)
+    await last.stop()
+
+
 async def test_after_a_kill_all_is_there(filled: Filled, killed: Path, caplog):
     assert (killed / "abort").exists()
 
