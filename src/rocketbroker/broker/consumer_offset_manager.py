@@ -61,11 +61,11 @@ class ConsumerOffsetManager(ConfigManager[ConsumerOffsetSerializeWrapper]):
         self._keep(key, queue_id, offset)
         self.resets.assign(key, queue_id, offset)
 
-    def redirect(self, group: str, topic: str, queue_id: int, pull_offset: int, connection: Connection) -> int | None:
+    def redirect(self, group: str, topic: str, queue_id: int, connection: Connection) -> int | None:
         """Where a pull has to go on instead, the queue having been reset; ``None`` to serve it."""
         # Either answer may end the reset, which the file then has to know.
         self._changed = True
-        return self.resets.redirect(f"{topic}@{group}", queue_id, pull_offset, connection)
+        return self.resets.redirect(f"{topic}@{group}", queue_id, connection)
 
     def _keep(self, key: str, queue_id: int, offset: int) -> None:
         queues = self.table.get(key)

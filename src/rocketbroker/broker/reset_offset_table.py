@@ -1,9 +1,9 @@
 """Offsets that were reset and that no consumer has taken over yet (``resetOffsetTable`` of ConsumerOffsetManager).
 
-A running consumer knows nothing of a reset: it goes on pulling where it was and commits what it has consumed, which
-would undo the reset. So until it pulls from the new offset its commits do not count, and each of its pulls is answered
-with the new offset. RocketMQ forgets a reset as soon as one pull was told; a consumer that dies then, or one of 4.x,
-which waits for 10 s before it moves, may commit the old offset afterwards.
+A running consumer knows nothing of a reset: it has messages that it pulled before, and commits what it has consumed,
+which would undo the reset. So the first pull of each client is answered with the new offset, whatever it asks for, and
+commits do not count until one that was told pulls again. RocketMQ forgets a reset as soon as one pull was told; a
+consumer that dies then, or one of 4.x, which waits for 10 s before it moves, may commit the old offset afterwards.
 """
 
 from collections.abc import Callable, Mapping
@@ -38,16 +38,16 @@ class ResetOffsetTable:
         """Whether the queue was reset and nobody has taken it over yet."""
         return queue_id in self._resets.get(key, ())
 
-    def redirect(self, key: str, queue_id: int, pull_offset: int, connection: Connection) -> int | None:
-        """Where a pull has to go on instead of ``pull_offset``; ``None`` to serve it.
+    def redirect(self, key: str, queue_id: int, connection: Connection) -> int | None:
+        """Where the pull of a client has to go on; ``None`` to serve it.
 
-        The reset is over when somebody pulls from where it leads, and when a client that was told pulls from elsewhere
-        all the same, as an application that keeps its own offsets may.
+        It makes no difference where it pulls from: a client that pulls from the new offset by chance may still have
+        messages from before it, and one that was told may do as it likes.
         """
         reset = self._resets.get(key, {}).get(queue_id)
         if reset is None:
             return None
-        if pull_offset == reset.offset or connection in reset.told:
+        if connection in reset.told:
             self._forget(key, queue_id)
             return None
         reset.told.add(connection)

@@ -158,7 +158,7 @@ class PullMessageProcessor:
     def _redirect(self, connection: Connection, header: PullMessageRequestHeader) -> GetMessageResult | None:
         """Where the pull has to go on, since the offset of its group was reset."""
         topic, queue_id = header.topic, header.queue_id
-        target = self._offsets.redirect(header.consumer_group, topic, queue_id, header.queue_offset, connection)
+        target = self._offsets.redirect(header.consumer_group, topic, queue_id, connection)
         if target is None:
             return None
         first, end = self._store.min_offset_in_queue(topic, queue_id), self._store.max_offset_in_queue(topic, queue_id)

@@ -41,7 +41,7 @@ def test_pull_offsets_fall_back_to_the_committed_one():
     assert manager.query("g", "T", 0) == 7
 
 
-def test_commits_do_not_undo_a_reset_until_a_pull_takes_it_over():
+def test_commits_do_not_undo_a_reset_until_a_client_that_was_told_pulls_again():
     manager, connection = make(), FakeConnection()
     manager.commit("g", "T", 0, 90)
     manager.assign_reset("g", "T", 0, 10)
@@ -49,23 +49,25 @@ def test_commits_do_not_undo_a_reset_until_a_pull_takes_it_over():
     assert not manager.commit("g", "T", 0, 95)
     assert manager.commit("g", "T", 1, 95)
     assert manager.commit("h", "T", 0, 95)
-    assert manager.redirect("g", "T", 0, 95, connection) == 10
+    assert manager.redirect("g", "T", 0, connection) == 10
     assert not manager.commit("g", "T", 0, 95)
-    assert manager.redirect("g", "T", 1, 95, connection) is None
-    assert manager.redirect("g", "T", 0, 10, connection) is None
+    assert manager.redirect("g", "T", 1, connection) is None
+    assert manager.redirect("g", "T", 0, connection) is None
     assert not manager.resets
     assert manager.commit("g", "T", 0, 12)
     assert manager.query("g", "T", 0) == 12
 
 
-def test_a_client_that_was_told_and_pulls_from_elsewhere_is_served():
+def test_each_client_is_told_and_of_each_reset():
     manager, one, two = make(), FakeConnection(), FakeConnection()
     manager.assign_reset("g", "T", 0, 10)
-    assert manager.redirect("g", "T", 0, 95, one) == manager.redirect("g", "T", 0, 95, two) == 10
-    assert manager.redirect("g", "T", 0, 96, one) is None
-    assert manager.redirect("g", "T", 0, 96, two) is None
+    assert manager.redirect("g", "T", 0, one) == manager.redirect("g", "T", 0, two) == 10
+    assert manager.redirect("g", "T", 0, one) is None
+    assert manager.redirect("g", "T", 0, two) is None
     manager.assign_reset("g", "T", 0, 20)
-    assert manager.redirect("g", "T", 0, 95, one) == 20, "another reset is told again"
+    assert manager.redirect("g", "T", 0, one) == 20
+    manager.assign_reset("g", "T", 0, 30)
+    assert manager.redirect("g", "T", 0, one) == 30
 
 
 def test_resets_survive_a_restart_and_end_with_their_group_or_topic():
@@ -85,7 +87,7 @@ def test_a_reset_is_set_back_with_the_offset():
     manager = make()
     manager.assign_reset("g", "T", 0, 10)
     assert len(manager.set_back(lambda _topic, _queue_id: 7)) == 1
-    assert manager.redirect("g", "T", 0, 3, FakeConnection()) == 7
+    assert manager.redirect("g", "T", 0, FakeConnection()) == 7
     assert manager.query("g", "T", 0) == 7
 
 

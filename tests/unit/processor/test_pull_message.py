@@ -437,6 +437,17 @@ async def test_a_reset_moves_the_pull_and_keeps_what_it_commits_out(puller: Pull
     assert offsets.query("G", "T", 0) == 3
 
 
+async def test_a_client_that_pulls_from_the_new_offset_by_chance_is_told_as_well(puller: Puller):
+    """It has what it pulled before, and would commit that."""
+    puller.subscribe()
+    puller.put("a", "b")
+    puller.parts.offsets.assign_reset("G", "T", 0, 2)
+    assert outcome(puller.pull(2, SUSPEND)) == (ResponseCode.PULL_OFFSET_MOVED, 2)
+    assert not puller.parts.offsets.commit("G", "T", 0, 1)
+    assert puller.pull(2, SUSPEND) is None
+    assert puller.parts.offsets.commit("G", "T", 0, 2)
+
+
 async def test_a_reset_ends_a_held_pull(puller: Puller):
     puller.subscribe()
     puller.put("a", "b")

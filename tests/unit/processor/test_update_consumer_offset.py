@@ -82,8 +82,8 @@ def test_administration_moves_running_consumers(processor, parts, member):
     later = commit(processor, "g", "T", 3, 91, connection=member)
     assert (later.code, later.remark) == (0, "Offset has been previously reset")
     assert parts.offsets.query("g", "T", 3) == 42
-    assert parts.offsets.redirect("g", "T", 3, 91, member) == 42
-    assert parts.offsets.redirect("g", "T", 3, 42, member) is None
+    assert parts.offsets.redirect("g", "T", 3, member) == 42
+    assert parts.offsets.redirect("g", "T", 3, member) is None
     commit(processor, "g", "T", 3, 43, connection=member, oneway=True)
     assert parts.offsets.query("g", "T", 3) == 43
 

@@ -56,7 +56,7 @@ async def test_a_running_group_is_moved(parts, processor, consumer):
     connection = consumer("dest", "client", "T")
     await call_async(processor.process, Header("src", "dest", "T"))
     assert not parts.offsets.commit("dest", "T", 0, 101)
-    assert parts.offsets.redirect("dest", "T", 0, 101, connection) == 7
+    assert parts.offsets.redirect("dest", "T", 0, connection) == 7
 
 
 async def test_a_new_group_is_made_where_clients_may_make_one(parts, processor):

@@ -105,7 +105,7 @@ async def test_running_consumers_cannot_undo_it(parts, processor, client):
     await call_async(processor.process, header(0))
     assert connection.sent == [], "its next pull tells it"
     assert not parts.offsets.commit("g", "T", 0, 5)
-    assert parts.offsets.redirect("g", "T", 0, 5, connection) == 0
+    assert parts.offsets.redirect("g", "T", 0, connection) == 0
 
 
 async def test_without_force_nothing_goes_forward(parts, processor, times):
