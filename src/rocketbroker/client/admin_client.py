@@ -18,16 +18,23 @@ from rocketbroker.codec.message.topic_validator import (
 from rocketbroker.codec.remoting import fastjson
 from rocketbroker.codec.remoting.bodies.connection import ConsumerConnection
 from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
+from rocketbroker.codec.remoting.bodies.offset import GetConsumerStatusBody, ResetOffsetBody
 from rocketbroker.codec.remoting.bodies.remoting_serializable import body_from
 from rocketbroker.codec.remoting.bodies.route import MASTER_ID, BrokerData, ClusterInfo, TopicRouteData
 from rocketbroker.codec.remoting.bodies.statistics import ConsumeStats, TopicStatsTable
 from rocketbroker.codec.remoting.bodies.tables import GroupList, KVTable, TopicList
 from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
+from rocketbroker.codec.remoting.custom_header import CommandCustomHeader
 from rocketbroker.codec.remoting.headers.client import (
     GetConsumerConnectionListRequestHeader,
     GetConsumerRunningInfoRequestHeader,
 )
 from rocketbroker.codec.remoting.headers.namesrv import DeleteTopicFromNamesrvRequestHeader, PutKVConfigRequestHeader
+from rocketbroker.codec.remoting.headers.offset import (
+    CloneGroupOffsetRequestHeader,
+    GetConsumerStatusRequestHeader,
+    ResetOffsetRequestHeader,
+)
 from rocketbroker.codec.remoting.headers.pull_message import ViewMessageRequestHeader
 from rocketbroker.codec.remoting.headers.query_message import QueryMessageRequestHeader
 from rocketbroker.codec.remoting.headers.subscription_group import GetConsumeStatsRequestHeader
@@ -222,21 +229,77 @@ class AdminClient:
 
     async def examine_consumer_connection_info(self, group: str) -> ConsumerConnection:
         """The clients of a group; BrokerResponseError with CONSUMER_NOT_ONLINE when there are none."""
-        route = await self._first_route([RETRY_GROUP_TOPIC_PREFIX + group])
-        for address in addresses_of(route.broker_datas):
-            header = GetConsumerConnectionListRequestHeader(group)
-            answer = await self._invoke(address, client_request(RequestCode.GET_CONSUMER_CONNECTION_LIST, header))
-            return ConsumerConnection.decode(check_success(answer).body)
-        raise BrokerNotFoundError(f"no broker in the route of {RETRY_GROUP_TOPIC_PREFIX}{group} has an address")
+        return (await self.examine_consumers(group))[0]
+
+    async def examine_consumers(self, group: str) -> tuple[ConsumerConnection, str]:
+        """The clients of a group, and in what their subscriptions differ as the broker says (Apache's says nothing).
+
+        Raises:
+            BrokerResponseError: CONSUMER_NOT_ONLINE, there are none.
+        """
+        answer = await self._ask_first(
+            group, RequestCode.GET_CONSUMER_CONNECTION_LIST, GetConsumerConnectionListRequestHeader(group)
+        )
+        return ConsumerConnection.decode(answer.body), answer.remark or ""
+
+    async def get_consumer_running_info(self, group: str, client_id: str) -> Any:
+        """What a client of a group says of itself: a ConsumerRunningInfo as ``fastjson.loads`` reads it."""
+        answer = await self._ask_first(
+            group, RequestCode.GET_CONSUMER_RUNNING_INFO, GetConsumerRunningInfoRequestHeader(group, client_id)
+        )
+        return fastjson.loads(answer.body)
 
     async def assigned_queues(self, group: str, client_id: str) -> list[MessageQueue]:
         """The queues that a client of a group consumes now, as the client itself tells."""
+        return queues_in_running_info(await self.get_consumer_running_info(group, client_id))
+
+    async def get_consume_status(
+        self, topic: str, group: str, client_id: str = ""
+    ) -> dict[str, dict[MessageQueue, int]]:
+        """Where clients of a group are, or one of them, as they themselves tell; by client id."""
+        header = GetConsumerStatusRequestHeader(topic, group, client_id)
+        answer = await self._ask_first(group, RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS, header)
+        return GetConsumerStatusBody.decode(answer.body).consumer_table
+
+    # -- offsets
+
+    async def reset_offset_by_timestamp(
+        self, topic: str, group: str, timestamp_ms: int, *, force: bool = True, route_topic: str | None = None
+    ) -> dict[MessageQueue, int]:
+        """Move a group to a time, -1 to the ends of the queues; gives where it goes on.
+
+        Without ``force`` it goes back only.
+        """
+        route = await self.examine_topic_route_info(route_topic or topic)
+        header = ResetOffsetRequestHeader(group, topic, timestamp_ms, force)
+        found: dict[MessageQueue, int] = {}
+        for address in addresses_of(route.broker_datas):
+            found |= await self._reset(address, header)
+        return found
+
+    async def reset_offset_by_queue_id(
+        self, address: str, group: str, topic: str, queue_id: int, *, offset: int = -1, timestamp_ms: int = -1
+    ) -> dict[MessageQueue, int]:
+        """Move a group to an offset of one queue of a broker, or to a time there; gives where it goes on."""
+        return await self._reset(address, ResetOffsetRequestHeader(group, topic, timestamp_ms, True, queue_id, offset))
+
+    async def clone_group_offset(self, src_group: str, dest_group: str, topic: str, *, offline: bool = False) -> None:
+        """Have a group go on in a topic where another is; ``offline``: whether or not that one consumes it now."""
+        header = CloneGroupOffsetRequestHeader(src_group, dest_group, topic, offline)
+        route = await self.examine_topic_route_info(topic)
+        for address in addresses_of(route.broker_datas):
+            check_success(await self._invoke(address, client_request(RequestCode.CLONE_GROUP_OFFSET, header)))
+
+    async def _reset(self, address: str, header: ResetOffsetRequestHeader) -> dict[MessageQueue, int]:
+        answer = await self._invoke(address, client_request(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, header))
+        return ResetOffsetBody.decode(check_success(answer).body).offset_table
+
+    async def _ask_first(self, group: str, code: int, header: CommandCustomHeader) -> Command:
+        """The answer of one broker that a group consumes from."""
         route = await self._first_route([RETRY_GROUP_TOPIC_PREFIX + group])
         for address in addresses_of(route.broker_datas):
-            header = GetConsumerRunningInfoRequestHeader(group, client_id)
-            answer = await self._invoke(address, client_request(RequestCode.GET_CONSUMER_RUNNING_INFO, header))
-            return queues_in_running_info(fastjson.loads(check_success(answer).body))
-        return []
+            return check_success(await self._invoke(address, client_request(code, header)))
+        raise BrokerNotFoundError(f"no broker in the route of {RETRY_GROUP_TOPIC_PREFIX}{group} has an address")
 
     # -- messages
 

@@ -68,6 +68,39 @@ Without `-g` one row for each group. In JSON: `groups` with `group`, `count`, `v
 `diffTotal`; with `-g`: `group`, `queues`, `consumeTps`, `diffTotal` and `inflightTotal`.""",
         "mqadmin consumerProgress -n 127.0.0.1:9876 -g CG_Test",
     ),
+    "consumerStatus": (
+        """\
+Asks each client for what it subscribes to; one that does not answer is named on stderr. Clients of one group that
+differ get only a part of their messages: the last lines tell it, and in what they differ where the broker says so.
+RocketMQ's tool writes all that a client says into files, and compares only clients that have run for two minutes. In
+JSON: `group`, `clients` with `clientId`, `clientAddr`, `version` and `subscriptions` by topic, `same` and
+`conflict`.""",
+        "mqadmin consumerStatus -n 127.0.0.1:9876 -g CG_Test",
+    ),
+    "getConsumerStatus": (
+        """\
+In JSON: `group`, `topic` and `clients`, each with `clientId` and `queues`, of which each has `brokerName`, `queueId`
+and `offset`.""",
+        "mqadmin getConsumerStatus -n 127.0.0.1:9876 -g CG_Test -t TopicTest",
+    ),
+    "resetOffsetByTime": (
+        """\
+Running consumers go on there as well. `-s` is `now`, a number of ms since 1970, or `yyyy-MM-dd#HH:mm:ss:SSS` in local
+time. With `-b` and `-q` it is one queue of one broker, and with `-o` an offset of it, instead of a time. In JSON:
+`group`, `topic` and `queues` with `brokerName`, `queueId` and `offset`.""",
+        "mqadmin resetOffsetByTime -n 127.0.0.1:9876 -g CG_Test -t TopicTest -s 2026-11-21#09:59:24:121",
+    ),
+    "skipAccumulatedMessage": (
+        """\
+Messages that are stored and not consumed are not delivered any more. In JSON: as `resetOffsetByTime`.""",
+        "mqadmin skipAccumulatedMessage -n 127.0.0.1:9876 -g CG_Test -t TopicTest",
+    ),
+    "cloneGroupOffset": (
+        """\
+The group `-d` goes on where the group `-s` is, its running consumers as well. With `-o false` nothing is done while
+`-s` has clients that do not subscribe to the topic. In JSON: `srcGroup`, `destGroup` and `topic`.""",
+        "mqadmin cloneGroupOffset -n 127.0.0.1:9876 -s CG_Test -d CG_New -t TopicTest",
+    ),
     "queryMsgById": (
         """\
 Takes the id that a broker gives (offset message id) as well as the one that a producer gives (unique id), and says

@@ -23,6 +23,7 @@ NamesrvAddr = Annotated[
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON value with stable keys.")]
+Group = Annotated[str, typer.Option("-g", "--group", help="Consumer group.")]
 Topic = Annotated[str, typer.Option("-t", "--topic", help="Topic name.")]
 
 _EXIT_FAILED = 1

@@ -2,6 +2,24 @@
 
 from datetime import UTC, datetime
 
+_FORM = "%Y-%m-%d#%H:%M:%S:%f"
+
+
+def parse_time(text: str, now_ms: int) -> int:
+    """``now``, a number of ms since 1970, or ``2026-11-21#09:59:24:121`` in local time; as ms since 1970.
+
+    Raises:
+        ValueError: it is none of them.
+    """
+    if text == "now":
+        return now_ms
+    if text.isdecimal():
+        return int(text)
+    seconds, _, millis = text.rpartition(":")
+    if len(millis) != len("000"):
+        raise ValueError(f"{text!r} is no time")
+    return round(datetime.strptime(f"{seconds}:{millis}000", _FORM).astimezone().timestamp() * 1000)
+
 
 def human_millis(time_ms: int) -> str:
     """``2026-11-21 09:59:24,121`` (UtilAll.timeMillisToHumanString2); empty when there is no time."""

@@ -13,7 +13,18 @@ from rocketbroker.app.mqadmin.sub_commands import SUB_COMMANDS
 PAGE = Path(__file__).parents[4] / "docs" / "mqadmin.md"
 PACKAGE = Path(docs.__file__).parent
 # Files of the package that are no sub-command.
-SHARED = {"__init__", "cli", "docs", "on_brokers", "rendering", "report", "running", "sub_commands", "times"}
+SHARED = {
+    "__init__",
+    "cli",
+    "docs",
+    "on_brokers",
+    "rendering",
+    "report",
+    "reset_report",
+    "running",
+    "sub_commands",
+    "times",
+}
 
 
 def options_in_help(name: str) -> list[str]:

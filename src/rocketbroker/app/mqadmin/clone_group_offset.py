@@ -1,0 +1,30 @@
+"""``mqadmin cloneGroupOffset`` (org.apache.rocketmq.tools.command.offset.CloneGroupOffsetCommand)."""
+
+from typing import Annotated
+
+import typer
+
+from rocketbroker.app.mqadmin.report import Report
+from rocketbroker.app.mqadmin.running import AsJson, NamesrvAddr, Topic, TrueFalse, run
+from rocketbroker.client.admin_client import AdminClient
+
+
+def command(
+    src_group: Annotated[str, typer.Option("-s", "--srcGroup", help="The group whose offsets are taken.")],
+    dest_group: Annotated[str, typer.Option("-d", "--destGroup", help="The group that gets them.")],
+    topic: Topic,
+    namesrv_addr: NamesrvAddr = None,
+    offline: Annotated[
+        TrueFalse, typer.Option("-o", "--offline", help="Whether or not the first consumes the topic now.")
+    ] = TrueFalse.true,
+    as_json: AsJson = False,
+) -> None:
+    """Move a consumer group to where another is."""
+    source, target, name = src_group.strip(), dest_group.strip(), topic.strip()
+
+    async def examine(admin: AdminClient) -> Report:
+        await admin.clone_group_offset(source, target, name, offline=offline.is_true)
+        line = f"clone group offset success. srcGroup[{source}], destGroup=[{target}], topic[{name}]"
+        return Report({"srcGroup": source, "destGroup": target, "topic": name}, [line])
+
+    run(namesrv_addr, as_json, examine)

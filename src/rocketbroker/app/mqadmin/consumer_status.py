@@ -1,0 +1,73 @@
+"""``mqadmin consumerStatus`` (org.apache.rocketmq.tools.command.consumer.ConsumerStatusSubCommand)."""
+
+from typing import Any
+
+import msgspec
+
+from rocketbroker.app.mqadmin.report import Column, Report, Table
+from rocketbroker.app.mqadmin.running import AsJson, Group, NamesrvAddr, run
+from rocketbroker.client.admin_client import AdminClient
+from rocketbroker.client.mq_version import version_desc
+from rocketbroker.codec.message.topic_validator import RETRY_GROUP_TOPIC_PREFIX
+from rocketbroker.common.errors import CodecError, RocketBrokerError
+
+_SAME = "Same subscription in the same group of consumer"
+_DIFFERENT = "WARN: Different subscription in the same group of consumer!!!"
+
+
+class ClientRow(msgspec.Struct, rename="camel"):
+    """One client; ``subscriptions`` by topic, ``None`` when it does not tell."""
+
+    client_id: str
+    client_addr: str
+    version: str
+    subscriptions: dict[str, str] | None
+
+
+def command(group: Group, namesrv_addr: NamesrvAddr = None, as_json: AsJson = False) -> None:
+    """Show the clients of a group, and whether they subscribe to the same."""
+    run(namesrv_addr, as_json, lambda admin: examine(admin, group.strip()))
+
+
+async def examine(admin: AdminClient, group: str) -> Report:
+    """Ask the broker for the clients, and each of them for what it subscribes to."""
+    consumers, conflict = await admin.examine_consumers(group)
+    rows, failures = [], []
+    for client in consumers.connection_set:
+        said = None
+        try:
+            said = subscriptions_of(await admin.get_consumer_running_info(group, client.client_id))
+        except RocketBrokerError as error:
+            failures.append(f"{client.client_id}: {error}")
+        rows.append(ClientRow(client.client_id, client.client_addr, version_desc(client.version), said))
+    told = [row.subscriptions for row in rows if row.subscriptions is not None]
+    same = not conflict and all(each == told[0] for each in told)
+    data = {"group": group, "clients": rows, "same": same, "conflict": conflict}
+    lines = [_SAME] if same else list(filter(None, [_DIFFERENT, conflict]))
+    return Report(data, [_table(rows), "", *lines], failures)
+
+
+def subscriptions_of(info: Any) -> dict[str, str]:
+    """What a ConsumerRunningInfo says is subscribed to, by topic.
+
+    Raises:
+        CodecError: it is not of that shape.
+    """
+    try:
+        pairs = ((each["topic"], each.get("subString", "")) for each in info["subscriptionSet"])
+        return {topic: text for topic, text in sorted(pairs) if not topic.startswith(RETRY_GROUP_TOPIC_PREFIX)}
+    except (KeyError, TypeError, AttributeError):
+        raise CodecError("ConsumerRunningInfo: subscriptionSet is no list of subscriptions") from None
+
+
+def _table(rows: list[ClientRow]) -> Table:
+    titles = ("#Index", "#ClientId", "#ClientAddr", "#Version", "#Subscription")
+    cells = [
+        [str(number), row.client_id, row.client_addr, row.version, _text(row.subscriptions)]
+        for number, row in enumerate(rows, 1)
+    ]
+    return Table([*map(Column, titles)], cells)
+
+
+def _text(subscriptions: dict[str, str] | None) -> str:
+    return "-" if subscriptions is None else ", ".join(f"{topic}: {text}" for topic, text in subscriptions.items())

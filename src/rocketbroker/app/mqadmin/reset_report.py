@@ -1,0 +1,29 @@
+"""What the sub-commands print that move a group."""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from rocketbroker.app.mqadmin.report import Column, Report, Table
+from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
+
+
+class QueueOffset(msgspec.Struct, rename="camel"):
+    """Where a group is, or goes on, in one queue."""
+
+    broker_name: str
+    queue_id: int
+    offset: int
+
+
+def queue_offsets(table: Mapping[MessageQueue, int]) -> list[QueueOffset]:
+    """The table by broker and queue."""
+    return [QueueOffset(queue.broker_name, queue.queue_id, offset) for queue, offset in sorted(table.items())]
+
+
+def reset_report(group: str, topic: str, table: Mapping[MessageQueue, int]) -> Report:
+    """One row for each queue in which the group goes on elsewhere."""
+    rows = queue_offsets(table)
+    cells = [[row.broker_name, str(row.queue_id), str(row.offset)] for row in rows]
+    titles = ("#brokerName", "#queueId", "#offset")
+    return Report({"group": group, "topic": topic, "queues": rows}, [Table([*map(Column, titles)], cells)])
