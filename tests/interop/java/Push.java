@@ -12,7 +12,8 @@ import org.apache.rocketmq.common.message.MessageQueue;
 
 /**
  * A push consumer that prints GOT lines, and QUEUES with its queue ids whenever they change. It ends by itself after
- * stopAfter messages, when that is given; the first `failures` attempts at a message are answered RECONSUME_LATER.
+ * stopAfter messages, when that is given; each message takes it takeMillis; the first `failures` attempts at a message
+ * are answered RECONSUME_LATER.
  */
 public final class Push {
     private static final AtomicInteger TAKEN = new AtomicInteger();
@@ -23,6 +24,7 @@ public final class Push {
         int stopAfter = options.number("stopAfter", 0);
         int failures = options.number("failures", 0);
         int delayLevel = options.number("delayLevel", 0);
+        int takeMillis = options.number("takeMillis", 0);
         DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(options.text("group"));
         options.connect(consumer, "push");
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
@@ -45,6 +47,7 @@ public final class Push {
             });
         } else {
             consumer.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {
+                pause(takeMillis);
                 take(messages);
                 context.setDelayLevelWhenNextConsume(delayLevel);
                 boolean again = messages.get(0).getReconsumeTimes() < failures;
@@ -66,6 +69,14 @@ public final class Push {
         consumer.shutdown();
         System.out.println("DONE");
         System.exit(0);
+    }
+
+    private static void pause(int millis) {
+        try {
+            Thread.sleep(millis);
+        } catch (InterruptedException ended) {
+            Thread.currentThread().interrupt();
+        }
     }
 
     private static void take(List<MessageExt> messages) {
