@@ -332,7 +332,7 @@ def test_a_registration_with_a_wrong_crc_changes_nothing(shared: Cluster):
 def ended(servers: OurServers, module: str, path: Path) -> str:
     """The one line that a program says when it cannot start."""
     done = subprocess.run(
-        servers.command(module, "-c", str(path)),
+        servers.command(f"app.{module}", "-c", str(path)),
         capture_output=True,
         text=True,
         timeout=30,

@@ -7,6 +7,7 @@ import socket
 import struct
 import subprocess
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -78,6 +79,16 @@ class JavaProcess:
             if ended is not None or time.monotonic() > deadline:
                 why = f"ended with {ended}" if ended is not None else f"did not within {limit:.0f} s"
                 raise JavaError(f"{self.name} was to print {text!r} and {why}:\n{self.text()[-4000:]}")
+            time.sleep(0.05)
+
+    def wait_until(self, condition: Callable[[], bool], limit: float, what: str) -> None:
+        """Till something holds that this process is to bring about; its end, or no such thing in time, is an error."""
+        deadline = time.monotonic() + limit
+        while not condition():
+            ended = self.process.poll()
+            if ended is not None or time.monotonic() > deadline:
+                why = f"ended with {ended}" if ended is not None else f"did not within {limit:.0f} s"
+                raise JavaError(f"{self.name} was to {what} and {why}:\n{self.text()[-4000:]}")
             time.sleep(0.05)
 
     def wait(self, limit: float = 60) -> int:

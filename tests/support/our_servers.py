@@ -36,8 +36,8 @@ class OurServers:
     started: list[OurServer] = field(default_factory=list)
 
     def command(self, module: str, *arguments: str) -> list[str]:
-        """The command line of one of our programs, ``broker_startup`` or ``namesrv_startup``."""
-        return [sys.executable, "-P", "-m", f"rocketbroker.app.{module}", *arguments]
+        """The command line of one of our programs, such as ``app.broker_startup``."""
+        return [sys.executable, "-P", "-m", f"rocketbroker.{module}", *arguments]
 
     def environment(self) -> dict[str, str]:
         return {**os.environ, "PYTHONPATH": str(ROOT / "src"), "HOME": str(self.home), "NAMESRV_ADDR": ""}
@@ -51,7 +51,7 @@ class OurServers:
         """Start mqnamesrv; it listens when this returns."""
         port = free_ports()
         given = {"listenPort": port, "bindAddress": LOOPBACK, "kvConfigPath": f"{self.home}/kvConfig.json", **settings}
-        server = self._launch("namesrv", port, given)
+        server = self._launch("namesrv", port, given, "app.namesrv_startup")
         server.wait_for(BOOTED, BOOT_LIMIT)
         return server
 
@@ -68,6 +68,8 @@ class OurServers:
         settings: Mapping[str, str | int],
         port: int = 0,
         runner: Sequence[str] = (),
+        module: str = "app.broker_startup",
+        arguments: Sequence[str] = (),
     ) -> OurServer:
         """Start mqbroker and return at once; ``runner`` goes before its command line, port 0 takes a free one."""
         port = port or free_ports(-2)  # the VIP port
@@ -77,16 +79,25 @@ class OurServers:
             "bindAddress": LOOPBACK, "listenPort": port, "namesrvAddr": namesrv, "storePathRootDir": str(store),
             "mappedFileSizeCommitLog": 16 << 20, "maxHashSlotNum": 50_000, "maxIndexNum": 200_000, **settings,
         }  # fmt: skip
-        server = self._launch("broker", port, given, runner)
+        server = self._launch("broker", port, given, module, arguments, runner)
         server.store = store
         return server
 
-    def _launch(self, name: str, port: int, settings: dict[str, str | int], runner: Sequence[str] = ()) -> OurServer:
+    def _launch(
+        self,
+        name: str,
+        port: int,
+        settings: dict[str, str | int],
+        module: str,
+        arguments: Sequence[str] = (),
+        runner: Sequence[str] = (),
+    ) -> OurServer:
         path = self.settings_file(name, settings)
         log = self.home / f"{name}-{len(self.started)}.out"
         with log.open("wb") as out:
             process = subprocess.Popen(
-                [*runner, *self.command(f"{name}_startup", "-c", str(path))],
+                [*runner, *self.command(module, "-c", str(path), *arguments)],
+                stdin=subprocess.PIPE,  # nothing of ours reads it but launchers of `testing`
                 stdout=out,
                 stderr=subprocess.STDOUT,
                 cwd=self.home,
@@ -100,6 +111,8 @@ class OurServers:
         """End what still runs and print what it said, which pytest shows where the test failed."""
         for server in self.started:
             server.kill()
+            if server.process.stdin:
+                server.process.stdin.close()
             print(f"----- {server.name} {server.address} -----\n{server.text()[-8000:]}")
 
     def errors(self) -> list[str]:

@@ -39,7 +39,7 @@ from rocketbroker.broker.transaction.transactional_message_service import Transa
 from rocketbroker.broker.unconsumed_messages import unconsumed_messages
 from rocketbroker.codec.message.message_id import host_bytes
 from rocketbroker.codec.remoting.handler import Connection
-from rocketbroker.common.clock import SystemClock
+from rocketbroker.common.clock import Clock, SystemClock
 from rocketbroker.common.config.load import BrokerSettings
 from rocketbroker.common.lifecycle import PartList, TaskOwner
 from rocketbroker.processor.broker_parts import AdminParts, BrokerParts
@@ -63,15 +63,18 @@ class BrokerController:
     Args:
         settings: what ``mqbroker`` was told, with the port that was bound.
         sockets: what it listens on, bound already: records, answers and registrations carry the port.
+        clock: the time that it lives by; the system's when none is given.
 
     ``routes`` has the requests that it answers by their code.
     """
 
-    def __init__(self, settings: BrokerSettings, sockets: Sequence[socket.socket] = ()) -> None:
+    def __init__(
+        self, settings: BrokerSettings, sockets: Sequence[socket.socket] = (), clock: Clock | None = None
+    ) -> None:
         self._settings = settings
         self._sockets = sockets
         config, store_config = settings.broker, settings.store
-        clock = self._clock = SystemClock()
+        clock = self._clock = clock or SystemClock()
         self._executor = ThreadPoolExecutor(1, thread_name_prefix="AdminBrokerThread")
         self._active = False
         folder = store_config.config_dir
@@ -182,7 +185,7 @@ class BrokerController:
         )
 
     @classmethod
-    def bind(cls, settings: BrokerSettings) -> Self:
+    def bind(cls, settings: BrokerSettings, clock: Clock | None = None) -> Self:
         """Take the port, or a free one for ``listenPort=0``, and the VIP port below it; make a broker for them.
 
         Raises:
@@ -191,7 +194,7 @@ class BrokerController:
         transport = settings.transport
         sockets = bind_sockets(transport.bind_address, transport.listen_port, _VIP_PORT_DISTANCE)
         try:
-            return cls(settings.at_port(port_of(sockets[0])), sockets)
+            return cls(settings.at_port(port_of(sockets[0])), sockets, clock)
         except BaseException:
             close_sockets(sockets)
             raise

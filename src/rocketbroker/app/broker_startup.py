@@ -4,7 +4,7 @@ mqbroker [-c broker-a.properties] [-n 127.0.0.1:9876] [-p] [-m]
 """
 
 import sys
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -14,6 +14,9 @@ from rocketbroker.app.logging_setup import set_up_logging
 from rocketbroker.app.trust_notice import trust_notice
 from rocketbroker.common.config.load import BrokerSettings, load_broker_settings
 from rocketbroker.common.errors import ConfigError, StoreError
+
+if TYPE_CHECKING:
+    from rocketbroker.app.broker_controller import BrokerController
 
 app = server_app()
 
@@ -55,19 +58,20 @@ def _run(settings: BrokerSettings) -> None:
     for warning in settings.warnings:
         print(f"mqbroker: {warning}", file=sys.stderr)
     controller = BrokerController.bind(settings)
+    run(serve(controller, lambda: tell_booted(settings, controller)))
 
-    def booted() -> None:
-        notice = trust_notice("broker", settings.transport.bind_address, controller.port)
-        if notice:
-            print(notice, file=sys.stderr)
-        # Scripts wait for this line, so it is RocketMQ's to the letter.
-        broker = settings.broker
-        text = f"The broker[{broker.broker_name}, {controller.address}] boot success. serializeType=JSON"
-        if broker.namesrv_addr:
-            text += f" and name server is {broker.namesrv_addr}"
-        print(text, flush=True)
 
-    run(serve(controller, booted))
+def tell_booted(settings: BrokerSettings, controller: "BrokerController") -> None:
+    """Say that the broker serves, and whom it trusts."""
+    notice = trust_notice("broker", settings.transport.bind_address, controller.port)
+    if notice:
+        print(notice, file=sys.stderr)
+    # Scripts wait for this line, so it is RocketMQ's to the letter.
+    broker = settings.broker
+    text = f"The broker[{broker.broker_name}, {controller.address}] boot success. serializeType=JSON"
+    if broker.namesrv_addr:
+        text += f" and name server is {broker.namesrv_addr}"
+    print(text, flush=True)
 
 
 def main() -> None:

@@ -1,0 +1,1 @@
+"""What tests put around the servers: launchers that no command of the product offers."""

@@ -1,0 +1,41 @@
+"""The clock of a broker is set through a pipe, on the event loop."""
+
+import asyncio
+import os
+
+import pytest
+
+from rocketbroker.testing.clocked_broker import ClockControl
+from rocketbroker.testing.controlled_clock import ControlledClock
+from tests.support.waiting import until
+
+
+async def test_commands_are_obeyed_and_answered_in_their_order(capsys: pytest.CaptureFixture[str]):
+    clock = ControlledClock()
+    began = clock.time_ms()
+    read, write = os.pipe()
+    control = ClockControl(clock, read)
+    await control.start()
+    said = ""
+    try:
+        os.write(write, b"speed 0\nstep 36")
+        await asyncio.sleep(0)
+        os.write(write, b"00\nleap 1\n")
+        os.close(write)
+
+        def answered() -> bool:
+            nonlocal said
+            said += capsys.readouterr().out
+            return said.count("\n") == 3
+
+        await until(answered)
+    finally:
+        await control.stop()
+        os.close(read)
+
+    first, second, third = said.splitlines()
+    stood_at = int(first.removeprefix("CLOCK\t"))
+    assert stood_at >= began
+    assert second == f"CLOCK\t{stood_at + 3_600_000}"
+    assert third.startswith("CLOCK refused\t'leap 1' is no command of the clock")
+    assert clock.time_ms() == stood_at + 3_600_000
