@@ -259,7 +259,8 @@ class CheckedReader:
                 self._report_record(queue, part, number)
             sound = sorted(set(range(len(part.expected))).difference(left_out))
             places = [(part.starts[number], part.expected[number][2]) for number in sound]
-            properties = record_properties(part.data, places, topic_length)
+            starts, sizes = map(list, zip(*places, strict=True)) if places else ([], [])
+            properties = record_properties(part.data, starts, sizes, topic_length)
             matched = wanted.message_filter.is_matched_by_commit_log(properties)
             for number, (start, size) in compress(zip(sound, places, strict=True), matched):
                 if pieces and (len(pieces) >= wanted.max_msgs or total + size > wanted.max_bytes):

@@ -185,12 +185,16 @@ class ConsumeQueue:
 
     def entries(self, queue_offset: int, limit: int) -> Iterator[tuple[int, int, int]]:
         """Up to ``limit`` entries (physical offset, size, tags code) from ``queue_offset``, none past a file's end."""
+        return ENTRY.iter_unpack(self.entry_bytes(queue_offset, limit))
+
+    def entry_bytes(self, queue_offset: int, limit: int) -> memoryview:
+        """The bytes of as many entries as ``entries`` gives."""
         file = self.queue.find(queue_offset * CQ_STORE_UNIT_SIZE)
         if file is None:
-            return iter(())
+            return memoryview(b"")
         position = queue_offset * CQ_STORE_UNIT_SIZE - file.file_from_offset
         count = min(limit, self.max_offset - queue_offset, (file.file_size - position) // CQ_STORE_UNIT_SIZE)
-        return ENTRY.iter_unpack(file.buffer[position : position + max(count, 0) * CQ_STORE_UNIT_SIZE])
+        return file.buffer[position : position + max(count, 0) * CQ_STORE_UNIT_SIZE]
 
     def entry(self, queue_offset: int) -> tuple[int, int, int] | None:
         """The entry of one message, or ``None`` when the queue does not hold it."""

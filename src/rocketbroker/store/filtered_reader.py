@@ -5,11 +5,11 @@ looked at where it is mapped. The rest may come from the disk: the places of as 
 given to ``CheckedReader``, which asks the filter once it has them.
 """
 
-from collections.abc import Sequence
-from itertools import groupby
+from bisect import bisect_left
+from itertools import compress
 
 from rocketbroker.codec.message.expected_record import ExpectedRecord
-from rocketbroker.codec.message.record_properties import record_properties
+from rocketbroker.codec.message.record_properties import MANY, Numbers, record_properties
 from rocketbroker.store.checked_reader import MOST_ON_LOOP, CheckedReader
 from rocketbroker.store.commit_log import CommitLog
 from rocketbroker.store.consume_queue import ConsumeQueue
@@ -17,7 +17,8 @@ from rocketbroker.store.get_message import GetMessageResult, GetMessageStatus, U
 from rocketbroker.store.message_filter import MessageFilter
 from rocketbroker.store.queue_reader import QueueReader, outside
 
-Entry = tuple[int, int, int]
+# Places of messages in the CommitLog, ascending, and their sizes.
+Places = tuple[Numbers, Numbers]
 
 
 class FilteredReader:
@@ -25,7 +26,7 @@ class FilteredReader:
 
     Args:
         commit_log: where the messages lie.
-        reader: takes messages within the limits, and knows these.
+        reader: knows the limits.
         checked_reader: for messages that may come from the disk.
     """
 
@@ -59,51 +60,80 @@ class FilteredReader:
 
     def _collect_new(self, queue: ConsumeQueue, result: GetMessageResult, wanted: Wanted) -> bool:
         """Take messages that this process stored a short while ago; false when they lie further back."""
-        entries = list(queue.entries(result.next_begin_offset, self._most(wanted)))
-        if entries and not self._reader.is_in_memory(entries[0][0]):
+        offset = result.next_begin_offset
+        places, sizes = _places(queue, offset, self._most(wanted))
+        if len(places) and not self._reader.is_in_memory(int(places[0])):
             return False
-        matched = wanted.message_filter.is_matched_by_commit_log(self._properties(queue, entries))
-        # In place of its tags code each entry bears whether its message is wanted.
-        marked = ((place, size, match) for (place, size, _), match in zip(entries, matched, strict=True))
-        self._reader.collect(marked, result, wanted.max_msgs, wanted.max_bytes, bool)
+        matched = self._matched(queue, (places, sizes), wanted.message_filter)
+        max_msgs, max_bytes = self._reader.limits(wanted.max_msgs, wanted.max_bytes, in_memory=True)
+        result.next_begin_offset = offset + len(places)
+        for number in compress(range(len(places)), matched):
+            size = int(sizes[number])
+            full = result.message_count >= max_msgs or result.total_size + size > max_bytes
+            if full and result.message_count:
+                result.next_begin_offset = offset + number
+                break
+            _add_range(result.ranges, int(places[number]), size)
+            result.message_count += 1
+            result.total_size += size
         return True
 
-    def _properties(self, queue: ConsumeQueue, entries: Sequence[Entry]) -> list[bytes]:
-        found: list[bytes] = []
-        topic_length = len(queue.topic_block)
-        log = self._commit_log
-        size, minimum = log.queue.file_size, log.min_offset
-        for number, of_file in groupby(entries, lambda entry: (entry[0] - minimum) // size):
-            start = minimum + number * size
-            file = log.queue.find(start)
+    def _matched(self, queue: ConsumeQueue, found: Places, message_filter: MessageFilter) -> list[bool]:
+        """Which messages the filter wants; they lie in one file, or in a few that follow each other."""
+        places, sizes = found
+        log, topic_length = self._commit_log, len(queue.topic_block)
+        matched: list[bool] = []
+        while len(matched) < len(places):
+            done = len(matched)
+            file = log.queue.find(int(places[done]))
             assert file is not None, "what is in memory is not removed"
-            found += record_properties(file.buffer, [(at - start, length) for at, length, _ in of_file], topic_length)
-        return found
+            start = file.file_from_offset
+            end = bisect_left(places, start + file.file_size, done)
+            properties = record_properties(file.buffer, places[done:end], sizes[done:end], topic_length, start)
+            matched += message_filter.is_matched_by_commit_log(properties)
+        return matched
 
     def _collect_unchecked(self, queue: ConsumeQueue, end: int, result: GetMessageResult, wanted: Wanted) -> None:
         """Take the places of messages to look at before queue offset ``end``, as many as the loop may read."""
         expected: list[ExpectedRecord] = []
-        ranges = result.ranges
         result.unchecked = UncheckedMessages(queue, None, expected, wanted)
         limit = min(self._most(wanted), end - result.next_begin_offset)
         entries = self._checked_reader.entries(queue, result.next_begin_offset, limit, limit)
         log_min = self._commit_log.min_offset
-        total, last_end = 0, -1
+        total = 0
         for number, (place, size, tags_code) in enumerate(entries, result.next_begin_offset):
             if place < log_min:
                 result.status = GetMessageStatus.MESSAGE_WAS_REMOVING
             elif expected and total + size > MOST_ON_LOOP:
                 break
             else:
-                if place == last_end:
-                    ranges[-1] = (ranges[-1][0], ranges[-1][1] + size)
-                else:
-                    ranges.append((place, size))
+                _add_range(result.ranges, place, size)
                 expected.append((number, place, size, tags_code))
-                last_end, total = place + size, total + size
+                total += size
             result.next_begin_offset = number + 1
         result.message_count, result.total_size = len(expected), total
         if expected:
             in_memory = self._checked_reader.is_cached(*expected[0][1:3])
             limits = self._reader.limits(wanted.max_msgs, wanted.max_bytes, in_memory=in_memory)
             wanted.max_msgs, wanted.max_bytes = limits
+
+
+def _places(queue: ConsumeQueue, offset: int, limit: int) -> Places:
+    """Where the messages from a queue offset on lie: as numpy arrays when they are ``MANY``."""
+    if min(limit, queue.max_offset - offset) < MANY:
+        entries = list(queue.entries(offset, limit))
+        return [entry[0] for entry in entries], [entry[1] for entry in entries]
+    import numpy as np
+
+    from rocketbroker.codec.storefile.dtypes import CONSUME_QUEUE_ENTRY
+
+    columns = np.frombuffer(queue.entry_bytes(offset, limit), CONSUME_QUEUE_ENTRY)
+    return columns["commit_log_offset"].astype(np.int64), columns["size"].astype(np.int64)
+
+
+def _add_range(ranges: list[tuple[int, int]], place: int, size: int) -> None:
+    """One more message; neighbours are joined."""
+    if ranges and ranges[-1][0] + ranges[-1][1] == place:
+        ranges[-1] = (ranges[-1][0], ranges[-1][1] + size)
+    else:
+        ranges.append((place, size))

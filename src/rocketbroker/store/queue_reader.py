@@ -51,7 +51,7 @@ class QueueReader:
             self._collect_unchecked(queue, queue.trusted_from, result, max_msgs, max_bytes, matches)
         else:
             limit = max_msgs if matches is None else max(self.scan_limit(), max_msgs)
-            self.collect(queue.entries(offset, limit), result, max_msgs, max_bytes, matches)
+            self._collect(queue.entries(offset, limit), result, max_msgs, max_bytes, matches)
             if not result.in_memory:
                 self._collect_unchecked(queue, maximum, result, max_msgs, max_bytes, matches)
         if result.message_count:
@@ -70,7 +70,7 @@ class QueueReader:
         max_bytes: int,
         matches: Callable[[int], bool] | None,
     ) -> None:
-        """As ``collect``, of messages before queue offset ``end`` that may come from the disk, as their entries may.
+        """As ``_collect``, of messages before queue offset ``end`` that may come from the disk, as their entries may.
 
         Entries that can name no record are left out.
         """
@@ -83,7 +83,7 @@ class QueueReader:
         result.unchecked = UncheckedMessages(queue, matches, [])
         if matches is not None:
             matches = self._checked_reader.possible_matches(queue, matches)
-        self.collect(entries, result, max_msgs, max_bytes, matches)
+        self._collect(entries, result, max_msgs, max_bytes, matches)
 
     def _collect_sound(
         self, queue: ConsumeQueue, end: int, result: GetMessageResult, max_msgs: int, max_bytes: int
@@ -94,10 +94,10 @@ class QueueReader:
         entries = list(queue.entries(offset, min(max_msgs, end - offset)))
         sound = self._checked_reader.count_sound(queue, offset, entries, max_bytes)
         if sound:
-            self.collect(entries[:sound], result, max_msgs, max_bytes, None, checked=True)
+            self._collect(entries[:sound], result, max_msgs, max_bytes, None, checked=True)
         return sound > 0
 
-    def collect(
+    def _collect(
         self,
         entries: Iterable[tuple[int, int, int]],
         result: GetMessageResult,

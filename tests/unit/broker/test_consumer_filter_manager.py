@@ -9,6 +9,7 @@ import pytest
 from rocketbroker.broker.config_manager import AnyConfigManager
 from rocketbroker.broker.consumer_filter_manager import ConsumerFilterManager, filter_of
 from rocketbroker.codec.message.message_properties import encode_properties
+from rocketbroker.codec.message.record_properties import PropertyBlocks
 from rocketbroker.codec.remoting.bodies.heartbeat import SubscriptionData
 from rocketbroker.common.config import BrokerConfig
 from rocketbroker.common.errors import MQFilterError
@@ -72,7 +73,7 @@ def sql(expression: str, version: int = 1, topic: str = "T", expression_type: st
 
 def matches(broker: SimpleNamespace, topic: str = "T", group: str = "G", **properties: str) -> bool:
     found = broker.filters.get(topic, group)
-    matched: bool = found.message_filter.is_matched_by_commit_log([encode_properties(properties)])[0]
+    matched: bool = found.message_filter.is_matched_by_commit_log(PropertyBlocks.of([encode_properties(properties)]))[0]
     return matched
 
 
@@ -201,7 +202,7 @@ def test_the_file_is_that_of_apache_s_broker(tmp_path: Path):
     found = filters.get("T", "CG_Sql")
     assert found is not None
     raws = [encode_properties({"n": n, "text": "é"}) for n in ("30", "31")]
-    assert found.message_filter.is_matched_by_commit_log(raws) == [False, True]
+    assert found.message_filter.is_matched_by_commit_log(PropertyBlocks.of(raws)) == [False, True]
 
 
 def test_nothing_to_write_is_a_file_too(broker: SimpleNamespace):

@@ -3,6 +3,7 @@ from pathlib import Path
 from rocketbroker.broker.consumer_filter_manager import ConsumerFilterManager
 from rocketbroker.broker.retry_message_filter import RetryMessageFilter
 from rocketbroker.codec.message.message_properties import encode_properties
+from rocketbroker.codec.message.record_properties import PropertyBlocks
 from rocketbroker.codec.remoting.bodies.heartbeat import SubscriptionData
 from rocketbroker.common.config import BrokerConfig
 from tests.support.fakes import FakeClock
@@ -18,6 +19,7 @@ def test_a_retry_is_filtered_as_the_topic_it_comes_from(tmp_path: Path):
         {"a": "1"},
     ]
 
-    matched = RetryMessageFilter(filters, "G").is_matched_by_commit_log([encode_properties(each) for each in retries])
+    blocks = PropertyBlocks.of([encode_properties(each) for each in retries])
+    matched = RetryMessageFilter(filters, "G").is_matched_by_commit_log(blocks)
 
     assert matched == [True, False, True, True], "without a filter all are wanted"

@@ -3,7 +3,9 @@
 RocketMQ's rules, which are not symmetric: what stands on the left decides how the other is read.
 """
 
+import operator
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from rocketbroker.codec.filter.java_values import (
@@ -25,6 +27,29 @@ _READERS: Final[dict[type, Callable[[str], int | float]]] = {
     float: read_double,
     bool: read_boolean,
 }
+
+
+# Of whole numbers; for others Double.compareTo has an order of its own.
+_OPERATORS: Final[dict[str, Callable[[int, int], bool]]] = {
+    "=": operator.eq,
+    ">": operator.gt,
+    ">=": operator.ge,
+    "<": operator.lt,
+    "<=": operator.le,
+}
+
+
+def with_constant(relation: str, constant: Value) -> Callable[[str], bool] | None:
+    """Compares a text on the left with a literal on the right, as ``equal`` and ``order`` do but quicker.
+
+    ``None`` when there is no quicker way. The function raises :class:`EvaluationError` for a text that is no number.
+    """
+    if isinstance(constant, str) and relation == "=":
+        return partial(operator.eq, constant)
+    if isinstance(constant, int) and not isinstance(constant, bool):
+        read, holds = _READERS[type(constant)], _OPERATORS[relation]
+        return lambda text: holds(read(text), constant)  # type: ignore[arg-type]  # it reads whole numbers
+    return None
 
 
 def equal(left: Value, right: Value) -> bool | None:

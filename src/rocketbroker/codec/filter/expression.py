@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from operator import itemgetter
 from typing import Final
 
-from rocketbroker.codec.filter.comparison_expression import equal, order
+from rocketbroker.codec.filter.comparison_expression import equal, order, with_constant
 from rocketbroker.codec.filter.java_values import JavaLong, Value
 
 #: Values of the properties that the filter names, in the order of the numbers they got.
@@ -193,6 +193,9 @@ class Equal(Expression):
 
     def compiled(self, number_of: Numbering) -> Evaluate:
         """See ``Expression``."""
+        quick = _with_constant(self.left, "=", self.right, number_of)
+        if quick is not None:
+            return quick
         left, right = self.left.compiled(number_of), self.right.compiled(number_of)
         return lambda values: equal(left(values), right(values))
 
@@ -208,6 +211,9 @@ class Relational(Expression):
 
     def compiled(self, number_of: Numbering) -> Evaluate:
         """See ``Expression``."""
+        quick = _with_constant(self.left, self.relation, self.right, number_of)
+        if quick is not None:
+            return quick
         left, right = self.left.compiled(number_of), self.right.compiled(number_of)
         holds = RELATIONS[self.relation]
 
@@ -257,3 +263,19 @@ class TextMatch(Expression):
             return bool(search) and isinstance(text, str) and holds(text, search) is not is_not
 
         return text_match
+
+
+def _with_constant(left: Expression, relation: str, right: Expression, number_of: Numbering) -> Evaluate | None:
+    """What most filters are made of, a property compared with a literal, without calls in between."""
+    if not (isinstance(left, Property) and isinstance(right, Constant)):
+        return None
+    holds = with_constant(relation, right.value)
+    if holds is None:
+        return None
+    number = number_of(left.name)
+
+    def compared(values: Values) -> Value:
+        text = values[number]
+        return None if text is None else holds(text)
+
+    return compared

@@ -1,12 +1,12 @@
 """A SQL92 filter, compiled once (org.apache.rocketmq.filter.SqlFilter)."""
 
-from collections.abc import Sequence
 from functools import lru_cache
 from typing import Final
 
 from rocketbroker.codec.filter.expression import Expression
 from rocketbroker.codec.filter.java_values import EvaluationError
 from rocketbroker.codec.message.property_values import property_values
+from rocketbroker.codec.message.record_properties import PropertyBlocks
 from rocketbroker.common.errors import MQFilterError
 
 #: RocketMQ keeps 100.
@@ -34,16 +34,16 @@ class SqlFilter:
         self._names = [name.encode() for name in numbers]
         self._known: dict[_Key, bool] = {}
 
-    def is_matched_by_commit_log(self, properties: Sequence[bytes]) -> list[bool]:
-        """For the properties of each message, as a record holds them, whether the filter is true for it.
+    def is_matched_by_commit_log(self, properties: PropertyBlocks) -> list[bool]:
+        """For the properties of each message whether the filter is true for it.
 
         It is not for a message whose values cannot be compared as the filter says.
         """
         if not self._names:
             return [self._look(())] * len(properties)
         keys = list(zip(*property_values(properties, self._names), strict=True))
-        known = list(map(self._known.get, keys))
-        return [self._look(key) if found is None else found for found, key in zip(known, keys, strict=True)]
+        found = list(map(self._known.get, keys))
+        return [self._look(key) if known is None else known for known, key in zip(found, keys, strict=True)]
 
     def _look(self, key: _Key) -> bool:
         try:

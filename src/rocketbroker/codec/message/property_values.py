@@ -1,30 +1,42 @@
-"""Values of some properties in the properties of many messages: by numpy where they are many."""
+"""Values of some properties of many messages."""
 
 from collections.abc import Sequence
 from typing import Final
 
 from rocketbroker.codec.message.message_properties import get_property
+from rocketbroker.codec.message.record_properties import MANY, PropertyBlocks
 
-# From so many messages on numpy is quicker, whose import takes longer than a broker's start may.
-_MANY: Final = 24
+# Values of so few lengths are taken all of one length at a time.
+_FEW_LENGTHS: Final = 16
 
 
-def property_values(raws: Sequence[bytes], names: Sequence[bytes]) -> list[list[bytes]]:
-    """For each of ``names`` the values in ``raws``, the properties of each message; empty where there is none."""
-    if len(raws) < _MANY or not any(raws):
+def property_values(blocks: PropertyBlocks, names: Sequence[bytes]) -> list[list[bytes]]:
+    """For each of ``names`` the values of each message; empty where it has none."""
+    if len(blocks) < MANY:
+        raws = blocks.raws()
         return [[get_property(raw, name) or b"" for raw in raws] for name in names]
-    return _values_many(raws, names)
+    return _values_many(blocks, names)
 
 
-def _values_many(raws: Sequence[bytes], names: Sequence[bytes]) -> list[list[bytes]]:
+def _values_many(blocks: PropertyBlocks, names: Sequence[bytes]) -> list[list[bytes]]:
     import numpy as np
 
+    from rocketbroker.codec.byte_columns import gather
     from rocketbroker.codec.message.property_slices import property_slices
 
-    text = b"".join(raws)
-    lengths = np.fromiter(map(len, raws), np.int64, len(raws))
-    starts = np.cumsum(lengths) - lengths
-    found = property_slices(np.frombuffer(text, np.uint8), starts, lengths, *names)
-    return [
-        list(map(text.__getitem__, map(slice, begins.tolist(), (begins + sizes).tolist()))) for begins, sizes in found
-    ]
+    if not len(blocks.data):
+        return [[b""] * len(blocks) for _ in names]
+    data = np.frombuffer(blocks.data, np.uint8)
+    columns = []
+    for starts, lengths in property_slices(data, blocks.starts, blocks.lengths, *names):
+        distinct = np.unique(lengths[lengths > 0]).tolist()
+        if len(distinct) > _FEW_LENGTHS:
+            places = map(slice, starts.tolist(), (starts + lengths).tolist())
+            columns.append(list(map(bytes, map(blocks.data.__getitem__, places))))
+            continue
+        values = np.full(len(blocks), b"", object)
+        for length in distinct:
+            rows = np.flatnonzero(lengths == length)
+            values[rows] = gather(data, f"V{length}", starts[rows]).astype(object)
+        columns.append(values.tolist())
+    return columns

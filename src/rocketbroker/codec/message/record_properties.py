@@ -1,8 +1,8 @@
-"""The properties of records that lie in memory, without a look at what else is in them."""
+"""Where the properties of records lie, without a look at what else is in them; by numpy where they are many."""
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from struct import Struct
-from typing import Final
+from typing import Any, Final, Self, TypeAlias
 
 from rocketbroker.codec.message.message_encoder import (
     BODY_LENGTH_POSITION,
@@ -11,29 +11,95 @@ from rocketbroker.codec.message.message_encoder import (
     SYS_FLAG_POSITION,
 )
 
+#: From so many messages on numpy is quicker, whose import takes longer than a broker's start may.
+MANY: Final = 24
+
+#: Whole numbers: a list of them, or a numpy array.
+Numbers: TypeAlias = Any
+
 # sysFlag, bodyLength: both hosts IPv4.
 _FLAG_AND_LENGTH: Final = Struct(">i44xi")
 _LENGTH: Final = Struct(">i")
 _LENGTH_OF_LENGTH: Final = 2
+_IPV6: Final = 0x30
+_LONGER: Final = 12
 
 
-def record_properties(data: memoryview, places: Iterable[tuple[int, int]], topic_length: int) -> list[bytes]:
-    """The properties of each record.
+class PropertyBlocks:
+    """The properties of several messages: where those of each begin in ``data``, and their length in bytes.
+
+    ``starts`` and ``lengths`` are lists, or numpy arrays when they are ``MANY``.
+    """
+
+    __slots__ = ("data", "lengths", "starts")
+
+    def __init__(self, data: memoryview, starts: Numbers, lengths: Numbers) -> None:
+        self.data = data
+        self.starts = starts
+        self.lengths = lengths
+
+    @classmethod
+    def of(cls, raws: Sequence[bytes]) -> Self:
+        """Those of messages whose properties are here one by one."""
+        lengths = list(map(len, raws))
+        starts = [sum(lengths[:number]) for number in range(len(raws))] if len(raws) < MANY else None
+        data = memoryview(b"".join(raws))
+        if starts is not None:
+            return cls(data, starts, lengths)
+        import numpy as np
+
+        columns = np.array(lengths, np.int64)
+        return cls(data, np.cumsum(columns) - columns, columns)
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    def raws(self) -> list[bytes]:
+        """The properties of each."""
+        data = self.data
+        places = zip(self.starts, self.lengths, strict=True)
+        return [bytes(data[start : start + length]) for start, length in places]
+
+
+def record_properties(
+    data: memoryview, places: Numbers, sizes: Numbers, topic_length: int, base: int = 0
+) -> PropertyBlocks:
+    """The properties of sound records of one topic.
 
     Args:
-        data: holds the records, which are sound.
-        places: where each begins in ``data``, and its size.
+        data: holds the records.
+        places: where each begins, less ``base`` in ``data``; a numpy array when they are many.
+        sizes: how long each is.
         topic_length: bytes that their topic takes, with the length before it (``topic_block``).
+        base: taken from each place.
     """
-    unpack = _FLAG_AND_LENGTH.unpack_from
     behind = BODY_POSITION + topic_length + _LENGTH_OF_LENGTH
-    found = []
-    for at, size in places:
-        flag, body_length = unpack(data, at + SYS_FLAG_POSITION)
+    if len(places) >= MANY:
+        return _many(data, places, sizes, behind, base)
+    starts, lengths = [], []
+    for place, size in zip(places, sizes, strict=True):
+        at = int(place) - base
+        flag, body_length = _FLAG_AND_LENGTH.unpack_from(data, at + SYS_FLAG_POSITION)
         begin = at + behind
-        if flag & 0x30:
+        if flag & _IPV6:
             longer = RECORD_HEADS[flag >> 4 & 3].size - BODY_POSITION
             (body_length,) = _LENGTH.unpack_from(data, at + BODY_LENGTH_POSITION + longer)
             begin += longer
-        found.append(bytes(data[begin + body_length : at + size]))
-    return found
+        starts.append(begin + body_length)
+        lengths.append(at + int(size) - begin - body_length)
+    return PropertyBlocks(data, starts, lengths)
+
+
+def _many(data: memoryview, places: Numbers, sizes: Numbers, behind: int, base: int) -> PropertyBlocks:
+    import numpy as np
+
+    at = np.asarray(places, np.int64) - base
+    words = np.ndarray((len(data) - 3,), ">i4", data, strides=(1,))
+    flags = words[at + SYS_FLAG_POSITION]
+    if (flags & _IPV6).any():
+        longer = ((flags >> 4 & 1) + (flags >> 5 & 1)).astype(np.int64) * _LONGER
+        heads = at + longer
+    else:
+        heads = at
+    starts = heads + words[heads + BODY_LENGTH_POSITION] + behind
+    return PropertyBlocks(data, starts, at + np.asarray(sizes, np.int64) - starts)

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from rocketbroker.codec.filter import sql_filter
 from rocketbroker.codec.filter.sql_filter import SqlFilter, compiled
 from rocketbroker.codec.message.message_properties import encode_properties
+from rocketbroker.codec.message.record_properties import PropertyBlocks
 from rocketbroker.common.errors import MQFilterError
 
 NAMES = ("a", "b", "c")
@@ -193,9 +194,9 @@ def test_filters_match_what_the_rules_say(tree: Any, messages: list[dict[str, st
     raws = [encode_properties({"KEYS": "k", **properties, "UNIQ_KEY": "u"}) for properties in messages]
     expected = [wanted(tree, properties) for properties in messages]
 
-    assert message_filter.is_matched_by_commit_log(raws) == expected
-    assert message_filter.is_matched_by_commit_log(raws) == expected, "results are remembered"
-    assert [message_filter.is_matched_by_commit_log([raw])[0] for raw in raws] == expected
+    assert message_filter.is_matched_by_commit_log(PropertyBlocks.of(raws)) == expected
+    assert message_filter.is_matched_by_commit_log(PropertyBlocks.of(raws)) == expected, "results are remembered"
+    assert [message_filter.is_matched_by_commit_log(PropertyBlocks.of([raw]))[0] for raw in raws] == expected
 
 
 def test_one_text_is_compiled_once():
@@ -220,7 +221,9 @@ def test_what_is_remembered_is_bounded():
     message_filter = compiled("a > 5 AND b IS NULL")
     for start in range(0, 20_000, 500):
         raws = [encode_properties({"a": str(number)}) for number in range(start, start + 500)]
-        assert message_filter.is_matched_by_commit_log(raws) == [number > 5 for number in range(start, start + 500)]
+        assert message_filter.is_matched_by_commit_log(PropertyBlocks.of(raws)) == [
+            number > 5 for number in range(start, start + 500)
+        ]
     assert 0 < len(message_filter._known) <= sql_filter._MOST_KNOWN
 
 
@@ -228,19 +231,22 @@ def test_long_values_are_not_remembered():
     message_filter = compiled("a STARTSWITH 'x'")
     raw = encode_properties({"a": "x" * 20_000})
     before = len(message_filter._known)
-    assert message_filter.is_matched_by_commit_log([raw, raw]) == [True, True]
+    assert message_filter.is_matched_by_commit_log(PropertyBlocks.of([raw, raw])) == [True, True]
     assert len(message_filter._known) == before
 
 
 @pytest.mark.parametrize("count", [0, 1, 100])
 def test_a_filter_without_properties(count: int):
     for text, matched in (("TRUE", True), ("NULL", False), ("1 = 'x'", False), ("1 < 2", True)):
-        assert compiled(text).is_matched_by_commit_log([b"a\x011\x02"] * count) == [matched] * count
+        assert compiled(text).is_matched_by_commit_log(PropertyBlocks.of([b"a\x011\x02"] * count)) == [matched] * count
 
 
 def test_properties_that_are_no_utf_8():
     raw = b"a\x01\xff\xfe\x02b\x01\xc3\xa9\x02"
-    assert compiled("b = 'é' AND a CONTAINS '\ufffd'").is_matched_by_commit_log([raw, b""]) == [True, False]
+    assert compiled("b = 'é' AND a CONTAINS '\ufffd'").is_matched_by_commit_log(PropertyBlocks.of([raw, b""])) == [
+        True,
+        False,
+    ]
 
 
 def test_use():

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rocketbroker.codec.message import property_values as module
 from rocketbroker.codec.message.message_properties import get_property
 from rocketbroker.codec.message.property_values import property_values
+from rocketbroker.codec.message.record_properties import MANY, PropertyBlocks
 
 PIECES = st.lists(st.sampled_from([b"a", b"aa", b"b", b"\x01", b"\x02", b"1", b"22", b"\xff"]), max_size=12)
 RAWS = st.lists(PIECES.map(b"".join), max_size=60)
@@ -17,15 +17,24 @@ def test_values_are_those_of_get_property(raws: list[bytes]):
     names = [b"a", b"b", b"aa"]
     expected = [[get_property(raw, name) or b"" for raw in raws] for name in names]
 
-    assert property_values(raws, names) == expected
+    assert property_values(PropertyBlocks.of(raws), names) == expected
 
 
-@pytest.mark.parametrize("count", [1, module._MANY - 1, module._MANY, 500])
+@pytest.mark.parametrize("count", [1, MANY - 1, MANY, 500])
 def test_few_and_many(count: int):
     raws = [b"KEYS\x01k%d\x02a\x01%d\x02" % (number, number) for number in range(count)]
-    assert property_values(raws, [b"a", b"x"]) == [[b"%d" % number for number in range(count)], [b""] * count]
+    assert property_values(PropertyBlocks.of(raws), [b"a", b"x"]) == [
+        [b"%d" % number for number in range(count)],
+        [b""] * count,
+    ]
+
+
+def test_values_of_many_lengths():
+    raws = [b"a\x01%s\x02b\x01%s\x02" % (b"x" * number, b"y" * (number % 3)) for number in range(200)]
+    expected = [[b"x" * number for number in range(200)], [b"y" * (number % 3) for number in range(200)]]
+    assert property_values(PropertyBlocks.of(raws), [b"a", b"b"]) == expected
 
 
 def test_messages_without_properties():
-    assert property_values([b""] * 100, [b"a"]) == [[b""] * 100]
-    assert property_values([], [b"a"]) == [[]]
+    assert property_values(PropertyBlocks.of([b""] * 100), [b"a"]) == [[b""] * 100]
+    assert property_values(PropertyBlocks.of([]), [b"a"]) == [[]]
