@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from rocketbroker.broker.broker_stats_manager import BrokerStatsManager
+from rocketbroker.broker.handle_schedule_message import HandleScheduleMessage
 from rocketbroker.broker.rebalance_lock_manager import RebalanceLockManager
 from rocketbroker.broker.subscription_group_manager import SubscriptionGroupManager
 from rocketbroker.broker.topic_config_manager import TopicConfigManager
@@ -103,7 +104,7 @@ async def send_path(root: Path) -> AsyncIterator[SendPath]:
         targets,
         RetryAndDlq(groups, topics, RebalanceLockManager(clock), stats),
         UniqueIds(store.commit_log.store_host[:-4], os.getpid(), clock),
-        _MAX_DELAY_LEVEL,
+        HandleScheduleMessage(store_config, clock, _MAX_DELAY_LEVEL, lambda: store_config.timer_precision_ms),
         BrokerFastFailure(config),
     )
     table = MethodTable()

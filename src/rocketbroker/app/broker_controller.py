@@ -22,6 +22,7 @@ from rocketbroker.broker.config_manager import ConfigPersistService
 from rocketbroker.broker.consumer_filter_manager import ConsumerFilterManager
 from rocketbroker.broker.consumer_manager import ConsumerManager
 from rocketbroker.broker.consumer_offset_manager import ConsumerOffsetManager
+from rocketbroker.broker.handle_schedule_message import HandleScheduleMessage
 from rocketbroker.broker.missing_table_report import MissingTableReport
 from rocketbroker.broker.offset_flush_service import OffsetFlushService
 from rocketbroker.broker.offset_recovery import OffsetRecovery
@@ -31,6 +32,8 @@ from rocketbroker.broker.pull_request_hold_service import PullRequestHoldService
 from rocketbroker.broker.rebalance_lock_manager import RebalanceLockManager
 from rocketbroker.broker.schedule_message_service import ScheduleMessageService
 from rocketbroker.broker.subscription_group_manager import SubscriptionGroupManager
+from rocketbroker.broker.timer.timer_message_store import TimerMessageStore
+from rocketbroker.broker.timer.timer_progress import TimerProgress
 from rocketbroker.broker.topic_config_manager import TopicConfigManager
 from rocketbroker.broker.transaction.half_queue_recovery import HalfQueueRecovery
 from rocketbroker.broker.transaction.transactional_message_check_listener import TransactionalMessageCheckListener
@@ -119,10 +122,28 @@ class BrokerController:
             store_host=store_host,
             clock=clock,
         )
+        self.timer = TimerMessageStore(
+            store_config,
+            self.store,
+            TimerProgress(folder / "timerProgress.json", self.store, submit),
+            self._persist.drain,
+            store_host=store_host,
+            clock=clock,
+            stats=self.stats,
+        )
+        handle_schedule_message = HandleScheduleMessage(
+            store_config, clock, self.schedule.max_delay_level, lambda: self.timer.precision_ms
+        )
         self.cleaning = CleanFilesService(
             self.store,
             clock,
-            lambda ranges: unconsumed_messages(ranges, self.consumer_offsets.table, self.schedule.offset_table),
+            lambda ranges: unconsumed_messages(
+                ranges,
+                self.consumer_offsets.table,
+                self.schedule.offset_table,
+                self.timer.first_pending_queue_offset(),
+            ),
+            pending=(self.schedule.first_pending_offset, self.timer.first_pending_offset),
         )
         parts = BrokerParts(
             config,
@@ -139,6 +160,8 @@ class BrokerController:
             self.stats,
             self.schedule,
             self.transactions,
+            self.timer,
+            handle_schedule_message,
             self.hold_service,
             AdminParts(
                 settings.models,
@@ -177,6 +200,7 @@ class BrokerController:
             self.cleaning,
             self.schedule,
             transaction_checks,
+            self.timer,
             self.hold_service,
             self.stats,
             self._housekeeping,
@@ -220,7 +244,7 @@ class BrokerController:
             # Before the tables are read, of which damaged ones are set aside. The store is opened after them: a start
             # that a table ends must leave it unclean, as consumer offsets are set back after an unclean stop only.
             self.store.lock.acquire()
-            for table in (*self._tables, self.consumer_filters):
+            for table in (*self._tables, self.consumer_filters, self.timer.progress):
                 table.load()
             await self._parts.start()
         except BaseException:

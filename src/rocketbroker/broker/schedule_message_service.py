@@ -14,12 +14,9 @@ from typing import Protocol
 from rocketbroker.broker.broker_stats_manager import BrokerStatsManager
 from rocketbroker.broker.config_manager import AnyConfigManager, ConfigManager, decode_file, encode_file
 from rocketbroker.broker.durable_progress import DurableProgress, LogEnds
-from rocketbroker.broker.message_copy import copy_message
+from rocketbroker.broker.waiting_message import WaitingMessages
 from rocketbroker.codec.message.expected_record import ExpectedRecord
-from rocketbroker.codec.message.message_const import PROPERTY_REAL_QUEUE_ID, PROPERTY_REAL_TOPIC
-from rocketbroker.codec.message.message_decoder import decode_record
-from rocketbroker.codec.message.message_ext import MessageExt
-from rocketbroker.codec.message.topic_validator import RMQ_SYS_SCHEDULE_TOPIC, RMQ_SYS_TRANS_HALF_TOPIC
+from rocketbroker.codec.message.topic_validator import RMQ_SYS_SCHEDULE_TOPIC
 from rocketbroker.codec.remoting.bodies.data_version import DataVersion
 from rocketbroker.codec.remoting.bodies.offset import DelayOffsetSerializeWrapper
 from rocketbroker.common.clock import Clock
@@ -84,7 +81,7 @@ class ScheduleMessageService(ConfigManager[DelayOffsetSerializeWrapper]):
     ) -> None:
         super().__init__(path, on_persist)
         self._store = store
-        self._store_host = store_host
+        self._waiting = WaitingMessages(RMQ_SYS_SCHEDULE_TOPIC, store_host)
         self._delay_levels = delay_levels
         self._longest_ms = max(delay_levels.values(), default=0)
         self._clock = clock
@@ -196,9 +193,8 @@ class ScheduleMessageService(ConfigManager[DelayOffsetSerializeWrapper]):
         delivered_to = offset
         try:
             for record in records:
-                found = decode_record(record)
-                delivered_to = found.queue_offset
-                if not self._deliver(found):
+                delivered_to, _, message = self._waiting.read(record)
+                if not self._deliver(message, level, delivered_to):
                     return DELAY_FOR_A_WHILE_S
             delivered_to = offset + count
         finally:
@@ -243,34 +239,17 @@ class ScheduleMessageService(ConfigManager[DelayOffsetSerializeWrapper]):
         self._durable.made(dict(self.offset_table))
         self._store.dispatch()
 
-    def _deliver(self, found: MessageExt) -> bool:
-        """Put the message where it was to go; false when that is to be tried again."""
-        message = message_time_up(found, self._store_host)
-        if message is None:
+    def _deliver(self, message: MessageExtBrokerInner, level: int, queue_offset: int) -> bool:
+        """Put the message where it was to go, its properties as they are; false when that is to be tried again."""
+        place = self._waiting.place(message.properties)
+        if place is None:
+            log.error("message %s of delay level %s is discarded: it does not say where to", queue_offset, level)
             return True
+        message.topic, message.queue_id = place
         result = self._store.put_message(message)
         if result.status is PutMessageStatus.PUT_OK:
             self._stats.topic_put(message.topic).add(1, result.size)
             return True
-        log.error("delayed message %s for %s: %s %s", found.offset_msg_id, message.topic, result.status, result.reason)
+        what = "message %s of delay level %s for %s: %s %s"
+        log.error(what, queue_offset, level, message.topic, result.status, result.reason)
         return result.status in PERMANENT_FAILURES
-
-
-def message_time_up(found: MessageExt, store_host: bytes) -> MessageExtBrokerInner | None:
-    """The copy of a delayed message that is delivered; all properties stay, as in RocketMQ.
-
-    ``None`` (logged) when REAL_TOPIC and REAL_QID do not say where it is to go.
-    """
-    topic = found.get_property(PROPERTY_REAL_TOPIC)
-    queue_id = found.get_property(PROPERTY_REAL_QUEUE_ID) or ""
-    if not topic or not (queue_id.isascii() and queue_id.isdigit()) or topic == RMQ_SYS_TRANS_HALF_TOPIC:
-        log.error("delayed message %s for %r queue %r is discarded", found.offset_msg_id, topic, queue_id)
-        return None
-    return copy_message(
-        found,
-        topic,
-        int(queue_id),
-        store_host,
-        properties=found.properties_bytes,
-        reconsume_times=found.reconsume_times,
-    )

@@ -3,11 +3,14 @@
 from collections.abc import Sequence
 
 from rocketbroker.broker.consumer_offset_manager import TOPIC_GROUP_SEPARATOR, OffsetTable
+from rocketbroker.broker.system_topics import TIMER_TOPIC
 from rocketbroker.codec.message.topic_validator import RMQ_SYS_SCHEDULE_TOPIC
 from rocketbroker.store.clean_commit_log_service import QueueRange
 
 
-def unconsumed_messages(ranges: Sequence[QueueRange], offsets: OffsetTable, delay_offsets: dict[int, int]) -> list[str]:
+def unconsumed_messages(
+    ranges: Sequence[QueueRange], offsets: OffsetTable, delay_offsets: dict[int, int], timer_pending: int | None = None
+) -> list[str]:
     """One text for each group and queue that it has not consumed to the end of the range, and each delay level.
 
     Args:
@@ -15,6 +18,7 @@ def unconsumed_messages(ranges: Sequence[QueueRange], offsets: OffsetTable, dela
         offsets: ``topic@group`` -> queue id -> committed offset. A group that committed in other queues of the topic
             alone has consumed nothing of this one. One that committed nothing in the topic is not known.
         delay_offsets: delay level -> offset of the next message to deliver.
+        timer_pending: offset in the timer's queue of the oldest message to deliver, ``None`` for none.
     """
     by_topic: dict[str, list[QueueRange]] = {}
     for each in ranges:
@@ -24,6 +28,11 @@ def unconsumed_messages(ranges: Sequence[QueueRange], offsets: OffsetTable, dela
         level = level_queue.queue_id + 1
         if (left := _left(level_queue, delay_offsets.get(level, 0))) is not None:
             told.append(f"delay level {level} loses messages that were not delivered yet: offsets {left}")
+    told += [
+        f"timer messages are lost that were not delivered yet: some of the offsets {left}"
+        for each in by_topic.pop(TIMER_TOPIC, ())
+        if timer_pending is not None and (left := _left(each, timer_pending)) is not None
+    ]
     for key, queues in offsets.items():
         topic, _, group = key.partition(TOPIC_GROUP_SEPARATOR)
         told += [

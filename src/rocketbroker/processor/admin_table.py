@@ -295,6 +295,7 @@ def _add_statistics(table: MethodTable, parts: BrokerParts) -> None:
             parts.admin.is_active,
             parts.clock,
             parts.admin.executor,
+            parts.timer.runtime_info,
         ).process,
     )
     add(RequestCode.GET_CONSUME_STATS, GetConsumeStatsProcessor(collector).process, GetConsumeStatsRequestHeader)

@@ -9,12 +9,14 @@ from rocketbroker.broker.broker_stats_manager import BrokerStatsManager
 from rocketbroker.broker.consumer_filter_manager import ConsumerFilterManager
 from rocketbroker.broker.consumer_manager import ConsumerManager
 from rocketbroker.broker.consumer_offset_manager import ConsumerOffsetManager
+from rocketbroker.broker.handle_schedule_message import HandleScheduleMessage
 from rocketbroker.broker.offset_reset import OffsetReset
 from rocketbroker.broker.producer_manager import ProducerManager
 from rocketbroker.broker.pull_request_hold_service import PullRequestHoldService
 from rocketbroker.broker.rebalance_lock_manager import RebalanceLockManager
 from rocketbroker.broker.schedule_message_service import ScheduleMessageService
 from rocketbroker.broker.subscription_group_manager import SubscriptionGroupManager
+from rocketbroker.broker.timer.timer_message_store import TimerMessageStore
 from rocketbroker.broker.topic_config_manager import TopicConfigManager
 from rocketbroker.broker.transaction.transactional_message_service import TransactionalMessageService
 from rocketbroker.common.clock import Clock
@@ -63,5 +65,7 @@ class BrokerParts:
     stats: BrokerStatsManager
     schedule: ScheduleMessageService
     transactions: TransactionalMessageService
+    timer: TimerMessageStore
+    handle_schedule_message: HandleScheduleMessage
     hold_service: PullRequestHoldService
     admin: AdminParts

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Protocol
 
 from rocketbroker.broker.broker_stats_manager import BrokerStatsManager
-from rocketbroker.broker.delay_rewrite import delay_rewrite
+from rocketbroker.broker.handle_schedule_message import HandleScheduleMessage
 from rocketbroker.broker.message_copy import copy_message
 from rocketbroker.broker.subscription_group_manager import SubscriptionGroupManager
 from rocketbroker.broker.topic_config_manager import TopicConfigManager
@@ -75,7 +75,7 @@ class ConsumerSendMsgBackProcessor:
         topic_configs: where the retry and dead-letter topics are created.
         store: holds the message and takes its copy.
         store_host: the broker's address as records hold it.
-        max_delay_level: the highest delay level there is.
+        schedule: sends messages that are to be delivered later where they wait.
         stats: counts what is sent back.
         fast_failure: refuses those that are too many or too late, counted with the sends.
     """
@@ -88,7 +88,7 @@ class ConsumerSendMsgBackProcessor:
         store: RecordStore,
         *,
         store_host: bytes,
-        max_delay_level: int,
+        schedule: HandleScheduleMessage,
         stats: BrokerStatsManager,
         fast_failure: BrokerFastFailure,
     ) -> None:
@@ -97,7 +97,7 @@ class ConsumerSendMsgBackProcessor:
         self._topic_configs = topic_configs
         self._store = store
         self._store_host = store_host
-        self._max_delay_level = max_delay_level
+        self._schedule = schedule
         self._stats = stats
         self._fast_failure = fast_failure
         self._waits_for_flush = store.waits_for_flush
@@ -191,7 +191,7 @@ class ConsumerSendMsgBackProcessor:
             properties=properties,
             reconsume_times=found.reconsume_times + 1,
         )
-        delay_rewrite(message, self._max_delay_level)
+        self._schedule(message)
         result = self._store.put_message(message)
         if result.status is not PutMessageStatus.PUT_OK:
             raise put_refusal(result)

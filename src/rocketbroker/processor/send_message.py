@@ -8,7 +8,9 @@ from functools import partial
 from struct import pack
 from typing import Final
 
-from rocketbroker.broker.delay_rewrite import delay_rewrite
+from rocketbroker.broker.handle_schedule_message import HandleScheduleMessage
+from rocketbroker.broker.system_topics import TIMER_TOPIC
+from rocketbroker.broker.timer.timer_rewrite import TIMER_DELAY_MS, TIMER_DELAY_SEC, TIMER_DELIVER_MS
 from rocketbroker.broker.transaction.transactional_message_util import is_transaction, to_half_message
 from rocketbroker.codec.message.message_batch import split_batch
 from rocketbroker.codec.message.message_properties import (
@@ -19,11 +21,12 @@ from rocketbroker.codec.message.message_properties import (
     replace_property,
 )
 from rocketbroker.codec.message.message_sys_flag import TRANSACTION_ROLLBACK_TYPE, host_flags
+from rocketbroker.codec.message.recall_message_handle import RecallMessageHandle
 from rocketbroker.codec.message.topic_validator import RETRY_GROUP_TOPIC_PREFIX, RMQ_SYS_TRANS_HALF_TOPIC
 from rocketbroker.codec.remoting.frame import LENGTH, decode_frame
 from rocketbroker.codec.remoting.handler import Connection
 from rocketbroker.codec.remoting.headers.send_message import SendMessageRequestHeader
-from rocketbroker.codec.remoting.hot_responses import region_suffix, send_response
+from rocketbroker.codec.remoting.hot_responses import recall_handle_suffix, region_suffix, send_response
 from rocketbroker.codec.remoting.remoting_command import Command, RemotingCommand
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.config import BrokerConfig
@@ -43,6 +46,8 @@ _IPV4_HOST: Final = 8
 # Messages whose ids, of 33 bytes each, fit into the header of an answer.
 _MOST_IN_BATCH: Final = 400_000
 
+_FOR_LATER: Final = (b"DELAY", TIMER_DELIVER_MS, TIMER_DELAY_SEC, TIMER_DELAY_MS)
+
 SendCommand = RemotingCommand[SendMessageRequestHeader]
 
 
@@ -55,7 +60,7 @@ class SendMessageProcessor:
         targets: finds and creates topics.
         retry_and_dlq: what becomes of messages that consumers send to their retry topic.
         unique_ids: gives an id to messages of clients that give none.
-        max_delay_level: the last level of messageDelayLevel.
+        schedule: sends messages that are to be delivered later where they wait.
         fast_failure: refuses sends that are too many or too late.
     """
 
@@ -66,7 +71,7 @@ class SendMessageProcessor:
         targets: TopicTargets,
         retry_and_dlq: RetryAndDlq,
         unique_ids: UniqueIds,
-        max_delay_level: int,
+        schedule: HandleScheduleMessage,
         fast_failure: BrokerFastFailure,
     ) -> None:
         self._config = config
@@ -74,7 +79,7 @@ class SendMessageProcessor:
         self._targets = targets
         self._retry_and_dlq = retry_and_dlq
         self._unique_ids = unique_ids
-        self._max_delay_level = max_delay_level
+        self._schedule = schedule
         store_host = store.commit_log.store_host
         self._host_hex = store_host.hex().upper()
         self._next_id = "," + self._host_hex
@@ -122,7 +127,7 @@ class SendMessageProcessor:
             result.queue_offset,
             self._message_id % result.physical_offset,
             message.found[1],  # type: ignore[index]  # set by _message
-            self._region_suffix,
+            self._region_suffix + self._recall_handle(message) if message.topic is TIMER_TOPIC else self._region_suffix,
         )
         if self._waits_for_flush:
             return self._after_flush(answer, result)
@@ -163,6 +168,19 @@ class SendMessageProcessor:
             remark = f"sysFlag {header.sys_flag} is that of a transaction, but the property TRAN_MSG is not true"
             raise BrokerResponseError(ResponseCode.MESSAGE_ILLEGAL, remark)
         return message
+
+    def _recall_handle(self, message: MessageExtBrokerInner) -> bytes:
+        """The field of the answer by which a timer message can be cancelled (attachRecallHandle)."""
+        topic = get_property(message.properties, b"REAL_TOPIC") or b""
+        # One more: a cancel for that time gets into the same slot.
+        deliver_ms = int(get_property(message.properties, b"TIMER_OUT_MS") or 0) + 1
+        unique_key = message.found[1] or b""  # type: ignore[index]  # set by _message
+        if topic.startswith(RETRY_GROUP_TOPIC_PREFIX.encode()):
+            return b""
+        handle = RecallMessageHandle(
+            topic.decode(), self._config.broker_name, str(deliver_ms), unique_key.decode("utf-8", "replace")
+        )
+        return recall_handle_suffix(handle.encode())
 
     def _process_batch(
         self, connection: Connection, command: SendCommand, target: TopicTarget, queue_id: int
@@ -211,7 +229,7 @@ class SendMessageProcessor:
             remark = (
                 f"a batch cannot be part of a transaction (sysFlag {header.sys_flag}); send its messages one by one"
             )
-        elif get_property(header.properties.encode(), b"DELAY") is not None:
+        elif any(get_property(header.properties.encode(), name) is not None for name in _FOR_LATER):
             remark = "a batch cannot be delayed; send its messages one by one"
         else:
             return
@@ -229,7 +247,7 @@ class SendMessageProcessor:
         return raw
 
     def _special(self, message: MessageExtBrokerInner) -> None:
-        """Half messages and delayed ones go to topics of their own; what this broker cannot keep is refused."""
+        """Half messages and those for later go to topics of their own."""
         if is_transaction(message):
             self._check_transactions_allowed()
             to_half_message(message)
@@ -237,10 +255,7 @@ class SendMessageProcessor:
         pairs = decode_properties(message.properties)
         if pairs.get("TRAN_MSG"):
             message.sys_flag &= ~TRANSACTION_ROLLBACK_TYPE
-        if not {"TIMER_DELIVER_MS", "TIMER_DELAY_SEC", "TIMER_DELAY_MS", "TIMER_DEL_UNIQKEY"}.isdisjoint(pairs):
-            remark = "timer messages are not served by this broker; a delay level (property DELAY) is"
-            raise BrokerResponseError(ResponseCode.MESSAGE_ILLEGAL, remark)
-        delay_rewrite(message, self._max_delay_level)
+        self._schedule(message)
 
     def _check_transactions_allowed(self) -> None:
         if self._config.reject_transaction_message:

@@ -17,6 +17,7 @@ from rocketbroker.codec.remoting.headers.offset import (
 from rocketbroker.codec.remoting.headers.pull_message import PullMessageRequestHeader
 from rocketbroker.codec.remoting.headers.send_message import (
     ConsumerSendMsgBackRequestHeader,
+    RecallMessageRequestHeader,
     SendMessageRequestHeader,
     SendMessageRequestHeaderV2,
 )
@@ -34,6 +35,7 @@ from rocketbroker.processor.lock_batch_mq import LockBatchMqProcessor, UnlockBat
 from rocketbroker.processor.pull_filter import PullFilter
 from rocketbroker.processor.pull_message import PullMessageProcessor
 from rocketbroker.processor.query_consumer_offset import QueryConsumerOffsetProcessor
+from rocketbroker.processor.recall_message import RecallMessageProcessor
 from rocketbroker.processor.retry_and_dlq import RetryAndDlq
 from rocketbroker.processor.send_message import SendMessageProcessor
 from rocketbroker.processor.send_reply_message import SendReplyMessageProcessor
@@ -64,7 +66,7 @@ def _add_messages(table: MethodTable, parts: BrokerParts) -> None:
         targets,
         retry_and_dlq,
         UniqueIds(store_host[:-4], os.getpid(), parts.clock),
-        parts.schedule.max_delay_level,
+        parts.handle_schedule_message,
         fast_failure,
     ).process
     table.add(RequestCode.SEND_MESSAGE, send, SendMessageRequestHeader)
@@ -92,13 +94,17 @@ def _add_messages(table: MethodTable, parts: BrokerParts) -> None:
         parts.topic_configs,
         parts.store,
         store_host=store_host,
-        max_delay_level=parts.schedule.max_delay_level,
+        schedule=parts.handle_schedule_message,
         stats=parts.stats,
         fast_failure=fast_failure,
     )
     table.add(RequestCode.CONSUMER_SEND_MSG_BACK, send_back.process, ConsumerSendMsgBackRequestHeader)
     end = EndTransactionProcessor(parts.config, parts.store, parts.transactions, store_host, parts.clock)
     table.add(RequestCode.END_TRANSACTION, end.process, EndTransactionRequestHeader)
+    recall = RecallMessageProcessor(
+        parts.config, parts.topic_configs, parts.store, parts.handle_schedule_message, parts.clock, parts.stats
+    )
+    table.add(RequestCode.RECALL_MESSAGE, recall.process, RecallMessageRequestHeader)
 
 
 def _add_clients(table: MethodTable, parts: BrokerParts) -> None:

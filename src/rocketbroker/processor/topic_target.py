@@ -5,6 +5,7 @@ import random
 from rocketbroker.broker.attribute_util import unserved_attribute
 from rocketbroker.broker.broker_stats_manager import BrokerStatsManager
 from rocketbroker.broker.stats_item import StatsItem
+from rocketbroker.broker.system_topics import TIMER_TOPIC
 from rocketbroker.broker.topic_config_manager import TopicConfigManager
 from rocketbroker.codec.message.message_sys_flag import MULTI_TAGS_FLAG
 from rocketbroker.codec.message.topic_validator import (
@@ -106,7 +107,8 @@ class TopicTargets:
         result = validate_topic(topic)
         if not result.valid:
             raise BrokerResponseError(ResponseCode.INVALID_PARAMETER, result.remark)
-        if is_not_allowed_send_topic(topic):
+        # Apache RocketMQ takes messages for its timer's topic, where they say themselves where they go to.
+        if is_not_allowed_send_topic(topic) or topic == TIMER_TOPIC:
             raise BrokerResponseError(ResponseCode.NO_PERMISSION, f"Sending message to topic[{topic}] is forbidden.")
         config = self._topics.get(topic) or self._create(header, remote_address)
         if not config.perm & PERM_WRITE:

@@ -27,6 +27,10 @@ _HOUR_MS = 3_600_000
 _MAX_MANUAL_DELETE_FILE_TIMES = 20
 
 
+#: CommitLog offset of the oldest message that a service has still to deliver, ``None`` when there is none.
+FirstPending = Callable[[], int | None]
+
+
 class QueueRange(NamedTuple):
     """Messages of a queue, by queue offset; ``end`` is after the last one."""
 
@@ -60,6 +64,8 @@ class CleanCommitLogService:
         thread: the thread of cleaning.
         watch: measures the disks.
         unconsumed: tells who has not consumed messages of such ranges, one text for each group and queue.
+        pending: each gives the CommitLog offset of the oldest message that somebody has still to deliver, ``None`` for
+            none; a file with such ones does not go because it has expired.
     """
 
     def __init__(
@@ -69,7 +75,9 @@ class CleanCommitLogService:
         thread: CleanThread,
         watch: DiskWatch,
         unconsumed: Callable[[Sequence[QueueRange]], list[str]],
+        pending: Sequence[FirstPending] = (),
     ) -> None:
+        self._pending = pending
         self._store = store
         self._config = store.config
         self._clock = clock
@@ -116,7 +124,7 @@ class CleanCommitLogService:
         config = self._config
         removed = 0
         while removed < config.delete_file_batch_max and self._has_removable_file():
-            expired = await self._thread.run(self._first_has_expired)
+            expired = not self._first_is_pending() and await self._thread.run(self._first_has_expired)
             forced = "" if expired else self._why_forced(disk)
             if not expired and not forced:
                 break
@@ -136,6 +144,11 @@ class CleanCommitLogService:
     def _has_removable_file(self) -> bool:
         files = self._store.commit_log.queue.files
         return len(files) > 1 and files[1].file_from_offset <= self._store.dispatched_offset
+
+    def _first_is_pending(self) -> bool:
+        """Whether messages of the first file are still to be delivered, however old it is."""
+        end = self._store.commit_log.queue.files[1].file_from_offset
+        return any(first < end for pending in self._pending if (first := pending()) is not None)
 
     def _first_has_expired(self) -> bool:
         modified = self._store.commit_log.queue.files[0].last_modified_ms()
@@ -179,7 +192,8 @@ class CleanCommitLogService:
         if full and not self._stuck:
             log.warning(
                 "%s, but no commit log file can be removed now: each is the last one, changed within %s h "
-                "(fileReservedTime), kept by the disk, or the room of removed files is still to come",
+                "(fileReservedTime), with delayed messages that are not due, kept by the disk, or the room of removed "
+                "files is still to come",
                 full, config.file_reserved_time,
             )  # fmt: skip
         self._stuck = bool(full)

@@ -6,7 +6,7 @@ from typing import Protocol
 
 from rocketbroker.common.clock import Clock
 from rocketbroker.common.lifecycle import TaskOwner
-from rocketbroker.store.clean_commit_log_service import CleanCommitLogService, CleanedStore, QueueRange
+from rocketbroker.store.clean_commit_log_service import CleanCommitLogService, CleanedStore, FirstPending, QueueRange
 from rocketbroker.store.clean_consume_queue_service import CleanConsumeQueueService
 from rocketbroker.store.clean_thread import CleanThread
 from rocketbroker.store.disk_space import MeasureDisk, measure_disk
@@ -34,6 +34,7 @@ class CleanFilesService:
         clock: says what has expired.
         unconsumed: see ``CleanCommitLogService``.
         measure: measures the disks.
+        pending: see ``CleanCommitLogService``.
     """
 
     def __init__(
@@ -42,12 +43,13 @@ class CleanFilesService:
         clock: Clock,
         unconsumed: Callable[[Sequence[QueueRange]], list[str]],
         measure: MeasureDisk = measure_disk,
+        pending: Sequence[FirstPending] = (),
     ) -> None:
         self._config = store.config
         self._clock = clock
         self._thread = CleanThread(clock)
         self._watch = DiskWatch(store.config, store.refusals, clock, measure)
-        self._commit_log = CleanCommitLogService(store, clock, self._thread, self._watch, unconsumed)
+        self._commit_log = CleanCommitLogService(store, clock, self._thread, self._watch, unconsumed, pending)
         self._consume_queue = CleanConsumeQueueService(store, store.index_service, clock, self._thread)
         self._round = asyncio.Lock()
         self._next_at = 0.0

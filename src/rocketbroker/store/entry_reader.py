@@ -87,6 +87,8 @@ class EntryReader:
         pieces = self._checked_reader.read_cached(result, messages)
         if pieces is None:
             pieces = await self._checked_reader.read_on_thread(result, messages)
+        if len(pieces) == len(named):
+            return [memoryview(piece) for piece in pieces]
         return list(_split(pieces))
 
 

@@ -74,7 +74,7 @@ async def test_a_start_that_fails_gives_the_ports_back(tmp_path: Path):
     await again.stop()
 
 
-TABLES = ("topics.json", "subscriptionGroup.json", "consumerOffset.json", "delayOffset.json")
+TABLES = ("topics.json", "subscriptionGroup.json", "consumerOffset.json", "delayOffset.json", "timerProgress.json")
 SECOND = """
 import asyncio, sys
 from pathlib import Path

@@ -31,5 +31,14 @@ def test_delayed_messages_are_told_by_level():
     ]
 
 
+def test_timer_messages_are_told():
+    ranges = [QueueRange("rmq_sys_wheel_timer", 0, 10, 20)]
+
+    assert unconsumed_messages(ranges, {}, {}, 12) == [
+        "timer messages are lost that were not delivered yet: some of the offsets 12 to 19"
+    ]
+    assert unconsumed_messages(ranges, {}, {}, 20) == unconsumed_messages(ranges, {}, {}, None) == []
+
+
 def test_nothing_is_told_of_nothing():
     assert unconsumed_messages([], {"T@g": {0: 0}}, {1: 0}) == []

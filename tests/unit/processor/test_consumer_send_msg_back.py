@@ -5,6 +5,7 @@ import threading
 
 import pytest
 
+from rocketbroker.broker.handle_schedule_message import HandleScheduleMessage
 from rocketbroker.codec.message.message_decoder import decode_record
 from rocketbroker.codec.message.message_id import host_bytes
 from rocketbroker.codec.message.message_properties import encode_properties
@@ -14,6 +15,7 @@ from rocketbroker.codec.remoting.headers.send_message import ConsumerSendMsgBack
 from rocketbroker.codec.remoting.remoting_command import request
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode
+from rocketbroker.common.config import MessageStoreConfig
 from rocketbroker.common.config.hot_change import apply_updates
 from rocketbroker.common.errors import BrokerResponseError
 from rocketbroker.processor.broker_fast_failure import BrokerFastFailure
@@ -34,7 +36,7 @@ def make(parts, store):
         parts.topic_configs,
         store,
         store_host=STORE_HOST,
-        max_delay_level=18,
+        schedule=HandleScheduleMessage(MessageStoreConfig(), parts.clock, 18, lambda: 1000),
         stats=parts.stats,
         fast_failure=BrokerFastFailure(parts.config),
     )

@@ -31,7 +31,10 @@ class Cleaned:
         self.losses = Losses()
         self.thread = CleanThread(clock)
         self.watch = DiskWatch(store.config, store.refusals, clock, self.disk)
-        self.service = CleanCommitLogService(store, clock, self.thread, self.watch, self.losses)
+        # CommitLog offset of the oldest message that somebody has still to deliver.
+        self.pending: int | None = None
+        waits = (lambda: None, lambda: self.pending)
+        self.service = CleanCommitLogService(store, clock, self.thread, self.watch, self.losses, waits)
 
     async def stop(self) -> None:
         await self.thread.stop()
@@ -315,3 +318,22 @@ async def test_a_store_goes_on_from_what_is_left(tmp_path: Path):
     fill(again, 1)
     assert [each.queue_offset for each in read_queue(again, "T", 0, 9)] == [9, 10, 11, 12]
     await again.stop()
+
+
+async def test_a_file_with_messages_that_are_to_be_delivered_stays_when_it_has_expired(cleaned: Cleaned):
+    cleaned.age(0, 1, 2)
+    cleaned.service.delete_files_manually()
+    cleaned.pending = LOG_FILE + 100
+    assert await cleaned.settle() == [1, 2, 3]
+    cleaned.service.delete_files_manually()
+    cleaned.pending = 2 * LOG_FILE
+    assert await cleaned.settle() == [2, 3]
+    cleaned.service.delete_files_manually()
+    cleaned.pending = None
+    assert await cleaned.settle() == [3]
+
+
+async def test_a_disk_that_is_full_takes_it_all_the_same(cleaned: Cleaned):
+    cleaned.pending = 0
+    cleaned.disk.percent = 86.0
+    assert await cleaned.settle() != [0, 1, 2, 3]

@@ -34,6 +34,11 @@ def region_suffix(region_id: str, *, trace_on: bool) -> bytes:
     return b',"TRACE_ON":"%b","MSG_REGION":%b' % (b"true" if trace_on else b"false", msgspec.json.encode(region_id))
 
 
+def recall_handle_suffix(handle: str) -> bytes:
+    """The field ``recallHandle``, to go behind the region's, of an answer to the send of a timer message."""
+    return b',"recallHandle":"%b"' % handle.encode()
+
+
 def send_response(
     opaque: int, queue_id: int, queue_offset: int, msg_id: bytes, transaction_id: bytes | None, region_suffix: bytes
 ) -> bytes:
@@ -45,7 +50,7 @@ def send_response(
         queue_offset: of the message, or of the first in a batch.
         msg_id: offset message id in ASCII hex; comma-joined for a batch.
         transaction_id: the message's UNIQ_KEY in UTF-8, left out when ``None``.
-        region_suffix: made by the function of that name.
+        region_suffix: made by the function of that name; a ``recall_handle_suffix`` may follow.
     """
     header = _SEND % (queue_id, _transaction(transaction_id), msg_id, region_suffix, queue_offset, opaque)
     length = len(header)

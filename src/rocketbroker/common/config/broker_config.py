@@ -163,6 +163,15 @@ class BrokerConfig(ConfigModel):
     )
     cluster_topic_enable: Flag = setting("clusterTopicEnable", True, "Have a topic named as the cluster.")
     broker_topic_enable: Flag = setting("brokerTopicEnable", True, "Have a topic named as the broker.")
+    recall_message_enable: Flag = setting(
+        "recallMessageEnable", False, "Let producers cancel timer messages (RECALL_MESSAGE).", _HOT
+    )
+    allow_recall_when_broker_not_writeable: Flag = setting(
+        "allowRecallWhenBrokerNotWriteable",
+        True,
+        "Let them do so also when brokerPermission lacks write.",
+        _HOT,
+    )
     msg_trace_topic_name: TopicName = setting(
         "msgTraceTopicName",
         "RMQ_SYS_TRACE_TOPIC",

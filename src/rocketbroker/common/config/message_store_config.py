@@ -12,6 +12,7 @@ CQ_STORE_UNIT_SIZE = 20
 _INT_MAX = 2**31 - 1
 _DAY_MS = 86_400_000
 _HOURS_OF_DAY = 24
+_TIMER_PRECISIONS_MS = (100, 200, 500, 1_000)
 _LEVEL = re.compile(r"[1-9][0-9]{0,8}[smhd]\Z")
 _PATH = Trait(important=True, takes="a path")
 _HOT = Trait(hot=True)
@@ -65,11 +66,17 @@ def _whole_units(value: int) -> int:
     return -(-value // CQ_STORE_UNIT_SIZE) * CQ_STORE_UNIT_SIZE
 
 
+def _supported_precision(value: int) -> int:
+    """MessageStoreConfig.setTimerPrecisionMs: the next lower value there is."""
+    return max((precision for precision in _TIMER_PRECISIONS_MS if precision <= value), default=_TIMER_PRECISIONS_MS[0])
+
+
 BrokerRole = Annotated[Literal["ASYNC_MASTER"], BeforeValidator(_check_role)]
 FlushDiskType = Annotated[Literal["ASYNC_FLUSH", "SYNC_FLUSH"], BeforeValidator(_upper)]
 OneDirectory = Annotated[Text, AfterValidator(_check_one_directory)]
 Hours = Annotated[Text, AfterValidator(_check_hours)]
 DelayLevels = Annotated[Text, AfterValidator(_check_levels)]
+TimerPrecision = Annotated[Whole, AfterValidator(_supported_precision)]
 ConsumeQueueSize = Annotated[Whole, AfterValidator(_whole_units)]
 
 
@@ -344,6 +351,42 @@ class MessageStoreConfig(ConfigModel):
         "flushDelayOffsetInterval",
         10_000,
         "How often config/delayOffset.json is written.",
+        _HOT_MS,
+        low=100,
+        high=_DAY_MS,
+    )
+    timer_wheel_enable: Flag = setting(
+        "timerWheelEnable", True, "Take timer messages, which are delivered at any time that they give.", _HOT
+    )
+    timer_precision_ms: TimerPrecision = setting(
+        "timerPrecisionMs",
+        1_000,
+        "Timer messages that are due within so long are delivered together, at its end; counts as the next lower of "
+        "100, 200, 500 and 1000. A finer one holds once no message waits that was stored with a coarser one.",
+        _MS,
+        low=1,
+        high=_DAY_MS,
+    )
+    timer_max_delay_sec: Whole = setting(
+        "timerMaxDelaySec",
+        259_200,
+        "How far ahead the time of a timer message may be.",
+        Trait(unit="s", hot=True),
+        low=1,
+        high=_INT_MAX,
+    )
+    timer_roll_window_slot: Whole = setting(
+        "timerRollWindowSlot",
+        172_800,
+        "Timer messages that have to wait for so many times timerPrecisionMs are stored again after it.",
+        None,
+        low=2,
+        high=_INT_MAX,
+    )
+    timer_flush_interval_ms: Whole = setting(
+        "timerFlushIntervalMs",
+        1_000,
+        "How often config/timerProgress.json is written, which says what timer messages were delivered.",
         _HOT_MS,
         low=100,
         high=_DAY_MS,

@@ -8,7 +8,6 @@ Each value is measured. These keys of RocketMQ are absent, since there is nothin
   there is no lock around puts, no pool of buffers, and no buffer between log and queues;
 - ``putMessageDistributeTime``, ``putMessageEntireTimeMax``, ``getMessageEntireTimeMax``, ``putLatency99``,
   ``putLatency999``, ``putMessageFailedTimes``: single puts and gets are not timed, failed puts not counted;
-- ``timer*``: there are no timer messages;
 - ``startAcceptSendRequestTimeStamp``: there is no such setting;
 - ``earliestMessageTimeStamp``, while there is no message.
 
@@ -81,9 +80,10 @@ class GetBrokerRuntimeInfoProcessor:
         is_active: whether delayed messages are delivered by this broker (``brokerActive``).
         clock: says how long the store is open.
         executor: asks the disks, which may block.
+        timer_info: what there is to tell of timer messages.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913, PLR0917 - each tells something of its own
         self,
         store: RuntimeStore,
         stats: BrokerStatsManager,
@@ -92,6 +92,7 @@ class GetBrokerRuntimeInfoProcessor:
         is_active: Callable[[], bool],
         clock: Clock,
         executor: Executor,
+        timer_info: Callable[[], dict[str, str]],
     ) -> None:
         self._store = store
         self._stats = stats
@@ -100,6 +101,7 @@ class GetBrokerRuntimeInfoProcessor:
         self._is_active = is_active
         self._clock = clock
         self._executor = executor
+        self._timer_info = timer_info
 
     async def process(self, _connection: Connection, _command: Command) -> Command:
         """Answer the request."""
@@ -107,6 +109,7 @@ class GetBrokerRuntimeInfoProcessor:
         disks = await loop.run_in_executor(self._executor, disk_info, self._store.config)
         table = self._store_info() | self._stats.runtime_info() | self._schedule.runtime_info() | disks
         table |= self._consumers.runtime_info()
+        table |= self._timer_info()
         table["brokerActive"] = str(self._is_active()).lower()
         table["brokerVersionDesc"] = BROKER_VERSION_DESC
         return response(body=KVTable(table).encode())

@@ -21,7 +21,14 @@ def ask(parts, store, schedule):
     async def ask(active=True):
         with ThreadPoolExecutor(1) as executor:
             processor = GetBrokerRuntimeInfoProcessor(
-                store, parts.stats, schedule, parts.consumers, lambda: active, parts.clock, executor
+                store,
+                parts.stats,
+                schedule,
+                parts.consumers,
+                lambda: active,
+                parts.clock,
+                executor,
+                lambda: {"timerCongestNum": "7"},
             )
             answer = await call_async(processor.process)
         assert (answer.code, answer.remark, answer.fields) == (0, None, {})

@@ -1,0 +1,285 @@
+"""Delayed messages: how fast many that are due at once are delivered, and how late those are that come steadily.
+
+    bench/run delayed [--messages 100000] [--rate 1000] [--seconds 5] [--size 128] [--timer]
+
+The store and the service that delivers run in one process, without clients: messages are put that wait for one level
+(or, with --timer, for one slot of the timer), and then the clock that both are given is put forward to when they are
+due. A second load puts messages at a steady rate, with the real clock; each copy's store time is held against when it
+was due.
+"""
+
+import asyncio
+import gc
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Protocol
+
+import typer
+
+from bench.machine import commit
+from rocketbroker.broker.broker_stats_manager import BrokerStatsManager
+from rocketbroker.broker.handle_schedule_message import HandleScheduleMessage
+from rocketbroker.broker.schedule_message_service import ScheduleMessageService
+from rocketbroker.broker.timer.timer_message_store import TimerMessageStore
+from rocketbroker.broker.timer.timer_progress import TimerProgress
+from rocketbroker.codec.message.message_decoder import decode_record
+from rocketbroker.codec.message.message_id import encode_unique_id, host_bytes
+from rocketbroker.codec.message.message_properties import encode_properties, get_property
+from rocketbroker.common.config import MessageStoreConfig
+from rocketbroker.store.delay_level_table import parse_delay_levels
+from rocketbroker.store.message_arriving_listener import NoListener
+from rocketbroker.store.message_store import MessageStore
+from rocketbroker.store.put_message import MessageExtBrokerInner, PutMessageStatus
+
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+
+TOPIC = "Delayed"
+QUEUES = 8
+_HOST = host_bytes("127.0.0.1", 10911)
+_DELAY_MS = 1000
+# What a message that is put is due after, so that all are there when the first is due.
+_LONG_LEVEL, _SHORT_LEVEL = 18, 1
+_LONG_MS = 7_200_000
+_TICK_S = 0.005
+_WATCH_S = 0.001
+_LIMIT_S = 60
+
+
+class ForwardClock:
+    """The system's clock, put forward."""
+
+    def __init__(self) -> None:
+        self.ahead_ms = 0
+
+    def time_ms(self) -> int:
+        """Milliseconds since the epoch."""
+        return time.time_ns() // 1_000_000 + self.ahead_ms
+
+    def monotonic(self) -> float:
+        """Seconds."""
+        return time.monotonic()
+
+
+class Service(Protocol):
+    """What delivers."""
+
+    async def start(self) -> None:
+        """Start."""
+
+    async def stop(self) -> None:
+        """Stop."""
+
+
+@dataclass(slots=True)
+class Delayed:
+    """A store whose delayed messages are delivered while it is open.
+
+    Attributes:
+        timer: whether timer messages are put, or such of a delay level.
+        due: when each message that was put is due, by its key.
+    """
+
+    store: MessageStore
+    clock: ForwardClock
+    rewrite: HandleScheduleMessage
+    timer: bool
+    due: dict[str, int] = field(default_factory=dict)
+
+    def put(self, number: int, body: bytes, *, long: bool) -> None:
+        """Store one message that is due in two hours, or in a second."""
+        delay_ms = _LONG_MS if long else _DELAY_MS
+        level = _LONG_LEVEL if long else _SHORT_LEVEL
+        delay = {"TIMER_DELAY_MS": str(delay_ms)} if self.timer else {"DELAY": str(level)}
+        key = f"{'long' if long else 'short'}-{number}"
+        pairs = {"KEYS": key, "UNIQ_KEY": encode_unique_id(bytes(4), 1, 1, 0, number), "WAIT": "true", **delay}
+        message = MessageExtBrokerInner(TOPIC, number % QUEUES, body, encode_properties(pairs), born_host=_HOST)
+        self.rewrite(message)
+        result = self.store.put_message(message)
+        if result.status is not PutMessageStatus.PUT_OK:
+            raise RuntimeError(result.reason)
+        if self.timer:
+            precision_ms = self.store.config.timer_precision_ms
+            self.due[key] = int(get_property(message.properties, b"TIMER_OUT_MS") or 0) + precision_ms
+        else:
+            self.due[key] = result.store_timestamp + delay_ms
+
+    def delivered(self) -> int:
+        """How many copies there are."""
+        return sum(queue.max_offset for queue in self.store.topic_queues(TOPIC).values())
+
+
+@asynccontextmanager
+async def delayed(root: Path, *, timer: bool) -> AsyncIterator[Delayed]:
+    """A store in a folder, and both services."""
+    clock = ForwardClock()
+    config = MessageStoreConfig(store_path_root_dir=str(root / "store"))
+    store = MessageStore(config, _HOST, NoListener(), clock)
+    levels = parse_delay_levels(config.message_delay_level)
+    stats = BrokerStatsManager(clock, "Bench")
+    schedule = ScheduleMessageService(
+        root / "delayOffset.json", store, store_host=_HOST, delay_levels=levels, clock=clock, stats=stats
+    )
+    wheel = TimerMessageStore(
+        config, store, TimerProgress(root / "timerProgress.json", store), _nothing_failed,
+        store_host=_HOST, clock=clock, stats=stats,
+    )  # fmt: skip
+    rewrite = HandleScheduleMessage(config, clock, len(levels), lambda: wheel.precision_ms)
+    services: Sequence[Service] = (store, schedule, wheel)
+    for service in services:
+        await service.start()
+    try:
+        yield Delayed(store, clock, rewrite, timer)
+    finally:
+        for service in reversed(services):
+            await service.stop()
+
+
+async def _nothing_failed() -> set[Path]:
+    return set()
+
+
+class LoopWatch:
+    """Tells how long the event loop was kept from others at the most."""
+
+    def __init__(self) -> None:
+        self.longest_s = 0.0
+
+    async def run(self) -> None:
+        """Look all the time."""
+        last = time.perf_counter()
+        while True:
+            await asyncio.sleep(_WATCH_S)
+            now = time.perf_counter()
+            self.longest_s = max(self.longest_s, now - last - _WATCH_S)
+            last = now
+
+
+@dataclass(frozen=True, slots=True)
+class Burst:
+    """What delivering all at once took: messages a second, ms of one hold of the loop, CPU µs a message."""
+
+    rate: float
+    longest_hold_ms: float
+    cpu_us: float
+
+
+async def burst(found: Delayed, messages: int, body: bytes) -> Burst:
+    """Put messages that are all due at once, and have them delivered."""
+    for number in range(messages):
+        found.put(number, body, long=True)
+        if number % 64 == 0:
+            found.store.dispatch()
+            await asyncio.sleep(0)
+    found.store.dispatch()
+    await asyncio.sleep(1)  # timer messages are taken in
+    gc.collect()
+    gc.freeze()  # as the broker does once it is up
+    before = found.delivered()
+    watch = LoopWatch()
+    watching = asyncio.ensure_future(watch.run())
+    found.clock.ahead_ms += _LONG_MS + 2000
+    started, cpu = time.perf_counter(), time.process_time()
+    await _until(lambda: found.delivered() == before + messages)
+    took, cpu = time.perf_counter() - started, time.process_time() - cpu
+    watching.cancel()
+    return Burst(messages / took, watch.longest_s * 1000, cpu / messages * 1e6)
+
+
+async def steady(found: Delayed, rate: int, seconds: int, body: bytes) -> list[int]:
+    """Put messages at a rate; gives how late each was stored in its topic, in ms, ascending."""
+    before = {queue_id: queue.max_offset for queue_id, queue in found.store.topic_queues(TOPIC).items()}
+    count, begun = rate * seconds, time.monotonic()
+    sent = 0
+    while sent < count:
+        wanted = min(count, int((time.monotonic() - begun) * rate))
+        for number in range(sent, wanted):
+            found.put(number, body, long=False)
+        found.store.dispatch()
+        sent = max(sent, wanted)
+        await asyncio.sleep(_TICK_S)
+    end = sum(before.values()) + count
+    await _until(lambda: found.delivered() == end)
+    return sorted(_lateness(found, before))
+
+
+def _lateness(found: Delayed, before: dict[int, int]) -> list[int]:
+    late = []
+    for queue_id, queue in found.store.topic_queues(TOPIC).items():
+        for offset in range(before.get(queue_id, 0), queue.max_offset):
+            entry = queue.entry(offset)
+            record = found.store.look_message_by_offset(entry[0]) if entry else None
+            if record is None:
+                raise RuntimeError(f"message {offset} of queue {queue_id} cannot be read")
+            message = decode_record(record, read_body=False)
+            late.append(message.store_timestamp - found.due[message.keys[0]])
+    return late
+
+
+async def _until(is_so: Callable[[], bool]) -> None:
+    async with asyncio.timeout(_LIMIT_S):
+        while not is_so():  # noqa: ASYNC110 - the store tells nobody
+            await asyncio.sleep(0.001)
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What the command was given."""
+
+    messages: int
+    rate: int
+    seconds: int
+    size: int
+    timer: bool
+
+
+async def measure(root: Path, options: Options) -> tuple[Burst, list[int]]:
+    """Both loads, one after the other."""
+    body = b"x" * options.size
+    async with delayed(root, timer=options.timer) as found:
+        return await burst(found, options.messages, body), await steady(found, options.rate, options.seconds, body)
+
+
+def report(options: Options, at_once: Burst, late: Sequence[int]) -> str:
+    """Both loads in words."""
+    kind = "in one slot of the timer" if options.timer else "of one delay level"
+    middle, most = late[len(late) // 2], late[len(late) * 99 // 100]
+    return (
+        f"{options.messages} messages of {options.size} B {kind}, due at once: {at_once.rate:,.0f} messages/s, "
+        f"{at_once.cpu_us:.1f} us of CPU each, the event loop held for {at_once.longest_hold_ms:.1f} ms at the most\n"
+        f"{options.rate} messages/s for {options.seconds} s: late by {middle} ms (p50), {most} ms (p99), "
+        f"{late[-1]} ms at the most; early by {max(0, -late[0])} ms"
+    )
+
+
+@app.command()
+def run(
+    messages: Annotated[int, typer.Option(min=1, help="Messages that are due at once.")] = 100_000,
+    rate: Annotated[int, typer.Option(min=1, help="Messages a second of the steady load.")] = 1000,
+    seconds: Annotated[int, typer.Option(min=1, help="How long the steady load lasts.")] = 5,
+    size: Annotated[int, typer.Option(min=0, max=4 << 20, help="Bytes of each body.")] = 128,
+    timer: Annotated[bool, typer.Option("--timer", help="Timer messages in place of a delay level.")] = False,
+    folder: Annotated[
+        Path | None, typer.Option("--dir", exists=True, file_okay=False, help="Where the store is put while it lasts.")
+    ] = None,
+) -> None:
+    """Print how fast delayed messages are delivered, and how late."""
+    options = Options(messages, rate, seconds, size, timer)
+    with tempfile.TemporaryDirectory(prefix="rocketbroker-delayed-", dir=folder) as root:
+        at_once, late = asyncio.run(measure(Path(root), options))
+    print(f"commit {commit()}, Python {sys.version.split()[0]}\n")
+    print(report(options, at_once, late))
+
+
+def main() -> int:
+    """Run the command; gives its exit status."""
+    app()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

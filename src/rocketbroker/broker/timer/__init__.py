@@ -1,0 +1,1 @@
+"""Timer messages: delivered at any time, not at a level's delay (org.apache.rocketmq.store.timer)."""

@@ -1,0 +1,161 @@
+"""The files in which timer messages wait that have their turn later, one for each ten minutes of slots.
+
+They are made of the timer's queue and can be made anew of it. All of this may wait for the disk and runs on the timer's
+thread.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable
+from pathlib import Path
+
+from rocketbroker.broker.timer.timer_progress import Delivered, is_delivered
+from rocketbroker.codec.storefile.mapped_file_name import offset_to_file_name
+from rocketbroker.codec.storefile.timer_slot_layout import TIMER_SLOT_ENTRY, count_entries, encode_entries
+from rocketbroker.common.file_system import LOCAL, FileSystem
+
+#: Slots of a file, in ms. What waits for ten minutes is held in memory, 8 bytes a message.
+SLOT_FILE_MS = 600_000
+
+_NAME_DIGITS = 20
+_FIELDS = 3
+
+
+def file_of(slot_ms: int) -> int:
+    """The first slot of the file that a slot belongs into."""
+    return slot_ms - slot_ms % SLOT_FILE_MS
+
+
+class SlotFiles:
+    """Appends entries and reads them back.
+
+    Args:
+        directory: ``timerslots``, made with the first file.
+        file_system: the disk.
+    """
+
+    def __init__(self, directory: Path, file_system: FileSystem = LOCAL) -> None:
+        self._directory = directory
+        self._file_system = file_system
+        # By first slot: how many entries count, and the queue offsets of the first and the last.
+        self._entries: dict[int, tuple[int, int, int]] = {}
+
+    @property
+    def starts(self) -> set[int]:
+        """The first slots of the files."""
+        return set(self._entries)
+
+    def first_queue_offset(self, begin: int) -> int | None:
+        """The lowest queue offset in the files from first slot ``begin`` on."""
+        return min((first for start, (_, first, _) in self._entries.items() if start >= begin), default=None)
+
+    def counts(self) -> dict[int, int]:
+        """How many entries of each file count, by its first slot."""
+        return {start: count for start, (count, _, _) in sorted(self._entries.items())}
+
+    def load(self, counts: dict[int, int]) -> list[str]:
+        """Take up what an earlier process left; gives what is wrong with it, a text each.
+
+        Entries behind those that count were written by one that was killed, and are written again.
+
+        Raises:
+            OSError: the disk refused.
+        """
+        self._entries = {}
+        wrong = []
+        for start, count in counts.items():
+            path = self._path(start)
+            data = path.read_bytes()[: count * TIMER_SLOT_ENTRY.size] if path.is_file() else b""
+            sound, first, last = count_entries(data, start, start + SLOT_FILE_MS)
+            if sound < count:
+                wrong.append(f"{path} has {sound} sound entries in place of {count}")
+            self._entries[start] = sound, first, last
+        for path in self._files():
+            if int(path.name) not in counts:
+                self._file_system.unlink(path)
+        return wrong
+
+    def wipe(self) -> None:
+        """Remove all files.
+
+        Raises:
+            OSError: the disk refused.
+        """
+        self._entries = {}
+        for path in self._files():
+            self._file_system.unlink(path)
+
+    def append_all(self, waiting: dict[int, array[int]], delivered: Delivered) -> None:
+        """Append entries to their files, all but those that are delivered, and sync them; takes out what is done.
+
+        Args:
+            waiting: by first slot of the file: slot time, queue offset and magic of each entry, in turn.
+            delivered: what is not written.
+
+        Raises:
+            OSError: the disk refused; what is left in ``waiting`` counts as not written.
+        """
+        while waiting:
+            start = next(iter(waiting))
+            fields = waiting[start]
+            left = array("q")
+            for at in range(0, len(fields), _FIELDS):
+                if not is_delivered(delivered, fields[at], fields[at + 1]):
+                    left.extend(fields[at : at + _FIELDS])
+            if left:
+                self._append(start, left)
+            del waiting[start]
+
+    def _append(self, start: int, fields: array[int]) -> None:
+        count, first, _ = self._entries.get(start, (0, fields[1], 0))
+        folders = self._file_system.make_folders(self._directory)
+        fd = self._file_system.open(self._path(start))
+        try:
+            self._file_system.write(fd, count * TIMER_SLOT_ENTRY.size, encode_entries(fields))
+            self._file_system.sync(fd)
+        finally:
+            self._file_system.close(fd)
+        if start not in self._entries:
+            for folder in (self._directory, *folders):
+                self._file_system.sync_folder(folder)
+        # Replaced, never changed: the loop looks at it.
+        self._entries = {**self._entries, start: (count + len(fields) // _FIELDS, first, fields[len(fields) - 2])}
+
+    def read(self, start: int) -> bytes:
+        """The entries of a file that count; none is fine.
+
+        Raises:
+            OSError: the disk refused.
+        """
+        if start not in self._entries:
+            return b""
+        return self._path(start).read_bytes()[: self._entries[start][0] * TIMER_SLOT_ENTRY.size]
+
+    def retire(self, delivered: Delivered) -> set[int]:
+        """Have files count no more whose messages are all delivered; gives their first slots."""
+        done = {
+            start
+            for start, (_, _, last) in self._entries.items()
+            if is_delivered(delivered, start + SLOT_FILE_MS - 1, last)
+        }
+        self._entries = {start: entry for start, entry in self._entries.items() if start not in done}
+        return done
+
+    def remove(self, starts: Iterable[int]) -> None:
+        """Remove the files of retired slots, but for those that were made anew.
+
+        Raises:
+            OSError: the disk refused.
+        """
+        for start in starts:
+            if start not in self._entries:
+                self._file_system.unlink(self._path(start))
+
+    def _path(self, start: int) -> Path:
+        return self._directory / offset_to_file_name(start)
+
+    def _files(self) -> list[Path]:
+        if not self._directory.is_dir():
+            return []
+        return [path for path in self._directory.iterdir() if path.name.isdigit() and len(path.name) == _NAME_DIGITS]

@@ -1,0 +1,446 @@
+"""Delivers timer messages when they are due (org.apache.rocketmq.store.timer.TimerMessageStore).
+
+They lie in queue 0 of rmq_sys_wheel_timer, which is the truth: what is kept besides says when each has its turn, and
+can be made anew of the queue. ``config/timerProgress.json`` says what is delivered and on disk; after a crash it may be
+behind, and what was delivered since is delivered once more.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Collection, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from rocketbroker.broker.broker_stats_manager import BrokerStatsManager
+from rocketbroker.broker.schedule_message_service import (
+    DELAY_FOR_A_WHILE_S,
+    LEAST_PAUSE_S,
+    PERMANENT_FAILURES,
+    ScheduleStore,
+)
+from rocketbroker.broker.system_topics import TIMER_TOPIC
+from rocketbroker.broker.timer.slot_files import SLOT_FILE_MS, SlotFiles
+from rocketbroker.broker.timer.timer_progress import TimerProgress, is_delivered
+from rocketbroker.broker.timer.timer_requests import delete_key, key_of, rolled, slot_of, stamped, timer_request
+from rocketbroker.broker.timer.timer_wheel import Slot, TimerWheel
+from rocketbroker.broker.waiting_message import WaitingMessage, WaitingMessages
+from rocketbroker.codec.storefile.checkpoint_layout import decode_timer_checkpoint
+from rocketbroker.common.clock import Clock
+from rocketbroker.common.config import MessageStoreConfig
+from rocketbroker.common.errors import CodecError, StoreError
+from rocketbroker.common.file_system import LOCAL, FileSystem
+from rocketbroker.common.lifecycle import TaskOwner
+from rocketbroker.store.consume_queue import ConsumeQueue
+from rocketbroker.store.put_message import MessageExtBrokerInner, PutMessageStatus
+
+log = logging.getLogger(__name__)
+
+# Messages that are taken in or delivered before the loop serves others.
+BATCH = 64
+# Slot files are brought into memory so long before their first slot.
+LOAD_AHEAD_MS = 60_000
+# Entries are written to slot files when so many wait, or after so long: what a start takes in again is no more.
+MOST_UNWRITTEN = 100_000
+WRITE_INTERVAL_S = 60.0
+_NEVER_MS = 2**62
+
+
+class Rates:
+    """Messages a second, between the last two measurements."""
+
+    def __init__(self) -> None:
+        self.taken_in = self.delivered = 0.0
+        self._last = (0.0, 0, 0)
+
+    def measure(self, now_s: float, taken_in: int, delivered: int) -> None:
+        """Take note of two counters."""
+        then_s, taken_in_then, delivered_then = self._last
+        if then_s and now_s > then_s:
+            self.taken_in = (taken_in - taken_in_then) / (now_s - then_s)
+            self.delivered = (delivered - delivered_then) / (now_s - then_s)
+        self._last = now_s, taken_in, delivered
+
+
+class TimerMessageStore:
+    """Takes in what the timer's queue has, and delivers it.
+
+    Args:
+        config: folders, precision, window and intervals.
+        store: where the messages lie and where the due ones go.
+        progress: what is delivered; loaded before the start.
+        drain: waits until tables that were submitted are on disk; gives the paths of those that could not be written.
+        store_host: the broker's address as records hold it.
+        clock: says what is due.
+        stats: counts what is put.
+        file_system: the disk.
+    """
+
+    def __init__(  # noqa: PLR0913 - each is one thing that a delivery depends on
+        self,
+        config: MessageStoreConfig,
+        store: ScheduleStore,
+        progress: TimerProgress,
+        drain: Callable[[], Awaitable[Collection[Path]]],
+        *,
+        store_host: bytes,
+        clock: Clock,
+        stats: BrokerStatsManager,
+        file_system: FileSystem = LOCAL,
+    ) -> None:
+        self._config = config
+        self._store = store
+        self.progress = progress
+        self._drain = drain
+        self._waiting = WaitingMessages(TIMER_TOPIC, store_host)
+        self._clock = clock
+        self._stats = stats
+        self._files = SlotFiles(Path(config.store_path_root_dir, "timerslots"), file_system)
+        self._thread = ThreadPoolExecutor(1, "TimerFlushService")
+        self._wheel = TimerWheel(self._files, self._thread)
+        # Held by who uses the slot files.
+        self._files_lock = asyncio.Lock()
+        self._taken_in = 0
+        self._delivered_count = 0
+        self._rates = Rates()
+        self._written_at = 0.0
+        self.precision_ms = config.timer_precision_ms
+        self._slots = self.precision_ms, config.timer_roll_window_slot * self.precision_ms
+        # Messages before this queue offset may have been taken in by an earlier process, and keep the slots that they
+        # had by its precision and window.
+        self._old_end = 0
+        self._old_slots = self._slots
+        self._tasks = TaskOwner("TimerMessageStore")
+
+    # -- life
+
+    async def start(self) -> None:
+        """Take up what was left, and start; the progress is loaded and the store open by then.
+
+        Raises:
+            StoreError: the slot files cannot be read.
+        """
+        await self.load()
+        self.progress.flush()
+        self._tasks.whenever(self.advance, DELAY_FOR_A_WHILE_S, "advance")
+        self._tasks.start(self._keep(), "keep")
+
+    async def stop(self) -> None:
+        """Stop, and have all written: the next start goes on where this one ended."""
+        await self._tasks.stop()
+        try:
+            if self._wheel.unwritten_count or self.progress.is_behind:
+                await self.write()
+        except (OSError, StoreError) as error:
+            log.error("timer messages are taken in again at the next start: %s", error)  # noqa: TRY400
+        self.progress.flush()
+        self._thread.shutdown()
+
+    async def load(self) -> None:
+        """Hold progress and slot files against the queue; what they lack is taken in from the queue again.
+
+        Raises:
+            StoreError: the slot files cannot be read.
+        """
+        queue = self._queue()
+        begin, end = (queue.min_offset, queue.max_offset) if queue is not None else (0, 0)
+        file = self.progress.file
+        delivered: Iterable[tuple[int, int]] = file.delivered
+        if not self.progress.found:
+            delivered = self._delivered_by_rocketmq()
+        try:
+            taken_in = await asyncio.get_running_loop().run_in_executor(self._thread, self._load_files, begin, end)
+        except OSError as error:
+            raise StoreError(f"the slot files of timer messages cannot be read: {error}") from error
+        self._wheel = TimerWheel(self._files, self._thread)
+        self._taken_in = taken_in
+        waiting = bool(self._files.starts) or taken_in < end
+        if waiting and file.precision_ms > self.precision_ms:
+            log.warning("timerPrecisionMs stays %s until what waits is delivered", file.precision_ms)
+            self.precision_ms = file.precision_ms
+        self._slots = self.precision_ms, self._config.timer_roll_window_slot * self.precision_ms
+        self._old_end = end
+        # When Apache RocketMQ stored messages again is not known: they keep their own slot.
+        self._old_slots = (file.precision_ms, file.roll_window_ms) if self.progress.found else (1, _NEVER_MS)
+        self.progress.begin(delivered, end, *self._slots)
+        self.progress.took_in(taken_in, self._files.counts())
+
+    def _load_files(self, begin: int, end: int) -> int:
+        """Load the slot files; gives the queue offset from which on the queue is to be taken in."""
+        file = self.progress.file
+        wrong = self._files.load(file.slot_entries)
+        if file.queue_offset > end:
+            wrong.append(f"{self.progress.path} says that {file.queue_offset} messages were taken in, there are {end}")
+        if not wrong:
+            return max(file.queue_offset, begin) if self.progress.found else begin
+        for text in wrong:
+            log.error("%s; the timer's queue is taken in anew", text)
+        self._files.wipe()
+        return begin
+
+    def _delivered_by_rocketmq(self) -> list[tuple[int, int]]:
+        """What Apache RocketMQ had delivered of a store that was taken over."""
+        path = self._config.config_dir / "timercheck"
+        try:
+            found = decode_timer_checkpoint(path.read_bytes())
+        except FileNotFoundError:
+            if (queue := self._queue()) is not None and queue.max_offset:
+                text = "%s is missing: timer messages that are still in the store are delivered again"
+                log.warning(text, self.progress.path)
+            return []
+        except (OSError, CodecError) as error:
+            log.error("%s: %s; timer messages may be delivered again", path, error)  # noqa: TRY400
+            return []
+        return [(found.last_read_time_ms, found.last_timer_queue_offset)]
+
+    def _queue(self) -> ConsumeQueue | None:
+        return self._store.topic_queues(TIMER_TOPIC).get(0)
+
+    # -- taking in and delivering
+
+    async def advance(self) -> float:
+        """Take in what is new and deliver a batch; returns after how many seconds to go on.
+
+        Raises:
+            OSError: the disk refused a slot file.
+            StoreError: the disk cannot be read.
+        """
+        queue = self._queue()
+        if queue is None:
+            return DELAY_FOR_A_WHILE_S
+        await self._take_in(queue)
+        now = self._clock.time_ms()
+        slot_ms, file = self._wheel.first_slot_ms, self._wheel.next_file
+        due_ms = now - self.precision_ms
+        if (
+            file is not None
+            and file <= now + LOAD_AHEAD_MS
+            and (slot_ms is None or file <= slot_ms or slot_ms > due_ms)
+        ):
+            async with self._files_lock:
+                await self._wheel.load_next(self.progress.delivered)
+            return 0.0
+        if slot_ms is None:
+            return DELAY_FOR_A_WHILE_S
+        if slot_ms > due_ms:
+            return min(max((slot_ms - due_ms) / 1000, LEAST_PAUSE_S), DELAY_FOR_A_WHILE_S)
+        return await self._deliver_batch(queue, slot_ms)
+
+    async def _take_in(self, queue: ConsumeQueue) -> None:
+        """Take in all that the queue has."""
+        reader = self._store.entry_reader
+        while self._taken_in < queue.max_offset:
+            if self._wheel.unwritten_count >= MOST_UNWRITTEN:
+                await self.write()
+            entries = reader.entries(queue, max(self._taken_in, queue.min_offset), BATCH)
+            if not entries:
+                return
+            records = await reader.records(queue, entries)
+            if len(records) < len(entries):
+                log.error("%s timer messages are damaged or gone", len(entries) - len(records))
+            for record in records:
+                self._take_in_one(self._waiting.read(record))
+            self._taken_in = entries[-1][0] + 1
+            await asyncio.sleep(0)  # others have their turn
+
+    def _take_in_one(self, found: WaitingMessage) -> None:
+        queue_offset, store_timestamp, message = found
+        request = timer_request(message.properties, self._waiting.place(message.properties))
+        if request is None:
+            log.error("timer message %s is discarded: it does not say when and where to", queue_offset)
+            return
+        precision_ms, window_ms = self._old_slots if queue_offset < self._old_end else self._slots
+        slot_ms = slot_of(request.out_ms, store_timestamp, precision_ms, window_ms)
+        # One that cancels is kept as long as its slot: what it cancels may be delivered later.
+        if request.is_delete or not is_delivered(self.progress.delivered, slot_ms, queue_offset):
+            self._wheel.add(slot_ms, queue_offset, is_delete=request.is_delete)
+
+    async def _deliver_batch(self, queue: ConsumeQueue, slot_ms: int) -> float:
+        """Deliver some messages of the earliest slot; returns after how many seconds to go on."""
+        slot = self._wheel.slot(slot_ms)
+        if not await self._read_deletes(queue, slot_ms, slot):
+            return DELAY_FOR_A_WHILE_S
+        reader = self._store.entry_reader
+        entries = reader.entries_at(queue, slot.messages[slot.done : slot.done + BATCH])
+        records = await reader.records(queue, entries)
+        if len(records) < len(entries):
+            log.error("%s timer messages that are due are damaged or gone", len(entries) - len(records))
+        delivered_to = slot.messages[slot.done] if entries else 0
+        try:
+            for record in records:
+                found = self._waiting.read(record)
+                delivered_to = found.queue_offset
+                if not self._deliver(found, slot_ms, slot):
+                    return DELAY_FOR_A_WHILE_S
+            delivered_to = entries[-1][0] + 1 if entries else 0
+        finally:
+            self._advance(slot_ms, slot, delivered_to)
+        return 0.0
+
+    def _advance(self, slot_ms: int, slot: Slot, delivered_to: int) -> None:
+        """Take note that the messages of the earliest slot are delivered up to a queue offset."""
+        slot.deliver_to(delivered_to)
+        if slot.done == len(slot.messages) and slot.deletes_read == len(slot.deletes):
+            self._wheel.remove_first()
+            # Nothing that was taken in has an earlier slot.
+            delivered_to = self._taken_in
+        self.progress.advance()
+        self.progress.deliver(slot_ms + 1, delivered_to)
+        self._store.dispatch()
+
+    async def _read_deletes(self, queue: ConsumeQueue, slot_ms: int, slot: Slot) -> bool:
+        """Look at the messages that cancel others of a slot; false when one is to be tried again."""
+        reader = self._store.entry_reader
+        while slot.deletes_read < len(slot.deletes):
+            entries = reader.entries_at(queue, slot.deletes[slot.deletes_read : slot.deletes_read + BATCH])
+            for record in await reader.records(queue, entries):
+                found = self._waiting.read(record)
+                properties = found.message.properties
+                request = timer_request(properties, self._waiting.place(properties))
+                if request is not None and request.out_ms > slot_ms:
+                    if not self._roll(found):
+                        return False
+                else:
+                    slot.deleted.add(delete_key(properties))
+            slot.deletes_read += len(entries)
+        return True
+
+    def _deliver(self, found: WaitingMessage, slot_ms: int, slot: Slot) -> bool:
+        """Put the message where it was to go, or once more into the timer's queue; false to try again."""
+        message = found.message
+        place = self._waiting.place(message.properties)
+        request = timer_request(message.properties, place)
+        if place is None or request is None or (slot.deleted and key_of(message.properties) in slot.deleted):
+            return True
+        if request.out_ms > slot_ms:
+            return self._roll(found)
+        message.topic, message.queue_id = place
+        message.properties = self._stamped(found)
+        return self._put(message)
+
+    def _roll(self, found: WaitingMessage) -> bool:
+        """Put a message that has still to wait into the timer's queue once more; false to try again."""
+        message = found.message
+        message.topic, message.queue_id = TIMER_TOPIC, 0
+        message.properties = rolled(self._stamped(found))
+        return self._put(message)
+
+    def _stamped(self, found: WaitingMessage) -> bytes:
+        return stamped(found.message.properties, found.store_timestamp, self.precision_ms, self._clock.time_ms())
+
+    def _put(self, message: MessageExtBrokerInner) -> bool:
+        result = self._store.put_message(message)
+        if result.status is PutMessageStatus.PUT_OK:
+            self._stats.topic_put(message.topic).add(1, result.size)
+            self._delivered_count += 1
+            return True
+        log.error("timer message for %s: %s %s", message.topic, result.status, result.reason)
+        return result.status in PERMANENT_FAILURES
+
+    # -- keeping
+
+    async def _keep(self) -> None:
+        """Write progress and slot files from time to time."""
+        while True:
+            await asyncio.sleep(self._config.timer_flush_interval_ms / 1000)
+            self._rates.measure(asyncio.get_running_loop().time(), self._taken_in, self._delivered_count)
+            try:
+                await self._write_when_due()
+                self.progress.flush()
+            except (OSError, StoreError):
+                log.exception("slot files of timer messages cannot be written; what they lack stays in memory")
+
+    async def _write_when_due(self) -> None:
+        now = asyncio.get_running_loop().time()
+        if now - self._written_at < WRITE_INTERVAL_S:
+            return
+        self._written_at = now
+        if self._wheel.unwritten_count:
+            await self.write()
+        await self.remove_delivered_files()
+
+    async def write(self) -> None:
+        """Write the entries that are in no file yet, and the progress.
+
+        Raises:
+            OSError: the disk refused a slot file; what could not be written is tried again by the next call.
+            StoreError: it refused the log, likewise.
+        """
+        async with self._files_lock:
+            entries, taken_in = self._wheel.begin_write(), self._taken_in
+            try:
+                # A power loss must not take messages whose entries it leaves, nor copies of those that have none.
+                if not await self._store.sync():
+                    raise StoreError("the CommitLog could not be synced")
+                self.progress.advance()
+                loop = asyncio.get_running_loop()
+                appending = loop.run_in_executor(self._thread, self._files.append_all, entries, self.progress.durable)
+                await _to_its_end(appending)
+            finally:
+                self._wheel.end_write()
+            self.progress.took_in(taken_in, self._files.counts())
+        self.progress.flush()
+
+    async def remove_delivered_files(self) -> None:
+        """Remove slot files whose messages are all delivered, once the progress on disk says so.
+
+        Raises:
+            OSError: the disk refused; the next start removes them.
+        """
+        async with self._files_lock:
+            self._note_that_time_passed()
+            retired = self._files.retire(self.progress.durable)
+            if not retired:
+                return
+            self.progress.took_in(self.progress.file.queue_offset, self._files.counts())
+            self.progress.flush()
+            if self.progress.path not in await self._drain():
+                await asyncio.get_running_loop().run_in_executor(self._thread, self._files.remove, retired)
+
+    def _note_that_time_passed(self) -> None:
+        """Have the progress say that nothing waits before now, where a slot file could go by that."""
+        due_ms = self._clock.time_ms() - self.precision_ms
+        first = [ms for ms in (self._wheel.first_slot_ms, self._wheel.next_file) if ms is not None]
+        if min(first, default=due_ms + 1) > due_ms and any(
+            start + SLOT_FILE_MS <= due_ms for start in self._files.starts
+        ):
+            self.progress.deliver(due_ms + 1, self._taken_in)
+            self.progress.advance()
+
+    # -- telling
+
+    def first_pending_queue_offset(self) -> int | None:
+        """Queue offset of the oldest message that waits or is still to be taken in; ``None`` for none."""
+        queue = self._queue()
+        if queue is None:
+            return None
+        first = self._wheel.first_queue_offset
+        first = max(self._taken_in if first is None else min(first, self._taken_in), queue.min_offset)
+        return first if first < queue.max_offset else None
+
+    def first_pending_offset(self) -> int | None:
+        """Its CommitLog offset."""
+        queue, first = self._queue(), self.first_pending_queue_offset()
+        entry = queue.entry(first) if queue is not None and first is not None else None
+        return entry[0] if entry else None
+
+    def runtime_info(self) -> dict[str, str]:
+        """What GET_BROKER_RUNTIME_INFO tells of timer messages (prepareRuntimeInfo)."""
+        queue, now = self._queue(), self._clock.time_ms()
+        first = self._wheel.first_slot_ms
+        behind_ms = max(now - self.precision_ms - first, 0) if first is not None else 0
+        return {
+            "timerReadBehind": str(behind_ms // 1000),
+            "timerOffsetBehind": str(queue.max_offset - self._taken_in if queue is not None else 0),
+            "timerCongestNum": str(self._wheel.count()),
+            "timerEnqueueTps": f"{self._rates.taken_in:.1f}",
+            "timerDequeueTps": f"{self._rates.delivered:.1f}",
+        }
+
+
+async def _to_its_end(future: asyncio.Future[None]) -> None:
+    """Wait for what a thread does, also when nobody waits for it any more: it works on what is used after that."""
+    try:
+        await asyncio.shield(future)
+    except asyncio.CancelledError:
+        await asyncio.wait([future])
+        raise

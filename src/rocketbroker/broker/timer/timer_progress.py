@@ -1,0 +1,128 @@
+"""``config/timerProgress.json``: what of the timer's queue is taken in, and what of that is delivered.
+
+Apache RocketMQ has ``timercheck`` for it, which says up to which time all is delivered. That is not enough when the
+clock is set back: what is sent then has its turn before that time.
+"""
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import msgspec
+
+from rocketbroker.broker.config_manager import AnyConfigManager, ConfigManager, decode_file, encode_file
+from rocketbroker.broker.durable_progress import DurableProgress, LogEnds
+from rocketbroker.codec.remoting.bodies.remoting_serializable import RemotingSerializable
+from rocketbroker.codec.remoting.java_types import Int, Long
+
+#: Pairs (slot time in ms, queue offset): all messages are delivered that have an earlier slot and a lower offset than
+#: one of them.
+Delivered = tuple[tuple[int, int], ...]
+
+
+def is_delivered(delivered: Delivered, slot_ms: int, queue_offset: int) -> bool:
+    """Whether a message with this slot and queue offset is delivered."""
+    return any(slot_ms < before_ms and queue_offset < before_offset for before_ms, before_offset in delivered)
+
+
+def with_delivered(delivered: Delivered, before_ms: int, before_offset: int) -> Delivered:
+    """As ``delivered``, and all before a slot time with an offset below ``before_offset``; no pair says it twice."""
+    if any(ms >= before_ms and offset >= before_offset for ms, offset in delivered):
+        return delivered
+    kept = [(ms, offset) for ms, offset in delivered if ms > before_ms or offset > before_offset]
+    return (*kept, (before_ms, before_offset))
+
+
+class TimerProgressFile(RemotingSerializable):
+    """What the file says.
+
+    Attributes:
+        queue_offset: before it all messages of the queue are in the slot files, or delivered.
+        slot_entries: how many entries of each slot file count, by its first slot time in ms.
+        delivered: see ``Delivered``.
+        precision_ms: distance of slots when the messages were stored.
+        roll_window_ms: messages further ahead are stored again after so long.
+    """
+
+    queue_offset: Long = 0
+    slot_entries: dict[Long, Int] = msgspec.field(default_factory=dict)
+    delivered: list[tuple[Long, Long]] = msgspec.field(default_factory=list)
+    precision_ms: Int = 0
+    roll_window_ms: Long = 0
+
+
+class TimerProgress(ConfigManager[TimerProgressFile]):
+    """Keeps the file.
+
+    Args:
+        path: where it is.
+        store: says what is on disk: what is delivered is written when the copies are.
+        on_persist: see ``ConfigManager``.
+    """
+
+    def __init__(
+        self, path: Path, store: LogEnds, on_persist: Callable[[AnyConfigManager], None] | None = None
+    ) -> None:
+        super().__init__(path, on_persist)
+        self.file = TimerProgressFile()
+        self.delivered: Delivered = ()
+        self._durable = DurableProgress[Delivered](store, ())
+        self._changed = False
+
+    @property
+    def durable(self) -> Delivered:
+        """What is delivered and has its copies on disk."""
+        return self._durable.value
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether copies are still to get to disk."""
+        return self._durable.is_behind
+
+    def deliver(self, before_ms: int, before_offset: int) -> None:
+        """Take note that all before a slot time with an offset below ``before_offset`` is delivered."""
+        self.delivered = with_delivered(self.delivered, before_ms, before_offset)
+        self._durable.made(self.delivered)
+
+    def advance(self) -> None:
+        """Let ``durable`` be what the disk has the copies of."""
+        self._changed |= self._durable.advance()
+
+    def took_in(self, queue_offset: int, slot_entries: dict[int, int]) -> None:
+        """Take note of what the slot files hold."""
+        self.file.queue_offset, self.file.slot_entries = queue_offset, slot_entries
+        self._changed = True
+
+    def begin(self, delivered: Iterable[tuple[int, int]], end: int, precision_ms: int, roll_window_ms: int) -> None:
+        """Go on from what was delivered before, none of it behind ``end``, the end of the queue."""
+        self.delivered = ()
+        for before_ms, before_offset in delivered:
+            self.delivered = with_delivered(self.delivered, before_ms, min(before_offset, end))
+        self._durable.replace(self.delivered)
+        self.file.precision_ms, self.file.roll_window_ms = precision_ms, roll_window_ms
+        self._changed = True
+
+    def flush(self) -> None:
+        """Have the file written when anything has changed."""
+        self.advance()
+        if self._changed:
+            self._changed = False
+            self.persist()
+
+    def encode(self) -> bytes:
+        """The file's content."""
+        self.file.delivered = list(self._durable.value)
+        return encode_file(self.file)
+
+    def parse(self, data: bytes) -> TimerProgressFile:
+        """What a file holds."""
+        return decode_file(data, TimerProgressFile, "slotEntries")
+
+    def count(self, file: TimerProgressFile) -> int:
+        """How many slot files it names."""
+        return len(file.slot_entries)
+
+    def take(self, file: TimerProgressFile) -> None:
+        """Go on from what a file says; ``begin`` holds it against the queue."""
+        self.file = file
+        self.delivered = tuple(file.delivered)
+        self._durable.replace(self.delivered)

@@ -1,0 +1,71 @@
+"""What a message in the timer's queue asks for, and the copies that are made of it (TimerMessageStore)."""
+
+from typing import Final, NamedTuple
+
+from rocketbroker.broker.timer.timer_rewrite import TIMER_DEL_UNIQKEY, TIMER_OUT_MS
+from rocketbroker.broker.waiting_message import REAL_TOPIC, Place
+from rocketbroker.codec.message.message_properties import get_property, replace_property
+
+_ENQUEUE_MS: Final = b"TIMER_ENQUEUE_MS"
+_DEQUEUE_MS: Final = b"TIMER_DEQUEUE_MS"
+_ROLL_TIMES: Final = b"TIMER_ROLL_TIMES"
+_UNIQUE_KEY: Final = b"UNIQ_KEY"
+_MAX_DIGITS: Final = 18
+_DELETES: Final = TIMER_DEL_UNIQKEY + b"\x01"
+
+#: Real topic and unique key: what a message is cancelled by.
+DeleteKey = tuple[bytes, bytes]
+
+
+class TimerRequest(NamedTuple):
+    """When a message is to be delivered, and whether it cancels another; ``out_ms`` is its TIMER_OUT_MS."""
+
+    out_ms: int
+    is_delete: bool
+
+
+def timer_request(properties: bytes, place: Place | None) -> TimerRequest | None:
+    """What a message that goes to ``place`` asks for; ``None`` when it does not say when or where to."""
+    out_ms = get_property(properties, TIMER_OUT_MS) or b""
+    if place is None or not (out_ms.isdigit() and len(out_ms) <= _MAX_DIGITS):
+        return None
+    return TimerRequest(int(out_ms), _DELETES in properties and get_property(properties, TIMER_DEL_UNIQKEY) is not None)
+
+
+def slot_of(out_ms: int, store_timestamp: int, precision_ms: int, roll_window_ms: int) -> int:
+    """The slot in which a message has its turn: its own, or one on the way there if that is too far ahead.
+
+    It follows from the message alone, so that it is the same whenever the message is taken in again.
+    """
+    enqueued = store_timestamp // precision_ms * precision_ms
+    ahead = out_ms - enqueued
+    if ahead < roll_window_ms:
+        return out_ms
+    # The last way is no short one (TimerMessageStore.doEnqueue).
+    way = roll_window_ms // 2 if ahead - roll_window_ms < roll_window_ms // 3 else roll_window_ms
+    return enqueued + way // precision_ms * precision_ms
+
+
+def stamped(properties: bytes, store_timestamp: int, precision_ms: int, now_ms: int) -> bytes:
+    """The properties of a copy; REAL_TOPIC and REAL_QID stay in them, as in RocketMQ."""
+    enqueued = store_timestamp // precision_ms * precision_ms
+    return replace_property(replace_property(properties, _ENQUEUE_MS, b"%d" % enqueued), _DEQUEUE_MS, b"%d" % now_ms)
+
+
+def rolled(properties: bytes) -> bytes:
+    """The properties of a copy for the timer's own topic, of a message that has still to wait."""
+    times = get_property(properties, _ROLL_TIMES) or b"0"
+    number = int(times) + 1 if times.isdigit() and len(times) <= _MAX_DIGITS else 1
+    return replace_property(properties, _ROLL_TIMES, b"%d" % number)
+
+
+def delete_key(properties: bytes) -> DeleteKey:
+    """What a message that cancels another names; the topic may stand before the key (appendTopicForTimerDeleteKey)."""
+    topic = get_property(properties, REAL_TOPIC) or b""
+    named = get_property(properties, TIMER_DEL_UNIQKEY) or b""
+    return topic, named.removeprefix(topic + b"+")
+
+
+def key_of(properties: bytes) -> DeleteKey:
+    """What a message is cancelled by."""
+    return get_property(properties, REAL_TOPIC) or b"", get_property(properties, _UNIQUE_KEY) or b""

@@ -1,0 +1,97 @@
+"""Sends a message with a delivery time to the timer's topic first (HookUtils.transformTimerMessage)."""
+
+from typing import Final, NamedTuple
+
+from rocketbroker.broker.system_topics import TIMER_TOPIC
+from rocketbroker.broker.waiting_message import REAL_QUEUE_ID, REAL_TOPIC
+from rocketbroker.codec.message.message_properties import get_property, remove_property, replace_property
+from rocketbroker.codec.remoting.response_code import ResponseCode
+from rocketbroker.common.errors import BrokerResponseError
+from rocketbroker.store.put_message import MessageExtBrokerInner
+
+TIMER_DELIVER_MS: Final = b"TIMER_DELIVER_MS"
+TIMER_DELAY_SEC: Final = b"TIMER_DELAY_SEC"
+TIMER_DELAY_MS: Final = b"TIMER_DELAY_MS"
+TIMER_DEL_UNIQKEY: Final = b"TIMER_DEL_UNIQKEY"
+TIMER_OUT_MS: Final = b"TIMER_OUT_MS"
+
+# Of several the first one counts.
+_TIMES: Final = ((TIMER_DELAY_SEC, 1000), (TIMER_DELAY_MS, 1), (TIMER_DELIVER_MS, 0))
+# No number with more digits is a long.
+_MAX_DIGITS: Final = 19
+_LONG_MAX: Final = 2**63 - 1
+_SHOWN: Final = 32
+
+
+class TimerLimits(NamedTuple):
+    """What a delivery time is held against: the settings timerWheelEnable, timerMaxDelaySec, timerPrecisionMs."""
+
+    enabled: bool
+    max_delay_ms: int
+    precision_ms: int
+
+
+def forget_delivery_time(message: MessageExtBrokerInner) -> None:
+    """Take the properties with delivery times from a message that has a delay level: the level counts."""
+    for name, _ in _TIMES:
+        message.properties = remove_property(message.properties, name)
+
+
+def timer_rewrite(message: MessageExtBrokerInner, limits: TimerLimits, now_ms: int) -> None:
+    """Send the message to the timer's topic when its properties give a time to come; else leave it alone.
+
+    Where it was to go stays in its properties REAL_TOPIC and REAL_QID; TIMER_OUT_MS is the slot it waits for, the last
+    multiple of the precision before its time. It is delivered one precision later, so never early.
+
+    Raises:
+        BrokerResponseError: MESSAGE_ILLEGAL, the time is no number, or further away than the limit, or that of a cancel
+            has passed; SYSTEM_ERROR, timer messages are switched off.
+    """
+    found = _delivery_time(message.properties, now_ms)
+    # One that was delivered already is not delayed again, as when its consumer sends it on as it is.
+    if found is None or get_property(message.properties, TIMER_OUT_MS) is not None or message.topic == TIMER_TOPIC:
+        return
+    if not limits.enabled:
+        raise BrokerResponseError(
+            ResponseCode.SYSTEM_ERROR, "accurate timer message is not enabled, timerWheelEnable is false"
+        )
+    deliver_ms = found
+    if deliver_ms - now_ms > limits.max_delay_ms:
+        raise _illegal(f"its delay is {deliver_ms - now_ms}ms", limits)
+    if deliver_ms <= now_ms:
+        if get_property(message.properties, TIMER_DEL_UNIQKEY) is not None:
+            raise _illegal(f"it cancels one whose time passed {now_ms - deliver_ms}ms ago", limits)
+        return
+    slot_ms = (deliver_ms - 1) // limits.precision_ms * limits.precision_ms
+    properties = replace_property(message.properties, TIMER_OUT_MS, b"%d" % slot_ms)
+    properties = replace_property(properties, REAL_TOPIC, message.topic.encode())
+    message.properties = replace_property(properties, REAL_QUEUE_ID, b"%d" % message.queue_id)
+    message.topic = TIMER_TOPIC
+    message.queue_id = 0
+
+
+def _delivery_time(properties: bytes, now_ms: int) -> int | None:
+    """When the properties have a message delivered, in ms; ``None`` when they say nothing of it."""
+    for name, unit_ms in _TIMES:
+        value = get_property(properties, name)
+        if value is not None:
+            return _number(name, value) * unit_ms + now_ms if unit_ms else _number(name, value)
+    return None
+
+
+def _number(name: bytes, value: bytes) -> int:
+    digits = value.removeprefix(b"-")
+    if digits.isdigit() and len(digits) <= _MAX_DIGITS and int(digits) <= _LONG_MAX:
+        return int(value)
+    raise BrokerResponseError(
+        ResponseCode.MESSAGE_ILLEGAL,
+        f"timer message illegal, its property {name.decode()} is {value[:_SHOWN]!r}; a whole number would be right",
+    )
+
+
+def _illegal(measured: str, limits: TimerLimits) -> BrokerResponseError:
+    return BrokerResponseError(
+        ResponseCode.MESSAGE_ILLEGAL,
+        f"timer message illegal, the delay time should not be bigger than the max delay {limits.max_delay_ms}ms; or if "
+        f"set del msg, the delay time should be bigger than the current time: {measured} (timerMaxDelaySec)",
+    )

@@ -1,0 +1,168 @@
+"""What waits, by slot: the slots of the next minutes in memory, later ones in slot files (TimerWheel).
+
+Entries that are in no file yet are kept besides, whatever their slot, so that they can be written.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+from array import array
+from bisect import bisect_left
+from concurrent.futures import Executor
+from dataclasses import dataclass, field
+
+from rocketbroker.broker.timer.slot_files import SLOT_FILE_MS, SlotFiles, file_of
+from rocketbroker.broker.timer.timer_progress import Delivered, is_delivered
+from rocketbroker.broker.timer.timer_requests import DeleteKey
+from rocketbroker.codec.storefile.timer_slot_layout import MAGIC_DEFAULT, MAGIC_DELETE, TIMER_SLOT_ENTRY
+
+Entries = dict[int, "array[int]"]
+
+
+def _offsets() -> array[int]:
+    return array("q")
+
+
+@dataclass(slots=True)
+class Slot:
+    """Messages that have their turn at one time.
+
+    Attributes:
+        messages: queue offsets, ascending.
+        done: how many of them are delivered.
+        deletes: queue offsets of those that cancel others.
+        deletes_read: how many of them were looked at.
+        deleted: what they name.
+    """
+
+    messages: array[int] = field(default_factory=_offsets)
+    done: int = 0
+    deletes: array[int] = field(default_factory=_offsets)
+    deletes_read: int = 0
+    deleted: set[DeleteKey] = field(default_factory=set)
+
+    def deliver_to(self, queue_offset: int) -> None:
+        """Take note that all messages with a lower queue offset are delivered."""
+        self.done = bisect_left(self.messages, queue_offset, self.done)
+
+
+class TimerWheel:
+    """Takes entries in and gives them out by slot.
+
+    Args:
+        files: where entries go that are not needed soon.
+        thread: reads and writes them.
+    """
+
+    def __init__(self, files: SlotFiles, thread: Executor) -> None:
+        self._files = files
+        self._thread = thread
+        self._slots: dict[int, Slot] = {}
+        self._order: list[int] = []
+        # Files whose slots are in memory begin before this; of the others those with entries.
+        self._loaded_to = 0
+        self._later = files.starts
+        # By file: slot time, queue offset and magic of entries that it lacks, in turn; and of those that it is given.
+        self._unwritten: Entries = {}
+        self._being_written: Entries = {}
+        self.unwritten_count = 0
+
+    def add(self, slot_ms: int, queue_offset: int, *, is_delete: bool) -> None:
+        """Take in an entry; its queue offset is higher than those of all before."""
+        start = file_of(slot_ms)
+        if start < self._loaded_to:
+            self._put(slot_ms, queue_offset, is_delete=is_delete)
+        else:
+            self._later.add(start)
+        magic = MAGIC_DELETE if is_delete else MAGIC_DEFAULT
+        self._unwritten.setdefault(start, array("q")).extend((slot_ms, queue_offset, magic))
+        self.unwritten_count += 1
+
+    def _put(self, slot_ms: int, queue_offset: int, *, is_delete: bool) -> None:
+        slot = self._slots.get(slot_ms)
+        if slot is None:
+            slot = self._slots[slot_ms] = Slot()
+            heapq.heappush(self._order, slot_ms)
+        (slot.deletes if is_delete else slot.messages).append(queue_offset)
+
+    @property
+    def first_slot_ms(self) -> int | None:
+        """The earliest slot in memory."""
+        return self._order[0] if self._order else None
+
+    @property
+    def next_file(self) -> int | None:
+        """First slot of the earliest file that is not in memory."""
+        return min(self._later, default=None)
+
+    def slot(self, slot_ms: int) -> Slot:
+        """A slot in memory."""
+        return self._slots[slot_ms]
+
+    def remove_first(self) -> None:
+        """Forget the earliest slot."""
+        del self._slots[heapq.heappop(self._order)]
+
+    async def load_next(self, delivered: Delivered) -> None:
+        """Bring the earliest file that is not in memory there; nothing is being written meanwhile.
+
+        Raises:
+            OSError: the disk refused.
+        """
+        start = min(self._later)
+        loop = asyncio.get_running_loop()
+        slots = await loop.run_in_executor(self._thread, self._read, start, delivered)
+        self._later.discard(start)
+        self._loaded_to = max(self._loaded_to, start + SLOT_FILE_MS)
+        for slot_ms, slot in slots.items():
+            self._slots[slot_ms] = slot
+            heapq.heappush(self._order, slot_ms)
+        fields = self._unwritten.get(start, _offsets())
+        for at in range(0, len(fields), 3):
+            self._put(fields[at], fields[at + 1], is_delete=fields[at + 2] == MAGIC_DELETE)
+
+    def _read(self, start: int, delivered: Delivered) -> dict[int, Slot]:
+        """The slots of a file, without what is delivered."""
+        slots: dict[int, Slot] = {}
+        for slot_ms, queue_offset, magic in TIMER_SLOT_ENTRY.iter_unpack(self._files.read(start)):
+            if magic == MAGIC_DELETE:
+                slots.setdefault(slot_ms, Slot()).deletes.append(queue_offset)
+            elif not is_delivered(delivered, slot_ms, queue_offset):
+                slots.setdefault(slot_ms, Slot()).messages.append(queue_offset)
+        return slots
+
+    def begin_write(self) -> Entries:
+        """The entries that are in no file yet; ``end_write`` says what became of them. One at a time."""
+        self._being_written, self._unwritten = self._unwritten, {}
+        self.unwritten_count = 0
+        return self._being_written
+
+    def end_write(self) -> None:
+        """Keep what is left of the entries that ``begin_write`` gave: they are in no file."""
+        left, self._being_written = self._being_written, {}
+        for start, fields in left.items():
+            fields.extend(self._unwritten.get(start, _offsets()))
+            self._unwritten[start] = fields
+        self.unwritten_count = sum(len(fields) // 3 for fields in self._unwritten.values())
+
+    @property
+    def first_queue_offset(self) -> int | None:
+        """The lowest queue offset of all that waits; ``None`` when nothing does."""
+        firsts = [slot.messages[slot.done] for slot in self._slots.values() if slot.done < len(slot.messages)]
+        for entries in (self._unwritten, self._being_written):
+            firsts += [fields[1] for start, fields in list(entries.items()) if start >= self._loaded_to]
+        if (first := self._files.first_queue_offset(self._loaded_to)) is not None:
+            firsts.append(first)
+        return min(firsts, default=None)
+
+    def count(self) -> int:
+        """How many messages wait."""
+        in_memory = sum(len(slot.messages) - slot.done for slot in self._slots.values())
+        later = sum(
+            len(fields) // 3
+            for entries in (self._unwritten, self._being_written)
+            for start, fields in list(entries.items())
+            if start >= self._loaded_to
+        )
+        return in_memory + later + sum(n for start, n in self._files.counts().items() if start >= self._loaded_to)

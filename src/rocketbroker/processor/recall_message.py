@@ -1,0 +1,157 @@
+"""RECALL_MESSAGE (370): a timer message is not to be delivered (RecallMessageProcessor).
+
+What cancels it is a message too, which waits for the same slot of the timer.
+"""
+
+from collections.abc import Awaitable
+
+from rocketbroker.broker.broker_stats_manager import BrokerStatsManager
+from rocketbroker.broker.handle_schedule_message import HandleScheduleMessage
+from rocketbroker.broker.topic_config_manager import TopicConfigManager
+from rocketbroker.codec.message.message_properties import encode_properties
+from rocketbroker.codec.message.message_sys_flag import host_flags
+from rocketbroker.codec.message.recall_message_handle import RecallMessageHandle, decode_recall_handle
+from rocketbroker.codec.remoting.handler import Connection
+from rocketbroker.codec.remoting.headers.send_message import RecallMessageRequestHeader
+from rocketbroker.codec.remoting.perm_name import PERM_WRITE
+from rocketbroker.codec.remoting.remoting_command import Command, RemotingCommand, response
+from rocketbroker.codec.remoting.response_code import ResponseCode
+from rocketbroker.common.clock import Clock
+from rocketbroker.common.config import BrokerConfig
+from rocketbroker.common.errors import BrokerResponseError, CodecError
+from rocketbroker.processor.put_refusal import put_refusal
+from rocketbroker.store.message_store import MessageStore
+from rocketbroker.store.put_message import MessageExtBrokerInner, PutMessageResult, PutMessageStatus
+
+RECALL_MESSAGE_TAG = "_RECALL_TAG_"
+_MAX_DIGITS = 18
+_SHOWN = 127
+
+
+class RecallMessageProcessor:
+    """Stores what cancels a message; whether there is such a one is looked at when it is due.
+
+    Args:
+        config: whether recalling is on, name and permission of the broker.
+        topic_configs: the topics.
+        store: where the message goes.
+        schedule: sends it to the timer's topic.
+        clock: says which times have passed.
+        stats: counts it.
+    """
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        topic_configs: TopicConfigManager,
+        store: MessageStore,
+        schedule: HandleScheduleMessage,
+        clock: Clock,
+        stats: BrokerStatsManager,
+    ) -> None:
+        self._config = config
+        self._topic_configs = topic_configs
+        self._store = store
+        self._schedule = schedule
+        self._clock = clock
+        self._stats = stats
+
+    def process(
+        self, connection: Connection, command: RemotingCommand[RecallMessageRequestHeader]
+    ) -> Command | Awaitable[Command]:
+        """Answer with the unique key of the message that is cancelled; under SYNC_FLUSH once that is on disk.
+
+        Raises:
+            BrokerResponseError: NO_PERMISSION, SERVICE_NOT_AVAILABLE, TOPIC_NOT_EXIST; ILLEGAL_OPERATION, the handle is
+                none of this topic and broker, or its time has passed; those of a send.
+        """
+        header = command.header
+        self._check_allowed(header.topic)
+        handle = self._handle(header)
+        message = self._message(connection, header, handle)
+        self._schedule(message)
+        result = self._store.put_message(message)
+        if result.status is not PutMessageStatus.PUT_OK:
+            raise put_refusal(result)
+        self._stats.topic_put(message.topic).add(1, result.size)
+        answer = response(header={"msgId": handle.message_id, "MSG_REGION": self._config.region_id})
+        return self._after_flush(answer, result) if self._store.waits_for_flush else answer
+
+    async def _after_flush(self, answer: Command, result: PutMessageResult) -> Command:
+        why = await self._store.wait_flushed(result)
+        return response(ResponseCode.FLUSH_DISK_TIMEOUT, why, answer.header) if why else answer
+
+    def _check_allowed(self, topic: str) -> None:
+        config = self._config
+        if not config.recall_message_enable:
+            remark = "recall failed, operation is forbidden: recallMessageEnable is false"
+            raise BrokerResponseError(ResponseCode.NO_PERMISSION, remark)
+        if not (config.broker_permission & PERM_WRITE or config.allow_recall_when_broker_not_writeable):
+            remark = (
+                f"recall failed, broker service not available: brokerPermission is {config.broker_permission}, which "
+                "lacks write (2), and allowRecallWhenBrokerNotWriteable is false"
+            )
+            raise BrokerResponseError(ResponseCode.SERVICE_NOT_AVAILABLE, remark)
+        if topic not in self._topic_configs.topics:
+            remark = f"recall failed, the topic[{topic[:_SHOWN]}] not exist"
+            raise BrokerResponseError(ResponseCode.TOPIC_NOT_EXIST, remark)
+
+    def _handle(self, header: RecallMessageRequestHeader) -> RecallMessageHandle:
+        try:
+            handle = decode_recall_handle(header.recall_handle)
+        except CodecError as error:
+            raise _illegal(str(error)) from error
+        if handle.topic != header.topic:
+            raise _illegal(
+                f"recall failed, topic not match: the handle is of {handle.topic[:_SHOWN]}, the request of "
+                f"{header.topic}"
+            )
+        name = self._config.broker_name
+        if handle.broker_name != name:
+            raise _illegal(
+                f"recall failed, broker service not available: the handle is of {handle.broker_name[:_SHOWN]}, this is "
+                f"{name}"
+            )
+        self._check_time(handle.deliver_ms)
+        return handle
+
+    def _check_time(self, deliver_ms: str) -> None:
+        if not (deliver_ms.isascii() and deliver_ms.isdigit() and len(deliver_ms) <= _MAX_DIGITS):
+            raise _illegal(f"recall failed, timestamp invalid: {deliver_ms[:_SHOWN]!r} is no time in ms")
+        left_ms = int(deliver_ms) - self._clock.time_ms()
+        limit_ms = self._store.config.timer_max_delay_sec * 1000
+        if not 0 < left_ms < limit_ms:
+            raise _illegal(
+                f"recall failed, timestamp invalid: {left_ms}ms are left, more than 0 and less than {limit_ms}ms would "
+                "be right (timerMaxDelaySec)"
+            )
+
+    def _message(
+        self, connection: Connection, header: RecallMessageRequestHeader, handle: RecallMessageHandle
+    ) -> MessageExtBrokerInner:
+        now = self._clock.time_ms()
+        pairs = {
+            "TAGS": RECALL_MESSAGE_TAG,
+            "TIMER_DEL_UNIQKEY": handle.message_id,
+            "UNIQ_KEY": handle.message_id,
+            "TIMER_DELIVER_MS": handle.deliver_ms,
+            "BORN_TIMESTAMP": str(now),
+            "PGROUP": header.producer_group or "",
+        }
+        try:
+            properties = encode_properties({name: value for name, value in pairs.items() if value or name != "PGROUP"})
+        except CodecError as error:
+            raise _illegal(f"recall handle is invalid: {error}") from error
+        return MessageExtBrokerInner(
+            topic=handle.topic,
+            queue_id=0,
+            body=b"0",
+            properties=properties,
+            sys_flag=host_flags(connection.remote_host, self._store.commit_log.store_host),
+            born_timestamp=now,
+            born_host=connection.remote_host,
+        )
+
+
+def _illegal(remark: str) -> BrokerResponseError:
+    return BrokerResponseError(ResponseCode.ILLEGAL_OPERATION, remark)

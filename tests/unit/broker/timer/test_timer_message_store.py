@@ -1,0 +1,422 @@
+import asyncio
+
+import pytest
+
+from rocketbroker.broker.timer.timer_message_store import BATCH, LOAD_AHEAD_MS, Rates
+from rocketbroker.codec.message.message_decoder import decode_record
+from rocketbroker.codec.message.message_properties import encode_properties
+from rocketbroker.store.put_message import MessageExtBrokerInner, PutMessageResult, PutMessageStatus
+from tests.support.golden_store import records, unpack
+from tests.support.stores import crash_copy, make_store, read_queue
+from tests.support.timers import TIMER_TOPIC, Timer
+
+
+async def test_not_before_its_time_and_within_the_precision_after_it(timer, clock):
+    timer.put(TIMER_DELAY_MS=3000)  # due at …171,558, in the slot …171,000
+    clock.advance(3.441)
+    await timer.run()
+    assert timer.delivered() == []
+    clock.advance(0.001)
+    await timer.run()
+    (message,) = timer.delivered()
+    assert message.store_timestamp == clock.time_ms() == 1_795_255_172_000
+    assert (message.body, message.born_timestamp, message.reconsume_times) == (b"body", 1, 2)
+    clock.advance(3600)
+    await timer.run()
+    assert len(timer.delivered()) == 1
+
+
+async def test_the_copy_has_the_properties_of_the_recorded_one(store, clock, timer):
+    recorded = [decode_record(record) for _, record in records("clean")]
+    waits, copy = (
+        next(m for m in recorded if m.topic == topic and "TIMER_OUT_MS" in m.properties)
+        for topic in (TIMER_TOPIC, "StDelay")
+    )
+    assert waits.store_timestamp == clock.time_ms(), "the clock of these tests"
+    sent = {
+        name: value
+        for name, value in waits.properties.items()
+        if name not in {"TIMER_OUT_MS", "REAL_TOPIC", "REAL_QID"}
+    }
+    message = MessageExtBrokerInner("StDelay", 0, waits.body, encode_properties(sent))
+    timer.rewrite(message)
+    store.put_message(message)
+    store.dispatch()
+    (stored,) = read_queue(store, TIMER_TOPIC, 0)
+    assert stored.properties == waits.properties
+    clock.advance((copy.store_timestamp - waits.store_timestamp) / 1000)
+    await timer.run()
+    (delivered,) = timer.delivered("StDelay", 0)
+    own = {"TIMER_DEQUEUE_MS": str(clock.time_ms())}
+    assert delivered.properties == {**copy.properties, **own}
+    assert delivered.body == copy.body
+
+
+async def test_slots_are_delivered_in_their_order(timer, clock):
+    for number, delay_s in enumerate((9, 3, 700, 3, 1200, 1)):
+        timer.put(b"%d" % number, TIMER_DELAY_SEC=delay_s)
+    clock.advance(10)
+    await timer.run()
+    assert timer.bodies() == [b"5", b"1", b"3", b"0"]
+    clock.advance(3600)
+    await timer.run()
+    assert timer.bodies()[4:] == [b"2", b"4"]
+
+
+async def test_many_of_one_slot(timer, clock):
+    count = 3 * BATCH + 1
+    for number in range(count):
+        timer.put(b"%d" % number, TIMER_DELAY_SEC=5)
+    clock.advance(6)
+    await timer.run()
+    assert timer.bodies() == [b"%d" % number for number in range(count)]
+
+
+async def test_a_message_for_now_takes_no_way_round(timer):
+    timer.put(TIMER_DELIVER_MS=1)
+    assert len(timer.delivered()) == 1
+
+
+async def test_it_says_when_to_look_again(timer, clock):
+    assert await timer.service.advance() == 0.1
+    timer.put(TIMER_DELAY_MS=3000)
+    await timer.run()
+    clock.advance(3.4)
+    assert await timer.service.advance() == pytest.approx(0.042)
+    clock.advance(0.041)
+    assert await timer.service.advance() == 0.005
+
+
+async def test_later_messages_wait_in_files(timer, clock):
+    timer.put(b"soon", TIMER_DELAY_SEC=30)
+    timer.put(b"late", TIMER_DELAY_SEC=86_400)
+    await timer.run()
+    await timer.service.write()
+    assert len(timer.slot_files) == 2
+    assert timer.service.runtime_info()["timerCongestNum"] == "2"
+    clock.advance(31)
+    await timer.run()
+    assert timer.bodies() == [b"soon"]
+    clock.advance(86_400 - 31 - LOAD_AHEAD_MS / 1000)
+    await timer.run()
+    clock.advance(LOAD_AHEAD_MS / 1000 + 1)
+    await timer.run()
+    assert timer.bodies() == [b"soon", b"late"]
+    assert timer.service.runtime_info()["timerCongestNum"] == "0"
+
+
+async def test_a_restart_in_order_loses_nothing_and_repeats_nothing(timer, again, clock):
+    for number in range(BATCH + 10):
+        timer.put(b"%d" % number, TIMER_DELAY_SEC=5)
+    timer.put(b"next", TIMER_DELAY_SEC=8)
+    timer.put(b"late", TIMER_DELAY_SEC=7200)
+    await timer.run()
+    clock.advance(6)
+    # In the midst of a slot.
+    await timer.service.advance()
+    assert 0 < len(timer.bodies()) < BATCH + 10
+    await timer.stop()
+    timer = await again()
+    timer.put(b"new", TIMER_DELAY_SEC=10)
+    clock.advance(60)
+    await timer.run()
+    clock.advance(7200)
+    await timer.run()
+    await timer.stop()
+    timer = await again()
+    await timer.run()
+    assert timer.bodies() == [b"%d" % number for number in range(BATCH + 10)] + [b"next", b"new", b"late"]
+
+
+async def test_a_kill_loses_nothing(timer, again, clock):
+    timer.put(b"first", TIMER_DELAY_SEC=5)
+    timer.put(b"late", TIMER_DELAY_SEC=7200)
+    await timer.run()
+    await timer.service.write()
+    timer.put(b"second", TIMER_DELAY_SEC=5)
+    timer.put(b"later", TIMER_DELAY_SEC=9000)
+    clock.advance(7)
+    await timer.run()
+    # What it delivered since the last write is not known to the next one.
+    timer = await again()
+    clock.advance(9000)
+    await timer.run()
+    assert timer.bodies() == [b"first", b"second", b"first", b"second", b"late", b"later"]
+
+
+async def test_progress_goes_to_disk_after_the_copies(store, timer, again, clock):
+    timer.put(TIMER_DELAY_SEC=1)
+    await timer.service.write()
+    clock.advance(3)
+    await timer.run()
+    timer.service.progress.flush()
+    timer_after_power_loss = await again()
+    assert timer_after_power_loss.service.progress.delivered == ()
+    store.flusher.flush()
+    timer.service.progress.flush()
+    assert (await again()).service.progress.delivered != ()
+
+
+@pytest.mark.parametrize("damage", ["missing", "short", "changed"])
+async def test_a_slot_file_that_is_damaged_is_made_anew_of_the_queue(timer, again, clock, caplog, damage):
+    timer.put(b"soon", TIMER_DELAY_SEC=5)
+    timer.put(b"late", TIMER_DELAY_SEC=7200)
+    timer.put(b"too", TIMER_DELAY_SEC=7200)
+    clock.advance(7)
+    await timer.run()
+    await timer.stop()
+    folder = timer.config.config_dir.parent / "timerslots"
+    path = folder / timer.slot_files[-1]
+    if damage == "missing":
+        path.unlink()
+    elif damage == "short":
+        path.write_bytes(path.read_bytes()[:-1])
+    else:
+        path.write_bytes(bytes(20) + path.read_bytes()[20:])
+    timer = await again()
+    assert "sound entries in place of 2; the timer's queue is taken in anew" in caplog.text
+    clock.advance(7200)
+    await timer.run()
+    assert timer.bodies() == [b"soon", b"late", b"too"]
+
+
+async def test_entries_that_a_killed_process_wrote_behind_its_progress_do_not_count(timer, again, clock):
+    timer.put(b"one", TIMER_DELAY_SEC=7200)
+    await timer.run()
+    await timer.service.write()
+    before = timer.path.read_bytes()
+    timer.put(b"two", TIMER_DELAY_SEC=7200)
+    await timer.run()
+    await timer.service.write()
+    timer.path.write_bytes(before)
+    timer = await again()
+    clock.advance(7202)
+    await timer.run()
+    assert timer.bodies() == [b"one", b"two"]
+
+
+async def test_files_whose_messages_are_delivered_are_removed(store, timer, again, clock):
+    timer.put(b"1", TIMER_DELAY_SEC=1200)
+    timer.put(b"2", TIMER_DELAY_SEC=86_400)
+    await timer.run()
+    await timer.service.write()
+    await timer.service.remove_delivered_files()
+    assert len(timer.slot_files) == 2
+    clock.advance(1202)
+    await timer.run()
+    await timer.service.remove_delivered_files()
+    assert len(timer.slot_files) == 2, "their copies are not on disk"
+    store.flusher.flush()
+    await timer.service.remove_delivered_files()
+    assert len(timer.slot_files) == 2, "its last slots are to come"
+    clock.advance(600)
+    await timer.service.remove_delivered_files()
+    assert len(timer.slot_files) == 1
+    timer = await again()
+    clock.advance(86_400)
+    await timer.run()
+    assert timer.bodies() == [b"1", b"2"]
+
+
+async def test_messages_far_ahead_are_stored_again_on_the_way(store, again, clock):
+    timer = await again(timer_roll_window_slot=10)
+    timer.put(TIMER_DELAY_SEC=28, UNIQ_KEY="K")
+    for _ in range(28):
+        await timer.run()
+        assert timer.delivered() == []
+        clock.advance(1)
+    clock.advance(1)
+    await timer.run()
+    (message,) = timer.delivered()
+    times = [copy.properties.get("TIMER_ROLL_TIMES") for copy in read_queue(store, TIMER_TOPIC, 0)]
+    assert times == [None, "1", "2"]
+    assert message.properties["TIMER_ROLL_TIMES"] == "2"
+    assert (message.topic, message.properties["UNIQ_KEY"]) == ("T", "K")
+
+
+async def test_a_canceled_message_is_never_delivered(timer, again, clock):
+    for key in "ABCD":
+        timer.put(key.encode(), TIMER_DELAY_SEC=60, UNIQ_KEY=key)
+    out_ms = timer.service._clock.time_ms() + 60_000
+    await timer.run()
+    clock.advance(5)
+    timer.put(topic="T", TIMER_DEL_UNIQKEY="A", TIMER_DELIVER_MS=out_ms, UNIQ_KEY="A")
+    timer.put(topic="T", TIMER_DEL_UNIQKEY="T+B", TIMER_DELIVER_MS=out_ms, UNIQ_KEY="B")
+    timer.put(topic="Other", TIMER_DEL_UNIQKEY="C", TIMER_DELIVER_MS=out_ms, UNIQ_KEY="C")
+    await timer.run()
+    await timer.stop()
+    timer = await again()
+    clock.advance(60)
+    await timer.run()
+    assert timer.bodies() == [b"C", b"D"]
+    assert timer.delivered("Other") == []
+
+
+@pytest.mark.parametrize("after_s", [1, 12, 26])
+async def test_a_cancel_finds_a_message_that_was_stored_again(again, clock, after_s):
+    timer = await again(timer_roll_window_slot=10)
+    sent = timer.put(TIMER_DELAY_SEC=28, UNIQ_KEY="K")
+    out_ms = int(dict(pair.split("\1") for pair in sent.properties.decode().split("\2") if pair)["TIMER_OUT_MS"])
+    for second in range(30):
+        if second == after_s:
+            timer.put(TIMER_DEL_UNIQKEY="K", TIMER_DELIVER_MS=out_ms + 1, UNIQ_KEY="K")
+        await timer.run()
+        clock.advance(1)
+    await timer.run()
+    assert timer.delivered() == []
+
+
+async def test_a_clock_that_is_set_back_delivers_nothing_early_lost_or_twice(timer, again, clock):
+    timer.put(b"first", TIMER_DELAY_SEC=10)
+    clock.advance(3600)
+    await timer.run()
+    clock.advance(-3600)
+    timer.put(b"second", TIMER_DELAY_SEC=20)
+    await timer.run()
+    await timer.stop()
+    timer = await again()
+    clock.advance(19)
+    await timer.run()
+    assert timer.bodies() == [b"first"]
+    clock.advance(2)
+    await timer.run()
+    await timer.stop()
+    timer = await again()
+    clock.advance(7200)
+    await timer.run()
+    assert timer.bodies() == [b"first", b"second"]
+
+
+async def test_a_full_disk_is_waited_for(timer, store, clock, monkeypatch):
+    for number in range(3):
+        timer.put(b"%d" % number, TIMER_DELAY_SEC=1)
+    clock.advance(3)
+    put, refusals = store.put_message, [1, 0, 1, 1]
+
+    def refuse_sometimes(message):
+        if refusals and refusals.pop():
+            return PutMessageResult(PutMessageStatus.DISK_FULL, reason="no room")
+        return put(message)
+
+    monkeypatch.setattr(store, "put_message", refuse_sometimes)
+    for _ in range(4):
+        await timer.run()
+    assert timer.bodies() == [b"0", b"1", b"2"]
+
+
+async def test_a_message_that_does_not_say_where_to_is_discarded_and_the_next_delivered(timer, store, clock, caplog):
+    for properties in (
+        {},
+        {"TIMER_OUT_MS": "x", "REAL_TOPIC": "T", "REAL_QID": "1"},
+        {"TIMER_OUT_MS": "1", "REAL_QID": "1"},
+        {"TIMER_OUT_MS": "1", "REAL_TOPIC": "T", "REAL_QID": str(2**31)},
+        {"TIMER_OUT_MS": "1", "REAL_TOPIC": "RMQ_SYS_TRANS_HALF_TOPIC", "REAL_QID": "0"},
+    ):
+        store.put_message(MessageExtBrokerInner(TIMER_TOPIC, 0, b"", encode_properties(properties)))
+    timer.put(TIMER_DELAY_SEC=1)
+    clock.advance(3)
+    await timer.run()
+    assert len(timer.delivered()) == 1
+    assert caplog.text.count("is discarded: it does not say when and where to") == 5
+
+
+async def test_a_finer_precision_holds_when_nothing_waits(timer, again, clock, caplog):
+    timer.put(TIMER_DELAY_MS=3000)
+    await timer.stop()
+    timer = await again(timer_precision_ms=100)
+    assert timer.service.precision_ms == 1000
+    assert "timerPrecisionMs stays 1000 until what waits is delivered" in caplog.text
+    clock.advance(3.441)
+    await timer.run()
+    assert timer.delivered() == []
+    clock.advance(0.001)
+    await timer.run()
+    assert len(timer.delivered()) == 1
+    clock.advance(600)
+    await timer.service.remove_delivered_files()
+    await timer.stop()
+    timer = await again(timer_precision_ms=100)
+    assert timer.service.precision_ms == 100
+
+
+async def test_the_oldest_message_that_waits_is_known(store, timer, clock):
+    assert timer.service.first_pending_offset() is None
+    store.put_message(MessageExtBrokerInner("Other", 0, b""))
+    first = store.max_physical_offset
+    timer.put(b"late", TIMER_DELAY_SEC=7200)
+    second = store.max_physical_offset
+    timer.put(b"later", TIMER_DELAY_SEC=9000)
+    assert timer.service.first_pending_offset() == first, "not taken in yet"
+    await timer.run()
+    assert timer.service.first_pending_offset() == first
+    await timer.service.write()
+    assert timer.service.first_pending_offset() == first
+    clock.advance(7202)
+    await timer.run()
+    assert timer.service.first_pending_offset() == second
+    clock.advance(7202)
+    await timer.run()
+    assert timer.service.first_pending_offset() is None
+
+
+@pytest.mark.parametrize(("read_ms_before", "wanted"), [(0, 0), (80_000_000, 2)])
+async def test_a_store_of_apache_is_gone_on_with_where_it_ended(tmp_path, clock, read_ms_before, wanted):
+    root = unpack("clean", tmp_path / "golden")
+    check = root / "config" / "timercheck"
+    data = check.read_bytes()
+    check.write_bytes((int.from_bytes(data[:8], "big") - read_ms_before).to_bytes(8, "big") + data[8:])
+    store = make_store(root, clock)
+    await store.start()
+    before = [len(read_queue(store, *queue)) for queue in (("StDelay", 0), ("rmq_sys_REVIVE_LOG_GoldenCluster", 0))]
+    timer = await Timer(store, clock).load()
+    clock.advance(86_400)
+    await timer.run()
+    after = [len(read_queue(store, *queue)) for queue in (("StDelay", 0), ("rmq_sys_REVIVE_LOG_GoldenCluster", 0))]
+    assert sum(after) - sum(before) == wanted
+    await store.stop()
+
+
+async def test_a_copy_of_the_files_of_a_killed_broker_delivers_all(tmp_path, store, timer, clock):
+    timer.put(b"soon", TIMER_DELAY_SEC=60)
+    timer.put(b"late", TIMER_DELAY_SEC=86_400)
+    await timer.run()
+    await timer.service.write()
+    timer.put(b"too", TIMER_DELAY_SEC=86_400)
+    await timer.run()
+    killed = make_store(
+        crash_copy(tmp_path / "store", tmp_path / "killed"),
+        clock,
+        mapped_file_size_commit_log=1 << 20,
+        mapped_file_size_consume_queue=20_000,
+    )
+    await killed.start()
+    after = await Timer(killed, clock).load()
+    clock.advance(86_402)
+    await after.run()
+    assert after.bodies() == [b"soon", b"late", b"too"]
+    await killed.stop()
+
+
+async def test_it_runs_by_itself_and_stops(timer, again, clock, monkeypatch):
+    monkeypatch.setattr("rocketbroker.broker.timer.timer_message_store.WRITE_INTERVAL_S", 0.0)
+    timer = await again(timer_flush_interval_ms=100)
+    await timer.service.start()
+    timer.put(b"soon", TIMER_DELAY_SEC=1)
+    timer.put(b"late", TIMER_DELAY_SEC=7200)
+    clock.advance(3)
+    async with asyncio.timeout(10):
+        while not (timer.delivered() and timer.slot_files):  # noqa: ASYNC110 - the store tells a listener only
+            await asyncio.sleep(0.01)
+    await timer.stop()
+    timer = await again()
+    clock.advance(7200)
+    await timer.run()
+    assert timer.bodies() == [b"soon", b"late"]
+
+
+def test_rates_are_of_the_last_interval():
+    rates = Rates()
+    rates.measure(10.0, 100, 0)
+    assert (rates.taken_in, rates.delivered) == (0.0, 0.0)
+    rates.measure(12.0, 300, 50)
+    assert (rates.taken_in, rates.delivered) == (100.0, 25.0)
