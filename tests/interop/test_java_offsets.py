@@ -8,7 +8,8 @@ import pytest
 from rocketbroker.client.admin_client import AdminClient
 from tests.interop.test_java_groups import produce, until
 from tests.support.java import Java
-from tests.support.java_lines import Got, check_content, got, rows
+from tests.support.java_group_admin import GroupAdmin
+from tests.support.java_lines import Got, check_content, got
 from tests.support.java_process import JavaProcess
 from tests.support.our_servers import Cluster, OurServers
 
@@ -21,47 +22,9 @@ PER_QUEUE = NUMBER // len(QUEUES)
 MOVES_S = 60.0
 
 
-class Admin:
-    """A JVM with Apache's admin client 5.5.0."""
-
-    def __init__(self, java: Java, cluster: Cluster, folder: Path) -> None:
-        self._file = folder / "commands.txt"
-        self._file.touch()
-        self._number = -1
-        self._process = java.start("Offsets", f"namesrv={cluster.address}", f"file={self._file}")
-
-    def ready(self) -> None:
-        self._process.wait_for("STARTED")
-
-    def call(self, *words: object) -> dict[str, dict[int, int]]:
-        """Run a command; gives the offsets that it is told by client and queue."""
-        assert self._run(words) == []
-        told: dict[str, dict[int, int]] = {}
-        for number, client, queue_id, offset in rows(self._process.text(), "OFFSET"):
-            if int(number) == self._number:
-                told.setdefault(client, {})[int(queue_id)] = int(offset)
-        return told
-
-    def refused(self, *words: object) -> str:
-        """Run a command that fails; gives why."""
-        (why,) = self._run(words)
-        return why
-
-    def _run(self, words: tuple[object, ...]) -> list[str]:
-        self._number += 1
-        with self._file.open("a") as file:
-            file.write("\t".join(map(str, words)) + "\n")
-
-        def ended(word: str) -> list[list[str]]:
-            return [row for row in rows(self._process.text(), word) if int(row[0]) == self._number]
-
-        until(lambda: bool(ended("DONE") or ended("FAILED")), MOVES_S, f"{words} is done")
-        return [why for _, why in ended("FAILED")]
-
-
 @pytest.fixture
-def admin(java: Java, cluster: Cluster, tmp_path: Path) -> Admin:
-    return Admin(java, cluster, tmp_path)
+def admin(java: Java, cluster: Cluster, tmp_path: Path) -> GroupAdmin:
+    return GroupAdmin(java, cluster.address, tmp_path)
 
 
 def consume(java: Java, cluster: Cluster, topic: str, group: str, *options: str, client: str = "5.5.0") -> JavaProcess:
@@ -97,7 +60,7 @@ def taken(consumer: JavaProcess, count: int, beyond: int = 0) -> list[Got]:
 
 
 def test_running_consumers_go_back_to_a_time_and_to_an_offset(
-    java: Java, our_servers: OurServers, cluster: Cluster, admin: Admin
+    java: Java, our_servers: OurServers, cluster: Cluster, admin: GroupAdmin
 ):
     cluster.make_topic("Back")
     produce(java, cluster, "Back", f"selector:{NUMBER}:1", "pauseMillis=3")
@@ -133,11 +96,19 @@ def test_running_consumers_go_back_to_a_time_and_to_an_offset(
     assert "Group CG_Nobody does not exist" in admin.refused("time", "CG_Nobody", "Back", 0)
     assert "No Any Consumer online" in admin.refused("status", "CG_Nobody", "Back")
     assert len(got(consumers["CG_Back4"].text())) == known, "another group goes on as it was"
+
+    # A running group goes where one without consumers was set to.
+    consumers["CG_Back5"].kill()
+    admin.call("time", "CG_Back5", "Back", 0)
+    admin.call("clone", "CG_Back5", "CG_Back4", "Back")
+    assert places(taken(consumers["CG_Back4"], known, NUMBER)) == places(first["CG_Back5"])
+    wait_committed(cluster, "Back", "CG_Back4", PER_QUEUE)
+    assert "Topic Nothing does not exist" in admin.refused("clone", "CG_Back5", "CG_Back4", "Nothing")
     assert our_servers.errors() == []
 
 
 def test_groups_go_forward_while_they_run_and_back_while_they_do_not(
-    java: Java, our_servers: OurServers, cluster: Cluster, admin: Admin
+    java: Java, our_servers: OurServers, cluster: Cluster, admin: GroupAdmin
 ):
     cluster.make_topic("Forward")
     produce(java, cluster, "Forward", "selector:800:1")

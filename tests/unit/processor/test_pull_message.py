@@ -397,6 +397,22 @@ def test_broadcasting_is_refused_to_a_group_that_may_not(puller: Puller):
     assert puller.refused(flags=0)[0] == ResponseCode.NO_PERMISSION
 
 
+def test_a_group_that_is_suspended_or_forbidden_the_topic_is_refused(puller: Puller):
+    puller.put("a")
+    puller.subscribe()
+    groups = puller.parts.subscription_groups
+    group = groups.find("G")
+    group.consume_enable = False
+    remark = "subscription group no permission, G: consumeEnable is false"
+    assert puller.refused(flags=0) == puller.refused(flags=SUBSCRIPTION) == (ResponseCode.NO_PERMISSION, remark)
+    group.consume_enable = True
+    groups.update_forbidden("G", "T", 2, forbid=True)
+    remark = "the consumer group[G] is forbidden for topic[T]"
+    assert puller.refused(flags=0) == (ResponseCode.NO_PERMISSION, remark)
+    groups.update_forbidden("G", "T", 2, forbid=False)
+    assert bodies(puller.pull(flags=0)) == [b"a"]
+
+
 @pytest.mark.parametrize(("code", "outcomes"), [(11, {0: 195, 19: 191}), (361, {0: 30})])
 def test_recorded_pulls_are_answered_in_the_same_shape(puller: Puller, code: int, outcomes: dict[int, int]):
     """With queues as long as the recorded ones, and pulls that want all messages and do not wait."""

@@ -7,18 +7,19 @@ import java.util.List;
 import java.util.Map;
 import java.util.TreeMap;
 import org.apache.rocketmq.common.message.MessageQueue;
+import org.apache.rocketmq.remoting.protocol.subscription.SubscriptionGroupConfig;
 import org.apache.rocketmq.tools.admin.DefaultMQAdminExt;
 
 /**
- * Moves consumer groups by the calls behind Apache's mqadmin. Takes commands from the lines of a file as they are added,
+ * Moves and changes consumer groups by the calls behind Apache's mqadmin. Takes commands from the lines of a file as they are added,
  * words parted by tabs, and prints OFFSET, the command's number, a client or "-", a queue and an offset for each that it is
- * told, then FAILED, the number and why, or DONE and the number.
+ * told, or TOLD, the number and a text, then FAILED, the number and why, or DONE and the number.
  */
-public final class Offsets {
+public final class GroupAdmin {
     public static void main(String[] args) throws Exception {
         Options options = new Options(args);
         DefaultMQAdminExt admin = new DefaultMQAdminExt(30_000);
-        options.connect(admin, "offsets");
+        options.connect(admin, "admin");
         admin.start();
         System.out.println("STARTED");
         Path file = Paths.get(options.text("file"));
@@ -50,9 +51,29 @@ public final class Offsets {
             case "status": // group, topic
                 admin.getConsumeStatus(words[2], words[1], "").forEach((client, offsets) -> print(number, client, offsets));
                 break;
+            case "enable": // group, broker, true or false
+                SubscriptionGroupConfig config = admin.examineSubscriptionGroupConfig(words[2], words[1]);
+                config.setConsumeEnable(Boolean.parseBoolean(words[3]));
+                admin.createAndUpdateSubscriptionGroupConfig(words[2], config);
+                break;
+            case "readable": // group, broker, topic, true or false
+                Boolean readable = Boolean.valueOf(words[4]);
+                tell(number, admin.updateAndGetGroupReadForbidden(words[2], words[1], words[3], readable).getReadable());
+                break;
+            case "direct": // group, client, topic, message id
+                tell(number, admin.consumeMessageDirectly(words[1], words[2], words[3], words[4]).getConsumeResult());
+                break;
+            case "running": // group, client
+                admin.getConsumerRunningInfo(words[1], words[2], false).getSubscriptionSet().forEach(
+                    subscription -> tell(number, subscription.getTopic() + " " + subscription.getSubString()));
+                break;
             default:
                 throw new IllegalArgumentException(words[0]);
         }
+    }
+
+    private static void tell(int number, Object text) {
+        System.out.println("TOLD\t" + number + "\t" + text);
     }
 
     private static void print(int number, String client, Map<MessageQueue, Long> offsets) {

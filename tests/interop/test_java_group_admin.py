@@ -1,0 +1,102 @@
+"""Groups of official Java consumers that may not consume or do not agree, and clients that the broker asks."""
+
+import asyncio
+import re
+from pathlib import Path
+
+import pytest
+
+from rocketbroker.client.admin_client import AdminClient
+from tests.interop.test_java_groups import produce, push, until
+from tests.support.java import Java
+from tests.support.java_group_admin import GroupAdmin
+from tests.support.java_lines import check_content, got
+from tests.support.java_process import JavaProcess
+from tests.support.our_servers import Cluster, OurServers
+
+pytestmark = pytest.mark.java
+
+COMES_S = 60.0
+
+
+@pytest.fixture
+def admin(java: Java, cluster: Cluster, tmp_path: Path) -> GroupAdmin:
+    return GroupAdmin(java, cluster.address, tmp_path)
+
+
+def wait_for(consumer: JavaProcess, count: int) -> None:
+    until(lambda: len(got(consumer.text())) >= count, COMES_S, f"{count} messages have come")
+
+
+def conflict_and_figures(cluster: Cluster, group: str) -> tuple[str, dict[str, str]]:
+    """What the broker says of the clients of a group, and what it counts."""
+
+    async def ask() -> tuple[str, dict[str, str]]:
+        async with AdminClient(cluster.address) as client:
+            _, conflict = await client.examine_consumers(group)
+            figures = await client.fetch_broker_runtime_stats(cluster.broker.address)
+            return conflict, {name: text for name, text in figures.items() if name.startswith("subscriptionConflict")}
+
+    return asyncio.run(ask())
+
+
+def test_a_group_that_may_not_consume_goes_on_where_it_was(
+    java: Java, our_servers: OurServers, cluster: Cluster, admin: GroupAdmin
+):
+    cluster.make_topic("Halt")
+    halted = push(java, cluster, "Halt")
+    other = java.start("Push", f"namesrv={cluster.address}", "topic=Halt", "group=CG_Other")
+    produce(java, cluster, "Halt", "selector:40:1")
+    wait_for(halted, 40)
+    admin.ready()
+    broker = cluster.broker.address
+
+    count = 40
+    for forbid, allow in (
+        (("enable", "CG_Halt", broker, "false"), ("enable", "CG_Halt", broker, "true")),
+        (("readable", "CG_Halt", broker, "Halt", "false"), ("readable", "CG_Halt", broker, "Halt", "true")),
+    ):
+        admin.told(*forbid)
+        produce(java, cluster, "Halt", "selector:40:1", f"first={count}")
+        wait_for(other, count + 40)
+        assert len(got(halted.text())) == count, f"{forbid}: nothing more has come"
+        admin.told(*allow)
+        count += 40
+        wait_for(halted, count)
+
+    messages = got(halted.text())
+    assert sorted(each.n for each in messages) == list(range(count)), "each message once"
+    check_content(messages)
+    assert our_servers.errors() == []
+
+
+def test_clients_that_do_not_agree_are_named_and_each_answers_for_itself(
+    java: Java, our_servers: OurServers, cluster: Cluster, admin: GroupAdmin
+):
+    cluster.make_topic("Differ")
+    one = push(java, cluster, "Differ", "expression=A", "heartbeat=500")
+    two = push(java, cluster, "Differ", "expression=A || B", "heartbeat=500")
+    until(lambda: "group CG_Differ gets only a part of its messages" in cluster.broker.text(), COMES_S, "it is told")
+    conflict, figures = conflict_and_figures(cluster, "CG_Differ")
+    wanted = dict(re.findall(r"(\S+@push-\d+) wants (.*?)(?: and |;)", conflict))
+    first, second = (next(name for name in wanted if name.endswith(f"-{each.process.pid}")) for each in (one, two))
+    assert wanted == {first: "A", second: "A || B"}
+    assert figures == {"subscriptionConflicts": "1", "subscriptionConflictGroups": "1"}
+
+    # Each client is asked for itself, and given a message that the group has consumed.
+    produce(java, cluster, "Differ", "selector:4:1", "tags=A")
+    until(lambda: len(got(one.text()) + got(two.text())) == 4, COMES_S, "all have come")
+    message = (got(one.text()) + got(two.text()))[0]
+    admin.ready()
+    assert "Differ A || B" in admin.told("running", "CG_Differ", second)
+    before = len(got(two.text()))
+    assert admin.told("direct", "CG_Differ", second, "Differ", message.msg_id) == ["CR_SUCCESS"]
+    assert [each.n for each in got(two.text())[before:]] == [message.n]
+    assert "not online" in admin.refused("running", "CG_Differ", "nobody@0")
+
+    one.kill()
+    until(
+        lambda: conflict_and_figures(cluster, "CG_Differ")[0] == "", COMES_S, "the one that is left agrees with itself"
+    )
+    assert cluster.broker.text().count("gets only a part of its messages") == 1, "it is told once"
+    assert our_servers.errors() == []
