@@ -118,8 +118,8 @@ class TimerProgress(ConfigManager[TimerProgressFile]):
         return decode_file(data, TimerProgressFile, "slotEntries")
 
     def count(self, file: TimerProgressFile) -> int:
-        """How many slot files it names."""
-        return len(file.slot_entries)
+        """One: a file without slot files is no empty table, that would have to be told."""
+        return 1
 
     def take(self, file: TimerProgressFile) -> None:
         """Go on from what a file says; ``begin`` holds it against the queue."""

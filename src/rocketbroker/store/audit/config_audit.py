@@ -18,6 +18,7 @@ _FIELDS = {
     "subscriptionGroup.json": "subscriptionGroupTable",
     "consumerOffset.json": "offsetTable",
     "delayOffset.json": "offsetTable",
+    "timerProgress.json": "slotEntries",
 }
 _TIMES = ("physic_msg_timestamp", "logics_msg_timestamp", "index_msg_timestamp")
 

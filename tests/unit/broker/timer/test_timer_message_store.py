@@ -420,3 +420,18 @@ def test_rates_are_of_the_last_interval():
     assert (rates.taken_in, rates.delivered) == (0.0, 0.0)
     rates.measure(12.0, 300, 50)
     assert (rates.taken_in, rates.delivered) == (100.0, 25.0)
+
+
+async def test_that_nothing_waits_any_more_is_no_lost_table(timer, again, clock, caplog):
+    timer.put(TIMER_DELAY_SEC=1200)
+    await timer.stop()
+    timer.path.with_name("timerProgress.json.bak").write_bytes(timer.path.read_bytes())
+    timer = await again()
+    clock.advance(1900)
+    await timer.run()
+    timer.store.flusher.flush()
+    await timer.service.remove_delivered_files()
+    await timer.stop()
+    assert b'"slotEntries":{}' in timer.path.read_bytes()
+    await again()
+    assert "empty" not in caplog.text

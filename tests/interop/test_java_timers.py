@@ -1,0 +1,72 @@
+"""Official Java clients send and recall timer messages, over a broker that is killed while they wait."""
+
+from collections import Counter
+
+import pytest
+
+from tests.support.java import Java
+from tests.support.java_lines import check_content, got, rows
+from tests.support.our_servers import Cluster, OurServers, wait_serving
+
+pytestmark = pytest.mark.java
+
+TOPIC = "Timers"
+COUNT = 40
+RECALL_EACH = 8
+PRECISION_MS = 1000
+# Two cores are shared with a JVM or two.
+SLACK_MS = 3000
+SETTINGS: dict[str, str | int] = {"recallMessageEnable": "true"}
+
+
+def test_timer_messages_are_not_early_not_lost_and_not_delivered_when_recalled(java: Java, our_servers: OurServers):
+    namesrv = our_servers.namesrv()
+    broker = our_servers.launch_broker(namesrv.address, None, SETTINGS)
+    wait_serving(broker, namesrv.address)
+    cluster = Cluster(namesrv, broker)
+    for topic in (TOPIC, "Hello"):
+        cluster.make_topic(topic)
+    consumer = java.start("Push", f"namesrv={cluster.address}", f"topic={TOPIC}", "group=CG_Timers", "heartbeat=500")
+    consumer.wait_for("QUEUES\t0,1,2,3")
+    producer = java.start(
+        "Timers",
+        f"namesrv={cluster.address}",
+        f"topic={TOPIC}",
+        f"count={COUNT}",
+        f"recallEach={RECALL_EACH}",
+        "firstMillis=4000",
+        "stepMillis=200",
+    )
+    producer.wait_for("DONE", 60)
+    broker.kill()
+    killed = len(got(consumer.text()))
+    again = our_servers.launch_broker(namesrv.address, broker.store, SETTINGS, broker.port)
+    wait_serving(again, namesrv.address)
+
+    output = producer.text()
+    sent = {int(n): (msg_id, int(due)) for n, msg_id, status, due in rows(output, "SENT") if status == "SEND_OK"}
+    assert sent.keys() == set(range(COUNT))
+    recalled = set(range(0, COUNT, RECALL_EACH))
+    assert {int(n): msg_id for n, msg_id in rows(output, "RECALLED")} == {n: sent[n][0] for n in recalled}
+    assert rows(output, "REFUSED") == [["far", "13"], ["topic", "604"], ["passed", "604"]]
+    wanted = sent.keys() - recalled
+    consumer.wait_until(lambda: {each.n for each in got(consumer.text())} >= wanted, 60, "get all that was sent")
+    # One more comes at the end, so that none that was recalled can be on its way still.
+    last = java.run(
+        "Timers", f"namesrv={cluster.address}", f"topic={TOPIC}", "count=2", "firstMillis=2000", "recallEach=9999"
+    )
+    assert "DONE" in last.stdout
+    consumer.wait_until(lambda: len([each for each in got(consumer.text()) if each.n == 1]) > 1, 60, "get the last one")
+
+    messages = got(consumer.text())
+    check_content(messages)
+    first = [each for each in messages if each.msg_id in {msg_id for msg_id, _ in sent.values()}]
+    assert {each.n for each in first} == wanted
+    restarted_ms = min((each.stored for each in first[killed:]), default=0)
+    for each in first:
+        due = sent[each.n][1]
+        assert each.received >= each.stored >= due, f"early: {each}"
+        assert each.stored <= max(due + PRECISION_MS, restarted_ms) + SLACK_MS, f"late: {each}"
+    # What had come before the kill may come once more.
+    twice = {n for n, times in Counter(each.n for each in first).items() if times > 1}
+    assert twice <= {each.n for each in first[:killed]}
