@@ -5,7 +5,10 @@ from dataclasses import dataclass
 
 DRAIN_MOST = 400_000  # messages
 DRAIN_LIMIT = 60  # seconds
-SENT_FOR_DRAIN = "sync64"
+# The load whose messages another one reads.
+SENT_FOR = {"drain": "sync64", "sql92": "sql92_send"}
+SQL92_MOST = 1_000_000  # messages
+_SQL92_EVERY = 100
 # What is worth measuring when each answer waits for the disk, unless the caller says.
 SYNC_FLUSH_LOADS = "sync64,sync1"
 
@@ -18,16 +21,20 @@ class Scenario:
         name: as in ``--only``.
         shows: what it is, for ``--help`` and the manual.
         arguments: of ``java/Load.java`` after the name server; ``{seconds}`` and ``{messages}`` are filled in.
+        most: messages that it reads at the most.
+        properties: what the broker has to be told, as ``KEY=VALUE``.
     """
 
     name: str
     shows: str
     load: str
     arguments: tuple[str, ...]
+    most: int = DRAIN_MOST
+    properties: tuple[str, ...] = ()
 
     def command(self, namesrv: str, seconds: int, messages: int) -> list[str]:
         """What ``Load`` is started with; ``messages`` lie in the topic that a drain reads."""
-        filled = [word.format(seconds=seconds, messages=min(messages, DRAIN_MOST)) for word in self.arguments]
+        filled = [word.format(seconds=seconds, messages=min(messages, self.most)) for word in self.arguments]
         return [self.load, namesrv, *filled]
 
 
@@ -55,6 +62,22 @@ SCENARIOS = {
             "deliver",
             ("EndToEnd", "200", "{seconds}"),
         ),
+        _send(
+            "sql92_send",
+            "16 threads send batches of 100 x 128 B, each message with a number of its own as property n",
+            "Numbered",
+            16,
+            128,
+            f"numbered:{_SQL92_EVERY}",
+        ),
+        Scenario(
+            "sql92",
+            "a push consumer filters by SQL92 what sql92_send sent, 1,000,000 messages at most, of which 1 % match",
+            "drain",
+            ("Numbered", "bench_sql92", "{messages}", str(DRAIN_LIMIT), "n = 7", str(_SQL92_EVERY)),
+            SQL92_MOST,
+            ("enablePropertyFilter=true",),
+        ),
     )
 }  # fmt: skip
 
@@ -66,7 +89,7 @@ WARM_UP = (
 
 
 def chosen(only: str | None) -> list[Scenario]:
-    """The scenarios of ``--only a,b`` in the order given, all of them without it; a drain needs its messages first.
+    """The scenarios of ``--only a,b`` in the order given, all of them without it; what reads messages needs them first.
 
     Raises:
         ValueError: a name is unknown.
@@ -75,12 +98,13 @@ def chosen(only: str | None) -> list[Scenario]:
     for name in names:
         if name not in SCENARIOS:
             raise ValueError(f"no scenario {name!r}, there are {', '.join(SCENARIOS)}")
-    return [SCENARIOS[name] for name in _with_messages_to_drain(names)]
+    return [SCENARIOS[name] for name in _with_messages_to_read(names)]
 
 
-def _with_messages_to_drain(names: Sequence[str]) -> list[str]:
+def _with_messages_to_read(names: Sequence[str]) -> list[str]:
     wanted = list(dict.fromkeys(names))
-    if "drain" in wanted and SENT_FOR_DRAIN not in wanted[: wanted.index("drain")]:
-        wanted = [name for name in wanted if name != SENT_FOR_DRAIN]
-        wanted.insert(wanted.index("drain"), SENT_FOR_DRAIN)
+    for reads, sends in SENT_FOR.items():
+        if reads in wanted and sends not in wanted[: wanted.index(reads)]:
+            wanted = [name for name in wanted if name != sends]
+            wanted.insert(wanted.index(reads), sends)
     return wanted

@@ -22,7 +22,7 @@ from bench.disk import probe_fdatasync
 from bench.machine import heading
 from bench.measure import anonymous_mib, cpu_seconds
 from bench.report import Row
-from bench.scenarios import SENT_FOR_DRAIN, SYNC_FLUSH_LOADS, WARM_UP, Scenario, chosen
+from bench.scenarios import SENT_FOR, SYNC_FLUSH_LOADS, WARM_UP, Scenario, chosen
 from bench.servers import Running, ServerError, Side, java_side, our_side, running
 from tests.support.java_toolchain import JavaError, missing_tools
 
@@ -66,11 +66,11 @@ def measure_side(number: int, side: Side, servers: Running, options: Options) ->
         outcome, _ = measure_scenario(scenario, servers, options.warm, 0)
         if outcome.trouble:
             yield Row(number, side.name, scenario.name, {}, outcome.trouble)
-    sent = 0
+    sent: dict[str, int] = {}
     for scenario in options.scenarios:
-        outcome, cpu = measure_scenario(scenario, servers, options.seconds, sent)
-        if scenario.name == SENT_FOR_DRAIN:
-            sent = outcome.done
+        messages = sent.get(SENT_FOR.get(scenario.name, ""), 0)
+        outcome, cpu = measure_scenario(scenario, servers, options.seconds, messages)
+        sent[scenario.name] = outcome.done
         yield Row(number, side.name, scenario.name, _figures(outcome, cpu, servers.broker_pid), outcome.trouble)
 
 
@@ -158,7 +158,9 @@ def side_by_side(  # noqa: PLR0913, PLR0917 - one argument for each option
     """Measure Apache RocketMQ 5.5.0 and ours in turn. Exit status 1 when a message was not taken or not delivered."""
     synced = flush is Flush.SYNC_FLUSH
     given = [*_check_properties(properties or []), *([f"flushDiskType={flush}"] if synced else [])]
-    options = Options(rounds, seconds, warm, chosen(only or (SYNC_FLUSH_LOADS if synced else None)), given, folder)
+    scenarios = chosen(only or (SYNC_FLUSH_LOADS if synced else None))
+    given += [each for scenario in scenarios for each in scenario.properties]
+    options = Options(rounds, seconds, warm, scenarios, given, folder)
     rows: list[Row] = []
     try:
         sides = _sides(java_only=java_only, ours_only=ours_only, heap=heap)

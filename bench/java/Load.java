@@ -4,8 +4,8 @@ import java.util.Locale;
  * Load on one broker through the official client. Prints one line of JSON: what was done, what failed, and how fast.
  *
  * <pre>
- * Load send    NAMESRV TOPIC THREADS BODY_BYTES SECONDS sync|async|batch:N
- * Load drain   NAMESRV TOPIC GROUP MESSAGES LIMIT_SECONDS
+ * Load send    NAMESRV TOPIC THREADS BODY_BYTES SECONDS sync|async|batch:N|numbered:N
+ * Load drain   NAMESRV TOPIC GROUP MESSAGES LIMIT_SECONDS [SQL92 EVERY]
  * Load deliver NAMESRV TOPIC RATE SECONDS
  * </pre>
  */
@@ -32,7 +32,9 @@ public final class Load {
             case "send":
                 return new SendLoad(namesrv, topic, number(args, 3), number(args, 4), number(args, 5), args[6]).run();
             case "drain":
-                return new DrainLoad(namesrv, topic, args[3], number(args, 4), number(args, 5)).run();
+                String sql = args.length > 6 ? args[6] : "";
+                int every = sql.isEmpty() ? 1 : number(args, 7);
+                return new DrainLoad(namesrv, topic, args[3], number(args, 4), number(args, 5), sql, every).run();
             case "deliver":
                 return new DeliverLoad(namesrv, topic, number(args, 3), number(args, 4)).run();
             default:

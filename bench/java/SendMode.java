@@ -36,9 +36,16 @@ abstract class SendMode {
             return new Async(producer, counts, topic, bodyBytes, threads * ASYNC_IN_FLIGHT_PER_THREAD);
         }
         if (name.startsWith("batch:")) {
-            return new Batch(producer, counts, topic, bodyBytes, Integer.parseInt(name.substring("batch:".length())));
+            return new Batch(producer, counts, topic, bodyBytes, number(name), false);
         }
-        throw new IllegalArgumentException("no mode " + name + ", there are sync, async, batch:N");
+        if (name.startsWith("numbered:")) {
+            return new Batch(producer, counts, topic, bodyBytes, number(name), true);
+        }
+        throw new IllegalArgumentException("no mode " + name + ", there are sync, async, batch:N, numbered:N");
+    }
+
+    private static int number(String name) {
+        return Integer.parseInt(name.substring(name.indexOf(':') + 1));
     }
 
     abstract void send(String key) throws Exception;
@@ -112,19 +119,26 @@ abstract class SendMode {
         }
     }
 
+    /** With numbers each message of a batch has its own, from 0 on, as property n. */
     private static final class Batch extends SendMode {
         private final int messages;
+        private final boolean numbered;
 
-        Batch(DefaultMQProducer producer, SendCounts counts, String topic, int bodyBytes, int messages) {
+        Batch(DefaultMQProducer producer, SendCounts counts, String topic, int bodyBytes, int messages, boolean numbered) {
             super(producer, counts, topic, bodyBytes);
             this.messages = messages;
+            this.numbered = numbered;
         }
 
         @Override
         void send(String key) throws Exception {
             List<Message> batch = new ArrayList<>(messages);
             for (int i = 0; i < messages; i++) {
-                batch.add(message());
+                Message message = message();
+                if (numbered) {
+                    message.putUserProperty("n", Integer.toString(i));
+                }
+                batch.add(message);
             }
             count(producer.send(batch), messages);
         }

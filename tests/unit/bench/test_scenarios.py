@@ -2,7 +2,7 @@
 
 import pytest
 
-from bench.scenarios import SCENARIOS, chosen
+from bench.scenarios import SCENARIOS, SENT_FOR, chosen
 
 
 def names(only: str | None) -> list[str]:
@@ -10,7 +10,8 @@ def names(only: str | None) -> list[str]:
 
 
 def test_all_are_run_when_none_is_named():
-    assert names(None) == ["sync64", "sync1", "sync64_4k", "async8", "batch32", "drain", "e2e200"]
+    loads = "sync64 sync1 sync64_4k async8 batch32 drain e2e200 sql92_send sql92"
+    assert names(None) == loads.split()
 
 
 @pytest.mark.parametrize(
@@ -23,6 +24,8 @@ def test_all_are_run_when_none_is_named():
         ("drain,sync64", ["sync64", "drain"]),
         ("sync64,sync1,drain", ["sync64", "sync1", "drain"]),
         ("sync1,sync1", ["sync1"]),
+        ("sql92", ["sql92_send", "sql92"]),
+        ("sql92,drain", ["sql92_send", "sql92", "sync64", "drain"]),
     ],
 )
 def test_a_drain_comes_after_the_load_that_fills_its_topic(only: str, run: list[str]):
@@ -42,5 +45,12 @@ def test_the_driver_is_told_seconds_and_messages():
     assert SCENARIOS["drain"].command("127.0.0.1:9", 20, 9)[-2] == "9"
 
 
-def test_a_drain_reads_the_topic_that_sync64_fills():
-    assert SCENARIOS["drain"].arguments[0] == SCENARIOS["sync64"].arguments[0]
+@pytest.mark.parametrize(("reads", "sends"), SENT_FOR.items())
+def test_what_reads_a_topic_reads_the_one_that_is_filled_for_it(reads: str, sends: str):
+    assert SCENARIOS[reads].arguments[0] == SCENARIOS[sends].arguments[0]
+
+
+def test_one_of_a_hundred_messages_matches():
+    command = SCENARIOS["sql92"].command("127.0.0.1:9", 20, 2_000_000)
+    assert command == ["drain", "127.0.0.1:9", "Numbered", "bench_sql92", "1000000", "60", "n = 7", "100"]
+    assert SCENARIOS["sql92_send"].arguments[-1] == "numbered:100"

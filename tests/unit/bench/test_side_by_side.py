@@ -83,6 +83,14 @@ def test_a_drain_waits_for_what_was_sent(bench: Bench):
     assert bench.calls[-1] == ["drain", "127.0.0.1:9", "Sync64", "bench_drain", "50", "60"]
 
 
+def test_filters_are_switched_on_where_they_are_measured(bench: Bench):
+    bench.invoke("--rounds", "1", "--ours-only", "--warm", "0", "--only", "sql92", "--set", "a=1")
+
+    assert [call[2] for call in bench.calls] == ["Numbered", "Numbered"]
+    assert bench.calls[-1][4] == "50", "as many as were sent"
+    assert bench.properties == ["a=1", "enablePropertyFilter=true"]
+
+
 def test_properties_go_to_the_broker_and_figures_to_the_file(bench: Bench, tmp_path: Path):
     file = tmp_path / "out.json"
 

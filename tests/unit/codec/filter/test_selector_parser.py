@@ -3,6 +3,8 @@
 import re
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from rocketbroker.codec.filter.expression import Evaluate
 from rocketbroker.codec.filter.selector_parser import MAX_DEPTH, MAX_LENGTH, parse
@@ -183,3 +185,20 @@ def test_what_would_be_right_is_what_can_stand_there():
     assert "AND" in words
     assert "IS" in words
     assert "the end" not in reason
+
+
+WORDS = ["a", "NOT", "AND", "OR", "=", "<>", "<=", "(", ")", ",", "-", "IN", "IS", "NULL", "BETWEEN", "CONTAINS"]
+PIECES = st.sampled_from(
+    [*WORDS, "1", "1.5", "'x'", "TRUE", " ", "\n", "--", "/*", "*/", "'", "é", "\x00", "0x1", "\u017f"]
+)
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.lists(PIECES, max_size=40).map(" ".join) | st.lists(PIECES, max_size=40).map("".join) | st.text(max_size=40))
+def test_any_text_is_an_expression_or_is_refused_at_a_place_in_it(text: str):
+    refusal = None
+    try:
+        parse(text)
+    except MQFilterError as error:
+        refusal = error
+    assert refusal is None or (1 <= refusal.position <= len(text) + 1 and refusal.reason)
