@@ -184,6 +184,11 @@ class Transactions:
         """The bodies of all op messages."""
         return [each.body for each in read_queue(self.store, OP_TOPIC, 0)]
 
+    def write_ops(self) -> None:
+        """Bring the log to disk and write the op messages that were waiting for it."""
+        self.store.flusher.flush()
+        self.service.write_ops()
+
     def sync(self) -> None:
         """Bring the log to disk and keep the progress that was waiting for it."""
         self.service.keep_progress()

@@ -62,7 +62,7 @@ async def test_a_rollback_stores_nothing_but_the_op_message(transactions: Transa
     end = transactions.store.max_physical_offset
     assert transactions.end(half, ROLLBACK).code == ResponseCode.SUCCESS
     assert transactions.store.max_physical_offset == end
-    transactions.service.write_ops()
+    transactions.write_ops()
     assert (transactions.bodies(), transactions.ops()) == ([], [b"0,"])
 
 
@@ -85,7 +85,7 @@ async def test_it_is_ended_once(transactions: Transactions, first: int, again: i
         f"transaction {half.uniq_key} is not open: it was committed, rolled back or given up already",
     )
     assert refused(transactions, half, again) == expected
-    transactions.service.write_ops()
+    transactions.write_ops()
     assert refused(transactions, half, again) == expected
     transactions.end(other)
     assert refused(transactions, half, again) == expected

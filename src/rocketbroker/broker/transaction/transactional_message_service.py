@@ -1,10 +1,10 @@
 """Ends transactions and keeps which are open (o.a.r.broker.transaction.queue.TransactionalMessageServiceImpl).
 
 A half message is open until it is committed, rolled back, put back at the end of its queue as a copy that is open
-instead, or discarded. Which are, op messages say: they are gathered (TransactionalOpBatchService) and written each
-``transactionOpBatchInterval`` or ``transactionOpMsgMaxSize`` bytes. How far both queues are dealt with is the consumer
-offset of CID_RMQ_SYS_TRANS, which moves once all that it rests on is on disk: were it ahead of that, a power loss would
-take transactions that were on disk long before.
+instead, or discarded. Which are, op messages say: what they are to say is gathered (TransactionalOpBatchService) and
+written each ``transactionOpBatchInterval`` or ``transactionOpMsgMaxSize`` bytes. How far both queues are dealt with is
+the consumer offset of CID_RMQ_SYS_TRANS. Neither is written before all that it rests on is on disk: a power loss may
+take any of the pages that are not, and would take transactions whose half message was on disk long before.
 """
 
 import logging
@@ -84,8 +84,9 @@ class TransactionalMessageService:
         self._clock = clock
         self._stats = stats
         self.half_offsets = HalfOffsets()
-        # Half messages that are ended and in no op message yet, their length in one, and since when the first waits.
-        self._batch: list[int] = []
+        # Half messages that are ended and in no op message yet, each with the end of the log then; their length in an
+        # op message, and since when the first waits.
+        self._batch: deque[tuple[int, int]] = deque()
         self._batch_bytes = 0
         self._batch_since = 0.0
         self._op_refused = ""
@@ -126,7 +127,7 @@ class TransactionalMessageService:
         """Have an op message say that a half message is ended."""
         if not self._batch:
             self._batch_since = self._clock.monotonic()
-        self._batch.append(offset)
+        self._batch.append((offset, self._store.max_physical_offset))
         self._batch_bytes += len(str(offset)) + 1
         if self._batch_bytes >= self._config.transaction_op_msg_max_size:
             self._write_op()
@@ -162,16 +163,18 @@ class TransactionalMessageService:
         self.keep_progress()
 
     def write_ops(self) -> None:
-        """Write all op messages that are gathered; what the store refuses waits on."""
+        """Write all op messages that may be; the rest waits for the disk, or for the store to take it."""
         written = False
-        while self._batch and self._write_op():
+        while self._write_op():
             written = True
         if written:
             self._store.dispatch()
 
     async def close(self) -> None:
-        """Write what is gathered, and keep the progress, all of it if the disk takes what it rests on."""
-        self.write_ops()
+        """Write what is gathered, and keep the progress, all of it if the disk takes what they rest on."""
+        if self._batch:
+            await self._store.sync()
+            self.write_ops()
         self.keep_progress()
         if self._progress and await self._store.sync():
             self.keep_progress()
@@ -193,23 +196,33 @@ class TransactionalMessageService:
             self._consumer_offsets.commit(CID_SYS_RMQ_TRANS, topic, QUEUE_ID, position)
 
     def _write_op(self) -> bool:
-        """Write one op message of what is gathered; false when the store refuses it."""
-        limit = self._config.transaction_op_msg_max_size
-        count = length = 0
-        while count < len(self._batch) and length < limit:
-            length += len(str(self._batch[count])) + 1
-            count += 1
-        offsets = self._batch[:count]
+        """Write one op message of what is gathered; false when there is none to write, or the store refuses it."""
+        offsets, length = self._next_op()
+        if not offsets:
+            return False
         result = self.put(op_message(offsets, self._clock.time_ms(), self._store_host))
         if result.status is not PutMessageStatus.PUT_OK:
             self._tell_refused(result)
             return False
         self._op_refused = ""
         self.half_offsets.op_written(result.queue_offset, offsets)
-        del self._batch[:count]
+        for _ in offsets:
+            self._batch.popleft()
         self._batch_bytes -= length
         self._batch_since = self._clock.monotonic()
         return True
+
+    def _next_op(self) -> tuple[list[int], int]:
+        """What the next op message says, and the length of that."""
+        limit, flushed = self._config.transaction_op_msg_max_size, self._store.flushed_offset
+        offsets: list[int] = []
+        length = 0
+        for offset, end in self._batch:
+            if length >= limit or end > flushed:
+                break
+            offsets.append(offset)
+            length += len(str(offset)) + 1
+        return offsets, length
 
     def _tell_refused(self, result: PutMessageResult) -> None:
         """Log why op messages wait, once for each cause: it is tried again ten times a second."""

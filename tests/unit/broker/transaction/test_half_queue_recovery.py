@@ -71,7 +71,7 @@ async def test_a_commit_that_no_op_message_knows_of_is_found_after_a_kill(tmp_pa
     assert before.ops() == []
     after = await before.killed(tmp_path / "killed", before.committed())
     assert open_bodies(after) == [rolled_back.body, still_open.body], "a rollback is asked for again"
-    after.service.write_ops()
+    after.write_ops()
     assert after.ops() == [b"0,"]
     producer = after.producer("one")
     await after.check()
@@ -113,7 +113,7 @@ async def test_a_half_message_whose_copy_was_committed_is_ended_after_a_kill(tmp
     stale = before.committed()
     await before.check()
     before.end(half)
-    before.service.write_ops()
+    before.write_ops()
     assert before.ops() == [b"1,"]
     after = await before.killed(tmp_path / "killed", stale)
     assert open_bodies(after) == []

@@ -128,7 +128,7 @@ async def test_an_immune_one_is_ended_by_the_offsets_that_its_producer_knows(tra
     assert transactions.service.open_offset(immune) == 2
     assert transactions.end(immune).code == 0
     assert transactions.bodies() == [immune.body]
-    transactions.service.write_ops()
+    transactions.write_ops()
     assert transactions.ops() == [b"2,"]
     await transactions.check(100)
     assert len(transactions.halves()) == 3
@@ -211,6 +211,7 @@ async def test_the_service_checks_each_interval_and_stops(tmp_path: Path):
     ended, _ = transactions.send(), transactions.send()
     transactions.end(ended)
     transactions.clock.advance(29)
+    transactions.store.flusher.flush()
     await until(lambda: transactions.ops() == [b"0,"])
     assert producer.sent == []
     transactions.clock.advance(1)

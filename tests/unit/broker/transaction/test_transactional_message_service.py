@@ -15,6 +15,9 @@ async def test_ended_transactions_are_noted_together_after_the_interval(transact
     assert transactions.ops() == []
     transactions.clock.advance(0.2)
     transactions.service.tick()
+    assert transactions.ops() == [], "what they rest on is not on disk"
+    transactions.store.flusher.flush()
+    transactions.service.tick()
     assert transactions.ops() == [b"0,1,"]
     transactions.service.tick()
     assert transactions.ops() == [b"0,1,"]
@@ -25,9 +28,10 @@ async def test_ended_transactions_are_noted_together_after_the_interval(transact
 async def test_a_list_of_full_length_is_noted_at_once(tmp_path):
     transactions = await Transactions.open(tmp_path / "store", settings={"transaction_op_msg_max_size": 5})
     for half in [transactions.send() for _ in range(5)]:
-        transactions.end(half)
+        transactions.end(half, ROLLBACK)
+        transactions.store.flusher.flush()
     assert transactions.ops() == [b"0,1,2,"]
-    transactions.service.write_ops()
+    transactions.write_ops()
     assert transactions.ops() == [b"0,1,2,", b"3,4,"]
     await transactions.close()
     assert transactions.committed() == {HALF_TOPIC: 5, OP_TOPIC: 2}
@@ -45,11 +49,11 @@ async def test_progress_moves_once_all_that_it_rests_on_is_on_disk(transactions:
 async def test_an_op_message_is_kept_until_the_half_messages_before_it_are_dealt_with(transactions: Transactions):
     first, second = transactions.send(), transactions.send()
     transactions.end(second)
-    transactions.service.write_ops()
+    transactions.write_ops()
     transactions.sync()
     assert transactions.committed() == {}, "nothing has moved"
     transactions.end(first)
-    transactions.service.write_ops()
+    transactions.write_ops()
     transactions.sync()
     assert transactions.ops() == [b"1,", b"0,"]
     assert transactions.committed() == {HALF_TOPIC: 2, OP_TOPIC: 2}
@@ -67,12 +71,12 @@ async def test_what_the_store_refuses_waits_and_is_told_once(
     transactions.end(half)
     transactions.store.refusals.set(Refusal.DISK_FULL, "no room")
     for _ in range(3):
-        transactions.service.write_ops()
+        transactions.write_ops()
     assert [record.getMessage() for record in caplog.records] == [
         "1 ended transactions wait for an op message: PutMessageStatus.DISK_FULL no room"
     ]
     transactions.store.refusals.clear(Refusal.DISK_FULL)
-    transactions.service.write_ops()
+    transactions.write_ops()
     assert transactions.ops() == [b"0,"]
 
 
@@ -98,5 +102,5 @@ async def test_one_that_is_taken_up_again_is_open_by_its_copy(transactions: Tran
     transactions.store.dispatch()
     assert transactions.service.open_offset(half) == transactions.service.open_copy(half) == 1
     assert transactions.halves()[1].get_property("TRANSACTION_CHECK_TIMES") == "0"
-    transactions.service.write_ops()
+    transactions.write_ops()
     assert transactions.ops() == [b"0,"]
