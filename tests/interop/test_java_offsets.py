@@ -1,6 +1,7 @@
 """Offsets of running and stopped official Java consumers, moved by Apache's admin client: what is delivered changes."""
 
 import asyncio
+import time
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ from rocketbroker.client.admin_client import AdminClient
 from tests.interop.test_java_groups import produce, until
 from tests.support.java import Java
 from tests.support.java_group_admin import GroupAdmin
-from tests.support.java_lines import Got, check_content, got
+from tests.support.java_lines import Got, check_content, got, last_queues
 from tests.support.java_process import JavaProcess
 from tests.support.our_servers import Cluster, OurServers
 
@@ -132,3 +133,77 @@ def test_groups_go_forward_while_they_run_and_back_while_they_do_not(
     assert sorted(each.n for each in messages) == list(range(840))
     check_content(messages)
     wait_committed(again, "Forward", "CG_Forward", 210)
+
+
+def test_what_is_not_finished_holds_the_offset(java: Java, our_servers: OurServers, cluster: Cluster):
+    cluster.make_topic("Stuck", 1)
+    produce(java, cluster, "Stuck", "sync:60:1")
+    consumer = consume(java, cluster, "Stuck", "CG_Stuck", "stuck=20")
+    others = [n for n in range(60) if n != 20]
+    assert sorted(each.n for each in taken(consumer, 0, len(others))) == others
+    until(lambda: committed(cluster, "Stuck", "CG_Stuck") == {0: 20}, MOVES_S, "all before it is committed")
+    consumer.kill()
+    again = consume(java, cluster, "Stuck", "CG_Stuck")
+    messages = taken(again, 0, 40)
+    assert sorted(each.n for each in messages) == list(range(20, 60)), "that one, and what came after it once more"
+    until(lambda: committed(cluster, "Stuck", "CG_Stuck") == {0: 60}, MOVES_S, "all is committed")
+    assert our_servers.errors() == []
+
+
+def test_where_new_groups_start(java: Java, our_servers: OurServers):
+    namesrv = our_servers.namesrv()
+    # The first 640 messages need more than one file of this size, and all later ones fit into the second.
+    broker = our_servers.broker(namesrv.address, mappedFileSizeCommitLog=196_608, fileReservedTime=0)
+    cluster = Cluster(namesrv, broker)
+    cluster.make_topic("Start")
+    produce(java, cluster, "Start", "selector:640:1")
+    # A group that is new to a topic whose first message is still in memory starts there, whatever it wants.
+    young = consume(java, cluster, "Start", "CG_Young", "from=LAST_OFFSET")
+    assert sorted(each.n for each in taken(young, 0, 640)) == list(range(640))
+    young.kill()
+    without_first_messages(cluster, "Start")
+    produce(java, cluster, "Start", "selector:80:1", "first=640", "pauseMillis=40")
+
+    first = consume(java, cluster, "Start", "CG_First", "from=FIRST_OFFSET")
+    until(lambda: {*range(640, 720)} <= {each.n for each in got(first.text())}, MOVES_S, "all that is there has come")
+    stored = {each.n: each.stored for each in got(first.text())}
+    time_ms = stored[680] // 1000 * 1000
+    text = time.strftime("%Y%m%d%H%M%S", time.localtime(time_ms // 1000))
+    last = consume(java, cluster, "Start", "CG_Last", "from=LAST_OFFSET")
+    timed = consume(java, cluster, "Start", "CG_Time", "from=TIMESTAMP", f"timestamp={text}")
+    until(lambda: last_queues(last.text()) == [*QUEUES], MOVES_S, "the one that starts at the end has its queues")
+    produce(java, cluster, "Start", "selector:40:1", "first=720")
+
+    new = list(range(720, 760))
+    assert sorted(each.n for each in taken(last, 0, 40)) == new
+    wanted = sorted(n for n, at in stored.items() if at >= time_ms)
+    assert wanted == list(range(wanted[0], 720))
+    assert 640 < wanted[0] <= 680, "the time lies amid the messages"
+    assert sorted(each.n for each in taken(timed, 0, len(wanted) + 40)) == wanted + new
+    assert sorted(each.n for each in taken(first, len(stored), 40)) == new
+    assert our_servers.errors() == []
+
+
+def without_first_messages(cluster: Cluster, topic: str) -> None:
+    """Have the first file of the log removed, so that no queue begins at 0 any more."""
+
+    async def remove() -> None:
+        async with AdminClient(cluster.address) as admin:
+            await admin.delete_expired_commit_log(cluster.broker.address)
+
+    def begins_later() -> bool:
+        return all(first for first, _ in ends(cluster, topic).values())
+
+    asyncio.run(remove())
+    until(begins_later, MOVES_S, "the first file is removed")
+
+
+def ends(cluster: Cluster, topic: str) -> dict[int, tuple[int, int]]:
+    """The first offset of each queue and the one behind its last."""
+
+    async def ask() -> dict[int, tuple[int, int]]:
+        async with AdminClient(cluster.address) as admin:
+            table = (await admin.examine_topic_stats(topic)).offset_table
+            return {queue.queue_id: (each.min_offset, each.max_offset) for queue, each in table.items()}
+
+    return asyncio.run(ask())

@@ -12,8 +12,8 @@ import org.apache.rocketmq.common.message.MessageQueue;
 
 /**
  * A push consumer that prints GOT lines, and QUEUES with its queue ids whenever they change. It ends by itself after
- * stopAfter messages, when that is given; each message takes it takeMillis; the first `failures` attempts at a message
- * are answered RECONSUME_LATER.
+ * stopAfter messages, when that is given; each message takes it takeMillis, number `stuck` for ever; the first `failures`
+ * attempts at a message are answered RECONSUME_LATER. A new group starts at `from` (and its `timestamp`).
  */
 public final class Push {
     private static final AtomicInteger TAKEN = new AtomicInteger();
@@ -25,9 +25,11 @@ public final class Push {
         int failures = options.number("failures", 0);
         int delayLevel = options.number("delayLevel", 0);
         int takeMillis = options.number("takeMillis", 0);
+        String stuck = options.text("stuck", "");
         DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(options.text("group"));
         options.connect(consumer, "push");
-        consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
+        consumer.setConsumeFromWhere(ConsumeFromWhere.valueOf("CONSUME_FROM_" + options.text("from", "FIRST_OFFSET")));
+        consumer.setConsumeTimestamp(options.text("timestamp", consumer.getConsumeTimestamp()));
         consumer.setHeartbeatBrokerInterval(options.number("heartbeat", 30000));
         consumer.setPollNameServerInterval(options.number("pollNameServer", 30000));
         consumer.setPersistConsumerOffsetInterval(options.number("persist", 5000));
@@ -47,7 +49,7 @@ public final class Push {
             });
         } else {
             consumer.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {
-                pause(takeMillis);
+                pause(messages.get(0).getUserProperty("n").equals(stuck) ? Integer.MAX_VALUE : takeMillis);
                 take(messages);
                 context.setDelayLevelWhenNextConsume(delayLevel);
                 boolean again = messages.get(0).getReconsumeTimes() < failures;
