@@ -94,7 +94,7 @@ public final class Push {
 
     /** The package of MessageModel is not the same in 4.9 and 5.x. */
     @SuppressWarnings({"unchecked", "rawtypes"})
-    private static void broadcast(DefaultMQPushConsumer consumer) throws Exception {
+    static void broadcast(DefaultMQPushConsumer consumer) throws Exception {
         for (java.lang.reflect.Method method : consumer.getClass().getMethods()) {
             if (method.getName().equals("setMessageModel")) {
                 method.invoke(consumer, Enum.valueOf((Class) method.getParameterTypes()[0], "BROADCASTING"));

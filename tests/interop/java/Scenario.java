@@ -1,0 +1,205 @@
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Paths;
+import java.util.Arrays;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import org.apache.rocketmq.client.consumer.DefaultMQPullConsumer;
+import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
+import org.apache.rocketmq.client.consumer.PullResult;
+import org.apache.rocketmq.client.consumer.PullStatus;
+import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyContext;
+import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
+import org.apache.rocketmq.client.consumer.listener.ConsumeOrderlyStatus;
+import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
+import org.apache.rocketmq.client.consumer.listener.MessageListenerOrderly;
+import org.apache.rocketmq.client.producer.DefaultMQProducer;
+import org.apache.rocketmq.client.producer.SendResult;
+import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
+import org.apache.rocketmq.common.message.Message;
+import org.apache.rocketmq.common.message.MessageExt;
+import org.apache.rocketmq.common.message.MessageQueue;
+
+/**
+ * Does what a test says, one line of `file` after the other: a verb and name=value, parted by tabs. Prints DONE and the
+ * line's number after each, or FAILED, the number and why.
+ *
+ * <p>consume starts a push consumer called `name`, which prints what it gets as GOT-name; it answers by the tag: later
+ * fails always, once at its first attempt, level5 at its first attempt with delay level 5, dead with level -1, hang
+ * never answers. send sends; dead reads %DLQ%group, and sends what it reads anew where `resend` is given.
+ */
+public final class Scenario {
+    private static final Map<String, DefaultMQPushConsumer> CONSUMERS = new HashMap<>();
+    private static DefaultMQProducer producer;
+
+    public static void main(String[] args) throws Exception {
+        Options options = new Options(args);
+        producer = new DefaultMQProducer("PG_Scenario");
+        options.connect(producer, "send");
+        producer.setSendMsgTimeout(10000);
+        producer.setPollNameServerInterval(1000);
+        producer.start();
+        System.out.println("STARTED");
+        for (int number = 0; ; number++) {
+            List<String> lines = complete(options.text("file"));
+            while (lines.size() <= number) {
+                Thread.sleep(20);
+                lines = complete(options.text("file"));
+            }
+            String[] words = lines.get(number).split("\t");
+            try {
+                act(words[0], new Options(Arrays.copyOfRange(words, 1, words.length)), options);
+                System.out.println("DONE\t" + number);
+            } catch (Exception failure) {
+                System.out.println("FAILED\t" + number + "\t" + failure.toString().replace('\n', ' '));
+            }
+        }
+    }
+
+    private static List<String> complete(String file) throws Exception {
+        String text = new String(Files.readAllBytes(Paths.get(file)), StandardCharsets.UTF_8);
+        String lines = text.substring(0, text.lastIndexOf('\n') + 1);
+        return lines.isEmpty() ? List.of() : Arrays.asList(lines.split("\n"));
+    }
+
+    private static void act(String verb, Options step, Options all) throws Exception {
+        switch (verb) {
+            case "consume":
+                consume(step, all);
+                break;
+            case "stop":
+                CONSUMERS.remove(step.text("name")).shutdown();
+                break;
+            case "send":
+                send(step);
+                break;
+            case "dead":
+                dead(step, all);
+                break;
+            default:
+                throw new IllegalArgumentException("verb " + verb);
+        }
+    }
+
+    private static void consume(Options step, Options all) throws Exception {
+        String name = step.text("name");
+        DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(step.text("group"));
+        all.connect(consumer, name);
+        consumer.setConsumeFromWhere(ConsumeFromWhere.valueOf(step.text("from", "CONSUME_FROM_FIRST_OFFSET")));
+        consumer.setConsumeTimestamp(step.text("timestamp", "20200101000000"));
+        consumer.setMaxReconsumeTimes(step.number("max", -1));
+        consumer.setConsumeTimeout(step.number("timeout", 15));
+        consumer.setPollNameServerInterval(1000);
+        consumer.setPersistConsumerOffsetInterval(200);
+        if (step.text("model", "").equals("BROADCASTING")) {
+            Push.broadcast(consumer);
+        }
+        String[] topics = step.text("topic").split(",");
+        for (String topic : topics) {
+            consumer.subscribe(topic, "*");
+        }
+        int suspendMillis = step.number("suspend", -1);
+        if (step.text("listener", "").equals("orderly")) {
+            consumer.registerMessageListener((MessageListenerOrderly) (messages, context) -> {
+                Messages.print("GOT-" + name, messages);
+                context.setSuspendCurrentQueueTimeMillis(suspendMillis);
+                return fails(messages.get(0), null) ? ConsumeOrderlyStatus.SUSPEND_CURRENT_QUEUE_A_MOMENT
+                    : ConsumeOrderlyStatus.SUCCESS;
+            });
+        } else {
+            consumer.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {
+                Messages.print("GOT-" + name, messages);
+                return fails(messages.get(0), context) ? ConsumeConcurrentlyStatus.RECONSUME_LATER
+                    : ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
+            });
+        }
+        consumer.start();
+        CONSUMERS.put(name, consumer);
+        while (step.number("wait", 1) == 1 && !hasQueues(consumer, topics)) {
+            Thread.sleep(20);
+        }
+    }
+
+    private static boolean hasQueues(DefaultMQPushConsumer consumer, String[] topics) {
+        List<String> held = new java.util.ArrayList<>();
+        for (MessageQueue queue : consumer.getDefaultMQPushConsumerImpl().getRebalanceImpl().getProcessQueueTable()
+            .keySet()) {
+            held.add(queue.getTopic());
+        }
+        return held.containsAll(Arrays.asList(topics));
+    }
+
+    private static boolean fails(MessageExt message, ConsumeConcurrentlyContext context) {
+        boolean first = message.getReconsumeTimes() == 0;
+        switch (String.valueOf(message.getTags())) {
+            case "later":
+                return true;
+            case "once":
+                return first;
+            case "level5":
+                context.setDelayLevelWhenNextConsume(5);
+                return first;
+            case "dead":
+                context.setDelayLevelWhenNextConsume(-1);
+                return true;
+            case "hang":
+                while (first) {
+                    try {
+                        Thread.sleep(1000);
+                    } catch (InterruptedException ended) {
+                        return true;
+                    }
+                }
+                return false;
+            default:
+                return false;
+        }
+    }
+
+    private static void send(Options step) throws Exception {
+        int first = step.number("first", 0);
+        String[] tags = step.text("tags", "A").split(",");
+        for (int n = first; n < first + step.number("count", 1); n++) {
+            Message message = Messages.make(step.text("topic"), n, tags);
+            int level = step.number("level", 0);
+            if (level > 0) {
+                message.setDelayTimeLevel(level);
+            }
+            int keys = step.number("keys", 0);
+            int key = n;
+            SendResult result = keys == 0 ? producer.send(message)
+                : producer.send(message, (queues, each, shard) -> queues.get((Integer) shard % queues.size()), key % keys);
+            System.out.println(String.join("\t", "SENT", "" + n, result.getMsgId(),
+                "" + result.getMessageQueue().getQueueId(), "" + result.getQueueOffset(),
+                result.getSendStatus().name()));
+            System.out.println("OFFSET-ID\t" + n + "\t" + result.getOffsetMsgId());
+        }
+    }
+
+    private static void dead(Options step, Options all) throws Exception {
+        DefaultMQPullConsumer consumer = new DefaultMQPullConsumer("CG_Dead");
+        all.connect(consumer, "dead");
+        consumer.start();
+        for (MessageQueue queue : consumer.fetchSubscribeMessageQueues("%DLQ%" + step.text("group"))) {
+            PullResult result = consumer.pull(queue, "*", 0, 32);
+            if (result.getPullStatus() != PullStatus.FOUND) {
+                throw new IllegalStateException(queue + " " + result);
+            }
+            for (MessageExt message : result.getMsgFoundList()) {
+                String topic = message.getProperty("RETRY_TOPIC");
+                Messages.print("DEAD", List.of(message));
+                System.out.println(String.join("\t", "ORIGIN", message.getUserProperty("n"), topic,
+                    String.valueOf(message.getProperty("ORIGIN_MESSAGE_ID"))));
+                if (step.number("resend", 0) == 1) {
+                    Message again = new Message(topic, "resent", message.getKeys(), message.getBody());
+                    again.setFlag(message.getFlag());
+                    again.putUserProperty("n", message.getUserProperty("n"));
+                    again.putUserProperty("text", message.getUserProperty("text"));
+                    producer.send(again);
+                }
+            }
+        }
+        consumer.shutdown();
+    }
+}
