@@ -15,7 +15,7 @@ class ClockedBroker(OurServer):
     """A broker and its clock; what goes by the clock of the clients, goes by the system's."""
 
     def set_clock(self, command: str) -> int:
-        """Have the clock do something (``step S``, ``advance S``, ``speed F``); returns its time in ms after that."""
+        """Have the clock obey (``step S``, ``set MS``, ``advance S``, ``speed F``); returns its time in ms then."""
         known = self._answers()
         pipe = self.process.stdin
         assert pipe is not None

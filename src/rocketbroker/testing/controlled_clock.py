@@ -42,6 +42,10 @@ class ControlledClock:
         """Set the wall clock forward or back, as an administrator does; the monotonic clock knows nothing of it."""
         self._change(wall_s=seconds)
 
+    def set_time(self, time_ms: float) -> None:
+        """Set the wall clock to a time in ms since the epoch, as ``step`` does."""
+        self._change(wall=round(time_ms * 1_000_000))
+
     def advance(self, seconds: float) -> None:
         """Let time pass at once, on both clocks.
 
@@ -63,25 +67,28 @@ class ControlledClock:
         self._change(speed=speed)
 
     def obey(self, command: str) -> None:
-        """Do what a line says: ``step S``, ``advance S`` or ``speed F``, seconds and factor as decimal numbers.
+        """Do what a line says: ``step S``, ``set MS``, ``advance S`` or ``speed F``, all as decimal numbers.
 
         Raises:
             ValueError: it is none of them.
         """
         verb, _, number = command.strip().partition(" ")
-        actions = {"step": self.step, "advance": self.advance, "speed": self.run_at}
+        actions = {"step": self.step, "set": self.set_time, "advance": self.advance, "speed": self.run_at}
         action, value = actions.get(verb), _number(number)
         if action is None or not math.isfinite(value):
-            raise ValueError(f"{command.strip()!r} is no command of the clock; step S, advance S or speed F would be")
+            known = "step S, set MS, advance S or speed F"
+            raise ValueError(f"{command.strip()!r} is no command of the clock; {known} would be")
         action(value)
 
-    def _change(self, wall_s: float = 0.0, monotonic_s: float = 0.0, speed: float | None = None) -> None:
+    def _change(
+        self, wall_s: float = 0.0, monotonic_s: float = 0.0, speed: float | None = None, wall: int | None = None
+    ) -> None:
         reading = self._reading
         now = time.monotonic_ns()
         passed = _passed(reading, now)
         self._reading = _Reading(
             now,
-            reading.wall + passed + round(wall_s * _NS),
+            reading.wall + passed + round(wall_s * _NS) if wall is None else wall,
             reading.monotonic + passed + round(monotonic_s * _NS),
             reading.speed if speed is None else speed,
         )

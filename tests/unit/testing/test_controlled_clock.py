@@ -34,6 +34,15 @@ def test_a_step_moves_the_wall_clock_alone(real: list[int], seconds: float):
     assert clock.monotonic() - monotonic == 1.0
 
 
+def test_it_is_set_to_a_time(real: list[int]):
+    clock = ControlledClock()
+    monotonic = clock.monotonic()
+    clock.obey("speed 0")
+    clock.obey("set 1795255000123")
+
+    assert (clock.time_ms(), clock.monotonic()) == (1795255000123, monotonic)
+
+
 def test_time_passes_on_both(real: list[int]):
     clock = ControlledClock()
     wall, monotonic = clock.time_ms(), clock.monotonic()
