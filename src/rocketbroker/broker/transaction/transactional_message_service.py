@@ -14,6 +14,7 @@ from typing import Protocol
 
 from rocketbroker.broker.broker_stats_manager import BrokerStatsManager
 from rocketbroker.broker.consumer_offset_manager import ConsumerOffsetManager
+from rocketbroker.broker.durable_progress import DurableProgress
 from rocketbroker.broker.transaction.half_offsets import HalfOffsets
 from rocketbroker.broker.transaction.transactional_message_util import (
     CID_SYS_RMQ_TRANS,
@@ -90,9 +91,9 @@ class TransactionalMessageService:
         self._batch_bytes = 0
         self._batch_since = 0.0
         self._op_refused = ""
-        # What waits to be on disk: the end of the log, and the positions in both queues that rest on it.
-        self._progress: deque[tuple[int, int, int]] = deque()
+        # Positions in both queues, and the last that were noted.
         self._noted = (0, 0)
+        self._progress = DurableProgress(store, self._noted)
 
     def begin(self, half_offsets: HalfOffsets) -> None:
         """Go on from what was found at the start."""
@@ -100,6 +101,7 @@ class TransactionalMessageService:
         topics = RMQ_SYS_TRANS_HALF_TOPIC, RMQ_SYS_TRANS_OP_HALF_TOPIC
         half, op = (max(self._consumer_offsets.query(CID_SYS_RMQ_TRANS, topic, QUEUE_ID), 0) for topic in topics)
         self._noted = half, op
+        self._progress.replace(self._noted)
 
     def open_offset(self, half: MessageExt) -> int | None:
         """Queue offset of the half message, or copy of it, that is open for its transaction; ``None`` when none is."""
@@ -176,20 +178,19 @@ class TransactionalMessageService:
             await self._store.sync()
             self.write_ops()
         self.keep_progress()
-        if self._progress and await self._store.sync():
+        if self._progress.is_behind and await self._store.sync():
             self.keep_progress()
 
     def keep_progress(self) -> None:
         """Commit the positions in both queues that are safe to go on from after a power loss."""
-        flushed = self._store.flushed_offset
-        while self._progress and self._progress[0][0] <= flushed:
-            _, half, op = self._progress.popleft()
+        if self._progress.advance():
+            half, op = self._progress.value
             self._commit(RMQ_SYS_TRANS_HALF_TOPIC, half)
             self._commit(RMQ_SYS_TRANS_OP_HALF_TOPIC, op)
         positions = self.half_offsets.position, self.half_offsets.op_position
         if positions != self._noted:
             self._noted = positions
-            self._progress.append((self._store.max_physical_offset, *positions))
+            self._progress.made(positions)
 
     def _commit(self, topic: str, position: int) -> None:
         if self._consumer_offsets.query(CID_SYS_RMQ_TRANS, topic, QUEUE_ID) != position:
