@@ -1,7 +1,7 @@
 """Bit flips, cuts, zeroed ranges, noise and lost files over every sort of file of a store.
 
 Whatever one file has become, the store opens, or is refused by the file's name; no consumer gets another body than was
-put, messages that are missing are named, new ones can be put and read, and the next open finds the same.
+put, messages that are missing are named, new ones can be put and read, and the next open finds all of these.
 """
 
 import asyncio

@@ -282,7 +282,8 @@ class MessageStore:
         """Note what there is, for the next start to find it all."""
         index = self.index_service
         names = None if index is None else index.file_names
-        write_queue_ends(self._ends_path, self.commit_log.max_offset, self.queues, names, self._file_system)
+        log_range = self.commit_log.min_offset, self.commit_log.max_offset
+        write_queue_ends(self._ends_path, log_range, self.queues, names, self._file_system)
 
     def _end_reads(self) -> None:
         self._queries.close()

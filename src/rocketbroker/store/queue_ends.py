@@ -19,16 +19,22 @@ FILE_NAME = "consumeQueueEnds.json"
 
 
 class QueueEnds(NamedTuple):
-    """``queues`` has the first queue offset and the one behind the last, by topic and queue number; ``index_files`` the
-    names of the index files, ``None`` when there was no index."""
+    """CommitLog offsets of the log's begin and end; ``queues`` has the first queue offset and the one behind the last,
+    by topic and queue number; ``index_files`` the names of the index files, ``None`` when there was no index.
+    """
 
+    begin_of_log: int
     end_of_log: int
     queues: dict[tuple[str, int], tuple[int, int]]
     index_files: list[str] | None
 
 
 def write_queue_ends(
-    path: Path, end_of_log: int, queues: ConsumeQueueStore, index_files: list[str] | None, file_system: FileSystem
+    path: Path,
+    begin_and_end_of_log: tuple[int, int],
+    queues: ConsumeQueueStore,
+    index_files: list[str] | None,
+    file_system: FileSystem,
 ) -> None:
     """Write the file (blocks). All below the end of the log is on disk, in queues and index as well.
 
@@ -38,7 +44,8 @@ def write_queue_ends(
     table: dict[str, dict[str, list[int]]] = {}
     for queue in queues:
         table.setdefault(queue.topic, {})[str(queue.queue_id)] = [queue.min_offset, queue.max_offset]
-    content = {"endOfLog": end_of_log, "indexFiles": index_files, "queues": table}
+    begin, end = begin_and_end_of_log
+    content = {"beginOfLog": begin, "endOfLog": end, "indexFiles": index_files, "queues": table}
     replace_contents(path, dumps_config(content), file_system)
 
 
@@ -62,10 +69,14 @@ def _parse(content: dict[str, object]) -> QueueEnds:
         for topic, each in table.items()
         for queue_id, (begin, end) in each.items()
     }
-    end_of_log = content["endOfLog"]
-    if not isinstance(end_of_log, int) or any(not 0 <= begin <= end for begin, end in queues.values()):
+    begin_of_log, end_of_log = content.get("beginOfLog", 0), content["endOfLog"]
+    if not isinstance(begin_of_log, int) or not isinstance(end_of_log, int):
+        raise TypeError("beginOfLog or endOfLog has a wrong type")
+    if any(not 0 <= begin <= end for begin, end in queues.values()):
         raise ValueError("an offset is none")
-    return QueueEnds(end_of_log, queues, None if index_files is None else [str(name) for name in index_files])
+    return QueueEnds(
+        begin_of_log, end_of_log, queues, None if index_files is None else [str(name) for name in index_files]
+    )
 
 
 def find_lost_queues(

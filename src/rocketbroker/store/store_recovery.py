@@ -407,10 +407,17 @@ def _ends_that_hold(loaded: LoadedStore) -> QueueEnds | None:
 
 
 def _find_lost_queues(loaded: LoadedStore) -> list[ConsumeQueue]:
-    """Take the queues that have less than they had at the clean stop as lacking; gives those that lack their begin."""
+    """Take the queues that have less than they had at the clean stop as lacking; gives those that lack their begin.
+
+    Also tells of the first files of the log, which look like expired ones when they are gone.
+    """
     ends = _ends_that_hold(loaded)
     if ends is None:
         return []
+    begin = loaded.commit_log.queue.min_offset
+    if ends.begin_of_log < begin:
+        path = loaded.commit_log.queue.path_of(ends.begin_of_log)
+        loaded.report.damaged_files.append(f"{path}: is missing; the CommitLog began there and begins at {begin} now")
     lost, without_begin = find_lost_queues(ends, loaded.queues, loaded.report.queues_rebuilt)
     loaded.lacking.update(lost)
     return without_begin
@@ -481,7 +488,7 @@ def _settle(loaded: LoadedStore) -> None:
                 return
         write_queue_ends(
             loaded.ends_path,
-            loaded.report.end_of_log,
+            (log_queue.min_offset, loaded.report.end_of_log),
             loaded.queues,
             None if index is None else index.file_names,
             log_queue.file_system,

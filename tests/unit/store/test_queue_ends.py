@@ -23,15 +23,30 @@ def test_what_is_written_is_read(tmp_path: Path):
             queues.find_or_create(topic, queue_id).put(number, 100 * number, 100, 0)
     path = tmp_path / "config" / FILE_NAME
 
-    write_queue_ends(path, 12345, queues, ["20261121095923270"], LOCAL)
+    write_queue_ends(path, (1024, 12345), queues, ["20261121095923270"], LOCAL)
 
     told: list[str] = []
     table = {("A", 0): (0, 3), ("A", 7): (0, 1), ("B", 2): (0, 2)}
-    assert read_queue_ends(path, told) == QueueEnds(12345, table, ["20261121095923270"])
-    write_queue_ends(path, 12345, queues, None, LOCAL)
-    assert read_queue_ends(path, told) == QueueEnds(12345, table, None)
+    assert read_queue_ends(path, told) == QueueEnds(1024, 12345, table, ["20261121095923270"])
+    write_queue_ends(path, (1024, 12345), queues, None, LOCAL)
+    assert read_queue_ends(path, told) == QueueEnds(1024, 12345, table, None)
     assert told == []
     queues.close()
+
+
+async def test_a_first_file_of_the_log_that_is_gone_is_told(filled: Filled, tmp_path: Path):
+    root = await stopped(filled, tmp_path)
+    first, _ = log_file(root, 0)
+    first.unlink()
+
+    store = await opened(root, filled)
+
+    (told,) = store.recovery_report.damaged_files
+    assert told == f"{first}: is missing; the CommitLog began there and begins at {LOG_FILE} now"
+    await store.stop()
+    store = await opened(root, filled)
+    assert store.recovery_report.damaged_files == []
+    await store.stop()
 
 
 @pytest.mark.parametrize(
