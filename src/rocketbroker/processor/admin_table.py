@@ -125,7 +125,7 @@ def _add_queries(table: MethodTable, parts: BrokerParts) -> None:
     )
     add(
         RequestCode.QUERY_CONSUME_QUEUE,
-        QueryConsumeQueueProcessor(parts.consumers, parts.store).process,
+        QueryConsumeQueueProcessor(parts.consumers, parts.consumer_filters, parts.store).process,
         QueryConsumeQueueRequestHeader,
     )
     add(

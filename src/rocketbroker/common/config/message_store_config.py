@@ -336,7 +336,7 @@ class MessageStoreConfig(ConfigModel):
     max_filter_message_size: Whole = setting(
         "maxFilterMessageSize",
         16_000,
-        "Bytes of a consume queue that one pull scans at most for matching tags.",
+        "Bytes of a consume queue that one pull scans at most for messages that match its filter.",
         _HOT_BYTES,
         low=CQ_STORE_UNIT_SIZE,
         high=1 << 28,

@@ -3,7 +3,9 @@
 from collections.abc import Mapping
 from typing import Protocol
 
+from rocketbroker.broker.consumer_filter_manager import ConsumerFilterManager
 from rocketbroker.broker.consumer_manager import ConsumerManager
+from rocketbroker.codec.remoting import fastjson
 from rocketbroker.codec.remoting.bodies.offset import ConsumeQueueData, QueryConsumeQueueResponseBody
 from rocketbroker.codec.remoting.handler import Connection
 from rocketbroker.codec.remoting.headers.query_message import QueryConsumeQueueRequestHeader
@@ -27,8 +29,9 @@ class Queues(Protocol):
 class QueryConsumeQueueProcessor:
     """Answers entries, the ends of the queue and, where the request names a group, what that group subscribes to."""
 
-    def __init__(self, consumers: ConsumerManager, store: Queues) -> None:
+    def __init__(self, consumers: ConsumerManager, consumer_filters: ConsumerFilterManager, store: Queues) -> None:
         self._consumers = consumers
+        self._consumer_filters = consumer_filters
         self._store = store
 
     def process(self, _connection: Connection, command: RemotingCommand[QueryConsumeQueueRequestHeader]) -> Command:
@@ -70,8 +73,9 @@ class QueryConsumeQueueProcessor:
             body.filter_data = f"{group}@{topic} is not online!"
         else:
             body.subscription_data = found.data
-            # JSON of the filter that SQL92 would have had made.
-            body.filter_data = "null"
+            registered = self._consumer_filters.get(topic, group)
+            data = None if registered is None else registered.data
+            body.filter_data = fastjson.dumps(data, indent="\t").decode()
 
 
 def entries(queue: ConsumeQueue, index: int, count: int) -> list[ConsumeQueueData]:

@@ -1,7 +1,11 @@
+import json
+
 import pytest
 
+from rocketbroker.codec.remoting.bodies.heartbeat import SubscriptionData
 from rocketbroker.codec.remoting.headers.query_message import QueryConsumeQueueRequestHeader
 from rocketbroker.codec.remoting.response_code import ResponseCode
+from rocketbroker.common.config.hot_change import apply_updates
 from rocketbroker.processor.admin.query_consume_queue import MAX_COUNT, QueryConsumeQueueProcessor
 from tests.support.golden_store import manifest
 from tests.support.processor_calls import call, recorded, refusal
@@ -9,7 +13,7 @@ from tests.support.processor_calls import call, recorded, refusal
 
 @pytest.fixture
 def processor(parts, golden_store):
-    return QueryConsumeQueueProcessor(parts.consumers, golden_store)
+    return QueryConsumeQueueProcessor(parts.consumers, parts.consumer_filters, golden_store)
 
 
 def header(index=0, count=10, topic="StFill", queue_id=0, group=None):
@@ -37,6 +41,15 @@ def test_what_the_group_subscribes_to(consumer, processor):
     assert online["queueData"] == offline["queueData"]
 
 
+def test_the_filter_that_the_group_has(parts, consumer, processor):
+    consumer("CG_Live", "client", "StFill")
+    apply_updates([parts.config], {"enablePropertyFilter": "true"})
+    parts.consumer_filters.register("CG_Live", [SubscriptionData("StFill", "a > 1", 7, expression_type="SQL92")])
+    told = json.loads(call(processor.process, header(group="CG_Live")).body["filterData"])
+    assert (told["expression"], told["clientVersion"], told["dead"]) == ("a > 1", 7, False)
+    assert told["bloomFilterData"]["bitNum"] == 112
+
+
 class Queue:
     """A queue that holds what a recorded answer tells of."""
 
@@ -59,7 +72,9 @@ def test_recorded_requests(parts, consumer):
         if "subscriptionData" in theirs.body:
             consumer(command.header.consumer_group, "client", command.header.topic)
             theirs.body["subscriptionData"]["subVersion"] = 1795256109612
-        ours = call(QueryConsumeQueueProcessor(parts.consumers, Store()).process, command.header)
+        ours = call(
+            QueryConsumeQueueProcessor(parts.consumers, parts.consumer_filters, Store()).process, command.header
+        )
         assert (ours.code, ours.fields, ours.body) == (theirs.code, theirs.fields, theirs.body)
         seen += 1
     assert seen == 3
