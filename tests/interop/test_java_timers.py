@@ -1,4 +1,4 @@
-"""Official Java clients send and recall timer messages, over a broker that is killed while they wait."""
+"""Official Java clients send delayed messages of all kinds and recall some, over a broker that is killed meanwhile."""
 
 from collections import Counter
 

@@ -9,7 +9,7 @@ import org.apache.rocketmq.common.message.Message;
 
 /**
  * Sends timer messages: number n is due stepMillis * n after the first one's delay, which is `firstMillis`; by turns the
- * delay is given in milliseconds, as a time, and in seconds. Each `recallEach`-th is recalled at the end. Prints
+ * delay is given in milliseconds, as a time, in seconds, and by the level of five seconds whatever n is. Each `recallEach`-th is recalled at the end. Prints
  * SENT n id status due, RECALLED n id, and REFUSED what code for what a broker must refuse.
  */
 public final class Timers {
@@ -27,13 +27,16 @@ public final class Timers {
             Message message = Messages.make(topic, n, new String[] {"A", "B", "C"});
             long delay = options.number("firstMillis", 5000) + (long) n * options.number("stepMillis", 100);
             long due = System.currentTimeMillis() + delay;
-            if (n % 3 == 0) {
+            if (n % 4 == 0) {
                 message.setDelayTimeMs(delay);
-            } else if (n % 3 == 1) {
+            } else if (n % 4 == 1) {
                 message.setDeliverTimeMs(due);
-            } else {
+            } else if (n % 4 == 2) {
                 message.setDelayTimeSec(delay / 1000);
                 due = due - delay + delay / 1000 * 1000;
+            } else {
+                message.setDelayTimeLevel(2);
+                due = due - delay + 5000;
             }
             SendResult result = producer.send(message);
             handles.add(result.getRecallHandle());

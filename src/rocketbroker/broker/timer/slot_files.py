@@ -12,7 +12,7 @@ from pathlib import Path
 
 from rocketbroker.broker.timer.timer_progress import Delivered, is_delivered
 from rocketbroker.codec.storefile.mapped_file_name import offset_to_file_name
-from rocketbroker.codec.storefile.timer_slot_layout import TIMER_SLOT_ENTRY, count_entries, encode_entries
+from rocketbroker.codec.storefile.timer_slot_layout import TIMER_SLOT_ENTRY, encode_entries
 from rocketbroker.common.file_system import LOCAL, FileSystem
 
 #: Slots of a file, in ms. What waits for ten minutes is held in memory, 8 bytes a message.
@@ -64,10 +64,12 @@ class SlotFiles:
         """
         self._entries = {}
         wrong = []
+        if counts:
+            from rocketbroker.broker.timer.slot_columns import count_sound
         for start, count in counts.items():
             path = self._path(start)
             data = path.read_bytes()[: count * TIMER_SLOT_ENTRY.size] if path.is_file() else b""
-            sound, first, last = count_entries(data, start, start + SLOT_FILE_MS)
+            sound, first, last = count_sound(data, start, start + SLOT_FILE_MS)
             if sound < count:
                 wrong.append(f"{path} has {sound} sound entries in place of {count}")
             self._entries[start] = sound, first, last

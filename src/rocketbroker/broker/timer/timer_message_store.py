@@ -24,6 +24,7 @@ from rocketbroker.broker.timer.timer_progress import TimerProgress, is_delivered
 from rocketbroker.broker.timer.timer_requests import delete_key, key_of, rolled, slot_of, stamped, timer_request
 from rocketbroker.broker.timer.timer_wheel import Slot, TimerWheel
 from rocketbroker.broker.waiting_message import WaitingMessage, WaitingMessages
+from rocketbroker.codec.message.message_properties import find_properties
 from rocketbroker.codec.storefile.checkpoint_layout import decode_timer_checkpoint
 from rocketbroker.common.clock import Clock
 from rocketbroker.common.config import MessageStoreConfig
@@ -314,6 +315,8 @@ class TimerMessageStore:
         if request.out_ms > slot_ms:
             return self._roll(found)
         message.topic, message.queue_id = place
+        # Looked for in what is the same in many messages.
+        message.found = find_properties(message.properties)
         message.properties = self._stamped(found)
         return self._put(message)
 

@@ -49,6 +49,8 @@ def slot_of(out_ms: int, store_timestamp: int, precision_ms: int, roll_window_ms
 def stamped(properties: bytes, store_timestamp: int, precision_ms: int, now_ms: int) -> bytes:
     """The properties of a copy; REAL_TOPIC and REAL_QID stay in them, as in RocketMQ."""
     enqueued = store_timestamp // precision_ms * precision_ms
+    if _ENQUEUE_MS not in properties and properties.endswith(b"\x02"):
+        return b"%bTIMER_ENQUEUE_MS\x01%d\x02TIMER_DEQUEUE_MS\x01%d\x02" % (properties, enqueued, now_ms)
     return replace_property(replace_property(properties, _ENQUEUE_MS, b"%d" % enqueued), _DEQUEUE_MS, b"%d" % now_ms)
 
 

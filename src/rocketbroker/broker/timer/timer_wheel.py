@@ -13,9 +13,9 @@ from concurrent.futures import Executor
 from dataclasses import dataclass, field
 
 from rocketbroker.broker.timer.slot_files import SLOT_FILE_MS, SlotFiles, file_of
-from rocketbroker.broker.timer.timer_progress import Delivered, is_delivered
+from rocketbroker.broker.timer.timer_progress import Delivered
 from rocketbroker.broker.timer.timer_requests import DeleteKey
-from rocketbroker.codec.storefile.timer_slot_layout import MAGIC_DEFAULT, MAGIC_DELETE, TIMER_SLOT_ENTRY
+from rocketbroker.codec.storefile.timer_slot_layout import MAGIC_DEFAULT, MAGIC_DELETE
 
 Entries = dict[int, "array[int]"]
 
@@ -124,13 +124,10 @@ class TimerWheel:
 
     def _read(self, start: int, delivered: Delivered) -> dict[int, Slot]:
         """The slots of a file, without what is delivered."""
-        slots: dict[int, Slot] = {}
-        for slot_ms, queue_offset, magic in TIMER_SLOT_ENTRY.iter_unpack(self._files.read(start)):
-            if magic == MAGIC_DELETE:
-                slots.setdefault(slot_ms, Slot()).deletes.append(queue_offset)
-            elif not is_delivered(delivered, slot_ms, queue_offset):
-                slots.setdefault(slot_ms, Slot()).messages.append(queue_offset)
-        return slots
+        from rocketbroker.broker.timer.slot_columns import parted_by_slot
+
+        parted = parted_by_slot(self._files.read(start), delivered)
+        return {slot_ms: Slot(messages, deletes=deletes) for slot_ms, (messages, deletes) in parted.items()}
 
     def begin_write(self) -> Entries:
         """The entries that are in no file yet; ``end_write`` says what became of them. One at a time."""

@@ -3,6 +3,7 @@
 RECORD_HEAD        the 88 bytes before the body of a record whose two hosts are IPv4 (message_encoder.RECORD_HEAD)
 CONSUME_QUEUE_ENTRY, BATCH_CONSUME_QUEUE_ENTRY    consume_queue_layout
 INDEX_SLOT, INDEX_ENTRY                           index_file_layout
+TIMER_SLOT_ENTRY                                  timer_slot_layout
 """
 
 from typing import Final
@@ -48,3 +49,5 @@ BATCH_CONSUME_QUEUE_ENTRY: Final = np.dtype(
 
 INDEX_SLOT: Final = np.dtype(">i4")
 INDEX_ENTRY: Final = np.dtype([("key_hash", ">i4"), ("phy_offset", ">i8"), ("time_diff", ">i4"), ("previous", ">i4")])
+
+TIMER_SLOT_ENTRY: Final = np.dtype([("slot_ms", ">i8"), ("queue_offset", ">i8"), ("magic", ">i4")])
