@@ -12,7 +12,7 @@ from tests.support.java import Java
 from tests.support.java_group_admin import GroupAdmin
 from tests.support.java_lines import Got, check_content, got, last_queues
 from tests.support.java_process import JavaProcess
-from tests.support.our_servers import Cluster, OurServers
+from tests.support.our_servers import Cluster, OurServers, wait_serving
 
 pytestmark = pytest.mark.java
 
@@ -133,6 +133,57 @@ def test_groups_go_forward_while_they_run_and_back_while_they_do_not(
     assert sorted(each.n for each in messages) == list(range(840))
     check_content(messages)
     wait_committed(again, "Forward", "CG_Forward", 210)
+
+
+def test_broadcasting_and_pulling_consumers_go_back_as_well(java: Java, our_servers: OurServers, cluster: Cluster):
+    cluster.make_topic("Other")
+    produce(java, cluster, "Other", f"selector:{NUMBER}:1", "pauseMillis=3")
+    pulling = java.start(
+        "LitePull", f"namesrv={cluster.address}", "topic=Other", "group=CG_Lite", f"count={NUMBER * 3 // 2}"
+    )
+    broadcasting = [consume(java, cluster, "Other", "CG_Broadcast", "model=BROADCASTING") for _ in range(2)]
+    first = {consumer.log: taken(consumer, 0, NUMBER) for consumer in (pulling, *broadcasting)}
+    time_ms = sorted(each.stored for each in first[pulling.log])[NUMBER // 2]
+    later = [each for each in first[pulling.log] if each.stored >= time_ms]
+
+    async def reset() -> None:
+        async with AdminClient(cluster.address) as admin:
+            for group in ("CG_Lite", "CG_Broadcast"):
+                await admin.reset_offset_by_timestamp("Other", group, time_ms)
+
+    asyncio.run(reset())
+    for consumer in (pulling, *broadcasting):
+        assert places(taken(consumer, NUMBER, len(later))) == places(later)
+    pulling.wait_for("DONE")
+    assert committed(cluster, "Other", "CG_Lite") == dict.fromkeys(QUEUES, PER_QUEUE)
+    assert our_servers.errors() == []
+
+
+def test_a_reset_outlives_the_broker_while_its_consumer_is_frozen(
+    java: Java, our_servers: OurServers, cluster: Cluster
+):
+    cluster.make_topic("Frozen")
+    produce(java, cluster, "Frozen", f"selector:{NUMBER}:1")
+    consumer = consume(java, cluster, "Frozen", "CG_Frozen", "heartbeat=500")
+    taken(consumer, 0, NUMBER)
+    wait_committed(cluster, "Frozen", "CG_Frozen", PER_QUEUE)
+    consumer.freeze()
+
+    async def reset() -> None:
+        async with AdminClient(cluster.address) as admin:
+            await admin.reset_offset_by_timestamp("Frozen", "CG_Frozen", 0)
+
+    asyncio.run(reset())
+    cluster.broker.kill()
+    port, store = cluster.broker.port, cluster.broker.store
+    wait_serving(our_servers.launch_broker(cluster.address, store, {}, port), cluster.address)
+    assert committed(cluster, "Frozen", "CG_Frozen") == dict.fromkeys(QUEUES, 0)
+    consumer.thaw()
+    # It commits where it was before it learns of the reset, and with a connection that has sent no heartbeat yet.
+    again = taken(consumer, NUMBER, NUMBER)
+    assert sorted(each.n for each in again) == list(range(NUMBER))
+    check_content(again)
+    wait_committed(cluster, "Frozen", "CG_Frozen", PER_QUEUE)
 
 
 def test_what_is_not_finished_holds_the_offset(java: Java, our_servers: OurServers, cluster: Cluster):
