@@ -1,11 +1,14 @@
 """Official Java clients send delayed messages of all kinds and recall some, over a broker that is killed meanwhile."""
 
 from collections import Counter
+from functools import partial
 
 import pytest
 
+from tests.support.clocked_broker import ClockedBroker, clocked_broker
 from tests.support.java import Java
 from tests.support.java_lines import check_content, got, rows
+from tests.support.java_process import JavaProcess
 from tests.support.our_servers import Cluster, OurServers, wait_serving
 
 pytestmark = pytest.mark.java
@@ -16,6 +19,7 @@ RECALL_EACH = 8
 PRECISION_MS = 1000
 # Two cores are shared with a JVM or two.
 SLACK_MS = 3000
+HOUR_MS = 3_600_000
 SETTINGS: dict[str, str | int] = {"recallMessageEnable": "true"}
 
 
@@ -70,3 +74,49 @@ def test_timer_messages_are_not_early_not_lost_and_not_delivered_when_recalled(j
     # What had come before the kill may come once more.
     twice = {n for n, times in Counter(each.n for each in first).items() if times > 1}
     assert twice <= {each.n for each in first[:killed]}
+
+
+def days_broker(servers: OurServers, namesrv: str, before: ClockedBroker | None = None, *clock: str) -> ClockedBroker:
+    """A broker whose clock is set, on the store and the port of the one before."""
+    store, port = (before.store, before.port) if before else (None, 0)
+    return clocked_broker(servers, namesrv, store, port=port, clock=clock, recallMessageEnable="true")
+
+
+def has_come(consumer: JavaProcess, numbers: set[int]) -> bool:
+    return {each.n for each in got(consumer.text())} >= numbers
+
+
+def test_days_of_waiting_over_a_stop_a_kill_and_a_step_back(java: Java, our_servers: OurServers):
+    """One message an hour, up to three days ahead; the broker's clock is set, the clients know nothing of it."""
+    hours, recall_each = 70, 10
+    namesrv = our_servers.namesrv()
+    broker = days_broker(our_servers, namesrv.address)
+    Cluster(namesrv, broker).make_topic(TOPIC)
+    consumer = java.start("Push", f"namesrv={namesrv.address}", f"topic={TOPIC}", "group=CG_Days", "heartbeat=500")
+    consumer.wait_for("QUEUES\t0,1,2,3")
+    sends = [f"namesrv={namesrv.address}", f"topic={TOPIC}", f"count={hours}", f"recallEach={recall_each}"]
+    output = java.run("Timers", *sends, f"firstMillis={HOUR_MS}", f"stepMillis={HOUR_MS}").stdout
+    due = {int(n): int(at) for n, _, status, at in rows(output, "SENT") if status == "SEND_OK"}
+    assert due.keys() == set(range(hours))
+    wanted = due.keys() - set(range(0, hours, recall_each))
+
+    stepped_s, before_kill = 0, 0
+    for step_h in (1, 9, 20, -3, 15, 29, 4):
+        stepped_s += step_h * 3600
+        now = broker.set_clock(f"step {step_h * 3600}")
+        passed = {n for n in wanted if due[n] + PRECISION_MS <= now}
+        consumer.wait_until(partial(has_come, consumer, passed), 60, f"get the {len(passed)} that are due")
+        if step_h == 20:
+            assert broker.stop() == 0
+        elif step_h == 15:
+            before_kill = len(got(consumer.text()))
+            broker.kill()
+        if step_h in {20, 15}:
+            broker = days_broker(our_servers, namesrv.address, broker, f"step {stepped_s}")
+
+    messages = got(consumer.text())
+    check_content(messages)
+    assert {each.n for each in messages} == wanted
+    assert all(each.stored >= due[each.n] for each in messages), "early"
+    times = Counter(each.n for each in messages)
+    assert {n for n in times if times[n] > 1} <= {each.n for each in messages[:before_kill]}

@@ -9,8 +9,9 @@ import org.apache.rocketmq.common.message.Message;
 
 /**
  * Sends timer messages: number n is due stepMillis * n after the first one's delay, which is `firstMillis`; by turns the
- * delay is given in milliseconds, as a time, in seconds, and by the level of five seconds whatever n is. Each `recallEach`-th is recalled at the end. Prints
- * SENT n id status due, RECALLED n id, and REFUSED what code for what a broker must refuse.
+ * delay is given in milliseconds, as a time, in seconds, and by the level of five seconds whatever n is. Each
+ * `recallEach`-th is recalled at the end. Prints SENT n id status due, RECALLED n id, and REFUSED what code for what a
+ * broker must refuse.
  */
 public final class Timers {
     public static void main(String[] args) throws Exception {
