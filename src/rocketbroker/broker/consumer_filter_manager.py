@@ -23,7 +23,8 @@ from rocketbroker.codec.remoting.bodies.consumer_filter import (
 from rocketbroker.codec.remoting.bodies.heartbeat import SubscriptionData
 from rocketbroker.common.clock import Clock
 from rocketbroker.common.config import BrokerConfig
-from rocketbroker.common.errors import MQFilterError
+from rocketbroker.common.errors import CodecError, MQFilterError
+from rocketbroker.common.file_system import LOCAL, FileSystem
 
 log = logging.getLogger(__name__)
 
@@ -161,6 +162,22 @@ class ConsumerFilterManager(ConfigManager[ConsumerFilterWrapper]):
                 del self._by_group[group]
 
     # -- the file
+
+    def load(self, file_system: FileSystem = LOCAL) -> bool:
+        """Read the file. It ends no start, and nothing of it is set aside: clients register their filters again.
+
+        Returns:
+            Whether there was one that could be read.
+        """
+        try:
+            self.decode(self.path.read_bytes())
+        except FileNotFoundError:
+            return False
+        except (CodecError, OSError) as error:
+            log.warning("%s is passed over, and clients register their filters again: %s", self.path, error)
+            return False
+        self.found = True
+        return True
 
     def encode(self) -> bytes:
         """``consumerFilter.json`` as RocketMQ writes it."""

@@ -205,6 +205,21 @@ def test_the_file_is_that_of_apache_s_broker(tmp_path: Path):
     assert found.message_filter.is_matched_by_commit_log(PropertyBlocks.of(raws)) == [False, True]
 
 
+@pytest.mark.parametrize("contents", [b"", b"{", b"[]", b"{}", b'{"filterDataByTopic":{"T":{"groupFilterData":[]}}}'])
+def test_a_damaged_file_ends_no_start(broker: SimpleNamespace, contents: bytes, caplog: pytest.LogCaptureFixture):
+    broker.path.write_bytes(contents)
+    assert not broker.filters.load()
+    assert "consumerFilter.json is passed over, and clients register their filters again" in caplog.text
+    broker.filters.register("G", [sql("a > 1")])
+    broker.path.write_bytes(broker.filters.encode())
+    assert broker.filters.load()
+
+
+def test_without_a_file_there_is_nothing(broker: SimpleNamespace, caplog: pytest.LogCaptureFixture):
+    assert not broker.filters.load()
+    assert (caplog.text, broker.filters.found) == ("", False)
+
+
 def test_nothing_to_write_is_a_file_too(broker: SimpleNamespace):
     assert broker.filters.encode() == b'{\n\t"filterDataByTopic":{}\n}'
     broker.filters.decode(broker.filters.encode())
