@@ -5,6 +5,7 @@ to ``<cluster>_REPLY_TOPIC``, and the broker passes it on to that process, which
 """
 
 import logging
+from collections.abc import Awaitable
 
 from rocketbroker.broker.producer_manager import ProducerManager
 from rocketbroker.codec.message.message_id import create_message_id, host_text
@@ -62,8 +63,11 @@ class SendReplyMessageProcessor:
         self._clock = clock
         self._store_host = store.commit_log.store_host
 
-    async def process(self, connection: Connection, command: RemotingCommand[Header]) -> Command:
+    def process(self, connection: Connection, command: RemotingCommand[Header]) -> Awaitable[Command]:
         """Answer the request once the client that asked has the reply.
+
+        It does not wait for its turn among other requests of its connection: one who asked and has died would hold up
+        the replies to all others for 10 s.
 
         Raises:
             BrokerResponseError: SYSTEM_ERROR, the reply names no client, or that is not here or does not take it; as a
@@ -74,13 +78,17 @@ class SendReplyMessageProcessor:
         queue_id = header.queue_id
         if not 0 <= queue_id < target.queue_nums:
             queue_id = other_queue(header, target)
-        properties = self._with_own(header.properties.encode())
-        await self._push(connection, header, queue_id, properties, command.body)
+        message = self._message(connection, header, queue_id, bytes(command.body))
+        return self._pass_on(self._asker(message.properties), header, message, target)
+
+    async def _pass_on(
+        self, asker: Connection, header: Header, message: MessageExtBrokerInner, target: TopicTarget
+    ) -> Command:
+        await self._push(asker, header, message)
         msg_id, queue_offset = _NOT_STORED
         if self._config.store_reply_message_enable:
-            message = self._message(connection, header, queue_id, properties, command.body)
             msg_id, queue_offset = await self._put(message, target)
-        fields = {"msgId": msg_id, "queueId": queue_id, "queueOffset": queue_offset}
+        fields = {"msgId": msg_id, "queueId": message.queue_id, "queueOffset": queue_offset}
         trace = {"MSG_REGION": self._config.region_id, "TRACE_ON": self._config.trace_on}
         return response(header=fields | trace)
 
@@ -89,39 +97,45 @@ class SendReplyMessageProcessor:
         properties = replace_property(properties, b"MSG_REGION", self._config.region_id.encode())
         return replace_property(properties, b"TRACE_ON", b"true" if self._config.trace_on else b"false")
 
-    async def _push(
-        self, connection: Connection, header: Header, queue_id: int, properties: bytes, body: bytes
-    ) -> None:
+    def _asker(self, properties: bytes) -> Connection:
+        """The connection of the client that the reply is for."""
         client_id = get_property_text(properties, REPLY_TO_CLIENT)
         if client_id is None:
             raise _refusal(f"reply message properties[{REPLY_TO_CLIENT}] is null")
         found = self._producers.find_channel(client_id)
         if found is None:
             raise _refusal(f"push reply message fail, channel of <{client_id}> not found.")
-        pushed = append_property(properties, b"PUSH_REPLY_TIME", str(self._clock.time_ms()).encode())
+        if found.is_behind:
+            # What is written to it stays in memory.
+            raise _refusal(f"push reply message to {client_id} fail: it takes what it is sent too slowly")
+        return found
+
+    async def _push(self, asker: Connection, header: Header, message: MessageExtBrokerInner) -> None:
+        pushed = append_property(message.properties, b"PUSH_REPLY_TIME", str(self._clock.time_ms()).encode())
         question = request(
-            RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT, self._for_client(connection, header, queue_id, pushed), body
+            RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT, self._for_client(header, message, pushed), bytes(message.body)
         )
+        client_id = get_property_text(message.properties, REPLY_TO_CLIENT)
         try:
-            answer = await found.invoke(question, TIMEOUT_S)
+            answer = await asker.invoke(question, TIMEOUT_S)
         except RemotingError as error:
             raise _refusal(f"push reply message to {client_id} fail: {error}") from error
         if answer.code != ResponseCode.SUCCESS:
             raise _refusal(f"push reply message to {client_id} fail: code {answer.code}, {answer.remark}")
 
     def _for_client(
-        self, connection: Connection, header: Header, queue_id: int, properties: bytes
+        self, header: Header, message: MessageExtBrokerInner, properties: bytes
     ) -> ReplyMessageRequestHeader:
         return ReplyMessageRequestHeader(
             producer_group=header.producer_group,
             topic=header.topic,
             default_topic=header.default_topic,
             default_topic_queue_nums=header.default_topic_queue_nums,
-            queue_id=queue_id,
+            queue_id=message.queue_id,
             sys_flag=header.sys_flag,
             born_timestamp=header.born_timestamp,
             flag=header.flag,
-            born_host=connection.remote_address,
+            born_host=host_text(message.born_host),
             store_host=host_text(self._store_host),
             store_timestamp=self._clock.time_ms(),
             properties=properties.decode(),
@@ -129,14 +143,12 @@ class SendReplyMessageProcessor:
             unit_mode=header.unit_mode,
         )
 
-    def _message(
-        self, connection: Connection, header: Header, queue_id: int, properties: bytes, body: bytes
-    ) -> MessageExtBrokerInner:
+    def _message(self, connection: Connection, header: Header, queue_id: int, body: bytes) -> MessageExtBrokerInner:
         return MessageExtBrokerInner(
             topic=header.topic,
             queue_id=queue_id,
             body=body,
-            properties=properties,
+            properties=self._with_own(header.properties.encode()),
             flag=header.flag,
             sys_flag=header.sys_flag | host_flags(connection.remote_host, self._store_host),
             born_timestamp=header.born_timestamp,

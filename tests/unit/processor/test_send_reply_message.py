@@ -5,9 +5,11 @@ import pytest
 
 from rocketbroker.broker.client_channel_info import ClientChannelInfo
 from rocketbroker.codec.message.message_decoder import decode_record
+from rocketbroker.codec.message.message_id import host_bytes
 from rocketbroker.codec.message.message_properties import decode_properties
 from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
 from rocketbroker.codec.remoting.custom_header import to_ext_fields
+from rocketbroker.codec.remoting.handler import Route
 from rocketbroker.codec.remoting.headers.send_message import SendMessageRequestHeader, SendMessageRequestHeaderV2
 from rocketbroker.codec.remoting.remoting_command import response
 from rocketbroker.codec.remoting.request_code import RequestCode
@@ -59,6 +61,7 @@ def stored(store):
 async def test_the_reply_reaches_who_asked_and_is_stored(parts, store, processor, asker):
     pushed = asker()
     sender = FakeConnection("127.0.0.1:40000")
+    sender.remote_host = host_bytes("127.0.0.1", 40000)
     answer = await call_async(processor.process, header(), b"pong", sender)
     assert (answer.code, answer.remark) == (0, None)
     assert answer.fields == {
@@ -135,6 +138,23 @@ async def test_topics_and_queues_are_checked_before_it_is_passed_on(processor, a
     assert pushed == []
 
 
+async def test_replies_do_not_wait_for_each_other(processor):
+    route = Route(RequestCode.SEND_REPLY_MESSAGE, processor.process, SendMessageRequestHeader)
+    assert not route.runs_later, "requests that run later take turns"
+
+
+async def test_nothing_is_written_to_who_does_not_take_it(parts, store, processor, asker):
+    pushed = asker()
+    parts.producers.find_channel("asker").is_behind = True
+    code, remark = await refusal_async(processor.process, header(), b"pong")
+    assert (code, remark) == (
+        ResponseCode.SYSTEM_ERROR,
+        "push reply message to asker fail: it takes what it is sent too slowly",
+    )
+    assert pushed == []
+    assert stored(store) == 0
+
+
 async def test_any_queue_for_a_negative_number(parts, processor, asker):
     asker()
     parts.topic_configs.update(TopicConfig("Replies", 4, 4))
@@ -152,6 +172,7 @@ async def test_a_reply_has_arrived_though_the_store_refuses_it(store, processor,
 
 
 async def test_the_answer_waits_for_the_disk(parts, sync_store, asker):
+    apply_updates([sync_store.config], {"syncFlushTimeout": "10000"})
     asker()
     async with asyncio.timeout(5):
         answer = await call_async(make(parts, sync_store).process, header(), b"pong")
@@ -179,7 +200,8 @@ async def test_recorded_replies(parts, processor, asker):
             continue
         properties = decode_properties(theirs["properties"].encode())
         pushed = asker(client_id=properties["REPLY_TO_CLIENT"])
-        connection = FakeConnection(theirs["bornHost"])
+        connection = FakeConnection()
+        connection.remote_host = host_bytes("127.0.0.1", int(theirs["bornHost"].rpartition(":")[2]))
         answer = await call_async(processor.process, command.header, command.body, connection)
         assert (answer.code, answer.remark) == (recorded_answer.code, recorded_answer.remark)
         assert answer.fields.keys() == recorded_answer.header.keys()
