@@ -11,20 +11,22 @@ from typing import NamedTuple
 
 import pytest
 
+from rocketbroker.codec.message.message_decoder import iter_records
 from tests.support.java import Java
 from tests.support.java_lines import Got, body_of, check_content, got, rows
-from tests.support.java_process import JavaProcess
-from tests.support.our_servers import Cluster, OurServers, wait_serving
+from tests.support.java_process import JavaProcess, JavaServer
+from tests.support.our_servers import Cluster, OurServers, make_topic, wait_serving
 from tests.support.store_audit import check_store
 
 pytestmark = pytest.mark.java
 
 TOPIC = "Transact"
 HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
+OP_TOPIC = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
 # Short, so that a test need not wait long. A client that is slow to answer is asked again, as often as it takes.
 SHORT: dict[str, str | int] = {
     "transactionTimeOut": 1500, "transactionCheckInterval": 1000, "transactionCheckMax": 1000,
-    "transactionOpBatchInterval": 200, "flushConsumerOffsetInterval": 100,
+    "transactionOpBatchInterval": 200, "flushConsumerOffsetInterval": 100, "flushCommitLogLeastPages": 0,
 }  # fmt: skip
 
 
@@ -53,7 +55,11 @@ def start_cluster(servers: OurServers, **settings: str | int) -> Cluster:
 
 
 def transact(java: Java, cluster: Cluster, *options: str, client: str = "5.5.0") -> JavaProcess:
-    process = java.start("Transact", f"namesrv={cluster.address}", f"topic={TOPIC}", *options, client=client)
+    return transact_at(java, cluster.address, *options, client=client)
+
+
+def transact_at(java: Java, namesrv: str, *options: str, client: str = "5.5.0") -> JavaProcess:
+    process = java.start("Transact", f"namesrv={namesrv}", f"topic={TOPIC}", *options, client=client)
     process.wait_for("STARTED")
     return process
 
@@ -92,9 +98,19 @@ def entries(store: Path, topic: str) -> int:
 
 def all_ended(store: Path) -> bool:
     """Whether the broker has dealt with all half messages, by what it has written."""
-    offsets = (store / "config" / "consumerOffset.json").read_text()
+    try:
+        offsets = (store / "config" / "consumerOffset.json").read_text()
+    except FileNotFoundError:
+        return False  # Apache's broker removes it before the new one has its name
     position = re.search(rf'"{HALF_TOPIC}@CID_RMQ_SYS_TRANS":{{\s*0:(\d+)', offsets)
     return position is not None and int(position[1]) == entries(store, HALF_TOPIC)
+
+
+def ended(store: Path) -> list[int]:
+    """The half messages that op messages end, by their queue offsets."""
+    logs = [path.read_bytes() for path in sorted((store / "commitlog").iterdir())]
+    ops = (each for log in logs for each in iter_records(log) if each.topic == OP_TOPIC)
+    return sorted(int(offset) for op in ops for offset in op.body.decode().split(",") if offset)
 
 
 def numbers(messages: list[Got]) -> dict[int, int]:
@@ -177,7 +193,7 @@ def test_a_broker_that_is_killed_amid_transactions_asks_for_them(
     gate.touch()
     producer.wait_for("SENT")
     store, port = cluster.broker.store, cluster.broker.port
-    assert entries(store, "RMQ_SYS_TRANS_OP_HALF_TOPIC") == 0
+    assert entries(store, OP_TOPIC) == 0
     broker = our_servers.launch_broker(cluster.address, store, SHORT | settings, port)
     wait_serving(broker, cluster.address)
     until(lambda: set(numbers(got(consumer.text()))) == set(range(30)), 40, "all are committed")
@@ -188,4 +204,50 @@ def test_a_broker_that_is_killed_amid_transactions_asks_for_them(
     broker.stop()
     assert entries(store, TOPIC) == 30, "each once"
     check_content(got(consumer.text()))
+    check_store(store)
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("first", ["ours", "apache"])
+def test_what_begins_under_one_broker_is_ended_under_the_other(
+    java: Java, our_servers: OurServers, tmp_path: Path, first: str
+):
+    namesrv = our_servers.namesrv().address
+    store = tmp_path / "store"
+    sizes: dict[str, str | int] = {"mappedFileSizeCommitLog": 262_144, "mappedFileSizeConsumeQueue": 6_000}
+    sizes |= {"maxHashSlotNum": 500, "maxIndexNum": 1_000}
+
+    def ours(settings: dict[str, str | int]) -> JavaServer:
+        broker = our_servers.launch_broker(namesrv, store, SHORT | sizes | settings)
+        wait_serving(broker, namesrv)
+        return broker
+
+    def apache(settings: dict[str, str | int]) -> JavaServer:
+        return java.broker(namesrv, store, **{**SHORT, **sizes, **settings})
+
+    begin, end = (ours, apache) if first == "ours" else (apache, ours)
+    broker = begin({"transactionCheckInterval": 600_000})
+    make_topic(broker.address, namesrv, TOPIC)
+    producer = transact_at(java, namesrv, "count=30", "outcomes=commit,rollback,unknown")
+    producer.wait_for("SENT")
+    until(lambda: len(ended(store)) == 20, 30, "what has an outcome is noted")
+    sent = halves(producer)
+    producer.kill()
+    broker.stop()
+    assert entries(store, TOPIC) == 10
+
+    broker = end({})
+    sibling = transact_at(java, namesrv, "checks=commit")
+    until(lambda: entries(store, TOPIC) == 20, 60, "what was open is committed")
+    until(lambda: all_ended(store), 60, "all transactions are ended")
+    unknown = {n: sent[n] for n in range(30) if n % 3 == 2}
+    assert {each.n: each.msg_id for each in checks(sibling)} == unknown
+    consumer = java.start("Push", f"namesrv={namesrv}", f"topic={TOPIC}", "group=CG_Transact", "stopAfter=20")
+    consumer.wait_for("DONE")
+    messages = got(consumer.text())
+    # The copies that Apache's broker makes lose the flag.
+    check_content([each._replace(flag=each.n) for each in messages])
+    assert numbers(messages) == {n: 1 for n in range(30) if n % 3 != 1}
+    broker.stop()
+    assert entries(store, TOPIC) == 20
     check_store(store)
