@@ -15,16 +15,16 @@ from rocketbroker.broker.broker_stats_manager import BrokerStatsManager
 from rocketbroker.broker.schedule_message_service import (
     DELAY_FOR_A_WHILE_S,
     LEAST_PAUSE_S,
-    PERMANENT_FAILURES,
     ScheduleStore,
 )
 from rocketbroker.broker.system_topics import TIMER_TOPIC
+from rocketbroker.broker.timer.rates import Rates
 from rocketbroker.broker.timer.slot_files import SLOT_FILE_MS, SlotFiles
+from rocketbroker.broker.timer.timer_delivery import TimerDelivery
 from rocketbroker.broker.timer.timer_progress import TimerProgress, is_delivered
-from rocketbroker.broker.timer.timer_requests import delete_key, key_of, rolled, slot_of, stamped, timer_request
+from rocketbroker.broker.timer.timer_requests import slot_of, timer_request
 from rocketbroker.broker.timer.timer_wheel import Slot, TimerWheel
 from rocketbroker.broker.waiting_message import WaitingMessage, WaitingMessages
-from rocketbroker.codec.message.message_properties import find_properties
 from rocketbroker.codec.storefile.checkpoint_layout import decode_timer_checkpoint
 from rocketbroker.common.clock import Clock
 from rocketbroker.common.config import MessageStoreConfig
@@ -32,11 +32,10 @@ from rocketbroker.common.errors import CodecError, StoreError
 from rocketbroker.common.file_system import LOCAL, FileSystem
 from rocketbroker.common.lifecycle import TaskOwner
 from rocketbroker.store.consume_queue import ConsumeQueue
-from rocketbroker.store.put_message import MessageExtBrokerInner, PutMessageStatus
 
 log = logging.getLogger(__name__)
 
-# Messages that are taken in or delivered before the loop serves others.
+# Messages that are taken in before the loop serves others.
 BATCH = 64
 # Slot files are brought into memory so long before their first slot.
 LOAD_AHEAD_MS = 60_000
@@ -44,22 +43,6 @@ LOAD_AHEAD_MS = 60_000
 MOST_UNWRITTEN = 100_000
 WRITE_INTERVAL_S = 60.0
 _NEVER_MS = 2**62
-
-
-class Rates:
-    """Messages a second, between the last two measurements."""
-
-    def __init__(self) -> None:
-        self.taken_in = self.delivered = 0.0
-        self._last = (0.0, 0, 0)
-
-    def measure(self, now_s: float, taken_in: int, delivered: int) -> None:
-        """Take note of two counters."""
-        then_s, taken_in_then, delivered_then = self._last
-        if then_s and now_s > then_s:
-            self.taken_in = (taken_in - taken_in_then) / (now_s - then_s)
-            self.delivered = (delivered - delivered_then) / (now_s - then_s)
-        self._last = now_s, taken_in, delivered
 
 
 class TimerMessageStore:
@@ -93,15 +76,14 @@ class TimerMessageStore:
         self.progress = progress
         self._drain = drain
         self._waiting = WaitingMessages(TIMER_TOPIC, store_host)
+        self._delivery = TimerDelivery(store, self._waiting, clock, stats, self._advance)
         self._clock = clock
-        self._stats = stats
         self._files = SlotFiles(Path(config.store_path_root_dir, "timerslots"), file_system)
         self._thread = ThreadPoolExecutor(1, "TimerFlushService")
         self._wheel = TimerWheel(self._files, self._thread)
         # Held by who uses the slot files.
         self._files_lock = asyncio.Lock()
         self._taken_in = 0
-        self._delivered_count = 0
         self._rates = Rates()
         self._written_at = 0.0
         self.precision_ms = config.timer_precision_ms
@@ -158,6 +140,7 @@ class TimerMessageStore:
         if waiting and file.precision_ms > self.precision_ms:
             log.warning("timerPrecisionMs stays %s until what waits is delivered", file.precision_ms)
             self.precision_ms = file.precision_ms
+        self._delivery.precision_ms = self.precision_ms
         self._slots = self.precision_ms, self._config.timer_roll_window_slot * self.precision_ms
         self._old_end = end
         # When Apache RocketMQ stored messages again is not known: they keep their own slot.
@@ -224,12 +207,13 @@ class TimerMessageStore:
             return DELAY_FOR_A_WHILE_S
         if slot_ms > due_ms:
             return min(max((slot_ms - due_ms) / 1000, LEAST_PAUSE_S), DELAY_FOR_A_WHILE_S)
-        return await self._deliver_batch(queue, slot_ms)
+        return await self._delivery.deliver_batch(queue, slot_ms, self._wheel.slot(slot_ms))
 
     async def _take_in(self, queue: ConsumeQueue) -> None:
-        """Take in all that the queue has."""
+        """Take in all that the queue has now; what comes meanwhile must not keep what is due."""
         reader = self._store.entry_reader
-        while self._taken_in < queue.max_offset:
+        end = queue.max_offset
+        while self._taken_in < end:
             if self._wheel.unwritten_count >= MOST_UNWRITTEN:
                 await self.write()
             entries = reader.entries(queue, max(self._taken_in, queue.min_offset), BATCH)
@@ -255,28 +239,6 @@ class TimerMessageStore:
         if request.is_delete or not is_delivered(self.progress.delivered, slot_ms, queue_offset):
             self._wheel.add(slot_ms, queue_offset, is_delete=request.is_delete)
 
-    async def _deliver_batch(self, queue: ConsumeQueue, slot_ms: int) -> float:
-        """Deliver some messages of the earliest slot; returns after how many seconds to go on."""
-        slot = self._wheel.slot(slot_ms)
-        if not await self._read_deletes(queue, slot_ms, slot):
-            return DELAY_FOR_A_WHILE_S
-        reader = self._store.entry_reader
-        entries = reader.entries_at(queue, slot.messages[slot.done : slot.done + BATCH])
-        records = await reader.records(queue, entries)
-        if len(records) < len(entries):
-            log.error("%s timer messages that are due are damaged or gone", len(entries) - len(records))
-        delivered_to = slot.messages[slot.done] if entries else 0
-        try:
-            for record in records:
-                found = self._waiting.read(record)
-                delivered_to = found.queue_offset
-                if not self._deliver(found, slot_ms, slot):
-                    return DELAY_FOR_A_WHILE_S
-            delivered_to = entries[-1][0] + 1 if entries else 0
-        finally:
-            self._advance(slot_ms, slot, delivered_to)
-        return 0.0
-
     def _advance(self, slot_ms: int, slot: Slot, delivered_to: int) -> None:
         """Take note that the messages of the earliest slot are delivered up to a queue offset."""
         slot.deliver_to(delivered_to)
@@ -288,64 +250,13 @@ class TimerMessageStore:
         self.progress.deliver(slot_ms + 1, delivered_to)
         self._store.dispatch()
 
-    async def _read_deletes(self, queue: ConsumeQueue, slot_ms: int, slot: Slot) -> bool:
-        """Look at the messages that cancel others of a slot; false when one is to be tried again."""
-        reader = self._store.entry_reader
-        while slot.deletes_read < len(slot.deletes):
-            entries = reader.entries_at(queue, slot.deletes[slot.deletes_read : slot.deletes_read + BATCH])
-            for record in await reader.records(queue, entries):
-                found = self._waiting.read(record)
-                properties = found.message.properties
-                request = timer_request(properties, self._waiting.place(properties))
-                if request is not None and request.out_ms > slot_ms:
-                    if not self._roll(found):
-                        return False
-                else:
-                    slot.deleted.add(delete_key(properties))
-            slot.deletes_read += len(entries)
-        return True
-
-    def _deliver(self, found: WaitingMessage, slot_ms: int, slot: Slot) -> bool:
-        """Put the message where it was to go, or once more into the timer's queue; false to try again."""
-        message = found.message
-        place = self._waiting.place(message.properties)
-        request = timer_request(message.properties, place)
-        if place is None or request is None or (slot.deleted and key_of(message.properties) in slot.deleted):
-            return True
-        if request.out_ms > slot_ms:
-            return self._roll(found)
-        message.topic, message.queue_id = place
-        # Looked for in what is the same in many messages.
-        message.found = find_properties(message.properties)
-        message.properties = self._stamped(found)
-        return self._put(message)
-
-    def _roll(self, found: WaitingMessage) -> bool:
-        """Put a message that has still to wait into the timer's queue once more; false to try again."""
-        message = found.message
-        message.topic, message.queue_id = TIMER_TOPIC, 0
-        message.properties = rolled(self._stamped(found))
-        return self._put(message)
-
-    def _stamped(self, found: WaitingMessage) -> bytes:
-        return stamped(found.message.properties, found.store_timestamp, self.precision_ms, self._clock.time_ms())
-
-    def _put(self, message: MessageExtBrokerInner) -> bool:
-        result = self._store.put_message(message)
-        if result.status is PutMessageStatus.PUT_OK:
-            self._stats.topic_put(message.topic).add(1, result.size)
-            self._delivered_count += 1
-            return True
-        log.error("timer message for %s: %s %s", message.topic, result.status, result.reason)
-        return result.status in PERMANENT_FAILURES
-
     # -- keeping
 
     async def _keep(self) -> None:
         """Write progress and slot files from time to time."""
         while True:
             await asyncio.sleep(self._config.timer_flush_interval_ms / 1000)
-            self._rates.measure(asyncio.get_running_loop().time(), self._taken_in, self._delivered_count)
+            self._rates.measure(asyncio.get_running_loop().time(), self._taken_in, self._delivery.count)
             try:
                 await self._write_when_due()
                 self.progress.flush()

@@ -2,7 +2,8 @@ import asyncio
 
 import pytest
 
-from rocketbroker.broker.timer.timer_message_store import BATCH, LOAD_AHEAD_MS, Rates
+from rocketbroker.broker.timer.timer_delivery import BATCH
+from rocketbroker.broker.timer.timer_message_store import LOAD_AHEAD_MS
 from rocketbroker.codec.message.message_decoder import decode_record
 from rocketbroker.codec.message.message_properties import encode_properties
 from rocketbroker.store.put_message import MessageExtBrokerInner, PutMessageResult, PutMessageStatus
@@ -70,6 +71,22 @@ async def test_many_of_one_slot(timer, clock):
     clock.advance(6)
     await timer.run()
     assert timer.bodies() == [b"%d" % number for number in range(count)]
+
+
+async def test_messages_that_come_all_the_time_do_not_keep_those_that_are_due(timer, store, clock, monkeypatch):
+    timer.put(b"due", TIMER_DELAY_SEC=1)
+    clock.advance(3)
+    read = store.entry_reader.records
+
+    async def read_and_send(queue, entries):
+        for _ in entries:
+            timer.put(b"new", TIMER_DELAY_SEC=60)
+        return await read(queue, entries)
+
+    monkeypatch.setattr(store.entry_reader, "records", read_and_send)
+    for _ in range(3):
+        await timer.service.advance()
+    assert timer.bodies() == [b"due"]
 
 
 async def test_a_message_for_now_takes_no_way_round(timer):
@@ -412,14 +429,6 @@ async def test_it_runs_by_itself_and_stops(timer, again, clock, monkeypatch):
     clock.advance(7200)
     await timer.run()
     assert timer.bodies() == [b"soon", b"late"]
-
-
-def test_rates_are_of_the_last_interval():
-    rates = Rates()
-    rates.measure(10.0, 100, 0)
-    assert (rates.taken_in, rates.delivered) == (0.0, 0.0)
-    rates.measure(12.0, 300, 50)
-    assert (rates.taken_in, rates.delivered) == (100.0, 25.0)
 
 
 async def test_that_nothing_waits_any_more_is_no_lost_table(timer, again, clock, caplog):

@@ -1,0 +1,17 @@
+"""How many timer messages are taken in and delivered a second (PerfCounter)."""
+
+
+class Rates:
+    """Messages a second, between the last two measurements."""
+
+    def __init__(self) -> None:
+        self.taken_in = self.delivered = 0.0
+        self._last = (0.0, 0, 0)
+
+    def measure(self, now_s: float, taken_in: int, delivered: int) -> None:
+        """Take note of two counters."""
+        then_s, taken_in_then, delivered_then = self._last
+        if then_s and now_s > then_s:
+            self.taken_in = (taken_in - taken_in_then) / (now_s - then_s)
+            self.delivered = (delivered - delivered_then) / (now_s - then_s)
+        self._last = now_s, taken_in, delivered

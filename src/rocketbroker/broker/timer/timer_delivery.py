@@ -1,0 +1,124 @@
+"""Delivers the messages of one slot of the timer (TimerDequeueGetMessageService, TimerDequeuePutMessageService)."""
+
+import logging
+from collections.abc import Callable
+
+from rocketbroker.broker.broker_stats_manager import BrokerStatsManager
+from rocketbroker.broker.schedule_message_service import DELAY_FOR_A_WHILE_S, PERMANENT_FAILURES, ScheduleStore
+from rocketbroker.broker.system_topics import TIMER_TOPIC
+from rocketbroker.broker.timer.timer_requests import delete_key, key_of, rolled, stamped, timer_request
+from rocketbroker.broker.timer.timer_wheel import Slot
+from rocketbroker.broker.waiting_message import WaitingMessage, WaitingMessages
+from rocketbroker.codec.message.message_properties import find_properties
+from rocketbroker.common.clock import Clock
+from rocketbroker.store.consume_queue import ConsumeQueue
+from rocketbroker.store.put_message import MessageExtBrokerInner, PutMessageStatus
+
+log = logging.getLogger(__name__)
+
+# Messages that are delivered before the loop serves others.
+BATCH = 64
+
+
+class TimerDelivery:
+    """Stores copies. ``count`` says how many, ``precision_ms`` is the distance of slots.
+
+    Args:
+        store: where the messages lie and where the copies go.
+        waiting: reads the messages.
+        clock: the time that the copies are given.
+        stats: counts them.
+        advance: told of each batch: slot time in ms, slot, and the queue offset before which it is delivered.
+    """
+
+    def __init__(
+        self,
+        store: ScheduleStore,
+        waiting: WaitingMessages,
+        clock: Clock,
+        stats: BrokerStatsManager,
+        advance: Callable[[int, Slot, int], None],
+    ) -> None:
+        self._store = store
+        self._waiting = waiting
+        self._clock = clock
+        self._stats = stats
+        self._advance = advance
+        self.precision_ms = 0
+        self.count = 0
+
+    async def deliver_batch(self, queue: ConsumeQueue, slot_ms: int, slot: Slot) -> float:
+        """Deliver some messages of a slot; returns after how many seconds to go on.
+
+        Raises:
+            StoreError: the disk cannot be read.
+        """
+        if not await self._read_deletes(queue, slot_ms, slot):
+            return DELAY_FOR_A_WHILE_S
+        reader = self._store.entry_reader
+        entries = reader.entries_at(queue, slot.messages[slot.done : slot.done + BATCH])
+        records = await reader.records(queue, entries)
+        if len(records) < len(entries):
+            log.error("%s timer messages that are due are damaged or gone", len(entries) - len(records))
+        delivered_to = slot.messages[slot.done] if entries else 0
+        try:
+            for record in records:
+                found = self._waiting.read(record)
+                delivered_to = found.queue_offset
+                if not self._deliver(found, slot_ms, slot):
+                    return DELAY_FOR_A_WHILE_S
+            delivered_to = entries[-1][0] + 1 if entries else 0
+        finally:
+            self._advance(slot_ms, slot, delivered_to)
+        return 0.0
+
+    async def _read_deletes(self, queue: ConsumeQueue, slot_ms: int, slot: Slot) -> bool:
+        """Look at the messages that cancel others of a slot; false when one is to be tried again."""
+        reader = self._store.entry_reader
+        while slot.deletes_read < len(slot.deletes):
+            entries = reader.entries_at(queue, slot.deletes[slot.deletes_read : slot.deletes_read + BATCH])
+            for record in await reader.records(queue, entries):
+                found = self._waiting.read(record)
+                properties = found.message.properties
+                request = timer_request(properties, self._waiting.place(properties))
+                if request is not None and request.out_ms > slot_ms:
+                    if not self._roll(found):
+                        return False
+                else:
+                    slot.deleted.add(delete_key(properties))
+            slot.deletes_read += len(entries)
+        return True
+
+    def _deliver(self, found: WaitingMessage, slot_ms: int, slot: Slot) -> bool:
+        """Put the message where it was to go, or once more into the timer's queue; false to try again."""
+        message = found.message
+        place = self._waiting.place(message.properties)
+        request = timer_request(message.properties, place)
+        if place is None or request is None or (slot.deleted and key_of(message.properties) in slot.deleted):
+            return True
+        if request.out_ms > slot_ms:
+            return self._roll(found)
+        message.topic, message.queue_id = place
+        # Looked for in what is the same in many messages.
+        message.found = find_properties(message.properties)
+        message.properties = self._stamped(found)
+        return self._put(message)
+
+    def _roll(self, found: WaitingMessage) -> bool:
+        """Put a message that has still to wait into the timer's queue once more; false to try again."""
+        message = found.message
+        message.topic, message.queue_id = TIMER_TOPIC, 0
+        message.properties = rolled(self._stamped(found))
+        return self._put(message)
+
+    def _stamped(self, found: WaitingMessage) -> bytes:
+        return stamped(found.message.properties, found.store_timestamp, self.precision_ms, self._clock.time_ms())
+
+    def _put(self, message: MessageExtBrokerInner) -> bool:
+        result = self._store.put_message(message)
+        if result.status is PutMessageStatus.PUT_OK:
+            self._stats.topic_put(message.topic).add(1, result.size)
+            self.count += 1
+            return True
+        log.error("timer message for %s: %s %s", message.topic, result.status, result.reason)
+        return result.status in PERMANENT_FAILURES
