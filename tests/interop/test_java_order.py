@@ -1,19 +1,24 @@
-"""Order by sharding key to orderly Java consumers, of which one is killed."""
+"""Order by sharding key: orderly Java consumers of which one is killed, and topics whose queues stay what they are."""
 
+import asyncio
 from collections.abc import Callable
 
 import pytest
 
+from rocketbroker.client.admin_client import AdminClient
+from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
 from tests.support.clocked_broker import clocked_broker
 from tests.support.java import Java
 from tests.support.java_lines import Got, check_content, check_places
 from tests.support.java_scenario import Scenario
 from tests.support.our_servers import OurServers, make_topic
+from tests.support.raw_client import RawClient
 
 pytestmark = pytest.mark.java
 
 QUEUES = range(4)
 KEYS = 8  # two in each queue
+UPDATE_BROKER_CONFIG = 25
 LOCK_S = 60  # REBALANCE_LOCK_MAX_LIVE_TIME
 
 
@@ -89,3 +94,54 @@ def test_who_takes_over_from_a_killed_consumer_goes_on_in_order_once_its_locks_a
         assert len({each.queue_id for each in messages if each.n % KEYS == key}) == 1
     check_places(list({each.n: each for each in victim.got("c") + messages}.values()), heir.sent())
     assert our_servers.errors() == []
+
+
+def test_a_strict_topic_refuses_rather_than_go_to_another_queue(java: Java, our_servers: OurServers):
+    namesrv = our_servers.namesrv(orderMessageEnable="true").address
+    broker = our_servers.broker(namesrv)
+    queues = 6  # four here, two on a broker that is down
+    make_topic(broker.address, namesrv, "Loose", 4)
+
+    async def make_strict() -> None:
+        async with AdminClient(namesrv) as admin:
+            await admin.create_and_update_topic_config(broker.address, TopicConfig("Strict", 4, 4, order=True))
+            await admin.create_or_update_order_conf("Strict", "broker-a:4;broker-b:2")
+
+    asyncio.run(make_strict())
+    clients = Scenario(java, namesrv)
+    sent = 0
+
+    def send(topic: str, keys: int, count: int) -> dict[int, int]:
+        """Send by key, a number's key being what is left when it is divided; returns the queue of each taken number."""
+        nonlocal sent
+        clients.do("send", topic=topic, first=sent, count=count, keys=keys, tags="ok", refused=1)
+        sent += count
+        return {each.n: each.queue_id for each in clients.sent() if each.n >= sent - count}
+
+    def check_strict() -> None:
+        taken = send("Strict", queues, 2 * queues)
+        assert taken == {n: n % queues for n in range(sent - 2 * queues, sent) if n % queues < 4}
+        refused = {int(n): why for n, why in clients.lines("REFUSED") if int(n) >= sent - 2 * queues}
+        assert refused.keys() | taken.keys() == set(range(sent - 2 * queues, sent))
+        assert all("broker[broker-b] not exist" in why for why in refused.values())
+
+    check_strict()
+    # More queues change nothing for it, while an ordinary topic uses them at once.
+    make_topic(broker.address, namesrv, "Loose", 8)
+    asyncio.run(more_queues(broker.address, namesrv))
+    broker.wait_until(lambda: set(send("Loose", 8, 8).values()) == set(range(8)), 30, "have its new queues used")
+    check_strict()
+
+    # A broker that may not be written to is one that ordinary topics are led away from; a strict one has nowhere to go.
+    with RawClient(broker.address) as raw:
+        assert raw.ask(UPDATE_BROKER_CONFIG, {}, b"brokerPermission=4").code == 0
+    known = len(clients.lines("REFUSED"))
+    assert send("Strict", 4, 4) == {}
+    refused = clients.lines("REFUSED")[known:]
+    assert len(refused) == 4
+    assert all("CODE: 16" in why and "brokerPermission is 4" in why for _, why in refused)
+
+
+async def more_queues(broker: str, namesrv: str) -> None:
+    async with AdminClient(namesrv) as admin:
+        await admin.create_and_update_topic_config(broker, TopicConfig("Strict", 8, 8, order=True))

@@ -19,14 +19,16 @@ class Scenario:
         java: starts it.
         namesrv: "host:port" of the name server.
         client: the version of the official client.
+        options: of all clients, such as ``trace=1``.
     """
 
-    def __init__(self, java: Java, namesrv: str, client: str = "5.5.0") -> None:
+    def __init__(self, java: Java, namesrv: str, client: str = "5.5.0", **options: object) -> None:
         self._file = Path(java.home / f"steps-{len(java.started)}.txt")
         self._file.touch()
         self._number = 0
+        more = [f"{name}={value}" for name, value in options.items()]
         self.process = java.start(
-            "Scenario", f"namesrv={namesrv}", f"file={self._file}", client=client, properties=OFTEN
+            "Scenario", f"namesrv={namesrv}", f"file={self._file}", *more, client=client, properties=OFTEN
         )
         self.process.wait_for("STARTED")
 

@@ -27,7 +27,9 @@ import org.apache.rocketmq.common.message.MessageQueue;
  *
  * <p>consume starts a push consumer called `name`, which prints what it gets as GOT-name; it answers by the tag: later
  * fails always, once at its first attempt, level5 at its first attempt with delay level 5, dead with level -1, hang
- * never answers. send sends; dead reads %DLQ%group, and sends what it reads anew where `resend` is given.
+ * never answers. send sends, and prints REFUSED with the number and why where `refused` is given; dead reads
+ * %DLQ%group, and sends what it reads anew where `resend` is given; key and view look for messages, offsets for the
+ * places of a time. `trace` has producer and consumers report to the trace topic.
  */
 public final class Scenario {
     private static final Map<String, DefaultMQPushConsumer> CONSUMERS = new HashMap<>();
@@ -35,7 +37,7 @@ public final class Scenario {
 
     public static void main(String[] args) throws Exception {
         Options options = new Options(args);
-        producer = new DefaultMQProducer("PG_Scenario");
+        producer = new DefaultMQProducer("PG_Scenario", options.number("trace", 0) == 1, null);
         options.connect(producer, "send");
         producer.setSendMsgTimeout(10000);
         producer.setPollNameServerInterval(1000);
@@ -77,6 +79,23 @@ public final class Scenario {
             case "dead":
                 dead(step, all);
                 break;
+            case "key":
+                Messages.print("KEY", producer.queryMessage(step.text("topic"), step.text("key"),
+                    step.number("max", 32), Long.parseLong(step.text("begin")), Long.parseLong(step.text("end")))
+                    .getMessageList());
+                break;
+            case "view":
+                Messages.print("VIEW", List.of(producer.viewMessage(step.text("topic"), step.text("id"))));
+                break;
+            case "compress":
+                compress(step.text("by"));
+                break;
+            case "offsets":
+                for (MessageQueue queue : producer.fetchPublishMessageQueues(step.text("topic"))) {
+                    System.out.println("OFFSET\t" + queue.getQueueId() + "\t"
+                        + producer.searchOffset(queue, Long.parseLong(step.text("at"))));
+                }
+                break;
             default:
                 throw new IllegalArgumentException("verb " + verb);
         }
@@ -84,7 +103,8 @@ public final class Scenario {
 
     private static void consume(Options step, Options all) throws Exception {
         String name = step.text("name");
-        DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(step.text("group"));
+        DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(step.text("group"),
+            all.number("trace", 0) == 1, null);
         all.connect(consumer, name);
         consumer.setConsumeFromWhere(ConsumeFromWhere.valueOf(step.text("from", "CONSUME_FROM_FIRST_OFFSET")));
         consumer.setConsumeTimestamp(step.text("timestamp", "20200101000000"));
@@ -159,22 +179,40 @@ public final class Scenario {
 
     private static void send(Options step) throws Exception {
         int first = step.number("first", 0);
-        String[] tags = step.text("tags", "A").split(",");
         for (int n = first; n < first + step.number("count", 1); n++) {
-            Message message = Messages.make(step.text("topic"), n, tags);
-            int level = step.number("level", 0);
-            if (level > 0) {
-                message.setDelayTimeLevel(level);
+            try {
+                SendResult result = send(step, n);
+                System.out.println(String.join("\t", "SENT", "" + n, result.getMsgId(),
+                    "" + result.getMessageQueue().getQueueId(), "" + result.getQueueOffset(),
+                    result.getSendStatus().name()));
+                System.out.println("OFFSET-ID\t" + n + "\t" + result.getOffsetMsgId());
+            } catch (Exception failure) {
+                if (step.number("refused", 0) == 0) {
+                    throw failure;
+                }
+                System.out.println("REFUSED\t" + n + "\t" + failure.toString().replace('\n', ' '));
             }
-            int keys = step.number("keys", 0);
-            int key = n;
-            SendResult result = keys == 0 ? producer.send(message)
-                : producer.send(message, (queues, each, shard) -> queues.get((Integer) shard % queues.size()), key % keys);
-            System.out.println(String.join("\t", "SENT", "" + n, result.getMsgId(),
-                "" + result.getMessageQueue().getQueueId(), "" + result.getQueueOffset(),
-                result.getSendStatus().name()));
-            System.out.println("OFFSET-ID\t" + n + "\t" + result.getOffsetMsgId());
         }
+    }
+
+    /** Client 4.9 knows zlib alone. */
+    @SuppressWarnings({"unchecked", "rawtypes"})
+    private static void compress(String by) throws Exception {
+        Class type = Class.forName("org.apache.rocketmq.common.compression.CompressionType");
+        DefaultMQProducer.class.getMethod("setCompressType", type).invoke(producer, Enum.valueOf(type, by));
+    }
+
+    private static SendResult send(Options step, int n) throws Exception {
+        Message message = Messages.make(step.text("topic"), n, step.text("tags", "A").split(","));
+        int level = step.number("level", 0);
+        if (level > 0) {
+            message.setDelayTimeLevel(level);
+        }
+        int keys = step.number("keys", 0);
+        if (keys == 0) {
+            return producer.send(message);
+        }
+        return producer.send(message, (queues, each, shard) -> queues.get((Integer) shard % queues.size()), n % keys);
     }
 
     private static void dead(Options step, Options all) throws Exception {
