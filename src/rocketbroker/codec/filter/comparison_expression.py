@@ -5,7 +5,6 @@ RocketMQ's rules, which are not symmetric: what stands on the left decides how t
 
 import operator
 from collections.abc import Callable
-from functools import partial
 from typing import Final
 
 from rocketbroker.codec.filter.java_values import (
@@ -39,17 +38,12 @@ _OPERATORS: Final[dict[str, Callable[[int, int], bool]]] = {
 }
 
 
-def with_constant(relation: str, constant: Value) -> Callable[[str], bool] | None:
-    """Compares a text on the left with a literal on the right, as ``equal`` and ``order`` do but quicker.
+def with_constant(relation: str, constant: int) -> tuple[Callable[[str], int | float], Callable[[int, int], bool]]:
+    """How a text on the left compares with a whole number on the right: what reads it, and what then decides.
 
-    ``None`` when there is no quicker way. The function raises :class:`EvaluationError` for a text that is no number.
+    The former raises :class:`EvaluationError` for a text that is no such number.
     """
-    if isinstance(constant, str) and relation == "=":
-        return partial(operator.eq, constant)
-    if isinstance(constant, int) and not isinstance(constant, bool):
-        read, holds = _READERS[type(constant)], _OPERATORS[relation]
-        return lambda text: holds(read(text), constant)  # type: ignore[arg-type]  # it reads whole numbers
-    return None
+    return _READERS[type(constant)], _OPERATORS[relation]
 
 
 def equal(left: Value, right: Value) -> bool | None:

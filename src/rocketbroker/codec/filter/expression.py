@@ -266,16 +266,20 @@ class TextMatch(Expression):
 
 
 def _with_constant(left: Expression, relation: str, right: Expression, number_of: Numbering) -> Evaluate | None:
-    """What most filters are made of, a property compared with a literal, without calls in between."""
+    """What most filters are made of, a property compared with a literal, with as few calls as can be."""
     if not (isinstance(left, Property) and isinstance(right, Constant)):
         return None
-    holds = with_constant(relation, right.value)
-    if holds is None:
-        return None
+    constant = right.value
+    if isinstance(constant, str) and relation == "=":
+        number = number_of(left.name)
+        return lambda values: None if values[number] is None else values[number] == constant
+    if not isinstance(constant, int) or isinstance(constant, bool):
+        return None  # doubles have an order of their own
     number = number_of(left.name)
+    read, holds = with_constant(relation, constant)
 
     def compared(values: Values) -> Value:
         text = values[number]
-        return None if text is None else holds(text)
+        return None if text is None else holds(read(text), constant)  # type: ignore[arg-type]  # a whole number
 
     return compared

@@ -5,6 +5,7 @@ A property is text. Where it meets a number or a boolean it is read as one of th
 """
 
 import re
+from functools import partial
 from math import copysign, isnan
 from typing import Final
 
@@ -36,17 +37,7 @@ _DOUBLE: Final = re.compile(
 _HEX_DOUBLE: Final = re.compile(r"[+-]?0[xX](?:[0-9a-fA-F]+\.?|[0-9a-fA-F]*\.[0-9a-fA-F]+)[pP][+-]?[0-9]+[fFdD]?\Z")
 
 
-def read_integer(text: str) -> int:
-    """``Integer.valueOf``; :class:`EvaluationError` for what is none."""
-    return _read_whole(text, INTEGER_MAX)
-
-
-def read_long(text: str) -> int:
-    """``Long.valueOf``; :class:`EvaluationError` for what is none."""
-    return _read_whole(text, LONG_MAX)
-
-
-def _read_whole(text: str, most: int) -> int:
+def _read_whole(most: int, text: str) -> int:
     # Digits alone are what most texts are; else int() would take blanks and underscores as well.
     if text.isdecimal() or _WHOLE.match(text):
         try:
@@ -56,6 +47,12 @@ def _read_whole(text: str, most: int) -> int:
         if -most - 1 <= number <= most:
             return number
     raise EvaluationError(f"{text[:64]!r} is no whole number from {-most - 1} to {most}")
+
+
+#: ``Integer.valueOf``; :class:`EvaluationError` for what is none.
+read_integer = partial(_read_whole, INTEGER_MAX)
+#: ``Long.valueOf``; :class:`EvaluationError` for what is none.
+read_long = partial(_read_whole, LONG_MAX)
 
 
 def read_double(text: str) -> float:

@@ -50,10 +50,11 @@ class SqlFilter:
             matched = self._evaluate([value.decode("utf-8", "replace") if value else None for value in key]) is True
         except EvaluationError:
             matched = False
-        if sum(map(len, key)) <= _LONGEST_KNOWN:
-            if len(self._known) >= _MOST_KNOWN:
-                self._known.clear()
-            self._known[key] = matched
+        known = self._known
+        if len(known) >= _MOST_KNOWN:
+            known.clear()
+        if len(b"".join(key)) <= _LONGEST_KNOWN:
+            known[key] = matched
         return matched
 
 
