@@ -1,17 +1,26 @@
 """Official Java transaction producers against our broker: commit, rollback, check-back, producer and broker killed."""
 
+import asyncio
 import re
 import struct
 import time
 import zlib
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
+from rocketbroker.client.admin_client import AdminClient
 from rocketbroker.codec.message.message_decoder import iter_records
+from rocketbroker.codec.message.message_ext import MessageExt
+from rocketbroker.codec.remoting.headers.transaction import ResumeCheckHalfMessageRequestHeader
+from rocketbroker.codec.remoting.remoting_command import request
+from rocketbroker.codec.remoting.request_code import RequestCode
+from tests.support.clocked_broker import clocked_broker
 from tests.support.java import Java
 from tests.support.java_lines import Got, body_of, check_content, got, rows
 from tests.support.java_process import JavaProcess, JavaServer
@@ -23,6 +32,7 @@ pytestmark = pytest.mark.java
 TOPIC = "Transact"
 HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
 OP_TOPIC = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
+CHECK_MAX_TOPIC = "TRANS_CHECK_MAX_TIME_TOPIC"
 # Short, so that a test need not wait long. A client that is slow to answer is asked again, as often as it takes.
 SHORT: dict[str, str | int] = {
     "transactionTimeOut": 1500, "transactionCheckInterval": 1000, "transactionCheckMax": 1000,
@@ -106,10 +116,15 @@ def all_ended(store: Path) -> bool:
     return position is not None and int(position[1]) == entries(store, HALF_TOPIC)
 
 
+def messages_of(store: Path, topic: str) -> list[MessageExt]:
+    """All messages of a topic, as they are in the log."""
+    logs = [path.read_bytes() for path in sorted((store / "commitlog").iterdir())]
+    return [each for log in logs for each in iter_records(log) if each.topic == topic]
+
+
 def ended(store: Path) -> list[int]:
     """The half messages that op messages end, by their queue offsets."""
-    logs = [path.read_bytes() for path in sorted((store / "commitlog").iterdir())]
-    ops = (each for log in logs for each in iter_records(log) if each.topic == OP_TOPIC)
+    ops = messages_of(store, OP_TOPIC)
     return sorted(int(offset) for op in ops for offset in op.body.decode().split(",") if offset)
 
 
@@ -251,3 +266,51 @@ def test_what_begins_under_one_broker_is_ended_under_the_other(
     broker.stop()
     assert entries(store, TOPIC) == 20
     check_store(store)
+
+
+def asked_for(producer: JavaProcess, times: int) -> bool:
+    return len(checks(producer)) == times
+
+
+async def resume(cluster: Cluster, ids: list[str]) -> None:
+    """Have transactions that were given up checked again."""
+    async with AdminClient(cluster.address) as admin:
+        for msg_id in ids:
+            header = ResumeCheckHalfMessageRequestHeader(TOPIC, msg_id)
+            await admin._invoke(cluster.broker.address, request(RequestCode.RESUME_CHECK_HALF_MESSAGE, header))
+
+
+def test_what_nobody_knows_is_given_up_after_15_checks_and_can_be_taken_up_again(java: Java, our_servers: OurServers):
+    """With all times as they are by default, on a clock that is advanced."""
+    namesrv = our_servers.namesrv()
+    broker = clocked_broker(our_servers, namesrv.address, channelExpiredTimeout=86_400_000)
+    cluster = Cluster(namesrv, broker)
+    cluster.make_topic(TOPIC)
+    unsure = transact(java, cluster, "count=5", "outcomes=unknown", "checks=unknown")
+    unsure.wait_for("SENT")
+    for times in range(1, 16):
+        assert len(checks(unsure)) == 5 * (times - 1)
+        broker.set_clock("advance 30")
+        until(partial(asked_for, unsure, 5 * times), 30, f"all are asked for, time {times}")
+    assert entries(broker.store, CHECK_MAX_TOPIC) == 0
+    broker.set_clock("advance 30")
+    until(lambda: entries(broker.store, CHECK_MAX_TOPIC) == 5, 30, "they are given up")
+    assert Counter(checks(unsure)) == Counter(
+        Check(n, msg_id, times) for n, msg_id in halves(unsure).items() for times in range(1, 16)
+    )
+    stored = [each.store_timestamp for each in messages_of(broker.store, HALF_TOPIC) if each.get_property("n") == "0"]
+    assert len(stored) == 16
+    assert stored[1] - stored[0] > 6_000, "transactionTimeOut"
+    assert min(later - one for one, later in pairwise(stored[1:])) >= 30_000
+    given_up = java.start("Push", f"namesrv={cluster.address}", f"topic={CHECK_MAX_TOPIC}", "group=CG_X", "stopAfter=5")
+    given_up.wait_for("DONE")
+    check_content(got(given_up.text()))
+    assert numbers(got(given_up.text())) == dict.fromkeys(range(5), 1)
+    assert entries(broker.store, TOPIC) == 0
+
+    unsure.kill()
+    transact(java, cluster, "checks=commit")
+    asyncio.run(resume(cluster, [each.offset_msg_id for each in messages_of(broker.store, CHECK_MAX_TOPIC)]))
+    broker.set_clock("advance 30")
+    until(lambda: entries(broker.store, TOPIC) == 5, 30, "they are committed")
+    assert {each.get_property("n") for each in messages_of(broker.store, TOPIC)} == set("01234")

@@ -25,8 +25,9 @@ the tables that the servers run with. A code that is not listed is answered REQU
 - *header*: the typed header, in `src/rocketbroker/codec/remoting/headers/`. A dash means that the request has none, or
   that its fields are taken as they come.
 
-The broker itself sends NOTIFY_CONSUMER_IDS_CHANGED (40) to the clients of a group, and GET_CONSUMER_RUNNING_INFO (307)
-and CONSUME_MESSAGE_DIRECTLY (309) to the client that an administrator asks about.
+The broker itself sends NOTIFY_CONSUMER_IDS_CHANGED (40) to the clients of a group, CHECK_TRANSACTION_STATE (39) to a
+producer of a group with an open transaction, and GET_CONSUMER_RUNNING_INFO (307) and CONSUME_MESSAGE_DIRECTLY (309) to
+the client that an administrator asks about.
 """
 
 # Title, the table's file, its routes.
