@@ -9,6 +9,7 @@ from tests.support.java import Java
 from tests.support.java_lines import Sent, check_content, check_contiguous, check_places, got, rows, sent
 from tests.support.java_process import JavaServer
 from tests.support.our_servers import OurServers, make_topic
+from tests.support.raw_client import RawClient
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(600)]
 
@@ -100,4 +101,27 @@ def test_the_store_of_one_is_served_by_the_other(java: Java, our_servers: OurSer
         take_over(java, namesrv, store, ours, apache)
     else:
         take_over(java, namesrv, store, apache, ours)
+    assert our_servers.errors() == []
+
+
+def test_a_reset_that_no_consumer_has_taken_over_goes_with_the_store(
+    java: Java, our_servers: OurServers, tmp_path: Path
+):
+    """Our file of consumer offsets has a field then that Apache's broker does not know."""
+    namesrv = our_servers.namesrv().address
+    store = tmp_path / "store"
+    writer = our_servers.broker(namesrv, store, **SIZES)
+    make_topic(writer.address, namesrv, "TakeOver", 1)
+    committed = {"consumerGroup": "CG_Reset", "topic": "TakeOver", "queueId": 0}
+    with RawClient(writer.address) as client:
+        assert client.ask(200, body=b'{"groupName":"CG_Reset"}').code == 0
+        reset = {"group": "CG_Reset", "topic": "TakeOver", "timestamp": -1, "isForce": True}
+        assert client.ask(222, reset).code == 0
+    writer.stop()
+    assert '"resetOffsetTable"' in (store / "config" / "consumerOffset.json").read_text()
+    for start in (java.broker, our_servers.broker):
+        broker = start(namesrv, store, **SIZES)
+        with RawClient(broker.address) as client:
+            assert client.ask(14, committed).fields == {"offset": "0"}
+        broker.stop()
     assert our_servers.errors() == []

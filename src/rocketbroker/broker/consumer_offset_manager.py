@@ -11,6 +11,7 @@ from pathlib import Path
 from rocketbroker.broker.config_manager import AnyConfigManager, ConfigManager, decode_file
 from rocketbroker.broker.config_text import file_text, object_text, struct_text, text_of
 from rocketbroker.broker.reset_offset_table import ResetOffsetTable
+from rocketbroker.codec.remoting import fastjson
 from rocketbroker.codec.remoting.bodies.data_version import DataVersion
 from rocketbroker.codec.remoting.bodies.offset import ConsumerOffsetSerializeWrapper
 from rocketbroker.codec.remoting.handler import Connection
@@ -164,8 +165,8 @@ class ConsumerOffsetManager(ConfigManager[ConsumerOffsetSerializeWrapper]):
             f"\t\t{text_of(group)}:[\n{_lines(map(text_of, names))}\n\t\t]"
             for group, names in self.group_topic_map().items()
         )
-        # RocketMQ writes no such field, and passes over it.
-        resets = {"resetOffsetTable": _offsets(self.resets.offsets())} if self.resets else {}
+        # RocketMQ writes no such field. It passes over it, and would set the whole file aside for a key without quotes.
+        resets = {"resetOffsetTable": _quoted(self.resets.offsets())} if self.resets else {}
         return file_text(
             dataVersion=struct_text(self.data_version, 1),
             groupTopicMap=object_text(topics, 1),
@@ -205,6 +206,11 @@ def _offsets(table: OffsetTable) -> str:
         if queues
     )
     return object_text(lines, 1)
+
+
+def _quoted(table: OffsetTable) -> str:
+    texts = {key: {str(queue_id): offset for queue_id, offset in queues.items()} for key, queues in table.items()}
+    return fastjson.dumps(texts, indent="\t").decode().replace("\n", "\n\t")
 
 
 def _lines(values: Iterable[str]) -> str:

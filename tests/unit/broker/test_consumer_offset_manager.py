@@ -1,3 +1,4 @@
+import json
 from pathlib import Path
 
 import pytest
@@ -75,6 +76,11 @@ def test_resets_survive_a_restart_and_end_with_their_group_or_topic():
     assert b"resetOffsetTable" not in manager.encode()
     for group, topic in (("g", "T"), ("g", "U"), ("h", "U")):
         manager.assign_reset(group, topic, 3, 10)
+    assert json.loads(manager.encode().partition(b'"resetOffsetTable":')[2][:-2]) == {
+        "T@g": {"3": 10},
+        "U@g": {"3": 10},
+        "U@h": {"3": 10},
+    }, "in standard JSON, being the last field"
     again = make()
     again.decode(manager.encode())
     assert again.resets.offsets() == {"T@g": {3: 10}, "U@g": {3: 10}, "U@h": {3: 10}}
