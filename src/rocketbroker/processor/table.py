@@ -134,5 +134,6 @@ def _add_clients(table: MethodTable, parts: BrokerParts) -> None:
         parts.offset_reset,
     )
     table.add(RequestCode.UPDATE_CONSUMER_OFFSET, update.process, UpdateConsumerOffsetRequestHeader)
-    table.add(RequestCode.LOCK_BATCH_MQ, LockBatchMqProcessor(parts.locks).process)
+    lock = LockBatchMqProcessor(parts.locks, parts.consumers, parts.subscription_groups)
+    table.add(RequestCode.LOCK_BATCH_MQ, lock.process)
     table.add(RequestCode.UNLOCK_BATCH_MQ, UnlockBatchMqProcessor(parts.locks).process)

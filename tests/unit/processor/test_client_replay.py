@@ -37,7 +37,8 @@ def client_table(parts):
     table.add(RequestCode.UNREGISTER_CLIENT, unregister.process, UnregisterClientRequestHeader)
     consumer_list = GetConsumerListByGroupProcessor(parts.consumers)
     table.add(RequestCode.GET_CONSUMER_LIST_BY_GROUP, consumer_list.process, GetConsumerListByGroupRequestHeader)
-    table.add(RequestCode.LOCK_BATCH_MQ, LockBatchMqProcessor(parts.locks).process)
+    lock = LockBatchMqProcessor(parts.locks, parts.consumers, parts.subscription_groups)
+    table.add(RequestCode.LOCK_BATCH_MQ, lock.process)
     table.add(RequestCode.UNLOCK_BATCH_MQ, UnlockBatchMqProcessor(parts.locks).process)
     return table.routes
 

@@ -1,5 +1,7 @@
 import pytest
 
+from rocketbroker.broker.client_channel_info import ClientChannelInfo
+from rocketbroker.codec.remoting.bodies.heartbeat import ConsumerData
 from rocketbroker.codec.remoting.bodies.lock_batch import (
     LockBatchRequestBody,
     LockBatchResponseBody,
@@ -16,14 +18,27 @@ from tests.support.fakes import FakeConnection
 QUEUES = [MessageQueue("T", "broker-a", queue_id) for queue_id in range(3)]
 
 
+def locks_of(parts):
+    return LockBatchMqProcessor(parts.locks, parts.consumers, parts.subscription_groups)
+
+
+def join(parts, client, group="g"):
+    """A heartbeat of a client that consumes in order."""
+    parts.subscription_groups.find(group)
+    channel = ClientChannelInfo(FakeConnection(), client, "JAVA", 513, parts.clock.monotonic())
+    parts.consumers.register(channel, ConsumerData(group))
+
+
 def lock(parts, client, queues, group="g"):
     body = LockBatchRequestBody(group, client, False, queues).encode()
-    answer = LockBatchMqProcessor(parts.locks).process(FakeConnection(), request(RequestCode.LOCK_BATCH_MQ, body=body))
+    answer = locks_of(parts).process(FakeConnection(), request(RequestCode.LOCK_BATCH_MQ, body=body))
     assert answer.code == 0
     return LockBatchResponseBody.decode(answer.body).lock_ok_mq_set
 
 
 def test_lock_and_unlock(parts):
+    for client in ("one", "two", "three"):
+        join(parts, client)
     assert lock(parts, "one", QUEUES[:2]) == QUEUES[:2]
     assert lock(parts, "two", QUEUES) == QUEUES[2:]
     body = UnlockBatchRequestBody("g", "one", False, QUEUES).encode()
@@ -33,7 +48,25 @@ def test_lock_and_unlock(parts):
     assert lock(parts, "three", QUEUES) == QUEUES[:2]
 
 
+@pytest.mark.parametrize("is_known", [True, False])
+def test_a_client_that_is_not_in_the_group_locks_nothing(parts, is_known):
+    if is_known:
+        join(parts, "one")
+    with pytest.raises(BrokerResponseError, match="The Consumer <g> <two> not online: no lock is given") as error:
+        lock(parts, "two", QUEUES)
+    assert error.value.code == ResponseCode.CONSUMER_NOT_ONLINE
+    assert parts.locks.is_lock_all_expired("g")
+    join(parts, "one")
+    assert lock(parts, "one", QUEUES) == QUEUES
+
+
+def test_locks_are_renewed_before_the_first_heartbeat_after_a_restart(parts):
+    parts.subscription_groups.find("g")
+    assert lock(parts, "one", QUEUES) == QUEUES
+
+
 def test_no_queues(parts):
+    join(parts, "one")
     assert lock(parts, "one", []) == []
 
 
@@ -46,6 +79,6 @@ def test_illegal_group(parts, group):
 
 @pytest.mark.parametrize("body", [b"", b"{}", b'{"clientId":"c","consumerGroup":"g","mqSet":[7]}'])
 def test_wrong_body(parts, body):
-    for processor in (LockBatchMqProcessor(parts.locks), UnlockBatchMqProcessor(parts.locks)):
+    for processor in (locks_of(parts), UnlockBatchMqProcessor(parts.locks)):
         with pytest.raises(BrokerResponseError, match="the body of the request"):
             processor.process(FakeConnection(), request(RequestCode.LOCK_BATCH_MQ, body=body))
