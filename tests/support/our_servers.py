@@ -97,7 +97,7 @@ class OurServers:
         with log.open("wb") as out:
             process = subprocess.Popen(
                 [*runner, *self.command(module, "-c", str(path), *arguments)],
-                stdin=subprocess.PIPE,  # nothing of ours reads it but launchers of `testing`
+                stdin=subprocess.PIPE if module.startswith("testing.") else None,  # its launchers are told things
                 stdout=out,
                 stderr=subprocess.STDOUT,
                 cwd=self.home,
