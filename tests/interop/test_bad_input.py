@@ -19,7 +19,8 @@ from tests.support.our_servers import Cluster, OurServers
 from tests.support.raw_client import RawAnswer, RawClient, raw_frame, raw_header
 
 SEND_V2, PULL, HEART_BEAT, MAX_OFFSET, ROUTE, REGISTER = 310, 11, 34, 30, 105, 103
-QUERY, VIEW = 12, 33
+QUERY, VIEW, LOCK_BATCH, SEND_MSG_BACK = 12, 33, 41, 36
+SUBSCRIPTION_GROUP_NOT_EXIST, CONSUMER_NOT_ONLINE = 26, 206
 SUCCESS, SYSTEM_ERROR, NOT_SUPPORTED, MESSAGE_ILLEGAL, INVALID = 0, 1, 3, 13, 29
 FRAME_MAX = 16 << 20
 
@@ -291,6 +292,30 @@ def test_queues_and_offsets_out_of_range_are_refused(peer: RawClient):
     assert moved.fields["nextBeginOffset"] == end
     for position in (-1, 7, 2**62):
         refused(peer.ask(33, {"offset": str(position)}, opaque=5))
+
+
+def test_a_lock_by_a_client_that_is_not_in_the_group_is_refused(peer: RawClient):
+    queue = {"topic": "Bystander", "brokerName": "broker-a", "queueId": 0}
+    body = json.dumps({"consumerGroup": "CG_Locked", "clientId": "stranger", "mqSet": [queue]}).encode()
+    answer = peer.ask(LOCK_BATCH, None, body)
+    assert answer.code == CONSUMER_NOT_ONLINE
+    refused(answer, "The Consumer <CG_Locked> <stranger> not online")
+    member = {"clientID": "member", "producerDataSet": [], "consumerDataSet": [consumer_data("CG_Locked")]}
+    assert peer.ask(HEART_BEAT, None, json.dumps(member).encode(), opaque=2).code == SUCCESS
+    assert peer.ask(LOCK_BATCH, None, body, opaque=3).code == CONSUMER_NOT_ONLINE
+    locked = peer.ask(LOCK_BATCH, None, body.replace(b"stranger", b"member"), opaque=4)
+    assert json.loads(locked.body)["lockOKMQSet"] == [queue]
+
+
+def test_nothing_is_sent_back_for_an_offset_without_a_message(shared: Cluster, peer: RawClient):
+    member = {"clientID": "m", "producerDataSet": [], "consumerDataSet": [consumer_data("CG_Back")]}
+    assert peer.ask(HEART_BEAT, None, json.dumps(member).encode()).code == SUCCESS
+    before = everything(shared.broker.store)
+    for position in (-1, 7, 2**62):
+        refused(peer.ask(SEND_MSG_BACK, {"offset": str(position), "group": "CG_Back", "delayLevel": "0"}, opaque=2))
+    nobody = peer.ask(SEND_MSG_BACK, {"offset": "0", "group": "../CG", "delayLevel": "0"}, opaque=3)
+    assert (nobody.code, "subscription group not exist, ../CG" in nobody.remark) == (SUBSCRIPTION_GROUP_NOT_EXIST, True)
+    assert everything(shared.broker.store) == before
 
 
 def test_an_answer_that_nobody_waits_for_is_ignored(peer: RawClient):

@@ -29,9 +29,10 @@ class StandingClock:
         self._now = int(time.time() * 1000)
         self.process = self._start()
 
-    def _start(self) -> ClockedBroker:
+    def _start(self, **settings: str) -> ClockedBroker:
         clock = ["speed 0", f"set {self._now}"]
-        return clocked_broker(self._servers, self._namesrv, self._servers.home / "store", port=self._port, clock=clock)
+        store = self._servers.home / "store"
+        return clocked_broker(self._servers, self._namesrv, store, port=self._port, clock=clock, **settings)
 
     def wait(self, seconds: int) -> None:
         self.set_clock(seconds)
@@ -40,9 +41,9 @@ class StandingClock:
     def set_clock(self, seconds: int) -> None:
         self._now = self.process.set_clock(f"step {seconds}")
 
-    def stop_and_start(self) -> None:
+    def stop_and_start(self, **settings: str) -> None:
         assert self.process.stop() == 0
-        self.process = self._start()
+        self.process = self._start(**settings)
 
     def kill_and_start(self) -> None:
         self.process.kill()
@@ -102,6 +103,38 @@ def test_each_level_comes_in_its_time_over_restarts_kills_and_steps_of_the_clock
     assert [(each.n, each.msg_id) for each in clients.sent()] == sorted(
         {(each.n, each.msg_id) for each in clients.got("c")}
     )
+    assert our_servers.errors() == []
+
+
+def test_levels_that_are_changed_and_levels_that_there_are_not(java: Java, our_servers: OurServers):
+    namesrv = our_servers.namesrv().address
+    broker = StandingClock(our_servers, namesrv)
+    make_topic(broker.process.address, namesrv, "Levels", 1)
+    clients = Scenario(java, namesrv)
+    clients.do("consume", name="c", group="G", topic="Levels")
+    clients.do("send", topic="Levels", first=0, tags="A,B,C", level=5)
+    clients.do("send", topic="Levels", first=1, tags="A,B,C", level=99)
+    assert delayed(namesrv, "Levels") == {5: 1, 18: 1}, "a level above the highest is the highest"
+
+    broker.stop_and_start(messageDelayLevel="1s 40s 1h")
+    clients.do("send", topic="Levels", first=2, tags="A,B,C", level=2)
+    clients.do("send", topic="Levels", first=3, tags="A,B,C", level=4)
+    assert delayed(namesrv, "Levels") == {2: 1, 3: 1, 5: 1, 18: 1}
+
+    def check(*due: int) -> None:
+        clients.wait_got("c", lambda messages: len(messages) >= len(due), str(due))
+        assert sorted(each.n for each in clients.got("c")) == sorted(due), f"after {broker.passed} s"
+
+    broker.wait(40)
+    check(2)
+    broker.wait(20)
+    check(2, 0)
+    broker.wait(3540)
+    check(2, 0, 3)
+    # Its level is no more; what that promised when it was sent holds.
+    broker.wait(3600)
+    check(2, 0, 3, 1)
+    check_content(clients.got("c"))
     assert our_servers.errors() == []
 
 
