@@ -308,7 +308,7 @@ class _FileBytes:
 
 def _read(file: MappedFile, position: int, length: int) -> bytes:
     """Bytes of a file, fewer at its end. A look at a hole of the mapping could kill the process on a full tmpfs."""
-    return os.pread(file.fd, min(length, file.file_size - position), position)
+    return os.pread(file.fd, max(min(length, file.file_size - position), 0), position)
 
 
 def _seeming_records(

@@ -29,6 +29,9 @@ from rocketbroker.store.mapped_file_queue import MappedFileQueue
 _ALLOCATE_STEP = 65536
 _REMEMBERED_TAGS = 1024
 
+# Damage is seldom longer than some pages of entries.
+_FAR = 2048
+
 
 class ConsumeQueue:
     """One queue of a topic.
@@ -230,11 +233,14 @@ class ConsumeQueue:
                 high = middle
         return file.file_from_offset // CQ_STORE_UNIT_SIZE + low
 
-    def truncate_from(self, physical_offset: int) -> None:
-        """Forget the entries of messages at and after a physical offset.
+    @property
+    def begin_of_files(self) -> int | None:
+        """The queue offset of the first place in its first file; ``None`` without files."""
+        files = self.queue.files
+        return files[0].file_from_offset // CQ_STORE_UNIT_SIZE if files else None
 
-        Those before it are whole; among those after it there may be holes, since a power loss takes any pages.
-        """
+    def position_of(self, physical_offset: int) -> int:
+        """The queue offset at which the entries of messages at and after a physical offset begin."""
         low, high = self.min_offset, self.max_offset
         while low < high:
             middle = (low + high) // 2
@@ -243,7 +249,12 @@ class ConsumeQueue:
                 low = middle + 1
             else:
                 high = middle
-        self.cut(low)
+        return low
+
+    def has_before(self, physical_offset: int, queue_offset: int) -> bool:
+        """Whether a message before a physical offset has an entry not far behind a queue offset, in the same file."""
+        entries = self.entries(queue_offset, _FAR)
+        return any(is_written(size) and offset < physical_offset for offset, size, _ in entries)
 
     def go_on_at(self, queue_offset: int) -> None:
         """Have the next message get a queue offset behind the end, on disk as well: those before it were used.

@@ -164,10 +164,9 @@ class ConsumeQueueStore:
         entries = (queue.entry(queue.max_offset - 1) for queue in self)
         return max((entry[:2] for entry in entries if entry), default=None)
 
-    def truncate_from(self, physical_offset: int) -> None:
-        """Forget all entries of messages at and after a CommitLog offset."""
-        for queue in self:
-            queue.truncate_from(physical_offset)
+    def positions_of(self, physical_offset: int) -> dict[ConsumeQueue, int]:
+        """Where in each queue the entries of messages at and after a CommitLog offset begin."""
+        return {queue: queue.position_of(physical_offset) for queue in self}
 
     def correct_min_offsets(self, min_physical_offset: int) -> None:
         """Let each queue begin with the first message that the CommitLog still holds."""

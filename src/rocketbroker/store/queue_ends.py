@@ -99,6 +99,34 @@ def find_lost_queues(
     return lost, without_begin
 
 
+def find_lost_begins(
+    ends: QueueEnds | None,
+    queues: ConsumeQueueStore,
+    begin_of_log: int,
+    is_deleted: Callable[[str, int], bool],
+    told: list[str],
+) -> list[ConsumeQueue]:
+    """The queues that lost their first files after an unclean stop, which ``told`` takes, where that can be told.
+
+    A queue may begin anywhere where the log lost its begin as well, unless that is known. Arguments are as in
+    ``reach_ends``, and where the log begins.
+    """
+    begins = dict.fromkeys(((queue.topic, queue.queue_id) for queue in queues), 0) if begin_of_log == 0 else {}
+    if ends is not None and ends.end_of_log > begin_of_log:
+        for (topic, queue_id), (begin, end) in ends.queues.items():
+            if queues.find(topic, queue_id) is None and end and not is_deleted(topic, ends.end_of_log):
+                queues.find_or_create(topic, queue_id)
+            elif ends.begin_of_log == begin_of_log:
+                begins[topic, queue_id] = begin
+    found = []
+    for queue in queues:
+        begin, files_begin = begins.get((queue.topic, queue.queue_id)), queue.begin_of_files
+        if files_begin is None or (begin is not None and files_begin > begin):
+            told.append(f"queue {queue.queue_id} of {queue.topic} has lost its first files")
+            found.append(queue)
+    return found
+
+
 def reach_ends(ends: QueueEnds, queues: ConsumeQueueStore, is_deleted: Callable[[str, int], bool]) -> list[str]:
     """Have the queues that end before they did go on where that was; gives a text of each.
 

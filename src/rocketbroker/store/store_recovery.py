@@ -31,8 +31,10 @@ from rocketbroker.store.damaged_files import mend_commit_log
 from rocketbroker.store.index_service import IndexService
 from rocketbroker.store.mapped_file import MappedFile
 from rocketbroker.store.mapped_file_queue import MappedFileQueue
+from rocketbroker.store.queue_cuts import QueueCuts
 from rocketbroker.store.queue_ends import (
     QueueEnds,
+    find_lost_begins,
     find_lost_queues,
     reach_ends,
     read_queue_ends,
@@ -159,29 +161,28 @@ def recover(
         StoreFullError: the disk has no room for entries that are missing.
     """
     report, queues, log_queue = loaded.report, loaded.queues, loaded.commit_log.queue
-    without_begin: list[ConsumeQueue] = []
     progress = _Progress(say, log_queue.max_file_end)
     if report.clean_stop:
-        report.end_of_log = _end_after_clean_stop(loaded)
-        unknown = _Unknown(report.end_of_log, report.end_of_log, None)
+        end = report.end_of_log = _end_after_clean_stop(loaded)
+        unknown = _Unknown(end, end, None)
         without_begin = _find_lost_queues(loaded)
     else:
         unknown = _unknown_parts(loaded, checkpoint)
         report.checked_from = unknown.log_from
+        begin, told = log_queue.min_offset, report.queues_rebuilt
+        without_begin = find_lost_begins(loaded.ends, queues, begin, reput.leaves_out, told)
     index_lacks, queues_lack = _lacking_from(loaded, unknown)
-    start = min(queues.max_physical_offset, queues_lack, index_lacks, *map(_end_of, loaded.lacking))
-    start = 0 if without_begin else start
+    cuts = QueueCuts(queues, queues_lack, without_begin, report.queues_rebuilt)
+    start = min(queues.max_physical_offset, cuts.lacks_from, index_lacks, *map(_end_of, loaded.lacking))
     made_anew = start < unknown.log_from or loaded.note.stands
     if made_anew:
         loaded.note.write(start)
     before_change()
-    for queue in without_begin:
-        queue.cut(0)
     _reach(log_queue, unknown.log_from)
     if loaded.index_service is not None:
         report.index_entries_cut = loaded.index_service.cut(index_lacks)
     # What was not on disk for certain may have holes: those entries are made anew from the log.
-    queues.truncate_from(queues_lack)
+    cuts.cut()
     queues.correct_min_offsets(log_queue.min_offset)
     reput.catch_up(max(start, log_queue.min_offset), unknown.log_from, progress.tell)
     if not report.clean_stop:
@@ -191,6 +192,7 @@ def recover(
     log_queue.truncate(report.end_of_log)
     if report.clean_stop or made_anew:
         _reach_ends(loaded, reput)
+    cuts.reach_known_ends()
     if not report.clean_stop:
         # They are in the page cache, where a killed broker left them, and may be no further.
         log_queue.unsynced_from(report.checked_from)

@@ -74,6 +74,7 @@ DAMAGES = [
     (28, b"\0\0\0\0\0\0\0\1", "says that it lies at 1"),
     (88, b"XYZ", "bodyCRC"),
     (84, b"\0\0\xff\xff", "bodyLength is 65535"),
+    (84, b"\x7f\xff\xff\xff", "bodyLength is 2147483647"),
 ]
 
 

@@ -167,7 +167,7 @@ def test_a_queue_that_lost_its_first_file_begins_anew_where_its_first_message_is
     again = ConsumeQueue("Topic", 3, queue.queue.directory, FILE)
     again.load()
     assert again.min_offset == 10
-    again.truncate_from(1000)
+    again.cut(again.position_of(1000))
     put(again, *range(begin, 12))
     assert entries(again) == list(range(begin, 12))
     assert len(again.queue.files) == 2
@@ -190,7 +190,7 @@ def test_loading_refuses_files_of_another_size(queue: ConsumeQueue):
 def test_truncating_forgets_what_lies_behind_the_log(queue: ConsumeQueue, physical: int, left: int):
     put(queue, *range(25))
 
-    queue.truncate_from(physical)
+    queue.cut(queue.position_of(physical))
 
     assert (queue.max_offset, queue.next_offset) == (left, left)
     assert entries(queue) == list(range(left))
@@ -201,10 +201,18 @@ def test_truncating_forgets_what_lies_behind_the_log(queue: ConsumeQueue, physic
     assert entries(queue) == list(range(27))
 
 
+def test_an_entry_before_a_position_is_looked_for_behind_it(queue: ConsumeQueue):
+    put(queue, *range(10))
+
+    assert queue.has_before(1000 + 700, 6)
+    assert not queue.has_before(1000 + 700, 7)
+    assert not queue.has_before(9999, 10)
+
+
 def test_truncating_stops_at_the_first_entry(queue: ConsumeQueue):
     put(queue, 14, 15)
 
-    queue.truncate_from(0)
+    queue.cut(queue.position_of(0))
 
     assert (queue.min_offset, queue.max_offset, queue.next_offset) == (14, 14, 14)
     put(queue, 14)

@@ -102,6 +102,65 @@ async def test_a_queue_whose_folder_is_gone_is_made_anew(filled: Filled, tmp_pat
     await store.stop()
 
 
+@pytest.mark.parametrize("files", [[0], [0, QUEUE_FILE]])
+async def test_a_queue_that_lost_its_first_files_before_a_start_after_a_kill_is_made_anew(
+    filled: Filled, killed: Path, files: list[int]
+):
+    for offset in files:
+        (killed / "consumequeue" / "Topic" / "1" / f"{offset:020d}").unlink()
+
+    store = await check(killed, filled)
+
+    assert store.recovery_report.queues_rebuilt == ["queue 1 of Topic has lost its first files"]
+    await store.stop()
+
+
+async def killed_after_a_stop(filled: Filled, tmp_path: Path) -> Path:
+    """A store of which all was on disk when it was started, and that took nothing before it was killed."""
+    store = await opened(await stopped(filled, tmp_path), filled)
+    root = crash_copy(Path(store.config.store_path_root_dir), tmp_path / "killed")
+    await store.stop()
+    return root
+
+
+async def test_a_queue_whose_folder_is_gone_after_a_kill_is_made_anew(filled: Filled, tmp_path: Path):
+    root = await killed_after_a_stop(filled, tmp_path)
+    shutil.rmtree(root / "consumequeue" / "Topic" / "2")
+
+    store = await check(root, filled)
+
+    assert store.recovery_report.queues_rebuilt == ["queue 2 of Topic has lost its first files"]
+    await store.stop()
+
+
+async def test_a_queue_that_is_made_anew_after_a_kill_goes_on_where_it_was_though_the_log_lost_messages(
+    filled: Filled, tmp_path: Path
+):
+    root = await killed_after_a_stop(filled, tmp_path)
+    (root / "consumequeue" / "Topic" / "1" / f"{0:020d}").unlink()
+    last = filled.offsets[COUNT - 3]
+    assert (COUNT - 3) % QUEUES == 1
+    zeroed(*log_file(root, last), filled.sizes[COUNT - 3])
+
+    store = await opened(root, filled)
+
+    queue = store.queues.find("Topic", 1)
+    assert queue is not None
+    assert queue.max_offset == 83
+    await store.stop()
+
+
+async def test_an_entry_that_is_damaged_costs_none_of_those_behind_it(filled: Filled, tmp_path: Path):
+    root = await stopped(filled, tmp_path)
+    path, at = root / "consumequeue" / "Topic" / "1" / f"{0:020d}", 83 // 2 * 20
+    overwrite(path, at + 4, b"\x70")
+
+    store = await check(root, filled)
+
+    assert store.recovery_report.queues_rebuilt == ["entry 41 of queue 1 of Topic is damaged, and made anew"]
+    await store.stop()
+
+
 async def test_a_last_queue_file_of_zeros_is_made_anew(filled: Filled, tmp_path: Path):
     root = await stopped(filled, tmp_path)
     overwrite(root / "consumequeue" / "Topic" / "0" / f"{QUEUE_FILE:020d}", 0, bytes(QUEUE_FILE))
@@ -155,7 +214,8 @@ async def test_a_kill_amid_the_start_that_found_a_queue_lost_changes_nothing_of_
     await store.stop()
     assert (killed / "abort").exists()
 
-    for rebuilt in (["queue 0 of Early had the offsets 0 to 2, and 0 to 0 when the store was opened"], []):
+    texts = ["has lost its first files", "had the offsets 0 to 2, and 0 to 0 when the store was opened"]
+    for rebuilt in ([f"queue 0 of Early {text}" for text in texts], []):
         store = await opened(killed, filled)
         assert store.recovery_report.queues_rebuilt == rebuilt
         queue = store.queues.find("Early", 0)

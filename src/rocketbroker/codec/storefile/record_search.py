@@ -75,20 +75,23 @@ def inspect(window: LogBytes, position: int) -> tuple[Found, int]:
         return Found.BROKEN, 0
     if not MIN_RECORD_SIZE <= size <= file.size - position:
         return Found.BROKEN, 0
-    return (Found.RECORD, size) if _ends(window, position, head, sys_flag) == position + size else (Found.BROKEN, 0)
+    sound = _length(window, position, head, sys_flag, size) == size
+    return (Found.RECORD, size) if sound else (Found.BROKEN, 0)
 
 
-def _ends(window: LogBytes, position: int, head: bytes, sys_flag: int) -> int:
-    """Where the lengths inside a record say that it ends; -1 if they make no sense. Reads no body."""
+def _length(window: LogBytes, position: int, head: bytes, sys_flag: int, size: int) -> int:
+    """What the lengths inside a record add up to; -1 if they make no sense. Reads no body, nothing behind ``size``."""
     head_size = RECORD_HEADS[sys_flag >> 4 & 3].size
-    if len(head) < head_size or (body_length := _INT.unpack_from(head, head_size - 4)[0]) < 0:
+    if len(head) < head_size or not 0 <= (body_length := _INT.unpack_from(head, head_size - 4)[0]) <= size - head_size:
         return -1
     width = 2 if head[7] == MESSAGE_MAGIC_CODE_V2 & 0xFF else 1
     properties_at = position + head_size + body_length + width
     topic_length = int.from_bytes(window.at(properties_at - width, width), "big", signed=width == 2)
     properties_at += topic_length
+    if topic_length < 0 or properties_at > position + size:
+        return -1
     properties_length = int.from_bytes(window.at(properties_at, 2), "big", signed=True)
-    return -1 if topic_length < 0 or properties_length < 0 else properties_at + 2 + properties_length
+    return -1 if properties_length < 0 else properties_at + 2 + properties_length - position
 
 
 def find_record(window: LogBytes, low: int, high: int) -> int:
