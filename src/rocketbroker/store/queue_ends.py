@@ -120,8 +120,8 @@ def find_lost_begins(
                 begins[topic, queue_id] = begin
     found = []
     for queue in queues:
-        begin, files_begin = begins.get((queue.topic, queue.queue_id)), queue.begin_of_files
-        if files_begin is None or (begin is not None and files_begin > begin):
+        known, first = begins.get((queue.topic, queue.queue_id)), queue.begin_of_files
+        if first is None or (known is not None and first > known):
             told.append(f"queue {queue.queue_id} of {queue.topic} has lost its first files")
             found.append(queue)
     return found
