@@ -255,12 +255,14 @@ class TextMatch(Expression):
 
     def compiled(self, number_of: Numbering) -> Evaluate:
         """See ``Expression``."""
+        if not self.search:
+            return lambda _values: False  # without a look at the operand, as in RocketMQ
         operand, search, is_not = self.operand.compiled(number_of), self.search, self.is_not
         holds = TEXT_RELATIONS[self.relation]
 
         def text_match(values: Values) -> Value:
             text = operand(values)
-            return bool(search) and isinstance(text, str) and holds(text, search) is not is_not
+            return isinstance(text, str) and holds(text, search) is not is_not
 
         return text_match
 

@@ -197,6 +197,8 @@ def test_literals_alone(text: str, expected: object):
         ("b = 'y' AND a > 5", False),
         ("a > 5 AND b = 'y'", ERROR),
         ("a BETWEEN 1 AND 2 OR b = 'x'", ERROR),
+        ("(a > 5) CONTAINS 'x'", ERROR),
+        ("(a > 5) CONTAINS ''", False),
     ],
 )
 def test_what_decides_keeps_the_rest_from_being_looked_at(text: str, expected: object):
