@@ -6,6 +6,7 @@ from rocketbroker.broker.timer.timer_delivery import BATCH
 from rocketbroker.broker.timer.timer_message_store import LOAD_AHEAD_MS
 from rocketbroker.codec.message.message_decoder import decode_record
 from rocketbroker.codec.message.message_properties import encode_properties
+from rocketbroker.common.errors import StoreError
 from rocketbroker.store.put_message import MessageExtBrokerInner, PutMessageResult, PutMessageStatus
 from tests.support.golden_store import records, unpack
 from tests.support.stores import crash_copy, make_store, read_queue
@@ -444,3 +445,39 @@ async def test_that_nothing_waits_any_more_is_no_lost_table(timer, again, clock,
     assert b'"slotEntries":{}' in timer.path.read_bytes()
     await again()
     assert "empty" not in caplog.text
+
+
+async def test_slot_files_that_the_disk_refuses_are_written_by_the_next_try(timer, again, clock, monkeypatch):
+    timer.put(b"one", TIMER_DELAY_SEC=7200)
+    await timer.run()
+
+    def refuse(*_):
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("rocketbroker.broker.timer.slot_files.SlotFiles._append", refuse)
+        with pytest.raises(OSError, match="No space"):
+            await timer.service.write()
+    assert timer.service.progress.file.queue_offset == 0
+    timer.put(b"two", TIMER_DELAY_SEC=7200)
+    await timer.stop()
+    timer = await again()
+    assert timer.service.progress.file.queue_offset == 1, "what came after the last look is taken in again"
+    clock.advance(7202)
+    await timer.run()
+    assert timer.bodies() == [b"one", b"two"]
+
+
+async def test_a_log_that_cannot_be_synced_leaves_the_slot_files_as_they_are(timer, store, monkeypatch):
+    async def refuse():
+        return False
+
+    timer.put(b"one", TIMER_DELAY_SEC=7200)
+    await timer.run()
+    with monkeypatch.context() as patch:
+        patch.setattr(store, "sync", refuse)
+        with pytest.raises(StoreError, match="could not be synced"):
+            await timer.service.write()
+    assert timer.slot_files == []
+    await timer.service.write()
+    assert len(timer.slot_files) == 1

@@ -1,0 +1,79 @@
+from types import SimpleNamespace
+
+import pytest
+
+from rocketbroker.broker.timer.timer_progress import TimerProgress, is_delivered, with_delivered
+from rocketbroker.common.errors import CodecError
+
+
+@pytest.fixture
+def store():
+    return SimpleNamespace(max_physical_offset=100, flushed_offset=0)
+
+
+@pytest.fixture
+def submitted():
+    return []
+
+
+@pytest.fixture
+def progress(tmp_path, store, submitted):
+    return TimerProgress(tmp_path / "timerProgress.json", store, lambda table: submitted.append(table.encode()))
+
+
+def test_both_slot_and_offset_are_below_those_of_one_pair():
+    delivered = ((1000, 50), (2000, 20))
+    for slot_ms, queue_offset, wanted in (
+        (999, 49, True),
+        (1000, 49, False),
+        (999, 50, False),
+        (1999, 19, True),
+        (2000, 19, False),
+        (1500, 20, False),
+    ):
+        assert is_delivered(delivered, slot_ms, queue_offset) is wanted
+    assert not is_delivered((), 0, 0)
+
+
+def test_no_pair_says_what_another_says():
+    assert with_delivered((), 1000, 5) == ((1000, 5),)
+    assert with_delivered(((1000, 5),), 2000, 7) == ((2000, 7),)
+    assert with_delivered(((2000, 7),), 1000, 5) == ((2000, 7),)
+    assert with_delivered(((2000, 7),), 1000, 9) == ((2000, 7), (1000, 9))
+    assert with_delivered(((2000, 7), (1000, 9)), 2000, 9) == ((2000, 9),)
+
+
+def test_it_is_written_when_the_copies_are_on_disk(progress, store, submitted):
+    progress.deliver(1000, 5)
+    progress.flush()
+    assert submitted == []
+    assert progress.is_behind
+    store.flushed_offset = 100
+    progress.flush()
+    progress.flush()
+    (written,) = submitted
+    assert progress.parse(written).delivered == [(1000, 5)]
+
+
+def test_what_the_slot_files_hold_is_written_at_once(progress, submitted):
+    progress.took_in(7, {600_000: 3})
+    progress.flush()
+    file = progress.parse(submitted[0])
+    assert (file.queue_offset, file.slot_entries, file.delivered) == (7, {600_000: 3}, [])
+
+
+def test_it_goes_on_from_a_file(tmp_path, progress, store, submitted):
+    progress.begin([(2000, 7), (1000, 9)], 8, 1000, 172_800_000)
+    progress.took_in(7, {})
+    progress.flush()
+    progress.path.write_bytes(submitted[0])
+    again = TimerProgress(progress.path, store)
+    assert again.load()
+    assert again.delivered == again.durable == ((2000, 7), (1000, 8)), "nothing is delivered behind the queue's end"
+    assert (again.file.queue_offset, again.file.precision_ms, again.file.roll_window_ms) == (7, 1000, 172_800_000)
+
+
+@pytest.mark.parametrize("data", [b"", b"{}", b'{"slotEntries":[]}', b'{"slotEntries":{"x":1}}', b"[]"])
+def test_what_is_no_such_file(progress, data):
+    with pytest.raises(CodecError):
+        progress.parse(data)
