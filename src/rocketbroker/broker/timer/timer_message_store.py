@@ -39,9 +39,11 @@ log = logging.getLogger(__name__)
 BATCH = 64
 # Slot files are brought into memory so long before their first slot.
 LOAD_AHEAD_MS = 60_000
-# Entries are written to slot files when so many wait, or after so long: what a start takes in again is no more.
-MOST_UNWRITTEN = 100_000
+# Entries are written to slot files when so many wait, or after so long: what a start takes in again is not much more.
+MANY_UNWRITTEN = 100_000
+MOST_UNWRITTEN = 4 * MANY_UNWRITTEN
 WRITE_INTERVAL_S = 60.0
+RETRY_S = 1.0
 _NEVER_MS = 2**62
 
 
@@ -104,7 +106,7 @@ class TimerMessageStore:
         """
         await self.load()
         self.progress.flush()
-        self._tasks.whenever(self.advance, DELAY_FOR_A_WHILE_S, "advance")
+        self._tasks.whenever(self.advance, RETRY_S, "advance")
         self._tasks.start(self._keep(), "keep")
 
     async def stop(self) -> None:
@@ -195,11 +197,7 @@ class TimerMessageStore:
         now = self._clock.time_ms()
         slot_ms, file = self._wheel.first_slot_ms, self._wheel.next_file
         due_ms = now - self.precision_ms
-        if (
-            file is not None
-            and file <= now + LOAD_AHEAD_MS
-            and (slot_ms is None or file <= slot_ms or slot_ms > due_ms)
-        ):
+        if file is not None and self._is_to_be_loaded(file, slot_ms, now):
             async with self._files_lock:
                 await self._wheel.load_next(self.progress.delivered)
             return 0.0
@@ -209,13 +207,22 @@ class TimerMessageStore:
             return min(max((slot_ms - due_ms) / 1000, LEAST_PAUSE_S), DELAY_FOR_A_WHILE_S)
         return await self._delivery.deliver_batch(queue, slot_ms, self._wheel.slot(slot_ms))
 
+    def _is_to_be_loaded(self, file: int, slot_ms: int | None, now: int) -> bool:
+        """Whether the earliest file that is not in memory has its turn, before the earliest slot that is."""
+        due_ms = now - self.precision_ms
+        if file <= due_ms:
+            return slot_ms is None or file <= slot_ms
+        # Not needed yet: neither what is due waits for it, nor it for the disk.
+        nothing_due = slot_ms is None or slot_ms > due_ms
+        return file <= now + LOAD_AHEAD_MS and nothing_due and not self._files_lock.locked()
+
     async def _take_in(self, queue: ConsumeQueue) -> None:
         """Take in all that the queue has now; what comes meanwhile must not keep what is due."""
         reader = self._store.entry_reader
         end = queue.max_offset
         while self._taken_in < end:
             if self._wheel.unwritten_count >= MOST_UNWRITTEN:
-                await self.write()
+                await self.write()  # the disk is slower than what comes
             entries = reader.entries(queue, max(self._taken_in, queue.min_offset), BATCH)
             if not entries:
                 return
@@ -265,7 +272,7 @@ class TimerMessageStore:
 
     async def _write_when_due(self) -> None:
         now = asyncio.get_running_loop().time()
-        if now - self._written_at < WRITE_INTERVAL_S:
+        if now - self._written_at < WRITE_INTERVAL_S and self._wheel.unwritten_count < MANY_UNWRITTEN:
             return
         self._written_at = now
         if self._wheel.unwritten_count:

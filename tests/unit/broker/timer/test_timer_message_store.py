@@ -481,3 +481,23 @@ async def test_a_log_that_cannot_be_synced_leaves_the_slot_files_as_they_are(tim
     assert timer.slot_files == []
     await timer.service.write()
     assert len(timer.slot_files) == 1
+
+
+async def test_what_is_due_does_not_wait_for_a_file_that_is_needed_later(timer, clock):
+    timer.put(b"later", TIMER_DELAY_SEC=650)
+    timer.put(b"due", TIMER_DELAY_SEC=600)
+    await timer.run()
+    clock.advance(568)  # the file of the one is in memory, that of the other is to be loaded
+    await timer.run()
+    assert timer.service._wheel.next_file is not None
+    clock.advance(31)
+    await timer.service._files_lock.acquire()
+    async with asyncio.timeout(5):
+        await timer.run()
+        clock.advance(3)
+        await timer.run()
+    assert timer.bodies() == [b"due"]
+    timer.service._files_lock.release()
+    clock.advance(600)
+    await timer.run()
+    assert timer.bodies() == [b"due", b"later"]
