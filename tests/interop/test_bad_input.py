@@ -318,6 +318,38 @@ def test_nothing_is_sent_back_for_an_offset_without_a_message(shared: Cluster, p
     assert everything(shared.broker.store) == before
 
 
+def test_resets_and_replies_that_cannot_be_change_nothing(shared: Cluster, peer: RawClient):
+    def reset(**others: Any) -> RawAnswer:
+        fields = {"group": "CG_Moved", "topic": "Bystander", "timestamp": "0", "isForce": "true", "queueId": "0"}
+        return peer.ask(222, {**fields, **others}, opaque=9)
+
+    assert peer.ask(200, body=b'{"groupName":"CG_Moved"}').code == SUCCESS
+    assert reset(offset="1").code == SUCCESS
+    before = peer.ask(43, opaque=2).body, peer.ask(28, opaque=3).body.split(b'"commitLogMaxOffset":"')[1].split(b'"')[0]
+    for answer, code, words in (
+        (reset(group="CG_Nobody"), 26, "Group CG_Nobody does not exist"),
+        (reset(topic="Nothing"), 17, "Topic Nothing does not exist"),
+        (reset(offset="1000000"), 1, "Target offset 1000000 not in consume queue range"),
+        (reset(offset="-2"), 1, "Target offset -2 not in consume queue range"),
+        (reset(queueId="1000"), 29, "QueueId 1000 is illegal"),
+        (
+            peer.ask(314, {"srcGroup": "CG_Nobody", "destGroup": "CG_Moved", "topic": "Bystander"}, opaque=4),
+            26,
+            "CG_Nobody",
+        ),
+        (peer.ask(325, send_fields("DefaultCluster_REPLY_TOPIC"), b"x", opaque=5), 1, "[REPLY_TO_CLIENT] is null"),
+        (
+            peer.ask(325, send_fields("DefaultCluster_REPLY_TOPIC", i="REPLY_TO_CLIENT\x01me\x02"), b"x", opaque=6),
+            1,
+            "channel of <me> not found",
+        ),
+    ):
+        assert answer.code == code, answer
+        refused(answer, words)
+    after = peer.ask(43, opaque=7).body, peer.ask(28, opaque=8).body.split(b'"commitLogMaxOffset":"')[1].split(b'"')[0]
+    assert after == before, "no offset and no message"
+
+
 def test_an_answer_that_nobody_waits_for_is_ignored(peer: RawClient):
     peer.send(raw_frame(raw_header(0, opaque=77, flag=1)))
     assert peer.ask(SEND_V2, send_fields("Bystander"), b"x", opaque=2).code == SUCCESS
