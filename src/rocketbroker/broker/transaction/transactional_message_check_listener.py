@@ -1,7 +1,5 @@
 """What becomes of an open half message that is checked (Abstract- and DefaultTransactionalMessageCheckListener)."""
 
-import logging
-
 import msgspec
 
 from rocketbroker.broker.producer_manager import ProducerManager
@@ -22,8 +20,6 @@ from rocketbroker.codec.remoting.perm_name import PERM_READ_WRITE
 from rocketbroker.codec.remoting.remoting_command import Command, request
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.store.put_message import MessageExtBrokerInner, PutMessageResult
-
-log = logging.getLogger(__name__)
 
 _WAIT = PROPERTY_WAIT_STORE_MSG_OK.encode()
 _CHECK_MAX_QUEUES = 1
@@ -48,7 +44,7 @@ class TransactionalMessageCheckListener:
         self._store_host = store_host
 
     def resolve_half_message(self, half: MessageExt, copy: MessageExtBrokerInner, stored: PutMessageResult) -> bool:
-        """Ask a member of the producer group, whoever it is; false (logged) when there is none.
+        """Ask a member of the producer group, whoever it is; false when there is none.
 
         Args:
             half: the half message.
@@ -58,7 +54,6 @@ class TransactionalMessageCheckListener:
         group = half.get_property(PROPERTY_PRODUCER_GROUP)
         connection = None if group is None else self._producers.available_channel(group)
         if connection is None:
-            log.warning("transaction %s: no producer of group %s is there to be asked", half.uniq_key, group)
             return False
         connection.send_oneway(self._check_request(half, copy, stored))
         return True

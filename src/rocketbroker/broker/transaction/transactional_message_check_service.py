@@ -7,6 +7,7 @@ were first stored in.
 """
 
 import logging
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Protocol
@@ -22,6 +23,7 @@ from rocketbroker.broker.transaction.transactional_message_util import (
     is_copy,
     transaction_key,
 )
+from rocketbroker.codec.message.message_const import PROPERTY_PRODUCER_GROUP
 from rocketbroker.codec.message.message_decoder import decode_record
 from rocketbroker.codec.message.message_ext import MessageExt
 from rocketbroker.codec.message.topic_validator import RMQ_SYS_TRANS_HALF_TOPIC
@@ -94,6 +96,8 @@ class TransactionalMessageCheckService:
         self._store_host = store_host
         self._clock = clock
         self._last_check = 0.0
+        # Producer groups that nobody was there of, and for how many transactions; told with each turn.
+        self._absent: Counter[str | None] = Counter()
         self._tasks = TaskOwner("TransactionalMessageCheckService")
 
     async def start(self) -> None:
@@ -126,6 +130,12 @@ class TransactionalMessageCheckService:
         half_offsets.skip_to(min(queue.min_offset, end))
         while half_offsets.position < end and await self._check_next(queue):
             self._store.dispatch()
+        self._tell_absent()
+
+    def _tell_absent(self) -> None:
+        for group, count in self._absent.items():
+            log.warning("no producer of group %s is there to be asked for %s open transactions", group, count)
+        self._absent.clear()
 
     async def _check_next(self, queue: ConsumeQueue) -> bool:
         """Deal with the first open half message; false when it has to wait, and those after it with it."""
@@ -180,8 +190,12 @@ class TransactionalMessageCheckService:
             # The answer could come before the copy may be read.
             self._store.when_flushed(stored, partial(self._ask_when_flushed, half, copy, stored))
         else:
-            self._listener.resolve_half_message(half, copy, stored)
+            self._resolve(half, copy, stored)
         return True
+
+    def _resolve(self, half: MessageExt, copy: MessageExtBrokerInner, stored: PutMessageResult) -> None:
+        if not self._listener.resolve_half_message(half, copy, stored):
+            self._absent[half.get_property(PROPERTY_PRODUCER_GROUP)] += 1
 
     def _ask_when_flushed(
         self, half: MessageExt, copy: MessageExtBrokerInner, stored: PutMessageResult, why: str
@@ -189,7 +203,7 @@ class TransactionalMessageCheckService:
         if why:
             log.warning("transaction %s is not checked, its copy being not on disk: %s", half.uniq_key, why)
         else:
-            self._listener.resolve_half_message(half, copy, stored)
+            self._resolve(half, copy, stored)
 
     def _put_back(self, half: MessageExt, copy: MessageExtBrokerInner) -> PutMessageResult | None:
         """Store the half message at the end of its queue; ``None`` when that is to be tried again."""

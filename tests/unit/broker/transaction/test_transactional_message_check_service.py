@@ -89,11 +89,16 @@ async def test_one_that_nobody_knows_is_given_up_after_the_last_check(tmp_path: 
 
 async def test_checks_count_though_nobody_is_there_to_be_asked(tmp_path: Path, caplog):
     transactions = await Transactions.open(tmp_path / "store", settings={"transaction_check_max": 1})
-    transactions.send()
+    for group in ("PG", "PG", "Other"):
+        transactions.send(group=group)
     await transactions.check()
-    assert "no producer of group PG is there to be asked" in caplog.text
+    told = [record.getMessage() for record in caplog.records if "no producer" in record.getMessage()]
+    assert told == [
+        "no producer of group PG is there to be asked for 2 open transactions",
+        "no producer of group Other is there to be asked for 1 open transactions",
+    ]
     await transactions.check()
-    assert len(read_queue(transactions.store, CHECK_MAX_TOPIC, 0)) == 1
+    assert len(read_queue(transactions.store, CHECK_MAX_TOPIC, 0)) == 3
     await transactions.close()
 
 
