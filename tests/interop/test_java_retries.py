@@ -142,7 +142,7 @@ def test_orderly_consumers_try_again_in_place_until_their_limit(java: Java, our_
     assert tried == [(0, 0), *((1, times) for times in range(len(endless) - 1))], "the next one waits for it"
     assert [(each.n, each.reconsume_times) for each in limited] == [(0, 0), (1, 0), (1, 1), (1, 2), (2, 0)]
     received = [each.received for each in limited if each.n == 1]
-    assert all(1000 <= later - earlier < 10_000 for earlier, later in itertools.pairwise(received))
+    assert all(later - earlier >= 1000 for earlier, later in itertools.pairwise(received)), "1 s is the default"
     check_content(endless + limited, "ok,later,ok")
     broker.wait_dead("G_limited", 1)
     clients.do("dead", group="G_limited")
