@@ -372,8 +372,8 @@ def _take_unknown_part(loaded: LoadedStore, unknown: _Unknown, reput: ReputMessa
             break
         reput.pass_over(walk.offset, found, walk.why)
         walk.offset = found
-    if walk.damage:
-        report.cut_off = _told_cut(queue, walk.offset, walk.damage)
+    if walk.damage or walk.next_sound() is not None:
+        report.cut_off = _told_cut(queue, walk.offset, walk.damage or "nothing is written there, though records follow")
     report.last_stored_ms = store_timestamp_at(queue, last) or 0
     return walk.offset
 

@@ -175,6 +175,18 @@ async def test_after_a_clean_stop_the_log_is_not_walked_through(filled: Filled, 
     await store.stop()
 
 
+async def test_records_behind_a_hole_of_the_unknown_part_are_told(filled: Filled, killed: Path):
+    path, at = log_file(killed, filled.offsets[200])
+    zeroed(path, at, 100)
+
+    store = await opened(killed, filled)
+
+    why = "nothing is written there, though records follow"
+    assert store.recovery_report.cut_off == f"{path}: cut off at {at}: {why}"
+    assert store.recovery_report.end_of_log == filled.offsets[200]
+    await store.stop()
+
+
 async def test_older_records_behind_the_end_of_a_log_are_none_of_it(filled: Filled, tmp_path: Path):
     root = await stopped(filled, tmp_path)
     path, end = log_file(root, filled.log_end)
