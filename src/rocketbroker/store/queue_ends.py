@@ -8,12 +8,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
+from rocketbroker.codec.message.message_encoder import BODY_POSITION
 from rocketbroker.codec.storefile.config_json import dumps_config, loads_config
 from rocketbroker.common.atomic_file import replace_contents
 from rocketbroker.common.errors import CodecError
 from rocketbroker.common.file_system import FileSystem
 from rocketbroker.store.consume_queue import ConsumeQueue
 from rocketbroker.store.consume_queue_store import ConsumeQueueStore
+from rocketbroker.store.mapped_file_queue import MappedFileQueue
 
 FILE_NAME = "consumeQueueEnds.json"
 
@@ -79,12 +81,26 @@ def _parse(content: dict[str, object]) -> QueueEnds:
     )
 
 
+def lost_first_files(ends: QueueEnds, log: MappedFileQueue) -> list[str]:
+    """What is to be said when the log begins behind where it did."""
+    if ends.begin_of_log >= log.min_offset:
+        return []
+    path = log.path_of(ends.begin_of_log)
+    return [f"{path}: is missing; the CommitLog began there and begins at {log.min_offset} now"]
+
+
 def find_lost_queues(
-    ends: QueueEnds, queues: ConsumeQueueStore, told: list[str]
+    ends: QueueEnds, queues: ConsumeQueueStore, read_log: Callable[[int, int], bytes | None], told: list[str]
 ) -> tuple[list[ConsumeQueue], list[ConsumeQueue]]:
-    """The queues that have less than they had, which ``told`` takes, and of these the ones that lack their begin.
+    """The queues that have less than they had, and of these the ones that are to be made anew from their begin.
 
     Nothing is changed, but those that are gone are found by ``queues`` again, without entries.
+
+    Args:
+        ends: where they ended.
+        queues: the queues.
+        read_log: gives so many bytes at a CommitLog offset, ``None`` where there are fewer.
+        told: takes a text of each.
     """
     lost, without_begin = list[ConsumeQueue](), list[ConsumeQueue]()
     for (topic, queue_id), (begin, end) in ends.queues.items():
@@ -94,9 +110,19 @@ def find_lost_queues(
         queue = queues.find_or_create(topic, queue_id)
         told.append(_text_of(queue, begin, end))
         lost.append(queue)
-        if queue.min_offset > begin:
+        if queue.min_offset > begin or not _ends_with_its_message(queue, read_log):
             without_begin.append(queue)
     return lost, without_begin
+
+
+def _ends_with_its_message(queue: ConsumeQueue, read_log: Callable[[int, int], bytes | None]) -> bool:
+    """Whether the last entry leads to the message it stands for, or there is none: else others may be damaged too."""
+    number = queue.max_offset - 1
+    entry = queue.entry(number)
+    if entry is None:
+        return True
+    head = read_log(entry[0], BODY_POSITION)
+    return head is not None and queue.record_check.is_head(head, (number, *entry))
 
 
 def find_lost_begins(

@@ -36,6 +36,7 @@ from rocketbroker.store.queue_ends import (
     QueueEnds,
     find_lost_begins,
     find_lost_queues,
+    lost_first_files,
     reach_ends,
     read_queue_ends,
     write_queue_ends,
@@ -416,11 +417,9 @@ def _find_lost_queues(loaded: LoadedStore) -> list[ConsumeQueue]:
     ends = _ends_that_hold(loaded)
     if ends is None:
         return []
-    begin = loaded.commit_log.queue.min_offset
-    if ends.begin_of_log < begin:
-        path = loaded.commit_log.queue.path_of(ends.begin_of_log)
-        loaded.report.damaged_files.append(f"{path}: is missing; the CommitLog began there and begins at {begin} now")
-    lost, without_begin = find_lost_queues(ends, loaded.queues, loaded.report.queues_rebuilt)
+    loaded.report.damaged_files += lost_first_files(ends, loaded.commit_log.queue)
+    read, told = loaded.commit_log.bytes_at, loaded.report.queues_rebuilt
+    lost, without_begin = find_lost_queues(ends, loaded.queues, read, told)
     loaded.lacking.update(lost)
     return without_begin
 

@@ -161,6 +161,18 @@ async def test_an_entry_that_is_damaged_costs_none_of_those_behind_it(filled: Fi
     await store.stop()
 
 
+async def test_a_queue_of_noise_is_made_anew_from_its_begin(filled: Filled, tmp_path: Path):
+    root = await stopped(filled, tmp_path)
+    for path in (root / "consumequeue" / "Topic" / "1").iterdir():
+        noise = b"\x7f" * 8 + (200).to_bytes(4, "big") + bytes(8)
+        overwrite(path, 0, noise * 5 + bytes(QUEUE_FILE - 100))
+
+    store = await check(root, filled)
+
+    assert len(store.recovery_report.queues_rebuilt) == 1
+    await store.stop()
+
+
 async def test_a_last_queue_file_of_zeros_is_made_anew(filled: Filled, tmp_path: Path):
     root = await stopped(filled, tmp_path)
     overwrite(root / "consumequeue" / "Topic" / "0" / f"{QUEUE_FILE:020d}", 0, bytes(QUEUE_FILE))
