@@ -59,6 +59,11 @@ class RecoveryReport:
                 self.corrupt_ranges.append(found)
             begin = stop
 
+    def set_cut_off(self, queue: MappedFileQueue, offset: int, why: str) -> None:
+        """Take note that the log is cut off at an offset."""
+        begin = offset - offset % queue.file_size
+        self.cut_off = f"{queue.path_of(begin)}: cut off at {offset - begin}: {why}"
+
 
 def _covers(known: CorruptRange, found: CorruptRange) -> bool:
     begin, end = known.position, known.position + known.length

@@ -165,7 +165,7 @@ def recover(
     progress = _Progress(say, log_queue.max_file_end)
     if report.clean_stop:
         end = report.end_of_log = _end_after_clean_stop(loaded)
-        unknown = _Unknown(end, end, None)
+        unknown = _Unknown(end, end, queues.max_physical_offset, None)
         without_begin = _find_lost_queues(loaded)
     else:
         unknown = _unknown_parts(loaded, checkpoint)
@@ -174,7 +174,7 @@ def recover(
         without_begin = find_lost_begins(loaded.ends, queues, begin, reput.leaves_out, told)
     index_lacks, queues_lack = _lacking_from(loaded, unknown)
     cuts = QueueCuts(queues, queues_lack, without_begin, report.queues_rebuilt)
-    start = min(queues.max_physical_offset, cuts.lacks_from, index_lacks, *map(_end_of, loaded.lacking))
+    start = min(unknown.led_to, cuts.lacks_from, index_lacks, *map(_end_of, loaded.lacking))
     made_anew = start < unknown.log_from or loaded.note.stands
     if made_anew:
         loaded.note.write(start)
@@ -262,7 +262,7 @@ def _end_after_clean_stop(loaded: LoadedStore) -> int:
         walk.offset = found
     report.add_range(queue, begin, least, walk.why)
     if begin >= least:
-        report.cut_off = _told_cut(queue, begin, walk.damage)
+        report.set_cut_off(queue, begin, walk.damage)
     return max(begin, least)
 
 
@@ -288,10 +288,14 @@ def _most_end(queue: MappedFileQueue) -> int:
 
 
 class _Unknown(NamedTuple):
-    """Offsets from which on it is not known what of the index is on disk, and what of the log and the queues is."""
+    """Offsets from which on it is not known what of the index is on disk, and what of the log and the queues is.
+
+    ``led_to`` is the end of the last message that a queue names.
+    """
 
     index_from: int
     log_from: int
+    led_to: int
     hints: RecordHints | None
 
 
@@ -309,9 +313,10 @@ def _unknown_parts(loaded: LoadedStore, checkpoint: StoreCheckpoint) -> _Unknown
     hints = _hints(loaded.queues, start)
     walk = LogWalk(queue, start, check_crc=False, hints=hints)
     index_unknown = walk.offset = _known_part(walk, with_index, index_least, loaded)
+    led_to = loaded.queues.max_physical_offset
     if (with_index, index_least) == (known, least):
-        return _Unknown(index_unknown, index_unknown, hints)
-    return _Unknown(index_unknown, _known_part(walk, known, least, loaded), hints)
+        return _Unknown(index_unknown, index_unknown, led_to, hints)
+    return _Unknown(index_unknown, _known_part(walk, known, least, loaded), led_to, hints)
 
 
 def _hints(queues: ConsumeQueueStore, offset: int) -> RecordHints | None:
@@ -374,15 +379,11 @@ def _take_unknown_part(loaded: LoadedStore, unknown: _Unknown, reput: ReputMessa
         reput.pass_over(walk.offset, found, walk.why)
         walk.offset = found
     if walk.damage or walk.next_sound() is not None:
-        report.cut_off = _told_cut(queue, walk.offset, walk.damage or "nothing is written there, though records follow")
+        report.set_cut_off(queue, walk.offset, walk.damage or "nothing is written there, though records follow")
+    elif walk.offset < unknown.led_to <= _most_end(queue):
+        report.set_cut_off(queue, walk.offset, f"nothing is written there, though queues lead up to {unknown.led_to}")
     report.last_stored_ms = store_timestamp_at(queue, last) or 0
     return walk.offset
-
-
-def _told_cut(queue: MappedFileQueue, offset: int, why: str) -> str:
-    file = queue.find(offset)
-    assert file is not None, offset
-    return f"{file.path}: cut off at {offset - file.file_from_offset}: {why}"
 
 
 def _reach(queue: MappedFileQueue, end: int) -> None:

@@ -187,6 +187,17 @@ async def test_records_behind_a_hole_of_the_unknown_part_are_told(filled: Filled
     await store.stop()
 
 
+async def test_messages_that_queues_led_to_and_the_log_has_lost_are_told(filled: Filled, killed: Path):
+    path, at = log_file(killed, filled.offsets[COUNT - 5])
+    overwrite(path, at, bytes(LOG_FILE - at))
+
+    store = await opened(killed, filled)
+
+    why = f"nothing is written there, though queues lead up to {filled.log_end}"
+    assert store.recovery_report.cut_off == f"{path}: cut off at {at}: {why}"
+    await store.stop()
+
+
 async def test_older_records_behind_the_end_of_a_log_are_none_of_it(filled: Filled, tmp_path: Path):
     root = await stopped(filled, tmp_path)
     path, end = log_file(root, filled.log_end)
