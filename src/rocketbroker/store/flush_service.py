@@ -76,7 +76,7 @@ class CommitLogFlusher:
         self._waiting: deque[tuple[int, float, WhenFlushed]] = deque()
         self._patient: deque[tuple[int, WhenFlushed]] = deque()
         self._patience: asyncio.TimerHandle | None = None
-        # Whether the thread will look at those that wait.
+        # Whether the thread is to look at those that wait, or does, and will have the loop release what it synced.
         self._woken = False
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stopping = False
@@ -117,8 +117,7 @@ class CommitLogFlusher:
             if self._patience is None:
                 self._patience = loop.call_later(timeout_s, self._give_up)
         if not self._woken:
-            self._woken = True
-            self._thread.wakeup()
+            self.wakeup()
 
     def wait_flushed(self, offset: int) -> asyncio.Future[bool]:
         """Done when the log is on disk up to ``offset``: true, or false when the disk refused."""
@@ -140,16 +139,25 @@ class CommitLogFlusher:
             tell(f"the message was not on disk within {self._config.sync_flush_timeout} ms (syncFlushTimeout)")
 
     def wakeup(self) -> None:
-        """Have what was written synced soon, where messages are readable once they are on disk."""
-        self._thread.wakeup()
+        """Have what was written synced once the loop has handled all that it has read.
+
+        At once the thread would compete with the loop for the interpreter, and sync half of what is about to come.
+        """
+        assert self._loop is not None
+        # A disk that refuses is tried again in its own time.
+        if not self._woken and not self.error:
+            self._woken = True
+            self._loop.call_soon(self._thread.wakeup)
 
     def _flush_due(self) -> None:
         """Sync if somebody waits, enough was written, or it is time for whatever was."""
-        now, self._woken = time.monotonic(), False
+        now = time.monotonic()
         if self.error and now < self._retry_at and not self._stopping:
             self._tell()
         elif self._waiting or self._patient or self.error or self._stopping or self._is_due(now):
             self.flush()
+        elif self._woken:
+            self._tell()
 
     def _is_due(self, now: float) -> bool:
         written = sum(file.wrote - file.flushed for file in list(self._queue.files))
@@ -210,11 +218,13 @@ class CommitLogFlusher:
         return end
 
     def _tell(self) -> None:
-        if self._loop is not None and (self._waiting or self._patient or self._on_synced is not None):
+        somebody = self._woken or self._waiting or self._patient or self._on_synced is not None
+        if self._loop is not None and somebody:
             self._loop.call_soon_threadsafe(self._release)
 
     def _release(self) -> None:
         """Tell the sends whose messages are on disk; all of them when the disk refused."""
+        self._woken = False
         if self._on_synced is not None:
             self._on_synced()
         waiting, patient, flushed, error = self._waiting, self._patient, self.flushed_offset, self.error
@@ -225,7 +235,7 @@ class CommitLogFlusher:
             offset, tell = patient.popleft()
             tell("" if offset <= flushed else error)
         if waiting or patient:
-            self._thread.wakeup()
+            self.wakeup()
         if not waiting and self._patience is not None:
             self._patience.cancel()
             self._patience = None
