@@ -74,8 +74,8 @@ async def store(tmp_path: Path, parts: SimpleNamespace) -> AsyncIterator[Message
 
 @pytest.fixture
 async def sync_store(parts: SimpleNamespace, tmp_path: Path) -> AsyncIterator[MessageStore]:
-    """A running store that acknowledges what is on disk, for which it waits 30 ms (SYNC_FLUSH)."""
-    found = make_store(tmp_path / "sync", parts.clock, flush_disk_type="SYNC_FLUSH", sync_flush_timeout=30)
+    """A running store that acknowledges what is on disk (SYNC_FLUSH)."""
+    found = make_store(tmp_path / "sync", parts.clock, flush_disk_type="SYNC_FLUSH", sync_flush_timeout=10_000)
     await found.start()
     yield found
     await found.stop()

@@ -203,8 +203,6 @@ def test_properties_that_would_grow_too_long(processor, store):
 
 
 async def test_the_answer_waits_until_the_copy_is_on_disk(parts, sync_store):
-    apply_updates([sync_store.config], {"syncFlushTimeout": "10000"})
-
     answer = send_back(make(parts, sync_store), put(sync_store))
 
     assert inspect.isawaitable(answer)
@@ -213,6 +211,7 @@ async def test_the_answer_waits_until_the_copy_is_on_disk(parts, sync_store):
 
 
 async def test_a_copy_that_is_not_on_disk_in_time_is_not_acknowledged(parts, sync_store, monkeypatch):
+    apply_updates([sync_store.config], {"syncFlushTimeout": "30"})
     go = threading.Event()
     with monkeypatch.context() as patched:
         patched.setattr(os, "fdatasync", lambda _: go.wait(10))
@@ -223,7 +222,6 @@ async def test_a_copy_that_is_not_on_disk_in_time_is_not_acknowledged(parts, syn
 
 
 async def test_a_copy_whose_sync_failed_is_not_acknowledged(parts, sync_store, monkeypatch):
-    apply_updates([sync_store.config], {"syncFlushTimeout": "10000"})
     offset = put(sync_store)
     assert await sync_store.sync()
 
@@ -239,7 +237,6 @@ async def test_a_copy_whose_sync_failed_is_not_acknowledged(parts, sync_store, m
 
 
 async def test_those_that_wait_for_the_disk_are_bounded(parts, sync_store, monkeypatch):
-    apply_updates([sync_store.config], {"syncFlushTimeout": "10000"})
     apply_updates([parts.config], {"sendThreadPoolQueueCapacity": "1"})
     processor = make(parts, sync_store)
     go = threading.Event()

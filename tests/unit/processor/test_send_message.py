@@ -357,7 +357,6 @@ def test_a_changed_region_is_in_the_next_message_and_answer(parts: SimpleNamespa
 
 
 async def test_a_send_is_answered_when_it_is_on_disk(parts: SimpleNamespace, sync_store: MessageStore):
-    apply_updates([sync_store.config], {"syncFlushTimeout": "10000"})
 
     answer = processor_of(parts, sync_store).process(FakeConnection(), command())
 
@@ -371,6 +370,7 @@ async def test_one_that_is_not_on_disk_in_time_is_answered_with_its_place(
     parts: SimpleNamespace, sync_store: MessageStore, monkeypatch, sent: Callable[[], Command]
 ):
     """Clients take the fields of this answer as those of success: without them it would be no answer to them."""
+    apply_updates([sync_store.config], {"syncFlushTimeout": "30"})
     go = threading.Event()
     processor = processor_of(parts, sync_store)
     with monkeypatch.context() as patched:
@@ -390,7 +390,6 @@ async def test_one_that_is_not_on_disk_in_time_is_answered_with_its_place(
 async def test_more_than_may_wait_for_the_disk_are_refused_and_not_stored(
     parts: SimpleNamespace, sync_store: MessageStore, monkeypatch
 ):
-    apply_updates([sync_store.config], {"syncFlushTimeout": "10000"})
     apply_updates([parts.config], {"sendThreadPoolQueueCapacity": "2"})
     processor = processor_of(parts, sync_store)
     go = threading.Event()

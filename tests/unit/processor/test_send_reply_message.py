@@ -172,7 +172,6 @@ async def test_a_reply_has_arrived_though_the_store_refuses_it(store, processor,
 
 
 async def test_the_answer_waits_for_the_disk(parts, sync_store, asker):
-    apply_updates([sync_store.config], {"syncFlushTimeout": "10000"})
     asker()
     async with asyncio.timeout(5):
         answer = await call_async(make(parts, sync_store).process, header(), b"pong")
