@@ -141,11 +141,11 @@ def test_names_of_other_versions_and_processes_are_warnings(conf):
     )
 
 
-def test_sql_filtering_is_not_claimed(conf):
-    settings = load(conf("enablePropertyFilter=true\n"))
-    assert settings.not_acted_on == {"enablePropertyFilter": "true"}
+def test_what_is_not_done_is_not_claimed(conf):
+    settings = load(conf("enableCalcFilterBitMap=true\n"))
+    assert settings.not_acted_on == {"enableCalcFilterBitMap": "true"}
     (warning,) = settings.warnings
-    assert "enablePropertyFilter is a setting of RocketMQ that this version does not act on" in warning
+    assert "enableCalcFilterBitMap is a setting of RocketMQ that this version does not act on" in warning
 
 
 def test_changes_go_to_the_file_given_or_beside_the_state(conf, tmp_path):
