@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from rocketbroker.store import flush_service
+from tests.support.crash_points import check_crashes
 from tests.support.crash_script import CrashScript, Promised
 from tests.support.recording_file_system import Disk, Loss
 
@@ -29,25 +30,12 @@ async def crash_everywhere(folder: Path, flush_disk_type: str, seed: int, step: 
     await script.run(OPERATIONS)
     await script.stop()
     assert not script.refused
-    disk, promised, checked = Disk(), Promised(), 0
-    for number, event in enumerate(script.journal):
-        disk.apply(event)
-        if event.kind == "mark":
-            promised.take(event.mark)
-        elif number % step == seed % step:
-            loss = list(Loss)[checked % len(Loss)]
-            image = folder / f"crash-{number}"
-            disk.image(image, loss, seed=number)
-            try:
-                await script.check(image, promised, loss)
-            except BaseException as error:
-                error.add_note(
-                    f"{flush_disk_type}, seed {seed}, crash after event {number} {event[:5]}, {loss}: {image}"
-                )
-                raise
-            shutil.rmtree(image)
-            checked += 1
-    return checked
+    promised = Promised()
+
+    async def check(image: Path, loss: Loss, _: int) -> None:
+        await script.check(image, promised, loss)
+
+    return await check_crashes(folder, script.journal, promised, check, seed=seed, step=step, what=flush_disk_type)
 
 
 async def crash_in_the_start(

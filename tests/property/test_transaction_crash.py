@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from rocketbroker.store import flush_service
-from tests.support.recording_file_system import Disk, Loss
+from tests.support.crash_points import check_crashes
+from tests.support.recording_file_system import Loss
 from tests.support.transaction_crash import Promised, TransactionCrashScript
 
 OPERATIONS = 150
@@ -25,26 +26,13 @@ async def crash_everywhere(folder: Path, flush_disk_type: str, seed: int, step: 
     """Run the script and check crashes at each ``step``-th point of its journal; gives how many."""
     script = TransactionCrashScript(folder / "live", flush_disk_type, seed)
     await script.run(OPERATIONS)
-    disk, promised, checked = Disk(), Promised(), 0
-    for number, event in enumerate(script.journal):
-        disk.apply(event)
-        if event.kind == "mark":
-            promised.take(event.mark)
-        elif number % step == seed % step:
-            loss = list(Loss)[checked % len(Loss)]
-            image = folder / f"crash-{number}"
-            disk.image(image, loss, seed=number)
-            try:
-                await script.check(image, promised, loss, seed=number)
-            except BaseException as error:
-                error.add_note(
-                    f"{flush_disk_type}, seed {seed}, crash after event {number} {event[:5]}, {loss}: {image}"
-                )
-                raise
-            shutil.rmtree(image)
-            shutil.rmtree(image.with_name(f"{image.name}-killed"))
-            checked += 1
-    return checked
+    promised = Promised()
+
+    async def check(image: Path, loss: Loss, number: int) -> None:
+        await script.check(image, promised, loss, seed=number)
+        shutil.rmtree(image.with_name(f"{image.name}-killed"))
+
+    return await check_crashes(folder, script.journal, promised, check, seed=seed, step=step, what=flush_disk_type)
 
 
 @pytest.mark.timeout(600)
