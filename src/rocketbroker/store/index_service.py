@@ -14,6 +14,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rocketbroker.codec.message.message_properties import split_keys
 from rocketbroker.codec.message.tags_code import java_hash
 from rocketbroker.codec.storefile.index_file_layout import (
     INDEX_HEADER_SIZE,
@@ -369,8 +370,7 @@ def _key_texts(
         if unique_key:
             texts.append(unique_key)
         if some:
-            # By blanks alone, as Java does; a tab is part of a key.
-            texts += [key for key in some.split(b" ") if key]
+            texts += split_keys(some)
         counts.append(len(texts) - before)
     return texts, counts
 

@@ -52,6 +52,11 @@ def get_property(raw: ReadableBuffer, name: bytes) -> bytes | None:
     return None
 
 
+def split_keys(keys: bytes) -> list[bytes]:
+    """The keys in a value of ``KEYS``: parted by blanks alone, as Java does; a tab is part of a key."""
+    return [key for key in keys.split(b" ") if key]
+
+
 def get_property_text(raw: ReadableBuffer, name: str) -> str | None:
     """:func:`get_property` for text."""
     value = get_property(raw, name.encode())

@@ -8,12 +8,13 @@ from numpy.typing import NDArray
 
 from rocketbroker.codec.byte_columns import Positions, rows_at
 from rocketbroker.codec.message.java_hash_many import index_key_hash_many, index_key_hashes, java_hash_slices
+from rocketbroker.codec.message.message_properties import split_keys
 from rocketbroker.codec.message.property_slices import Slices
 from rocketbroker.codec.message.tags_code import java_hash
 from rocketbroker.codec.storefile.index_file_layout import build_key, build_tag_key
 from rocketbroker.codec.storefile.window_messages import WindowMessages
 
-_BLANK = b" "
+_BLANK = 0x20
 
 
 class MessageKeys(NamedTuple):
@@ -35,7 +36,7 @@ def keys_of(window: WindowMessages) -> MessageKeys:
     tag_prefixes = _prefix_hashes([build_tag_key(topic, "") for topic in topics], window)
     has_unique_key, has_tags = window.unique_keys.lengths > 0, window.tags.lengths > 0
     with_blanks = _with_blanks(window)
-    texts = [_split(window.value(window.keys, number)) for number in with_blanks.tolist()]
+    texts = [split_keys(window.value(window.keys, number)) for number in with_blanks.tolist()]
     key_counts = (window.keys.lengths > 0).astype(np.int64)
     single = key_counts > 0
     single[with_blanks] = False
@@ -68,16 +69,11 @@ def _hashes(
     return index_key_hashes(java_hash_slices(data, slices.starts[chosen], slices.lengths[chosen], prefixes[chosen]))
 
 
-def _split(keys: bytes) -> list[bytes]:
-    """By blanks alone, as Java does; a tab is part of a key."""
-    return [key for key in keys.split(_BLANK) if key]
-
-
 def _with_blanks(window: WindowMessages) -> Positions:
     """Numbers of the messages whose ``KEYS`` have a blank: there may be several keys, or none."""
     starts, lengths = window.keys
     found = np.zeros(len(lengths), np.bool_)
     for length in np.unique(lengths[lengths > 0]).tolist():
         members = np.flatnonzero(lengths == length)
-        found[members] = (rows_at(window.records.data, starts[members], length) == _BLANK[0]).any(axis=1)
+        found[members] = (rows_at(window.records.data, starts[members], length) == _BLANK).any(axis=1)
     return np.flatnonzero(found)
