@@ -239,6 +239,11 @@ class ConsumeQueue:
         files = self.queue.files
         return files[0].file_from_offset // CQ_STORE_UNIT_SIZE if files else None
 
+    def message_end(self, queue_offset: int) -> int:
+        """CommitLog offset behind a message, 0 when the queue does not hold it."""
+        entry = self.entry(queue_offset)
+        return sum(entry[:2]) if entry else 0
+
     def position_of(self, physical_offset: int) -> int:
         """The queue offset at which the entries of messages at and after a physical offset begin."""
         low, high = self.min_offset, self.max_offset

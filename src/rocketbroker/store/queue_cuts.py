@@ -27,8 +27,7 @@ class QueueCuts:
         for queue, position in self._positions.items():
             if queue.has_before(physical_offset, position):
                 told.append(f"entry {position} of queue {queue.queue_id} of {queue.topic} is damaged, and made anew")
-                last = queue.entry(position - 1)
-                self.lacks_from = min(self.lacks_from, sum(last[:2]) if last else 0)
+                self.lacks_from = min(self.lacks_from, queue.message_end(position - 1))
 
     def cut(self) -> None:
         """Forget the entries."""

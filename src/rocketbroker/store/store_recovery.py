@@ -228,8 +228,7 @@ class _Progress:
 
 def _end_of(queue: ConsumeQueue) -> int:
     """CommitLog offset behind the last message of a queue."""
-    last = queue.entry(queue.max_offset - 1)
-    return sum(last[:2]) if last else 0
+    return queue.message_end(queue.max_offset - 1)
 
 
 # -- the end of the log
