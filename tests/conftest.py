@@ -1,5 +1,6 @@
 """Fixtures and rules for all tests: what needs Java or minutes is skipped with a reason that bin/test counts."""
 
+import logging
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -35,6 +36,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def pytest_runtest_setup(item: pytest.Item) -> None:
     if item.get_closest_marker("java"):
         require_java()
+
+
+@pytest.fixture(autouse=True)
+def root_logger() -> Iterator[None]:
+    """Takes back what a program that ran within a test set up: a later one would log more, to a closed file."""
+    root = logging.getLogger()
+    level, handlers = root.level, list(root.handlers)
+    yield
+    root.setLevel(level)
+    for handler in set(root.handlers) - set(handlers):
+        root.removeHandler(handler)
 
 
 @pytest.fixture
