@@ -1,6 +1,7 @@
 """Questions and answers between official Java clients: replies arrive, are missed, or find nobody."""
 
 import asyncio
+import re
 from pathlib import Path
 
 import pytest
@@ -58,8 +59,8 @@ def test_questions_are_answered_once_or_time_out(
     ((question, why),) = rows(answerer.text(), "REFUSED")
     assert question == "late"
     assert "CODE: 1" in why
-    assert "push reply message fail, channel of <" in why
-    assert "> not found." in why
+    # Known to be gone, or found out while it is pushed.
+    assert re.search(r"push reply message (fail, channel of <.+> not found\.|to .+ fail: the connection to)", why)
     assert stored(cluster, REPLY_TOPIC) == len(asked), "what reached nobody is not stored"
     assert len(rows(asker.text(), "ANSWERED")) == len(asked)
     assert our_servers.errors() == []
