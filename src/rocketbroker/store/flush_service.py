@@ -24,6 +24,7 @@ from rocketbroker.common.config import MessageStoreConfig
 from rocketbroker.common.lifecycle import ServiceThread
 from rocketbroker.store.commit_log import CommitLog
 from rocketbroker.store.commit_log_walker import sound_until
+from rocketbroker.store.group_commit import GroupCommit
 from rocketbroker.store.mapped_file import MappedFile
 from rocketbroker.store.mapped_file_queue import MappedFileQueue
 from rocketbroker.store.store_checkpoint import StoreCheckpoint
@@ -78,6 +79,7 @@ class CommitLogFlusher:
         self._patience: asyncio.TimerHandle | None = None
         # Whether the thread is to look at those that wait, or does, and will have the loop release what it synced.
         self._woken = False
+        self._group = GroupCommit(self._thread.wakeup)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stopping = False
         # When enough or anything that was written is synced the next time, and when a disk that refused is tried again.
@@ -116,7 +118,9 @@ class CommitLogFlusher:
             self._waiting.append((offset, loop.time() + timeout_s, tell))
             if self._patience is None:
                 self._patience = loop.call_later(timeout_s, self._give_up)
-        if not self._woken:
+        if self._woken:
+            self._group.joined(len(self._waiting) + len(self._patient))
+        else:
             self.wakeup()
 
     def wait_flushed(self, offset: int) -> asyncio.Future[bool]:
@@ -139,15 +143,11 @@ class CommitLogFlusher:
             tell(f"the message was not on disk within {self._config.sync_flush_timeout} ms (syncFlushTimeout)")
 
     def wakeup(self) -> None:
-        """Have what was written synced once the loop has handled all that it has read.
-
-        At once the thread would compete with the loop for the interpreter, and sync half of what is about to come.
-        """
-        assert self._loop is not None
+        """Have what was written synced soon, ``group_commit`` says when."""
         # A disk that refuses is tried again in its own time.
         if not self._woken and not self.error:
             self._woken = True
-            self._loop.call_soon(self._thread.wakeup)
+            self._group.ask(len(self._waiting) + len(self._patient))
 
     def _flush_due(self) -> None:
         """Sync if somebody waits, enough was written, or it is time for whatever was."""
@@ -228,6 +228,7 @@ class CommitLogFlusher:
         if self._on_synced is not None:
             self._on_synced()
         waiting, patient, flushed, error = self._waiting, self._patient, self.flushed_offset, self.error
+        self._group.served(len(waiting) + len(patient))
         while waiting and (waiting[0][0] <= flushed or error):
             offset, _, tell = waiting.popleft()
             tell("" if offset <= flushed else error)
