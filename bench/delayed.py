@@ -27,11 +27,11 @@ from rocketbroker.broker.handle_schedule_message import HandleScheduleMessage
 from rocketbroker.broker.schedule_message_service import ScheduleMessageService
 from rocketbroker.broker.timer.timer_message_store import TimerMessageStore
 from rocketbroker.broker.timer.timer_progress import TimerProgress
+from rocketbroker.codec.message.delay_levels import parse_delay_levels
 from rocketbroker.codec.message.message_decoder import decode_record
 from rocketbroker.codec.message.message_id import encode_unique_id, host_bytes
 from rocketbroker.codec.message.message_properties import encode_properties, get_property
 from rocketbroker.common.config import MessageStoreConfig
-from rocketbroker.store.delay_level_table import parse_delay_levels
 from rocketbroker.store.message_arriving_listener import NoListener
 from rocketbroker.store.message_store import MessageStore
 from rocketbroker.store.put_message import MessageExtBrokerInner, PutMessageStatus

@@ -40,6 +40,7 @@ from rocketbroker.broker.transaction.transactional_message_check_listener import
 from rocketbroker.broker.transaction.transactional_message_check_service import TransactionalMessageCheckService
 from rocketbroker.broker.transaction.transactional_message_service import TransactionalMessageService
 from rocketbroker.broker.unconsumed_messages import unconsumed_messages
+from rocketbroker.codec.message.delay_levels import parse_delay_levels
 from rocketbroker.codec.message.message_id import host_bytes
 from rocketbroker.codec.remoting.handler import Connection
 from rocketbroker.common.clock import Clock, SystemClock
@@ -48,7 +49,6 @@ from rocketbroker.common.lifecycle import PartList, TaskOwner
 from rocketbroker.processor.broker_parts import AdminParts, BrokerParts
 from rocketbroker.processor.table import broker_routes
 from rocketbroker.store.clean_files_service import CleanFilesService
-from rocketbroker.store.delay_level_table import parse_delay_levels
 from rocketbroker.store.message_store import MessageStore
 from rocketbroker.transport.listening_sockets import bind_sockets, close_sockets, port_of
 from rocketbroker.transport.remoting_client import RemotingClient

@@ -1,43 +1,12 @@
-"""The delay levels (MessageStoreConfig.messageDelayLevel, ScheduleMessageService.parseDelayLevel)."""
+"""What a queue entry bears of a delayed message (MessageStoreConfig.messageDelayLevel)."""
 
+from rocketbroker.codec.message.delay_levels import deliver_timestamp, level_of
 from rocketbroker.codec.message.message_const import PROPERTY_DELAY_TIME_LEVEL
 from rocketbroker.codec.message.message_properties import get_property
 from rocketbroker.codec.message.tags_code import tags_code_bytes
-from rocketbroker.common.errors import ConfigError
 from rocketbroker.store.consume_queue import ConsumeQueue
 
 _DELAY = PROPERTY_DELAY_TIME_LEVEL.encode()
-
-# In digits; Java's int has no more.
-_LONGEST_LEVEL = 10
-_UNITS_MS = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
-
-
-def parse_delay_levels(text: str) -> dict[int, int]:
-    """Milliseconds by level, the first level being 1, from a text such as ``1s 5s 10m 2h``.
-
-    Raises:
-        ConfigError: a part is no number with a unit.
-    """
-    table = {}
-    for level, part in enumerate(text.split(), 1):
-        number, unit = part[:-1], part[-1:]
-        if unit not in _UNITS_MS or not (number.isascii() and number.isdigit()):
-            raise ConfigError(
-                f"messageDelayLevel: {part!r} is no delay; a number with s, m, h or d is wanted, as in 10s"
-            )
-        table[level] = int(number) * _UNITS_MS[unit]
-    return table
-
-
-def deliver_timestamp(levels: dict[int, int], level: int, store_timestamp: int) -> int:
-    """When a message stored at ``store_timestamp`` with a delay level is due, in ms; an unknown level: in 1 s."""
-    return store_timestamp + levels.get(level, 1000)
-
-
-def level_of(raw: bytes) -> int:
-    """A message's delay level from the value of its property; 0 when that is no number."""
-    return int(raw) if raw.isdigit() and len(raw) <= _LONGEST_LEVEL else 0
 
 
 def tags_code_of(

@@ -1,10 +1,10 @@
-"""When many messages of SCHEDULE_TOPIC_XXXX are due. Apart from ``delay_level_table.py``, which needs no numpy."""
+"""When many messages of SCHEDULE_TOPIC_XXXX are due. Apart from ``delay_levels.py``, which needs no numpy."""
 
 import numpy as np
 
 from rocketbroker.codec.byte_columns import Positions
+from rocketbroker.codec.message.delay_levels import deliver_timestamp, level_of
 from rocketbroker.codec.storefile.window_messages import WindowMessages
-from rocketbroker.store.delay_level_table import deliver_timestamp, level_of
 
 
 def due_times(levels: dict[int, int], window: WindowMessages, members: Positions) -> Positions:

@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
+from rocketbroker.codec.message.delay_levels import parse_delay_levels
 from rocketbroker.codec.message.message_batch import BatchParts
 from rocketbroker.common.clock import Clock
 from rocketbroker.common.config import MessageStoreConfig
@@ -28,7 +29,6 @@ from rocketbroker.store.consume_queue import ConsumeQueue
 from rocketbroker.store.consume_queue_store import ConsumeQueueStore
 from rocketbroker.store.damage_log import DamageLog
 from rocketbroker.store.damaged_files import set_aside
-from rocketbroker.store.delay_level_table import parse_delay_levels
 from rocketbroker.store.deleted_topics import DeletedTopics
 from rocketbroker.store.entry_reader import EntryReader
 from rocketbroker.store.filtered_reader import FilteredReader

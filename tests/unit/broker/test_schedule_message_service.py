@@ -12,11 +12,11 @@ from rocketbroker.broker.schedule_message_service import (
     LEAST_PAUSE_S,
     ScheduleMessageService,
 )
+from rocketbroker.codec.message.delay_levels import parse_delay_levels
 from rocketbroker.codec.message.message_id import host_bytes
 from rocketbroker.codec.message.message_properties import encode_properties
 from rocketbroker.common.config import MessageStoreConfig
 from rocketbroker.common.errors import ConfigError
-from rocketbroker.store.delay_level_table import parse_delay_levels
 from rocketbroker.store.message_arriving_listener import NoListener
 from rocketbroker.store.message_store import MessageStore
 from rocketbroker.store.put_message import MessageExtBrokerInner, PutMessageResult, PutMessageStatus

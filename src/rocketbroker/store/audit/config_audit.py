@@ -7,9 +7,9 @@ from typing import Any
 from rocketbroker.codec.storefile.audit_rules import AuditRule
 from rocketbroker.codec.storefile.checkpoint_layout import StoreCheckpoint, decode_checkpoint
 from rocketbroker.codec.storefile.config_json import loads_config
+from rocketbroker.codec.storefile.store_state import StoreState
 from rocketbroker.common.errors import CodecError
 from rocketbroker.store.audit.findings import Findings
-from rocketbroker.store.audit.store_state import StoreState
 
 _BACKUP = ".bak"
 # What RocketMQ and we read of these files: without it a table would come up empty.

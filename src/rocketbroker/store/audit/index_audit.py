@@ -15,13 +15,13 @@ from rocketbroker.codec.storefile.index_file_layout import (
     file_size,
     slot_position,
 )
+from rocketbroker.codec.storefile.store_state import StoreState
 from rocketbroker.codec.storefile.window_messages import WindowMessages
 from rocketbroker.common.errors import StoreError
 from rocketbroker.store.audit.findings import Findings
 from rocketbroker.store.audit.index_image import IndexImage, index_paths
 from rocketbroker.store.audit.index_keys import HASH_BITS, Pairs, among, pairs, window_keys
 from rocketbroker.store.audit.log_lookup import LogLookup
-from rocketbroker.store.audit.store_state import StoreState
 
 # Behind any physical offset that a file could name.
 _MOST = 1 << 64

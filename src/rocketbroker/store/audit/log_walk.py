@@ -28,10 +28,10 @@ from rocketbroker.codec.storefile.audit_rules import AuditRule
 from rocketbroker.codec.storefile.record_chains import chain_starts
 from rocketbroker.codec.storefile.record_columns import Records
 from rocketbroker.codec.storefile.record_search import Found, find_record, inspect
+from rocketbroker.codec.storefile.store_state import StoreState
 from rocketbroker.common.errors import StoreError
 from rocketbroker.common.file_window import CommitLogFile, FileWindow
 from rocketbroker.store.audit.findings import Findings
-from rocketbroker.store.audit.store_state import StoreState
 
 _STORE_TIMESTAMP: Final = 10  # of RECORD_HEADS' fields
 

@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 
 from rocketbroker.codec.byte_columns import Positions
 from rocketbroker.codec.storefile.audit_rules import AuditRule
+from rocketbroker.codec.storefile.store_state import StoreState
 from rocketbroker.store.audit.findings import Findings
 from rocketbroker.store.audit.log_lookup import LogLookup
 from rocketbroker.store.audit.queue_files import Entries, QueueFiles, is_entry, is_written
-from rocketbroker.store.audit.store_state import StoreState
 
 # A record whose queue offset is damaged must not have a whole queue read for it.
 _WIDEST = 1 << 20

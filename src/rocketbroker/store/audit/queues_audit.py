@@ -7,11 +7,11 @@ from pathlib import Path
 from rocketbroker.codec.byte_columns import Positions
 from rocketbroker.codec.message.topic_validator import RMQ_SYS_SCHEDULE_TOPIC
 from rocketbroker.codec.storefile.audit_rules import AuditRule
+from rocketbroker.codec.storefile.store_state import StoreState
 from rocketbroker.codec.storefile.window_messages import WindowMessages
 from rocketbroker.store.audit.findings import Findings
 from rocketbroker.store.audit.log_lookup import LogLookup
 from rocketbroker.store.audit.queue_audit import QueueAudit, QueueMessages
-from rocketbroker.store.audit.store_state import StoreState
 from rocketbroker.store.due_times import due_times
 
 _RETIRED = re.compile(r"\.deleted-[0-9]+\Z")

@@ -6,8 +6,10 @@ from pathlib import Path
 
 import numpy as np
 
+from rocketbroker.codec.message.delay_levels import parse_delay_levels
 from rocketbroker.codec.storefile.audit_rules import AuditRule, Finding, Severity
 from rocketbroker.codec.storefile.mapped_file_name import file_name_to_offset
+from rocketbroker.codec.storefile.store_state import StoreState
 from rocketbroker.codec.storefile.window_messages import WindowMessages
 from rocketbroker.common.config import MessageStoreConfig
 from rocketbroker.common.errors import CodecError, StoreError
@@ -24,8 +26,7 @@ from rocketbroker.store.audit.index_audit import IndexAudit
 from rocketbroker.store.audit.log_lookup import LogLookup
 from rocketbroker.store.audit.log_walk import LogWalk
 from rocketbroker.store.audit.queues_audit import QueuesAudit
-from rocketbroker.store.audit.store_state import StoreState, read_state
-from rocketbroker.store.delay_level_table import parse_delay_levels
+from rocketbroker.store.audit.store_state import read_state
 
 
 @dataclass(frozen=True, slots=True)

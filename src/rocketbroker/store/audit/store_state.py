@@ -2,44 +2,14 @@
 
 import os
 import re
-from dataclasses import dataclass
 from pathlib import Path
 
 from rocketbroker.codec.storefile.checkpoint_layout import StoreCheckpoint, decode_checkpoint
+from rocketbroker.codec.storefile.store_state import StoreState
 from rocketbroker.common.config import MessageStoreConfig
 from rocketbroker.common.errors import CodecError
 
-# Messages of one moment may lie on both sides of a flush.
-_SAFETY_MS = 3000
 _LOCKS = Path("/proc/locks")
-
-
-@dataclass(frozen=True, slots=True)
-class StoreState:
-    """``unclean`` when the abort file is there, ``holders`` the processes that have the store locked.
-
-    What was stored three seconds before the times of the checkpoint was on disk when it was written, after a clean stop
-    all was.
-    """
-
-    unclean: bool
-    holders: tuple[int, ...]
-    checkpoint: StoreCheckpoint
-
-    @property
-    def is_open(self) -> bool:
-        """Whether a broker has the store open."""
-        return bool(self.holders)
-
-    def is_known(self, store_timestamp: int) -> bool:
-        """Whether log and queues had a message of this store time (ms) on disk for certain."""
-        found = min(self.checkpoint.physic_msg_timestamp, self.checkpoint.logics_msg_timestamp)
-        return not self.unclean or store_timestamp <= found - _SAFETY_MS
-
-    def is_index_known(self, store_timestamp: int) -> bool:
-        """Whether the index had it, too."""
-        known = self.is_known(store_timestamp)
-        return known and (not self.unclean or store_timestamp <= self.checkpoint.index_msg_timestamp - _SAFETY_MS)
 
 
 def read_state(config: MessageStoreConfig) -> StoreState:

@@ -1,0 +1,48 @@
+"""How the last broker left a store, as far as the rules of an audit depend on it."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from rocketbroker.codec.storefile.checkpoint_layout import StoreCheckpoint
+
+# Messages of one moment may lie on both sides of a flush.
+_SAFETY_MS: Final = 3000
+_ALWAYS: Final = (1 << 63) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class StoreState:
+    """``unclean`` when the abort file is there, ``holders`` the processes that have the store locked.
+
+    What was stored three seconds before the times of the checkpoint was on disk when it was written, after a clean stop
+    all was.
+    """
+
+    unclean: bool
+    holders: tuple[int, ...]
+    checkpoint: StoreCheckpoint
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a broker has the store open."""
+        return bool(self.holders)
+
+    @property
+    def known_ms(self) -> int:
+        """Log and queues had messages up to this store time (ms) on disk for certain."""
+        known = min(self.checkpoint.physic_msg_timestamp, self.checkpoint.logics_msg_timestamp)
+        return known - _SAFETY_MS if self.unclean else _ALWAYS
+
+    @property
+    def index_known_ms(self) -> int:
+        """The index had their keys, too."""
+        known = self.checkpoint.index_msg_timestamp - _SAFETY_MS
+        return min(self.known_ms, known) if self.unclean else _ALWAYS
+
+    def is_known(self, store_timestamp: int) -> bool:
+        """Whether log and queues had a message of this store time (ms) on disk for certain."""
+        return store_timestamp <= self.known_ms
+
+    def is_index_known(self, store_timestamp: int) -> bool:
+        """Whether the index had it, too."""
+        return store_timestamp <= self.index_known_ms

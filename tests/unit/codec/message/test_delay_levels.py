@@ -1,0 +1,26 @@
+import pytest
+
+from rocketbroker.codec.message.delay_levels import deliver_timestamp, level_of, parse_delay_levels
+from rocketbroker.common.errors import ConfigError
+
+
+def test_levels_count_from_one_in_the_units_of_java():
+    assert parse_delay_levels("1s 5s 10m 2h 1d") == {1: 1000, 2: 5000, 3: 600_000, 4: 7_200_000, 5: 86_400_000}
+
+
+@pytest.mark.parametrize("text", ["1s 5", "5x", "s", "-1s", "1.5s", "²s"])
+def test_a_part_that_is_no_delay_is_named(text: str):
+    with pytest.raises(ConfigError, match=f"messageDelayLevel: '{text.rsplit(maxsplit=1)[-1]}' is no delay"):
+        parse_delay_levels(text)
+
+
+def test_a_message_is_due_its_level_after_it_was_stored():
+    levels = parse_delay_levels("1s 5s")
+
+    assert deliver_timestamp(levels, 2, 100) == 5100
+    assert deliver_timestamp(levels, 99, 100) == 1100
+
+
+@pytest.mark.parametrize(("raw", "level"), [(b"3", 3), (b"", 0), (b"x", 0), (b"-1", 0), (b"9" * 11, 0)])
+def test_what_is_no_number_is_level_0(raw: bytes, level: int):
+    assert level_of(raw) == level
