@@ -4,6 +4,7 @@ import time
 
 import pytest
 
+from tests.support.crash_later import LaterLoad
 from tests.support.crash_load import CrashLoad
 from tests.support.java import Java
 from tests.support.our_servers import OurServers
@@ -11,6 +12,7 @@ from tests.support.our_servers import OurServers
 pytestmark = pytest.mark.java
 
 SHORT_CYCLES = 4
+SHORT_CYCLES_OF_LATER = 3
 LONG_CYCLES = 125  # of each of the four kinds
 VARIANTS = [
     ("ASYNC_FLUSH", "concurrent", 20_240_601),
@@ -18,12 +20,15 @@ VARIANTS = [
     ("ASYNC_FLUSH", "orderly", 20_240_603),
     ("SYNC_FLUSH", "concurrent", 20_240_604),
 ]
+LATER_VARIANTS = [("ASYNC_FLUSH", 20_240_611), ("SYNC_FLUSH", 20_240_612)]
 
 
-def run(servers: OurServers, java: Java, cycles: int, flush: str, listener: str, seed: int) -> None:
+def run(
+    servers: OurServers, java: Java, cycles: int, flush: str, listener: str, seed: int, later: LaterLoad | None = None
+) -> None:
     print(f"seed {seed}")
     started = time.monotonic()
-    load = CrashLoad(servers, java, seed, listener, {"flushDiskType": flush})
+    load = CrashLoad(servers, java, seed, listener, {"flushDiskType": flush}, later)
     load.start()
     for _ in range(cycles):
         load.cycle()
@@ -45,3 +50,18 @@ def test_a_broker_that_is_killed_for_long_keeps_what_it_acknowledged(
     our_servers: OurServers, java: Java, flush: str, listener: str, seed: int
 ):
     run(our_servers, java, LONG_CYCLES, flush, listener, seed + 100)
+
+
+def test_a_killed_broker_delivers_later_what_is_to_be_delivered_later(our_servers: OurServers, java: Java):
+    """Delayed messages and transactions among others: all of them come, none early, and none that was rolled back."""
+    flush, seed = LATER_VARIANTS[0]
+    run(our_servers, java, SHORT_CYCLES_OF_LATER, flush, "concurrent", seed, LaterLoad())
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize(("flush", "seed"), LATER_VARIANTS)
+def test_a_broker_that_is_killed_for_long_delivers_later_what_is_to_be_delivered_later(
+    our_servers: OurServers, java: Java, flush: str, seed: int
+):
+    run(our_servers, java, LONG_CYCLES, flush, "concurrent", seed + 100, LaterLoad())

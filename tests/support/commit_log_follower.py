@@ -22,12 +22,20 @@ class Place(NamedTuple):
 
 
 class Found(NamedTuple):
-    """A record of the log; ``physical_offset`` and ``size`` in bytes."""
+    """A record of the log; ``physical_offset`` and ``size`` in bytes, times in ms since 1970."""
 
     place: Place
     physical_offset: int
     size: int
     body: bytes
+    properties: bytes
+    born_timestamp: int
+    store_timestamp: int
+
+    def property(self, name: str) -> str | None:
+        """The value of a property, ``None`` when it has none of that name."""
+        pairs = (pair.partition(b"\x01") for pair in self.properties.split(b"\x02"))
+        return next((value.decode() for key, _, value in pairs if key == name.encode()), None)
 
 
 @dataclass(slots=True)
@@ -95,7 +103,8 @@ def _record(data: bytes, at: int, physical_offset: int) -> Found | None:
     if magic not in {V1, V2} or physical != physical_offset or not 0 < size <= len(data) - at:
         return None
     record = data[at : at + size]
-    body_at = 48 + (20 if sys_flag & 16 else 8) + 8 + (20 if sys_flag & 32 else 8) + 12
+    stored_at = 48 + (20 if sys_flag & 16 else 8)
+    body_at = stored_at + 8 + (20 if sys_flag & 32 else 8) + 12
     (length,) = struct.unpack_from(">i", record, body_at)
     body = record[body_at + 4 : body_at + 4 + length]
     if zlib.crc32(body) & 0x7FFFFFFF != crc:
@@ -106,9 +115,15 @@ def _record(data: bytes, at: int, physical_offset: int) -> Found | None:
     topic_at += 1 + wide
     properties_at = topic_at + topic_length
     topic = record[topic_at:properties_at].decode()
-    if properties_at + 2 + int.from_bytes(record[properties_at : properties_at + 2], "big") != size:
+    properties = record[properties_at + 2 :]
+    if int.from_bytes(record[properties_at : properties_at + 2], "big") != len(properties):
         return None  # torn behind its body
-    return Found(Place(topic, queue_id, queue_offset), physical_offset, size, body)
+    place = Place(topic, queue_id, queue_offset)
+    return Found(place, physical_offset, size, body, properties, _time(record, 40), _time(record, stored_at))
+
+
+def _time(record: bytes, at: int) -> int:
+    return int.from_bytes(record[at : at + 8], "big")
 
 
 def check_queues(follower: CommitLogFollower) -> int:

@@ -9,7 +9,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.support.commit_log_follower import CommitLogFollower, Place, check_queues
+from tests.support import crash_later
+from tests.support.commit_log_follower import CommitLogFollower, Found, Place, check_queues
+from tests.support.crash_later import HALF_TOPIC, LATER_TOPIC, LaterLoad
 from tests.support.java import Java
 from tests.support.java_process import JavaProcess
 from tests.support.our_servers import OurServer, OurServers, make_topic, wait_serving
@@ -18,7 +20,9 @@ from tests.support.store_audit import check_store
 TOPIC = "Crash"
 QUEUES = 4
 PRODUCERS = 4
-GROUP = f"CG_{TOPIC}"
+TRANSACTION_GROUP = "CID_RMQ_SYS_TRANS"
+# Those whose offsets must not be beyond the end of a queue after a kill.
+GROUPS = {f"CG_{TOPIC}", f"CG_{LATER_TOPIC}", TRANSACTION_GROUP}
 PROGRESS_LIMIT_S = 120.0
 # Small files, so that a run rolls many of them, and tables written often, so that a kill comes amid a write.
 SETTINGS: dict[str, str | int] = {
@@ -29,6 +33,8 @@ SETTINGS: dict[str, str | int] = {
 JAVA_PROPERTIES = {"rocketmq.client.rebalance.waitInterval": "500", "rocketmq.client.rebalance.lockInterval": "500"}
 LONGEST_WAIT_S = 0.6
 BOOT_KILL_SHARE = 0.1
+# So that the two cores have time for the others.
+PAUSE_MILLIS_BESIDE_LATER = 5
 
 
 class Attempt(NamedTuple):
@@ -41,9 +47,10 @@ class Attempt(NamedTuple):
 
 @dataclass(slots=True)
 class Journal:
-    """What CrashLoad.java printed, read as it grows."""
+    """What CrashLoad.java printed, read as it grows; ``later`` takes what CrashLater.java did."""
 
     path: Path
+    later: LaterLoad | None
     position: int = 0
     acknowledged: dict[Attempt, Place] = field(default_factory=dict)
     failed: dict[Attempt, str] = field(default_factory=dict)
@@ -77,6 +84,8 @@ class Journal:
             self.breaks.append(f"a body that nobody sent: {fields}")
         elif word == "PRODUCED":
             self.produced = True
+        elif self.later is not None:
+            self.later.take_line(word, fields)
 
     def _arrive(self, place: Place, attempt: Attempt) -> None:
         """Each place holds one message for ever, and is first seen after the one before it."""
@@ -101,6 +110,7 @@ class CrashLoad:
         seed: of the moments at which the broker is killed.
         listener: ``orderly`` or ``concurrent``.
         settings: of the broker, beside ``SETTINGS``.
+        later: where there are to be messages besides that are delivered later.
     """
 
     servers: OurServers
@@ -108,6 +118,7 @@ class CrashLoad:
     seed: int
     listener: str
     settings: dict[str, str | int]
+    later: LaterLoad | None = None
     namesrv: OurServer = field(init=False)
     broker: OurServer = field(init=False)
     clients: JavaProcess = field(init=False)
@@ -116,22 +127,26 @@ class CrashLoad:
     _random: random.Random = field(init=False)
     cycles: int = 0
     boots_killed: int = 0
+    launches: int = 1
     stored: dict[Attempt, Place] = field(default_factory=dict)
 
     def start(self) -> None:
         """Start the servers and the clients."""
         self._random = random.Random(self.seed)
-        self.settings = {**SETTINGS, **self.settings}
+        of_later = crash_later.SETTINGS if self.later is not None else {}
+        self.settings = {**SETTINGS, **of_later, **self.settings}
         self.namesrv = self.servers.namesrv()
         self.broker = self.servers.launch_broker(self.namesrv.address, None, self.settings)
         wait_serving(self.broker, self.namesrv.address)
         make_topic(self.broker.address, self.namesrv.address, TOPIC, QUEUES)
         self.follower = CommitLogFollower(self.broker.store, int(self.settings["mappedFileSizeCommitLog"]))
-        given = (f"namesrv={self.namesrv.address}", f"topic={TOPIC}", f"listener={self.listener}")
-        self.clients = self.java.start(
-            "CrashLoad", *given, f"stopFile={self._stop_file}", f"producers={PRODUCERS}", properties=JAVA_PROPERTIES
-        )
-        self.journal = Journal(self.clients.log)
+        given = [f"namesrv={self.namesrv.address}", f"topic={TOPIC}", f"listener={self.listener}"]
+        given += [f"stopFile={self._stop_file}", f"producers={PRODUCERS}"]
+        if self.later is not None:
+            make_topic(self.broker.address, self.namesrv.address, LATER_TOPIC, QUEUES)
+            given += [f"later={LATER_TOPIC}", f"pauseMillis={PAUSE_MILLIS_BESIDE_LATER}"]
+        self.clients = self.java.start("CrashLoad", *given, properties=JAVA_PROPERTIES)
+        self.journal = Journal(self.clients.log, self.later)
 
     @property
     def _stop_file(self) -> Path:
@@ -153,6 +168,7 @@ class CrashLoad:
     def _launch(self) -> OurServer:
         self._expect_no_errors()
         self.servers.started.remove(self.broker)
+        self.launches += 1
         return self.servers.launch_broker(self.namesrv.address, self.broker.store, self.settings, port=self.broker.port)
 
     def _kill_while_it_boots(self) -> None:
@@ -165,8 +181,13 @@ class CrashLoad:
         self.journal.read_on()
         got = self.journal.got
         before = set(self.journal.acknowledged)
+        delayed, transactions = self.later.progress() if self.later is not None else (0, 0)
 
         def at_work() -> bool:
+            if self.later is not None:
+                now = self.later.progress()
+                if now[0] == delayed or now[1] == transactions:
+                    return False
             new = self.journal.acknowledged.keys() - before
             return len({each.producer for each in new}) == PRODUCERS and self.journal.got > got
 
@@ -185,9 +206,7 @@ class CrashLoad:
     def check(self) -> None:
         """The files of the dead broker hold all that was acknowledged, in order, and no offset beyond the end."""
         self.journal.read_on()
-        for record in self.follower.read_on():
-            if record.place.topic == TOPIC:
-                self._take_stored(record.place, record.body)
+        self._read_stored()
         check_queues(self.follower)
         where = f"cycle {self.cycles}"
         assert self.journal.breaks == [], where
@@ -198,12 +217,21 @@ class CrashLoad:
         ends = self.follower.ends()
         for (topic, queue_id), offset in committed_offsets(self.broker.store).items():
             assert offset <= ends.get((topic, queue_id), 0), f"{where}: committed beyond the end of {topic} {queue_id}"
+        if self.later is not None:
+            self.later.check_killed(self.broker.store)
         check_store(self.broker.store)
 
-    def _take_stored(self, place: Place, body: bytes) -> None:
-        attempt = Attempt(*map(int, body.split(b" ", 3)[:3]))
-        assert attempt not in self.stored, f"{attempt} is at {self.stored[attempt]} and at {place}"
-        self.stored[attempt] = place
+    def _read_stored(self) -> None:
+        for record in self.follower.read_on():
+            if record.place.topic == TOPIC:
+                self._take_stored(record)
+            elif self.later is not None:
+                self.later.take_record(record, self.launches)
+
+    def _take_stored(self, record: Found) -> None:
+        attempt = Attempt(*map(int, record.body.split(b" ", 3)[:3]))
+        assert attempt not in self.stored, f"{attempt} is at {self.stored[attempt]} and at {record.place}"
+        self.stored[attempt] = record.place
 
     def _expect_no_errors(self) -> None:
         found = [
@@ -227,15 +255,18 @@ class CrashLoad:
         self._check_repeats()
         assert self.journal.first_arrivals == {place: attempt for attempt, place in self.stored.items()}
         assert self.journal.acknowledged.keys() <= set(self.journal.first_arrivals.values())
+        if self.later is not None:
+            self.later.check_all()
 
     def _all_arrived(self) -> bool:
         self._read_stored()
-        return sum(self.journal.arrived.values()) >= len(self.stored)
+        if sum(self.journal.arrived.values()) < len(self.stored):
+            return False
+        return self.later is None or self.later.is_complete(self._half_offset())
 
-    def _read_stored(self) -> None:
-        for record in self.follower.read_on():
-            if record.place.topic == TOPIC:
-                self._take_stored(record.place, record.body)
+    def _half_offset(self) -> int:
+        """Up to which half message all transactions are ended, by what the broker has written."""
+        return committed_offsets(self.broker.store).get((HALF_TOPIC, 0), 0)
 
     def _check_repeats(self) -> None:
         """A number is stored more than once only where attempts were not acknowledged."""
@@ -251,7 +282,7 @@ class CrashLoad:
             f"{self.cycles} cycles and {self.boots_killed} kills amid a start, seed {self.seed}: "
             f"{len(self.journal.acknowledged)} acknowledged, 0 lost, 0 order breaks, {len(self.journal.failed)} sends "
             f"failed, {unacknowledged} of them stored all the same, {repeats} deliveries repeated"
-        )
+        ) + (f"; {self.later.summary()}" if self.later is not None else "")
 
 
 def check_order(follower: CommitLogFollower, stored: dict[Attempt, Place]) -> None:
@@ -270,13 +301,13 @@ _OFFSET = re.compile(r'"?(\d+)"?\s*:\s*(\d+)')
 
 
 def committed_offsets(store: Path) -> dict[tuple[str, int], int]:
-    """The offsets of the test's group in ``consumerOffset.json``, by topic and queue."""
+    """The offsets of the test's groups in ``consumerOffset.json``, by topic and queue; each topic has one of them."""
     path = store / "config" / "consumerOffset.json"
     if not path.is_file():
         return {}
     return {
         (topic, int(queue_id)): int(offset)
         for topic, group, table in _TABLE.findall(path.read_text())
-        if group == GROUP
+        if group in GROUPS
         for queue_id, offset in _OFFSET.findall(table)
     }

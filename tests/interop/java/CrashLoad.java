@@ -23,7 +23,7 @@ import org.apache.rocketmq.common.message.MessageExt;
  * SEND_OK. Prints ACK, producer, number, attempt, queue, offset; FAIL, producer, number, attempt, why; GOT, consumer,
  * producer, number, attempt, queue, offset in the order in which the listeners had them; BAD for a body that nobody sent.
  * Once the file `stopFile` is there, each producer goes on until its number is acknowledged, PRODUCED is printed, and the
- * consumers stay until the process is ended.
+ * consumers stay until the process is ended. With `later`, a topic, the load of CrashLater is there besides.
  */
 public final class CrashLoad {
     private static final int RETRY_PAUSE_MILLIS = 10;
@@ -50,6 +50,9 @@ public final class CrashLoad {
         for (int number = 0; number < options.number("producers", 4); number++) {
             workers.add(produce(options, number));
         }
+        if (!options.text("later", "").isEmpty()) {
+            workers.addAll(new CrashLater(options).start());
+        }
         for (Thread worker : workers) {
             worker.start();
         }
@@ -61,17 +64,7 @@ public final class CrashLoad {
     }
 
     private static void consume(Options options, int number, boolean orderly) throws Exception {
-        DefaultMQPushConsumer consumer = new DefaultMQPushConsumer("CG_" + topic);
-        options.connect(consumer, "consumer-" + number);
-        consumer.setMqClientApiTimeout(API_TIMEOUT_MILLIS);
-        consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
-        consumer.setHeartbeatBrokerInterval(500);
-        consumer.setPersistConsumerOffsetInterval(100);
-        consumer.getDefaultMQPushConsumerImpl().setPullTimeDelayMillsWhenException(50);
-        // One thread, so that messages of a queue come to the listener in the order in which the client has them.
-        consumer.setConsumeThreadMin(1);
-        consumer.setConsumeThreadMax(1);
-        consumer.subscribe(topic, "*");
+        DefaultMQPushConsumer consumer = consumer(options, topic, "consumer-" + number);
         if (orderly) {
             consumer.registerMessageListener((MessageListenerOrderly) (messages, context) -> {
                 got(number, messages);
@@ -87,11 +80,33 @@ public final class CrashLoad {
         CONSUMERS.add(consumer);
     }
 
-    private static Thread produce(Options options, int number) throws Exception {
-        DefaultMQProducer producer = new DefaultMQProducer("PG_" + topic);
-        options.connect(producer, "producer-" + number);
+    /** A consumer of a topic, soon at work again after its broker was killed; it has no listener yet. */
+    static DefaultMQPushConsumer consumer(Options options, String topic, String instance) throws Exception {
+        DefaultMQPushConsumer consumer = new DefaultMQPushConsumer("CG_" + topic);
+        options.connect(consumer, instance);
+        consumer.setMqClientApiTimeout(API_TIMEOUT_MILLIS);
+        consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
+        consumer.setHeartbeatBrokerInterval(500);
+        consumer.setPersistConsumerOffsetInterval(100);
+        consumer.getDefaultMQPushConsumerImpl().setPullTimeDelayMillsWhenException(50);
+        // One thread, so that messages of a queue come to the listener in the order in which the client has them.
+        consumer.setConsumeThreadMin(1);
+        consumer.setConsumeThreadMax(1);
+        consumer.subscribe(topic, "*");
+        return consumer;
+    }
+
+    /** Has a producer try each message once, and not for long. */
+    static void connect(DefaultMQProducer producer, Options options, String instance) {
+        options.connect(producer, instance);
         producer.setMqClientApiTimeout(API_TIMEOUT_MILLIS);
         producer.setSendMsgTimeout(5000);
+        producer.setRetryTimesWhenSendFailed(0);
+    }
+
+    private static Thread produce(Options options, int number) throws Exception {
+        DefaultMQProducer producer = new DefaultMQProducer("PG_" + topic);
+        connect(producer, options, "producer-" + number);
         producer.start();
         return new Thread(() -> {
             for (int n = 0; !Files.exists(stopFile); n++) {
@@ -116,10 +131,16 @@ public final class CrashLoad {
                     return;
                 }
             } catch (Exception failure) {
-                why = failure.getClass().getSimpleName() + ": " + String.valueOf(failure.getMessage()).lines().findFirst().orElse("");
+                why = why(failure);
             }
-            print("FAIL", number, n, attempt, why.replace('\t', ' '));
+            print("FAIL", number, n, attempt, why);
         }
+    }
+
+    /** A failure in one line. */
+    static String why(Exception failure) {
+        String line = String.valueOf(failure.getMessage()).lines().findFirst().orElse("");
+        return (failure.getClass().getSimpleName() + ": " + line).replace('\t', ' ');
     }
 
     private static byte[] body(int producer, int n, int attempt) {
@@ -139,7 +160,7 @@ public final class CrashLoad {
         }
     }
 
-    private static void print(Object... fields) {
+    static void print(Object... fields) {
         StringBuilder line = new StringBuilder();
         for (Object field : fields) {
             line.append(line.length() == 0 ? "" : "\t").append(field);
