@@ -36,6 +36,7 @@ from rocketbroker.store.flush_service import CommitLogFlusher, ConsumeQueueFlush
 from rocketbroker.store.get_message import GetMessageResult, GetMessageStatus
 from rocketbroker.store.index_service import IndexService
 from rocketbroker.store.index_sync import IndexSync
+from rocketbroker.store.loaded_store import LoadedStore, load
 from rocketbroker.store.mapped_file_queue import MappedFileQueue
 from rocketbroker.store.message_appender import MessageAppender
 from rocketbroker.store.message_arriving_listener import MessageArrivingListener
@@ -49,7 +50,8 @@ from rocketbroker.store.recovery_report import RecoveryReport
 from rocketbroker.store.reput_message_service import ReputMessageService
 from rocketbroker.store.store_checkpoint import StoreCheckpoint
 from rocketbroker.store.store_lock import StoreLock
-from rocketbroker.store.store_recovery import LoadedStore, load, recover
+from rocketbroker.store.store_recovery import recover
+from rocketbroker.store.topic_deletion import TopicDeletion
 from rocketbroker.store.write_refusal import Refusal, StandingRefusals
 
 log = logging.getLogger(__name__)
@@ -88,7 +90,6 @@ class MessageStore:
         self._checkpoint = StoreCheckpoint(config.checkpoint_path, file_system)
         self._ends_path = config.config_dir / queue_ends.FILE_NAME
         self._deleted_topics = DeletedTopics(config.config_dir / deleted_topics.FILE_NAME, file_system)
-        self._deleting = asyncio.Lock()
         self._allocate_service = AllocateMappedFileService(file_system)
         log_size = config.mapped_file_size_commit_log
         log_queue = MappedFileQueue(config.commit_log_dir, log_size, min(ALLOCATE_STEP, log_size), file_system)
@@ -143,6 +144,14 @@ class MessageStore:
         self.query_message = self._queries.query_message
         self.offset_in_queue_by_time = self._queries.offset_in_queue_by_time
         self.read_message = self._queries.read_message
+        self._deletion = TopicDeletion(
+            self._deleted_topics,
+            self.commit_log,
+            self.queues,
+            self.flusher,
+            self._appender.dispatch,
+            self._cold_readers,
+        )
         self._tasks = TaskOwner("MessageStore")
         self._loop: asyncio.AbstractEventLoop | None = None
         self.boot_time_ms = clock.time_ms()
@@ -247,8 +256,8 @@ class MessageStore:
     async def stop(self) -> None:
         """Write all to disk, leave a clean store, release all files."""
         self.refusals.set(Refusal.SHUTTING_DOWN, "the store is shutting down")
-        async with self._deleting:
-            await self._tasks.stop()
+        await self._deletion.stop()
+        await self._tasks.stop()
         loop = asyncio.get_running_loop()
         await loop.run_in_executor(None, self.flusher.stop)
         try:
@@ -419,44 +428,13 @@ class MessageStore:
     # -- keeping
 
     async def delete_topics(self, topics: set[str]) -> int:
-        """Remove the queues of topics; gives how many topics had any. The messages stay until their file expires.
-
-        Until it is done the topics take no messages. It is noted on disk before they go, so that a start never brings
-        them back; the flush thread removes their files.
+        """Remove the queues of topics: see ``TopicDeletion``; gives how many topics had any.
 
         Raises:
             StoreError: the log could not be synced, or messages could not be brought to their queues first.
             OSError: the disk refused the note or a folder's new name; that topic is as it was.
         """
-        # To its end, also when who asked for it is gone.
-        return await asyncio.shield(self._tasks.start(self._delete_topics(topics), "delete topics"))
-
-    async def _delete_topics(self, topics: set[str]) -> int:
-        async with self._deleting:
-            self.queues.close_topics(topics)
-            try:
-                mark = self.max_physical_offset
-                # A power loss must not leave a log that ends before the mark: what comes then is not deleted.
-                if not await self.sync():
-                    raise StoreError(self.flusher.error or "the CommitLog could not be synced")
-                # From here on no message of theirs is without its entry, which might need a file in the folder.
-                self.dispatch()
-                return sum([await self._delete_topic(topic, mark) for topic in sorted(topics)])
-            finally:
-                self.queues.open_topics(topics)
-
-    async def _delete_topic(self, topic: str, mark: int) -> bool:
-        await asyncio.get_running_loop().run_in_executor(self._cold_readers, self._mark_and_move, topic, mark)
-        return self.queues.take_out(topic)
-
-    def _mark_and_move(self, topic: str, mark: int) -> None:
-        before = self._deleted_topics.marks.get(topic, 0)
-        self._deleted_topics.add({topic}, mark, self.min_physical_offset)
-        try:
-            self.queues.move_away(topic)
-        except OSError:
-            self._deleted_topics.take_back(topic, before)
-            raise
+        return await self._deletion.delete(topics)
 
     @property
     def min_physical_offset(self) -> int:
