@@ -3,25 +3,31 @@
 import contextlib
 import json
 import os
-import socket
 import struct
-import subprocess
 import time
 import zlib
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.support.java_process import free_ports
 from tests.support.our_servers import Cluster, OurServers
 from tests.support.raw_client import RawAnswer, RawClient, raw_frame, raw_header
+from tests.support.raw_requests import (
+    SUCCESS,
+    consumer_data,
+    everything,
+    pull_fields,
+    refused,
+    send_fields,
+    send_v1_fields,
+    topic_fields,
+)
 
 SEND_V2, PULL, HEART_BEAT, MAX_OFFSET, ROUTE, REGISTER = 310, 11, 34, 30, 105, 103
 QUERY, VIEW, LOCK_BATCH, SEND_MSG_BACK = 12, 33, 41, 36
 SUBSCRIPTION_GROUP_NOT_EXIST, CONSUMER_NOT_ONLINE = 26, 206
-SUCCESS, SYSTEM_ERROR, NOT_SUPPORTED, MESSAGE_ILLEGAL, INVALID = 0, 1, 3, 13, 29
+MESSAGE_ILLEGAL = 13
 FRAME_MAX = 16 << 20
 
 
@@ -55,32 +61,6 @@ def peer(shared: Cluster, bystander: RawClient) -> Iterator[RawClient]:
     """The one that misbehaves."""
     with RawClient(shared.broker.address) as client:
         yield client
-
-
-def send_fields(topic: str, **others: Any) -> dict[str, str]:
-    fields = {
-        "a": "PG_Bad", "b": topic, "c": "TBW102", "d": "1", "e": "0", "f": "0", "g": "1700000000000", "h": "0",
-        "i": "UNIQ_KEY\x01" + "0" * 32 + "\x02", "j": "0", "k": "false", "l": "0", "m": "false",
-    }  # fmt: skip
-    return {**fields, **others}
-
-
-def pull_fields(topic: str, offset: int = 0, **others: Any) -> dict[str, str]:
-    fields = {
-        "consumerGroup": "CG_Bad", "topic": topic, "queueId": "0", "queueOffset": str(offset), "maxMsgNums": "1",
-        "sysFlag": "4", "commitOffset": "0", "suspendTimeoutMillis": "0", "subscription": "*", "subVersion": "0",
-        "expressionType": "TAG",
-    }  # fmt: skip
-    return {**fields, **others}
-
-
-def refused(answer: RawAnswer, *words: str) -> None:
-    """It is one line and names all the words."""
-    assert answer.code != SUCCESS, answer
-    for word in words:
-        assert word in answer.remark, answer.remark
-    assert len(answer.remark.splitlines()) == 1, answer.remark
-    assert "Traceback" not in answer.remark
 
 
 # -- frames
@@ -383,119 +363,8 @@ def test_a_registration_with_a_wrong_crc_changes_nothing(shared: Cluster):
         assert peer.ask(ROUTE, {"topic": "Injected"}, opaque=6).code == 17
 
 
-# -- starting
-
-
-def ended(servers: OurServers, module: str, path: Path) -> str:
-    """The one line that a program says when it cannot start."""
-    done = subprocess.run(
-        servers.command(f"app.{module}", "-c", str(path)),
-        capture_output=True,
-        text=True,
-        timeout=30,
-        check=False,
-        env=servers.environment(),
-        cwd=servers.home,
-    )
-    assert done.returncode == 1, done
-    assert "boot success" not in done.stdout
-    (line,) = [line for line in done.stderr.splitlines() if " INFO " not in line]
-    return line
-
-
-@pytest.mark.parametrize("module", ["broker_startup", "namesrv_startup"])
-@pytest.mark.parametrize(
-    ("text", "named"),
-    [
-        (None, "absent.properties"),
-        (b"listenPort=many\n", "listenPort"),
-        (b"listenPort=70000\n", "70000"),
-        (b"listenPrt=10911\n", "listenPort"),
-        (b"listenPort=\\u12\n", ""),
-        (b"\xff\xfe\x00\x01=\xff\n", ""),
-    ],
-)
-def test_settings_that_cannot_be_read_are_named(
-    servers: OurServers, tmp_path: Path, module: str, text: bytes | None, named: str
-):
-    path = tmp_path / ("absent.properties" if text is None else "wrong.properties")
-    if text is not None:
-        path.write_bytes(text)
-    assert named in ended(servers, module, path)
-
-
-@pytest.mark.parametrize("role", ["SLAVE", "SYNC_MASTER"])
-def test_roles_that_would_need_replication_are_refused(servers: OurServers, tmp_path: Path, role: str):
-    path = tmp_path / "role.properties"
-    path.write_text(f"brokerRole={role}\nstorePathRootDir={tmp_path}/store\n")
-    line = ended(servers, "broker_startup", path)
-    assert "replication" in line
-    assert "ASYNC_MASTER" in line
-    assert not (tmp_path / "store").exists()
-
-
-def test_a_port_in_use_is_named_and_the_store_stays_whole(servers: OurServers, shared: Cluster, tmp_path: Path):
-    with socket.create_server(("127.0.0.1", free_ports(-2))) as holder:
-        port = holder.getsockname()[1]
-        path = tmp_path / "port.properties"
-        path.write_text(f"listenPort={port}\nbindAddress=127.0.0.1\nstorePathRootDir={tmp_path}/store\n")
-        assert str(port) in ended(servers, "broker_startup", path)
-        path.write_text(f"listenPort={port}\nbindAddress=127.0.0.1\n")
-        assert str(port) in ended(servers, "namesrv_startup", path)
-    assert not (tmp_path / "store" / "abort").exists(), "it stopped in order"
-
-
-def test_a_store_in_use_is_refused(servers: OurServers, shared: Cluster, bystander: RawClient, tmp_path: Path):
-    before = everything(shared.broker.store)
-    path = tmp_path / "store.properties"
-    path.write_text(
-        f"listenPort={free_ports(-2)}\nbindAddress=127.0.0.1\nstorePathRootDir={shared.broker.store}\n"
-        "mappedFileSizeCommitLog=16777216\n"
-    )
-    assert str(shared.broker.store) in ended(servers, "broker_startup", path)
-    assert everything(shared.broker.store) == before
-
-
 def test_no_error_was_unexpected(servers: OurServers, shared: Cluster):
     """Bad input of a peer is a warning or an answer, never a traceback in our log."""
     assert [line for line in shared.broker.lines() + shared.namesrv.lines() if "Traceback" in line] == []
     assert shared.broker.process.poll() is None
     assert shared.namesrv.process.poll() is None
-
-
-# What the broker's own threads write when their time has come.
-OWN_FILES = {"config", "topics.json", "subscriptionGroup.json", "consumerOffset.json", "delayOffset.json", "checkpoint"}
-
-
-def everything(store: Path) -> set[str]:
-    """The names of all files and folders near the store, those aside that come and go by themselves."""
-    return {
-        str(path.relative_to(store.parent))
-        for path in store.parent.rglob("*")
-        if path.suffix not in (".tmp", ".bak")
-        and path.name not in OWN_FILES
-        and not {"commitlog", "index"} & set(path.parts)
-    }
-
-
-def consumer_data(group: str) -> dict[str, Any]:
-    return {
-        "groupName": group, "consumeType": "CONSUME_PASSIVELY", "messageModel": "CLUSTERING",
-        "consumeFromWhere": "CONSUME_FROM_FIRST_OFFSET", "unitMode": False,
-        "subscriptionDataSet": [{"topic": "Bystander", "subString": "*", "subVersion": 1, "expressionType": "TAG"}],
-    }  # fmt: skip
-
-
-def topic_fields(topic: str) -> dict[str, str]:
-    return {
-        "topic": topic, "defaultTopic": "TBW102", "readQueueNums": "1", "writeQueueNums": "1", "perm": "6",
-        "topicFilterType": "SINGLE_TAG", "topicSysFlag": "0", "order": "false",
-    }  # fmt: skip
-
-
-def send_v1_fields(topic: str) -> dict[str, str]:
-    return {
-        "producerGroup": "PG_Bad", "topic": topic, "defaultTopic": "TBW102", "defaultTopicQueueNums": "4",
-        "queueId": "0", "sysFlag": "0", "bornTimestamp": "1700000000000", "flag": "0", "properties": "",
-        "reconsumeTimes": "0", "unitMode": "false", "batch": "false", "maxReconsumeTimes": "16",
-    }  # fmt: skip
