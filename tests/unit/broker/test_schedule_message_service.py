@@ -148,6 +148,21 @@ async def test_each_step_back_of_the_clock_counts_anew(service, store, clock):
     assert len(delivered(store)) == 1
 
 
+async def test_a_restart_begins_the_wait_after_a_step_back_anew(tmp_path, service, store, clock):
+    put(store, 3)
+    clock.advance(-3600)
+    await service.deliver_due()
+    clock.advance(9)
+    again = make(tmp_path, store, clock)
+    await again.deliver_due()
+    clock.advance(9.999)
+    await again.deliver_due()
+    assert delivered(store) == []
+    clock.advance(0.001)
+    await again.deliver_due()
+    assert len(delivered(store)) == 1
+
+
 async def test_a_clock_that_jumps_forward_delivers_each_message_once(service, store, clock):
     for level in (1, 18):
         put(store, level)
