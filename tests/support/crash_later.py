@@ -21,7 +21,7 @@ SCHEDULE_TOPIC: Final = "SCHEDULE_TOPIC_XXXX"
 TIMER_TOPIC: Final = "rmq_sys_wheel_timer"
 # Where what is sent waits: topic and queue by kind.
 DELAYED: Final = {"level1": (SCHEDULE_TOPIC, 0), "level2": (SCHEDULE_TOPIC, 1), "timer": (TIMER_TOPIC, 0)}
-IN_TRANSACTION: Final = {kind: (HALF_TOPIC, 0) for kind in ("commit", "rollback", "unknown")}
+IN_TRANSACTION: Final = dict.fromkeys(("commit", "rollback", "unknown"), (HALF_TOPIC, 0))
 WAITING_TOPICS: Final = {SCHEDULE_TOPIC, TIMER_TOPIC, HALF_TOPIC}
 # The client rolls a transaction back by itself when it is told so of the first half.
 ROLLED_BACK: Final = "FLUSH_DISK_TIMEOUT"
@@ -141,9 +141,9 @@ class LaterLoad:
         assert self.breaks == []
         delayed = {sent for sent in self.waiting if sent.kind in DELAYED}
         assert delayed == self.settled, "after a stop in order nothing would be delivered once more"
-        assert self.taken == {
-            copy.record.place: sent for sent, copies in self.copies.items() for copy in copies
-        }, "what the consumer was given is what the log holds"
+        assert self.taken == {copy.record.place: sent for sent, copies in self.copies.items() for copy in copies}, (
+            "what the consumer was given is what the log holds"
+        )
         unexplained = self.waiting.keys() - self.acknowledged - self.missed.keys()
         assert unexplained == set(), "stored, and neither acknowledged nor refused"
         assert self.amid.keys() >= DELAYED.keys() | {"unknown"}, f"not all kinds waited when it was killed: {self.amid}"
@@ -152,8 +152,9 @@ class LaterLoad:
         """What the run came to, in one line."""
         twice = sum(len(copies) - 1 for copies in self.copies.values())
         return (
-            f"{len(self.acknowledged)} delayed or in transactions acknowledged, 0 lost, 0 early, {len(self.missed)} sends "
-            f"failed, {len(self.copies)} delivered, {twice} of them once more after a kill; waiting at kills: {dict(self.amid)}"
+            f"{len(self.acknowledged)} delayed or in transactions acknowledged, 0 lost, 0 early, {len(self.missed)} "
+            f"sends failed, {len(self.copies)} delivered, {twice} copies more after a kill; waiting at kills: "
+            f"{dict(self.amid)}"
         )
 
 
@@ -166,7 +167,7 @@ def _of_body(body: bytes) -> Sent:
 
 
 def _due_ms(sent: Sent, waited: Found) -> int:
-    """Before this time it may not be delivered; a level counts from when it was stored, a timer's delay is a client's."""
+    """Before this time it may not be delivered: a level counts from the storing, a timer's delay from the birth."""
     delay_ms = int(waited.body.split(b" ", 4)[3])
     return (waited.born_timestamp if sent.kind == "timer" else waited.store_timestamp) + delay_ms
 

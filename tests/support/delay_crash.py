@@ -1,0 +1,328 @@
+"""A seeded run of delayed and timer messages over a recording file system, and what has to hold after a crash of it.
+
+After a crash, and a kill amid what follows it, all that was on disk is delivered, nothing is early, and what the
+progress on disk said to be delivered does not come again.
+"""
+
+import asyncio
+import itertools
+import random
+from collections import Counter
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+from rocketbroker.broker.broker_stats_manager import BrokerStatsManager
+from rocketbroker.broker.config_manager import AnyConfigManager
+from rocketbroker.broker.handle_schedule_message import HandleScheduleMessage
+from rocketbroker.broker.schedule_message_service import ScheduleMessageService
+from rocketbroker.broker.timer.timer_message_store import TimerMessageStore
+from rocketbroker.broker.timer.timer_progress import TimerProgress
+from rocketbroker.common.atomic_file import replace_contents
+from rocketbroker.common.file_system import LOCAL, FileSystem
+from rocketbroker.store.delay_level_table import parse_delay_levels
+from rocketbroker.store.message_arriving_listener import NoListener
+from rocketbroker.store.message_store import MessageStore
+from rocketbroker.store.put_message import PutMessageStatus
+from tests.support.fakes import FakeClock
+from tests.support.recording_file_system import Event, Loss, RecordingFileSystem
+from tests.support.stores import V4_HOST, crash_copy, message, read_queue, store_config
+
+TOPIC = "T"
+QUEUE_ID = 1
+LEVELS = {1: 1000, 2: 5000, 5: 60_000}
+# The last two are further ahead than the window, and are stored again on the way.
+DELAYS_MS = (300, 5000, 61_000, 400_000, 1_300_000)
+ROLL_WINDOW_S = 300
+# Until all that waits has had its turn, in steps.
+STEP_S, STEPS = 100, 18
+# From one crash and one kill.
+MOST_COPIES = 3
+
+
+class Delay(NamedTuple):
+    """When a message is due, in ms, and whether it goes by a level."""
+
+    due_ms: int
+    by_level: bool
+
+
+class Sent(NamedTuple):
+    """A message is in the log, and waits."""
+
+    number: int
+
+
+class OnDisk(NamedTuple):
+    """All that was sent before is on disk."""
+
+
+class Noted(NamedTuple):
+    """The progress on disk says that these are delivered."""
+
+    numbers: frozenset[int]
+
+
+class At(NamedTuple):
+    """The clock shows this time, in ms."""
+
+    time_ms: int
+
+
+@dataclass
+class Promised:
+    """What the marks up to a point say."""
+
+    sent: set[int] = field(default_factory=set)
+    on_disk: set[int] = field(default_factory=set)
+    noted: frozenset[int] = frozenset()
+    time_ms: int = 0
+
+    def take(self, mark: object) -> None:
+        """Go on by one mark."""
+        match mark:
+            case Sent(number):
+                self.sent.add(number)
+            case OnDisk():
+                self.on_disk = set(self.sent)
+            case Noted(numbers):
+                self.noted = numbers
+            case At(time_ms):
+                self.time_ms = time_ms
+
+
+async def _nothing_to_wait_for() -> Collection[Path]:
+    """The table is written where it is submitted."""
+    return ()
+
+
+class Delays:
+    """A store, and the two services that deliver what waits in it.
+
+    Args:
+        store: started.
+        clock: says what is due.
+        file_system: the disk.
+    """
+
+    def __init__(self, store: MessageStore, clock: FakeClock, file_system: FileSystem) -> None:
+        def write(table: AnyConfigManager) -> None:
+            replace_contents(table.path, table.encode(), file_system)
+
+        self.store = store
+        config, stats = store.config, BrokerStatsManager(clock, "C")
+        self.schedule = ScheduleMessageService(
+            config.config_dir / "delayOffset.json",
+            store,
+            store_host=V4_HOST,
+            delay_levels=parse_delay_levels(config.message_delay_level),
+            clock=clock,
+            stats=stats,
+            on_persist=write,
+        )
+        self.timer = TimerMessageStore(
+            config,
+            store,
+            TimerProgress(config.config_dir / "timerProgress.json", store, write),
+            _nothing_to_wait_for,
+            store_host=V4_HOST,
+            clock=clock,
+            stats=stats,
+            file_system=file_system,
+        )
+        self._rewrite = HandleScheduleMessage(config, clock, self.schedule.max_delay_level, self._precision_ms)
+
+    def _precision_ms(self) -> int:
+        return self.timer.precision_ms
+
+    async def load(self) -> None:
+        """Take up what was left, as a start does."""
+        self.schedule.load()
+        self.schedule.correct_delay_offset()
+        self.timer.progress.load()
+        await self.timer.load()
+        self.timer.progress.flush()
+
+    def send(self, body: bytes, **properties: str) -> None:
+        """Store a message where it waits."""
+        waiting = message(body, TOPIC, QUEUE_ID, properties=properties)
+        self._rewrite(waiting)
+        assert waiting.topic != TOPIC
+        assert self.store.put_message(waiting).status is PutMessageStatus.PUT_OK
+        self.store.dispatch()
+
+    async def run(self) -> None:
+        """Deliver all that is due."""
+        while await self.timer.advance() == 0.0 or await self.schedule.deliver_due() == 0.0:
+            pass
+
+    async def sync(self) -> None:
+        """Bring the log to disk, and make readable what waited for that."""
+        assert await self.store.sync()
+        self.store.dispatch()
+
+    def note(self) -> None:
+        """Write what progress may be written."""
+        self.schedule.flush()
+        self.timer.progress.flush()
+
+    def delivered(self) -> list[tuple[int, int]]:
+        """Number and store time of all that consumers find."""
+        found = read_queue(self.store, TOPIC, QUEUE_ID)
+        return [(int(each.body.split(b" ", 1)[0]), each.store_timestamp) for each in found]
+
+    async def stop(self) -> None:
+        """Stop in order."""
+        await self.timer.stop()
+        await self.schedule.stop()
+        await self.store.stop()
+
+
+async def started(root: Path, flush_disk_type: str, clock: FakeClock, file_system: FileSystem = LOCAL) -> Delays:
+    """Start on a folder as a broker does."""
+    config = store_config(root / "store", flush_disk_type=flush_disk_type, timer_roll_window_slot=ROLL_WINDOW_S)
+    store = MessageStore(config, V4_HOST, NoListener(), clock, file_system)
+    await store.start()
+    found = Delays(store, clock, file_system)
+    await found.load()
+    return found
+
+
+class DelayCrashScript:
+    """Runs the operations; ``journal`` is what they did.
+
+    Args:
+        root: an empty folder.
+        flush_disk_type: SYNC_FLUSH or ASYNC_FLUSH.
+        seed: chooses the operations.
+    """
+
+    def __init__(self, root: Path, flush_disk_type: str, seed: int) -> None:
+        self.file_system = RecordingFileSystem(root)
+        self._root = root
+        self._flush_disk_type = flush_disk_type
+        self._chance = random.Random(seed)
+        self._clock = FakeClock()
+        self._numbers = itertools.count(1)
+        self._sent: dict[int, Delay] = {}
+        self._delays: Delays
+
+    @property
+    def journal(self) -> list[Event]:
+        """What was written, and the marks."""
+        return self.file_system.journal
+
+    async def run(self, operations: int) -> None:
+        """Start, do so many operations, stop."""
+        self._advance(0)
+        await self._start()
+        for _ in range(operations):
+            (operation,) = self._chance.choices(*zip(*self._weighted(), strict=True))
+            await operation()
+            await self._settle()
+        await self._stop()
+
+    def _weighted(self) -> list[tuple[Callable[[], object], int]]:
+        return [
+            (self._send, 35),
+            (self._wait, 25),
+            (self._write_progress, 8),
+            (self._note, 6),
+            (self._write_slots, 6),
+            (self._remove_slot_files, 3),
+            (self._sync, 6),
+            (self._flush_queues, 4),
+            (self._restart, 2),
+        ]
+
+    async def _settle(self) -> None:
+        """Let the thread that makes files ahead finish, so that a seed gives one journal."""
+        await asyncio.to_thread(self._delays.store._allocate_service._executor.submit(lambda: None).result)
+
+    async def _start(self) -> None:
+        self._delays = await started(self._root, self._flush_disk_type, self._clock, self.file_system)
+
+    async def _stop(self) -> None:
+        await self._note()
+        await self._delays.stop()
+        self.file_system.mark(OnDisk())
+
+    async def _restart(self) -> None:
+        await self._stop()
+        await self._start()
+
+    def _advance(self, seconds: float) -> None:
+        self._clock.advance(seconds)
+        self.file_system.mark(At(self._clock.time_ms()))
+
+    async def _send(self) -> None:
+        number, now = next(self._numbers), self._clock.time_ms()
+        body = b"%d " % number + bytes(self._chance.choice([0, 100, 2000]))
+        if self._chance.random() < 0.5:
+            level, delay_ms = self._chance.choice(list(LEVELS.items()))
+            self._sent[number] = Delay(now + delay_ms, by_level=True)
+            self._delays.send(body, DELAY=str(level))
+        else:
+            delay_ms = self._chance.choice(DELAYS_MS) + self._chance.randrange(3000)
+            self._sent[number] = Delay(now + delay_ms, by_level=False)
+            self._delays.send(body, TIMER_DELAY_MS=str(delay_ms))
+        self.file_system.mark(Sent(number))
+        if self._flush_disk_type == "SYNC_FLUSH":
+            await self._sync()
+
+    async def _wait(self) -> None:
+        self._advance(self._chance.choice([0.3, 2, 30, 200]))
+        await self._delays.run()
+
+    async def _write_progress(self) -> None:
+        self._delays.note()
+
+    async def _note(self) -> None:
+        """Write the progress when all of it may be written."""
+        await self._sync()
+        self._delays.note()
+        self.file_system.mark(Noted(frozenset(number for number, _ in self._delays.delivered())))
+
+    async def _write_slots(self) -> None:
+        await self._delays.timer.write()
+        self.file_system.mark(OnDisk())
+
+    async def _remove_slot_files(self) -> None:
+        await self._delays.timer.remove_delivered_files()
+
+    async def _sync(self) -> None:
+        await self._delays.sync()
+        self.file_system.mark(OnDisk())
+
+    async def _flush_queues(self) -> None:
+        self._delays.store._queue_flusher.flush()
+
+    async def check(self, root: Path, promised: Promised, loss: Loss) -> None:
+        """Start on what a crash left, be killed amid what is due, start again, and hold all against what was sent."""
+        clock = FakeClock(promised.time_ms)
+        first = await started(root, self._flush_disk_type, clock)
+        clock.advance(2)
+        await first.run()
+        killed = crash_copy(root, root.with_name(f"{root.name}-killed"))
+        await first.stop()
+        again = await started(killed, self._flush_disk_type, clock)
+        try:
+            for _ in range(STEPS):
+                clock.advance(STEP_S)
+                await again.run()
+                await again.sync()
+            self._check_delivered(again.delivered(), promised, loss)
+        finally:
+            await again.stop()
+
+    def _check_delivered(self, delivered: list[tuple[int, int]], promised: Promised, loss: Loss) -> None:
+        copies = Counter(number for number, _ in delivered)
+        least = promised.sent if loss is Loss.NOTHING else promised.on_disk
+        assert least <= copies.keys(), f"{least - copies.keys()} were sent and are lost"
+        early = [(number, stored) for number, stored in delivered if stored < self._sent[number].due_ms]
+        assert not early, f"{early} are early: {self._sent}"
+        again = {number for number in promised.noted if copies[number] != 1}
+        assert not again, f"{again} were noted as delivered and came again: {copies}"
+        many = {number for number, count in copies.items() if self._sent[number].by_level and count > MOST_COPIES}
+        assert not many, f"{many} came more often than there were crashes: {copies}"
