@@ -52,6 +52,7 @@ def test_a_broker_that_is_killed_for_long_keeps_what_it_acknowledged(
     run(our_servers, java, LONG_CYCLES, flush, listener, seed + 100)
 
 
+@pytest.mark.timeout(300)
 def test_a_killed_broker_delivers_later_what_is_to_be_delivered_later(our_servers: OurServers, java: Java):
     """Delayed messages and transactions among others: all of them come, none early, and none that was rolled back."""
     flush, seed = LATER_VARIANTS[0]

@@ -40,7 +40,7 @@ async def crash_everywhere(folder: Path, flush_disk_type: str, seed: int, step: 
 async def test_after_a_crash_all_is_delivered_and_nothing_early_or_again_that_was_noted(
     tmp_path: Path, flush_disk_type: str
 ) -> None:
-    assert await crash_everywhere(tmp_path, flush_disk_type, seed=1, step=31) > 25
+    assert await crash_everywhere(tmp_path, flush_disk_type, seed=1, step=23) > 25
 
 
 @pytest.mark.soak

@@ -19,9 +19,9 @@ from rocketbroker.broker.handle_schedule_message import HandleScheduleMessage
 from rocketbroker.broker.schedule_message_service import ScheduleMessageService
 from rocketbroker.broker.timer.timer_message_store import TimerMessageStore
 from rocketbroker.broker.timer.timer_progress import TimerProgress
+from rocketbroker.codec.message.delay_levels import parse_delay_levels
 from rocketbroker.common.atomic_file import replace_contents
 from rocketbroker.common.file_system import LOCAL, FileSystem
-from rocketbroker.store.delay_level_table import parse_delay_levels
 from rocketbroker.store.message_arriving_listener import NoListener
 from rocketbroker.store.message_store import MessageStore
 from rocketbroker.store.put_message import PutMessageStatus
@@ -77,7 +77,7 @@ class Promised:
     sent: set[int] = field(default_factory=set)
     on_disk: set[int] = field(default_factory=set)
     noted: frozenset[int] = frozenset()
-    time_ms: int = 0
+    time_ms: int = field(default_factory=lambda: FakeClock().time_ms())
 
     def take(self, mark: object) -> None:
         """Go on by one mark."""
