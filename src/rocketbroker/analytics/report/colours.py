@@ -1,0 +1,41 @@
+"""Which series of a figure have which colour: a topic has the same in all figures."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from rocketbroker.analytics.report.figures import MOST_SERIES, OTHERS, Series
+
+
+@dataclass(frozen=True, slots=True)
+class Colours:
+    """The names that have a colour of their own, in its order; all else is drawn as "others"."""
+
+    names: tuple[str, ...]
+
+    @classmethod
+    def of_topics(cls, counts: pa.Table) -> "Colours":
+        """The topics with the most messages, by columns ``topic`` and ``messages``."""
+        return cls.of(counts, "topic")
+
+    @classmethod
+    def of(cls, counts: pa.Table, column: str) -> "Colours":
+        """The values of a column with the most messages."""
+        totals = counts.group_by(column).aggregate([("messages", "sum")])
+        order = [("messages_sum", "descending"), (column, "ascending")]
+        found: list[str] = totals.sort_by(order).column(column).to_pylist()
+        # One more than there are colours would be alone among the others.
+        return cls(tuple(found[:MOST_SERIES]))
+
+    def colour(self, name: str) -> int:
+        """The index of a name's colour."""
+        return self.names.index(name) if name in self.names else MOST_SERIES
+
+    def series(self, x: list[int] | list[str], by_name: Mapping[str, Iterable[float]]) -> list[Series]:
+        """A series for each name with a colour that is among ``by_name``, and one for all others together."""
+        found = [Series(name, x, list(by_name[name]), self.colour(name)) for name in self.names if name in by_name]
+        rest = [list(values) for name, values in by_name.items() if name not in self.names]
+        if rest:
+            found.append(Series(OTHERS, x, [sum(each) for each in zip(*rest, strict=True)], MOST_SERIES))
+        return found

@@ -1,0 +1,77 @@
+"""What a report is made from: small tables, each an aggregate of messages or of a broker's state.
+
+Whatever computes them (one pass over the log here, Spark jobs for large stores), the page is made from these alone.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+
+_TEXT: Final = pa.string()
+_INT: Final = pa.int64()
+
+#: Stored messages and their bytes by topic and minute; ``minute_ms`` is its beginning, ms since 1970.
+TRAFFIC: Final = pa.schema([("topic", _TEXT), ("minute_ms", _INT), ("messages", _INT), ("bytes", _INT)])
+#: Messages by topic and class of size (``value_classes``), with the class's total and greatest size in bytes.
+SIZES: Final = pa.schema([("topic", _TEXT), ("size_class", _INT), ("messages", _INT), ("total", _INT), ("most", _INT)])
+#: Messages by topic and key.
+KEYS: Final = pa.schema([("topic", _TEXT), ("key", _TEXT), ("messages", _INT)])
+#: Messages by queue, and the queue offset behind its last message.
+QUEUES: Final = pa.schema(
+    [("broker", _TEXT), ("topic", _TEXT), ("queue_id", _INT), ("messages", _INT), ("bytes", _INT), ("end", _INT)]
+)
+#: Messages, but for retries and dead letters, by topic and class of the ms from born to stored; class -1 holds those
+#: whose producer's clock was ahead.
+DELAYS: Final = pa.schema([("topic", _TEXT), ("delay_class", _INT), ("messages", _INT), ("most", _INT)])
+#: Messages sent back by consumers, by group, attempt and class of the ms from born to stored again.
+RETRIES: Final = pa.schema(
+    [("group", _TEXT), ("attempt", _INT), ("delay_class", _INT), ("messages", _INT), ("most", _INT)]
+)
+#: Dead letters by group and topic that they came from, with the store times of the first and the last.
+DEAD_LETTERS: Final = pa.schema(
+    [("group", _TEXT), ("origin", _TEXT), ("messages", _INT), ("first_ms", _INT), ("last_ms", _INT)]
+)
+#: What groups have not consumed: committed offset, end and their difference by queue.
+LAG: Final = pa.schema(
+    [
+        ("broker", _TEXT),
+        ("group", _TEXT),
+        ("topic", _TEXT),
+        ("queue_id", _INT),
+        ("committed", _INT),
+        ("end", _INT),
+        ("lag", _INT),
+    ]
+)
+#: Ranges of the log that hold no readable message, or one with a wrong body.
+CORRUPT: Final = pa.schema(
+    [("broker", _TEXT), ("path", _TEXT), ("position", _INT), ("length", _INT), ("reason", _TEXT)]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class StoreFacts:
+    """The aggregates of one report; each table has the schema of the constant of its name.
+
+    Attributes:
+        stores: broker and place of each store, as they are shown.
+        asked: what was selected, in words; empty for everything.
+        first_ms, last_ms: store times of the first and the last message, ``None`` if there is none.
+        keys_missed: so many more messages than counted any key may have, in ``keys`` or not; 0 if counts are exact.
+    """
+
+    stores: tuple[tuple[str, str], ...]
+    asked: str
+    first_ms: int | None
+    last_ms: int | None
+    keys_missed: int
+    traffic: pa.Table
+    sizes: pa.Table
+    keys: pa.Table
+    queues: pa.Table
+    delays: pa.Table
+    retries: pa.Table
+    dead_letters: pa.Table
+    lag: pa.Table
+    corrupt: pa.Table

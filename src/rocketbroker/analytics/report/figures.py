@@ -1,0 +1,99 @@
+"""What a figure and a table show, whatever draws them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+#: Colours of series in their order, for a light and a dark ground; each pair is one hue. The last is for "others".
+LIGHT: Final = ("#2a78d6", "#eb6834", "#1baf7a", "#eda100", "#4a3aa7", "#e34948", "#e87ba4", "#008300", "#8b8a85")
+DARK: Final = ("#3987e5", "#d95926", "#199e70", "#c98500", "#9085e9", "#e66767", "#d55181", "#4fa34f", "#8b8a85")
+#: So many series have a hue of their own.
+MOST_SERIES: Final = len(LIGHT) - 1
+OTHERS: Final = "others"
+
+
+class Kind(StrEnum):
+    """How series are drawn."""
+
+    AREAS = "areas"  # stacked, x is time in ms since 1970
+    BARS = "bars"  # stacked, x is a category
+    LEVELS = "levels"  # horizontal bars, stacked, the first category on top
+
+
+class Unit(StrEnum):
+    """What a number says."""
+
+    COUNT = "count"
+    BYTES = "bytes"
+    MILLIS = "ms"
+    TIME = "time"  # ms since 1970
+    SHARE = "share"  # of 1
+    TEXT = "text"
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """Values by x; ``colour`` is an index of the colours."""
+
+    name: str
+    x: Sequence[int | str]
+    y: Sequence[float]
+    colour: int
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A figure; ``name`` is that of its file, ``y_unit`` what the values are."""
+
+    name: str
+    kind: Kind
+    x_title: str
+    y_title: str
+    y_unit: Unit
+    series: Sequence[Series]
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of a table; numbers are aligned to the right, text to the left."""
+
+    title: str
+    unit: Unit
+
+
+@dataclass(frozen=True, slots=True)
+class ShownTable:
+    """Rows of a table, ``None`` where there is no value; ``left_out`` says how many more there are."""
+
+    columns: Sequence[Column]
+    rows: Sequence[Sequence[int | float | str | None]]
+    left_out: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A part of the page: what is asked, what is to be seen, and the numbers beside it.
+
+    Attributes:
+        note: how the numbers are to be read.
+        empty: what is said where there is nothing to show.
+        alarm: whether its being there is bad news.
+    """
+
+    name: str
+    title: str
+    note: str
+    figure: Figure | None
+    table: ShownTable
+    empty: str
+    alarm: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """A number at the head of the page, as text."""
+
+    title: str
+    value: str
+    alarm: bool = False

@@ -1,0 +1,166 @@
+"""Sections on what flows through the stores: traffic, sizes, queues, keys, delays."""
+
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from rocketbroker.analytics.report.charts import Row, by_value, descending, histogram_figure, levels_figure, shown
+from rocketbroker.analytics.report.colours import Colours
+from rocketbroker.analytics.report.facts import StoreFacts
+from rocketbroker.analytics.report.figures import Column, Figure, Kind, Section, Unit
+from rocketbroker.analytics.report.histogram import BYTES_BORDERS, MILLIS_BORDERS, spread
+
+_MINUTE_MS: Final = 60_000
+# Points of a time axis at the most, and the minutes that one may stand for.
+_POINTS: Final = 300
+_STEPS: Final = (1, 2, 5, 10, 15, 30, 60, 120, 180, 360, 720, 1440, 2880, 10080)
+
+
+def traffic(facts: StoreFacts, colours: Colours) -> Section:
+    """Messages a minute by topic."""
+    topics, figure = by_value(facts.traffic, "topic"), None
+    all_messages = pc.sum(facts.traffic.column("messages")).as_py() or 0
+    rows: list[Row] = []
+    for topic, mine in topics.items():
+        messages = pc.sum(mine.column("messages")).as_py()
+        most = pc.max(mine.column("messages")).as_py()
+        rows.append((topic, messages, messages / all_messages, pc.sum(mine.column("bytes")).as_py(), most))
+    if facts.traffic.num_rows:
+        step, times = _time_axis(facts.traffic.column("minute_ms"))
+        lines = {topic: _a_minute(mine, times, step) for topic, mine in topics.items()}
+        figure = Figure(
+            "traffic", Kind.AREAS, "", "messages a minute", Unit.COUNT, colours.series(times.tolist(), lines)
+        )
+    columns = (
+        Column("Topic", Unit.TEXT),
+        Column("Messages", Unit.COUNT),
+        Column("Share", Unit.SHARE),
+        Column("Bytes", Unit.BYTES),
+        Column("Most in a minute", Unit.COUNT),
+    )
+    note = "Messages stored a minute, by topic. Times are store times, UTC."
+    return Section("traffic", "Traffic", note, figure, shown(columns, descending(rows)), "No message is stored.")
+
+
+def _time_axis(minutes: pa.ChunkedArray) -> tuple[int, Any]:
+    """Minutes that a point stands for, and the times of all points in ms."""
+    found = pc.min_max(minutes).as_py()
+    span = (found["max"] - found["min"]) // _MINUTE_MS + 1
+    step = next((each for each in _STEPS if span <= each * _POINTS), -(-span // _POINTS)) * _MINUTE_MS
+    return step, np.arange(found["min"] // step * step, found["max"] + 1, step, dtype=np.int64)
+
+
+def _a_minute(rows: pa.Table, times: Any, step: int) -> list[float]:
+    places = (rows.column("minute_ms").to_numpy() - times[0]) // step
+    counts = np.bincount(places, rows.column("messages").to_numpy(), len(times))
+    return [round(float(count), 2) for count in counts / (step // _MINUTE_MS)]
+
+
+def sizes(facts: StoreFacts, colours: Colours) -> Section:
+    """How large messages are."""
+    topics = by_value(facts.sizes, "topic")
+    rows: list[Row] = []
+    for topic, mine in topics.items():
+        found = spread(mine, "size_class")
+        mean = pc.sum(mine.column("total")).as_py() / found.messages
+        rows.append((topic, found.messages, mean, found.p50, found.p99, found.most))
+    columns = (
+        Column("Topic", Unit.TEXT),
+        Column("Messages", Unit.COUNT),
+        Column("Mean", Unit.BYTES),
+        Column("Half ≤", Unit.BYTES),
+        Column("99 % ≤", Unit.BYTES),
+        Column("Largest", Unit.BYTES),
+    )
+    note = (
+        "Bytes of whole records: body as stored, properties and about 100 bytes of head. "
+        "Percentiles are too high by 1 % at the most."
+    )
+    figure = histogram_figure("sizes", topics, "size_class", BYTES_BORDERS, Unit.BYTES, colours)
+    return Section("sizes", "Sizes", note, figure, shown(columns, descending(rows)), "No message is stored.")
+
+
+def queues(facts: StoreFacts, colours: Colours) -> Section:
+    """How evenly topics fill their queues."""
+    rows: list[Row] = []
+    for topic, mine in by_value(facts.queues, "topic").items():
+        counts = mine.column("messages").to_pylist()
+        if len(counts) < 2:
+            continue
+        mean, place = sum(counts) / len(counts), int(np.argmax(counts))
+        busiest = str(mine.column("queue_id")[place])
+        if len(facts.stores) > 1:
+            busiest += f" of {mine.column('broker')[place]}"
+        rows.append((topic, max(counts) / mean, len(counts), min(counts), mean, max(counts), busiest))
+    rows = descending(rows)
+    columns = (
+        Column("Topic", Unit.TEXT),
+        Column("Skew", Unit.COUNT),
+        Column("Queues", Unit.COUNT),
+        Column("Least", Unit.COUNT),
+        Column("Mean", Unit.COUNT),
+        Column("Most", Unit.COUNT),
+        Column("Busiest", Unit.TEXT),
+    )
+    note = (
+        "Skew is the busiest queue's share over an even one: 1 is even. Queues without any message are not known here."
+    )
+    figure = levels_figure(
+        "queues",
+        "busiest queue over the mean",
+        [(str(row[0]), float(row[1] or 0), str(row[0])) for row in rows],
+        colours,
+    )
+    return Section("queues", "Queues", note, figure, shown(columns, rows), "No topic has messages in several queues.")
+
+
+def keys(facts: StoreFacts, colours: Colours) -> Section:
+    """Keys of which there are most messages."""
+    totals = {topic: pc.sum(mine.column("messages")).as_py() for topic, mine in by_value(facts.queues, "topic").items()}
+    rows: list[Row] = [
+        (row["key"], row["topic"], row["messages"], row["messages"] / totals[row["topic"]])
+        for row in facts.keys.to_pylist()
+        if row["messages"] > 1
+    ]
+    columns = (
+        Column("Key", Unit.TEXT),
+        Column("Topic", Unit.TEXT),
+        Column("Messages", Unit.COUNT),
+        Column("Of its topic", Unit.SHARE),
+    )
+    note = "Keys (property KEYS) with the most messages in a topic."
+    if facts.keys_missed:
+        note += f" There are too many to count each: up to {facts.keys_missed:,} more messages may have any of them."
+    figure = levels_figure(
+        "keys", "messages", [(str(row[0]), float(row[2] or 0), str(row[1])) for row in rows], colours
+    )
+    return Section("keys", "Hot keys", note, figure, shown(columns, rows), "No key stands in two messages of a topic.")
+
+
+def delays(facts: StoreFacts, colours: Colours) -> Section:
+    """How long messages took from their producer to the log."""
+    topics = by_value(facts.delays, "topic")
+    rows: list[Row] = []
+    for topic, mine in topics.items():
+        found = spread(mine, "delay_class")
+        rows.append((topic, found.messages, found.p50, found.p90, found.p99, found.most, found.ahead))
+    columns = (
+        Column("Topic", Unit.TEXT),
+        Column("Messages", Unit.COUNT),
+        Column("Half ≤", Unit.MILLIS),
+        Column("90 % ≤", Unit.MILLIS),
+        Column("99 % ≤", Unit.MILLIS),
+        Column("Longest", Unit.MILLIS),
+        Column("Clock ahead", Unit.COUNT),
+    )
+    note = (
+        "From when the producer made a message, by its own clock, to when the broker stored it, which for delayed "
+        "messages includes their delay. Those whose producer's clock was ahead of the broker's stand in the first bar. "
+        "Retries and dead letters have sections of their own."
+    )
+    figure = histogram_figure("delays", topics, "delay_class", MILLIS_BORDERS, Unit.MILLIS, colours)
+    return Section(
+        "delays", "End-to-end delays", note, figure, shown(columns, descending(rows)), "No message is stored."
+    )

@@ -1,0 +1,24 @@
+"""Names as labels of axes and series: short, and different from each other."""
+
+from collections.abc import Sequence
+from typing import Final
+
+_LONGEST: Final = 30
+_TAIL: Final = 8
+
+
+def cut(name: str) -> str:
+    """A name that fits beside a figure: of a long one its beginning and its end."""
+    if len(name) <= _LONGEST:
+        return name
+    return f"{name[: _LONGEST - _TAIL - 1]}…{name[-_TAIL:]}"
+
+
+def unique(labels: Sequence[str]) -> list[str]:
+    """The labels, made different from each other: a category axis has each but once."""
+    seen: dict[str, int] = {}
+    found = []
+    for label in labels:
+        seen[label] = seen.get(label, 0) + 1
+        found.append(label if seen[label] == 1 else f"{label} ({seen[label]})")
+    return found

@@ -1,0 +1,164 @@
+"""The report as one HTML page that needs nothing else: style, script, plotly and numbers are in it."""
+
+import json
+from collections.abc import Sequence
+from html import escape
+from pathlib import Path
+from typing import Any, Final
+
+from rocketbroker.analytics.report.figures import (
+    DARK,
+    LIGHT,
+    Column,
+    Figure,
+    Kind,
+    Section,
+    ShownTable,
+    Tile,
+    Unit,
+)
+from rocketbroker.analytics.report.labels import cut, unique
+from rocketbroker.analytics.report.units import show
+
+_HERE: Final = Path(__file__).parent
+# Nothing is fetched, whatever stands in the page: names of topics and keys come from whoever may send.
+_POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data: blob:"
+# Pixels of a bar, and of what is around bars.
+_LEVEL: Final = 24
+_LEVELS_FRAME: Final = 76
+# Below it, values are shown with their fractions.
+_SMALL: Final = 10
+
+
+def html_page(title: str, lead: str, tiles: Sequence[Tile], sections: Sequence[Section]) -> str:
+    """The page.
+
+    Args:
+        title: of the page.
+        lead: a sentence below it: which stores, which time.
+    """
+    from plotly.offline import get_plotlyjs
+
+    drawn = [section for section in sections if section.figure is not None]
+    figures = {section.name: _plotly(section.figure) for section in drawn if section.figure is not None}
+    script = (_HERE / "page.js").read_text()
+    parts = [
+        f"<!doctype html><html lang=en><head><meta charset=utf-8><title>{escape(title)}</title>",
+        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">',
+        '<meta name=viewport content="width=device-width, initial-scale=1">',
+        '<meta name=color-scheme content="light dark">',
+        f"<style>{(_HERE / 'page.css').read_text()}{_colour_rules()}</style></head><body>",
+        _head(title, lead, tiles, sections),
+        "<main>",
+        *(_section(section) for section in sections),
+        "</main>",
+        f"<script>{get_plotlyjs()}</script>",
+        f"<script>const COLOURS = {_json({'light': LIGHT, 'dark': DARK})}; const FIGURES = {_json(figures)};</script>",
+        f"<script>{script}</script></body></html>\n",
+    ]
+    return "\n".join(parts)
+
+
+def _head(title: str, lead: str, tiles: Sequence[Tile], sections: Sequence[Section]) -> str:
+    links = "".join(f'<a href="#{section.name}">{escape(section.title)}</a>' for section in sections)
+    numbers = "".join(map(_tile, tiles))
+    button = '<button id=theme type=button aria-label="Light or dark">◐</button>'
+    return (
+        f"<header><div class=bar><h1>{escape(title)}</h1>{button}</div><p class=lead>{escape(lead)}</p>"
+        f"<nav>{links}</nav><div class=tiles>{numbers}</div></header>"
+    )
+
+
+def _tile(tile: Tile) -> str:
+    text = f"<b>{escape(tile.value)}</b><span>{escape(tile.title)}</span>"
+    return f'<div class="tile{" alarm" if tile.alarm else ""}">{text}</div>'
+
+
+def _section(section: Section) -> str:
+    shown = section.table.rows
+    body = f'<div class="both{"" if section.figure else " alone"}">{_figure(section)}{_table(section.table)}</div>'
+    return (
+        f'<section id="{section.name}"{" class=alarm" if section.alarm else ""}><h2>{escape(section.title)}</h2>'
+        f"<p>{escape(section.note)}</p>{body if shown else f'<p class=empty>{escape(section.empty)}</p>'}</section>"
+    )
+
+
+def _figure(section: Section) -> str:
+    if section.figure is None:
+        return ""
+    levels = len(section.figure.series[0].x) if section.figure.kind is Kind.LEVELS else 0
+    style = f' style="height:{_LEVELS_FRAME + _LEVEL * levels}px;min-height:0"' if levels else ""
+    label = escape(f"{section.title}: {section.figure.y_title}")
+    place = f'<div class=figure id="figure-{section.name}" role=img aria-label="{label}"{style}></div>'
+    return f"<div>{_legend(section.figure)}{place}</div>"
+
+
+def _legend(figure: Figure) -> str:
+    """Which colour is whose; names are cut by the style where they are too long, and shown whole when pointed at."""
+    if len(figure.series) < 2:
+        return ""
+    entries = "".join(
+        f'<li title="{escape(each.name)}"><i class="c{each.colour}"></i>{escape(each.name)}</li>'
+        for each in figure.series
+    )
+    return f"<ul class=legend>{entries}</ul>"
+
+
+def _table(table: ShownTable) -> str:
+    head = "".join(f"<th{_side(column)}>{escape(column.title)}</th>" for column in table.columns)
+    rows = "".join(f"<tr>{_cells(table.columns, row)}</tr>" for row in table.rows)
+    rest = f"<p class=rest>and {table.left_out:,} more</p>" if table.left_out else ""
+    return f"<div class=table tabindex=0><table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>{rest}</div>"
+
+
+def _cells(columns: Sequence[Column], row: Sequence[int | float | str | None]) -> str:
+    return "".join(
+        f"<td{_side(column)}>{escape(show(value, column.unit))}</td>"
+        for column, value in zip(columns, row, strict=True)
+    )
+
+
+def _side(column: Column) -> str:
+    return "" if column.unit is Unit.TEXT else " class=n"
+
+
+def _plotly(figure: Figure) -> dict[str, Any]:
+    """What the page's script gives plotly: traces, and what it needs for the layout."""
+    flat = figure.kind is Kind.LEVELS
+    return {
+        "kind": figure.kind,
+        "xTitle": figure.x_title,
+        "yTitle": figure.y_title,
+        "small": max((max(series.y, default=0) for series in figure.series), default=0) < _SMALL,
+        "series": [
+            {
+                "name": _text(series.name),
+                "x": list(series.y) if flat else _axis(series.x),
+                "y": _axis(series.x) if flat else list(series.y),
+                "colour": series.colour,
+            }
+            for series in figure.series
+        ],
+    }
+
+
+def _axis(values: Sequence[int | str]) -> list[int | str]:
+    texts = iter(unique([cut(value) for value in values if isinstance(value, str)]))
+    return [_text(next(texts)) if isinstance(value, str) else value for value in values]
+
+
+def _text(name: str) -> str:
+    """A name as plotly's own markup shows it: it reads some tags."""
+    return escape(cut(name), quote=False)
+
+
+def _colour_rules() -> str:
+    """The colours of series as style, the same that the script gives plotly."""
+    light = "".join(f".c{number}{{background:{colour}}}" for number, colour in enumerate(LIGHT))
+    dark = "".join(f"[data-theme=dark] .c{number}{{background:{colour}}}" for number, colour in enumerate(DARK))
+    return light + dark
+
+
+def _json(value: Any) -> str:
+    """JSON that no text in it can end the script of."""
+    return json.dumps(value, separators=(",", ":")).replace("<", "\\u003c")

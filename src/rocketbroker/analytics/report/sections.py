@@ -1,0 +1,75 @@
+"""The sections of the page, from the facts."""
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from rocketbroker.analytics.report.colours import Colours
+from rocketbroker.analytics.report.facts import StoreFacts
+from rocketbroker.analytics.report.figures import Column, Section, ShownTable, Tile, Unit
+from rocketbroker.analytics.report.flow_sections import delays, keys, queues, sizes, traffic
+from rocketbroker.analytics.report.trouble_sections import corrupt, dead_letters, lag, retries
+from rocketbroker.analytics.report.units import show
+
+
+def sections(facts: StoreFacts) -> list[Section]:
+    """All sections in the order of the page."""
+    colours = Colours.of_topics(facts.queues)
+    return [
+        traffic(facts, colours),
+        sizes(facts, colours),
+        queues(facts, colours),
+        keys(facts, colours),
+        delays(facts, colours),
+        retries(facts),
+        dead_letters(facts),
+        lag(facts),
+        corrupt(facts),
+        brokers(facts),
+    ]
+
+
+def tiles(facts: StoreFacts) -> list[Tile]:
+    """The numbers at the head of the page."""
+    queued = facts.queues
+    messages = _total(queued, "messages")
+    lost, dead = facts.corrupt.num_rows, _total(facts.dead_letters, "messages")
+    spanned = facts.last_ms - facts.first_ms if facts.last_ms is not None and facts.first_ms is not None else None
+    behind = _total(facts.lag, "lag")
+    return [
+        Tile("messages", show(messages, Unit.COUNT)),
+        Tile("of the commit log", show(_total(queued, "bytes"), Unit.BYTES)),
+        Tile("topics", show(pc.count_distinct(queued.column("topic")).as_py(), Unit.COUNT)),
+        Tile("queues", show(queued.num_rows, Unit.COUNT)),
+        Tile("from first to last", show(spanned, Unit.MILLIS)),
+        Tile("not yet consumed", show(behind, Unit.COUNT) if not facts.asked else show(None, Unit.COUNT)),
+        Tile("dead letters", show(dead, Unit.COUNT), alarm=dead > 0),
+        Tile("damaged ranges", show(lost, Unit.COUNT), alarm=lost > 0),
+    ]
+
+
+def brokers(facts: StoreFacts) -> Section:
+    """What was read."""
+    rows: list[Sequence[int | str | None]] = []
+    for broker, place in facts.stores:
+        mine = facts.queues.filter(pc.equal(facts.queues.column("broker"), broker))
+        topics = pc.count_distinct(mine.column("topic")).as_py()
+        rows.append((broker, place, _total(mine, "messages"), _total(mine, "bytes"), topics, mine.num_rows))
+    columns = (
+        Column("Broker", Unit.TEXT),
+        Column("Store", Unit.TEXT),
+        Column("Messages", Unit.COUNT),
+        Column("Bytes", Unit.BYTES),
+        Column("Topics", Unit.COUNT),
+        Column("Queues", Unit.COUNT),
+    )
+    note = (
+        "What this page was made from. Each record of the commit log counts: a message that was delayed or retried "
+        "counts each time it was stored."
+    )
+    return Section("stores", "Stores", note, None, ShownTable(columns, rows), "")
+
+
+def _total(table: pa.Table, name: str) -> int:
+    return pc.sum(table.column(name)).as_py() or 0
