@@ -1,0 +1,133 @@
+"""What official Java consumers were given is what reading the store's files gives, also while a broker is at work."""
+
+import zlib
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rocketbroker.analytics import DecodeReport, read_store
+from tests.support.java import Java
+from tests.support.java_lines import Got, got, sent
+from tests.support.java_process import JavaServer
+from tests.support.our_servers import OurServers, make_topic
+
+pytestmark = [pytest.mark.java, pytest.mark.timeout(400)]
+
+QUEUES = 4
+TOPIC = "Analytics"
+# The log and its queues roll several times.
+SIZES: dict[str, str | int] = {"mappedFileSizeCommitLog": 1 << 18, "mappedFileSizeConsumeQueue": 6_000}
+COLUMNS = (
+    "topic",
+    "queue_id",
+    "queue_offset",
+    "uniq_key",
+    "reconsume_times",
+    "tags",
+    "keys",
+    "flag",
+    "born_timestamp",
+    "store_timestamp",
+    "body",
+    "sys_flag",
+    "properties",
+)
+
+
+def rows_of_topic(store: Path, report: DecodeReport | None = None) -> list[dict[str, Any]]:
+    """What reading the files gives of the topic, in the order of the log."""
+    rows = [row for batch in read_store(str(store), COLUMNS, report=report) for row in batch.to_pylist()]
+    return [row | {"properties": dict(row["properties"])} for row in rows if row["topic"] == TOPIC]
+
+
+def as_consumer_sees(row: dict[str, Any]) -> tuple[Any, ...]:
+    """A row by the fields of ``Got``, bodies unpacked as a client does."""
+    body = zlib.decompress(row["body"]) if row["sys_flag"] & 1 else row["body"]
+    properties = row["properties"]
+    return (
+        int(properties["n"]),
+        row["queue_id"],
+        row["queue_offset"],
+        row["uniq_key"],
+        row["reconsume_times"],
+        row["tags"],
+        row["keys"],
+        zlib.crc32(body),
+        properties["text"],
+        row["flag"],
+        round(row["born_timestamp"].timestamp() * 1000),
+        round(row["store_timestamp"].timestamp() * 1000),
+        row["topic"],
+    )
+
+
+def as_row_says(message: Got) -> tuple[Any, ...]:
+    """All that a consumer was given, but for when."""
+    return tuple(value for name, value in zip(Got._fields, message, strict=True) if name != "received")
+
+
+def check_equal(rows: Iterable[dict[str, Any]], messages: Iterable[Got]) -> None:
+    assert sorted(map(as_consumer_sees, rows)) == sorted(map(as_row_says, messages))
+
+
+def start_apache(java: Java, namesrv: str, store: Path) -> JavaServer:
+    return java.broker(namesrv, store, **SIZES)
+
+
+@pytest.mark.parametrize("broker", ["ours", "apache"])
+def test_pull_and_push_consumers_get_what_is_read_from_the_files(
+    java: Java, our_servers: OurServers, tmp_path: Path, broker: str
+):
+    store, namesrv = tmp_path / "store", our_servers.namesrv().address
+    server = our_servers.broker(namesrv, store, **SIZES) if broker == "ours" else start_apache(java, namesrv, store)
+    make_topic(server.address, namesrv, TOPIC, QUEUES)
+    produced = java.run("Produce", f"namesrv={namesrv}", f"topic={TOPIC}", "plan=sync:700:4,batch:200:1,async:300:2")
+    assert produced.returncode == 0, produced.stdout[-2000:] + produced.stderr
+    count = len(sent(produced.stdout))
+
+    pulled = java.run("Pull", f"namesrv={namesrv}", f"topic={TOPIC}", "group=CG_Pull", "suspend=1000")
+    pushed = java.run("Push", f"namesrv={namesrv}", f"topic={TOPIC}", "group=CG_Push", f"stopAfter={count}")
+    assert (pulled.returncode, pushed.returncode) == (0, 0), pulled.stderr + pushed.stderr
+
+    report = DecodeReport()
+    rows = rows_of_topic(store, report)
+    assert len(rows) == count == 1200
+    assert any(row["sys_flag"] & 1 for row in rows), "some bodies are compressed"
+    check_equal(rows, got(pulled.stdout))
+    check_equal(rows, got(pushed.stdout))
+    assert report.broken == report.unfinished == []
+    assert len(list((store / "commitlog").iterdir())) > 2
+
+
+def test_reading_while_the_broker_is_written_to_gives_what_consumers_get(
+    java: Java, our_servers: OurServers, tmp_path: Path
+):
+    store, namesrv = tmp_path / "store", our_servers.namesrv().address
+    server = our_servers.broker(namesrv, store, **SIZES)
+    make_topic(server.address, namesrv, TOPIC, QUEUES)
+    count = 6_000
+    consumer = java.start("Push", f"namesrv={namesrv}", f"topic={TOPIC}", "group=CG_Live", f"stopAfter={count}")
+    consumer.wait_for("STARTED")
+    producer = java.start(
+        "Produce", f"namesrv={namesrv}", f"topic={TOPIC}", f"plan=sync:{count // 2}:4,batch:{count // 2}:2"
+    )
+    seen: list[list[dict[str, Any]]] = []
+    while producer.process.poll() is None:
+        acknowledged = len(sent(producer.text()))
+        report = DecodeReport()
+        seen.append(rows_of_topic(store, report))
+        assert len(seen[-1]) >= acknowledged, "what the producer knows of is there"
+        assert report.broken == []
+    assert producer.wait() == 0, producer.text()[-2000:]
+    assert consumer.wait(120) == 0, consumer.text()[-2000:]
+
+    messages = got(consumer.text())
+    final = rows_of_topic(store)
+    assert len(final) == count
+    check_equal(final, messages)
+    for rows in seen:
+        assert rows == final[: len(rows)], "each reading gave a beginning of the log"
+    assert len({len(rows) for rows in seen}) > 2, "several states were seen"
+    assert our_servers.errors() == []
