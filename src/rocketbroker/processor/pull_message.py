@@ -1,5 +1,6 @@
 """PULL_MESSAGE and LITE_PULL_MESSAGE (org.apache.rocketmq.broker.processor.PullMessageProcessor)."""
 
+import logging
 from collections.abc import Awaitable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final
@@ -18,7 +19,7 @@ from rocketbroker.codec.remoting.headers.pull_message import PullMessageRequestH
 from rocketbroker.codec.remoting.hot_responses import pull_response_head
 from rocketbroker.codec.remoting.perm_name import PERM_READ
 from rocketbroker.codec.remoting.pull_sys_flag import FLAG_COMMIT_OFFSET, FLAG_SUSPEND
-from rocketbroker.codec.remoting.remoting_command import RemotingCommand, response
+from rocketbroker.codec.remoting.remoting_command import Command, RemotingCommand, response
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.config import BrokerConfig
@@ -27,6 +28,8 @@ from rocketbroker.processor.pull_filter import HeldFilter, PullFilter
 from rocketbroker.store.get_message import GetMessageResult, GetMessageStatus, UncheckedMessages
 from rocketbroker.store.message_filter import MessageFilter
 from rocketbroker.store.message_store import MessageStore
+
+log = logging.getLogger(__name__)
 
 _MAX_PULL_BYTES: Final = 128 * 1024 * 1024
 
@@ -52,6 +55,14 @@ def _disk_errors() -> Iterator[None]:
         yield
     except StoreError as error:
         raise BrokerResponseError(ResponseCode.SYSTEM_ERROR, str(error)) from error
+
+
+def _refusal(error: Exception) -> Command:
+    """The answer to a held pull that failed; an error that is not foreseen is logged with its trace."""
+    if isinstance(error, BrokerResponseError):
+        return response(error.code, error.remark)
+    log.error("a held pull failed", exc_info=error)
+    return response(ResponseCode.SYSTEM_ERROR, f"{type(error).__name__}: {error}")
 
 
 class PullMessageProcessor:
@@ -104,8 +115,8 @@ class PullMessageProcessor:
         answer: PullAnswer
         try:
             answer = self._pull(request.connection, request.command, may_suspend=False)
-        except BrokerResponseError as error:
-            request.connection.reply(request.command.opaque, response(error.code, error.remark))
+        except Exception as error:  # noqa: BLE001 - logged and answered: its consumer would wait until it gives up
+            request.connection.reply(request.command.opaque, _refusal(error))
             return
         if isinstance(answer, list):
             request.connection.write(answer)

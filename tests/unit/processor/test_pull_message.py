@@ -222,6 +222,21 @@ async def test_the_error_of_a_held_pull_is_answered(puller: Puller):
     await puller.holds.stop()
 
 
+async def test_a_held_pull_that_fails_unforeseen_is_answered(puller: Puller, monkeypatch, caplog):
+    puller.pull(0, SUBSCRIPTION | SUSPEND)
+    (held,) = puller.holds.suspended
+
+    def broken(*_args: object) -> None:
+        raise KeyError("queue")
+
+    monkeypatch.setattr(puller.processor._store, "get_message", broken)
+    puller.processor.resume(held)
+    ((opaque, answer),) = puller.connection.replies
+    assert (opaque, answer.code, answer.remark) == (held.command.opaque, ResponseCode.SYSTEM_ERROR, "KeyError: 'queue'")
+    assert "a held pull failed" in caplog.text
+    await puller.holds.stop()
+
+
 async def test_a_held_pull_keeps_no_view_of_the_receive_buffer(puller: Puller):
     puller.pull(0, SUBSCRIPTION | SUSPEND)
     (held,) = puller.holds.suspended
