@@ -26,7 +26,7 @@ class PullRequest:
     """A pull that is held: from where it wants messages, and which tags codes (``None`` for all).
 
     ``has_match`` is there when it filters by properties, and says whether one that it wants has come since it was asked
-    last.
+    last; ``None`` when it has to be asked again for that, others having their turn before.
     """
 
     __slots__ = ("command", "connection", "has_match", "offset", "queue_id", "tag_codes", "timer", "topic")
@@ -39,7 +39,7 @@ class PullRequest:
         queue_id: int,
         offset: int,
         tag_codes: frozenset[int] | None,
-        has_match: Callable[[], bool] | None = None,
+        has_match: Callable[[], bool | None] | None = None,
     ) -> None:
         self.connection = connection
         self.command = command
@@ -150,7 +150,9 @@ class PullRequestHoldService:
                 except Exception:
                     log.exception("a held pull of %s, queue %d, cannot be filtered", request.topic, request.queue_id)
                     matched = True  # the pull itself answers what is wrong
-                if matched:
+                if matched is None:
+                    self._ask(request)
+                elif matched:
                     self._forget(request)
                     self._run_again(request)
 

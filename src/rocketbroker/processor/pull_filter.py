@@ -133,17 +133,18 @@ class HeldFilter:
         self._offset = offset
         self._message_filter = message_filter
 
-    def __call__(self) -> bool:
-        """Whether one is there; true as well for all that the pull itself has to answer."""
-        while True:
-            result = self._store.get_message(
-                self._topic, self._queue_id, self._offset, 1, _ANY_SIZE, message_filter=self._message_filter
-            )
-            if result.status is GetMessageStatus.OFFSET_OVERFLOW_ONE:
-                return False
-            if result.status is not GetMessageStatus.NO_MATCHED_MESSAGE:
-                return True
+    def __call__(self) -> bool | None:
+        """Whether one is there; true as well for all that the pull itself has to answer.
+
+        ``None`` when there is more to look at than the loop may at a time: it is to be asked again.
+        """
+        result = self._store.get_message(
+            self._topic, self._queue_id, self._offset, 1, _ANY_SIZE, message_filter=self._message_filter
+        )
+        if result.status is GetMessageStatus.NO_MATCHED_MESSAGE:
             self._offset = result.next_begin_offset
+            return None if self._offset < result.max_offset else False
+        return result.status is not GetMessageStatus.OFFSET_OVERFLOW_ONE
 
 
 def not_supported(expression_type: str) -> str:

@@ -237,6 +237,20 @@ async def test_each_message_is_looked_at_once_for_a_held_pull(consumer: Consumer
     assert held_count(consumer.holds) == 1
 
 
+async def test_a_held_pull_looks_at_no_more_in_one_turn_of_the_loop_than_a_pull(consumer: Consumer):
+    consumer.pull("n >= 1700", flags=SUSPEND)
+    consumer.put(*range(1700))
+    (held,) = consumer.holds._held["T", 0]
+    assert held.has_match is not None
+    assert [held.has_match() for _ in range(4)] == [None, None, False, False]
+    await settled()
+    assert held_count(consumer.holds) == 1
+    consumer.put(*range(1000), 1700)
+    await settled()
+    assert outcome(consumer.connection.written) == (ResponseCode.PULL_RETRY_IMMEDIATELY, 800)
+    assert held_count(consumer.holds) == 0
+
+
 async def test_pulls_of_one_queue_each_with_its_filter(consumer: Consumer):
     consumer.pull("n = 1", flags=SUSPEND)
     other = Consumer(consumer.parts, consumer.store, consumer.holds)
