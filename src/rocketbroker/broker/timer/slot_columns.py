@@ -15,6 +15,8 @@ from rocketbroker.broker.timer.timer_progress import Delivered
 from rocketbroker.codec.storefile.dtypes import TIMER_SLOT_ENTRY
 from rocketbroker.codec.storefile.timer_slot_layout import MAGIC_DEFAULT, MAGIC_DELETE
 
+# Slot time, queue offset and magic of an entry each; or some of one of them.
+Rows = npt.NDArray[np.int64]
 # Queue offsets of messages, and of those that cancel others.
 Offsets = tuple["array[int]", "array[int]"]
 
@@ -35,25 +37,46 @@ def count_sound(data: bytes, first_slot_ms: int, end_slot_ms: int) -> tuple[int,
     return (count, int(offsets[0]), int(offsets[count - 1])) if count else (0, -1, -1)
 
 
-def parted_by_slot(data: bytes, delivered: Delivered) -> dict[int, Offsets]:
-    """The queue offsets of each slot, ascending, without those of messages that are delivered."""
+def parted_by_slot(data: bytes, unwritten: array[int], delivered: Delivered) -> dict[int, Offsets]:
+    """The queue offsets of each slot, ascending, without those of messages that are delivered.
+
+    Args:
+        data: the entries of a file.
+        unwritten: those that it lacks: slot time, queue offset and magic of each, in turn.
+        delivered: what is left out.
+    """
     entries = np.frombuffer(data, TIMER_SLOT_ENTRY)
-    slots, offsets = entries["slot_ms"].astype(np.int64), entries["queue_offset"].astype(np.int64)
-    deletes = entries["magic"] == MAGIC_DELETE
-    wanted = np.ones(len(entries), np.bool_)
-    for before_ms, before_offset in delivered:
-        wanted &= (slots >= before_ms) | (offsets >= before_offset)
-    members = np.flatnonzero(wanted | deletes)
-    order = members[np.argsort(slots[members], kind="stable")]
-    cuts = np.flatnonzero(np.diff(slots[order])) + 1
+    written = np.stack([entries[name].astype(np.int64) for name in ("slot_ms", "queue_offset", "magic")], axis=1)
+    rows = np.concatenate([written, _rows(unwritten)])
+    rows = rows[_wanted(rows, delivered)]
+    rows = rows[np.argsort(rows[:, 0], kind="stable")]
     return {
-        int(slots[group[0]]): (_array(offsets[group[~deletes[group]]]), _array(offsets[group[deletes[group]]]))
-        for group in np.split(order, cuts)
+        int(group[0, 0]): (_array(group[group[:, 2] != MAGIC_DELETE, 1]), _array(group[group[:, 2] == MAGIC_DELETE, 1]))
+        for group in np.split(rows, np.flatnonzero(np.diff(rows[:, 0])) + 1)
         if len(group)
     }
 
 
-def _array(offsets: npt.NDArray[np.int64]) -> array[int]:
+def undelivered(fields: array[int], delivered: Delivered) -> array[int]:
+    """Slot time, queue offset and magic of each entry, in turn, without those of messages that are delivered."""
+    rows = _rows(fields)
+    return _array(rows[_wanted(rows, delivered)])
+
+
+def _rows(fields: array[int]) -> Rows:
+    return np.frombuffer(fields, np.int64).reshape(-1, 3)
+
+
+def _wanted(rows: Rows, delivered: Delivered) -> npt.NDArray[np.bool_]:
+    """Which entries are of messages that wait, or cancel: what is cancelled may be stored again, and come later."""
+    wanted = np.ones(len(rows), np.bool_)
+    for before_ms, before_offset in delivered:
+        wanted &= (rows[:, 0] >= before_ms) | (rows[:, 1] >= before_offset)
+    wanted |= rows[:, 2] == MAGIC_DELETE
+    return wanted
+
+
+def _array(values: Rows) -> array[int]:
     found = array("q")
-    found.frombytes(offsets.tobytes())
+    found.frombytes(values.tobytes())
     return found

@@ -89,22 +89,20 @@ class SlotFiles:
             self._file_system.unlink(path)
 
     def append_all(self, waiting: dict[int, array[int]], delivered: Delivered) -> None:
-        """Append entries to their files, all but those that are delivered, and sync them; takes out what is done.
+        """Append entries to their files and sync them; takes out what is done.
 
         Args:
             waiting: by first slot of the file: slot time, queue offset and magic of each entry, in turn.
-            delivered: what is not written.
+            delivered: messages that are not written.
 
         Raises:
             OSError: the disk refused; what is left in ``waiting`` counts as not written.
         """
+        if waiting:
+            from rocketbroker.broker.timer.slot_columns import undelivered
         while waiting:
             start = next(iter(waiting))
-            fields = waiting[start]
-            left = array("q")
-            for at in range(0, len(fields), _FIELDS):
-                if not is_delivered(delivered, fields[at], fields[at + 1]):
-                    left.extend(fields[at : at + _FIELDS])
+            left = undelivered(waiting[start], delivered)
             if left:
                 self._append(start, left)
             del waiting[start]

@@ -105,28 +105,26 @@ class TimerWheel:
         del self._slots[heapq.heappop(self._order)]
 
     async def load_next(self, delivered: Delivered) -> None:
-        """Bring the earliest file that is not in memory there; nothing is being written meanwhile.
+        """Bring the earliest file that is not in memory there; nothing is added or being written meanwhile.
 
         Raises:
             OSError: the disk refused.
         """
         start = min(self._later)
         loop = asyncio.get_running_loop()
-        slots = await loop.run_in_executor(self._thread, self._read, start, delivered)
+        unwritten = self._unwritten.get(start, _offsets())
+        slots = await loop.run_in_executor(self._thread, self._read, start, unwritten, delivered)
         self._later.discard(start)
         self._loaded_to = max(self._loaded_to, start + SLOT_FILE_MS)
         for slot_ms, slot in slots.items():
             self._slots[slot_ms] = slot
             heapq.heappush(self._order, slot_ms)
-        fields = self._unwritten.get(start, _offsets())
-        for at in range(0, len(fields), 3):
-            self._put(fields[at], fields[at + 1], is_delete=fields[at + 2] == MAGIC_DELETE)
 
-    def _read(self, start: int, delivered: Delivered) -> dict[int, Slot]:
-        """The slots of a file, without what is delivered."""
+    def _read(self, start: int, unwritten: array[int], delivered: Delivered) -> dict[int, Slot]:
+        """The slots of a file, with what it lacks, without what is delivered."""
         from rocketbroker.broker.timer.slot_columns import parted_by_slot
 
-        parted = parted_by_slot(self._files.read(start), delivered)
+        parted = parted_by_slot(self._files.read(start), unwritten, delivered)
         return {slot_ms: Slot(messages, deletes=deletes) for slot_ms, (messages, deletes) in parted.items()}
 
     def begin_write(self) -> Entries:

@@ -1,25 +1,33 @@
 from array import array
 
-from rocketbroker.broker.timer.slot_columns import count_sound, parted_by_slot
+import pytest
+
+from rocketbroker.broker.timer.slot_columns import count_sound, parted_by_slot, undelivered
 from rocketbroker.broker.timer.timer_progress import is_delivered
 from rocketbroker.codec.storefile.timer_slot_layout import encode_entries
 
 ENTRIES = [(1000, 3, 1), (3000, 4, 1), (1000, 5, 4), (2000, 6, 1), (1000, 9, 1), (3000, 11, 4)]
-DATA = encode_entries(array("q", [each for entry in ENTRIES for each in entry]))
+FIELDS = array("q", [each for entry in ENTRIES for each in entry])
+DATA = encode_entries(FIELDS)
+NONE = array("q")
 
 
-def test_offsets_by_slot():
-    assert parted_by_slot(DATA, ()) == {
+@pytest.mark.parametrize("written", range(len(ENTRIES) + 1))
+def test_offsets_by_slot(written):
+    assert parted_by_slot(DATA[: 20 * written], FIELDS[3 * written :], ()) == {
         1000: (array("q", [3, 9]), array("q", [5])),
         2000: (array("q", [6]), array("q")),
         3000: (array("q", [4]), array("q", [11])),
     }
-    assert parted_by_slot(b"", ()) == {}
+
+
+def test_nothing_by_slot():
+    assert parted_by_slot(b"", NONE, ()) == {}
 
 
 def test_what_is_delivered_is_left_out_and_what_cancels_stays():
     for delivered in (((1001, 9),), ((2001, 7), (1001, 10)), ((5000, 100),)):
-        found = parted_by_slot(DATA, delivered)
+        found = parted_by_slot(DATA, NONE, delivered)
         left = [
             (slot, offset)
             for slot, offset, magic in ENTRIES
@@ -27,6 +35,9 @@ def test_what_is_delivered_is_left_out_and_what_cancels_stays():
         ]
         assert sorted((slot, offset) for slot, (messages, _) in found.items() for offset in messages) == sorted(left)
         assert [list(deletes) for _, (_, deletes) in sorted(found.items()) if deletes] == [[5], [11]]
+        written = undelivered(FIELDS, delivered)
+        assert parted_by_slot(encode_entries(written), NONE, ()) == found, "no more is written than is wanted"
+        FIELDS.append(FIELDS.pop())  # nothing holds on to it
 
 
 SOUND = encode_entries(array("q", [1000, 5, 1, 2000, 6, 4, 1000, 9, 1]))

@@ -27,7 +27,7 @@ def fields(*entries):
 
 
 def offsets(files, start):
-    return {slot: list(messages) for slot, (messages, _) in parted_by_slot(files.read(start), ()).items()}
+    return {slot: list(messages) for slot, (messages, _) in parted_by_slot(files.read(start), array("q"), ()).items()}
 
 
 def test_the_file_of_a_slot():
@@ -57,6 +57,12 @@ def test_what_is_delivered_is_not_written(tmp_path):
     files.append_all({START: fields((START, 1), (START, 9)), 0: fields((0, 2))}, ((START + 1, 5),))
     assert files.counts() == {START: 1}
     assert [path.name for path in tmp_path.iterdir()] == [f"{START:020d}"]
+
+
+def test_a_cancel_is_written_though_what_was_before_it_in_its_slot_is_delivered(tmp_path):
+    files = SlotFiles(tmp_path)
+    files.append_all({START: array("q", [START, 1, 1, START, 2, 4])}, ((START + 1, 3),))
+    assert parted_by_slot(files.read(START), array("q"), ()) == {START: (array("q"), array("q", [2]))}
 
 
 def test_what_the_disk_refused_is_written_again_in_its_place(tmp_path):
