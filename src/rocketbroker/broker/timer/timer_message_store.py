@@ -139,7 +139,8 @@ class TimerMessageStore:
         self._wheel = TimerWheel(self._files, self._thread)
         self._taken_in = taken_in
         waiting = bool(self._files.starts) or taken_in < end
-        if waiting and file.precision_ms > self.precision_ms:
+        if waiting and file.precision_ms not in {0, self.precision_ms}:
+            # A coarser one would have what cancels a message look for it in another slot.
             log.warning("timerPrecisionMs stays %s until what waits is delivered", file.precision_ms)
             self.precision_ms = file.precision_ms
         self._delivery.precision_ms = self.precision_ms

@@ -362,7 +362,7 @@ class MessageStoreConfig(ConfigModel):
         "timerPrecisionMs",
         1_000,
         "Timer messages that are due within so long are delivered together, at its end; counts as the next lower of "
-        "100, 200, 500 and 1000. A finer one holds once no message waits that was stored with a coarser one.",
+        "100, 200, 500 and 1000. Another one holds once no message waits that was stored with the one before.",
         _MS,
         low=1,
         high=_DAY_MS,

@@ -357,6 +357,20 @@ async def test_a_finer_precision_holds_when_nothing_waits(timer, again, clock, c
     assert timer.service.precision_ms == 100
 
 
+async def test_a_cancel_finds_its_message_though_the_precision_was_made_coarser(again, clock):
+    timer = await again(timer_precision_ms=100)
+    deliver_ms = clock.time_ms() + 3550
+    timer.put(TIMER_DELIVER_MS=deliver_ms, UNIQ_KEY="K")
+    await timer.run()
+    await timer.stop()
+    timer = await again()
+    timer.put(TIMER_DEL_UNIQKEY="K", TIMER_DELIVER_MS=deliver_ms, UNIQ_KEY="K")
+    for _ in range(6):
+        clock.advance(1)
+        await timer.run()
+    assert timer.delivered() == []
+
+
 async def test_the_oldest_message_that_waits_is_known(store, timer, clock):
     assert timer.service.first_pending_offset() is None
     store.put_message(MessageExtBrokerInner("Other", 0, b""))
