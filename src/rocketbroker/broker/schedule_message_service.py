@@ -23,7 +23,12 @@ from rocketbroker.common.clock import Clock
 from rocketbroker.common.lifecycle import TaskOwner
 from rocketbroker.store.consume_queue import ConsumeQueue
 from rocketbroker.store.entry_reader import EntryReader
-from rocketbroker.store.put_message import MessageExtBrokerInner, PutMessageResult, PutMessageStatus
+from rocketbroker.store.put_message import (
+    PERMANENT_FAILURES,
+    MessageExtBrokerInner,
+    PutMessageResult,
+    PutMessageStatus,
+)
 
 log = logging.getLogger(__name__)
 
@@ -34,7 +39,9 @@ LEAST_PAUSE_S = 0.005
 # Deliveries of one level before the loop serves others.
 BATCH = 64
 
-PERMANENT_FAILURES = {PutMessageStatus.MESSAGE_ILLEGAL, PutMessageStatus.PROPERTIES_SIZE_EXCEEDED}
+# Less than this is a clock that is corrected as it runs, which makes no more difference than that.
+_SET_BACK_MS = 1000
+_NEVER_MS = 2**62
 
 
 class ScheduleStore(LogEnds, Protocol):
@@ -91,9 +98,10 @@ class ScheduleMessageService(ConfigManager[DelayOffsetSerializeWrapper]):
         self.offset_table: dict[int, int] = {}
         self.data_version = DataVersion(timestamp=clock.time_ms())
         self._durable = DurableProgress[dict[int, int]](store, {})
-        # By level: when messages were met that are due later than the level's delay from then on, and the queue offset
-        # before which all were stored by then.
-        self._ahead: dict[int, tuple[int, int]] = {}
+        # By level: when it was noticed that the clock was set back, and the queue offset before which all were stored
+        # by then. The first look counts as one: the clock may have been set back before, and levels had longer delays.
+        self._set_back: dict[int, tuple[int, int]] = {}
+        self._last_look_ms = _NEVER_MS
 
     @property
     def max_delay_level(self) -> int:
@@ -124,8 +132,9 @@ class ScheduleMessageService(ConfigManager[DelayOffsetSerializeWrapper]):
         queues = self._store.topic_queues(RMQ_SYS_SCHEDULE_TOPIC)
         for level, offset in self.offset_table.items():
             queue = queues.get(level - 1)
-            if queue is not None and not queue.min_offset <= offset <= queue.max_offset:
-                corrected = min(max(offset, queue.min_offset), queue.max_offset)
+            begin, end = (queue.min_offset, queue.max_offset) if queue is not None else (0, 0)
+            corrected = min(max(offset, begin), end)
+            if corrected != offset:
                 log.error("delay level %s is corrected from %s to %s, an end of its queue", level, offset, corrected)
                 self.offset_table[level] = self._durable.value[level] = corrected
                 self._changed = True
@@ -137,7 +146,9 @@ class ScheduleMessageService(ConfigManager[DelayOffsetSerializeWrapper]):
             StoreError: the disk cannot be read.
         """
         pause_s = DELAY_FOR_A_WHILE_S
-        for queue_id, queue in sorted(self._store.topic_queues(RMQ_SYS_SCHEDULE_TOPIC).items()):
+        queues = self._store.topic_queues(RMQ_SYS_SCHEDULE_TOPIC)
+        self._look_at_clock(queues)
+        for queue_id, queue in sorted(queues.items()):
             level = queue_id + 1
             if queue.max_offset > self.offset_table.get(level, 0):
                 # Also of a level that the settings have no more: what they promised holds.
@@ -184,7 +195,7 @@ class ScheduleMessageService(ConfigManager[DelayOffsetSerializeWrapper]):
         """Deliver a batch of a level; returns after how many seconds to go on with it."""
         offset = max(self.offset_table.get(level, 0), queue.min_offset)
         entries = self._store.entry_reader.entries(queue, offset, BATCH)
-        count, pause_s = self._count_due(entries, level, delay_ms, queue)
+        count, pause_s = self._count_due(entries, level, delay_ms)
         if not count:
             return pause_s
         records = await self._store.entry_reader.records(queue, entries[:count])
@@ -202,33 +213,28 @@ class ScheduleMessageService(ConfigManager[DelayOffsetSerializeWrapper]):
         await asyncio.sleep(0)  # others have their turn
         return pause_s
 
-    def _count_due(
-        self, entries: Sequence[ExpectedRecord], level: int, delay_ms: int, queue: ConsumeQueue
-    ) -> tuple[int, float]:
+    def _look_at_clock(self, queues: Mapping[int, ConsumeQueue]) -> None:
+        """Note that the clock was set back, since what is stored may bear later times than what comes now.
+
+        How long that has waited is not known: it waits the whole delay from now on at the most, so that it is never
+        early and keeps back those behind it no longer. (Apache RocketMQ delivers it at once.)
+        """
+        now = self._clock.time_ms()
+        if now <= self._last_look_ms - _SET_BACK_MS:
+            self._set_back = {queue_id + 1: (now, queue.max_offset) for queue_id, queue in queues.items()}
+        self._last_look_ms = now
+
+    def _count_due(self, entries: Sequence[ExpectedRecord], level: int, delay_ms: int) -> tuple[int, float]:
         """How many are due and make a batch, and after how many seconds the next one is to be looked at."""
         now = self._clock.time_ms()
+        noticed, stored_before = self._set_back.get(level, (0, 0))
         for number, (queue_offset, _, _, deliver_timestamp) in enumerate(entries):
             due_at = deliver_timestamp
-            if due_at > now + delay_ms:
-                due_at = self._due_of_one_ahead(level, delay_ms, queue, queue_offset, deliver_timestamp)
+            if queue_offset < stored_before:
+                due_at = min(due_at, noticed + delay_ms)
             if due_at > now:
                 return number, min(max((due_at - now) / 1000, LEAST_PAUSE_S), DELAY_FOR_A_WHILE_S)
         return len(entries), 0.0 if entries else DELAY_FOR_A_WHILE_S
-
-    def _due_of_one_ahead(
-        self, level: int, delay_ms: int, queue: ConsumeQueue, queue_offset: int, deliver_timestamp: int
-    ) -> int:
-        """When a message is due that bears a later time than one of its level that is stored now.
-
-        The clock was set back since it was stored, or the level had a longer delay. How long it has waited is not
-        known: it waits the whole delay from when it is met, so that it is never early and keeps back those behind it no
-        longer. (Apache RocketMQ delivers it at once.)
-        """
-        now = self._clock.time_ms()
-        met, stored_before = self._ahead.get(level, (now, 0))
-        if queue_offset >= stored_before or met > now:
-            met, stored_before = self._ahead[level] = now, queue.max_offset
-        return min(deliver_timestamp, met + delay_ms)
 
     def _advance(self, level: int, before: int, delivered_to: int) -> None:
         """Take note that a level is delivered up to an offset, and have consumers see the copies."""

@@ -1,6 +1,7 @@
 """What goes into the store, and what became of it (MessageExtBrokerInner, PutMessageResult, PutMessageStatus)."""
 
 from enum import Enum
+from typing import Final
 
 import msgspec
 
@@ -48,8 +49,12 @@ class PutMessageStatus(Enum):
     TOPIC_BEING_DELETED = 10
 
 
+#: What no later try will change: who stores messages by itself goes on behind such a one.
+PERMANENT_FAILURES: Final = frozenset({PutMessageStatus.MESSAGE_ILLEGAL, PutMessageStatus.PROPERTIES_SIZE_EXCEEDED})
+
+
 class PutMessageResult(msgspec.Struct, gc=False):
-    """How a put ended. Of a batch, offset and id are those of the first message, and ``count`` says how many."""
+    """How a put ended. Of a batch, offset and time are those of the first message, and ``size`` is that of all."""
 
     status: PutMessageStatus
     physical_offset: int = -1

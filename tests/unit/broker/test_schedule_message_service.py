@@ -163,6 +163,37 @@ async def test_a_restart_begins_the_wait_after_a_step_back_anew(tmp_path, servic
     assert len(delivered(store)) == 1
 
 
+async def test_a_clock_that_is_set_back_holds_up_those_behind_one_that_is_due_no_longer(service, store, clock):
+    put(store, 17, body=b"first")
+    await service.deliver_due()
+    clock.advance(50 * 60)
+    put(store, 17, body=b"second")
+    await service.deliver_due()
+    clock.advance(-25 * 60)
+    await service.deliver_due()
+    clock.advance(3599.999)
+    await service.deliver_due()
+    assert [message.body for message in delivered(store)] == [b"first"]
+    clock.advance(0.001)
+    await service.deliver_due()
+    assert [message.body for message in delivered(store)] == [b"first", b"second"]
+
+
+async def test_a_clock_that_is_corrected_as_it_runs_has_nothing_wait_longer(service, store, clock):
+    put(store, 3)
+    clock.advance(-60)
+    await service.deliver_due()
+    for _ in range(10):
+        clock.advance(1)
+        await service.deliver_due()
+        clock.advance(-0.005)
+        await service.deliver_due()
+    assert delivered(store) == []
+    clock.advance(0.05)
+    await service.deliver_due()
+    assert len(delivered(store)) == 1
+
+
 async def test_a_clock_that_jumps_forward_delivers_each_message_once(service, store, clock):
     for level in (1, 18):
         put(store, level)
@@ -190,6 +221,27 @@ async def test_a_shorter_delay_holds_for_what_waits(tmp_path, store, clock):
     clock.advance(0.001)
     await service.deliver_due()
     assert len(delivered(store)) == 1
+
+
+async def test_a_shorter_delay_counts_from_the_start_on_also_behind_one_that_is_due_sooner(tmp_path, store, clock):
+    put(store, 18, body=b"first")
+    clock.advance(7197)
+    put(store, 18, body=b"second")
+    service = ScheduleMessageService(
+        tmp_path / "delayOffset.json",
+        store,
+        store_host=STORE_HOST,
+        delay_levels=dict.fromkeys(range(1, 19), 5000),
+        clock=clock,
+        stats=BrokerStatsManager(clock, "C"),
+    )
+    await service.deliver_due()
+    clock.advance(3)
+    await service.deliver_due()
+    assert [message.body for message in delivered(store)] == [b"first"]
+    clock.advance(2)
+    await service.deliver_due()
+    assert [message.body for message in delivered(store)] == [b"first", b"second"]
 
 
 async def test_messages_of_a_level_that_is_no_more_are_delivered(tmp_path, store, clock):
@@ -295,9 +347,20 @@ async def test_flush_persists_only_progress(tmp_path, store, clock):
 async def test_progress_outside_of_the_queue_is_corrected(service, store, offset, corrected):
     put(store, 1)
     put(store, 1)
-    service.offset_table = {1: offset, 5: 7}
+    service.offset_table = {1: offset}
     service.correct_delay_offset()
-    assert service.offset_table == {1: corrected, 5: 7}
+    assert service.offset_table == {1: corrected}
+
+
+async def test_a_level_whose_queue_is_gone_begins_anew(tmp_path, store, clock):
+    (tmp_path / "delayOffset.json").write_bytes(b'{"offsetTable":{1:7}}')
+    service = make(tmp_path, store, clock)
+    service.load()
+    service.correct_delay_offset()
+    put(store, 1)
+    clock.advance(1)
+    await service.deliver_due()
+    assert len(delivered(store)) == 1
 
 
 async def test_full_disk_is_waited_for(tmp_path, store, clock):
