@@ -91,7 +91,7 @@ class Transactions:
 
     async def close(self) -> None:
         """Stop in order."""
-        await self.service.close()
+        await self.checks.stop()
         await self.store.stop()
 
     async def killed(self, into: Path, committed: Mapping[str, int] | None = None, **store_settings: Any) -> Self:

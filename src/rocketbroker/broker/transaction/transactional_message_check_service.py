@@ -31,18 +31,24 @@ from rocketbroker.common.clock import Clock
 from rocketbroker.common.config import BrokerConfig, MessageStoreConfig
 from rocketbroker.common.lifecycle import TaskOwner
 from rocketbroker.store.consume_queue import ConsumeQueue
-from rocketbroker.store.put_message import MessageExtBrokerInner, PutMessageResult, PutMessageStatus
+from rocketbroker.store.put_message import (
+    PERMANENT_FAILURES,
+    MessageExtBrokerInner,
+    PutMessageResult,
+    PutMessageStatus,
+)
+from rocketbroker.store.store_lock import StoreLock
 
 log = logging.getLogger(__name__)
 
 _TICK_S = 0.1
 _HOUR_MS = 3_600_000
-# What no later try will change, so that it must not keep the others waiting.
-_PERMANENT_FAILURES = {PutMessageStatus.MESSAGE_ILLEGAL, PutMessageStatus.PROPERTIES_SIZE_EXCEEDED}
 
 
 class HalfMessageStore(Protocol):
     """What is needed of the message store."""
+
+    lock: StoreLock
 
     @property
     def waits_for_flush(self) -> bool:
@@ -110,7 +116,9 @@ class TransactionalMessageCheckService:
     async def stop(self) -> None:
         """Stop checking, write what is known."""
         await self._tasks.stop()
-        await self._transactions.close()
+        if not await self._transactions.close():
+            # As after a kill the next start has to look for commits that no op message tells of.
+            self._store.lock.stays_marked = True
 
     async def _check_when_due(self) -> None:
         if (self._clock.monotonic() - self._last_check) * 1000 >= self._config.transaction_check_interval:
@@ -134,7 +142,8 @@ class TransactionalMessageCheckService:
 
     def _tell_absent(self) -> None:
         for group, count in self._absent.items():
-            log.warning("no producer of group %s is there to be asked for %s open transactions", group, count)
+            text = "no producer of group %s can be asked for %s open transactions: none is there, or all are slow"
+            log.warning(text, group, count)
         self._absent.clear()
 
     async def _check_next(self, queue: ConsumeQueue) -> bool:
@@ -212,7 +221,7 @@ class TransactionalMessageCheckService:
             self._transactions.half_offsets.put_back(half.queue_offset, result.queue_offset, transaction_key(half))
             return result
         log.error("half message %s cannot be put back: %s %s", half.queue_offset, result.status, result.reason)
-        if result.status not in _PERMANENT_FAILURES:
+        if result.status not in PERMANENT_FAILURES:
             return None
         self._transactions.half_offsets.end(half.queue_offset, transaction_key(half))
         return result
@@ -230,7 +239,7 @@ class TransactionalMessageCheckService:
             if ok
             else f"{result.status} {result.reason}",
         )
-        if not ok and result.status not in _PERMANENT_FAILURES:
+        if not ok and result.status not in PERMANENT_FAILURES:
             return False
         self._transactions.half_offsets.end(half.queue_offset, transaction_key(half))
         return True

@@ -172,14 +172,19 @@ class TransactionalMessageService:
         if written:
             self._store.dispatch()
 
-    async def close(self) -> None:
-        """Write what is gathered, and keep the progress, all of it if the disk takes what they rest on."""
+    async def close(self) -> bool:
+        """Write what is gathered, and keep the progress, all of it if the disk takes what they rest on.
+
+        Returns:
+            Whether op messages say of each transaction that was ended that it is.
+        """
         if self._batch:
             await self._store.sync()
             self.write_ops()
         self.keep_progress()
         if self._progress.is_behind and await self._store.sync():
             self.keep_progress()
+        return not self._batch
 
     def keep_progress(self) -> None:
         """Commit the positions in both queues that are safe to go on from after a power loss."""

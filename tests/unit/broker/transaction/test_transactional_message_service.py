@@ -80,6 +80,17 @@ async def test_what_the_store_refuses_waits_and_is_told_once(
     assert transactions.ops() == [b"0,"]
 
 
+async def test_what_a_stop_could_not_write_is_looked_for_by_the_next_start(tmp_path):
+    transactions = await Transactions.open(tmp_path / "store")
+    half = transactions.send()
+    transactions.end(half)
+    transactions.store.refusals.set(Refusal.DISK_FULL, "no room")
+    await transactions.close()
+    again = await Transactions.open(tmp_path / "store", transactions.clock)
+    assert again.service.open_offset(half) is None, "it would be committed twice"
+    await again.close()
+
+
 async def test_closing_writes_what_is_known(transactions: Transactions):
     transactions.end(transactions.send())
     await transactions.service.close()
