@@ -45,14 +45,12 @@ class ProducerManager(ClientGroups):
         return self.clients.get(client_id)
 
     def available_channel(self, group: str) -> Connection | None:
-        """A connection of the group, each time another one; one that is behind only where all are."""
-        connections = [connection for connection in self.groups.get(group, ()) if connection.is_open]
+        """A connection of the group, each time another one; none that is behind, as what it is sent stays in memory."""
+        connections = [each for each in self.groups.get(group, ()) if each.is_open and not each.is_behind]
         if not connections:
             return None
         self._turn += 1
-        first = self._turn % len(connections)
-        in_turn = connections[first:] + connections[:first]
-        return next((connection for connection in in_turn if not connection.is_behind), in_turn[0])
+        return connections[self._turn % len(connections)]
 
     def _channels(self) -> Iterable[ClientChannelInfo]:
         return (channel for channels in self.groups.values() for channel in channels.values())

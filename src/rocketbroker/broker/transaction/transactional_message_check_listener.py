@@ -44,7 +44,7 @@ class TransactionalMessageCheckListener:
         self._store_host = store_host
 
     def resolve_half_message(self, half: MessageExt, copy: MessageExtBrokerInner, stored: PutMessageResult) -> bool:
-        """Ask a member of the producer group, whoever it is; false when there is none.
+        """Ask a member of the producer group, whoever it is; false when there is none that takes what it is sent.
 
         Args:
             half: the half message.
