@@ -41,8 +41,8 @@ class ConsumerGroupInfo:
         return self.subscription_table.get(topic)
 
     def find_channel(self, client_id: str) -> ClientChannelInfo | None:
-        """The client of that id."""
-        return next((channel for channel in self.channels.values() if channel.client_id == client_id), None)
+        """The client of that id; of its connections the newest, as it may have lost those before."""
+        return next((channel for channel in reversed(self.channels.values()) if channel.client_id == client_id), None)
 
     def client_ids(self) -> list[str]:
         """Ids of all clients, in the order in which they came; one that came twice counts once."""

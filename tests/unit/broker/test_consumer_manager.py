@@ -135,6 +135,16 @@ def test_one_connection_with_two_client_ids(clock, manager, caplog):
     assert "calls itself second now" in caplog.text
 
 
+def test_a_client_that_came_back_before_its_old_connection_is_gone_is_found_by_the_new_one(clock, manager):
+    old, new = client(clock, "one"), client(clock, "one")
+    manager.register(old, data())
+    manager.register(new, data())
+    manager.register(old, data())
+    assert manager.find_channel("g", "one") is new
+    manager.close_connection(old.connection)
+    assert manager.find_channel("g", "one") is new
+
+
 def test_clients_of_a_group_that_subscribe_to_different_things(clock, manager, caplog):
     one, two = client(clock, "one"), client(clock, "two")
     manager.register(one, data(subscription("T", "a")))
