@@ -59,6 +59,8 @@ class LaterLoad:
     copies: dict[Sent, list[Copy]] = field(default_factory=dict)
     # What was delivered for certain before the last kill: it never comes again.
     settled: set[Sent] = field(default_factory=set)
+    # What ``noted`` gave for the last broker that was killed.
+    noted_before: tuple[int, int] = (0, 0)
     # By kind, what waited when a broker was killed.
     amid: Counter[str] = field(default_factory=Counter)
     breaks: list[str] = field(default_factory=list)
@@ -118,7 +120,8 @@ class LaterLoad:
         """What was acknowledged waits in the log of a dead broker, and what it knew to be delivered is there."""
         assert self.breaks == []
         assert self.acknowledged <= self.waiting.keys(), "acknowledged, and not stored"
-        self.amid.update(sent.kind for sent in self.waiting.keys() - self.copies.keys())
+        self.amid.update(sent.kind for sent in self.waiting.keys() - self.copies.keys() if sent.kind != "rollback")
+        self.noted_before = noted(store)
         is_delivered = delivered_by_progress(store)
         delivered = {sent for sent, record in self.waiting.items() if is_delivered(record)}
         assert delivered <= self.copies.keys(), "delivered by the progress on disk, and in no topic"
@@ -170,6 +173,13 @@ def _due_ms(sent: Sent, waited: Found) -> int:
     """Before this time it may not be delivered: a level counts from the storing, a timer's delay from the birth."""
     delay_ms = int(waited.body.split(b" ", 4)[3])
     return (waited.born_timestamp if sent.kind == "timer" else waited.store_timestamp) + delay_ms
+
+
+def noted(store: Path) -> tuple[int, int]:
+    """How many messages with a level and how far in the timer's queue the files of progress say that it has come."""
+    levels = _table(store, "delayOffset.json").get("offsetTable", {})
+    timers = _table(store, "timerProgress.json").get("delivered", [])
+    return sum(map(int, levels.values())), max((int(end) for _, end in timers), default=0)
 
 
 def delivered_by_progress(store: Path) -> Callable[[Found], bool]:

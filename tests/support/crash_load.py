@@ -181,17 +181,27 @@ class CrashLoad:
         self.journal.read_on()
         got = self.journal.got
         before = set(self.journal.acknowledged)
-        delayed, transactions = self.later.progress() if self.later is not None else (0, 0)
+        later_at_work = self._later_at_work()
 
         def at_work() -> bool:
-            if self.later is not None:
-                now = self.later.progress()
-                if now[0] == delayed or now[1] == transactions:
-                    return False
             new = self.journal.acknowledged.keys() - before
-            return len({each.producer for each in new}) == PRODUCERS and self.journal.got > got
+            return len({each.producer for each in new}) == PRODUCERS and self.journal.got > got and later_at_work()
 
         self._until(at_work, "all producers were acknowledged and a consumer took a message")
+
+    def _later_at_work(self) -> Callable[[], bool]:
+        """Says whether its producers were acknowledged since now, and, each other time, its deliveries noted."""
+        later = self.later
+        if later is None:
+            return lambda: True
+        delayed, transactions = later.progress()
+        levels, timers = later.noted_before if self.cycles % 2 == 0 else (-1, -1)
+
+        def at_work() -> bool:
+            now, noted = later.progress(), crash_later.noted(self.broker.store)
+            return now[0] > delayed and now[1] > transactions and noted[0] > levels and noted[1] > timers
+
+        return at_work
 
     def _until(self, condition: Callable[[], bool], what: str) -> None:
         deadline = time.monotonic() + PROGRESS_LIMIT_S

@@ -272,7 +272,11 @@ class DelayCrashScript:
             await self._sync()
 
     async def _wait(self) -> None:
-        self._advance(self._chance.choice([0.3, 2, 30, 200]))
+        now = self._clock.time_ms()
+        still_to_come = [delay.due_ms for delay in self._sent.values() if delay.due_ms > now]
+        # A millisecond before one is due it must not come.
+        just_before = (min(still_to_come) - 1 - now) / 1000 if still_to_come else 0.0
+        self._advance(self._chance.choice([just_before, 0.3, 2, 30, 200]))
         await self._delays.run()
 
     async def _write_progress(self) -> None:
