@@ -1,8 +1,9 @@
 """Stores with small files for tests, and messages to put into them."""
 
 import asyncio
+import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -27,6 +28,18 @@ V6_HOST = bytes([0xFD] + [0] * 14 + [1]) + (10911).to_bytes(4, "big")
 LOG_FILE = 65536
 QUEUE_FILE = 1200
 ALWAYS = 2**62
+
+
+class Waiter:
+    """Somebody who waits for messages."""
+
+    waiting = True
+
+    def __init__(self) -> None:
+        self.heard: list[tuple[str, int, int]] = []
+
+    def arriving(self, topic: str, queue_id: int, max_offset: int, tags_code: int) -> None:
+        self.heard.append((topic, queue_id, max_offset))
 
 
 def store_config(root: Path, **settings) -> MessageStoreConfig:
@@ -128,3 +141,12 @@ def open_log(directory: Path, file_size: int = 4096, store_host: bytes = V4_HOST
     finally:
         service.stop()
         log.queue.close()
+
+
+def refuse(code: int) -> Callable[..., None]:
+    """What fails as a disk does, with this error number."""
+
+    def fail(*_: object) -> None:
+        raise OSError(code, os.strerror(code))
+
+    return fail

@@ -1,13 +1,14 @@
-"""A store with messages over several files of each kind, for what is done to such a one."""
+"""An empty store, and one with messages over several files of each kind."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
+from rocketbroker.store.message_store import MessageStore
 from tests.support.fakes import FakeClock
 from tests.support.filled_store import Filled, fill
-from tests.support.stores import crash_copy
+from tests.support.stores import Waiter, crash_copy, make_store
 
 
 @pytest.fixture
@@ -22,3 +23,21 @@ async def filled(tmp_path: Path) -> AsyncIterator[Filled]:
 def killed(filled: Filled, tmp_path: Path) -> Path:
     """The store as a kill would leave it."""
     return crash_copy(filled.root, tmp_path / "killed")
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock()
+
+
+@pytest.fixture
+def waiter() -> Waiter:
+    return Waiter()
+
+
+@pytest.fixture
+async def store(tmp_path: Path, clock: FakeClock, waiter: Waiter) -> AsyncIterator[MessageStore]:
+    made = make_store(tmp_path / "store", clock, waiter)
+    await made.start()
+    yield made
+    await made.stop()

@@ -1,0 +1,421 @@
+"""The store on a disk that is slow, full, or refuses to sync."""
+
+import asyncio
+import errno
+import mmap
+import os
+import threading
+from pathlib import Path
+
+import pytest
+
+from rocketbroker.common.errors import StoreError
+from rocketbroker.store.index_file import IndexFile
+from rocketbroker.store.mapped_file import MappedFile
+from rocketbroker.store.message_store import MessageStore
+from rocketbroker.store.put_message import PutMessageStatus
+from tests.support.fakes import FakeClock
+from tests.support.stores import (
+    ALWAYS,
+    Waiter,
+    batch,
+    crash_copy,
+    make_store,
+    message,
+    open_below,
+    read_queue,
+    refuse,
+)
+from tests.support.waiting import until
+
+
+class TestSync:
+    async def test_a_message_is_on_disk_when_it_is_said_to_be(self, store: MessageStore):
+        result = store.put_message(message())
+        assert store.flusher.flushed_offset == 0
+
+        assert await store.wait_flushed(result) == ""
+
+        assert store.flusher.flushed_offset >= result.physical_offset + result.size
+
+    async def test_messages_are_synced_by_and_by(self, tmp_path: Path):
+        store = make_store(tmp_path / "store", flush_interval_commit_log=10)
+        await store.start()
+        result = store.put_message(message())
+
+        await until(lambda: store.flusher.flushed_offset >= result.size)
+        await store.stop()
+
+    async def test_a_disk_that_refuses_is_told_and_nothing_more_is_taken(self, tmp_path: Path, monkeypatch):
+        store = make_store(tmp_path / "store")
+        await store.start()
+        result = store.put_message(message())
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "fdatasync", refuse(errno.EIO))
+            reason = await asyncio.wait_for(store.wait_flushed(result), 10)
+        later = store.put_message(message())
+        later_batch = store.put_messages(message(), batch(b"a"))
+        store.dispatch()
+
+        assert reason == (
+            f"the CommitLog in {tmp_path}/store/commitlog (storePathCommitLog) could not be synced: Input/output "
+            f"error; {result.size} bytes from 0 on may not be on disk, and the broker is read-only until they are"
+        )
+        for refused in (later, later_batch):
+            assert (refused.status, refused.reason) == (PutMessageStatus.READ_ONLY, reason)
+        assert len(read_queue(store, "Topic", 0)) == 1
+
+        await until(lambda: store.put_message(message()).status is PutMessageStatus.PUT_OK)
+        assert await store.sync()
+        await store.stop()
+        assert not (tmp_path / "store" / "abort").exists(), "all of it is on disk"
+
+    async def test_what_a_failed_sync_left_out_is_checked_before_a_consumer_gets_it(self, tmp_path: Path, monkeypatch):
+        store = make_store(tmp_path / "store")
+        await store.start()
+        dropped = store.put_message(message(b"dropped"))
+        store.put_message(message(b"kept"))
+        store.dispatch()
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "fdatasync", refuse(errno.EIO))
+            await asyncio.wait_for(store.wait_flushed(dropped), 10)
+        # As the disk has it: the page never got there, and was read back.
+        (record,) = store.slices([(dropped.physical_offset, dropped.size)])
+        stored = bytes(record)
+        record[:] = bytes(dropped.size)
+
+        assert [one.body for one in read_queue(store, "Topic", 0)] == [b"kept"]
+        assert store.damage_log.count == 1
+
+        record[:] = stored
+        await until(lambda: store.put_message(message(b"new")).status is PutMessageStatus.PUT_OK)
+        store.dispatch()
+        assert store.topic_queues("Topic")[0].trusted_from == 2
+        await store.stop()
+
+    async def test_under_sync_flush_nothing_is_shown_that_is_not_on_disk(self, tmp_path: Path, monkeypatch):
+        waiter = Waiter()
+        store = make_store(tmp_path / "store", listener=waiter, flush_disk_type="SYNC_FLUSH")
+        await store.start()
+        go = threading.Event()
+        fdatasync = os.fdatasync
+
+        def slow(fd: int) -> None:
+            go.wait(10)
+            fdatasync(fd)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "fdatasync", slow)
+            results = [store.put_message(message(b"one")), store.put_messages(message(), batch(b"two", b"three"))]
+            waiting = asyncio.gather(*map(store.wait_flushed, results))
+            store.dispatch()
+            assert (store.max_offset_in_queue("Topic", 0), waiter.heard) == (0, [])
+            assert store.dispatch_behind_bytes == store.max_physical_offset
+            go.set()
+            assert await asyncio.wait_for(waiting, 10) == ["", ""]
+
+        assert [one.body for one in read_queue(store, "Topic", 0)] == [b"one", b"two", b"three"]
+        assert [end for _, _, end in waiter.heard] == [1, 2, 3]
+        await store.stop()
+
+    async def test_under_sync_flush_the_last_messages_are_shown_at_the_next_start(self, tmp_path: Path):
+        store = make_store(tmp_path / "store", flush_disk_type="SYNC_FLUSH")
+        await store.start()
+        store.put_message(message(b"nobody waits"))
+        await store.stop()
+        assert not (tmp_path / "store" / "abort").exists()
+
+        again = make_store(tmp_path / "store", flush_disk_type="SYNC_FLUSH")
+        await again.start()
+        assert [one.body for one in read_queue(again, "Topic", 0)] == [b"nobody waits"]
+        await again.stop()
+
+    async def test_what_a_killed_broker_left_is_on_disk_before_it_is_shown(self, tmp_path: Path, monkeypatch):
+        store = make_store(tmp_path / "store")
+        await store.start()
+        store.put_message(message())
+        crash_copy(tmp_path / "store", tmp_path / "crashed")
+        await store.stop()
+        again = make_store(tmp_path / "crashed", flush_disk_type="SYNC_FLUSH")
+        synced: list[str] = []
+        fdatasync = os.fdatasync
+
+        def note(fd: int) -> None:
+            synced.append(str(Path(f"/proc/self/fd/{fd}").readlink()))
+            fdatasync(fd)
+
+        monkeypatch.setattr(os, "fdatasync", note)
+        await again.start()
+
+        assert any("commitlog" in path for path in synced)
+        assert again.flusher.flushed_offset == again.max_physical_offset > 0
+        await again.stop()
+
+    async def test_messages_that_wait_for_the_disk_go_with_their_topic(self, tmp_path: Path):
+        store = make_store(tmp_path / "store", flush_disk_type="SYNC_FLUSH")
+        await store.start()
+        results = [store.put_message(message(b"old", "A")), store.put_message(message(b"kept", "B"))]
+        assert await asyncio.gather(*map(store.wait_flushed, results)) == ["", ""]
+        store.put_message(message(b"old", "A"))
+
+        assert await store.delete_topics({"A"}) == 1
+
+        assert store.topic_queues("A") == {}
+        assert [one.body for one in read_queue(store, "B", 0)] == [b"kept"]
+        await store.stop()
+
+    async def test_a_slow_disk_is_not_waited_for_for_ever(self, tmp_path: Path, monkeypatch):
+        store = make_store(tmp_path / "store", sync_flush_timeout=20)
+        await store.start()
+        go = threading.Event()
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "fdatasync", lambda _: go.wait(10))
+            reason = await store.wait_flushed(store.put_message(message()))
+            go.set()
+
+            assert reason == "the message was not on disk within 20 ms (syncFlushTimeout)"
+            await store.stop()
+
+    async def test_a_queue_that_cannot_be_synced_is_tried_again(self, store: MessageStore, monkeypatch):
+        store.put_message(message())
+        store.dispatch()
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "fdatasync", refuse(errno.EIO))
+            store._queue_flusher.flush()
+        synced: list[int] = []
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "fdatasync", synced.append)
+            store._queue_flusher.flush()
+            store._queue_flusher.flush()
+
+        assert synced.count(store.topic_queues("Topic")[0].queue.files[0].fd) == 1
+
+    async def test_what_a_failed_sync_of_a_queue_left_out_is_checked(self, store: MessageStore, monkeypatch):
+        for body in (b"a", b"b", b"c"):
+            store.put_message(message(body))
+        store.dispatch()
+        queue = store.topic_queues("Topic")[0]
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "fdatasync", refuse(errno.EIO))
+            store._queue_flusher.flush()
+        await until(lambda: queue.trusted_from == 3)
+        # As the disk has it: the entry never got there, and was read back.
+        queue.queue.files[0].buffer[20:40] = bytes(20)
+
+        assert [one.body for one in read_queue(store, "Topic", 0)] == [b"a", b"c"]
+        assert store.damage_log.count == 1
+
+    async def test_a_stop_that_the_disk_refuses_is_an_unclean_one(self, tmp_path: Path, monkeypatch, caplog):
+        store = make_store(tmp_path / "store")
+        await store.start()
+        assert open_below(tmp_path)
+        store.put_message(message())
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "fdatasync", refuse(errno.EIO))
+            await store.stop()
+
+        assert (tmp_path / "store" / "abort").exists()
+        assert "could not be left clean" in caplog.text
+        assert open_below(tmp_path) == [], "all is released"
+
+
+class TestBusyDisk:
+    async def test_sends_are_refused_while_it_gives_no_blocks_and_reads_go_on(self, tmp_path: Path, monkeypatch):
+        store = make_store(tmp_path / "store", os_page_cache_busy_time_out_mills=20)
+        await store.start()
+        store.put_message(message(b"first"))
+        store.dispatch()
+        goes_on = threading.Event()
+        allocate = os.posix_fallocate
+
+        def slow(fd: int, start: int, size: int) -> None:
+            assert goes_on.wait(10)
+            allocate(fd, start, size)
+
+        monkeypatch.setattr(os, "posix_fallocate", slow)
+        results = [store.put_message(message(bytes(30_000))) for _ in range(20)]
+        batched = store.put_messages(message(), batch(bytes(30_000)))
+        refused = [result for result in results if result.status is not PutMessageStatus.PUT_OK]
+        assert refused
+        for result in (*refused, batched):
+            assert result.status is PutMessageStatus.OS_PAGE_CACHE_BUSY
+            assert "the limit is 20 ms (osPageCacheBusyTimeOutMills)" in result.reason
+        assert read_queue(store, "Topic", 0)[0].body == b"first"
+        goes_on.set()
+        await until(lambda: store.put_message(message(b"after")).status is PutMessageStatus.PUT_OK)
+        store.dispatch()
+
+        assert len(read_queue(store, "Topic", 0)) == 1 + len(results) - len(refused) + 1
+        await store.stop()
+
+
+class TestFullDisk:
+    async def test_sends_are_refused_until_there_is_room(self, store: MessageStore, monkeypatch):
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "posix_fallocate", refuse(errno.ENOSPC))
+            results = [store.put_message(message(bytes(30_000))) for _ in range(20)]
+            refused = [result for result in results if result.status is PutMessageStatus.DISK_FULL]
+            assert refused
+            assert "No space left on device" in refused[-1].reason
+            with pytest.raises(StoreError):
+                store.dispatch()
+        after = store.put_message(message(b"after"))
+        store.dispatch()
+
+        assert after.status is PutMessageStatus.PUT_OK
+        assert len(read_queue(store, "Topic", 0)) == 20 - len(refused) + 1
+
+    async def test_a_stop_on_a_full_disk_loses_nothing(self, tmp_path: Path, monkeypatch, caplog):
+        store = make_store(tmp_path / "store")
+        await store.start()
+        for number in range(5):
+            store.put_message(message(properties={"KEYS": f"k{number}"}))
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "posix_fallocate", refuse(errno.ENOSPC))
+            await store.stop()
+        assert "cannot be read before the next start" in caplog.text
+
+        again = make_store(tmp_path / "store")
+        await again.start()
+
+        assert len(read_queue(again, "Topic", 0)) == 5
+        assert [
+            len((await again.query_message("Topic", f"k{number}", 9, 0, ALWAYS)).records) for number in range(5)
+        ] == [1] * 5
+        await again.stop()
+
+    async def test_a_stop_with_room_for_queues_only_keeps_the_keys(self, tmp_path: Path, monkeypatch):
+        store = make_store(tmp_path / "store")
+        await store.start()
+        for number in range(5):
+            store.put_message(message(properties={"KEYS": f"k{number}"}))
+        store.dispatch()
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "posix_fallocate", refuse(errno.ENOSPC))
+            await store.stop()
+
+        again = make_store(tmp_path / "store")
+        await again.start()
+
+        assert [
+            len((await again.query_message("Topic", f"k{number}", 9, 0, ALWAYS)).records) for number in range(5)
+        ] == [1] * 5
+        await again.stop()
+
+
+async def test_an_index_file_that_was_not_synced_makes_the_stop_unclean(tmp_path: Path, monkeypatch, caplog):
+    store = make_store(tmp_path / "store")
+    await store.start()
+    with monkeypatch.context() as patched:
+        patched.setattr(IndexFile, "sync", refuse(errno.EIO))
+        for number in range(250):
+            store.put_message(message(properties={"KEYS": f"k{number}"}))
+        store.dispatch()
+        store._dispatcher.flush_index()
+        store._queue_flusher.flush()
+        assert "the index could not be synced" in caplog.text
+    await store.stop()
+
+    assert (tmp_path / "store" / "abort").exists()
+    again = make_store(tmp_path / "store")
+    await again.start()
+    assert len((await again.query_message("Topic", "k3", 9, 0, ALWAYS)).records) == 1
+    await again.stop()
+    assert not (tmp_path / "store" / "abort").exists()
+
+
+async def check_kept_after_an_unclean_stop(root: Path) -> None:
+    assert (root / "abort").exists()
+    again = make_store(root)
+    await again.start()
+    assert [one.body for one in read_queue(again, "Topic", 0)] == [b"kept"]
+    await again.stop()
+    assert not (root / "abort").exists()
+
+
+async def test_a_stop_with_messages_that_no_queue_has_is_unclean(tmp_path: Path, monkeypatch):
+    store = make_store(tmp_path / "store")
+    await store.start()
+    with monkeypatch.context() as patched:
+        patched.setattr(mmap, "mmap", refuse(errno.ENOMEM))
+        assert store.put_message(message(b"kept", properties={"KEYS": "k"})).status is PutMessageStatus.PUT_OK
+        await store.stop()
+
+    await check_kept_after_an_unclean_stop(tmp_path / "store")
+
+
+async def test_a_queue_that_was_not_synced_makes_the_stop_unclean(tmp_path: Path, monkeypatch):
+    store = make_store(tmp_path / "store", flush_interval_consume_queue=10)
+    sync = MappedFile.sync
+
+    def failing(file: MappedFile) -> None:
+        if "consumequeue" in file.path.parts:
+            raise OSError(errno.EIO, "Input/output error")
+        sync(file)
+
+    await store.start()
+    with monkeypatch.context() as patched:
+        patched.setattr(MappedFile, "sync", failing)
+        store.put_message(message(b"kept"))
+        store.dispatch()
+        await until(lambda: store._queue_flusher.error)
+        await store.stop()
+
+    await check_kept_after_an_unclean_stop(tmp_path / "store")
+
+
+async def test_queue_entries_that_the_kernel_dropped_are_not_written_anew(tmp_path: Path, monkeypatch):
+    store = make_store(tmp_path / "store")
+    await store.start()
+    store.put_message(message(b"kept"))
+    store.dispatch()
+    file = store.topic_queues("Topic")[0].queue.files[0]
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fdatasync", refuse(errno.EIO))
+        store._queue_flusher.flush()
+    # As the disk has it: the page never got there.
+    file.buffer[:20] = bytes(20)
+
+    store._queue_flusher.flush()
+
+    assert "not in memory any more" in store._queue_flusher.error
+    assert f"{file.path} at 0" in store._queue_flusher.error
+    await store.stop()
+    await check_kept_after_an_unclean_stop(tmp_path / "store")
+
+
+async def test_a_start_that_cannot_sync_what_would_be_shown_is_refused(tmp_path: Path, monkeypatch):
+    store = make_store(tmp_path / "store")
+    await store.start()
+    store.put_message(message())
+    crash_copy(tmp_path / "store", tmp_path / "killed")
+    await store.stop()
+    sync = MappedFile.sync
+
+    def failing(file: MappedFile) -> None:
+        if "commitlog" in file.path.parts:
+            raise OSError(errno.EIO, "Input/output error")
+        sync(file)
+
+    again = make_store(tmp_path / "killed", flush_disk_type="SYNC_FLUSH")
+    with monkeypatch.context() as patched:
+        patched.setattr(MappedFile, "sync", failing)
+        with pytest.raises(StoreError, match=r"would be shown: the CommitLog .*could not be synced: Input/output"):
+            await again.start()
+
+    again = make_store(tmp_path / "killed", flush_disk_type="SYNC_FLUSH")
+    await again.start()
+    assert len(read_queue(again, "Topic", 0)) == 1
+    await again.stop()
+
+
+async def test_the_time_of_the_queues_is_that_of_what_is_in_them(store: MessageStore, clock: FakeClock):
+    store.put_message(message())
+    store.dispatch()
+    entered = clock.time_ms()
+    clock.advance(10)
+    store.put_message(message())
+
+    assert entered <= store._last_dispatched() < clock.time_ms()
+    store.dispatch()
+    assert store._last_dispatched() == clock.time_ms()
