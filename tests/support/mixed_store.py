@@ -92,6 +92,7 @@ class MixedStore:
         self._names = list(TOPICS)
         self._weights = np.array([weight for weight, _ in TOPICS.values()]) / sum(w for w, _ in TOPICS.values())
         self._clock = FakeClock(BEGIN_MS)
+        self._host = V4_HOST
         #: How many messages were put into each queue.
         self.counts: Counter[tuple[str, int]] = Counter()
 
@@ -106,6 +107,7 @@ class MixedStore:
         steps, done = self._steps(), 0
         # The second host makes other records: 12 bytes longer, with another flag.
         for host, until in ((V4_HOST, self.messages * 2 // 3), (V6_HOST, self.messages)):
+            self._host = host
             store = make_store(self.root, self._clock, store_host=host, **self.settings)
             await store.start()
             while done < until:
@@ -221,7 +223,7 @@ class MixedStore:
             body.data,
             properties,
             flag=step.spice % 7,
-            sys_flag=body.sys_flag | host_flags(host, V4_HOST),
+            sys_flag=body.sys_flag | host_flags(host, self._host),
             born_host=host,
             **fields,
         )

@@ -1,0 +1,51 @@
+"""The official Java client consumes the largest topic of a store that our broker serves: jobs are compared with it."""
+
+import shutil
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from bench import load, raw_load
+from bench.raw_load import LoadError
+from bench.servers import name_server, opened, our_side
+from rocketbroker.codec.storefile.dtypes import CONSUME_QUEUE_ENTRY
+from tests.support.java_toolchain import JavaError, missing_tools
+
+DRAIN: Final = "java_drain"
+TOPIC: Final = "orders"
+_GROUP: Final = "bench_analytics"
+_LIMIT: Final = 900  # seconds
+
+
+def java_drain(root: Path, home: Path, segment: int) -> float:
+    """Messages a second that a push consumer was given, from the first to the last delivery of all messages of a topic.
+
+    Args:
+        root: the store; a copy is served, since a broker delivers what is delayed in it.
+        home: where the copy goes, and what the processes log.
+        segment: bytes of its commit-log files.
+
+    Raises:
+        JavaError, LoadError, ServerError: there is no Java, or a process did not do its part.
+    """
+    reason = missing_tools()
+    if reason:
+        raise JavaError(reason)
+    load.prepare()
+    copy, servers = shutil.copytree(root, home / "drained"), home / "drain"
+    servers.mkdir()
+    queues = sorted((copy / "consumequeue" / TOPIC).iterdir(), key=lambda path: int(path.name))
+    messages = sum(
+        int((np.fromfile(path, CONSUME_QUEUE_ENTRY)["size"] > 0).sum()) for queue in queues for path in queue.iterdir()
+    )
+    settings = [f"mappedFileSizeCommitLog={segment}", "mappedFileSizeConsumeQueue=6000000", "messageIndexEnable=false"]
+    with name_server(our_side(), servers) as namesrv, opened(copy, servers, settings, namesrv=namesrv) as broker:
+        raw_load.commit_offsets(broker.address, _GROUP, TOPIC, [0] * len(queues))
+        outcome = load.run_load(
+            ["drain", namesrv, TOPIC, _GROUP, str(messages), str(_LIMIT)], servers, limit=_LIMIT + 60
+        )
+    shutil.rmtree(copy)
+    if outcome.trouble or outcome.rate is None:
+        raise LoadError(outcome.trouble)
+    return outcome.rate
