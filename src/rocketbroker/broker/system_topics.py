@@ -15,9 +15,10 @@ from rocketbroker.codec.message.topic_validator import (
 )
 from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
 from rocketbroker.codec.remoting.perm_name import PERM_INHERIT, PERM_READ_WRITE
+from rocketbroker.codec.storefile import timer_slots
 from rocketbroker.common.config import BrokerConfig
 
-TIMER_TOPIC = SYSTEM_TOPIC_PREFIX + "wheel_timer"
+TIMER_TOPIC = timer_slots.TIMER_TOPIC
 REPLY_TOPIC_POSTFIX = "_REPLY_TOPIC"
 REVIVE_TOPIC_PREFIX = SYSTEM_TOPIC_PREFIX + "REVIVE_LOG_"
 

@@ -11,9 +11,9 @@ from array import array
 import numpy as np
 import numpy.typing as npt
 
-from rocketbroker.broker.timer.timer_progress import Delivered
 from rocketbroker.codec.storefile.dtypes import TIMER_SLOT_ENTRY
 from rocketbroker.codec.storefile.timer_slot_layout import MAGIC_DEFAULT, MAGIC_DELETE
+from rocketbroker.codec.storefile.timer_slots import Delivered
 
 # Slot time, queue offset and magic of an entry each; or some of one of them.
 Rows = npt.NDArray[np.int64]

@@ -10,9 +10,9 @@ from array import array
 from collections.abc import Iterable
 from pathlib import Path
 
-from rocketbroker.broker.timer.timer_progress import Delivered, is_delivered
 from rocketbroker.codec.storefile.mapped_file_name import offset_to_file_name
 from rocketbroker.codec.storefile.timer_slot_layout import TIMER_SLOT_ENTRY, encode_entries
+from rocketbroker.codec.storefile.timer_slots import Delivered, is_delivered
 from rocketbroker.common.file_system import LOCAL, FileSystem
 
 #: Slots of a file, in ms. What waits for ten minutes is held in memory, 8 bytes a message.

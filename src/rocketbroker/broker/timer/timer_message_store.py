@@ -21,11 +21,12 @@ from rocketbroker.broker.system_topics import TIMER_TOPIC
 from rocketbroker.broker.timer.rates import Rates
 from rocketbroker.broker.timer.slot_files import SLOT_FILE_MS, SlotFiles
 from rocketbroker.broker.timer.timer_delivery import TimerDelivery
-from rocketbroker.broker.timer.timer_progress import TimerProgress, is_delivered
-from rocketbroker.broker.timer.timer_requests import slot_of, timer_request
+from rocketbroker.broker.timer.timer_progress import TimerProgress
+from rocketbroker.broker.timer.timer_requests import timer_request
 from rocketbroker.broker.timer.timer_wheel import Slot, TimerWheel
 from rocketbroker.broker.waiting_message import WaitingMessage, WaitingMessages
 from rocketbroker.codec.storefile.checkpoint_layout import decode_timer_checkpoint
+from rocketbroker.codec.storefile.timer_slots import is_delivered, slot_of
 from rocketbroker.common.clock import Clock
 from rocketbroker.common.config import MessageStoreConfig
 from rocketbroker.common.errors import CodecError, StoreError

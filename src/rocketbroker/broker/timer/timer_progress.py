@@ -7,47 +7,9 @@ clock is set back: what is sent then has its turn before that time.
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-import msgspec
-
 from rocketbroker.broker.config_manager import AnyConfigManager, ConfigManager, decode_file, encode_file
 from rocketbroker.broker.durable_progress import DurableProgress, LogEnds
-from rocketbroker.codec.remoting.bodies.remoting_serializable import RemotingSerializable
-from rocketbroker.codec.remoting.java_types import Int, Long
-
-#: Pairs (slot time in ms, queue offset): all messages are delivered that have an earlier slot and a lower offset than
-#: one of them.
-Delivered = tuple[tuple[int, int], ...]
-
-
-def is_delivered(delivered: Delivered, slot_ms: int, queue_offset: int) -> bool:
-    """Whether a message with this slot and queue offset is delivered."""
-    return any(slot_ms < before_ms and queue_offset < before_offset for before_ms, before_offset in delivered)
-
-
-def with_delivered(delivered: Delivered, before_ms: int, before_offset: int) -> Delivered:
-    """As ``delivered``, and all before a slot time with an offset below ``before_offset``; no pair says it twice."""
-    if any(ms >= before_ms and offset >= before_offset for ms, offset in delivered):
-        return delivered
-    kept = [(ms, offset) for ms, offset in delivered if ms > before_ms or offset > before_offset]
-    return (*kept, (before_ms, before_offset))
-
-
-class TimerProgressFile(RemotingSerializable):
-    """What the file says.
-
-    Attributes:
-        queue_offset: before it all messages of the queue are in the slot files, or delivered.
-        slot_entries: how many entries of each slot file count, by its first slot time in ms.
-        delivered: see ``Delivered``.
-        precision_ms: distance of slots when the messages were stored.
-        roll_window_ms: messages further ahead are stored again after so long.
-    """
-
-    queue_offset: Long = 0
-    slot_entries: dict[Long, Int] = msgspec.field(default_factory=dict)
-    delivered: list[tuple[Long, Long]] = msgspec.field(default_factory=list)
-    precision_ms: Int = 0
-    roll_window_ms: Long = 0
+from rocketbroker.codec.storefile.timer_slots import Delivered, TimerProgressFile, with_delivered
 
 
 class TimerProgress(ConfigManager[TimerProgressFile]):

@@ -32,20 +32,6 @@ def timer_request(properties: bytes, place: Place | None) -> TimerRequest | None
     return TimerRequest(int(out_ms), _DELETES in properties and get_property(properties, TIMER_DEL_UNIQKEY) is not None)
 
 
-def slot_of(out_ms: int, store_timestamp: int, precision_ms: int, roll_window_ms: int) -> int:
-    """The slot in which a message has its turn: its own, or one on the way there if that is too far ahead.
-
-    It follows from the message alone, so that it is the same whenever the message is taken in again.
-    """
-    enqueued = store_timestamp // precision_ms * precision_ms
-    ahead = out_ms - enqueued
-    if ahead < roll_window_ms:
-        return out_ms
-    # The last way is no short one (TimerMessageStore.doEnqueue).
-    way = roll_window_ms // 2 if ahead - roll_window_ms < roll_window_ms // 3 else roll_window_ms
-    return enqueued + way // precision_ms * precision_ms
-
-
 def stamped(properties: bytes, store_timestamp: int, precision_ms: int, now_ms: int) -> bytes:
     """The properties of a copy; REAL_TOPIC and REAL_QID stay in them, as in RocketMQ."""
     enqueued = store_timestamp // precision_ms * precision_ms

@@ -13,9 +13,9 @@ from concurrent.futures import Executor
 from dataclasses import dataclass, field
 
 from rocketbroker.broker.timer.slot_files import SLOT_FILE_MS, SlotFiles, file_of
-from rocketbroker.broker.timer.timer_progress import Delivered
 from rocketbroker.broker.timer.timer_requests import DeleteKey
 from rocketbroker.codec.storefile.timer_slot_layout import MAGIC_DEFAULT, MAGIC_DELETE
+from rocketbroker.codec.storefile.timer_slots import Delivered
 
 Entries = dict[int, "array[int]"]
 

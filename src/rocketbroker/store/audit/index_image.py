@@ -8,7 +8,6 @@ from numpy.typing import NDArray
 
 from rocketbroker.codec.storefile.dtypes import INDEX_ENTRY, INDEX_SLOT
 from rocketbroker.codec.storefile.index_file_layout import (
-    HASH_SLOT_SIZE,
     INDEX_HEADER_SIZE,
     INDEX_SIZE,
     MAX_HASH_SLOT_NUM,
@@ -18,7 +17,8 @@ from rocketbroker.codec.storefile.index_file_layout import (
     file_size,
     slot_position,
 )
-from rocketbroker.common.errors import StoreError
+from rocketbroker.codec.storefile.index_slot_count import find_slot_count
+from rocketbroker.common.errors import CodecError, StoreError
 
 
 class IndexImage:
@@ -47,22 +47,10 @@ class IndexImage:
         """maxHashSlotNum: RocketMQ's default if the size allows, else the one that slots and last entry agree with."""
         if self.size == file_size(MAX_HASH_SLOT_NUM, MAX_INDEX_NUM):
             return MAX_HASH_SLOT_NUM
-        data = np.fromfile(self.path, np.uint8)
-        last = self.header.index_count - 1
-        # The entries fill what header and slots leave, so the slots come in steps of five.
-        most = (self.size - INDEX_HEADER_SIZE - INDEX_SIZE * (last + 1)) // HASH_SLOT_SIZE
-        rest = (self.size - INDEX_HEADER_SIZE) // HASH_SLOT_SIZE % 5
-        counts = np.arange(rest or 5, most + 1, 5)
-        if last < 1 or not len(counts):
-            raise StoreError("its slots cannot be told from its entries; give maxHashSlotNum (-c)")
-        at = INDEX_HEADER_SIZE + counts * HASH_SLOT_SIZE + last * INDEX_SIZE
-        agree = _int64_at(data, at + 4) == self.header.end_phy_offset
-        counts, at = counts[agree], at[agree]
-        slots = _int32_at(data, at) % counts
-        fitting = counts[_int32_at(data, INDEX_HEADER_SIZE + slots * HASH_SLOT_SIZE) == last]
-        if len(fitting) != 1:
-            raise StoreError("its slots cannot be told from its entries; give maxHashSlotNum (-c)")
-        return int(fitting[0])
+        try:
+            return find_slot_count(self.header, np.fromfile(self.path, np.uint8))
+        except CodecError as error:
+            raise StoreError(f"{error}; give maxHashSlotNum (-c)") from error
 
     @property
     def used(self) -> int:
@@ -86,17 +74,3 @@ def index_paths(directory: Path) -> list[Path]:
     if not directory.is_dir():
         return []
     return sorted(path for path in directory.iterdir() if path.name.isdigit() and path.is_file())
-
-
-def _int32_at(data: NDArray[np.uint8], at: NDArray[np.int64]) -> NDArray[np.int64]:
-    return _gather(data, ">i4", at)
-
-
-def _int64_at(data: NDArray[np.uint8], at: NDArray[np.int64]) -> NDArray[np.int64]:
-    return _gather(data, ">i8", at)
-
-
-def _gather(data: NDArray[np.uint8], kind: str, at: NDArray[np.int64]) -> NDArray[np.int64]:
-    size = np.dtype(kind).itemsize
-    view: NDArray[Any] = np.ndarray((len(data) - size + 1,), kind, buffer=data, strides=(1,))
-    return view[at].astype(np.int64)

@@ -2,7 +2,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from rocketbroker.broker.timer.timer_progress import TimerProgress, is_delivered, with_delivered
+from rocketbroker.broker.timer.timer_progress import TimerProgress
 from rocketbroker.common.errors import CodecError
 
 
@@ -19,28 +19,6 @@ def submitted():
 @pytest.fixture
 def progress(tmp_path, store, submitted):
     return TimerProgress(tmp_path / "timerProgress.json", store, lambda table: submitted.append(table.encode()))
-
-
-def test_both_slot_and_offset_are_below_those_of_one_pair():
-    delivered = ((1000, 50), (2000, 20))
-    for slot_ms, queue_offset, wanted in (
-        (999, 49, True),
-        (1000, 49, False),
-        (999, 50, False),
-        (1999, 19, True),
-        (2000, 19, False),
-        (1500, 20, False),
-    ):
-        assert is_delivered(delivered, slot_ms, queue_offset) is wanted
-    assert not is_delivered((), 0, 0)
-
-
-def test_no_pair_says_what_another_says():
-    assert with_delivered((), 1000, 5) == ((1000, 5),)
-    assert with_delivered(((1000, 5),), 2000, 7) == ((2000, 7),)
-    assert with_delivered(((2000, 7),), 1000, 5) == ((2000, 7),)
-    assert with_delivered(((2000, 7),), 1000, 9) == ((2000, 7), (1000, 9))
-    assert with_delivered(((2000, 7), (1000, 9)), 2000, 9) == ((2000, 9),)
 
 
 def test_it_is_written_when_the_copies_are_on_disk(progress, store, submitted):

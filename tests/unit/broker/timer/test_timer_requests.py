@@ -1,10 +1,7 @@
-import pytest
-
-from rocketbroker.broker.timer.timer_requests import delete_key, key_of, rolled, slot_of, stamped, timer_request
+from rocketbroker.broker.timer.timer_requests import delete_key, key_of, rolled, stamped, timer_request
 from rocketbroker.codec.message.message_properties import decode_properties, encode_properties
 
 PLACE = ("T", 1)
-DAY_MS = 86_400_000
 
 
 def test_what_a_message_asks_for():
@@ -16,27 +13,6 @@ def test_what_a_message_asks_for():
     for wrong in ("x", "-1", "9" * 19):
         assert timer_request(encode_properties({"TIMER_OUT_MS": wrong}), PLACE) is None
     assert timer_request(b"", PLACE) is None
-
-
-@pytest.mark.parametrize(
-    ("ahead_ms", "way_ms"),
-    [
-        (0, 0),
-        (2 * DAY_MS - 1000, 2 * DAY_MS - 1000),
-        (2 * DAY_MS, DAY_MS),
-        (2 * DAY_MS + DAY_MS * 2 // 3 - 1000, DAY_MS),
-        (2 * DAY_MS + DAY_MS * 2 // 3, 2 * DAY_MS),
-        (3 * DAY_MS, 2 * DAY_MS),
-    ],
-)
-def test_the_way_to_a_slot(ahead_ms, way_ms):
-    """Beyond the window half of it, or all of it when more than a third of it is left then."""
-    assert slot_of(10_000 + ahead_ms, 10_999, 1000, 2 * DAY_MS) == 10_000 + way_ms
-
-
-def test_each_way_leads_on():
-    for precision_ms in (100, 1000):
-        assert slot_of(900_000, 10_050, precision_ms, 2 * precision_ms) > 10_050 - precision_ms
 
 
 def test_stamps_of_a_copy():

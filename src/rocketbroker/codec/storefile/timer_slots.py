@@ -1,0 +1,68 @@
+"""Which slot a timer message waits for, and ``config/timerProgress.json``, which says what is delivered.
+
+A message's slot follows from the message alone, so that taking the timer's queue in again always gives the same.
+"""
+
+from typing import Final
+
+import msgspec
+
+from rocketbroker.codec.message.topic_validator import SYSTEM_TOPIC_PREFIX
+from rocketbroker.codec.remoting.bodies.remoting_serializable import RemotingSerializable
+from rocketbroker.codec.remoting.java_types import Int, Long
+
+#: In queue 0 of this topic timer messages wait (TimerMessageStore.TIMER_TOPIC).
+TIMER_TOPIC: Final = SYSTEM_TOPIC_PREFIX + "wheel_timer"
+
+#: Pairs (slot time in ms, queue offset): all messages are delivered that have an earlier slot and a lower offset than
+#: one of them.
+Delivered = tuple[tuple[int, int], ...]
+
+
+class TimerProgressFile(RemotingSerializable):
+    """What the file says.
+
+    Attributes:
+        queue_offset: before it all messages of the queue are in the slot files, or delivered.
+        slot_entries: how many entries of each slot file count, by its first slot time in ms.
+        delivered: see ``Delivered``.
+        precision_ms: distance of slots when the messages were stored.
+        roll_window_ms: messages further ahead are stored again after so long.
+    """
+
+    queue_offset: Long = 0
+    slot_entries: dict[Long, Int] = msgspec.field(default_factory=dict)
+    delivered: list[tuple[Long, Long]] = msgspec.field(default_factory=list)
+    precision_ms: Int = 0
+    roll_window_ms: Long = 0
+
+
+def is_delivered(delivered: Delivered, slot_ms: int, queue_offset: int) -> bool:
+    """Whether a message with this slot and queue offset is delivered."""
+    return any(slot_ms < before_ms and queue_offset < before_offset for before_ms, before_offset in delivered)
+
+
+def with_delivered(delivered: Delivered, before_ms: int, before_offset: int) -> Delivered:
+    """As ``delivered``, and all before a slot time with an offset below ``before_offset``; no pair says it twice."""
+    if any(ms >= before_ms and offset >= before_offset for ms, offset in delivered):
+        return delivered
+    kept = [(ms, offset) for ms, offset in delivered if ms > before_ms or offset > before_offset]
+    return (*kept, (before_ms, before_offset))
+
+
+def slot_of(out_ms: int, store_timestamp: int, precision_ms: int, roll_window_ms: int) -> int:
+    """The slot in which a message has its turn: its own, or one on the way there if that is too far ahead.
+
+    Args:
+        out_ms: its TIMER_OUT_MS.
+        store_timestamp: when it was stored in the timer's queue, in ms.
+        precision_ms: distance of slots.
+        roll_window_ms: how far ahead is too far.
+    """
+    enqueued = store_timestamp // precision_ms * precision_ms
+    ahead = out_ms - enqueued
+    if ahead < roll_window_ms:
+        return out_ms
+    # The last way is no short one (TimerMessageStore.doEnqueue).
+    way = roll_window_ms // 2 if ahead - roll_window_ms < roll_window_ms // 3 else roll_window_ms
+    return enqueued + way // precision_ms * precision_ms
