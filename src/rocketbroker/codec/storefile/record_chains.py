@@ -1,22 +1,28 @@
 """Finds where all records of a stretch of a commit log begin, many at a time.
 
 Every ``_STEP`` bytes a record is searched for, and from all of these numpy follows totalSize a step at a time, until
-each chain meets the beginning of the next. If one does not, or one record's lengths do not add up, nothing is found:
-then who asks goes record by record, which also says what is damaged.
+each chain meets the beginning of the next. Where one does not, or the lengths of a record do not add up, what is found
+ends: who asks goes on record by record there, which also says what is damaged.
 """
 
-from typing import Protocol
+from typing import Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rocketbroker.codec.byte_columns import Positions, gather
+from rocketbroker.codec.byte_columns import Positions, gather, rows_at
 from rocketbroker.codec.message.message_encoder import RECORD_HEADS
 from rocketbroker.codec.storefile.record_columns import Records
-from rocketbroker.codec.storefile.record_search import MIN_RECORD_SIZE, Found, LogBytes, find_record, inspect
+from rocketbroker.codec.storefile.record_search import MAGIC_PREFIX, MIN_RECORD_SIZE, Found, LogBytes, inspect
 
-_STEP = 64 << 10
-_NONE: Positions = np.empty(0, np.int64)
+_STEP: Final = 32 << 10
+# A record is searched for in so many bytes; where none begins in them, the chain before goes on to the next anchor.
+_SEARCHED: Final = 2 << 10
+# All chains go on by so many records before those that are through are taken out.
+_STRIDE: Final = 16
+_FEWEST: Final = 3
+_MAGIC_AT: Final = 4
+_NONE: Final[Positions] = np.empty(0, np.int64)
 
 
 class LogWindow(LogBytes, Protocol):
@@ -32,33 +38,70 @@ class LogWindow(LogBytes, Protocol):
 
 
 def chain_starts(window: LogWindow, high: int) -> Positions:
-    """Positions in the file of the records from the window's start on, below ``high``; none if anything is irregular.
+    """Positions in the file of the records from the window's start on, below ``high``, as far as all is regular.
 
-    Stops short of the window's end, so that its last record may reach beyond it. The first begins at the start.
+    Stops short of the window's end, so that its last record may reach beyond it. The first begins at the start; the
+    last is where to go on. None if these are too few for chains.
     """
-    anchors = _anchors(window, min(high, window.end - RECORD_HEADS[3].size))
-    if len(anchors) < 3:
+    chains = chain_records(window, high)
+    return _NONE if chains is None else np.append(chains[0].starts + window.start, chains[1])
+
+
+def chain_records(window: LogWindow, high: int) -> tuple[Records, int] | None:
+    """The records from the window's start to a position in the file below ``high``, and that position.
+
+    A sound record begins there, or something irregular lies between it and the next anchor. ``None`` if these are too
+    few for chains, or the first of them is irregular.
+    """
+    data, base = window.array(), window.file.base + window.start
+    anchors = _anchors(window, data, base, min(high, window.end - RECORD_HEADS[3].size) - window.start)
+    if len(anchors) < _FEWEST:
+        return None
+    starts, regular = _follow(data, anchors)
+    records = Records(base, data, starts[starts < anchors[regular]])
+    sound = records.sound_each()
+    if not sound.all():
+        regular = int(np.searchsorted(anchors, records.starts[np.argmin(sound)], side="right")) - 1
+        records = Records(base, data, starts[starts < anchors[regular]])
+    return (records, int(anchors[regular]) + window.start) if regular else None
+
+
+def _anchors(window: LogWindow, data: NDArray[np.uint8], base: int, high: int) -> Positions:
+    """Positions in ``data`` of a record every ``_STEP`` bytes or so, the first at 0; none if none begins there."""
+    if high <= 0 or inspect(window, window.start)[0] is not Found.RECORD:
         return _NONE
-    data, ends = window.array(), np.array(anchors[1:], np.int64) - window.start
-    cursors, found = np.array(anchors[:-1], np.int64) - window.start, []
+    lows = np.arange(_STEP, min(high, len(data) - _SEARCHED - RECORD_HEADS[3].size), _STEP)
+    if not len(lows):
+        return _NONE
+    # The first byte of a magic code is no ASCII and seldom in other data: few places are left to look at.
+    hits = np.flatnonzero(rows_at(data, lows + _MAGIC_AT, _SEARCHED) == MAGIC_PREFIX[0])
+    rows = hits // _SEARCHED
+    places = lows[rows] + hits % _SEARCHED
+    alike = gather(data, ">u4", places + _MAGIC_AT) >> 8 == int.from_bytes(MAGIC_PREFIX, "big")
+    rows, places = rows[alike], places[alike]
+    sound = Records(base, data, places).sound_each() if len(places) else np.zeros(0, np.bool_)
+    rows, places = rows[sound], places[sound]
+    _, first = np.unique(rows, return_index=True)
+    found = places[first]
+    return np.concatenate(([0], found[found < high]))
+
+
+def _follow(data: NDArray[np.uint8], anchors: Positions) -> tuple[Positions, int]:
+    """Where the chains come by from each anchor to the next, ascending, and the number of the first that misses it."""
+    sizes = np.ndarray((len(data) - 3,), ">u4", buffer=data, strides=(1,))
+    cursors, ends, numbers, limit = anchors[:-1], anchors[1:], np.arange(len(anchors) - 1), len(data) - 4
+    found, regular = [], len(anchors) - 1
     while len(cursors):
-        found.append(cursors)
-        cursors = cursors + np.maximum(gather(data, ">i4", cursors), MIN_RECORD_SIZE)
-        if (cursors > ends).any():
-            return _NONE
-        going = cursors < ends
-        cursors, ends = cursors[going], ends[going]
-    starts = np.sort(np.concatenate(found))
-    if not Records(window.file.base + window.start, data, starts).sound():
-        return _NONE
-    return np.append(starts + window.start, anchors[-1])
-
-
-def _anchors(window: LogWindow, high: int) -> list[int]:
-    """Positions in the file of a record every ``_STEP`` bytes or so."""
-    if inspect(window, window.start)[0] is not Found.RECORD:
-        return []
-    anchors = [window.start]
-    while (low := anchors[-1] + _STEP) < high and (anchor := find_record(window, low, high)) >= 0:
-        anchors.append(anchor)
-    return anchors
+        block = np.empty((_STRIDE, len(cursors)), np.int64)
+        for row in block:
+            row[:] = cursors
+            steps = sizes[cursors].astype(np.int64)
+            cursors = np.minimum(cursors + np.where(steps < MIN_RECORD_SIZE, limit, steps), limit)
+        found.append(block[block < ends])
+        through = cursors >= ends
+        missed = through & (cursors != ends) & ~(block == ends).any(axis=0)
+        if missed.any():
+            regular = min(regular, int(numbers[missed][0]))
+        going = ~through
+        cursors, ends, numbers = cursors[going], ends[going], numbers[going]
+    return np.sort(np.concatenate(found)), regular

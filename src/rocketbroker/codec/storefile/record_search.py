@@ -22,6 +22,8 @@ MIN_RECORD_SIZE: Final = record_size(0, 0, 0)
 _START: Final = Struct(">iIIiiqqi")  # totalSize … sysFlag
 _LONGEST_HEAD: Final = RECORD_HEADS[3].size
 _INT: Final = Struct(">i")
+# Most searches end at once; those that do not read more and more at a time.
+_FIRST_BLOCK: Final = 4 << 10
 _SEARCH_BLOCK: Final = 1 << 20
 
 
@@ -96,13 +98,15 @@ def _length(window: LogBytes, position: int, head: bytes, sys_flag: int, size: i
 
 def find_record(window: LogBytes, low: int, high: int) -> int:
     """The first position from ``low`` to below ``high`` at which a record stands, or -1."""
-    for start in range(low, high, _SEARCH_BLOCK):
-        stop = min(start + _SEARCH_BLOCK, high)
+    start, size = low, _FIRST_BLOCK
+    while start < high:
+        stop = min(start + size, high)
         # Magic follows totalSize: that of a record starting at stop - 1 ends 7 bytes later.
         block, at = window.at(start, stop - start + 6), 3
         while (at := block.find(MAGIC_PREFIX, at + 1)) >= 0:
             if inspect(window, start + at - 4)[0] is Found.RECORD:
                 return start + at - 4
+        start, size = stop, min(size * 4, _SEARCH_BLOCK)
     return -1
 
 

@@ -13,18 +13,9 @@ from zlib import crc32
 import numpy as np
 
 from rocketbroker.codec.byte_columns import Positions
-from rocketbroker.codec.message.message_encoder import (
-    BLANK_LENGTH,
-    BLANK_MAGIC_CODE,
-    MESSAGE_MAGIC_CODE_V1,
-    MESSAGE_MAGIC_CODE_V2,
-    OFFSETS,
-    QUEUE_OFFSET_POSITION,
-    RECORD_HEAD,
-    RECORD_HEADS,
-    SYS_FLAG_POSITION,
-)
+from rocketbroker.codec.message.message_encoder import RECORD_HEADS, SYS_FLAG_POSITION
 from rocketbroker.codec.storefile.audit_rules import AuditRule
+from rocketbroker.codec.storefile.broken_record import what_is_wrong
 from rocketbroker.codec.storefile.record_chains import chain_starts
 from rocketbroker.codec.storefile.record_columns import Records
 from rocketbroker.codec.storefile.record_search import Found, find_record, inspect
@@ -149,11 +140,11 @@ class LogWalk:
         after = find_record(window, position + 1, file.data_end) if position < file.data_end else -1
         if self._ends_log(window, position, after, follower):
             self._torn = True
-            self._findings.add(AuditRule.LOG_TORN_TAIL, file.path, position, _what(window, position)[1])
+            self._findings.add(AuditRule.LOG_TORN_TAIL, file.path, position, what_is_wrong(window, position)[1])
             return -1
         end = after if after >= 0 else file.size if follower else file.data_end
         self.damaged.append((file.base + position, file.base + end))
-        rule, detail = _what(window, position)
+        rule, detail = what_is_wrong(window, position)
         self._findings.add(rule, file.path, position, f"{detail}; {end - position} bytes hold no record")
         return after
 
@@ -208,25 +199,3 @@ def _store_timestamp(window: FileWindow, position: int) -> int:
     head = window.at(position, RECORD_HEADS[3].size)
     found: int = RECORD_HEADS[head[SYS_FLAG_POSITION + 3] >> 4 & 3].unpack_from(head)[_STORE_TIMESTAMP]
     return found
-
-
-def _what(window: FileWindow, position: int) -> tuple[AuditRule, str]:
-    """Which rule is broken at a position where neither record nor BLANK stands, and how."""
-    head = window.at(position, RECORD_HEAD.size)
-    if len(head) < BLANK_LENGTH or not any(head[:BLANK_LENGTH]):
-        return AuditRule.LOG_HOLE, "nothing was written here"
-    size, magic = int.from_bytes(head[:4], "big", signed=True), int.from_bytes(head[4:8], "big")
-    left = window.file.size - position
-    if magic == BLANK_MAGIC_CODE:
-        return AuditRule.BLANK_SIZE, f"a BLANK claims {size} bytes, {left} are left in the file"
-    if magic not in (MESSAGE_MAGIC_CODE_V1, MESSAGE_MAGIC_CODE_V2):
-        return AuditRule.RECORD_MAGIC, f"magic code 0x{magic:08X}; 0xDAA320A7 (V1) or 0xDAA320AB (V2) is expected"
-    if len(head) < RECORD_HEAD.size:
-        return AuditRule.RECORD_LENGTH, f"totalSize is {size}, {left} bytes are left in the file"
-    offset = OFFSETS.unpack_from(head, QUEUE_OFFSET_POSITION)[1]
-    if offset != window.file.base + position:
-        return (
-            AuditRule.RECORD_POSITION,
-            f"physicalOffset is {offset}, the record stands at {window.file.base + position}",
-        )
-    return AuditRule.RECORD_LENGTH, f"totalSize is {size}; the lengths in the record add up to something else"

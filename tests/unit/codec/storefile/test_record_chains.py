@@ -5,9 +5,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from rocketbroker.codec.message.message_encoder import encode_record
 from rocketbroker.codec.storefile.record_chains import chain_starts
 from rocketbroker.common.file_window import FileWindow, measure
-from tests.support.commit_log_writer import CommitLogWriter, overwrite
+from tests.support.commit_log_writer import V4_HOST, CommitLogWriter, overwrite
 
 
 @pytest.fixture
@@ -28,9 +29,37 @@ def test_many_chains_find_what_one_finds(writer: CommitLogWriter) -> None:
     assert np.array_equal(starts, expected[: len(starts)])
 
 
-def test_they_find_nothing_where_a_record_is_damaged(writer: CommitLogWriter) -> None:
-    path, position, _ = writer.records[300]
-    overwrite(path, position + 28, b"?")
+DAMAGE = {
+    "physicalOffset": (28, b"?"),
+    "totalSize zero": (0, bytes(4)),
+    "totalSize negative": (0, b"\xff\xff\xff\xff"),
+    "totalSize one more": (3, b"+1"),
+    "bodyLength": (84, b"\0\0\0\1"),
+}
+
+
+@pytest.mark.parametrize("kind", DAMAGE)
+@pytest.mark.parametrize("number", [0, 1, 300, 600])
+def test_they_find_what_lies_before_a_damaged_record(writer: CommitLogWriter, number: int, kind: str) -> None:
+    path, position, size = writer.records[number]
+    at, data = DAMAGE[kind]
+    overwrite(path, position + at, bytes([(size & 0xFF) + 1 & 0xFF]) if data == b"+1" else data)
     with FileWindow(measure(0, path)) as window:
         window.load(0, 0)
-        assert len(chain_starts(window, 1 << 18)) == 0
+        starts = chain_starts(window, 1 << 18)
+    expected = [place for each, place, _ in writer.records[:number] if each == path]
+    assert np.array_equal(starts[:-1], expected[: max(len(starts) - 1, 0)])
+    assert len(starts) == 0 or starts[-1] <= position
+    assert len(starts) > len(expected) // 2 or number < 300
+
+
+def test_a_record_inside_a_body_starts_no_chain(tmp_path: Path) -> None:
+    writer = CommitLogWriter(tmp_path, file_size=1 << 19)
+    while writer.end < 400_000:
+        forged_at = writer.end + 88
+        writer.append(encode_record(0, 0, 0, forged_at, 0, 0, V4_HOST, 0, V4_HOST, 0, 0, b"", b"Forged", b"") * 2)
+    path = writer.records[0][0]
+    with FileWindow(measure(0, path)) as window:
+        window.load(0, 0)
+        starts = chain_starts(window, 1 << 19)
+    assert set(starts.tolist()) <= {position for _, position, _ in writer.records}
