@@ -9,10 +9,14 @@ from typing import Any
 V1, V2, BLANK = 0xDAA320A7, 0xDAA320AB, 0xCBD43194
 
 
-def slow_rows(commit_log: Path) -> list[dict[str, Any]]:
-    """Every record of a sound commit log as a row of the table ``messages``; times in ms since 1970."""
+def slow_rows(commit_log: Path, broker: str | None = None) -> list[dict[str, Any]]:
+    """Every record of a sound commit log as a row of the table ``messages``; times in ms since 1970.
+
+    The broker is called like the folder that the log is in unless it has a name.
+    """
+    name = {"broker": broker or commit_log.parent.name}
     files = sorted(path for path in commit_log.iterdir() if len(path.name) == 20)
-    return [row for path in files for row in _file_rows(path.read_bytes())]
+    return [name | row for path in files for row in _file_rows(path.read_bytes())]
 
 
 def _file_rows(data: bytes) -> Iterator[dict[str, Any]]:

@@ -13,14 +13,20 @@ if TYPE_CHECKING:
     from rocketbroker.analytics.message_count import count_messages as count_messages
     from rocketbroker.analytics.message_reader import read_store as read_store
     from rocketbroker.analytics.rocketmq_store import register as register
+    from rocketbroker.analytics.selection import Selection as Selection
+    from rocketbroker.analytics.store_root import StoreRoot as StoreRoot
+    from rocketbroker.analytics.store_root import store_roots as store_roots
 
 _HOMES = {
     "DecodeReport": "decode_report",
+    "Selection": "selection",
+    "StoreRoot": "store_root",
     "TopicQueueCount": "message_count",
     "count_messages": "message_count",
     "read_store": "message_reader",
     "register": "rocketmq_store",
     "spark_session": "local_session",
+    "store_roots": "store_root",
 }
 
 

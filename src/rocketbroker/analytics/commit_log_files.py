@@ -1,41 +1,131 @@
-"""Finds commit-log files. Answers to ``MappedFileQueue.load``."""
+"""Finds commit-log files and how far they are written. Answers to ``MappedFileQueue.load``."""
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
+import numpy as np
+
+from rocketbroker.analytics.store_files import LocalFolder, StoreFolder, open_folder, opened, shown_path
+from rocketbroker.analytics.store_root import StoreRoot
 from rocketbroker.codec.storefile.mapped_file_name import file_name_to_offset
 from rocketbroker.common.errors import CodecError, StoreError
-from rocketbroker.common.file_window import CommitLogFile, measure
+from rocketbroker.common.file_window import measure
+
+_EXPECTED: Final = "a RocketMQ store directory (with commitlog/ in it) or its commit-log directory is expected"
+_FOLDER: Final = "commitlog"
+# How the end of what is written is looked for where reading all zeros behind it would take long: a block of zeros is
+# taken for the end when so many more bytes behind it are zeros, twice the largest message that a broker takes.
+_PROBE: Final = 64 << 10
+_ZEROS_AT_END: Final = 8 << 20
 
 
-def commit_log_directory(store_dir: str | Path) -> Path:
-    """The commit-log directory of ``store_dir``, which is a store's root or that directory itself.
+@dataclass(frozen=True, slots=True)
+class LogFile:
+    """A commit-log file of a store: ``name`` is its path in the store, ``base`` the physical offset of its first byte,
+    ``size`` its length, ``data_end`` the position behind the last byte that may hold data. All in bytes."""
+
+    root: StoreRoot
+    name: str
+    base: int
+    size: int
+    data_end: int
+
+    @property
+    def path(self) -> str:
+        """For texts and reports: the whole path or address, without credentials."""
+        return shown_path(self.root, self.name)
+
+
+def commit_log_folder(folder: StoreFolder) -> str:
+    """The commit log's folder in a store: "commitlog", or "" if the root itself is it.
 
     :class:`StoreError` when it is neither.
     """
-    given = Path(store_dir)
-    if not given.is_dir():
-        what = "is not a directory" if given.exists() else "does not exist"
-        raise StoreError(f"{given} {what}; {_EXPECTED}")
-    for candidate in (given / "commitlog", given):
-        if candidate.is_dir() and (candidate.name == "commitlog" or _offsets_and_paths(candidate)):
-            return candidate
-    raise StoreError(f"{given} holds no commit log; {_EXPECTED}")
+    if folder.is_folder(_FOLDER):
+        return _FOLDER
+    if not folder.is_folder():
+        is_file = folder.root.is_local and Path(folder.root.uri).exists()
+        raise StoreError(f"{folder.root.shown} {'is not a directory' if is_file else 'does not exist'}; {_EXPECTED}")
+    is_named_so = folder.root.shown.rsplit("/", 1)[-1] == _FOLDER
+    if not is_named_so and not _offsets_and_sizes(folder, ""):
+        raise StoreError(f"{folder.root.shown} holds no commit log; {_EXPECTED}")
+    return ""
 
 
-_EXPECTED = "a RocketMQ store directory (with commitlog/ in it) or its commit-log directory is expected"
+def commit_log_files(root: StoreRoot) -> list[LogFile]:
+    """The files of the commit log by offset, as they are now; empty if nothing was ever stored.
+
+    A file that a broker deletes meanwhile is left out, as if it had been asked a little later.
+    """
+    folder = open_folder(root)
+    where = commit_log_folder(folder)
+    prefix = f"{where}/" if where else ""
+    files = [
+        LogFile(root, f"{prefix}{base:020d}", base, size, size) for base, size in _offsets_and_sizes(folder, where)
+    ]
+    if isinstance(folder, LocalFolder):
+        return [found for file in files if (found := _measured(folder, file)) is not None]
+    return _bounded(folder, files)
 
 
-def commit_log_files(store_dir: str | Path) -> list[CommitLogFile]:
-    """The files of the commit log by offset, as they are now; empty if nothing was ever stored."""
-    directory = commit_log_directory(store_dir)
-    return [measure(base, path) for base, path in _offsets_and_paths(directory)]
-
-
-def _offsets_and_paths(directory: Path) -> list[tuple[int, Path]]:
+def _offsets_and_sizes(folder: StoreFolder, where: str) -> list[tuple[int, int]]:
     found = []
-    for path in directory.iterdir():
+    for entry in folder.entries(where):
         try:
-            found.append((file_name_to_offset(path.name), path))
+            offset = file_name_to_offset(entry.name)
         except CodecError:
             continue  # the broker keeps other files there too, such as those of an allocation under way
+        if not entry.is_folder:
+            found.append((offset, entry.size))
     return sorted(found)
+
+
+def _measured(folder: LocalFolder, file: LogFile) -> LogFile | None:
+    try:
+        measured = measure(file.base, folder.path(file.name))
+    except StoreError as error:
+        if isinstance(error.__cause__, FileNotFoundError):
+            return None
+        raise
+    return LogFile(file.root, file.name, file.base, measured.size, measured.data_end)
+
+
+def _bounded(folder: StoreFolder, files: list[LogFile]) -> list[LogFile]:
+    """``files`` with the end of what is written in the last; those before the last one with data are full."""
+    bounded = list(files)
+    for number in range(len(files) - 1, -1, -1):
+        file = files[number]
+        with opened(folder, file.name, "commit-log file") as opened_file:
+            end = written_end(opened_file.read_at, file.size)
+        bounded[number] = LogFile(file.root, file.name, file.base, file.size, end)
+        if end:
+            break
+    return bounded
+
+
+def written_end(read_at: Callable[[int, int], bytes], size: int) -> int:
+    """Position behind the last byte of a file that is not zero, found by some twenty reads.
+
+    Zeros within the file that are longer than ``_ZEROS_AT_END`` count as its end, as they do for a broker.
+    """
+
+    def end_within(start: int, stop: int) -> int:
+        block = np.frombuffer(read_at(start, stop - start), np.uint8)
+        written = block.nonzero()[0]
+        return start + int(written[-1]) + 1 if len(written) else -1
+
+    low, high = 0, size
+    while True:
+        end = low
+        while high - low > _PROBE:
+            middle = (low + high) // 2
+            found = end_within(middle, min(middle + _PROBE, high))
+            low, high = (found, high) if found >= 0 else (low, middle)
+            end = max(end, low)
+        end = max(end, end_within(low, high))
+        behind = end_within(high, min(high + _ZEROS_AT_END, size))
+        if behind < 0:
+            return end
+        low, high = behind, size

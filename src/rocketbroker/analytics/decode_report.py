@@ -2,30 +2,49 @@
 
 import logging
 from dataclasses import dataclass, field
+from typing import Final
 
 logger = logging.getLogger(__name__)
 
+#: Reason of a range whose body is sound, but cannot be unpacked.
+BODY_UNREADABLE: Final = "body-unreadable"
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(frozen=True, slots=True, order=True)
 class SkippedRange:
-    """Bytes ``position`` to ``position + length`` of the commit-log file ``path`` that hold no readable record."""
+    """Bytes ``position`` to ``position + length`` of the commit-log file ``path`` of a broker that are not as they
+    should be.
 
+    ``reason`` is the name of the broken rule (``codec.storefile.audit_rules.AuditRule``), or ``BODY_UNREADABLE``.
+    """
+
+    broker: str
     path: str
     position: int
     length: int
+    reason: str
 
 
 @dataclass(slots=True)
 class DecodeReport:
-    """Filled while a store is read; complete when the last batch was taken.
+    """Filled while stores are read; complete when the last batch was taken.
 
-    ``messages`` counts records delivered. ``broken`` are ranges with readable records behind them, or in a file that
-    was already full: damage. ``unfinished`` are ranges at the very end of the log: a write under way or cut by a crash.
+    ``messages`` counts rows delivered. No row comes from these ranges: ``broken`` have readable records behind them, or
+    lie in a file that was already full; ``unfinished`` are at the very end of a log, a write under way or cut by a
+    crash; ``missing`` are files that lack between others. Rows do come from ``wrong_bodies``: their checksum is wrong
+    (told when it is asked for), or they cannot be unpacked.
     """
 
     messages: int = 0
     broken: list[SkippedRange] = field(default_factory=list)
     unfinished: list[SkippedRange] = field(default_factory=list)
+    missing: list[SkippedRange] = field(default_factory=list)
+    wrong_bodies: list[SkippedRange] = field(default_factory=list)
+
+    @property
+    def ranges(self) -> list[SkippedRange]:
+        """All ranges, by broker, file and position."""
+        return sorted(self.broken + self.unfinished + self.missing + self.wrong_bodies)
 
     def add_broken(self, skipped: SkippedRange) -> None:
         """Count and log a damaged range."""
@@ -46,3 +65,18 @@ class DecodeReport:
             skipped.length,
             skipped.position,
         )
+
+    def add_missing(self, skipped: SkippedRange) -> None:
+        """Count and log bytes of the log that are in no file."""
+        self.missing.append(skipped)
+        logger.warning(
+            "%s: the file ends at position %d, and the %d bytes of the log behind it are in no file: they are not read",
+            skipped.path,
+            skipped.position,
+            skipped.length,
+        )
+
+    def add_wrong_body(self, found: SkippedRange) -> None:
+        """Count and log a message whose body is wrong."""
+        self.wrong_bodies.append(found)
+        logger.warning("%s: the body of the message at position %d: %s", found.path, found.position, found.reason)

@@ -1,13 +1,19 @@
 """Arrow columns of the records of a window, each made only if it is asked for."""
 
 import ipaddress
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from rocketbroker.analytics.arrow_slices import as_text, binary_slices
+from rocketbroker.analytics.commit_log_files import LogFile
+from rocketbroker.analytics.decode_report import DecodeReport
+from rocketbroker.analytics.message_bodies import check_bodies, inflated
+from rocketbroker.analytics.message_schema import DECOMPRESSED_BODY
 from rocketbroker.analytics.property_columns import properties_map, property_values
 from rocketbroker.codec.byte_columns import Positions, gather
 from rocketbroker.codec.message.message_const import (
@@ -30,25 +36,45 @@ _MAX_MS: Final = 253_402_300_799_999
 _HEX: Final = np.frombuffer(b"0123456789ABCDEF", np.uint8)
 
 
-def message_batch(records: Records, schema: pa.Schema) -> pa.RecordBatch:
-    """``records`` with the columns and types of ``schema`` (see :func:`message_schema.check_schema`)."""
-    source = _Source(records)
+def message_batches(
+    records: Records, file: LogFile, schema: pa.Schema, report: DecodeReport, *, check_crc: bool = False
+) -> Iterator[pa.RecordBatch]:
+    """``records`` of ``file`` with the columns and types of ``schema`` (see :func:`message_schema.check_schema`).
+
+    One batch, or several when bodies grow large as they are unpacked. Bodies that are wrong go into ``report``.
+    """
+    if check_crc:
+        check_bodies(records, file, report)
+    if DECOMPRESSED_BODY not in schema.names:
+        yield _batch(_Source(records, file), schema)
+        return
+    for part, bodies in inflated(records, file, report):
+        yield _batch(_Source(part, file, bodies), schema)
+
+
+def _batch(source: "_Source", schema: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([_column(source, field) for field in schema], schema=schema)
 
 
 class _Source:
-    """Records, and their properties as text once a column needed them."""
+    """Records, and their properties as text once a column needed them.
 
-    def __init__(self, records: Records) -> None:
+    Args:
+        records: of one file.
+        file: that file.
+        bodies: the unpacked bodies, where they are wanted.
+    """
+
+    def __init__(self, records: Records, file: LogFile, bodies: pa.Array | None = None) -> None:
         self.records = records
-        self._properties: pa.Array | None = None
+        self.bodies = bodies
+        self.broker = file.root.broker
 
-    @property
+    @cached_property
     def properties(self) -> pa.Array:
-        if self._properties is None:
-            records = self.records
-            self._properties = _text(slices(records, records.properties_at, records.properties_length))
-        return self._properties
+        """The properties of each message as stored."""
+        records = self.records
+        return as_text(binary_slices(records.data, records.properties_at, records.properties_length))
 
 
 def _column(source: _Source, field: pa.Field) -> pa.Array:
@@ -82,32 +108,18 @@ def _timestamps(records: Records, field: pa.Field) -> pa.Array:
     return pa.array(np.where(outside, 0, millis) * 1000, mask=outside).cast(field.type)
 
 
-def slices(records: Records, at: Positions, lengths: Positions) -> pa.Array:
-    """The bytes at ``at`` of the window, as an Arrow binary array."""
-    # A binary array over the window itself has these slices as every second element, what lies between as the others.
-    offsets = np.empty(2 * len(at), np.int32)
-    offsets[0::2], offsets[1::2] = at, at + lengths
-    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(records.data)]
-    both = pa.Array.from_buffers(pa.binary(), len(offsets) - 1, buffers)
-    return both.take(pa.array(np.arange(0, len(offsets), 2)))
-
-
-def _text(values: pa.Array) -> pa.Array:
-    """``values`` as strings; bytes that are no UTF-8 become U+FFFD, as in Java."""
-    try:
-        return values.cast(pa.string())
-    except pa.ArrowInvalid:
-        return pa.array([value.decode("utf-8", "replace") for value in values.to_pylist()], pa.string())
+def _broker(source: _Source) -> pa.Array:
+    return pa.repeat(pa.scalar(source.broker, pa.string()), len(source.records))
 
 
 def _topic(source: _Source) -> pa.Array:
     records = source.records
-    return _text(slices(records, records.topic_at, records.topic_length))
+    return as_text(binary_slices(records.data, records.topic_at, records.topic_length))
 
 
 def _body(source: _Source) -> pa.Array:
     records = source.records
-    return slices(records, records.body_at, records.body_length)
+    return binary_slices(records.data, records.body_at, records.body_length)
 
 
 def _born_host(source: _Source) -> pa.Array:
@@ -122,7 +134,7 @@ def _store_host(source: _Source) -> pa.Array:
 
 def _hosts(records: Records, at: Positions, v6: NDArray[Any]) -> pa.Array:
     """Hosts as ``address:port``. They repeat a lot, so each different one is put into text once."""
-    raw = slices(records, at, np.where(v6, HOST_V6_LENGTH, HOST_V4_LENGTH)).dictionary_encode()
+    raw = binary_slices(records.data, at, np.where(v6, HOST_V6_LENGTH, HOST_V4_LENGTH)).dictionary_encode()
     texts = pa.array([_host_text(host) for host in raw.dictionary.to_pylist()], pa.string())
     return texts.take(raw.indices)
 
@@ -154,6 +166,7 @@ def _hex_strings(rows: NDArray[np.uint8]) -> pa.Array:
 
 
 _MADE: Final[dict[str, Callable[[_Source], pa.Array]]] = {
+    "broker": _broker,
     "topic": _topic,
     "born_host": _born_host,
     "store_host": _store_host,
@@ -162,5 +175,6 @@ _MADE: Final[dict[str, Callable[[_Source], pa.Array]]] = {
     "keys": lambda source: property_values(source.properties, PROPERTY_KEYS),
     "tags": lambda source: property_values(source.properties, PROPERTY_TAGS),
     "body": _body,
+    DECOMPRESSED_BODY: lambda source: source.bodies,
     "properties": lambda source: properties_map(source.properties),
 }

@@ -1,37 +1,95 @@
-"""Reads the messages of a store as Arrow batches, with or without Spark."""
+"""Reads the messages of stores as Arrow batches, with or without Spark."""
 
+import logging
 from collections.abc import Iterator, Sequence
-from pathlib import Path
+from typing import Final
 
+import numpy as np
 import pyarrow as pa
 
 from rocketbroker.analytics.decode_report import DecodeReport
-from rocketbroker.analytics.message_columns import message_batch
+from rocketbroker.analytics.log_window import LogWindow
+from rocketbroker.analytics.message_columns import message_batches
 from rocketbroker.analytics.message_schema import select_fields
+from rocketbroker.analytics.queue_entries import QueueNotWholeError
+from rocketbroker.analytics.queued_records import queued_records
 from rocketbroker.analytics.record_walk import walk_split
+from rocketbroker.analytics.selection import EVERYTHING, Selection
 from rocketbroker.analytics.split import Split, plan_splits
-from rocketbroker.common.file_window import FileWindow
+from rocketbroker.analytics.store_root import Stores
+from rocketbroker.codec.byte_columns import Positions
+from rocketbroker.codec.storefile.record_columns import Records
 
-_WHOLE_FILE = 1 << 62
+_WHOLE_FILE: Final = 1 << 62
+
+logger = logging.getLogger(__name__)
 
 
 def read_store(
-    store_dir: str | Path, columns: Sequence[str] | None = None, *, report: DecodeReport | None = None
+    stores: Stores,
+    columns: Sequence[str] | None = None,
+    *,
+    selection: Selection = EVERYTHING,
+    report: DecodeReport | None = None,
+    check_crc: bool = False,
 ) -> Iterator[pa.RecordBatch]:
-    """The messages of a store in commit-log order, as batches with the columns of ``message_schema.MESSAGE_SCHEMA``.
+    """The messages of stores, each in commit-log order, as batches with columns of ``message_schema.MESSAGE_SCHEMA``.
 
-    ``store_dir`` is the store's root or its commit-log directory; a broker may be writing to it: what it has stored at
-    the time of the call is delivered. ``report`` takes what could not be read. Raises :class:`ConfigError` for an
-    unknown column and :class:`StoreError` for a directory that holds no store or a file that goes away.
+    ``stores`` are roots or commit-log directories (:func:`store_root.store_roots`); a broker may be writing to them:
+    what it has stored at the time of the call is delivered. ``report`` takes what could not be read, with ``check_crc``
+    also messages whose body has another checksum. Raises :class:`ConfigError` for an unknown column and
+    :class:`StoreError` for a place that holds no store or a file that goes away.
     """
     schema, found = select_fields(columns), DecodeReport() if report is None else report
     # One split a file: a walk from a file's beginning never has to guess where a record begins.
-    splits = plan_splits(store_dir, split_size=_WHOLE_FILE)
-    return (batch for split in splits for batch in read_split(split, schema, found))
+    splits = plan_splits(stores, _WHOLE_FILE, selection, report=found)
+    return (
+        batch
+        for split in splits
+        for batch in read_split(split, schema, found, selection=selection, check_crc=check_crc)
+    )
 
 
-def read_split(split: Split, schema: pa.Schema, report: DecodeReport) -> Iterator[pa.RecordBatch]:
-    """The messages that begin in ``split``, with the columns and types of ``schema``, a window's worth at a time."""
-    with FileWindow(split.file) as window:
-        for records in walk_split(split, window, report):
-            yield message_batch(records, schema)
+def read_split(
+    split: Split,
+    schema: pa.Schema,
+    report: DecodeReport,
+    *,
+    selection: Selection = EVERYTHING,
+    check_crc: bool = False,
+) -> Iterator[pa.RecordBatch]:
+    """The messages of ``selection`` that begin in ``split``, with the columns and types of ``schema``.
+
+    A batch holds a window's worth at most. Nothing is read of a broker that is not selected.
+    """
+    wanted = selection.of_broker(split.file.root.broker)
+    if wanted.is_nothing:
+        return
+    for records in _records(split, report):
+        chosen = wanted.of_records(records)
+        if len(chosen):
+            report.messages += len(chosen)
+            yield from message_batches(chosen, split.file, schema, report, check_crc=check_crc)
+
+
+def _records(split: Split, report: DecodeReport) -> Iterator[Records]:
+    """All records of ``split`` that can be selected."""
+    if not split.entries:
+        yield from _walked(split, report)
+        return
+    given: list[Positions] = []
+    try:
+        for records in queued_records(split.file, split.entries):
+            given.append(records.field("physical_offset").astype(np.int64))
+            yield records
+    except QueueNotWholeError as error:
+        logger.warning("%s: %s; the log itself is read from %d on", split.file.path, error, split.low)
+        known = np.concatenate(given) if given else np.empty(0, np.int64)
+        for records in _walked(split, report):
+            new = ~np.isin(records.starts + records.base, known)
+            yield Records(records.base, records.data, records.starts[new])
+
+
+def _walked(split: Split, report: DecodeReport) -> Iterator[Records]:
+    with LogWindow(split.file, limit=split.high) as window:
+        yield from walk_split(split, window, report)

@@ -16,6 +16,7 @@ _MAP: Final = pa.map_(pa.string(), pa.string())
 #: Name and type of every column in order; each field's metadata says what it is.
 MESSAGE_SCHEMA: Final = pa.schema(
     [
+        pa.field("broker", pa.string(), metadata={"comment": "the broker whose store it is, as named by the caller"}),
         pa.field("topic", pa.string(), metadata={"comment": "topic the record is stored under"}),
         pa.field("queue_id", pa.int32(), metadata={"comment": "queue within the topic"}),
         pa.field("queue_offset", pa.int64(), metadata={"comment": "number of the message in its queue"}),
@@ -41,22 +42,33 @@ MESSAGE_SCHEMA: Final = pa.schema(
     ]
 )
 
+#: A column that is made only when it is asked for.
+DECOMPRESSED_BODY: Final = "decompressed_body"
+#: Name and type of every column there is.
+ALL_FIELDS: Final = {field.name: field for field in MESSAGE_SCHEMA} | {
+    DECOMPRESSED_BODY: pa.field(
+        DECOMPRESSED_BODY,
+        pa.binary(),
+        metadata={"comment": "the body unpacked if it is compressed, else as stored; null if it cannot be unpacked"},
+    )
+}
+
 #: Types a column may also be asked for in: milliseconds since 1970 exactly as stored.
 ALTERNATIVE_TYPES: Final = {"store_timestamp": pa.int64(), "born_timestamp": pa.int64()}
 
 
 def select_fields(columns: Sequence[str] | None) -> pa.Schema:
-    """``columns`` of ``MESSAGE_SCHEMA`` in their order, all if None. :class:`ConfigError` for an unknown name."""
+    """``columns`` of ``ALL_FIELDS``, in their order, or ``MESSAGE_SCHEMA``; :class:`ConfigError` for another name."""
     names = MESSAGE_SCHEMA.names if columns is None else columns
     check_column_names(names)
-    return pa.schema([MESSAGE_SCHEMA.field(name).remove_metadata() for name in names])
+    return pa.schema([ALL_FIELDS[name].remove_metadata() for name in names])
 
 
 def check_column_names(names: Sequence[str]) -> None:
     """:class:`ConfigError` when one of ``names`` is no column or stands there twice."""
     for name in names:
-        if name not in MESSAGE_SCHEMA.names:
-            raise ConfigError(f"messages have no column {name!r}; there are {', '.join(MESSAGE_SCHEMA.names)}")
+        if name not in ALL_FIELDS:
+            raise ConfigError(f"messages have no column {name!r}; there are {', '.join(ALL_FIELDS)}")
     if len(set(names)) != len(names):
         raise ConfigError(f"a column is named twice in {', '.join(names)}")
 
@@ -65,7 +77,7 @@ def check_schema(schema: pa.Schema) -> None:
     """:class:`ConfigError` when ``schema`` asks for a column or a type that messages do not have."""
     check_column_names(schema.names)
     for field in schema:
-        allowed = [MESSAGE_SCHEMA.field(field.name).type, ALTERNATIVE_TYPES.get(field.name)]
+        allowed = [ALL_FIELDS[field.name].type, ALTERNATIVE_TYPES.get(field.name)]
         if field.type not in allowed:
             wanted = " or ".join(str(kind) for kind in allowed if kind is not None)
             raise ConfigError(f"column {field.name} is of type {wanted}, not {field.type}")

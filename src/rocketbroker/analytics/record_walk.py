@@ -9,60 +9,79 @@ from collections.abc import Iterator
 import numpy as np
 
 from rocketbroker.analytics.decode_report import DecodeReport, SkippedRange
+from rocketbroker.analytics.log_window import LogWindow
 from rocketbroker.analytics.split import Split
-from rocketbroker.codec.byte_columns import Positions
-from rocketbroker.codec.storefile.record_chains import chain_starts
+from rocketbroker.codec.storefile.audit_rules import AuditRule
+from rocketbroker.codec.storefile.broken_record import what_is_wrong
+from rocketbroker.codec.storefile.record_chains import chain_records
 from rocketbroker.codec.storefile.record_columns import Records
 from rocketbroker.codec.storefile.record_search import Found, find_record, inspect, is_complete
 from rocketbroker.common.errors import StoreError
-from rocketbroker.common.file_window import FileWindow
 
 
-def walk_split(split: Split, window: FileWindow, report: DecodeReport) -> Iterator[Records]:
-    """The records that begin in ``split``, a window's worth at a time; what is no record goes into ``report``."""
+def walk_split(split: Split, window: LogWindow, report: DecodeReport) -> Iterator[Records]:
+    """The records that begin in ``split``, a window's worth at a time; what is no record goes into ``report``.
+
+    Records lie in the window's memory: use them before the next are taken.
+    """
     walk = _Walk(split, window, report)
     while not walk.finished:
-        starts = walk.next_window()
-        if len(starts):
-            report.messages += len(starts)
-            yield Records(split.file.base + window.start, window.array(), starts - window.start)
+        walk.load()
+        for records in (walk.at_once(), walk.one_by_one()):
+            if records is not None and len(records):
+                yield records
 
 
 class _Walk:
     """``position`` is that of the next record in the file; ``finished`` once nothing of the split is left."""
 
-    def __init__(self, split: Split, window: FileWindow, report: DecodeReport) -> None:
+    def __init__(self, split: Split, window: LogWindow, report: DecodeReport) -> None:
         self.split = split
         self.window = window
         self.report = report
         self.position = 0 if split.low == 0 else find_record(window, split.low, split.high)
         self.finished = self.position < 0
 
-    def next_window(self) -> Positions:
-        """Load the window at ``position`` and return where the records begin that are whole in it."""
-        size = inspect(self.window, self.position)[1]
-        self.window.load(self.position, size)
-        if self.window.end < self.position + size:
+    def load(self) -> None:
+        """Have the window hold what follows, at least one record."""
+        window = self.window
+        if not window.start == self.position < window.end:
+            window.load(self.position, 0)
+        size = inspect(window, self.position)[1]
+        if window.end < self.position + size:
+            window.load(self.position, size)
+        if window.end < self.position + size:
             raise StoreError(f"the commit-log file {self.split.file.path} became shorter while it was read")
-        at_once = chain_starts(self.window, self.split.high)
-        if len(at_once):
-            self.position = int(at_once[-1])
-        return np.concatenate((at_once[:-1], self._one_by_one()))
 
-    def _one_by_one(self) -> Positions:
-        starts: list[int] = []
+    def at_once(self) -> Records | None:
+        """The records that chains find."""
+        chains = chain_records(self.window, self.split.high)
+        if chains is None:
+            return None
+        self.position = chains[1]
+        return chains[0]
+
+    def one_by_one(self) -> Records | None:
+        """The records behind those, unless chains go on in the next window; after damage it ends as well."""
+        window, starts = self.window, list[int]()
+        if window.start < self.position and window.end < min(self.split.high, self.split.file.data_end):
+            found = inspect(window, self.position)[0]
+            if found is Found.RECORD:
+                return None
         while not self.finished:
-            found, size = inspect(self.window, self.position)
+            found, size = inspect(window, self.position)
             if found is not Found.RECORD:
                 self._no_record(found, starts)
-            elif self.position >= self.split.high:
+                break
+            if self.position >= self.split.high:
                 self.finished = True
-            elif self.position + size > self.window.end:
+            elif self.position + size > window.end:
                 break
             else:
                 starts.append(self.position)
                 self.position += size
-        return np.array(starts, np.int64)
+        base = self.split.file.base + window.start
+        return Records(base, window.array(), np.array(starts, np.int64) - window.start)
 
     def _no_record(self, found: Found, starts: list[int]) -> None:
         """Go on behind what is no record, or finish."""
@@ -70,7 +89,7 @@ class _Walk:
         if found is Found.BROKEN:
             after = find_record(self.window, self.position + 1, file.data_end)
         if after >= 0:
-            self.report.add_broken(SkippedRange(file.path, self.position, after - self.position))
+            self.report.add_broken(self._skipped(after))
             self.position = after
             return
         self.finished = True
@@ -78,9 +97,8 @@ class _Walk:
             self._end_of_log(starts) if self.split.last else self._end_of_full_file(found)
 
     def _end_of_full_file(self, found: Found) -> None:
-        file = self.split.file
-        if found is Found.BROKEN or self.position < file.size:
-            self.report.add_broken(SkippedRange(file.path, self.position, file.size - self.position))
+        if found is Found.BROKEN or self.position < self.split.file.size:
+            self.report.add_broken(self._skipped(self.split.file.size))
 
     def _end_of_log(self, starts: list[int]) -> None:
         """Take back the records at the end of which something is missing."""
@@ -88,4 +106,9 @@ class _Walk:
         while starts and not is_complete(self.window.at(starts[-1], self.position - starts[-1])):
             self.position = starts.pop()
         if self.position < file.data_end:
-            self.report.add_unfinished(SkippedRange(file.path, self.position, file.data_end - self.position))
+            self.report.add_unfinished(self._skipped(file.data_end, AuditRule.LOG_TORN_TAIL))
+
+    def _skipped(self, end: int, reason: AuditRule | None = None) -> SkippedRange:
+        file = self.split.file
+        why = reason or what_is_wrong(self.window, self.position)[0]
+        return SkippedRange(file.root.broker, file.path, self.position, end - self.position, why.value)

@@ -1,17 +1,23 @@
-"""Parts of a commit log that are read independently."""
+"""Parts of commit logs that are read independently."""
 
-import logging
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from itertools import pairwise
-from pathlib import Path
+from typing import Final
 
-from rocketbroker.analytics.commit_log_files import commit_log_files
-from rocketbroker.common.file_window import CommitLogFile
+from rocketbroker.analytics.commit_log_files import LogFile, commit_log_files
+from rocketbroker.analytics.decode_report import DecodeReport, SkippedRange
+from rocketbroker.analytics.queue_entries import EntryRange
+from rocketbroker.analytics.queue_plan import QueuePlan, plan_queues
+from rocketbroker.analytics.selection import EVERYTHING, Selection
+from rocketbroker.analytics.store_files import open_folder
+from rocketbroker.analytics.store_root import StoreRoot, Stores, store_roots
+from rocketbroker.analytics.time_bounds import offsets_of_time
+from rocketbroker.codec.storefile.audit_rules import AuditRule
+from rocketbroker.common.errors import ConfigError
 
 #: Default size of a split in bytes.
-SPLIT_SIZE = 64 << 20
-
-logger = logging.getLogger(__name__)
+SPLIT_SIZE: Final = 64 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,33 +25,82 @@ class Split:
     """The records that start at positions ``low`` to below ``high`` of ``file``; ``last`` if no file with data follows.
 
     What becomes of bytes between two records is said by the split that owns the record before them, so any division
-    of a file gives the same messages and the same report.
+    of a file gives the same messages and the same report. Where there are ``entries``, all that is selected is what
+    these lead to. Picklable: another machine may read it.
     """
 
-    file: CommitLogFile
+    file: LogFile
     low: int
     high: int
     last: bool
+    entries: tuple[EntryRange, ...] = ()
 
 
-def plan_splits(store_dir: str | Path, split_size: int = SPLIT_SIZE) -> list[Split]:
-    """The splits of a store, ascending, bounded by what is written at the time of the call."""
-    files = [file for file in commit_log_files(store_dir) if file.data_end]
-    _warn_of_gaps(files)
+def plan_splits(
+    stores: Stores,
+    split_size: int = SPLIT_SIZE,
+    selection: Selection = EVERYTHING,
+    *,
+    report: DecodeReport | None = None,
+) -> list[Split]:
+    """The splits of stores in which ``selection`` may find something, as far as they are written now.
+
+    They come by store and offset. ``report`` takes files that lack between others. Raises :class:`StoreError` for a
+    place that is no store.
+    """
+    if split_size <= 0:
+        raise ConfigError(f"splits of {split_size} bytes cannot be read; a number of bytes above 0 is expected")
+    found = DecodeReport() if report is None else report
+    return [split for root in store_roots(stores) for split in _of_store(root, split_size, selection, found)]
+
+
+def _of_store(root: StoreRoot, split_size: int, selection: Selection, report: DecodeReport) -> Iterator[Split]:
+    files = [file for file in commit_log_files(root) if file.data_end]
+    for gap in gaps(files):
+        report.add_missing(gap)
+    wanted = selection.of_broker(root.broker)
+    if not files or wanted.is_nothing:
+        return
+    low, high = wanted.physical_offsets or (0, files[-1].base + files[-1].data_end)
+    if not wanted.exact:
+        since, until = offsets_of_time(files, wanted.since_ms, wanted.until_ms)
+        low, high = max(low, since), min(high, until)
+    wholes = [Split(file, 0, file.data_end, file is files[-1]) for file in files]
+    plan = plan_queues(open_folder(root), files, wanted, (max(low, files[0].base), high), min(split_size, SPLIT_SIZE))
+    if plan is None:
+        yield from _walked(wholes, low, high, split_size)
+        return
+    yield from _walked(wholes, low, plan.front, split_size)
+    yield from _queued(wholes, plan)
+    yield from _walked(wholes, plan.tail, high, split_size)
+
+
+def _walked(wholes: list[Split], low: int, high: int, split_size: int) -> Iterator[Split]:
+    """The parts of files whose records have physical offsets from ``low`` to below ``high``."""
+    for whole in wholes:
+        start, stop = max(low - whole.file.base, 0), min(high - whole.file.base, whole.high)
+        for position in range(start, stop, split_size):
+            yield replace(whole, low=position, high=min(position + split_size, stop))
+
+
+def _queued(wholes: list[Split], plan: QueuePlan) -> Iterator[Split]:
+    for part in plan.parts:
+        for whole in wholes:
+            base = whole.file.base
+            if base <= part.low < base + whole.high:
+                yield replace(whole, low=part.low - base, high=part.high - base, entries=part.entries)
+
+
+def gaps(files: list[LogFile]) -> list[SkippedRange]:
+    """What lacks between the files of a store, as ranges that begin behind a file's end."""
     return [
-        Split(file, low, min(low + split_size, file.data_end), file is files[-1])
-        for file in files
-        for low in range(0, file.data_end, split_size)
+        SkippedRange(
+            before.root.broker,
+            before.path,
+            before.size,
+            after.base - before.base - before.size,
+            AuditRule.LOG_FILE_MISSING.value,
+        )
+        for before, after in pairwise(files)
+        if before.base + before.size < after.base
     ]
-
-
-def _warn_of_gaps(files: list[CommitLogFile]) -> None:
-    for before, after in pairwise(files):
-        if before.base + before.size != after.base:
-            logger.warning(
-                "%s ends at offset %d and %s begins at %d: what was between them is not read",
-                before.path,
-                before.base + before.size,
-                after.path,
-                after.base,
-            )

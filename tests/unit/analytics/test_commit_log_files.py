@@ -5,11 +5,17 @@ from pathlib import Path
 
 import pytest
 
-from rocketbroker.analytics.commit_log_files import commit_log_directory, commit_log_files
+from rocketbroker.analytics.commit_log_files import commit_log_files, commit_log_folder, written_end
+from rocketbroker.analytics.store_files import open_folder
+from rocketbroker.analytics.store_root import StoreRoot
 from rocketbroker.common.errors import StoreError
 from tests.support.commit_log_writer import CommitLogWriter
 
 NAME = "0" * 20
+
+
+def root(path: Path) -> StoreRoot:
+    return StoreRoot("broker", str(path))
 
 
 def test_what_is_no_store_is_refused_in_one_line(tmp_path: Path) -> None:
@@ -17,7 +23,7 @@ def test_what_is_no_store_is_refused_in_one_line(tmp_path: Path) -> None:
     cases = {"missing": "does not exist", "file": "is not a directory", ".": "holds no commit log"}
     for name, wrong in cases.items():
         with pytest.raises(StoreError) as error:
-            commit_log_files(tmp_path / name)
+            commit_log_files(root(tmp_path / name))
         text = str(error.value)
         assert wrong in text
         assert text.endswith(
@@ -28,14 +34,14 @@ def test_what_is_no_store_is_refused_in_one_line(tmp_path: Path) -> None:
 
 def test_root_and_commit_log_directory_are_both_taken(tmp_path: Path) -> None:
     directory = CommitLogWriter(tmp_path).directory
-    assert commit_log_directory(tmp_path) == directory
-    assert commit_log_directory(directory) == directory
+    assert commit_log_folder(open_folder(root(tmp_path))) == "commitlog"
+    assert commit_log_folder(open_folder(root(directory))) == ""
 
 
 def test_files_come_by_offset_and_others_are_passed_over(tmp_path: Path) -> None:
     for name in (f"{4096:020d}", NAME, ".tmp", "readme.txt"):
         (tmp_path / name).write_bytes(b"x" * 4096)
-    assert [file.base for file in commit_log_files(tmp_path)] == [0, 4096]
+    assert [file.base for file in commit_log_files(root(tmp_path))] == [0, 4096]
 
 
 @pytest.mark.parametrize("last", [None, 0, 1, (1 << 20) - 1, 1 << 20, 3_000_000, (8 << 20) - 1])
@@ -47,10 +53,35 @@ def test_data_ends_behind_the_last_byte_that_is_not_zero(tmp_path: Path, last: i
         if last is not None:
             file.seek(last)
             file.write(b"x")
-    (found,) = commit_log_files(tmp_path)
+    (found,) = commit_log_files(root(tmp_path))
     assert (found.size, found.data_end) == (size, 0 if last is None else last + 1)
+
+
+@pytest.mark.parametrize("last", [None, 0, 70_000, (1 << 24) - 1, 1 << 24, 20_000_000, (1 << 25) - 1])
+def test_the_written_end_is_found_by_few_reads(last: int | None) -> None:
+    data = bytearray(1 << 25)
+    if last is not None:
+        data[: last + 1 : 40_000] = b"x" * len(range(0, last + 1, 40_000))
+        data[last] = 1
+    reads = []
+
+    def read_at(position: int, length: int) -> bytes:
+        reads.append(length)
+        return bytes(data[position : position + length])
+
+    assert written_end(read_at, len(data)) == (0 if last is None else last + 1)
+    assert len(reads) < 20
+    assert sum(reads) < 10 << 20
+
+
+def test_zeros_within_a_file_are_looked_behind_for_as_long_as_a_message_can_be() -> None:
+    data = bytearray(1 << 25)
+    data[1000] = data[1000 + (8 << 20)] = 1
+    assert written_end(lambda position, length: bytes(data[position : position + length]), len(data)) == 1001 + (
+        8 << 20
+    )
 
 
 def test_an_empty_file_has_no_data(tmp_path: Path) -> None:
     (tmp_path / NAME).touch()
-    assert commit_log_files(tmp_path)[0].data_end == 0
+    assert commit_log_files(root(tmp_path))[0].data_end == 0

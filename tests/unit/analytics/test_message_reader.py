@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rocketbroker.analytics import DecodeReport, read_store
+from rocketbroker.analytics.log_window import LogWindow
 from rocketbroker.analytics.message_reader import read_split
 from rocketbroker.analytics.message_schema import MESSAGE_SCHEMA
 from rocketbroker.analytics.split import plan_splits
 from rocketbroker.common.errors import ConfigError
-from rocketbroker.common.file_window import FileWindow
 from tests.support import golden_store
 from tests.support.commit_log_writer import V4_HOST, V6_HOST, CommitLogWriter
 from tests.support.slow_store_reader import slow_rows
@@ -132,12 +132,12 @@ def test_an_empty_log_has_no_messages(tmp_path: Path) -> None:
 
 
 def test_an_unknown_column_is_named_with_those_there_are(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"no column 'offset'; there are topic, queue_id, queue_offset"):
+    with pytest.raises(ConfigError, match=r"no column 'offset'; there are broker, topic, queue_id, queue_offset"):
         read_store(tmp_path, ["topic", "offset"])
 
 
 def test_a_record_larger_than_the_window_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(FileWindow.__init__, "__defaults__", (1000,))
+    monkeypatch.setattr(LogWindow.__init__, "__defaults__", (1000, None))
     writer = CommitLogWriter(tmp_path)
     for size in (10, 5_000, 10, 900, 20_000):
         writer.append(b"x" * size)

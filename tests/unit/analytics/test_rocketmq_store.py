@@ -30,7 +30,11 @@ def test_partitions_together_deliver_every_message_in_the_schema_asked_for(tmp_p
         ({}, PRUNED, "reads one store directory: name it in load"),
         ({"path": "x", "splitSize": "0"}, PRUNED, "splitSize is '0'; a number of bytes above 0 is expected"),
         ({"path": "x", "splitSize": "1m"}, PRUNED, "splitSize is '1m'"),
-        ({"path": "x"}, StructType([StructField("offset", LongType())]), "no column 'offset'; there are topic, "),
+        (
+            {"path": "x"},
+            StructType([StructField("offset", LongType())]),
+            "no column 'offset'; there are broker, topic, ",
+        ),
         (
             {"path": "x"},
             StructType([StructField("born_timestamp", StringType())]),

@@ -1,0 +1,149 @@
+"""The entries of a ConsumeQueue as columns, as far as they are written. Answers to ``ConsumeQueue``."""
+
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rocketbroker.analytics.store_files import StoreFolder, opened
+from rocketbroker.codec.byte_columns import Positions
+from rocketbroker.codec.storefile.consume_queue_layout import CQ_STORE_UNIT_SIZE, FILLER_SIZE
+from rocketbroker.codec.storefile.dtypes import CONSUME_QUEUE_ENTRY
+from rocketbroker.codec.storefile.mapped_file_name import file_name_to_offset
+from rocketbroker.common.errors import CodecError, StoreError
+
+#: The folder of a store that has a folder for each topic, with one for each queue in it.
+CONSUME_QUEUE: Final = "consumequeue"
+
+
+class QueueNotWholeError(StoreError):
+    """A ConsumeQueue does not lead to all messages that it should; caught where the log is read instead."""
+
+
+class EntryRange(NamedTuple):
+    """Entries of a queue from queue offset ``first`` to before ``end``."""
+
+    topic: str
+    queue_id: int
+    first: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class QueueEntries:
+    """Entries that follow each other, the first at queue offset ``first``; columns of shape (n,)."""
+
+    first: int
+    offsets: Positions
+    sizes: Positions
+
+    def __len__(self) -> int:
+        return len(self.offsets)
+
+    def part(self, begin: int, end: int) -> "QueueEntries":
+        """Those from number ``begin`` to before number ``end`` of these."""
+        return QueueEntries(self.first + begin, self.offsets[begin:end], self.sizes[begin:end])
+
+
+class _File(NamedTuple):
+    path: str
+    first: int
+    room: int
+
+
+class QueueFiles:
+    """The files of one queue.
+
+    Args:
+        folder: the store.
+        topic: the queue's topic.
+        queue_id: its number.
+
+    Raises:
+        QueueNotWholeError: one lacks between two others.
+    """
+
+    def __init__(self, folder: StoreFolder, topic: str, queue_id: int) -> None:
+        self._folder = folder
+        self.topic = topic
+        self.queue_id = queue_id
+        self._files = self._list(f"{CONSUME_QUEUE}/{topic}/{queue_id}")
+        for before, after in zip(self._files, self._files[1:], strict=False):
+            if before.first + before.room != after.first:
+                raise QueueNotWholeError(f"{self.name}: a file lacks behind {before.path}")
+
+    @property
+    def name(self) -> str:
+        """Topic and number, for texts."""
+        return f"{self.topic}/{self.queue_id}"
+
+    @property
+    def capacity(self) -> int:
+        """Entries that the files have room for."""
+        return sum(file.room for file in self._files)
+
+    def _list(self, where: str) -> list[_File]:
+        found = []
+        for name, size in self._folder.files(where).items():
+            try:
+                base = file_name_to_offset(name)
+            except CodecError:
+                continue  # a draft, or a damaged file that a broker set aside
+            found.append(_File(f"{where}/{name}", base // CQ_STORE_UNIT_SIZE, size // CQ_STORE_UNIT_SIZE))
+        return sorted(found, key=lambda file: file.first)
+
+    def newest(self) -> tuple[int, int] | None:
+        """Physical offset and size that the newest entry names; ``None`` without one.
+
+        Looks at a few entries only, so that zeros between entries may mislead it to an older one.
+        """
+        for file in reversed(self._files):
+            with opened(self._folder, file.path) as opened_file:
+                low, high = 0, file.room
+                while low < high:
+                    middle = (low + high) // 2
+                    size = opened_file.read_at(middle * CQ_STORE_UNIT_SIZE + 8, 4)
+                    low, high = (middle + 1, high) if any(size) else (low, middle)
+                if low:
+                    data = opened_file.read_at((low - 1) * CQ_STORE_UNIT_SIZE, CQ_STORE_UNIT_SIZE)
+                    entry = np.frombuffer(data, CONSUME_QUEUE_ENTRY)[0]
+                    return None if _is_filler(entry) else (int(entry["commit_log_offset"]), int(entry["size"]))
+        return None
+
+    def whole(self) -> QueueEntries:
+        """All entries without fillers; :class:`QueueNotWholeError` when something is wrong with one."""
+        pieces = [self._piece(file, 0, file.room) for file in self._files]
+        entries = np.concatenate(pieces) if pieces else np.empty(0, CONSUME_QUEUE_ENTRY)
+        written = np.flatnonzero((entries["size"] != 0) | (entries["commit_log_offset"] != 0))
+        end = int(written[-1]) + 1 if len(written) else 0
+        real = np.flatnonzero(~_is_filler(entries[:end]))
+        begin = int(real[0]) if len(real) else end
+        first = self._files[0].first if self._files else 0
+        return self._checked(first + begin, entries[begin:end])
+
+    def range(self, first: int, end: int) -> QueueEntries:
+        """Entries from queue offset ``first`` to before ``end``; :class:`QueueNotWholeError` when one is wrong."""
+        pieces = [
+            self._piece(file, max(first - file.first, 0), min(end - file.first, file.room))
+            for file in self._files
+            if file.first < end and file.first + file.room > first
+        ]
+        entries = np.concatenate(pieces) if pieces else np.empty(0, CONSUME_QUEUE_ENTRY)
+        if len(entries) != end - first:
+            raise QueueNotWholeError(f"{self.name}: entries from {first} to {end} are not all there")
+        return self._checked(first, entries)
+
+    def _piece(self, file: _File, begin: int, end: int) -> NDArray[Any]:
+        data = self._folder.read(file.path, begin * CQ_STORE_UNIT_SIZE, (end - begin) * CQ_STORE_UNIT_SIZE)
+        return np.frombuffer(data, CONSUME_QUEUE_ENTRY, len(data) // CQ_STORE_UNIT_SIZE)
+
+    def _checked(self, first: int, entries: NDArray[Any]) -> QueueEntries:
+        offsets, sizes = entries["commit_log_offset"].astype(np.int64), entries["size"].astype(np.int64)
+        if len(entries) and (offsets[0] < 0 or sizes.min() <= 0 or (offsets[1:] < offsets[:-1] + sizes[:-1]).any()):
+            raise QueueNotWholeError(f"{self.name}: entries do not lead to records one after the other")
+        return QueueEntries(first, offsets, sizes)
+
+
+def _is_filler(entries: Any) -> Any:
+    return (entries["size"] == FILLER_SIZE) & (entries["commit_log_offset"] == 0)

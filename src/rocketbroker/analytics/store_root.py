@@ -1,0 +1,138 @@
+"""Which stores are read: one root directory a broker, on this machine or at an address.
+
+root  := [broker "="] place
+place := path of a directory | scheme "://" …        s3, gs, hdfs, viewfs, abfs, file; others through fsspec
+
+The place is a store's root or its commit-log directory. Options of an object store (endpoint, region) stand in the
+query of its address, as pyarrow takes them, or in its own environment variables.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+from urllib.parse import unquote, urlsplit
+
+from rocketbroker.common.errors import ConfigError
+
+_NAMED: Final = re.compile(r"([^/=:?#,\s]+)=(.+)", re.DOTALL)
+_SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
+# A default name takes in so many folders before it is told from others by a number.
+_WIDEST_NAME: Final = 3
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class StoreRoot:
+    """A broker's name in the column ``broker``, and where its store is: an absolute path, or an address with "://"."""
+
+    broker: str
+    uri: str
+
+    @property
+    def is_local(self) -> bool:
+        """Whether the store is a directory of this machine."""
+        return "://" not in self.uri
+
+    @property
+    def shown(self) -> str:
+        """The place without what may be secret: credentials and the query."""
+        if self.is_local:
+            return self.uri
+        address = urlsplit(self.uri)
+        user, at, host = address.netloc.rpartition("@")
+        # In abfs://container@account the first part is no user.
+        place = host if at and ":" in user else address.netloc
+        return f"{address.scheme}://{place}{address.path}".rstrip("/")
+
+    def __repr__(self) -> str:
+        return f"StoreRoot(broker={self.broker!r}, uri={self.shown!r})"
+
+
+#: What names stores: a place, ``NAME=PLACE``, several of them in a list, or in one text with commas between them.
+Stores = str | Path | StoreRoot | Sequence[str | Path | StoreRoot]
+
+
+def store_roots(stores: Stores) -> list[StoreRoot]:
+    """The roots that ``stores`` names, in their order.
+
+    A broker without a name gets that of the last folder of its place, with the folders before it where others are
+    called the same. A Path, and text in a list, is never parted at commas. :class:`ConfigError` when nothing is named,
+    an address makes no sense, or a broker or place stands there twice.
+    """
+    parsed = [_parse(one) for one in _parted(stores)]
+    if not parsed:
+        raise ConfigError("no store is named; a directory, an address or NAME=PLACE is expected")
+    _refuse_repeated("broker", [name for name, _ in parsed if name])
+    _refuse_repeated("store", [StoreRoot("", uri).shown for _, uri in parsed])
+    names = _default_names([_folders(uri) for name, uri in parsed if not name], {name for name, _ in parsed if name})
+    return [StoreRoot(name or names.pop(0), uri) for name, uri in parsed]
+
+
+def _parted(stores: Stores) -> list[str | Path | StoreRoot]:
+    if isinstance(stores, str):
+        return [part.strip() for part in stores.split(",")]
+    if isinstance(stores, (Path, StoreRoot)):
+        return [stores]
+    return list(stores)
+
+
+def _parse(one: str | Path | StoreRoot) -> tuple[str, str]:
+    """Name, empty if none is given, and place."""
+    if isinstance(one, StoreRoot):
+        return one.broker, one.uri
+    if isinstance(one, Path):
+        return "", str(one.absolute())
+    named = _NAMED.fullmatch(one)
+    name, place = (named[1], named[2].strip()) if named else ("", one.strip())
+    if not place:
+        raise ConfigError(f"a store has no place in {one!r}; a directory, an address or NAME=PLACE is expected")
+    return name, _address(place)
+
+
+def _address(place: str) -> str:
+    found = _SCHEME.match(place)
+    if found is None:
+        return str(Path(place).absolute())
+    if found[1].lower() != "file":
+        return place
+    parts = urlsplit(place)
+    if parts.netloc not in {"", "localhost"} or not parts.path:
+        raise ConfigError(f"{place} names no directory of this machine; file:///path is expected")
+    return unquote(parts.path)
+
+
+def _refuse_repeated(what: str, values: list[str]) -> None:
+    for value in values:
+        if values.count(value) > 1:
+            raise ConfigError(f"the {what} {value} is named twice, so that its messages would count twice")
+
+
+def _folders(uri: str) -> list[str]:
+    """Host and folders of a place, without the commit-log directory at its end."""
+    root = StoreRoot("", uri)
+    path = urlsplit(root.shown) if not root.is_local else None
+    parts = [path.netloc, *path.path.split("/")] if path else uri.split("/")
+    folders = [part for part in parts if part]
+    return (folders[:-1] if folders[-1:] == ["commitlog"] else folders) or ["store"]
+
+
+def _default_names(places: list[list[str]], taken: set[str]) -> list[str]:
+    names: list[str] = []
+    for folders in places:
+        name = _default_name(folders, places, taken)
+        taken.add(name)
+        names.append(name)
+    return names
+
+
+def _default_name(folders: list[str], places: list[list[str]], taken: set[str]) -> str:
+    for width in range(1, _WIDEST_NAME + 1):
+        name = "/".join(folders[-width:])
+        alike = sum("/".join(other[-width:]) == name for other in places)
+        if alike == 1 and name not in taken:
+            return name
+    number = 2
+    while f"{folders[-1]}-{number}" in taken:
+        number += 1
+    return folders[-1] if folders[-1] not in taken else f"{folders[-1]}-{number}"

@@ -1,0 +1,80 @@
+"""The entries of one queue."""
+
+import struct
+from pathlib import Path
+
+import pytest
+
+from rocketbroker.analytics.queue_entries import QueueFiles, QueueNotWholeError
+from rocketbroker.analytics.store_files import open_folder
+from rocketbroker.analytics.store_root import StoreRoot
+from tests.support.commit_log_writer import overwrite
+from tests.support.consume_queue_writer import write_queues
+
+
+def entries(first: int, count: int) -> list[dict[str, object]]:
+    return [
+        {"topic": "T", "queue_id": 0, "queue_offset": number, "physical_offset": number * 1_000 + 500, "size": 300}
+        for number in range(first, first + count)
+    ]
+
+
+def files_of(root: Path) -> QueueFiles:
+    return QueueFiles(open_folder(StoreRoot("b", str(root))), "T", 0)
+
+
+def file_at(root: Path, entry: int) -> tuple[Path, int]:
+    return root / "consumequeue" / "T" / "0" / f"{entry // 100 * 2_000:020d}", entry % 100 * 20
+
+
+@pytest.mark.parametrize(("first", "count"), [(0, 1), (0, 100), (0, 250), (130, 200), (200, 5)])
+def test_all_that_was_written_without_fillers_and_zeros(tmp_path: Path, first: int, count: int) -> None:
+    write_queues(tmp_path, entries(first, count))
+    found = files_of(tmp_path).whole()
+    assert found.first == first
+    assert found.offsets.tolist() == [number * 1_000 + 500 for number in range(first, first + count)]
+    assert set(found.sizes.tolist()) == {300}
+    assert files_of(tmp_path).newest() == ((first + count - 1) * 1_000 + 500, 300)
+
+
+def test_a_range_over_files(tmp_path: Path) -> None:
+    write_queues(tmp_path, entries(0, 250))
+    files = files_of(tmp_path)
+    assert files.range(90, 210).offsets.tolist() == [number * 1_000 + 500 for number in range(90, 210)]
+    assert files.capacity == 300
+    with pytest.raises(QueueNotWholeError, match="T/0: entries from 290 to 310 are not all there"):
+        files.range(290, 310)
+
+
+def test_a_queue_without_files_has_nothing(tmp_path: Path) -> None:
+    files = files_of(tmp_path)
+    assert (len(files.whole()), files.newest(), files.capacity) == (0, None, 0)
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        struct.pack(">qiq", 0, 0, 0),
+        struct.pack(">qiq", 50_500, 0, 0),
+        struct.pack(">qiq", 50_500, -5, 0),
+        struct.pack(">qiq", -1, 300, 0),
+        struct.pack(">qiq", 50_500, 1_200, 0),
+        struct.pack(">qiq", 49_600, 300, 0),
+        struct.pack(">qiq", 1 << 40, 300, 0),
+    ],
+)
+@pytest.mark.parametrize("number", [50, 249])
+def test_an_entry_that_is_not_as_it_should_be_has_the_queue_refused(tmp_path: Path, entry: bytes, number: int) -> None:
+    write_queues(tmp_path, entries(0, 250))
+    may_be_last = entry[:8] in {struct.pack(">q", 1 << 40), bytes(8)} or entry[8:12] == struct.pack(">i", 1_200)
+    number = 50 if may_be_last else number
+    overwrite(*file_at(tmp_path, number), entry)
+    with pytest.raises(QueueNotWholeError, match="T/0: entries do not lead to records one after the other"):
+        files_of(tmp_path).whole()
+
+
+def test_a_file_that_lacks_between_others_has_the_queue_refused(tmp_path: Path) -> None:
+    write_queues(tmp_path, entries(0, 250))
+    file_at(tmp_path, 100)[0].unlink()
+    with pytest.raises(QueueNotWholeError, match="T/0: a file lacks behind consumequeue/T/0/0"):
+        files_of(tmp_path)

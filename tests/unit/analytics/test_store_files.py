@@ -1,0 +1,65 @@
+"""Folders and files of a store on this machine."""
+
+from pathlib import Path
+
+import pytest
+
+from rocketbroker.analytics.store_files import StoreEntry, checked_path, open_folder, opened
+from rocketbroker.analytics.store_root import StoreRoot
+from rocketbroker.common.errors import StoreError
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> StoreRoot:
+    (tmp_path / "config").mkdir()
+    (tmp_path / "config" / "b.json").write_bytes(b"0123456789")
+    (tmp_path / "config" / "a").mkdir()
+    return StoreRoot("b", str(tmp_path))
+
+
+def test_what_stands_in_a_folder_comes_by_name(root: StoreRoot) -> None:
+    folder = open_folder(root)
+    assert folder.entries() == [StoreEntry("config", 0, True)]
+    assert folder.entries("config") == [StoreEntry("a", 0, True), StoreEntry("b.json", 10, False)]
+    assert (folder.folders("config"), folder.files("config")) == (["a"], {"b.json": 10})
+    assert folder.entries("none") == []
+    assert [folder.is_folder(path) for path in ("", "config", "config/b.json", "none")] == [True, True, False, False]
+
+
+def test_bytes_of_files(root: StoreRoot) -> None:
+    folder = open_folder(root)
+    assert folder.read("config/b.json") == b"0123456789"
+    assert folder.read("config/b.json", 4) == b"456789"
+    assert folder.read("config/b.json", 4, 2) == b"45"
+    assert folder.read("config/b.json", 8, 5) == b"89"
+    assert folder.read("config/b.json", 12) == b""
+    assert folder.read_if_there("config/none") is None
+    with opened(folder, "config/b.json") as file:
+        memory = bytearray(b"...............")
+        assert file.read_into(7, memoryview(memory)) == 3
+        assert memory == b"789............"
+        assert file.size == 10
+
+
+def test_a_file_that_cannot_be_read_is_named(root: StoreRoot) -> None:
+    folder = open_folder(root)
+    with pytest.raises(StoreError, match=f"cannot read the file {root.uri}/config/none: No such file or directory"):
+        folder.read("config/none")
+    with pytest.raises(StoreError, match=r"config/b.json/x: Not a directory"):
+        folder.read_if_there("config/b.json/x")
+
+
+def test_no_file_stays_open(root: StoreRoot) -> None:
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    folder = open_folder(root)
+    for _ in range(20):
+        folder.read("config/b.json")
+    assert len(list(Path("/proc/self/fd").iterdir())) <= before
+
+
+@pytest.mark.parametrize("path", ["/etc/passwd", "../x", "a/../../x", "a//b", "a/", ".", "a\0b", "a\\b"])
+def test_no_path_leads_out_of_the_store(root: StoreRoot, path: str) -> None:
+    folder = open_folder(root)
+    for reach in (folder.entries, folder.is_folder, folder.open, folder.read, folder.read_if_there, checked_path):
+        with pytest.raises(StoreError, match="is no path within a store"):
+            reach(path)
