@@ -20,7 +20,8 @@ RocketBrokerError
 │   ├── StoreFullError         ... since the disk has no room
 │   ├── StoreBusyError         ... since the disk has kept the writer waiting for too long
 │   ├── TopicBeingDeletedError ... since the topic is on its way out
-│   └── MessageIllegalError    ... since no store with these settings holds such a message
+│   ├── MessageIllegalError    ... since no store with these settings holds such a message
+│   └── QueueNotWholeError     ... through a ConsumeQueue that does not lead to all it should (analytics.queue_entries)
 ├── ClientError                a client cannot do what was asked, with a tree of its own (client.errors)
 └── JavaRuntimeError           there is no Java runtime that PySpark can use (analytics.java_runtime)
 """
