@@ -7,7 +7,8 @@ from typing import Final
 
 import numpy as np
 
-from rocketbroker.analytics.store_files import LocalFolder, StoreFolder, open_folder, opened, shown_path
+from rocketbroker.analytics.open_store import open_folder
+from rocketbroker.analytics.store_files import LocalFolder, StoreFolder, opened, shown_path
 from rocketbroker.analytics.store_root import StoreRoot
 from rocketbroker.codec.storefile.mapped_file_name import file_name_to_offset
 from rocketbroker.common.errors import CodecError, StoreError

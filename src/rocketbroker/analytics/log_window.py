@@ -7,7 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rocketbroker.analytics.commit_log_files import LogFile
-from rocketbroker.analytics.store_files import StoreFile, open_folder
+from rocketbroker.analytics.open_store import open_folder
+from rocketbroker.analytics.store_files import StoreFile
 from rocketbroker.common.errors import StoreError
 
 #: Bytes read at a time; also bounds the rows of a batch.

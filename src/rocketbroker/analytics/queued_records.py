@@ -8,9 +8,10 @@ from numpy.typing import NDArray
 
 from rocketbroker.analytics.commit_log_files import LogFile
 from rocketbroker.analytics.log_window import WINDOW_SIZE
+from rocketbroker.analytics.open_store import open_folder
 from rocketbroker.analytics.queue_entries import EntryRange, QueueFiles, QueueNotWholeError
 from rocketbroker.analytics.row_mask import text_rows
-from rocketbroker.analytics.store_files import StoreFile, StoreFolder, open_folder
+from rocketbroker.analytics.store_files import StoreFile, StoreFolder
 from rocketbroker.codec.byte_columns import Positions
 from rocketbroker.codec.message.message_encoder import RECORD_HEADS
 from rocketbroker.codec.message.property_slices import Slices

@@ -7,10 +7,10 @@ from typing import Final
 
 from rocketbroker.analytics.commit_log_files import LogFile, commit_log_files
 from rocketbroker.analytics.decode_report import DecodeReport, SkippedRange
+from rocketbroker.analytics.open_store import open_folder
 from rocketbroker.analytics.queue_entries import EntryRange
 from rocketbroker.analytics.queue_plan import QueuePlan, plan_queues
 from rocketbroker.analytics.selection import EVERYTHING, Selection
-from rocketbroker.analytics.store_files import open_folder
 from rocketbroker.analytics.store_root import StoreRoot, Stores, store_roots
 from rocketbroker.analytics.time_bounds import offsets_of_time
 from rocketbroker.codec.storefile.audit_rules import AuditRule

@@ -87,15 +87,6 @@ class StoreFolder(ABC):
         return shown_path(self.root, path)
 
 
-def open_folder(root: StoreRoot) -> StoreFolder:
-    """The folder of a store; whether there is one is not looked at."""
-    if root.is_local:
-        return LocalFolder(root)
-    from rocketbroker.analytics.remote_files import RemoteFolder
-
-    return RemoteFolder(root)
-
-
 @contextmanager
 def opened(folder: StoreFolder, path: str, what: str = "file") -> Iterator[StoreFile]:
     """An open file for a ``with`` block."""

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from rocketbroker.analytics.commit_log_files import commit_log_files, commit_log_folder, written_end
-from rocketbroker.analytics.store_files import open_folder
+from rocketbroker.analytics.open_store import open_folder
 from rocketbroker.analytics.store_root import StoreRoot
 from rocketbroker.common.errors import StoreError
 from tests.support.commit_log_writer import CommitLogWriter

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from rocketbroker.analytics.open_store import open_folder
 from rocketbroker.analytics.queue_entries import QueueFiles, QueueNotWholeError
-from rocketbroker.analytics.store_files import open_folder
 from rocketbroker.analytics.store_root import StoreRoot
 from tests.support.commit_log_writer import overwrite
 from tests.support.consume_queue_writer import write_queues

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from rocketbroker.analytics.store_files import StoreEntry, checked_path, open_folder, opened
+from rocketbroker.analytics.open_store import open_folder
+from rocketbroker.analytics.store_files import StoreEntry, checked_path, opened
 from rocketbroker.analytics.store_root import StoreRoot
 from rocketbroker.common.errors import StoreError
 
