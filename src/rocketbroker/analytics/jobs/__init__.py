@@ -1,0 +1,1 @@
+"""Jobs over stores: each a function that takes and returns Spark data frames."""

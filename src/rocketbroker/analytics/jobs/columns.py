@@ -1,0 +1,45 @@
+"""What jobs make columns of: times in ms, and percentiles. Works on data frames with times in either type."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - the name that all of Spark's world has for it
+from pyspark.sql.types import LongType
+
+# Years 1 to 9999 in ms since 1970: the timestamps that Spark and Python can show. A damaged record may have any int64.
+_MIN_MS: Final = -62_135_596_800_000
+_MAX_MS: Final = 253_402_300_799_999
+#: Which percentiles jobs give.
+PERCENTILES: Final = (50.0, 90.0, 99.0, 99.9)
+
+
+def millis(frame: DataFrame, name: str) -> Column:
+    """The time in the column ``name`` in ms since 1970, whether it is a timestamp or a number already."""
+    is_number = isinstance(frame.schema[name].dataType, LongType)
+    return F.col(name) if is_number else F.unix_millis(name)
+
+
+def as_time(time_ms: Column) -> Column:
+    """Milliseconds since 1970 as a timestamp, null outside the years 1 to 9999."""
+    return F.when(time_ms.between(_MIN_MS, _MAX_MS), F.timestamp_millis(time_ms))
+
+
+def interval_start(time_ms: Column, interval_ms: int) -> Column:
+    """When the interval of ``interval_ms`` begins that a time lies in, counted from 1970 on; null as in ``as_time``."""
+    step = F.lit(interval_ms)
+    shown = time_ms.between(_MIN_MS + interval_ms, _MAX_MS)
+    return F.when(shown, F.timestamp_millis(time_ms - F.pmod(time_ms, step)))
+
+
+def percentile_columns(value: Column, percentiles: Sequence[float], suffix: str = "") -> list[Column]:
+    """Columns ``p50``, ``p99_9``, …: exact, between two values in proportion (type 7, as numpy has it)."""
+    return [
+        F.percentile(value, F.lit(percent / 100)).alias(f"p{percent:g}".replace(".", "_") + suffix)
+        for percent in percentiles
+    ]
+
+
+def share(value: Column, of: Column) -> Column:
+    """``value`` as a part of ``of``, 0 to 1; null of nothing."""
+    return F.try_divide(value, of)

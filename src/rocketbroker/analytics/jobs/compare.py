@@ -1,0 +1,120 @@
+"""Holds the messages of two stores against each other: a master and its slave, or a store before and after."""
+
+from typing import Final
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812
+
+from rocketbroker.analytics.jobs.columns import millis
+from rocketbroker.common.errors import ConfigError
+
+#: What messages of both are known by, and the columns that are not compared then, since they may rightly differ.
+KEYS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
+    "physical": (("physical_offset",), ()),
+    "queue": (
+        ("topic", "queue_id", "queue_offset"),
+        ("physical_offset", "msg_id", "prepared_transaction_offset"),
+    ),
+}
+ONLY_IN_FIRST, ONLY_IN_SECOND, DIFFERENT = "only-in-first", "only-in-second", "different"
+_SHOWN: Final = ("topic", "queue_id", "queue_offset", "physical_offset", "store_timestamp")
+
+
+def compare(first: DataFrame, second: DataFrame, by: str = "physical", ignored: tuple[str, ...] = ()) -> DataFrame:
+    """The messages that only one of two stores has, and those that are not the same in both.
+
+    Args:
+        first: messages with all columns of ``message_schema.MESSAGE_SCHEMA``.
+        second: likewise.
+        by: what a message is known by: ``physical``, its offset in the commit log, or ``queue``, its topic, queue and
+            queue offset; then offsets in the commit log, and ids made of them, may differ.
+        ignored: columns that are not compared. ``broker`` never is.
+
+    Returns:
+        ``found`` (``only-in-first``, ``only-in-second`` or ``different``), ``where``, ``topic``, ``queue_id``,
+        ``queue_offset``, ``physical_offset`` and ``store_timestamp`` (ms) of the first store that has it, and
+        ``columns``, those that differ. ``where`` says of a message that one store lacks whether it lies ``before`` the
+        first or ``behind`` the last message of that store (with ``queue``, of that queue in it), ``within``, or in a
+        queue that is not there at all (``no-queue``).
+
+    Raises:
+        ConfigError: ``by`` or a column of ``ignored`` is none.
+    """
+    if by not in KEYS:
+        raise ConfigError(f"messages are compared by {' or '.join(KEYS)}, not by {by!r}")
+    keys, unlike = KEYS[by]
+    compared = [name for name in first.columns if name not in {"broker", *keys, *unlike, *ignored}]
+    for name in ignored:
+        if name not in first.columns:
+            raise ConfigError(f"messages have no column {name!r}; there are {', '.join(first.columns)}")
+    ours, theirs = _side(first, keys, compared, "a"), _side(second, keys, compared, "b")
+    joined = ours.join(theirs, list(keys), "full")
+    found = joined.withColumn("found", _found(compared)).where(F.col("found").isNotNull())
+    return _placed(found, first, second, keys).select(
+        "found",
+        "where",
+        *[name if name in keys else F.coalesce(f"a_{name}", f"b_{name}").alias(name) for name in _SHOWN],
+        F.when(F.col("found") == DIFFERENT, F.array_compact(F.array(*map(_name_if_differs, compared)))).alias(
+            "columns"
+        ),
+    )
+
+
+def _side(messages: DataFrame, keys: tuple[str, ...], compared: list[str], prefix: str) -> DataFrame:
+    """``messages`` with names of one side; what may be long as its SHA-256, so that little is moved."""
+    names = sorted({*compared, *_SHOWN} - set(keys))
+    made = [_short(messages, name).alias(f"{prefix}_{name}") for name in names]
+    return messages.select(*keys, F.lit(True).alias(f"{prefix}_there"), *made)
+
+
+def _short(messages: DataFrame, name: str) -> Column:
+    if name.endswith("_timestamp"):
+        return millis(messages, name)
+    if name == "body":
+        return F.sha2(F.col(name), 256)
+    if name == "properties":
+        return F.sha2(F.to_json(F.array_sort(F.map_entries(name))), 256)
+    return F.col(name)
+
+
+def _differs(name: str) -> Column:
+    return ~F.col(f"a_{name}").eqNullSafe(F.col(f"b_{name}"))
+
+
+def _name_if_differs(name: str) -> Column:
+    return F.when(_differs(name), F.lit(name))
+
+
+def _found(compared: list[str]) -> Column:
+    anything = F.lit(False)
+    for name in compared:
+        anything = anything | _differs(name)
+    return (
+        F.when(F.col("b_there").isNull(), ONLY_IN_FIRST)
+        .when(F.col("a_there").isNull(), ONLY_IN_SECOND)
+        .when(anything, DIFFERENT)
+    )
+
+
+def _placed(found: DataFrame, first: DataFrame, second: DataFrame, keys: tuple[str, ...]) -> DataFrame:
+    """``found`` with ``where``."""
+    *queue, offset = keys
+    for side, messages in (("a", first), ("b", second)):
+        bounds = messages.groupBy(*queue).agg(F.min(offset).alias(f"{side}_begin"), F.max(offset).alias(f"{side}_end"))
+        found = found.join(F.broadcast(bounds), queue, "left") if queue else found.crossJoin(F.broadcast(bounds))
+    return found.withColumn(
+        "where",
+        F.when(F.col("found") == ONLY_IN_FIRST, _place("b", offset)).when(
+            F.col("found") == ONLY_IN_SECOND, _place("a", offset)
+        ),
+    )
+
+
+def _place(side: str, offset: str) -> Column:
+    begin, end = F.col(f"{side}_begin"), F.col(f"{side}_end")
+    return (
+        F.when(begin.isNull(), "no-queue")
+        .when(F.col(offset) < begin, "before")
+        .when(F.col(offset) > end, "behind")
+        .otherwise("within")
+    )

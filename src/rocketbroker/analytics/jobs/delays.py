@@ -1,0 +1,91 @@
+"""How long messages took from the producer into the store, and from one try of a consumer to the next."""
+
+from collections.abc import Sequence
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F  # noqa: N812
+
+from rocketbroker.analytics.jobs.columns import PERCENTILES, millis, percentile_columns
+from rocketbroker.codec.message.message_const import PROPERTY_ORIGIN_MESSAGE_ID
+from rocketbroker.codec.message.topic_validator import (
+    DLQ_GROUP_TOPIC_PREFIX,
+    RETRY_GROUP_TOPIC_PREFIX,
+    RMQ_SYS_SCHEDULE_TOPIC,
+    RMQ_SYS_TRANS_HALF_TOPIC,
+    RMQ_SYS_TRANS_OP_HALF_TOPIC,
+)
+
+# What lies there is on its way to another topic, or was sent long ago.
+_NOT_SENT = (RMQ_SYS_SCHEDULE_TOPIC, RMQ_SYS_TRANS_HALF_TOPIC, RMQ_SYS_TRANS_OP_HALF_TOPIC)
+
+
+def delays(messages: DataFrame, percentiles: Sequence[float] = PERCENTILES) -> DataFrame:
+    """Store time less born time of each topic, in ms: how long until consumers could have a message.
+
+    Retries, dead letters, halves of transactions and what waits in SCHEDULE_TOPIC_XXXX are left out. Delayed messages
+    and transactions count in their own topic, with all the time that they waited on purpose. The born time is the
+    producer's clock.
+
+    Args:
+        messages: with ``broker``, ``topic``, ``store_timestamp`` and ``born_timestamp``.
+        percentiles: which, 0 to 100; they are exact.
+
+    Returns:
+        ``broker``, ``topic``, ``messages``, ``least_ms``, ``mean_ms``, ``p50_ms`` and so on, ``greatest_ms``, and
+        ``born_later``: messages that were born after they were stored, by clocks that differ.
+    """
+    topic = F.col("topic")
+    is_sent = ~(topic.startswith(RETRY_GROUP_TOPIC_PREFIX) | topic.startswith(DLQ_GROUP_TOPIC_PREFIX))
+    took = F.try_subtract(millis(messages, "store_timestamp"), millis(messages, "born_timestamp"))
+    sent = messages.where(is_sent & ~topic.isin(*_NOT_SENT)).withColumn("took", took)
+    return sent.groupBy("broker", "topic").agg(
+        F.count("*").alias("messages"),
+        *_distribution(F.col("took"), percentiles, ""),
+        F.count_if(F.col("took") < 0).alias("born_later"),
+    )
+
+
+def retry_delays(messages: DataFrame, percentiles: Sequence[float] = PERCENTILES) -> DataFrame:
+    """How old messages are at each retry, and how long after the retry before it that is, in ms.
+
+    Args:
+        messages: with ``broker``, ``topic``, ``store_timestamp``, ``born_timestamp``, ``reconsume_times``, ``msg_id``
+            and ``properties``; those of other topics than ``%RETRY%…`` do not count.
+        percentiles: which, 0 to 100; they are exact.
+
+    Returns:
+        ``group_name``, ``reconsume_times``, ``messages``, then ``least_ms`` … ``greatest_ms`` since the message was
+        born, and ``with_previous``, ``least_previous_ms`` … since its previous retry became readable, for those whose
+        previous retry is in the store. Brokers are taken together: a retry may be at another one.
+    """
+    retried = messages.where(F.col("topic").startswith(RETRY_GROUP_TOPIC_PREFIX))
+    stored, born = millis(messages, "store_timestamp"), millis(messages, "born_timestamp")
+    origin = F.coalesce(F.element_at("properties", PROPERTY_ORIGIN_MESSAGE_ID), F.col("msg_id"))
+    tries = retried.select(
+        F.substr("topic", F.lit(len(RETRY_GROUP_TOPIC_PREFIX) + 1)).alias("group_name"),
+        "reconsume_times",
+        F.try_subtract(stored, born).alias("age"),
+        origin.alias("origin"),
+        stored.alias("stored"),
+    )
+    of_message = Window.partitionBy("group_name", "origin").orderBy("reconsume_times", "stored")
+    since = F.try_subtract(F.col("stored"), F.lag("stored").over(of_message))
+    return (
+        tries.withColumn("since_previous", since)
+        .groupBy("group_name", "reconsume_times")
+        .agg(
+            F.count("*").alias("messages"),
+            *_distribution(F.col("age"), percentiles, ""),
+            F.count("since_previous").alias("with_previous"),
+            *_distribution(F.col("since_previous"), percentiles, "_previous"),
+        )
+    )
+
+
+def _distribution(value: Column, percentiles: Sequence[float], of: str) -> list[Column]:
+    return [
+        F.min(value).alias(f"least{of}_ms"),
+        F.avg(value).alias(f"mean{of}_ms"),
+        *percentile_columns(value, percentiles, f"{of}_ms"),
+        F.max(value).alias(f"greatest{of}_ms"),
+    ]

@@ -1,0 +1,276 @@
+"""Sends what was exported to a broker again, at a set rate.
+
+Messages go in the order in which they were stored; those of one queue are never overtaken by later ones. Each is sent
+at least once: when an answer is lost it is sent again.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import islice
+from typing import Any, Final, NamedTuple, Protocol
+
+from pyspark.sql import DataFrame, SparkSession
+
+from rocketbroker.client.errors import InvalidMessageError
+from rocketbroker.client.message import Message, check_message
+from rocketbroker.client.queue_selection import QueueSelector
+from rocketbroker.codec.message.compression import decompress
+from rocketbroker.codec.message.message_const import (
+    PROPERTY_KEYS,
+    PROPERTY_TAGS,
+    PROPERTY_WAIT_STORE_MSG_OK,
+    STRING_HASH_SET,
+)
+from rocketbroker.codec.message.message_sys_flag import COMPRESSED_FLAG, INNER_BATCH_FLAG
+from rocketbroker.codec.message.topic_validator import (
+    DLQ_GROUP_TOPIC_PREFIX,
+    RETRY_GROUP_TOPIC_PREFIX,
+    RMQ_SYS_SCHEDULE_TOPIC,
+    is_system_topic,
+)
+from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
+from rocketbroker.common.clock import Clock
+from rocketbroker.common.errors import CodecError, ConfigError, RocketBrokerError
+
+# So many messages of a lane may wait to be sent, and so often each is tried.
+_WAITING: Final = 4
+_TRIES: Final = 3
+# So many rows are read at a time, on a thread.
+_AT_ONCE: Final = 100
+#: Columns of an export that a replay needs.
+COLUMNS: Final = (
+    "broker",
+    "topic",
+    "queue_id",
+    "physical_offset",
+    "store_timestamp",
+    "flag",
+    "sys_flag",
+    "body",
+    "properties",
+)
+_SCHEMA: Final = (
+    "broker string, topic string, queue_id int, physical_offset bigint, store_timestamp bigint, flag int, sys_flag int,"
+    " body binary, properties map<string,string>"
+)
+
+
+def exported_messages(spark: SparkSession, source: str, form: str = "parquet") -> DataFrame:
+    """What an export has, with ``COLUMNS``.
+
+    Args:
+        spark: the session.
+        source: where it was exported to.
+        form: ``parquet`` or ``jsonl``.
+
+    Raises:
+        ConfigError: there is no such format.
+    """
+    kinds = {"parquet": "parquet", "jsonl": "json"}
+    if form not in kinds:
+        raise ConfigError(f"an export of format {form!r} cannot be replayed; {' and '.join(kinds)} can")
+    return spark.read.schema(_SCHEMA).format(kinds[form]).load(source)
+
+
+def in_order(messages: DataFrame) -> Iterator[Mapping[str, Any]]:
+    """``messages`` as they were stored, brokers merged by time; one partition's rows are held at a time."""
+    ordered = messages.select(*COLUMNS).orderBy("store_timestamp", "broker", "physical_offset")
+    return (row.asDict() for row in ordered.toLocalIterator(prefetchPartitions=True))
+
+
+class Ready(NamedTuple):
+    """A message to be sent, and the queue that it was in."""
+
+    message: Message
+    queue: tuple[str, int]
+    stored_ms: int
+
+
+def prepare(row: Mapping[str, Any], topics: Mapping[str, str]) -> Ready | str:
+    """The message of a row of an export; or why it is not sent, in a few words.
+
+    Keys, tags, flag, body and all properties of the application are kept. Properties that RocketMQ sets itself are made
+    anew, the unique id among them. A compressed body is unpacked, and compressed again when it is sent.
+
+    Args:
+        row: with ``COLUMNS``.
+        topics: topics that are sent to another one.
+    """
+    topic = row["topic"]
+    reason = _why_not(topic, row["sys_flag"])
+    if reason:
+        return reason
+    body = bytes(row["body"] or b"")
+    if body and row["sys_flag"] & COMPRESSED_FLAG:
+        try:
+            body = decompress(body, row["sys_flag"])
+        except CodecError:
+            return "body cannot be unpacked"
+    properties = dict(row["properties"] or {})
+    message = Message(
+        topics.get(topic, topic),
+        body,
+        tags=properties.get(PROPERTY_TAGS),
+        keys=properties.get(PROPERTY_KEYS),
+        properties={name: value for name, value in properties.items() if name not in STRING_HASH_SET},
+        flag=row["flag"],
+        wait_store_msg_ok=properties.get(PROPERTY_WAIT_STORE_MSG_OK) != "false",
+    )
+    try:
+        check_message(message)
+    except InvalidMessageError as error:
+        return str(error)
+    return Ready(message, (topic, row["queue_id"]), row["store_timestamp"])
+
+
+def _why_not(topic: str, sys_flag: int) -> str:
+    if topic.startswith((RETRY_GROUP_TOPIC_PREFIX, DLQ_GROUP_TOPIC_PREFIX)):
+        return "retry or dead letter"
+    if topic == RMQ_SYS_SCHEDULE_TOPIC or is_system_topic(topic):
+        return "topic of the broker itself"
+    if sys_flag & INNER_BATCH_FLAG:
+        return "batch of a BatchCQ topic"
+    return ""
+
+
+class Sender(Protocol):
+    """What a replay sends by; ``client.producer.Producer`` is one."""
+
+    async def send(self, message: Message, queue: QueueSelector) -> Any:
+        """Send a message to the queue that is chosen, and wait until the broker has it."""
+
+
+@dataclass(slots=True)
+class Replayed:
+    """What became of the messages of a replay.
+
+    Attributes:
+        sent: how many a broker has, or would have been sent in a dry run, by topic that they went to.
+        skipped: how many were left out, by reason.
+        failure: why it ended early, empty if it did not.
+        resume_ms: store time from which on to go on after a failure: all before it is sent.
+    """
+
+    sent: Counter[str] = field(default_factory=Counter)
+    skipped: Counter[str] = field(default_factory=Counter)
+    failure: str = ""
+    resume_ms: int | None = None
+
+
+def rehearse(rows: Iterable[Mapping[str, Any]], topics: Mapping[str, str]) -> Replayed:
+    """What a replay would do; nothing is sent."""
+    done = Replayed()
+    for row in rows:
+        ready = prepare(row, topics)
+        if isinstance(ready, str):
+            done.skipped[ready] += 1
+        else:
+            done.sent[ready.message.topic] += 1
+    return done
+
+
+class Replay:
+    """Sends the rows of an export.
+
+    Args:
+        sender: a started producer.
+        clock: for the rate.
+        rate: messages a second, 0 for as fast as it goes.
+        topics: topics that are sent to another one.
+        lanes: so many messages at most are under way at a time, each of another queue.
+        progress: told how many were sent so far.
+    """
+
+    def __init__(
+        self,
+        sender: Sender,
+        clock: Clock,
+        *,
+        rate: float = 0,
+        topics: Mapping[str, str] | None = None,
+        lanes: int = 16,
+        progress: Callable[[int], None] = lambda _: None,
+    ) -> None:
+        self._sender = sender
+        self._clock = clock
+        self._interval = 1 / rate if rate else 0.0
+        self._topics = topics or {}
+        self._lanes: list[asyncio.Queue[Ready | None]] = [asyncio.Queue(_WAITING) for _ in range(lanes)]
+        self._lane_numbers: dict[tuple[str, int], int] = {}
+        self._progress = progress
+        self._done = Replayed()
+        self._failed_ms: list[int] = []
+
+    async def run(self, rows: Iterable[Mapping[str, Any]]) -> Replayed:
+        """Send them; ends early at the first one that a broker does not take, once those under way are settled."""
+        async with asyncio.TaskGroup() as lanes:
+            for lane in self._lanes:
+                lanes.create_task(self._send_all(lane))
+            try:
+                await self._deal(rows)
+            finally:
+                for lane in self._lanes:
+                    await lane.put(None)
+        if self._failed_ms:
+            self._done.resume_ms = min(self._failed_ms)
+        return self._done
+
+    async def _deal(self, rows: Iterable[Mapping[str, Any]]) -> None:
+        start, number = self._clock.monotonic(), 0
+        feed = iter(rows)
+        while chunk := await asyncio.to_thread(list, islice(feed, _AT_ONCE)):
+            for row in chunk:
+                if self._done.failure:
+                    return
+                ready = prepare(row, self._topics)
+                if isinstance(ready, str):
+                    self._done.skipped[ready] += 1
+                    continue
+                # Against the time at which it began: slow answers are made up for, and the rate holds on the whole.
+                wait = start + number * self._interval - self._clock.monotonic()
+                if self._interval and wait > 0:
+                    await asyncio.sleep(wait)
+                number += 1
+                await self._lane_of(ready.queue).put(ready)
+
+    def _lane_of(self, queue: tuple[str, int]) -> "asyncio.Queue[Ready | None]":
+        """The lane that all messages of a queue take."""
+        number = self._lane_numbers.setdefault(queue, len(self._lane_numbers) % len(self._lanes))
+        return self._lanes[number]
+
+    async def _send_all(self, lane: "asyncio.Queue[Ready | None]") -> None:
+        while (ready := await lane.get()) is not None:
+            if self._done.failure:
+                self._failed_ms.append(ready.stored_ms)
+                continue
+            error = await self._send(ready)
+            if error is None:
+                self._done.sent[ready.message.topic] += 1
+                self._progress(self._done.sent.total())
+            else:
+                self._fail(f"{ready.message.topic}: {error}")
+                self._failed_ms.append(ready.stored_ms)
+
+    def _fail(self, reason: str) -> None:
+        """Only the first reason is told: the others follow from it, or are like it."""
+        self._done.failure = self._done.failure or reason
+
+    async def _send(self, ready: Ready) -> RocketBrokerError | None:
+        """Send a message to the queue with the number that it had; the error of the last try if none succeeds."""
+        failure: RocketBrokerError | None = None
+        for _ in range(_TRIES):
+            try:
+                await self._sender.send(ready.message, partial(_queue, ready.queue[1]))
+            except RocketBrokerError as error:
+                failure = error
+            else:
+                return None
+        return failure
+
+
+def _queue(queue_id: int, queues: Sequence[MessageQueue], _message: Message) -> MessageQueue:
+    """The queue that takes over from queue ``queue_id``: all its messages go there, so that their order stays."""
+    return queues[queue_id % len(queues)]

@@ -1,0 +1,29 @@
+"""How large messages are."""
+
+from collections.abc import Sequence
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812
+
+from rocketbroker.analytics.jobs.columns import PERCENTILES, percentile_columns
+
+
+def sizes(messages: DataFrame, percentiles: Sequence[float] = PERCENTILES) -> DataFrame:
+    """The distribution of sizes in each topic, in bytes of whole records.
+
+    Args:
+        messages: with ``broker``, ``topic`` and ``size``.
+        percentiles: which, 0 to 100; they are exact.
+
+    Returns:
+        ``broker``, ``topic``, ``messages``, ``bytes``, ``least``, ``mean``, ``p50`` and so on, ``greatest``.
+    """
+    size = F.col("size")
+    return messages.groupBy("broker", "topic").agg(
+        F.count("*").alias("messages"),
+        F.sum(size).alias("bytes"),
+        F.min(size).alias("least"),
+        F.avg(size).alias("mean"),
+        *percentile_columns(size, percentiles),
+        F.max(size).alias("greatest"),
+    )

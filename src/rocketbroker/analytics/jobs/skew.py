@@ -1,0 +1,66 @@
+"""Which keys are hot, and how evenly queues are filled."""
+
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as F  # noqa: N812
+
+from rocketbroker.analytics.jobs.columns import share
+from rocketbroker.codec.message.message_const import KEY_SEPARATOR
+
+
+def hot_keys(messages: DataFrame, top: int = 20) -> DataFrame:
+    """The keys (property KEYS) that most messages of a topic have.
+
+    Args:
+        messages: with ``broker``, ``topic``, ``keys`` and ``size``.
+        top: so many keys of each topic; of equally frequent ones the first by name.
+
+    Returns:
+        ``broker``, ``topic``, ``rank``, ``key``, ``messages``, ``bytes``, and ``share`` of those messages of the topic
+        that have keys. A message with several keys counts for each.
+    """
+    keyed = messages.where(F.col("keys").isNotNull())
+    parts = F.array_distinct(F.filter(F.split("keys", KEY_SEPARATOR), lambda part: part != ""))
+    with_keys = keyed.select("broker", "topic", "size", parts.alias("parts")).where(F.size("parts") > 0)
+    totals = with_keys.groupBy("broker", "topic").agg(F.count("*").alias("keyed"))
+    each = with_keys.select("broker", "topic", "size", F.explode("parts").alias("key"))
+    counted = each.groupBy("broker", "topic", "key").agg(F.count("*").alias("messages"), F.sum("size").alias("bytes"))
+    order = Window.partitionBy("broker", "topic").orderBy(F.desc("messages"), "key")
+    ranked = counted.withColumn("rank", F.row_number().over(order)).where(F.col("rank") <= top)
+    joined = ranked.join(F.broadcast(totals), ["broker", "topic"])
+    rate = share(F.col("messages"), F.col("keyed")).alias("share")
+    return joined.select("broker", "topic", "rank", "key", "messages", "bytes", rate)
+
+
+def skew(messages: DataFrame, topics: DataFrame | None = None) -> DataFrame:
+    """How the messages of each topic lie in its queues.
+
+    Args:
+        messages: with ``broker``, ``topic``, ``queue_id`` and ``size``.
+        topics: with ``broker``, ``topic`` and ``write_queue_nums`` (the table ``topics``): has queues without messages
+            counted as well.
+
+    Returns:
+        ``broker``, ``topic``, ``queue_id``, ``messages``, ``bytes``, ``share`` of the topic's messages at that broker,
+        ``of_mean``: the messages as a multiple of what an even distribution would give.
+    """
+    counted = messages.groupBy("broker", "topic", "queue_id").agg(
+        F.count("*").alias("messages"), F.sum("size").alias("bytes")
+    )
+    if topics is not None:
+        counted = _with_empty_queues(counted, topics)
+    topic = Window.partitionBy("broker", "topic")
+    all_messages, queues = F.sum("messages").over(topic), F.count("*").over(topic)
+    return counted.select(
+        "*",
+        share(F.col("messages"), all_messages).alias("share"),
+        share(F.col("messages") * queues, all_messages).alias("of_mean"),
+    )
+
+
+def _with_empty_queues(counted: DataFrame, topics: DataFrame) -> DataFrame:
+    """``counted`` with rows of zeros for queues of topics that have messages in others."""
+    used = counted.select("broker", "topic").distinct()
+    numbers = F.explode(F.sequence(F.lit(0), F.col("write_queue_nums") - 1)).alias("queue_id")
+    known = topics.where(F.col("write_queue_nums") > 0).join(used, ["broker", "topic"], "left_semi")
+    queues = known.select("broker", "topic", numbers)
+    return queues.join(counted, ["broker", "topic", "queue_id"], "full").fillna(0, ["messages", "bytes"])

@@ -1,0 +1,52 @@
+"""How far Spark is with a job, and what it says when one fails."""
+
+import threading
+from collections.abc import Callable
+
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+#: Called with the number of finished and of all tasks.
+Progress = Callable[[int, int], None]
+
+_POLL_SECONDS = 0.2
+_OURS = "rocketbroker.common.errors."
+
+
+def reason_of(error: PySparkException) -> str:
+    """Our own error where a worker raised one, without the stack around it; else all that Spark says."""
+    text = str(error)
+    ours = [line for line in text.splitlines() if line.startswith(_OURS)]
+    return ours[-1].partition(": ")[2] if ours else text
+
+
+class SparkProgress:
+    """Tells ``progress`` how far Spark's jobs are while the block runs.
+
+    Args:
+        spark: a session with a context of its own, as local ones have.
+        progress: told about five times a second, on a thread of its own; ``None`` for nobody.
+    """
+
+    def __init__(self, spark: SparkSession, progress: Progress | None) -> None:
+        self._tracker = spark.sparkContext.statusTracker()
+        self._progress = progress
+        self._done = threading.Event()
+        self._thread = threading.Thread(target=self._poll, name="spark-progress", daemon=True)
+
+    def __enter__(self) -> None:
+        if self._progress is not None:
+            self._thread.start()
+
+    def __exit__(self, *_: object) -> None:
+        self._done.set()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def _poll(self) -> None:
+        assert self._progress is not None
+        while not self._done.wait(_POLL_SECONDS):
+            stages = [self._tracker.getStageInfo(stage) for stage in self._tracker.getActiveStageIds()]
+            running = [stage for stage in stages if stage is not None]
+            if running:
+                self._progress(sum(s.numCompletedTasks for s in running), sum(s.numTasks for s in running))

@@ -1,0 +1,148 @@
+"""What is exported has every field, and what is sent again arrives as it was."""
+
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator
+from contextlib import aclosing
+from pathlib import Path
+from typing import Any
+
+import pyarrow.dataset as ds
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from rocketbroker.analytics import spark_session
+from rocketbroker.analytics.jobs.export import DAY, OF_TOPIC, export
+from rocketbroker.analytics.jobs.replay import Replay, exported_messages, in_order, rehearse
+from rocketbroker.app.dev_server import DevServer
+from rocketbroker.client.message import Message
+from rocketbroker.client.producer import Producer
+from rocketbroker.client.pull_consumer import PullConsumer
+from rocketbroker.common.clock import SystemClock
+from rocketbroker.common.errors import ConfigError
+from tests.support import golden_store
+from tests.support.commit_log_writer import CommitLogWriter
+from tests.support.job_frames import SMALL_SESSION, frame, row, rows_of
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[SparkSession]:
+    with spark_session("tests", SMALL_SESSION) as session:
+        yield session
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return golden_store.unpack("clean", tmp_path_factory.mktemp("recorded"))
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Records of all kinds, two days, a time that no calendar has, and topics whose names look like something else."""
+    writer = CommitLogWriter(tmp_path_factory.mktemp("made"))
+    writer.append_many(300)
+    for number, topic in enumerate((b"2026-01-01", b"17", b"%DLQ%g", "Thème".encode())):
+        writer.append(b"next day", topic, store_timestamp=1_795_341_562_876 + number)
+    writer.append(b"no day", store_timestamp=(1 << 63) - 1)
+    return writer.root
+
+
+@pytest.fixture(params=["recorded", "made"])
+def store(request: pytest.FixtureRequest) -> Path:
+    path: Path = request.getfixturevalue(request.param)
+    return path
+
+
+def messages(spark: SparkSession, store: Path) -> DataFrame:
+    return frame(spark, rows_of(store))
+
+
+def by_offset(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return sorted(rows, key=lambda each: each["physical_offset"])
+
+
+def test_parquet_has_every_field_by_day_and_topic(spark: SparkSession, store: Path, tmp_path: Path) -> None:
+    target = tmp_path / "export"
+    expected = rows_of(store)
+    assert export(messages(spark, store), target) == len(expected)
+    found = ds.dataset(target, exclude_invalid_files=True).to_table().to_pylist()
+    assert by_offset([each | {"properties": dict(each["properties"])} for each in found]) == expected
+    folders = {path.parent.name for path in target.rglob("*.parquet")}
+    assert all(name.startswith(f"{OF_TOPIC}=") for name in folders)
+    days = {path.parent.parent.name for path in target.rglob("*.parquet")}
+    assert days >= {f"{DAY}=2026-11-21"}
+    again = exported_messages(spark, str(target)).collect()
+    assert Counter(each["topic"] for each in again) == Counter(each["topic"] for each in expected)
+
+
+def test_json_lines_have_every_field(spark: SparkSession, made: Path, tmp_path: Path) -> None:
+    target = tmp_path / "export"
+    expected = rows_of(made)
+    assert export(messages(spark, made), target, "jsonl") == len(expected)
+    schema = messages(spark, made).schema
+    found = spark.read.schema(schema).json(str(target)).select(*schema.names).toArrow().to_pylist()
+    assert by_offset([each | {"properties": dict(each["properties"])} for each in found]) == expected
+
+
+def test_a_target_that_is_there_and_a_library_that_is_not_are_named(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "there").mkdir()
+    with pytest.raises(ConfigError, match="there is there already; an export needs a target that is not"):
+        export(frame(spark, [row()]), tmp_path / "there")
+    with pytest.raises(ConfigError, match="cannot write delta: it lacks Delta Lake's jars"):
+        export(frame(spark, [row()]), tmp_path / "new", "delta")
+    with pytest.raises(ConfigError, match="cannot write iceberg: it lacks Iceberg's jar"):
+        export(frame(spark, [row()]), "catalog_table", "iceberg")
+    with pytest.raises(ConfigError, match="no format 'csv'; there are parquet, jsonl, delta, iceberg"):
+        export(frame(spark, [row()]), tmp_path / "new", "csv")
+    with pytest.raises(ConfigError, match="every column of messages; body is missing"):
+        export(frame(spark, [row()]).drop("body"), tmp_path / "new")
+
+
+@pytest.mark.parametrize("form", ["parquet", "jsonl"])
+def test_an_export_is_replayed_in_the_order_in_which_it_was_stored(
+    spark: SparkSession, tmp_path: Path, form: str
+) -> None:
+    rows = [row(number, store_timestamp=1000 + number // 2, topic=f"T{number % 3}") for number in range(40)]
+    export(frame(spark, rows[20:] + rows[:20]), tmp_path / "export", form)
+    again = list(in_order(exported_messages(spark, str(tmp_path / "export"), form)))
+    assert [each["physical_offset"] for each in again] == [each["physical_offset"] for each in rows]
+    assert {bytes(each["body"]) for each in again} == {b"body"}
+    assert rehearse(again, {}).sent == {"T0": 14, "T1": 13, "T2": 13}
+
+
+def test_a_format_that_cannot_be_read_again_is_named(spark: SparkSession) -> None:
+    with pytest.raises(ConfigError, match="format 'delta' cannot be replayed; parquet and jsonl can"):
+        exported_messages(spark, "x", "delta")
+
+
+@pytest.fixture
+async def server(tmp_path: Path) -> AsyncIterator[DevServer]:
+    server = DevServer(0, 0, tmp_path / "store")
+    await server.start()
+    yield server
+    await server.stop()
+
+
+async def consumed(server: DevServer, topic: str, count: int) -> list[Any]:
+    async with PullConsumer("CG", server.namesrv_addr) as consumer, aclosing(consumer.iterate(topic)) as arriving:
+        return [await anext(arriving) for _ in range(count)]
+
+
+async def test_messages_arrive_again_as_they_were(spark: SparkSession, server: DevServer, tmp_path: Path) -> None:
+    async with Producer("PG", server.namesrv_addr) as producer:
+        for number in range(30):
+            body = b"body %d " % number * (1 if number % 5 else 2000)  # every fifth is compressed
+            await producer.send(Message("T", body, f"t{number % 3}", ("k", str(number)), {"colour": "red"}, number))
+    sent = sorted(await consumed(server, "T", 30), key=lambda each: each.flag)
+    stored = messages(spark, tmp_path / "store")
+    assert export(stored, tmp_path / "export") >= 30
+    rows = list(in_order(exported_messages(spark, str(tmp_path / "export")).where("topic = 'T'")))
+    async with Producer("PG", server.namesrv_addr) as producer:
+        done = await Replay(producer, SystemClock(), topics={"T": "Copy"}).run(rows)
+    assert (done.sent, done.failure) == ({"Copy": 30}, "")
+    copies = sorted(await consumed(server, "Copy", 30), key=lambda each: each.flag)
+    for one, copy in zip(sent, copies, strict=True):
+        assert (copy.body, copy.flag, copy.queue_id) == (one.body, one.flag, one.queue_id)
+        kept = ("KEYS", "TAGS", "colour")
+        assert {name: copy.properties[name] for name in kept} == {name: one.properties[name] for name in kept}

@@ -1,0 +1,154 @@
+"""What a replay makes of exported rows, and how it sends them; without Spark and without a broker."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from rocketbroker.analytics.jobs.replay import Ready, Replay, prepare, rehearse
+from rocketbroker.client.message import Message
+from rocketbroker.codec.message.compression import compress
+from rocketbroker.codec.message.message_sys_flag import COMPRESSED_FLAG, COMPRESSION_ZLIB_TYPE, INNER_BATCH_FLAG
+from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
+from rocketbroker.common.errors import RemotingConnectError
+
+QUEUES = [MessageQueue("T", "a", number) for number in range(4)]
+
+
+def row(number: int = 0, **fields: Any) -> dict[str, Any]:
+    return {
+        "broker": "a",
+        "topic": "T",
+        "queue_id": 1,
+        "physical_offset": number,
+        "store_timestamp": 1000 + number,
+        "flag": 7,
+        "sys_flag": 0,
+        "body": b"body %d" % number,
+        "properties": {"KEYS": "k1 k2", "TAGS": "t", "UNIQ_KEY": "U", "WAIT": "true", "colour": "red"},
+        **fields,
+    }
+
+
+class FakeSender:
+    """Takes messages at once; refuses each so often."""
+
+    def __init__(self, refused: dict[bytes, int] | None = None) -> None:
+        self.sent: list[tuple[bytes, int]] = []
+        self.refused = refused or {}
+        self.under_way: set[bytes] = set()
+        self.most_at_once = 0
+
+    async def send(self, message: Message, queue: Any) -> None:
+        self.under_way.add(message.body)
+        self.most_at_once = max(self.most_at_once, len(self.under_way))
+        for _ in range(10):  # as an answer takes some turns of the loop
+            await asyncio.sleep(0)
+        self.under_way.remove(message.body)
+        if self.refused.get(message.body, 0):
+            self.refused[message.body] -= 1
+            raise RemotingConnectError("no connection")
+        self.sent.append((message.body, queue(QUEUES, message).queue_id))
+
+
+class StepClock:
+    """Time that only sleeping moves on."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def time_ms(self) -> int:
+        return round(self.now * 1000)
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+def test_keys_tags_flag_body_and_own_properties_are_kept() -> None:
+    ready = prepare(row(), {})
+    assert isinstance(ready, Ready)
+    assert ready.message == Message("T", b"body 0", "t", "k1 k2", {"colour": "red"}, 7)
+    assert ready.queue == ("T", 1)
+
+
+def test_a_compressed_body_is_unpacked() -> None:
+    packed = row(body=compress(b"x" * 1000), sys_flag=COMPRESSED_FLAG | COMPRESSION_ZLIB_TYPE)
+    ready = prepare(packed, {})
+    assert isinstance(ready, Ready)
+    assert ready.message.body == b"x" * 1000
+    assert prepare(row(body=b"no zlib", sys_flag=COMPRESSED_FLAG), {}) == "body cannot be unpacked"
+
+
+def test_a_topic_may_go_to_another() -> None:
+    ready = prepare(row(), {"T": "Copy", "U": "V"})
+    assert isinstance(ready, Ready)
+    assert (ready.message.topic, ready.queue) == ("Copy", ("T", 1))
+
+
+@pytest.mark.parametrize(
+    ("fields", "reason"),
+    [
+        ({"topic": "%RETRY%G"}, "retry or dead letter"),
+        ({"topic": "%DLQ%G"}, "retry or dead letter"),
+        ({"topic": "SCHEDULE_TOPIC_XXXX"}, "topic of the broker itself"),
+        ({"topic": "RMQ_SYS_TRANS_HALF_TOPIC"}, "topic of the broker itself"),
+        ({"topic": "rmq_sys_REVIVE_LOG_DefaultCluster"}, "topic of the broker itself"),
+        ({"sys_flag": INNER_BATCH_FLAG}, "batch of a BatchCQ topic"),
+        ({"body": b""}, "the message body is empty; at least one byte is wanted"),
+    ],
+)
+def test_what_cannot_be_sent_is_left_out_with_a_reason(fields: dict[str, Any], reason: str) -> None:
+    assert prepare(row(**fields), {}) == reason
+
+
+def test_a_dry_run_counts_what_would_be_sent_and_left_out() -> None:
+    done = rehearse([row(0), row(1), row(2, topic="U"), row(3, topic="%DLQ%G")], {"U": "V"})
+    assert (done.sent, done.skipped) == ({"T": 2, "V": 1}, {"retry or dead letter": 1})
+
+
+async def test_messages_of_a_queue_go_in_their_order_to_the_queue_of_that_number() -> None:
+    sender = FakeSender()
+    rows = [row(number, queue_id=number % 6) for number in range(60)]
+    done = await Replay(sender, StepClock(), lanes=4).run(rows)
+    assert done.sent == {"T": 60}
+    for queue_id in range(6):
+        bodies = [body for body, _ in sender.sent if int(body[5:]) % 6 == queue_id]
+        assert bodies == [b"body %d" % number for number in range(60) if number % 6 == queue_id]
+    assert {queue for body, queue in sender.sent if int(body[5:]) % 6 == 5} == {1}
+    assert sender.most_at_once == 4
+
+
+async def test_what_fails_is_tried_again_and_may_have_been_sent_before() -> None:
+    sender = FakeSender({b"body 1": 2})
+    done = await Replay(sender, StepClock()).run([row(0), row(1), row(2)])
+    assert (done.sent, done.failure) == ({"T": 3}, "")
+    assert [body for body, _ in sender.sent] == [b"body 0", b"body 1", b"body 2"]
+
+
+async def test_it_ends_where_a_broker_takes_no_more_and_says_where_to_go_on() -> None:
+    sender = FakeSender({b"body 3": 99})
+    told: list[int] = []
+    rows = [row(number) for number in range(50)]
+    done = await Replay(sender, StepClock(), progress=told.append).run(rows)
+    assert [body for body, _ in sender.sent] == [b"body 0", b"body 1", b"body 2"]
+    assert (done.failure, done.resume_ms) == ("T: no connection", 1003)
+    assert told == [1, 2, 3]
+
+
+async def test_the_rate_is_kept_on_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, at = StepClock(), list[float]()
+    really = asyncio.sleep
+
+    async def sleep(seconds: float) -> None:
+        clock.now += seconds
+        await really(0)
+
+    class Timed(FakeSender):
+        async def send(self, message: Message, queue: Any) -> None:
+            at.append(clock.now)
+            self.sent.append((message.body, 0))
+
+    monkeypatch.setattr("rocketbroker.analytics.jobs.replay.asyncio.sleep", sleep)
+    await Replay(Timed(), clock, rate=10).run([row(number) for number in range(21)])
+    assert clock.now == pytest.approx(2.0)
+    assert len(at) == 21
