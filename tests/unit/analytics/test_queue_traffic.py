@@ -1,0 +1,128 @@
+import logging
+import shutil
+import struct
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from rocketbroker.analytics.queue_traffic import MINUTE_MS, decoded_traffic, traffic_by_minute
+from rocketbroker.common.errors import StoreError
+from tests.support.mixed_store import MixedStore
+from tests.support.slow_store_reader import slow_rows
+from tests.support.store_damage import places
+
+COUNT = 4_000
+LOGGER = "rocketbroker.analytics.queue_traffic"
+Row = tuple[str, str, int, int, int]
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("traffic") / "store"
+    # Minutes with many messages, with one, and with none.
+    MixedStore(root, COUNT, span_ms=400 * MINUTE_MS, mapped_file_size_commit_log=1 << 18).make()
+    return root
+
+
+@pytest.fixture
+def store(made: Path, tmp_path: Path) -> Path:
+    return shutil.copytree(made, tmp_path / "store")
+
+
+def expected(root: Path, broker: str = "store") -> list[Row]:
+    """By a plain loop."""
+    messages, size = Counter[tuple[str, int]](), Counter[tuple[str, int]]()
+    for row in slow_rows(root / "commitlog"):
+        key = row["topic"], row["store_timestamp"] // MINUTE_MS * MINUTE_MS
+        messages[key] += 1
+        size[key] += row["size"]
+    return sorted((broker, *key, count, size[key]) for key, count in messages.items())
+
+
+def rows(root: str | Path) -> list[Row]:
+    return [tuple(row.values()) for row in traffic_by_minute(root).to_pylist()]
+
+
+def told(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in caplog.records if record.name == LOGGER]
+
+
+def test_queues_give_what_a_plain_loop_over_the_log_gives(made: Path, caplog: pytest.LogCaptureFixture):
+    wanted = expected(made)
+    assert len(list((made / "commitlog").iterdir())) > 3
+    assert len({row[2] for row in wanted}) > 200
+    assert rows(made) == wanted
+    assert told(caplog) == []
+    assert [tuple(row.values()) for row in decoded_traffic(made).to_pylist()] == wanted
+
+
+def test_stores_of_several_brokers_are_told_apart(made: Path):
+    found = [tuple(row.values()) for row in traffic_by_minute([f"a={made}", f"b={made / 'commitlog'}"]).to_pylist()]
+    assert found == [*expected(made, "a"), *expected(made, "b")]
+
+
+def test_an_empty_store_has_no_traffic(tmp_path: Path):
+    (tmp_path / "commitlog").mkdir()
+    assert rows(tmp_path) == []
+    with pytest.raises(StoreError, match="does not exist"):
+        traffic_by_minute(tmp_path / "none")
+
+
+def test_what_is_not_yet_in_the_queues_is_read_from_the_log(store: Path, caplog: pytest.LogCaptureFixture):
+    last = list(places(store / "commitlog"))[-3:]
+    wanted = expected(store)
+    for place in last:
+        offset = int(place.file) + place.position
+        for path in (store / "consumequeue").rglob("0" * 20):
+            data = path.read_bytes()
+            path.write_bytes(data.replace(struct.pack(">qi", offset, place.size), bytes(12)))
+    assert rows(store) == wanted
+    assert told(caplog) == []
+
+
+def forget_a_queue(store: Path) -> None:
+    shutil.rmtree(store / "consumequeue" / "orders" / "1")
+
+
+def forget_an_entry(store: Path) -> None:
+    path = store / "consumequeue" / "clicks" / "2" / ("0" * 20)
+    data = path.read_bytes()
+    path.write_bytes(data[:40] + bytes(20) + data[60:])
+
+
+def set_times_back(store: Path) -> None:
+    """From the middle of the log on, by a day."""
+    all_places = list(places(store / "commitlog"))
+    for place in all_places[COUNT // 2 :]:
+        with (store / "commitlog" / place.file).open("r+b") as file:
+            file.seek(place.position + 36)
+            at = place.position + (68 if file.read(4)[3] & 16 else 56)
+            file.seek(at)
+            (stored,) = struct.unpack(">q", file.read(8))
+            file.seek(at)
+            file.write(struct.pack(">q", stored - 86_400_000))
+
+
+def damage_a_message_at_the_turn_of_a_minute(store: Path) -> None:
+    """The first of the log, which is always looked at."""
+    with (store / "commitlog" / ("0" * 20)).open("r+b") as file:
+        file.seek(28)
+        file.write(struct.pack(">q", 4711))
+
+
+@pytest.mark.parametrize("spoil", [forget_a_queue, forget_an_entry, set_times_back])
+def test_queues_with_a_gap_are_not_counted_by(store: Path, caplog: pytest.LogCaptureFixture, spoil):
+    spoil(store)
+    with caplog.at_level(logging.WARNING):
+        assert rows(store) == expected(store)
+    assert len(told(caplog)) == 1
+    assert "traffic is counted from the log itself" in told(caplog)[0]
+
+
+def test_where_a_message_is_not_as_its_queue_says_the_log_is_read(store: Path, caplog: pytest.LogCaptureFixture):
+    wanted = expected(store)
+    damage_a_message_at_the_turn_of_a_minute(store)
+    found = rows(store)
+    assert sum(row[3] for row in found) == sum(row[3] for row in wanted) - 1
+    assert "no message begins at 0" in told(caplog)[0]
