@@ -1,0 +1,151 @@
+"""Computes the facts of a report by one pass over the messages, without Spark and in bounded memory."""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from rocketbroker.analytics.decode_report import DecodeReport
+from rocketbroker.analytics.message_reader import read_store
+from rocketbroker.analytics.report import facts
+from rocketbroker.analytics.report.facts import StoreFacts
+from rocketbroker.analytics.report.state import dead_letter_facts, lag_facts
+from rocketbroker.analytics.report.sums import GroupedSums, TopKeys
+from rocketbroker.analytics.report.value_classes import class_of
+from rocketbroker.analytics.selection import EVERYTHING, Selection
+from rocketbroker.analytics.store_root import Stores, store_roots
+from rocketbroker.codec.message.message_const import KEY_SEPARATOR
+from rocketbroker.codec.message.topic_validator import DLQ_GROUP_TOPIC_PREFIX, RETRY_GROUP_TOPIC_PREFIX
+
+_MINUTE_MS: Final = 60_000
+# Different keys that are counted at a time; the most frequent of them are shown.
+_KEYS_COUNTED: Final = 1_000_000
+_KEYS_SHOWN: Final = 50
+_COLUMNS: Final = (
+    "broker",
+    "topic",
+    "queue_id",
+    "queue_offset",
+    "store_timestamp",
+    "born_timestamp",
+    "keys",
+    "reconsume_times",
+    "size",
+)
+
+#: Told how many messages have been read, now and then.
+Progress = Callable[[int], None]
+
+
+def collect_facts(
+    stores: Stores, selection: Selection = EVERYTHING, *, asked: str = "", progress: Progress = lambda done: None
+) -> StoreFacts:
+    """The facts of ``stores`` as they are now.
+
+    Args:
+        stores: as ``read_store`` takes them.
+        selection: which messages count; lag is told of everything only, since the ends of queues are needed for it.
+        asked: the selection in words.
+
+    Raises:
+        ConfigError, StoreError: as from ``read_store``.
+    """
+    roots, report, counts = store_roots(stores), DecodeReport(), _Counts()
+    for batch in read_store(roots, _COLUMNS, selection=selection, report=report):
+        counts.add(batch)
+        progress(report.messages)
+    queues = counts.queues.result()
+    return StoreFacts(
+        stores=tuple((root.broker, root.shown) for root in roots),
+        asked=asked,
+        first_ms=counts.first_ms,
+        last_ms=counts.last_ms,
+        keys_missed=counts.keys.missed,
+        traffic=counts.traffic.result(),
+        sizes=counts.sizes.result(),
+        keys=counts.keys.result(_KEYS_SHOWN),
+        queues=queues,
+        delays=counts.delays.result(),
+        retries=counts.retries.result(),
+        dead_letters=dead_letter_facts(roots, selection, pc.unique(queues.column("topic")).to_pylist()),
+        lag=lag_facts(roots, queues) if selection.is_all else facts.LAG.empty_table(),
+        corrupt=_corrupt(report),
+    )
+
+
+class _Counts:
+    """What is added up of each batch."""
+
+    def __init__(self) -> None:
+        self.first_ms: int | None = None
+        self.last_ms: int | None = None
+        self.traffic = GroupedSums(facts.TRAFFIC, {"messages": "sum", "bytes": "sum"})
+        self.sizes = GroupedSums(facts.SIZES, {"messages": "sum", "total": "sum", "most": "max"})
+        self.keys = TopKeys(facts.KEYS, _KEYS_COUNTED)
+        self.queues = GroupedSums(facts.QUEUES, {"messages": "sum", "bytes": "sum", "end": "max"})
+        self.delays = GroupedSums(facts.DELAYS, {"messages": "sum", "most": "max"})
+        self.retries = GroupedSums(facts.RETRIES, {"messages": "sum", "most": "max"})
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Add the messages of a batch with the columns ``_COLUMNS``."""
+        column = {name: batch.column(name) for name in _COLUMNS}
+        ones, sizes = pa.array(np.ones(batch.num_rows, np.int64)), column["size"].cast(pa.int64())
+        stored = _millis(column["store_timestamp"])
+        self._see_times(stored)
+        base = {"topic": column["topic"], "messages": ones}
+        minutes = pc.multiply(pc.divide(stored, _MINUTE_MS), _MINUTE_MS)
+        self.traffic.add(pa.table(base | {"minute_ms": minutes, "bytes": sizes}))
+        self.sizes.add(pa.table(base | {"size_class": _classes(sizes), "total": sizes, "most": sizes}))
+        ends = pc.add(column["queue_offset"], 1)
+        queue = {"broker": column["broker"], "queue_id": column["queue_id"].cast(pa.int64())}
+        self.queues.add(pa.table(base | queue | {"bytes": sizes, "end": ends}))
+        self._add_keys(column["topic"], column["keys"])
+        self._add_delays(column, pc.subtract(stored, _millis(column["born_timestamp"])))
+
+    def _see_times(self, stored: pa.Array) -> None:
+        found = pc.min_max(stored).as_py()
+        if found["min"] is not None:
+            self.first_ms = found["min"] if self.first_ms is None else min(self.first_ms, found["min"])
+            self.last_ms = found["max"] if self.last_ms is None else max(self.last_ms, found["max"])
+
+    def _add_keys(self, topics: pa.Array, keys: pa.Array) -> None:
+        parts = pc.split_pattern(keys, KEY_SEPARATOR)
+        table = pa.table({"topic": topics.take(pc.list_parent_indices(parts)), "key": pc.list_flatten(parts)})
+        table = table.filter(pc.not_equal(table.column("key"), ""))
+        self.keys.add(table.append_column("messages", pa.array(np.ones(table.num_rows, np.int64))))
+
+    def _add_delays(self, column: dict[str, pa.Array], delays: pa.Array) -> None:
+        rows = pa.table(
+            {
+                "topic": column["topic"],
+                "attempt": column["reconsume_times"].cast(pa.int64()),
+                "delay_class": _classes(pc.fill_null(delays, 0)),
+                "messages": pa.array(np.ones(len(delays), np.int64)),
+                "most": delays,
+            }
+        ).filter(pc.is_valid(delays))
+        is_retry = pc.starts_with(rows.column("topic"), RETRY_GROUP_TOPIC_PREFIX)
+        # A dead letter is as old as its group was patient.
+        is_first = pc.invert(pc.or_(is_retry, pc.starts_with(rows.column("topic"), DLQ_GROUP_TOPIC_PREFIX)))
+        self.delays.add(rows.filter(is_first).drop_columns(["attempt"]))
+        again = rows.filter(is_retry)
+        groups = pc.utf8_slice_codeunits(again.column("topic"), len(RETRY_GROUP_TOPIC_PREFIX))
+        self.retries.add(again.drop_columns(["topic"]).append_column("group", groups))
+
+
+def _millis(times: pa.Array) -> pa.Array:
+    """Timestamps as ms since 1970; null stays null."""
+    return times.cast(pa.timestamp("ms", tz="UTC"), safe=False).cast(pa.int64())
+
+
+def _classes(values: pa.Array) -> pa.Array:
+    return pa.array(class_of(values.to_numpy()))
+
+
+def _corrupt(report: DecodeReport) -> pa.Table:
+    rows: list[dict[str, Any]] = [
+        {name: getattr(found, name) for name in facts.CORRUPT.names} for found in report.ranges
+    ]
+    return pa.Table.from_pylist(rows, facts.CORRUPT)

@@ -1,0 +1,159 @@
+"""The facts of a report against a plain loop over struct."""
+
+import shutil
+from collections import Counter, defaultdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rocketbroker.analytics import Selection
+from rocketbroker.analytics.report.collect import collect_facts
+from rocketbroker.analytics.report.facts import StoreFacts
+from rocketbroker.analytics.report.value_classes import largest_of
+from rocketbroker.common.errors import StoreError
+from tests.support.mixed_store import GROUPS, MixedStore
+from tests.support.slow_store_reader import slow_rows
+from tests.support.store_damage import damage, places
+
+COUNT = 5_000
+MINUTE_MS = 60_000
+Rows = list[dict[str, Any]]
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> MixedStore:
+    return MixedStore(tmp_path_factory.mktemp("facts") / "store", COUNT, mapped_file_size_commit_log=1 << 19).make()
+
+
+@pytest.fixture(scope="module")
+def found(made: MixedStore) -> StoreFacts:
+    return collect_facts(f"b={made.root}")
+
+
+@pytest.fixture(scope="module")
+def rows(made: MixedStore) -> Rows:
+    return slow_rows(made.root / "commitlog")
+
+
+def test_store_and_time_are_told(found: StoreFacts, made: MixedStore, rows: Rows):
+    assert found.stores == (("b", str(made.root)),)
+    assert (found.first_ms, found.last_ms) == (rows[0]["store_timestamp"], rows[-1]["store_timestamp"])
+    assert (found.asked, found.keys_missed) == ("", 0)
+
+
+def test_traffic_is_counted_by_topic_and_minute(found: StoreFacts, rows: Rows):
+    expected: dict[tuple[str, int], list[int]] = defaultdict(lambda: [0, 0])
+    for row in rows:
+        total = expected[row["topic"], row["store_timestamp"] // MINUTE_MS * MINUTE_MS]
+        total[0] += 1
+        total[1] += row["size"]
+    assert [tuple(row.values()) for row in found.traffic.to_pylist()] == [
+        (*key, *expected[key]) for key in sorted(expected)
+    ]
+
+
+def test_queues_are_counted_with_their_ends(found: StoreFacts, made: MixedStore, rows: Rows):
+    size = Counter[tuple[str, int]]()
+    for row in rows:
+        size[row["topic"], row["queue_id"]] += row["size"]
+    assert [tuple(row.values()) for row in found.queues.to_pylist()] == [
+        ("b", *key, count, size[key], count) for key, count in sorted(made.counts.items())
+    ]
+
+
+def test_keys_are_counted_word_by_word(found: StoreFacts, rows: Rows):
+    counts = Counter((row["topic"], key) for row in rows for key in (row["keys"] or "").split())
+    expected = sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))[:50]
+    assert [((row["topic"], row["key"]), row["messages"]) for row in found.keys.to_pylist()] == expected
+    assert found.keys.num_rows == 50
+
+
+def test_sizes_are_counted_by_class(found: StoreFacts, rows: Rows):
+    assert sum(found.sizes.column("messages").to_pylist()) == COUNT
+    assert sum(found.sizes.column("total").to_pylist()) == sum(row["size"] for row in rows)
+    for row in found.sizes.to_pylist():
+        assert largest_of(row["size_class"]) * 0.99 - 1 <= row["most"] <= largest_of(row["size_class"])
+
+
+def test_delays_are_those_of_first_deliveries_and_retries_by_attempt(found: StoreFacts, rows: Rows):
+    first = [row for row in rows if not row["topic"].startswith(("%RETRY%", "%DLQ%"))]
+    counted = Counter[str]()
+    for each in found.delays.to_pylist():
+        counted[each["topic"]] += each["messages"]
+    assert counted == Counter(row["topic"] for row in first)
+    assert sum(each["messages"] for each in found.delays.to_pylist() if each["delay_class"] == -1) == sum(
+        row["store_timestamp"] < row["born_timestamp"] for row in first
+    )
+    again = Counter((row["topic"][7:], row["reconsume_times"]) for row in rows if row["topic"].startswith("%RETRY%"))
+    attempts = Counter[tuple[str, int]]()
+    for each in found.retries.to_pylist():
+        attempts[each["group"], each["attempt"]] += each["messages"]
+    assert attempts == again
+
+
+def test_dead_letters_name_group_and_origin(found: StoreFacts, rows: Rows):
+    dead = [row for row in rows if row["topic"].startswith("%DLQ%")]
+    expected = {
+        (group, topic, len(mine), mine[0]["store_timestamp"], mine[-1]["store_timestamp"])
+        for group, topic in GROUPS.items()
+        if (mine := [row for row in dead if row["topic"] == f"%DLQ%{group}"])
+    }
+    assert expected
+    assert {tuple(row.values()) for row in found.dead_letters.to_pylist()} == expected
+
+
+def test_lag_is_what_lies_behind_the_committed_offsets(found: StoreFacts, made: MixedStore):
+    lags = {(row["group"], row["topic"], row["queue_id"]): row for row in found.lag.to_pylist()}
+    for part, (group, topic) in zip((1.0, 0.97, 0.4), GROUPS.items(), strict=True):
+        for (name, queue_id), count in made.counts.items():
+            if name == topic:
+                row = lags.pop((group, topic, queue_id))
+                assert (row["committed"], row["end"]) == (int(count * part), count)
+                assert row["lag"] == count - int(count * part)
+    assert lags == {}
+    assert found.lag.column("lag").to_pylist() == sorted(found.lag.column("lag").to_pylist(), reverse=True)
+
+
+def test_a_selection_counts_for_all_but_lag_which_is_left_out(made: MixedStore, rows: Rows):
+    middle = rows[COUNT // 2]["store_timestamp"]
+    found = collect_facts(str(made.root), Selection(since_ms=middle, topics=frozenset({"orders"})), asked="orders")
+    wanted = [row for row in rows if row["store_timestamp"] >= middle and row["topic"] == "orders"]
+    assert sum(found.traffic.column("messages").to_pylist()) == len(wanted) > 0
+    assert (found.lag.num_rows, found.dead_letters.num_rows, found.asked) == (0, 0, "orders")
+
+
+def test_damage_is_told_and_all_else_counted(made: MixedStore, tmp_path: Path):
+    log = shutil.copytree(made.root, tmp_path / "damaged") / "commitlog"
+    damages = [each for each in damage(log, list(places(log)), seed=5, times=6) if each.kind != "body"]
+    found = collect_facts(str(tmp_path / "damaged"))
+    ranges = found.corrupt.to_pylist()
+    for each in damages:
+        inside = [
+            row
+            for row in ranges
+            if row["path"].endswith(each.file)
+            and row["position"] < each.position + each.length
+            and each.position < row["position"] + row["length"]
+        ]
+        assert inside, each
+        assert all(row["reason"] for row in inside)
+    assert sum(found.traffic.column("messages").to_pylist()) < COUNT
+    assert sum(found.traffic.column("bytes").to_pylist()) + sum(row["length"] for row in ranges) == sum(
+        place.size for place in places(made.root / "commitlog")
+    )
+
+
+def test_offsets_that_cannot_be_read_are_an_error_that_names_the_file(made: MixedStore, tmp_path: Path):
+    root = shutil.copytree(made.root, tmp_path / "damaged")
+    (root / "config" / "consumerOffset.json").write_text('{"offsetTable": {')
+    with pytest.raises(StoreError, match=r"damaged/config/consumerOffset.json is damaged: .*; its backup"):
+        collect_facts(str(root))
+    (root / "config" / "consumerOffset.json").unlink()
+    assert collect_facts(str(root)).lag.num_rows == 0
+
+
+def test_an_empty_store_has_facts_without_rows(tmp_path: Path):
+    (tmp_path / "commitlog").mkdir()
+    found = collect_facts(str(tmp_path))
+    assert (found.first_ms, found.traffic.num_rows, found.lag.num_rows, found.dead_letters.num_rows) == (None, 0, 0, 0)
