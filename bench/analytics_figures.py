@@ -7,6 +7,8 @@ from statistics import median
 from typing import Final
 
 WORKER_LIMIT_MIB: Final = 1024
+#: The case that has no messages: the start of a session.
+START: Final = "spark_start"
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,12 +136,7 @@ def markdown(found: Sequence[Line]) -> str:
     """The tables: all figures, and the aims."""
     rows = ["| case | GiB | cores | messages | wall s | CPU s | CPU ns a message | MB/s | peak MiB |"]
     rows.append("|---|---:|---:|---:|---:|---:|---:|---:|---:|")
-    rows += [
-        f"| {line.name} | {line.gib or '-'} | {line.cores or '-'} | {line.messages:,} | {line.wall:.2f} "
-        f"| {line.cpu:.2f} | {line.cpu_ns:.1f} | {line.rate / 1e6:,.0f} | {line.peak:,.0f} |"
-        for line in found
-        if line.messages
-    ]
+    rows += map(_row, found)
     rows += ["", "| ratio | GiB | aim | measured | |", "|---|---:|---:|---:|---|"]
     rows += [
         f"| {aim.text} | {gib or '-'} | {aim.bound} | {ratio:.2f} | {'met' if aim.is_met(ratio) else 'not met'} |"
@@ -152,13 +149,21 @@ def markdown(found: Sequence[Line]) -> str:
     return "\n".join(rows)
 
 
+def _row(line: Line) -> str:
+    begin = f"| {line.name} | {line.gib or '-'} | {line.cores or '-'} | "
+    if line.name == START:
+        return f"{begin}- | {line.wall:.2f} | {line.cpu:.2f} | - | - | - |"
+    each = f"{line.cpu_ns:.1f} | {line.rate / 1e6:,.0f} | {line.peak:,.0f} |"
+    return f"{begin}{line.messages:,} | {line.wall:.2f} | {line.cpu:.2f} | {each}"
+
+
 def as_json(heading: dict[str, str], measures: Sequence[Measure]) -> str:
     """All runs, medians and ratios, for other programs."""
     found = lines(measures)
     return json.dumps(
         {
             "run": heading,
-            "medians": [asdict(line) | {"cpu_ns": line.cpu_ns, "rate": line.rate} for line in found if line.messages],
+            "medians": [asdict(line) | {"cpu_ns": line.cpu_ns, "rate": line.rate} for line in found],
             "ratios": [
                 {"text": aim.text, "gib": gib, "aim": aim.bound, "ratio": ratio, "met": aim.is_met(ratio)}
                 for aim, gib, ratio in ratios(found)

@@ -38,6 +38,12 @@ def test_a_ratio_is_taken_on_one_store_and_with_the_most_cores():
     assert "| read | 2 | - | 1,000,000 | 1.00 | 5.00 | 5000.0 | 1,000 | 100 |" in table
 
 
+def test_the_start_of_a_session_has_no_figures_a_message():
+    assert "| spark_start | 1 | 2 | - | 9.00 | 3.00 | - | - | - |" in markdown(
+        lines([run("spark_start", 3.0, cores=2, wall=9.0)])
+    )
+
+
 def test_workers_are_held_against_their_limit():
     assert "| peak of a worker, MiB | all | ≤ 1024 | 2000 | not met |" in markdown(
         lines([run("spark_full", 1, cores=2, peak=2000.0), run("full", 1, peak=9000.0)])

@@ -1,0 +1,202 @@
+"""What reading a store takes, with and without Spark, beside a plain read, a plain loop and the official Java client.
+
+    bench/run analytics [--gib 1,2,4,8] [--rounds 3] [--only read,headers,...] [--cores 1,2] [--java] [--json FILE] ...
+
+bench/README.md says what each case is.
+"""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Annotated, Any, Final
+
+import numpy as np
+import typer
+
+from bench.analytics_drain import DRAIN, java_drain
+from bench.analytics_figures import Measure, as_json, lines, markdown
+from bench.machine import heading
+from bench.raw_load import LoadError
+from bench.servers import ServerError
+from bench.store_growth import SEGMENT, write_mixed
+from rocketbroker.codec.storefile.dtypes import CONSUME_QUEUE_ENTRY
+from tests.support.java_toolchain import JavaError
+from tests.support.mixed_store import MixedStore
+
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+
+PLAIN: Final = (
+    *("read", "headers", "headers_walk", "headers_loop", "pruned", "pruned_loop", "full", "time_1pct"),
+    *("traffic_decode", "traffic_queues"),
+)
+SPARK: Final = ("spark_pruned", "spark_full", "spark_time_1pct", "spark_traffic")
+#: Cases that are run on stores of each size; all others on the first size only.
+GROWING: Final = ("read", "headers_walk", "pruned", "traffic_queues", "spark_pruned", "spark_traffic")
+_BUFFER: Final = 8 << 20
+
+
+class CaseError(Exception):
+    """A case failed, or gave other messages than it should."""
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """A store that is measured: ``gib`` is 0 for one of so many messages."""
+
+    root: Path
+    gib: int
+    messages: int
+    size: int
+
+
+def made(folder: Path, gib: int, messages: int) -> Store:
+    """The store in a folder, written if it is not there, and read once so that it is in the page cache."""
+    root = folder / (f"{gib}gib" if gib else f"{messages}messages")
+    if not root.exists():
+        write_mixed(root, gib) if gib else MixedStore(root, messages, mapped_file_size_commit_log=1 << 28).make()
+    logs = sorted((root / "commitlog").iterdir())
+    for path in logs:
+        with path.open("rb", buffering=0) as file:
+            while file.read(_BUFFER):
+                pass
+    entries = [np.fromfile(path, CONSUME_QUEUE_ENTRY)["size"] for path in (root / "consumequeue").glob("*/*/*")]
+    size = sum(int(each.sum()) for each in entries)
+    return Store(
+        root, gib, sum(int((each > 0).sum()) for each in entries), max(size, len(logs) * SEGMENT if gib else 0)
+    )
+
+
+def _lines(module: str, *arguments: str) -> Iterator[dict[str, Any]]:
+    """What a process of a bench module prints, line by line."""
+    command = [sys.executable, "-P", "-m", module, *arguments]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            yield json.loads(line)
+    if process.returncode:
+        raise CaseError(f"{module} {' '.join(arguments)} ended with {process.returncode}")
+
+
+def plain(store: Store, number: int, names: Sequence[str]) -> Iterator[Measure]:
+    """One round of the cases without Spark."""
+    for name in names:
+        (found,) = _lines("bench.analytics_cases", name, str(store.root))
+        yield _measure(number, name, store, 0, found)
+
+
+def with_spark(store: Store, number: int, names: Sequence[str], cores: int) -> Iterator[Measure]:
+    """One round of the cases with Spark, in a session of their own."""
+    for found in _lines("bench.analytics_spark", str(store.root), str(cores), *names):
+        name = found.pop("name")
+        yield _measure(number, name, store, cores, found)
+
+
+def _measure(number: int, name: str, store: Store, cores: int, found: dict[str, Any]) -> Measure:
+    delivered = int(found.pop("messages"))
+    # Those that give all messages must give all; 0 is said by those that count none.
+    if delivered not in {0, store.messages} and "1pct" not in name:
+        raise CaseError(f"{name} gave {delivered:,} messages of {store.messages:,}")
+    return Measure(number, name, store.gib, cores, store.messages, store.size, delivered, **found)
+
+
+def measure(stores: Sequence[Store], names: Sequence[str], rounds: int, cores: Sequence[int]) -> Iterator[Measure]:
+    """All rounds over all stores."""
+    for number in range(1, rounds + 1):
+        for store in stores:
+            mine = [name for name in names if store is stores[0] or name in GROWING]
+            yield from plain(store, number, [name for name in PLAIN if name in mine])
+            spark = [name for name in SPARK if name in mine]
+            for each in cores if spark else ():
+                yield from with_spark(store, number, spark, each)
+
+
+def _numbers(text: str) -> list[int]:
+    try:
+        found = [int(part) for part in text.split(",") if part]
+    except ValueError:
+        raise typer.BadParameter(f"{text!r} is not a list of numbers, such as 1,2,4") from None
+    if any(each < 1 for each in found):
+        raise typer.BadParameter(f"{text!r} has a number below 1")
+    return found
+
+
+def _names(text: str | None) -> list[str]:
+    known = [*PLAIN, *SPARK]
+    names = [part for part in (text or "").split(",") if part] or known
+    for name in names:
+        if name not in known:
+            raise typer.BadParameter(f"there is no case {name!r}; there are {', '.join(known)}")
+    return names
+
+
+def _tell(found: Measure) -> None:
+    where = f"{found.gib} GiB" if found.gib else f"{found.messages:,} messages"
+    cores = f", {found.cores} cores" if found.cores else ""
+    print(
+        f"[{found.round}] {found.name:16} {where}{cores}: {found.wall:8.2f} s, CPU {found.cpu:8.2f} s, "
+        f"{found.cpu / found.messages * 1e9:8.1f} ns a message, peak {found.peak:6.0f} MiB",
+        flush=True,
+    )
+
+
+@app.command()
+def analytics(  # noqa: PLR0913, PLR0917 - one argument for each option
+    gib: Annotated[str, typer.Option(metavar="A,B", help="Sizes of the stores; all cases run on the first.")] = "1",
+    messages: Annotated[int, typer.Option(min=0, help="One store of so many messages instead.")] = 0,
+    rounds: Annotated[int, typer.Option(min=1, help="Rounds; medians are over them.")] = 3,
+    only: Annotated[str | None, typer.Option(metavar="A,B", help="Cases to run, by name.")] = None,
+    cores: Annotated[str, typer.Option(metavar="A,B", help="Cores of the Spark sessions, the most last.")] = "1,2",
+    java: Annotated[bool, typer.Option("--java", help="Have the official client consume the largest topic.")] = False,
+    stores: Annotated[
+        Path | None, typer.Option(file_okay=False, resolve_path=True, help="Keep the stores here, and use those there.")
+    ] = None,
+    folder: Annotated[
+        Path | None,
+        typer.Option("--dir", exists=True, file_okay=False, resolve_path=True, help="Where stores are made."),
+    ] = None,
+    json_file: Annotated[Path | None, typer.Option("--json", dir_okay=False, help="Write all figures there.")] = None,
+) -> None:
+    """Measure reading stores. Exit status 1 when a case failed or gave other messages than it should."""
+    names, sizes, core_counts = _names(only), _numbers(gib), _numbers(cores)
+    run = heading({"gib": gib, "messages": messages, "rounds": rounds, "cores": cores, "only": only or "-"})
+    print("\n".join(f"{name}: {value}" for name, value in run.items()), flush=True)
+    measures: list[Measure] = []
+    with TemporaryDirectory(prefix="rocketbroker-analytics-", dir=folder) as temporary:
+        place = stores or Path(temporary)
+        place.mkdir(parents=True, exist_ok=True)
+        try:
+            found = [made(place, 0, messages)] if messages else [made(place, each, 0) for each in sizes]
+            for one in measure(found, names, rounds, core_counts):
+                measures.append(one)
+                _tell(one)
+            if java:
+                measures.append(_drained(found[0], Path(temporary)))
+                _tell(measures[-1])
+        except (CaseError, JavaError, LoadError, ServerError) as error:
+            print(f"analytics: {error}", file=sys.stderr)
+            raise typer.Exit(1) from error
+        finally:
+            if json_file is not None and measures:
+                json_file.write_text(as_json(run, measures))
+    print("\n" + markdown(lines(measures)))
+
+
+def _drained(store: Store, home: Path) -> Measure:
+    """The official client, scaled to the store by its rate: messages of other topics take it as long."""
+    rate = java_drain(store.root, home, SEGMENT if store.gib else 1 << 28)
+    seconds = store.messages / rate
+    return Measure(1, DRAIN, store.gib, 0, store.messages, store.size, 0, seconds, 0.0, 0.0)
+
+
+def main() -> int:
+    """Run the command; gives its exit status."""
+    app()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

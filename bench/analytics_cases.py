@@ -1,0 +1,148 @@
+"""What is timed without Spark, each in a process of its own so that its memory is its own.
+
+    python -m bench.analytics_cases NAME STORE
+
+prints one line of JSON: messages that were delivered, wall and CPU seconds, peak of resident memory in MiB.
+"""
+
+import json
+import os
+import resource
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from bench.analytics_loops import head_loop, pruned_loop, time_bounds
+from rocketbroker.analytics import Selection, read_store
+from rocketbroker.analytics.log_window import LogWindow
+from rocketbroker.analytics.queue_traffic import decoded_traffic, traffic_by_minute
+from rocketbroker.analytics.split import plan_splits
+from rocketbroker.codec.storefile.dtypes import CONSUME_QUEUE_ENTRY
+from rocketbroker.codec.storefile.record_columns import Records
+
+_BUFFER: Final = 8 << 20
+_WHOLE: Final = 1 << 62
+#: Columns of the head, and what they are called in a record.
+HEAD: Final = ("queue_id", "queue_offset", "physical_offset", "store_timestamp", "sys_flag", "size")
+_HEAD_FIELDS: Final = ("queue_id", "queue_offset", "physical_offset", "store_timestamp", "sys_flag", "total_size")
+#: Columns of most jobs.
+PRUNED: Final = ("topic", "queue_id", "store_timestamp", "size")
+
+
+def read(root: Path) -> int:
+    """All bytes of the log that are written, into one buffer; no message is looked at."""
+    buffer = memoryview(bytearray(_BUFFER))
+    for split in plan_splits(str(root), _WHOLE):
+        with Path(split.file.path).open("rb", buffering=0) as file:
+            position = 0
+            while position < split.high:
+                position += os.preadv(file.fileno(), [buffer[: split.high - position]], position)
+    return 0
+
+
+def headers(root: Path) -> Callable[[], int]:
+    """Heads of records whose places are known: the queues that tell them are read before the clock starts."""
+    splits = plan_splits(str(root), _WHOLE)
+    entries = np.concatenate([_entries(folder) for folder in (root / "consumequeue").glob("*/*")])
+    entries = entries[np.argsort(entries["commit_log_offset"])]
+    offsets, sizes = entries["commit_log_offset"].astype(np.int64), entries["size"].astype(np.int64)
+
+    def decode() -> int:
+        count = 0
+        for split in splits:
+            low, high = np.searchsorted(offsets, (split.file.base, split.file.base + split.high))
+            starts = offsets[low:high] - split.file.base
+            with LogWindow(split.file, limit=split.high) as window:
+                for records in _windows(window, starts, starts + sizes[low:high]):
+                    columns = [_native(records.field(name)) for name in _HEAD_FIELDS]
+                    count += len(columns[0])
+        return count
+
+    return decode
+
+
+def _native(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    return values.astype(values.dtype.newbyteorder("="))
+
+
+def _windows(window: LogWindow, starts: Any, ends: Any) -> Iterator[Records]:
+    done = 0
+    while done < len(starts):
+        window.load(int(starts[done]), int(ends[done] - starts[done]))
+        until = int(np.searchsorted(ends, window.end, side="right"))
+        yield Records(window.file.base + window.start, window.array(), starts[done:until] - window.start)
+        done = until
+
+
+def _entries(folder: Path) -> npt.NDArray[Any]:
+    found = np.concatenate([np.fromfile(path, CONSUME_QUEUE_ENTRY) for path in sorted(folder.iterdir())])
+    return found[found["size"] > 0]
+
+
+def _counted(root: Path, columns: Sequence[str] | None, selection: Selection | None = None) -> int:
+    return sum(batch.num_rows for batch in read_store(str(root), columns, selection=selection or Selection()))
+
+
+def one_percent(root: Path) -> tuple[int, int]:
+    """A hundredth of the store's time, from its middle on: from and until, in ms."""
+    first, last = time_bounds(root)
+    middle = (first + last) // 2
+    return middle, middle + max((last - first) // 100, 1)
+
+
+def _in_one_percent(root: Path) -> int:
+    since, until = one_percent(root)
+    return _counted(root, PRUNED, Selection(since_ms=since, until_ms=until))
+
+
+def _messages(traffic: pa.Table) -> int:
+    return int(pc.sum(traffic.column("messages")).as_py())
+
+
+#: Each is given the store before the clock starts, and gives what is timed.
+CASES: Final[dict[str, Callable[[Path], Callable[[], int]]]] = {
+    "read": lambda root: lambda: read(root),
+    "headers": headers,
+    "headers_walk": lambda root: lambda: _counted(root, HEAD),
+    "headers_loop": lambda root: lambda: head_loop(root),
+    "pruned": lambda root: lambda: _counted(root, PRUNED),
+    "pruned_loop": lambda root: lambda: pruned_loop(root),
+    "full": lambda root: lambda: _counted(root, None),
+    "time_1pct": lambda root: lambda: _in_one_percent(root),
+    "traffic_decode": lambda root: lambda: _messages(decoded_traffic(str(root))),
+    "traffic_queues": lambda root: lambda: _messages(traffic_by_minute(str(root))),
+}
+
+
+def main() -> int:
+    """Run one case; gives its exit status."""
+    name, root = sys.argv[1], Path(sys.argv[2])
+    timed = CASES[name](root)
+    timed()  # libraries load parts of themselves at their first use
+    before, begun = _cpu(), time.perf_counter()
+    messages = timed()
+    wall, cpu = time.perf_counter() - begun, _cpu() - before
+    print(json.dumps({"messages": messages, "wall": wall, "cpu": cpu, "peak": _peak_mib()}))
+    return 0
+
+
+def _peak_mib() -> float:
+    # What getrusage tells includes the process that this one was forked from.
+    status = Path("/proc/self/status").read_text()
+    return int(status.partition("VmHWM:")[2].split()[0]) / 1024
+
+
+def _cpu() -> float:
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    return usage.ru_utime + usage.ru_stime
+
+
+if __name__ == "__main__":
+    sys.exit(main())
