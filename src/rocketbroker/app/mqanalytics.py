@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from rocketbroker.app.mqanalytics_report import command as report
 from rocketbroker.common.errors import RocketBrokerError
 
 if TYPE_CHECKING:
@@ -37,6 +38,9 @@ def count(store_dir: StoreDir, as_json: AsJson = False) -> None:
         print(f"mqanalytics: {error}", file=sys.stderr)
         raise typer.Exit(1) from error
     _print_json(counts) if as_json else _print_table(counts)
+
+
+app.command("report")(report)
 
 
 def main() -> None:
