@@ -14,19 +14,29 @@ if TYPE_CHECKING:
     from rocketbroker.analytics.message_reader import read_store as read_store
     from rocketbroker.analytics.rocketmq_store import register as register
     from rocketbroker.analytics.selection import Selection as Selection
+    from rocketbroker.analytics.spark_tables import create_views as create_views
+    from rocketbroker.analytics.spark_tables import messages as messages
+    from rocketbroker.analytics.spark_tables import table as table
     from rocketbroker.analytics.store_root import StoreRoot as StoreRoot
     from rocketbroker.analytics.store_root import store_roots as store_roots
+    from rocketbroker.analytics.tables.table import TableOptions as TableOptions
+    from rocketbroker.analytics.tables.table_reader import read_table as read_table
 
 _HOMES = {
     "DecodeReport": "decode_report",
     "Selection": "selection",
     "StoreRoot": "store_root",
+    "TableOptions": "tables.table",
     "TopicQueueCount": "message_count",
     "count_messages": "message_count",
+    "create_views": "spark_tables",
+    "messages": "spark_tables",
     "read_store": "message_reader",
+    "read_table": "tables.table_reader",
     "register": "rocketmq_store",
     "spark_session": "local_session",
     "store_roots": "store_root",
+    "table": "spark_tables",
 }
 
 

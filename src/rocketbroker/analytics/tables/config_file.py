@@ -1,0 +1,65 @@
+"""Reads a file of ``config/``, else its backup, as a broker does (org.apache.rocketmq.common.ConfigManager.load)."""
+
+import logging
+from typing import Final, TypeVar
+
+from rocketbroker.analytics.store_files import StoreFolder
+from rocketbroker.codec.remoting.bodies.remoting_serializable import RemotingSerializable, body_from
+from rocketbroker.codec.storefile.config_json import loads_config
+from rocketbroker.common.errors import CodecError, StoreError
+
+_BACKUP: Final = ".bak"
+_FOLDER: Final = "config"
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T", bound=RemotingSerializable)
+
+
+def load_config_file(folder: StoreFolder, name: str, table: str, kind: type[T]) -> T:
+    """What ``config/<name>`` holds.
+
+    A file that is missing, empty or damaged is named in the log, and its ``.bak`` is taken. When there is neither, the
+    table is empty, as it is for a broker; that is told, too.
+
+    Args:
+        folder: the store.
+        name: the file's name.
+        table: the field that such a file has; without it the file is damaged, rather than an empty table.
+        kind: what it is read as.
+
+    Raises:
+        StoreError: there is something and nothing of it can be read.
+    """
+    found, damage = _read(folder, name, table, kind)
+    if found is not None:
+        return found
+    path = folder.name_of(f"{_FOLDER}/{name}")
+    backup, backup_damage = _read(folder, name + _BACKUP, table, kind)
+    if backup is not None:
+        logger.warning("%s; its backup %s%s is read instead", damage or f"{path} is missing", name, _BACKUP)
+        return backup
+    if damage or backup_damage:
+        raise StoreError(
+            f"{damage or f'{path} is missing'}; {backup_damage or f'there is no {name}{_BACKUP}'}: "
+            "repair the file, or have the broker write it anew"
+        )
+    logger.warning("%s is missing, and so is its backup: there is nothing to read of it", path)
+    return kind()
+
+
+def _read(folder: StoreFolder, name: str, table: str, kind: type[T]) -> tuple[T | None, str]:
+    """What a file holds, else what is wrong with it, "" when there is none."""
+    path = f"{_FOLDER}/{name}"
+    data = folder.read_if_there(path)
+    if data is None:
+        return None, ""
+    if not data.strip():
+        return None, f"{folder.name_of(path)} is empty"
+    try:
+        value = loads_config(data)
+        if isinstance(value.get(table), dict):
+            return body_from(value, kind), ""
+    except CodecError as error:
+        return None, f"{folder.name_of(path)} is damaged: {error}"
+    return None, f"{folder.name_of(path)} is damaged: there is no {table}"

@@ -1,0 +1,53 @@
+"""Which rows of a table a ``Selection`` chooses, where the table has the columns for it."""
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import pyarrow as pa
+
+from rocketbroker.analytics.selection import Selection
+from rocketbroker.analytics.store_root import StoreRoot
+from rocketbroker.analytics.tables.table import Rows, Table
+from rocketbroker.common.errors import ConfigError
+
+# What the columns that a selection looks at are called where people read of them.
+_MEANINGS: Final = {"store_timestamp": "time", "queue_id": "queue", "tags": "tag", "keys": "key", "uniq_key": "key"}
+
+
+def check_selection(table: Table, selection: Selection) -> None:
+    """Refuse what a table cannot be chosen by: rows would come out that nobody asked for.
+
+    Raises:
+        ConfigError: names it, and what the table can be chosen by.
+    """
+    possible = {"broker", *table.selects}
+    for column in selection.columns:
+        if column not in possible:
+            named = ", ".join(dict.fromkeys(_meaning(each) for each in sorted(possible)))
+            raise ConfigError(f"{table.name} cannot be chosen by {_meaning(column)}, only by {named}")
+
+
+def _meaning(column: str) -> str:
+    return _MEANINGS.get(column, column.replace("_", " "))
+
+
+def chosen_stores(stores: Sequence[StoreRoot], selection: Selection) -> list[StoreRoot]:
+    """The stores of the brokers that ``selection`` names, all if it names none."""
+    return [store for store in stores if selection.brokers is None or store.broker in selection.brokers]
+
+
+def chosen(rows: Rows, selects: Mapping[str, str], selection: Selection, schema: pa.Schema) -> pa.RecordBatch:
+    """The rows that ``selection`` chooses, with the columns of ``schema``.
+
+    Args:
+        rows: the rows.
+        selects: see ``Table``.
+        selection: what is wanted.
+        schema: what is delivered of it.
+    """
+    batch = rows.batch(schema)
+    if not selection.columns:
+        return batch
+    columns = {name: rows.column(selects.get(name, name)) for name in selection.columns}
+    looked_at = pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
+    return batch.filter(selection.arrow_mask(looked_at))

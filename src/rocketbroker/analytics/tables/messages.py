@@ -1,0 +1,37 @@
+"""The table ``messages``: the records of the commit log."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import pyarrow as pa
+
+from rocketbroker.analytics.decode_report import DecodeReport
+from rocketbroker.analytics.message_reader import read_split
+from rocketbroker.analytics.message_schema import ALL_FIELDS, MESSAGE_SCHEMA
+from rocketbroker.analytics.selection import Selection
+from rocketbroker.analytics.split import Split, plan_splits
+from rocketbroker.analytics.store_root import StoreRoot
+from rocketbroker.analytics.tables.table import Table, TableOptions, select_by
+
+
+class MessagesTable(Table):
+    """A row for each record."""
+
+    name = "messages"
+    comment = "a record of the commit log, in the form in which it is stored"
+    schema = MESSAGE_SCHEMA
+    selects = select_by(
+        "topic", "queue_id", "queue_offset", "physical_offset", "store_timestamp", "keys", "uniq_key", "tags"
+    )
+
+    @property
+    def fields(self) -> Mapping[str, pa.Field]:
+        """All columns by name, those among them that are made only when they are asked for."""
+        return ALL_FIELDS
+
+    def plan(self, stores: Sequence[StoreRoot], selection: Selection, options: TableOptions) -> list[Split]:
+        """Splits in which ``selection`` may find something."""
+        return plan_splits(stores, options.split_size, selection) if stores else []
+
+    def read(self, part: Split, schema: pa.Schema, selection: Selection) -> Iterator[pa.RecordBatch]:
+        """The messages of a split. What cannot be read is logged, and is rows of ``corrupt_ranges``."""
+        yield from read_split(part, schema, DecodeReport(), selection=selection)

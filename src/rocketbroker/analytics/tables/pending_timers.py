@@ -1,0 +1,155 @@
+"""Which timer messages still wait, by what a broker keeps of it (org.apache.rocketmq.store.timer.TimerMessageStore)."""
+
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from rocketbroker.analytics.store_files import StoreFolder
+from rocketbroker.analytics.tables.config_file import load_config_file
+from rocketbroker.analytics.tables.queue_files import CONSUME_QUEUE, queue_slices
+from rocketbroker.analytics.tables.queued_entries import QueuedEntries, queued_entries
+from rocketbroker.analytics.tables.record_values import MOST_QUEUES, RecordValues
+from rocketbroker.codec.byte_columns import Positions
+from rocketbroker.codec.message.message_const import (
+    PROPERTY_REAL_QUEUE_ID,
+    PROPERTY_REAL_TOPIC,
+    PROPERTY_TIMER_DEL_UNIQKEY,
+    PROPERTY_TIMER_OUT_MS,
+    PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX,
+)
+from rocketbroker.codec.storefile.checkpoint_layout import decode_timer_checkpoint
+from rocketbroker.codec.storefile.timer_slots import TIMER_TOPIC, Delivered, TimerProgressFile
+from rocketbroker.common.errors import CodecError
+
+_OURS: Final = "timerProgress.json"
+_OF_ROCKETMQ: Final = "timercheck"
+# Further than any time: messages keep their own slot.
+_NO_WINDOW: Final = 1 << 62
+
+#: What a message is cancelled by: its slot, real topic and unique id.
+CancelKey = tuple[int | None, str | None, str | None]
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class TimerState:
+    """What is delivered, and how slots follow from messages (``codec/storefile/timer_slots.py``)."""
+
+    delivered: Delivered = ()
+    precision_ms: int = 1
+    roll_window_ms: int = _NO_WINDOW
+
+
+def pending_timers(folder: StoreFolder) -> Iterator[tuple[QueuedEntries, list[bool]]]:
+    """Timer messages that wait, and which of them another one cancels.
+
+    The queue is read twice, since what cancels a message is stored behind it.
+
+    Raises:
+        StoreError: a file cannot be read.
+    """
+    state = timer_state(folder)
+    cancels = {key for entries in _waiting(folder, state) for key in _cancels(entries)}
+    for entries in _waiting(folder, state):
+        ordinary = entries.taken(np.flatnonzero(~_is_cancel(entries)))
+        if len(ordinary):
+            yield ordinary, [key in cancels for key in _keys(ordinary)] if cancels else [False] * len(ordinary)
+
+
+def timer_state(folder: StoreFolder) -> TimerState:
+    """What the broker kept that had the store.
+
+    Without anything all messages of the timer's queue wait, as they do for a broker; that is told in the log.
+
+    Raises:
+        StoreError: what is there cannot be read.
+    """
+    names = folder.files("config")
+    if _OURS in names or f"{_OURS}.bak" in names:
+        file = load_config_file(folder, _OURS, "slotEntries", TimerProgressFile)
+        return TimerState(tuple(file.delivered), max(file.precision_ms, 1), file.roll_window_ms or _NO_WINDOW)
+    path = f"config/{_OF_ROCKETMQ}"
+    data = folder.read_if_there(path)
+    if data is None:
+        logger.warning("%s is missing: all timer messages of the store are taken to wait", folder.name_of(path))
+        return TimerState()
+    try:
+        found = decode_timer_checkpoint(data)
+    except CodecError as error:
+        logger.warning("%s: %s; all timer messages of the store are taken to wait", folder.name_of(path), error)
+        return TimerState()
+    # When Apache RocketMQ stored messages again is not known.
+    return TimerState(((found.last_read_time_ms, found.last_timer_queue_offset),))
+
+
+def slots_of(out_ms: Positions, stored_ms: Positions, state: TimerState) -> Positions:
+    """As ``slot_of`` of codec/storefile/timer_slots.py, for many messages; all in ms, shape (n,)."""
+    precision, window = state.precision_ms, state.roll_window_ms
+    enqueued = stored_ms // precision * precision
+    ahead = out_ms - enqueued
+    way = np.where(ahead - window < window // 3, window // 2, window) // precision * precision
+    found: Positions = np.where(ahead < window, out_ms, enqueued + way)
+    return found
+
+
+def _waiting(folder: StoreFolder, state: TimerState) -> Iterator[QueuedEntries]:
+    """The messages of the timer's queue that are not delivered, those that cancel others among them."""
+    for entries in queued_entries(folder, queue_slices(folder, CONSUME_QUEUE, TIMER_TOPIC, 0)):
+        if entries.values is None:
+            continue  # told in the log; when they are due is in their records
+        usable = _usable(folder, entries, entries.values)
+        if len(waiting := _not_delivered(usable, state)):
+            yield usable.taken(waiting)
+
+
+def _usable(folder: StoreFolder, entries: QueuedEntries, values: RecordValues) -> QueuedEntries:
+    """The messages that say when they are due, and where to they go; a broker discards others."""
+    says = pc.and_(pc.is_valid(values.number(PROPERTY_TIMER_OUT_MS)), pc.is_valid(values.property(PROPERTY_REAL_TOPIC)))
+    says = pc.and_(says, pc.is_valid(values.number(PROPERTY_REAL_QUEUE_ID, MOST_QUEUES)))
+    usable = np.flatnonzero(says.to_numpy(zero_copy_only=False))
+    if len(usable) < len(entries):
+        text = "%s: %d timer messages are left out, since they do not say when and where to"
+        logger.warning(text, folder.name_of(f"{CONSUME_QUEUE}/{TIMER_TOPIC}/0"), len(entries) - len(usable))
+    return entries.taken(usable)
+
+
+def _not_delivered(entries: QueuedEntries, state: TimerState) -> Positions:
+    values = entries.values
+    assert values is not None
+    slots = slots_of(
+        values.number(PROPERTY_TIMER_OUT_MS).to_numpy(), values.column("store_timestamp").to_numpy(), state
+    )
+    waiting = np.ones(len(entries), np.bool_)
+    for before_ms, before_offset in state.delivered:
+        waiting &= (slots >= before_ms) | (entries.queue_offsets >= before_offset)
+    return np.flatnonzero(waiting)
+
+
+def _is_cancel(entries: QueuedEntries) -> NDArray[np.bool_]:
+    assert entries.values is not None
+    found: NDArray[np.bool_] = pc.is_valid(entries.values.property(PROPERTY_TIMER_DEL_UNIQKEY)).to_numpy(
+        zero_copy_only=False
+    )
+    return found
+
+
+def _keys(entries: QueuedEntries, name: str = PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX) -> Iterator[CancelKey]:
+    values = entries.values
+    assert values is not None
+    due = values.number(PROPERTY_TIMER_OUT_MS).to_pylist()
+    yield from zip(
+        due, values.property(PROPERTY_REAL_TOPIC).to_pylist(), values.property(name).to_pylist(), strict=True
+    )
+
+
+def _cancels(entries: QueuedEntries) -> Iterator[CancelKey]:
+    """What is cancelled; the topic may stand before the unique id (appendTopicForTimerDeleteKey)."""
+    cancelling = entries.taken(np.flatnonzero(_is_cancel(entries)))
+    for due, topic, named in _keys(cancelling, PROPERTY_TIMER_DEL_UNIQKEY) if len(cancelling) else ():
+        yield due, topic, (named or "").removeprefix(f"{topic}+")

@@ -1,0 +1,116 @@
+"""The records that entries of a ConsumeQueue lead to, read from the commit log without going through all of it."""
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rocketbroker.analytics.store_files import StoreFolder
+from rocketbroker.codec.byte_columns import Positions
+from rocketbroker.codec.message.message_encoder import MESSAGE_MAGIC_CODE_V1, MESSAGE_MAGIC_CODE_V2
+from rocketbroker.codec.storefile.mapped_file_name import file_name_to_offset
+from rocketbroker.codec.storefile.record_columns import Records
+from rocketbroker.codec.storefile.record_search import MIN_RECORD_SIZE
+from rocketbroker.common.errors import CodecError
+
+_FOLDER: Final = "commitlog"
+# Records are read together that have no more than this between them; so many bytes make a read, and a group.
+_NEAR: Final = 64 << 10
+_AT_ONCE: Final = 16 << 20
+# Behind the last record, so that what a damaged one claims to be in it is inside the bytes.
+_MARGIN: Final = bytes(256)
+
+
+class QueuedRecords:
+    """Reads records of a store by their offsets.
+
+    Args:
+        folder: the store.
+    """
+
+    def __init__(self, folder: StoreFolder) -> None:
+        self._folder = folder
+        files = sorted(_log_files(folder))
+        self._bases = np.array([base for base, _ in files], np.int64)
+        self._ends = np.array([base + size for base, size in files], np.int64)
+        self._names = {base: f"{_FOLDER}/{base:020d}" for base, _ in files}
+
+    @property
+    def begin(self) -> int:
+        """The offset at which the log begins: what lay before it was removed. 0 for a log without files."""
+        return int(self._bases[0]) if len(self._bases) else 0
+
+    def groups(self, offsets: Positions, sizes: Positions) -> Iterator[tuple[Records, Positions]]:
+        """The sound records at ascending ``offsets`` that are ``sizes`` bytes long, and which of them these are.
+
+        What is not there, or is damaged, is left out. A group takes 16 MiB or one record.
+        """
+        candidates = np.flatnonzero(self._inside(offsets, sizes))
+        for numbers in _parted(candidates, offsets, sizes):
+            data, starts = self._read(offsets[numbers], sizes[numbers])
+            records = Records(0, data, starts)
+            sound = _sound(records, offsets[numbers], sizes[numbers])
+            yield Records(0, data, starts[sound]), numbers[sound]
+
+    def _inside(self, offsets: Positions, sizes: Positions) -> NDArray[np.bool_]:
+        """Which records lie within one file."""
+        found: NDArray[np.bool_] = sizes >= MIN_RECORD_SIZE
+        if not len(self._bases):
+            return np.zeros(len(offsets), np.bool_)
+        files = np.searchsorted(self._bases, offsets, "right") - 1
+        found &= (files >= 0) & (offsets <= self._ends[files] - sizes)
+        for number in np.flatnonzero(found & (sizes > _AT_ONCE)).tolist():
+            # Before memory is taken for it.
+            found[number] = int.from_bytes(self._bytes(int(offsets[number]), 4), "big") == int(sizes[number])
+        return found
+
+    def _read(self, offsets: Positions, sizes: Positions) -> tuple[NDArray[np.uint8], Positions]:
+        """Bytes that hold the records, and where in them each begins."""
+        ends = offsets + sizes
+        files = np.searchsorted(self._bases, offsets, "right")
+        between = offsets[1:] - ends[:-1]
+        apart = (between > _NEAR) | (between < 0) | (np.diff(files) != 0)
+        cuts = np.flatnonzero(apart) + 1
+        pieces: list[bytes] = []
+        starts, filled = np.empty(len(offsets), np.int64), 0
+        for run in np.split(np.arange(len(offsets)), cuts):
+            low, high = int(offsets[run[0]]), int(ends[run].max())
+            pieces.append(self._bytes(low, high - low))
+            starts[run] = offsets[run] - low + filled
+            filled += high - low
+        return np.frombuffer(b"".join([*pieces, _MARGIN]), np.uint8), starts
+
+    def _bytes(self, offset: int, length: int) -> bytes:
+        base = int(self._bases[np.searchsorted(self._bases, offset, "right") - 1])
+        data = self._folder.read(self._names[base], offset - base, length)
+        return data.ljust(length, b"\0")  # a file that was cut short meanwhile
+
+
+def _log_files(folder: StoreFolder) -> Iterator[tuple[int, int]]:
+    for name, size in folder.files(_FOLDER).items():
+        try:
+            yield file_name_to_offset(name), size
+        except CodecError:
+            continue  # the broker keeps other files there too
+
+
+def _parted(numbers: Positions, offsets: Positions, sizes: Positions) -> list[Any]:
+    """``numbers`` in groups for which about 16 MiB are read, or one record."""
+    if not len(numbers):
+        return []
+    between = np.diff(offsets[numbers], append=offsets[numbers[-1]]) - sizes[numbers]
+    read = sizes[numbers] + np.where(between > _NEAR, 0, np.maximum(between, 0))
+    groups = (np.cumsum(read) - 1) // _AT_ONCE
+    return np.split(numbers, np.flatnonzero(np.diff(groups)) + 1)
+
+
+def _sound(records: Records, offsets: Positions, sizes: Positions) -> NDArray[np.bool_]:
+    """Which records are such: a known magic code, its own offset and size, and lengths that add up to it."""
+    magic = records.field("magic")
+    found: NDArray[np.bool_] = (magic == MESSAGE_MAGIC_CODE_V1) | (magic == MESSAGE_MAGIC_CODE_V2)
+    found &= (records.field("physical_offset") == offsets) & (records.total_size == sizes)
+    found &= records.properties_at + records.properties_length == records.starts + records.total_size
+    for lengths in (records.body_length, records.topic_length, records.properties_length):
+        found &= lengths >= 0
+    return found

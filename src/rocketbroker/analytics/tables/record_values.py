@@ -1,0 +1,52 @@
+"""Columns of records that a table has picked out of the commit log."""
+
+from functools import cached_property
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from rocketbroker.analytics.arrow_slices import as_text, binary_slices
+from rocketbroker.analytics.commit_log_files import LogFile
+from rocketbroker.analytics.decode_report import DecodeReport
+from rocketbroker.analytics.message_columns import message_batches
+from rocketbroker.analytics.message_schema import MESSAGE_SCHEMA
+from rocketbroker.analytics.property_columns import property_values
+from rocketbroker.analytics.store_root import StoreRoot
+from rocketbroker.codec.storefile.record_columns import Records
+
+_DIGITS: Final = r"^[0-9]{1,18}$"
+_MOST: Final = 10**18 - 1
+#: The highest queue number (int32).
+MOST_QUEUES: Final = (1 << 31) - 1
+
+
+class RecordValues:
+    """Makes columns of ``records``, which are of the store ``root``."""
+
+    def __init__(self, records: Records, root: StoreRoot) -> None:
+        self.records = records
+        self.root = root
+
+    def column(self, name: str) -> pa.Array:
+        """A column of the table ``messages``; times in ms since 1970."""
+        kind = pa.int64() if name.endswith("_timestamp") else MESSAGE_SCHEMA.field(name).type
+        # They may be of several files, but nothing is asked for that could be wrong with one of them.
+        nowhere = LogFile(self.root, "", 0, 0, 0)
+        (batch,) = message_batches(self.records, nowhere, pa.schema([pa.field(name, kind)]), DecodeReport())
+        return batch.column(0)
+
+    def property(self, name: str) -> pa.Array:
+        """The value of a property in each record; null where there is none."""
+        return property_values(self._properties, name)
+
+    def number(self, name: str, most: int = _MOST) -> pa.Array:
+        """A property as int64; null where it is none, or no number from 0 to ``most``."""
+        values = self.property(name)
+        numbers = pc.if_else(pc.match_substring_regex(values, _DIGITS), values, None).cast(pa.int64())
+        return pc.if_else(pc.less_equal(numbers, most), numbers, None)
+
+    @cached_property
+    def _properties(self) -> pa.Array:
+        records = self.records
+        return as_text(binary_slices(records.data, records.properties_at, records.properties_length))

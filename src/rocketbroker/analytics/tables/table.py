@@ -1,0 +1,165 @@
+"""What a table of stores is: a schema, parts that are read independently, and batches of rows."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from rocketbroker.analytics.selection import Selection
+from rocketbroker.analytics.split import SPLIT_SIZE
+from rocketbroker.analytics.store_root import StoreRoot
+from rocketbroker.common.errors import ConfigError
+
+TIME: Final = pa.timestamp("us", tz="UTC")
+TEXTS: Final = pa.map_(pa.string(), pa.string())
+# Years 1 to 9999 in ms since 1970: the timestamps that Spark and Python can show.
+_MIN_MS: Final = -62_135_596_800_000
+_MAX_MS: Final = 253_402_300_799_999
+
+
+@dataclass(frozen=True, slots=True)
+class TableOptions:
+    """How tables are read.
+
+    Attributes:
+        split_size: bytes of the stores' files that one part covers, about.
+        max_hash_slot_num: slots of an index file (``maxHashSlotNum``); 0 has them found out from each file.
+        check_crc: whether ``corrupt_ranges`` also has messages whose body has another checksum than it should.
+    """
+
+    split_size: int = SPLIT_SIZE
+    max_hash_slot_num: int = 0
+    check_crc: bool = False
+
+
+class Table(ABC):
+    """A table. ``broker`` is the first column of each.
+
+    Attributes:
+        name: what users call it.
+        comment: what a row is.
+        schema: name, type and order of its columns; each field's metadata has a ``comment``.
+        selects: what rows can be chosen by besides the broker: columns of ``Selection.columns``, and the table's own
+            ones that answer to them.
+    """
+
+    name: ClassVar[str]
+    comment: ClassVar[str]
+    schema: ClassVar[pa.Schema]
+    selects: ClassVar[Mapping[str, str]]
+
+    @property
+    def fields(self) -> Mapping[str, pa.Field]:
+        """All columns by name, those among them that are made only when they are asked for."""
+        return {column.name: column for column in self.schema}
+
+    @abstractmethod
+    def plan(self, stores: Sequence[StoreRoot], selection: Selection, options: TableOptions) -> list[Any]:
+        """Picklable parts that together hold the rows of ``stores`` as they are now, and may hold others.
+
+        Raises:
+            StoreError: a store is none, or cannot be read.
+        """
+
+    @abstractmethod
+    def read(self, part: Any, schema: pa.Schema, selection: Selection) -> Iterator[pa.RecordBatch]:
+        """The rows of a part that ``selection`` chooses, with the columns and types of ``schema``.
+
+        Raises:
+            StoreError: a file is gone, or cannot be read.
+        """
+
+
+def field(name: str, kind: pa.DataType, comment: str) -> pa.Field:
+    """A column and what it holds."""
+    return pa.field(name, kind, metadata={"comment": comment})
+
+
+def select_by(*columns: str, **renamed: str) -> Mapping[str, str]:
+    """What a table has for ``Table.selects``: columns that are called as in ``messages``, and others."""
+    return {**{column: column for column in columns}, **renamed}
+
+
+BROKER: Final = field("broker", pa.string(), "name given to the store, or that of its folder")
+
+
+class Rows:
+    """Rows by column; a column is made when it is asked for first.
+
+    Args:
+        count: how many there are.
+        columns: makes each column; times (``*_timestamp``) as int64, ms since 1970.
+    """
+
+    def __init__(self, count: int, columns: Mapping[str, Callable[[], pa.Array]]) -> None:
+        self.count = count
+        self._columns = columns
+        self._made: dict[str, pa.Array] = {}
+
+    def column(self, name: str) -> pa.Array:
+        """A column as it was made."""
+        if name not in self._made:
+            self._made[name] = self._columns[name]()
+        return self._made[name]
+
+    def batch(self, schema: pa.Schema) -> pa.RecordBatch:
+        """The columns and types of ``schema``."""
+        return pa.RecordBatch.from_arrays([_typed(self.column(each.name), each) for each in schema], schema=schema)
+
+
+def constant(value: Any, kind: pa.DataType, count: int) -> Callable[[], pa.Array]:
+    """Makes a column with the same value in each row."""
+    return lambda: pa.repeat(pa.scalar(value, kind), count)
+
+
+def _typed(values: pa.Array, wanted: pa.Field) -> pa.Array:
+    if wanted.name.endswith("_timestamp") and pa.types.is_timestamp(wanted.type):
+        return timestamps(values, wanted.type)
+    return values if values.type == wanted.type else values.cast(wanted.type)
+
+
+def timestamps(millis: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Times in ms since 1970 as timestamps, null outside the years 1 to 9999."""
+    shown = pc.and_(pc.greater_equal(millis, _MIN_MS), pc.less_equal(millis, _MAX_MS))
+    return pc.multiply(pc.if_else(shown, millis, None), 1000).cast(kind)
+
+
+def table_schema(table: Table, columns: Sequence[str] | None) -> pa.Schema:
+    """``columns`` of ``table`` in their order, all if None, without metadata, as readers give them.
+
+    Raises:
+        ConfigError: one is none of the table's, or stands there twice.
+    """
+    names = table.schema.names if columns is None else list(columns)
+    _check_names(table, names)
+    return pa.schema([table.fields[name].remove_metadata() for name in names])
+
+
+def check_table_schema(table: Table, schema: pa.Schema) -> None:
+    """Hold a schema that was asked for against the table's.
+
+    Raises:
+        ConfigError: a column is none of the table's, stands there twice, or is asked for in a type that it has not.
+    """
+    _check_names(table, schema.names)
+    for each in schema:
+        allowed = allowed_types(table.fields[each.name])
+        if each.type not in allowed:
+            wanted = " or ".join(map(str, allowed))
+            raise ConfigError(f"column {each.name} of {table.name} is of type {wanted}, not {each.type}")
+
+
+def allowed_types(column: pa.Field) -> list[pa.DataType]:
+    """Types in which a column can be asked for: times also as they are stored, in ms since 1970."""
+    return [column.type, pa.int64()] if pa.types.is_timestamp(column.type) else [column.type]
+
+
+def _check_names(table: Table, names: Sequence[str]) -> None:
+    for name in names:
+        if name not in table.fields:
+            raise ConfigError(f"{table.name} have no column {name!r}; there are {', '.join(table.fields)}")
+    if len(set(names)) != len(names):
+        raise ConfigError(f"a column is named twice in {', '.join(names)}")

@@ -1,0 +1,44 @@
+"""The tables there are."""
+
+from typing import Final
+
+from rocketbroker.analytics.tables.consume_queue import ConsumeQueueTable
+from rocketbroker.analytics.tables.consumer_offsets import ConsumerOffsetsTable
+from rocketbroker.analytics.tables.corrupt_ranges import CorruptRangesTable
+from rocketbroker.analytics.tables.dead_letters import DeadLettersTable
+from rocketbroker.analytics.tables.delayed import DelayedTable
+from rocketbroker.analytics.tables.index import IndexTable
+from rocketbroker.analytics.tables.messages import MessagesTable
+from rocketbroker.analytics.tables.subscription_groups import SubscriptionGroupsTable
+from rocketbroker.analytics.tables.table import Table
+from rocketbroker.analytics.tables.topics import TopicsTable
+from rocketbroker.common.errors import ConfigError
+
+#: What is read when no table is named.
+DEFAULT_TABLE: Final = MessagesTable.name
+
+TABLES: Final[dict[str, Table]] = {
+    table.name: table
+    for table in (
+        MessagesTable(),
+        ConsumeQueueTable(),
+        IndexTable(),
+        TopicsTable(),
+        SubscriptionGroupsTable(),
+        ConsumerOffsetsTable(),
+        DelayedTable(),
+        DeadLettersTable(),
+        CorruptRangesTable(),
+    )
+}
+
+
+def find_table(name: str) -> Table:
+    """The table called ``name``.
+
+    Raises:
+        ConfigError: there is none.
+    """
+    if name not in TABLES:
+        raise ConfigError(f"there is no table {name!r}; there are {', '.join(TABLES)} (option table)")
+    return TABLES[name]

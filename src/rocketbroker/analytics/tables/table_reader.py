@@ -1,0 +1,38 @@
+"""Reads any table without Spark."""
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import pyarrow as pa
+
+from rocketbroker.analytics.selection import EVERYTHING, Selection
+from rocketbroker.analytics.store_root import Stores, store_roots
+from rocketbroker.analytics.tables.matching import check_selection, chosen_stores
+from rocketbroker.analytics.tables.table import TableOptions, table_schema
+from rocketbroker.analytics.tables.table_list import DEFAULT_TABLE, find_table
+
+# One split a file: a walk from a file's beginning never has to guess where a record begins.
+_WHOLE_FILES: Final = TableOptions(split_size=1 << 62)
+
+
+def read_table(
+    stores: Stores,
+    name: str = DEFAULT_TABLE,
+    columns: Sequence[str] | None = None,
+    selection: Selection = EVERYTHING,
+    options: TableOptions = _WHOLE_FILES,
+) -> Iterator[pa.RecordBatch]:
+    """The rows of the table ``name``, store by store, as batches with ``columns``, all if None.
+
+    A broker may be writing to the stores: what is there at the time of the call is delivered. What is damaged is left
+    out, and told in the log.
+
+    Raises:
+        ConfigError: there is no such table or column, or the table cannot be chosen by what ``selection`` says.
+        StoreError: a place is no store, or a file cannot be read; the latter may come while batches are taken.
+    """
+    table = find_table(name)
+    schema = table_schema(table, columns)
+    check_selection(table, selection)
+    parts = table.plan(chosen_stores(store_roots(stores), selection), selection, options)
+    return (batch for part in parts for batch in table.read(part, schema, selection))

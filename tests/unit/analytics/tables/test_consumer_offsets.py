@@ -1,0 +1,55 @@
+import re
+from pathlib import Path
+
+from rocketbroker.analytics.selection import Selection
+from tests.support.table_rows import named, table_rows
+
+
+def slow_offsets(root: Path) -> list[dict]:
+    """The offsets by a regular expression over the file's text."""
+    text = (root / "config" / "consumerOffset.json").read_text()
+    table = re.search(r'"offsetTable":\{(.*?)\n\t\}', text, re.DOTALL)
+    assert table
+    return [
+        {
+            "broker": "broker-a",
+            "group_name": group,
+            "topic": topic,
+            "queue_id": int(queue),
+            "consumer_offset": int(offset),
+            "pull_offset": None,
+        }
+        for topic, group, queues in re.findall(r'"([^"@]+)@([^"@]+)":\{(.*?)\}', table[1], re.DOTALL)
+        for queue, offset in re.findall(r"(\d+):(\d+)", queues)
+    ]
+
+
+def place(row):
+    return f"{row['topic']}@{row['group_name']}", row["queue_id"]
+
+
+def test_each_recorded_offset_is_a_row(clean):
+    expected = slow_offsets(clean)
+    assert table_rows(named(clean), "consumer_offsets") == sorted(expected, key=place)
+    assert len(expected) > 8
+
+
+def test_they_are_chosen_by_topic_and_queue(clean):
+    found = table_rows(named(clean), "consumer_offsets", Selection(topics={"StPlain"}, queue_ids={0, 2}))
+    wanted = [row for row in slow_offsets(clean) if row["topic"] == "StPlain" and row["queue_id"] in {0, 2}]
+    assert found == sorted(wanted, key=place)
+    assert wanted
+
+
+def test_offsets_of_pulls_and_strange_names_are_rows(tmp_path):
+    (tmp_path / "config").mkdir()
+    (tmp_path / "config" / "consumerOffset.json").write_text(
+        '{"offsetTable":{"T@G":{0:5,1:6},"alone":{"3":7}},"pullOffsetTable":{"T@G":{1:9,2:8}}}'
+    )
+    rows = table_rows(tmp_path, "consumer_offsets")
+    assert [tuple(row.values())[1:] for row in rows] == [
+        ("G", "T", 0, 5, None),
+        ("G", "T", 1, 6, 9),
+        ("G", "T", 2, None, 8),
+        (None, "alone", 3, 7, None),
+    ]

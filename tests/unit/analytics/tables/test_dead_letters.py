@@ -1,0 +1,65 @@
+import logging
+import shutil
+
+import pytest
+
+from rocketbroker.analytics.selection import Selection
+from tests.support.commit_log_writer import overwrite
+from tests.support.slow_tables import slow_dead_letters
+from tests.support.table_rows import named, table_rows
+
+
+def test_recorded_dead_letters_equal_the_slow_reader(clean):
+    expected = slow_dead_letters(clean, "broker-a")
+    assert table_rows(named(clean), "dead_letters") == expected
+    assert {row["origin_topic"] for row in expected} == {"StRetry"}
+
+
+def test_each_field_of_the_selection_chooses(clean):
+    first, *others = slow_dead_letters(clean, "broker-a")
+    for selection in (
+        Selection(topics={first["topic"]}, queue_offsets=(0, 1)),
+        Selection(physical_offsets=(0, first["physical_offset"] + 1)),
+        Selection(until_ms=first["store_timestamp"] + 1),
+        Selection(keys={first["uniq_key"]}),
+    ):
+        assert table_rows(named(clean), "dead_letters", selection) == [first], selection
+    assert table_rows(named(clean), "dead_letters", Selection(keys={"kretry"}, tags={"TagR"})) == [first, *others]
+    assert table_rows(named(clean), "dead_letters", Selection(topics={"StRetry"})) == []
+
+
+@pytest.fixture
+def damaged(clean, tmp_path):
+    """A copy of a store, the first dead letter of which lost its magic code."""
+    root = shutil.copytree(clean, tmp_path / "damaged")
+    offset = slow_dead_letters(clean, "broker-a")[0]["physical_offset"]
+    overwrite(root / "commitlog" / ("0" * 20), offset + 4, b"????")
+    return root
+
+
+def test_one_whose_record_is_damaged_is_a_row_of_what_the_queue_says(clean, damaged, caplog):
+    expected = slow_dead_letters(clean, "broker-a")
+    of_queue = ("broker", "group_name", "topic", "queue_id", "queue_offset", "physical_offset", "size")
+    expected[0] = {name: value if name in of_queue else None for name, value in expected[0].items()}
+    with caplog.at_level(logging.WARNING):
+        rows = table_rows(named(damaged), "dead_letters")
+    assert sorted(rows, key=lambda row: row["queue_offset"]) == expected
+    (told,) = caplog.messages
+    assert told.startswith(
+        f"{damaged}/consumequeue/%DLQ%CG_StRetry/0/{0:020d}: 1 entries from queue offset 0 on lead to"
+    )
+
+
+def test_a_queue_without_its_log_gives_what_the_queue_says(clean, tmp_path, caplog):
+    root = shutil.copytree(clean, tmp_path / "store")
+    shutil.rmtree(root / "commitlog")
+    rows = table_rows(named(root), "dead_letters")
+    assert [row["msg_id"] for row in rows] == [None] * len(slow_dead_letters(clean, "broker-a"))
+    assert "lead to no readable record" in caplog.text
+
+
+def test_those_that_were_removed_with_the_begin_of_the_log_do_not_count(clean, tmp_path):
+    root = shutil.copytree(clean, tmp_path / "store")
+    (root / "commitlog" / ("0" * 20)).unlink()
+    wanted = [row for row in slow_dead_letters(clean, "broker-a") if row["physical_offset"] >= 65536]
+    assert table_rows(named(root), "dead_letters") == wanted

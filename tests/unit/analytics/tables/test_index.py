@@ -1,0 +1,56 @@
+import struct
+
+import pytest
+
+from rocketbroker.analytics.selection import Selection
+from rocketbroker.analytics.tables.table import TableOptions
+from rocketbroker.common.errors import StoreError
+from tests.support.golden_store import MAX_HASH_SLOT_NUM
+from tests.support.slow_tables import slow_index
+from tests.support.table_rows import named, table_rows
+
+
+@pytest.mark.parametrize("options", [TableOptions(), TableOptions(split_size=100), TableOptions(1 << 20, 50)])
+def test_recorded_index_files_equal_the_slow_reader(recorded, options):
+    assert table_rows(named(recorded), "index", options=options) == slow_index(recorded, "broker-a", MAX_HASH_SLOT_NUM)
+
+
+def test_it_is_chosen_by_time_and_physical_offset(recorded):
+    expected = slow_index(recorded, "broker-a", MAX_HASH_SLOT_NUM)
+    middle = sorted(row["store_timestamp"] for row in expected)[len(expected) // 2]
+    found = table_rows(named(recorded), "index", Selection(since_ms=middle, physical_offsets=(0, 60_000)))
+    wanted = [row for row in expected if row["store_timestamp"] >= middle and row["physical_offset"] < 60_000]
+    assert found == wanted
+    assert 0 < len(wanted) < len(expected)
+
+
+def index_file(tmp_path, header: bytes, size: int):
+    path = tmp_path / "index" / "20261122000000000"
+    path.parent.mkdir()
+    path.write_bytes(header.ljust(size, b"\0"))
+    return path
+
+
+def test_a_file_without_entries_gives_none(tmp_path):
+    index_file(tmp_path, struct.pack(">qqqqii", 0, 0, 0, 0, 0, 1), 4240)
+    (tmp_path / "index" / "20261122000000000.damaged").write_bytes(b"x")
+    assert table_rows(tmp_path, "index") == []
+
+
+def test_slots_that_cannot_be_told_from_entries_are_asked_for(tmp_path):
+    path = index_file(tmp_path, struct.pack(">qqqqii", 5, 6, 7, 8, 1, 2), 4240)
+    with pytest.raises(StoreError, match=f"{path}: its slots cannot be told .*; the option maxHashSlotNum"):
+        table_rows(tmp_path, "index")
+    (row,) = table_rows(tmp_path, "index", options=TableOptions(max_hash_slot_num=50))
+    assert (row["entry"], row["store_timestamp"]) == (1, 5)
+
+
+def test_what_is_no_index_file_is_named(tmp_path):
+    path = index_file(tmp_path, b"", 39)
+    with pytest.raises(StoreError, match=f"{path} is no index file: index header needs 40 bytes, 39 are there"):
+        table_rows(tmp_path, "index")
+
+
+def test_a_header_that_claims_too_many_entries_gives_those_there_is_room_for(tmp_path):
+    index_file(tmp_path, struct.pack(">qqqqii", 0, 0, 0, 0, 0, 2**31 - 1), 40 + 50 * 4 + 7 * 20)
+    assert len(table_rows(tmp_path, "index", options=TableOptions(max_hash_slot_num=50))) == 6

@@ -1,0 +1,58 @@
+"""That the manual tells of exactly the tables, columns and options there are."""
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from rocketbroker.analytics.source_options import OPTIONS
+from rocketbroker.analytics.tables.table import Table, allowed_types
+from rocketbroker.analytics.tables.table_list import TABLES
+
+_MANUAL = (Path(__file__).parents[4] / "docs" / "analytics.md").read_text()
+_SPARK_NAMES = {
+    "int32": "int",
+    "int64": "bigint",
+    "bool": "boolean",
+    "timestamp[us, tz=UTC]": "timestamp",
+    "map<string, string>": "map<string,string>",
+}
+
+
+def spark_name(kind: pa.DataType) -> str:
+    return _SPARK_NAMES.get(str(kind), str(kind))
+
+
+def described(table: Table) -> str:
+    """What stands in the manual of a table."""
+    lines = [
+        f"### {table.name}",
+        "",
+        f"One row is {table.comment}.",
+        "",
+        "| column | type | content |",
+        "|---|---|---|",
+    ]
+    for column in table.schema:
+        kinds = " or ".join(map(spark_name, allowed_types(column)))
+        lines.append(f"| `{column.name}` | {kinds} | {column.metadata[b'comment'].decode()} |")
+    return "\n".join(lines) + "\n"
+
+
+@pytest.mark.parametrize(
+    "table", [each for each in TABLES.values() if each.name != "messages"], ids=lambda each: each.name
+)
+def test_each_table_is_described_with_its_columns(table: Table) -> None:
+    assert described(table) in _MANUAL
+
+
+def test_no_other_tables_are_described() -> None:
+    section = _MANUAL.partition("\n## Tables\n")[2].partition("\n## ")[0]
+    assert [line[4:] for line in section.splitlines() if line.startswith("### ")] == [
+        name for name in TABLES if name != "messages"
+    ]
+
+
+def test_each_option_is_described() -> None:
+    rows = "\n".join(f"| `{name}` | {meaning} |" for name, meaning in OPTIONS.items())
+    assert f"| option | what it says |\n|---|---|\n{rows}\n" in _MANUAL

@@ -1,0 +1,37 @@
+import pyarrow as pa
+import pytest
+
+from rocketbroker.analytics import read_store
+from rocketbroker.analytics.selection import Selection
+from rocketbroker.analytics.tables.table_list import TABLES
+from rocketbroker.analytics.tables.table_reader import read_table
+from rocketbroker.common.errors import ConfigError, StoreError
+from tests.support.table_rows import named, table_rows
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_any_table_is_read_without_spark(recorded, name):
+    batches = list(read_table(named(recorded), name))
+    schema = pa.schema([column.remove_metadata() for column in TABLES[name].schema])
+    assert all(batch.schema.equals(schema) for batch in batches)
+    assert sum(batch.num_rows for batch in batches) == len(table_rows(named(recorded), name))
+
+
+def test_messages_are_those_of_read_store(recorded):
+    columns, selection = ["broker", "topic", "keys", "body"], Selection(topics={"StFill", "StDelay"})
+    assert list(read_table(recorded, columns=columns, selection=selection)) == list(
+        read_store(recorded, columns, selection=selection)
+    )
+
+
+def test_the_wrong_is_named_at_the_call(recorded, tmp_path):
+    with pytest.raises(ConfigError, match="there is no table 'topic'"):
+        read_table(recorded, "topic")
+    with pytest.raises(ConfigError, match="topics have no column 'body'"):
+        read_table(recorded, "topics", ["body"])
+    with pytest.raises(ConfigError, match="topics cannot be chosen by key, only by broker, topic"):
+        read_table(recorded, "topics", selection=Selection(keys={"k"}))
+    with pytest.raises(StoreError, match="is no root of a RocketMQ store"):
+        read_table(tmp_path, "topics")
+    with pytest.raises(StoreError, match="holds no commit log"):
+        read_table(tmp_path, "messages")
