@@ -1,7 +1,7 @@
 """Messages and bytes by topic and minute from the ConsumeQueues: the log itself is hardly read.
 
 A queue says where its messages lie and how large they are. When they were stored is in the log alone, but store times
-rise with the offset: for each minute it is enough to find its first message. One message in each 128 KiB of the log is
+rise with the offset: for each minute it is enough to find its first message. One message in each 32 KiB of the log is
 looked at, and around the turn of a minute all: these must be where their queue says, and their times must not go back.
 The queues must have all of the log without a gap. Where that does not hold, the log itself is read.
 """
@@ -37,7 +37,7 @@ TRAFFIC_SCHEMA: Final = pa.schema(
         ("bytes", pa.int64()),
     ]
 )
-_SAMPLED: Final = 128 << 10
+_SAMPLED: Final = 32 << 10
 
 logger = logging.getLogger(__name__)
 
@@ -168,7 +168,8 @@ def _minutes(files: Sequence[LogFile], queues: Sequence[_Queue]) -> tuple[Positi
     times = _risen(stored_times(files, sampled)) // MINUTE_MS
     turns = np.flatnonzero(times[1:] != times[:-1])
     near = _between(queues, sampled[turns], sampled[turns + 1])
-    known = np.unique(np.concatenate((sampled[:1], near)))
+    # All differ: of each stretch the end belongs to it, and the beginning to the one before.
+    known = np.sort(np.concatenate((sampled[:1], near)), kind="stable")
     minutes = _risen(stored_times(files, known)) // MINUTE_MS
     new = np.flatnonzero(np.concatenate(([True], minutes[1:] != minutes[:-1])))
     return minutes[new] * MINUTE_MS, known[new]
