@@ -11,7 +11,10 @@ import mmap
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Protocol
+from typing import Final, Protocol
+
+#: Bytes that a disk writes as a whole, at the least.
+SECTOR: Final = 512
 
 # Told of each range (start, end) that was stored into a mapping.
 RangeWatcher = Callable[[int, int], None]

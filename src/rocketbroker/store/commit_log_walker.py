@@ -28,7 +28,7 @@ from rocketbroker.codec.message.message_encoder import (
 from rocketbroker.codec.message.message_sys_flag import BORNHOST_V6_FLAG, HOST_V4_LENGTH, HOST_V6_LENGTH
 from rocketbroker.codec.storefile.record_search import MIN_RECORD_SIZE, Found, find_record, inspect
 from rocketbroker.common.errors import CorruptRecordError
-from rocketbroker.common.file_system import data_ranges
+from rocketbroker.common.file_system import SECTOR, data_ranges
 from rocketbroker.store.mapped_file import MappedFile
 from rocketbroker.store.mapped_file_queue import MappedFileQueue
 
@@ -44,8 +44,6 @@ _LAST_BLOCK: Final = 4 << 20
 # So many are looked at one by one.
 _FEW: Final = 64
 _LONG: Final = Struct(">q")
-# What a disk writes as a whole, at the least.
-_SECTOR: Final = 512
 _NOTHING_WRITTEN: Final = "nothing is written there"
 
 
@@ -70,10 +68,10 @@ def lacks_sector(data: bytes, begin: int, end: int, position: int) -> bool:
         end: where the record ends.
         position: of ``data`` in the file.
     """
-    first = begin + _SECTOR - (position + begin) % _SECTOR
+    first = begin + SECTOR - (position + begin) % SECTOR
     # A record without properties ends with their length, two zeros.
     last = end if data[end - 2 : end] != b"\0\0" or first < end - 2 else first
-    return any(not data[at : min(at + _SECTOR, end)].strip(b"\0") for at in range(first, last, _SECTOR))
+    return any(not data[at : min(at + SECTOR, end)].strip(b"\0") for at in range(first, last, SECTOR))
 
 
 class Stretch:
@@ -162,10 +160,10 @@ class Stretch:
         """Numbers of the records in which a sector that begins behind the body begins with a zero, or several begin."""
         import numpy as np
 
-        sectors = tails + _SECTOR - (self.position + tails) % _SECTOR
+        sectors = tails + SECTOR - (self.position + tails) % SECTOR
         inside = np.flatnonzero(sectors < ends)
         zero = self.records.data[sectors[inside]] == 0
-        found: Positions = inside[zero | (sectors[inside] + _SECTOR < ends[inside])]
+        found: Positions = inside[zero | (sectors[inside] + SECTOR < ends[inside])]
         return found
 
 

@@ -27,7 +27,7 @@ from rocketbroker.codec.storefile.index_file_layout import (
     slot_position,
 )
 from rocketbroker.common.errors import StoreError
-from rocketbroker.common.file_system import LOCAL, FileSystem
+from rocketbroker.common.file_system import LOCAL, SECTOR, FileSystem
 from rocketbroker.store.mapped_file import MappedFile
 
 _ALLOCATE_STEP = 4 * 1024 * 1024
@@ -196,8 +196,16 @@ class IndexFile:
 
     def _is_cut(self, number: int, physical_offset: int) -> bool:
         entry = self._entries[number]
+        offset = entry["phy_offset"]
         # A power loss may leave zeros where entries were written, behind those that are whole.
-        return bool(entry["phy_offset"] >= physical_offset) or not entry.tobytes().strip(b"\0")
+        if offset >= physical_offset or (offset == 0 and entry["key_hash"] == 0):
+            return True
+        position = entry_position(number, self._slot_count)
+        if number == 1 or position // SECTOR == (position + INDEX_SIZE - 1) // SECTOR:
+            return False
+        # It lies in two sectors, one of which may be lost: in a file offsets never go back. (An offset whose lower half
+        # is lost may pass as 4 GiB, or a multiple, and does no harm: no message there has its key.)
+        return bool(offset < self._entries[number - 1]["phy_offset"]) or self._is_cut(number - 1, physical_offset)
 
     def sync(self) -> None:
         """Write it to disk if keys were entered since the last time (blocks).

@@ -269,6 +269,27 @@ def test_what_a_power_loss_left_of_the_entries_behind_the_cut_does_not_matter(fi
     ]
 
 
+@pytest.mark.parametrize(
+    "slots", range(3, 8), ids=lambda slots: f"parted_behind_byte_{(512 - entry_position(0, slots)) % 20}"
+)
+def test_an_entry_of_which_one_sector_was_lost_does_not_matter(tmp_path: Path, slots: int):
+    # Offsets of which the upper half tells something as well.
+    keys = [(f"k{number % 7}", (1 << 32) + (number - 20 << 20) + 4711, NOW) for number in range(39)]
+    for known in range(1, len(keys)):
+        for sector in range(2):
+            made = IndexFile(tmp_path / f"202611210959{known:02}{sector}", slots, ENTRIES)
+            put(made, *keys[:known])
+            before = bytes(made.file.buffer)
+            put(made, *keys[known:])
+            begin = max(512 * sector, entry_position(0, slots))
+            made.file.buffer[begin : 512 * (sector + 1)] = before[begin : 512 * (sector + 1)]
+
+            assert made.cut(keys[known][1]) == len(keys) - known, f"{known} were on disk, sector {sector} was lost"
+
+            assert made.header.end_phy_offset == keys[known - 1][1]
+            made.close()
+
+
 def test_only_what_changed_is_synced(file: IndexFile, monkeypatch):
     synced: list[int] = []
     monkeypatch.setattr(os, "fdatasync", synced.append)
