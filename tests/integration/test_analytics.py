@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
 from rocketbroker.analytics import TopicQueueCount, count_messages, register, spark_session
-from rocketbroker.app.mqanalytics import app
+from rocketbroker.app.mqanalytics.cli import app
 from rocketbroker.common.errors import StoreError
 from tests.support import golden_store
 from tests.support.commit_log_writer import CommitLogWriter, overwrite

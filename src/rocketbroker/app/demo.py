@@ -201,7 +201,7 @@ async def count_by_spark(store: Path) -> Counter[int]:
     Raises:
         RocketBrokerError: it failed; the text has what it said.
     """
-    start = "from rocketbroker.app.mqanalytics import main; main()"
+    start = "from rocketbroker.app.mqanalytics.cli import main; main()"
     # -P, so that files in the caller's directory are not taken for modules.
     command = (sys.executable, "-P", "-c", start, "count", str(store), "--json")
     pipe = asyncio.subprocess.PIPE

@@ -1,1 +1,1 @@
-"""Jobs over stores: each a function that takes and returns Spark data frames."""
+"""Jobs over stores: each a function that takes and returns Spark data frames; ``job_list`` says which there are."""

@@ -2,37 +2,17 @@
 
 import logging
 import sys
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from rocketbroker.app.mqanalytics.times import parse_time
 from rocketbroker.common.errors import ConfigError, RocketBrokerError
 
 if TYPE_CHECKING:
     from rocketbroker.analytics.report.facts import StoreFacts
     from rocketbroker.analytics.selection import Selection
-
-_EXPECTED = "a date and time with its zone is expected, as 2026-11-22T04:00:00Z, or ms since 1970"
-
-
-def parse_time(text: str) -> int:
-    """An ISO 8601 time with a zone, or a number of ms since 1970; as ms since 1970.
-
-    Raises:
-        typer.BadParameter: it is neither.
-    """
-    if text.isascii() and text.isdigit():
-        return int(text)
-    try:
-        found = datetime.fromisoformat(text)
-    except ValueError as error:
-        raise typer.BadParameter(f"{text!r} is no time: {_EXPECTED}") from error
-    if found.tzinfo is None:
-        raise typer.BadParameter(f"{text!r} has no zone: {_EXPECTED}")
-    return round((found - datetime.fromtimestamp(0, UTC)).total_seconds() * 1000)
-
 
 Stores = Annotated[
     list[str],

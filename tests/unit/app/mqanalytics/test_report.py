@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from rocketbroker.app.mqanalytics import app
+from rocketbroker.app.mqanalytics.cli import app
 from tests.support.mixed_store import BEGIN_MS, MixedStore
 
 

@@ -1,0 +1,98 @@
+"""The tables of some stores as jobs are given them: only what is selected, only the columns that are needed."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from rocketbroker.analytics.decode_report import DecodeReport, SkippedRange
+from rocketbroker.analytics.message_reader import read_split
+from rocketbroker.analytics.rocketmq_store import FORMAT
+from rocketbroker.analytics.selection import Selection
+from rocketbroker.analytics.source_options import encode_selection, encode_stores
+from rocketbroker.analytics.split import SPLIT_SIZE, Split, plan_splits
+from rocketbroker.analytics.store_root import StoreRoot
+from rocketbroker.analytics.tables.table import table_schema
+from rocketbroker.analytics.tables.table_list import DEFAULT_TABLE, find_table
+
+# The cheapest column: what is wanted is the report.
+_NOTHING_BUT_A_WALK = pa.schema([pa.field("size", pa.int32())])
+
+
+class NotRead(NamedTuple):
+    """What could not be read of the commit logs: ranges without a sound record, files that lack, unfinished ends."""
+
+    ranges: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """What a job looks at; times of its tables are ms since 1970.
+
+    Attributes:
+        spark: a session that knows the format (``rocketmq_store.register``).
+        stores: the stores.
+        selection: of their messages; brokers, topics and times are regarded.
+    """
+
+    spark: SparkSession
+    stores: tuple[StoreRoot, ...]
+    selection: Selection
+
+    def messages(self, columns: Sequence[str] | None = None) -> DataFrame:
+        """The selected messages with ``columns``, all of ``MESSAGE_SCHEMA`` if None."""
+        return self.table(DEFAULT_TABLE, columns, selection=encode_selection(self.selection))
+
+    def table(self, name: str, columns: Sequence[str] | None = None, **options: str) -> DataFrame:
+        """Another table of the stores, whole."""
+        fields = table_schema(find_table(name), columns)
+        schema = pa.schema([pa.field(f.name, pa.int64() if pa.types.is_timestamp(f.type) else f.type) for f in fields])
+        reader = self.spark.read.format(FORMAT).schema(from_arrow_schema(schema)).option("table", name)
+        return reader.options(stores=encode_stores(self.stores), **options).load()
+
+    def not_read(self) -> NotRead:
+        """What could not be read where messages of the selected times lie, whatever topic it was of."""
+        known = DecodeReport()
+        times = Selection(
+            since_ms=self.selection.since_ms,
+            until_ms=self.selection.until_ms,
+            brokers=self.selection.brokers,
+            exact=self.selection.exact,
+        )
+        splits = plan_splits(self.stores, SPLIT_SIZE, times, report=known)
+        found = list(known.missing)
+        if splits:
+            found += self.spark.sparkContext.parallelize(splits, len(splits)).flatMap(_skipped).collect()
+        return NotRead(len(found), sum(each.length for each in found))
+
+
+def _skipped(split: Split) -> list[SkippedRange]:
+    report = DecodeReport()
+    for _ in read_split(replace(split, entries=()), _NOTHING_BUT_A_WALK, report):
+        pass
+    return report.broken + report.unfinished
+
+
+def selected(messages: DataFrame, selection: Selection) -> DataFrame:
+    """The messages of a selection by brokers, topics and times, of any data frame; ``store_timestamp`` in ms."""
+    for condition in _conditions(selection):
+        messages = messages.where(condition)
+    return messages
+
+
+def _conditions(selection: Selection) -> list[Column]:
+    stored = F.col("store_timestamp")
+    found: list[Column] = []
+    if selection.since_ms is not None:
+        found.append(stored >= selection.since_ms)
+    if selection.until_ms is not None:
+        found.append(stored < selection.until_ms)
+    for name, values in (("broker", selection.brokers), ("topic", selection.topics)):
+        if values is not None:
+            found.append(F.col(name).isin(*sorted(values)))
+    return found

@@ -1,0 +1,1 @@
+"""The command ``mqanalytics``: PySpark over stores."""

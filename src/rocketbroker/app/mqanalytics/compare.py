@@ -1,0 +1,49 @@
+"""``mqanalytics compare``: holds the messages of two stores against each other."""
+
+from typing import Annotated
+
+import typer
+
+from rocketbroker.app.mqanalytics.options import ROWS, AsJson, Exact, Limit, Since, Topics, Until
+from rocketbroker.app.mqanalytics.rendering import print_rows
+from rocketbroker.app.mqanalytics.running import EXIT_FOUND, failing_in_one_line, known_stores, running, selection
+from rocketbroker.app.mqanalytics.table_jobs import collected
+
+
+def command(  # noqa: PLR0913, PLR0917 - its options
+    first: Annotated[str, typer.Argument(metavar="FIRST", help="A store.")],
+    second: Annotated[str, typer.Argument(metavar="SECOND", help="The store that it is held against.")],
+    by: Annotated[
+        str,
+        typer.Option(
+            "--by",
+            help="What a message is known by: physical, its offset in the commit log, as in a master and its slave; "
+            "queue, its topic, queue and queue offset.",
+        ),
+    ] = "physical",
+    ignore: Annotated[
+        list[str] | None, typer.Option("--ignore", metavar="COLUMN", help="Do not compare this; may be repeated.")
+    ] = None,
+    since: Since = None,
+    until: Until = None,
+    topic: Topics = None,
+    exact: Exact = False,
+    limit: Limit = ROWS,
+    as_json: AsJson = False,
+) -> None:
+    """Hold the messages of two stores against each other; exit code 3 when they differ."""
+    with failing_in_one_line():
+        wanted = selection(since, until, topic, exact=exact)
+        roots = known_stores([first, second])
+        with running("Comparing") as (spark, _):
+            from rocketbroker.analytics.jobs.compare import compare
+            from rocketbroker.analytics.jobs.scope import Scope
+
+            scopes = [Scope(spark, (root,), wanted) for root in roots]
+            found = compare(scopes[0].messages(), scopes[1].messages(), by, tuple(ignore or ()))
+            rows, columns, more = collected(found, ("topic", "queue_id", "queue_offset", "physical_offset"), limit)
+            parts = [scope.not_read() for scope in scopes]
+    not_read = {"ranges": sum(part.ranges for part in parts), "bytes": sum(part.bytes for part in parts)}
+    print_rows("compare", rows, columns, {"more": more, "notRead": not_read}, as_json)
+    if rows:
+        raise typer.Exit(EXIT_FOUND)

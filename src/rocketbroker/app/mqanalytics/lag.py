@@ -1,0 +1,44 @@
+"""``mqanalytics lag``: how far consumer groups were behind."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rocketbroker.app.mqanalytics.options import ROWS, AsJson, Limit, Stores
+from rocketbroker.app.mqanalytics.rendering import print_rows
+from rocketbroker.app.mqanalytics.running import failing_in_one_line, known_stores, running
+from rocketbroker.app.mqanalytics.table_jobs import SkipDamage, collected
+from rocketbroker.common.clock import SystemClock
+
+
+def command(
+    stores: Stores,
+    snapshots: Annotated[
+        Path | None,
+        typer.Option("--snapshots", metavar="DIR", help="What `snapshot` has kept; without it, how it is now."),
+    ] = None,
+    by: Annotated[str, typer.Option("--by", help="queue, topic or group: what lag is added up by.")] = "queue",
+    skip_damage: SkipDamage = False,
+    limit: Limit = ROWS,
+    as_json: AsJson = False,
+) -> None:
+    """Show how many messages consumer groups had still to consume, and how old these were."""
+    with failing_in_one_line():
+        roots = known_stores(stores)
+        with running("Looking at offsets") as (spark, _):
+            from rocketbroker.analytics.jobs.lag import LEVELS, lag
+            from rocketbroker.analytics.jobs.scope import Scope
+            from rocketbroker.analytics.jobs.snapshots import snapshot_frame, take_snapshot
+            from rocketbroker.analytics.selection import EVERYTHING
+
+            scope = Scope(spark, roots, EVERYTHING)
+            if snapshots is None:
+                taken = spark.createDataFrame(take_snapshot(roots, SystemClock().time_ms()))
+            else:
+                taken = snapshot_frame(spark, snapshots)
+            messages = scope.messages(["broker", "topic", "queue_id", "queue_offset", "store_timestamp"])
+            found = lag(taken, messages, by)
+            rows, columns, more = collected(found, ("time", *LEVELS[by]), limit)
+            summary = {"more": more, "notRead": None if skip_damage else scope.not_read()._asdict()}
+    print_rows("lag", rows, columns, summary, as_json)

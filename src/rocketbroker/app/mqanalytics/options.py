@@ -1,0 +1,42 @@
+"""Options that the sub-commands share."""
+
+from typing import Annotated
+
+import typer
+
+from rocketbroker.app.mqanalytics.times import parse_time
+
+Stores = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="STORE...",
+        help="Stores: a store's root directory or its commit-log directory, or an address such as s3://bucket/store; "
+        "NAME= before it names its broker.",
+    ),
+]
+Since = Annotated[
+    int | None,
+    typer.Option(
+        "--since",
+        parser=parse_time,
+        metavar="TIME",
+        help="Only messages stored at this time or later: ISO 8601 with a zone, or ms since 1970.",
+    ),
+]
+Until = Annotated[
+    int | None,
+    typer.Option("--until", parser=parse_time, metavar="TIME", help="Only messages stored before this time."),
+]
+Topics = Annotated[
+    list[str] | None, typer.Option("--topic", metavar="NAME", help="Only messages of this topic; may be repeated.")
+]
+Exact = Annotated[
+    bool,
+    typer.Option(
+        "--exact", help="Read all of the log, where store times and queues would else tell what can be left out."
+    ),
+]
+Limit = Annotated[int, typer.Option("--limit", min=0, help="Show so many rows at most; 0 shows all.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of a table.")]
+
+ROWS = 1000

@@ -1,0 +1,117 @@
+"""How all sub-commands run and fail: one line on stderr, and an exit code."""
+
+import logging
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, NoReturn
+
+import typer
+
+from rocketbroker.common.errors import ConfigError, RocketBrokerError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from rocketbroker.analytics.selection import Selection
+    from rocketbroker.analytics.store_root import StoreRoot
+
+EXIT_FAILED = 1
+EXIT_USAGE = 2
+EXIT_FOUND = 3
+
+#: Called with the number of finished and of all tasks.
+Progress = Callable[[int, int], None]
+
+
+@contextmanager
+def failing_in_one_line() -> Iterator[None]:
+    """End with one line on stderr and exit code 1 when a store or Spark cannot be used, 2 for a wrong argument.
+
+    Raises:
+        typer.Exit: in place of the error.
+    """
+    logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(message)s")
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)  # it logs a stack for every call that a Ctrl-C interrupts
+    try:
+        yield
+    except ConfigError as error:
+        fail(str(error), EXIT_USAGE)
+    except RocketBrokerError as error:
+        fail(str(error))
+    except ImportError as error:
+        fail(f"{error.name} is missing: pip install 'rocketbroker[analytics]'")
+
+
+def fail(reason: str, exit_code: int = EXIT_FAILED) -> NoReturn:
+    """End with one line on stderr.
+
+    Raises:
+        typer.Exit: always.
+    """
+    print("mqanalytics:", " ".join(reason.split()), file=sys.stderr)
+    raise typer.Exit(exit_code)
+
+
+def known_stores(stores: list[str]) -> "tuple[StoreRoot, ...]":
+    """The stores of a command line, all of which are there: Spark would take seconds to start, and say it at length.
+
+    Raises:
+        ConfigError: one makes no sense.
+        StoreError: one is no store.
+    """
+    from rocketbroker.analytics.commit_log_files import commit_log_folder
+    from rocketbroker.analytics.open_store import open_folder
+    from rocketbroker.analytics.store_root import store_roots
+
+    roots = store_roots(stores)
+    for root in roots:
+        commit_log_folder(open_folder(root))
+    return tuple(roots)
+
+
+def selection(since: int | None, until: int | None, topics: list[str] | None, *, exact: bool = False) -> "Selection":
+    """What the options of a command line select.
+
+    Raises:
+        ConfigError: the times are the wrong way round.
+    """
+    from rocketbroker.analytics.selection import Selection
+
+    if since is not None and until is not None and since >= until:
+        raise ConfigError(f"--since {since} is not before --until {until} (ms since 1970): no time lies between")
+    return Selection(since_ms=since, until_ms=until, topics=frozenset(topics) if topics else None, exact=exact)
+
+
+@contextmanager
+def running(what: str) -> "Iterator[tuple[SparkSession, Progress]]":
+    """A session of its own, and what to tell how far a job is; a bar shows it on a terminal, on stderr.
+
+    Errors of Spark's workers come out as errors of ours.
+
+    Raises:
+        StoreError: a job failed.
+    """
+    from pyspark.errors import PySparkException
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    from rocketbroker.analytics import register, spark_session
+    from rocketbroker.analytics.spark_progress import SparkProgress, reason_of
+    from rocketbroker.common.errors import StoreError
+
+    console = Console(stderr=True)
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task("Starting Spark", total=None)
+
+        def tell(done: int, total: int) -> None:
+            bar.update(task, description=what, completed=done, total=total)
+
+        with spark_session(f"mqanalytics {what}") as spark:
+            register(spark)
+            try:
+                with SparkProgress(spark, tell):
+                    yield spark, tell
+            except PySparkException as error:
+                raise StoreError(f"{what.lower()} failed: {reason_of(error)}") from error

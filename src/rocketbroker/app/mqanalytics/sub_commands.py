@@ -1,0 +1,42 @@
+"""Which sub-commands there are, and where: the jobs of ``analytics/jobs/job_list.py``, and those with a file here.
+
+A file is imported when its command is called or its help is asked for.
+"""
+
+from collections.abc import Callable
+from importlib import import_module
+from typing import Final, NamedTuple
+
+from rocketbroker.analytics.jobs.job_list import JOBS
+
+
+class SubCommand(NamedTuple):
+    """Its file in this package, and what it does in one line."""
+
+    module: str
+    summary: str
+
+
+_OWN: Final = {
+    "count": SubCommand("count", "Count the messages of each topic and queue in the commit log."),
+    "report": SubCommand("report", "Write one HTML page on stores."),
+    "search": SubCommand("search", "Look for text in bodies and properties."),
+    "compare": SubCommand("compare", "Hold the messages of two stores against each other."),
+    "export": SubCommand("export", "Write messages to Parquet, JSON lines, Delta or Iceberg."),
+    "replay": SubCommand("replay", "Send what was exported to a broker again."),
+    "snapshot": SubCommand("snapshot", "Keep what consumer groups have consumed by now."),
+    "lag": SubCommand("lag", "How far consumer groups were behind, by snapshots."),
+}
+
+SUB_COMMANDS: Final = {
+    "count": _OWN["count"],
+    **{job.name: SubCommand("table_jobs", job.summary) for job in JOBS.values()},
+    **{name: each for name, each in _OWN.items() if name != "count"},
+}
+
+
+def load(name: str) -> Callable[..., None]:
+    """The function of a sub-command, which typer makes a command of."""
+    module = import_module(f"{__package__}.{SUB_COMMANDS[name].module}")
+    found: Callable[..., None] = module.command_of(JOBS[name]) if name in JOBS else module.command
+    return found

@@ -1,0 +1,205 @@
+"""The commands of the jobs, and what they read of stores: what is selected, what is damaged, what is printed."""
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+from typer.testing import CliRunner
+
+from rocketbroker.analytics import register, spark_session
+from rocketbroker.analytics.jobs.scope import NotRead, Scope
+from rocketbroker.analytics.jobs.search import SHOWN, UNREADABLE_BODY, Pattern, search
+from rocketbroker.analytics.selection import EVERYTHING, Selection
+from rocketbroker.analytics.store_root import store_roots
+from rocketbroker.app.mqanalytics.cli import app
+from rocketbroker.codec.message.compression import compress
+from rocketbroker.codec.message.message_sys_flag import COMPRESSED_FLAG, COMPRESSION_ZLIB_TYPE
+from tests.support import golden_store
+from tests.support.commit_log_writer import CommitLogWriter, overwrite
+from tests.support.job_frames import SMALL_SESSION, found, made_store, rows_of
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+
+START = 1_795_255_162_876
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[SparkSession]:
+    with spark_session("tests", SMALL_SESSION) as session:
+        register(session)
+        yield session
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return golden_store.unpack("clean", tmp_path_factory.mktemp("recorded"))
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return made_store(tmp_path_factory.mktemp("made"))
+
+
+def scope(spark: SparkSession, store: Path, selection: Selection = EVERYTHING) -> Scope:
+    return Scope(spark, tuple(store_roots(f"a={store}")), selection)
+
+
+def test_a_selection_leaves_out_other_topics_and_times(spark: SparkSession, made: Path) -> None:
+    since, until = START + 600_000, START + 1_200_000
+    chosen = Selection(since_ms=since, until_ms=until, topics=frozenset({"T1"}))
+    rows = found(scope(spark, made, chosen).messages(["physical_offset"]))
+    assert sorted(each["physical_offset"] for each in rows) == [
+        each["physical_offset"]
+        for each in rows_of(made)
+        if each["topic"] == "T1" and since <= each["store_timestamp"] < until
+    ]
+
+
+def test_what_could_not_be_read_is_counted(spark: SparkSession, recorded: Path, made: Path, tmp_path: Path) -> None:
+    assert scope(spark, recorded).not_read() == NotRead(0, 0)
+    broken = shutil.copytree(recorded, tmp_path / "broken")
+    message = golden_store.manifest("clean")["messages"][20]
+    overwrite(broken / "commitlog" / ("0" * 20), message["phyOffset"] + 4, b"????")
+    assert scope(spark, broken).not_read() == NotRead(1, message["size"])
+    other_topic = Selection(topics=frozenset({"none of these"}))
+    assert scope(spark, broken, other_topic).not_read() == NotRead(1, message["size"])
+
+
+def test_compressed_bodies_are_unpacked_and_those_that_cannot_be_are_named(spark: SparkSession, tmp_path: Path) -> None:
+    writer = CommitLogWriter(tmp_path)
+    flag = COMPRESSED_FLAG | COMPRESSION_ZLIB_TYPE
+    writer.append(compress(b"x" * 500 + b" needle \x00\xff " + b"y" * 500), sys_flag=flag)
+    writer.append(b"needle, but no zlib stream", sys_flag=flag)
+    messages = scope(spark, tmp_path).messages([*SHOWN, "decompressed_body", "properties"])
+    packed, broken = sorted(found(search(messages, Pattern("needle"))), key=lambda each: each["physical_offset"])
+    assert packed["found_in"] == "body"
+    assert packed["excerpt"].startswith("…" + "x" * 29 + " needle ·\ufffd yyyy")
+    assert (broken["found_in"], broken["excerpt"]) == (UNREADABLE_BODY, None)
+
+
+# -- the commands
+
+
+def run(*arguments: object) -> Any:
+    return CliRunner().invoke(app, [str(each) for each in arguments])
+
+
+def test_traffic_is_printed_as_json(spark: SparkSession, made: Path) -> None:
+    printed = run("traffic", f"a={made}", "--json", "--interval", 600, "--topic", "T1", "--since", START)
+    assert printed.exit_code == 0, printed.stderr
+    told = json.loads(printed.stdout)
+    assert told | {"rows": []} == {"job": "traffic", "rows": [], "more": False, "notRead": {"ranges": 0, "bytes": 0}}
+    assert sum(each["messages"] for each in told["rows"]) == sum(r["topic"] == "T1" for r in rows_of(made))
+    assert told["rows"][0]["fromTime"] == START // 600_000 * 600_000
+    assert [each["fromTime"] for each in told["rows"]] == sorted(each["fromTime"] for each in told["rows"])
+
+
+def test_rows_are_printed_as_a_table_with_what_was_not_read(
+    spark: SparkSession, recorded: Path, tmp_path: Path
+) -> None:
+    broken = shutil.copytree(recorded, tmp_path / "broken")
+    message = golden_store.manifest("clean")["messages"][20]
+    overwrite(broken / "commitlog" / ("0" * 20), message["phyOffset"] + 4, b"????")
+    printed = run("sizes", broken, "--limit", 2)
+    assert printed.exit_code == 0, printed.stderr
+    lines = printed.stdout.splitlines()
+    assert " ".join(lines[0].split()) == "Broker Topic Messages Bytes Least Mean P50 P90 P99 P99.9 Greatest"
+    assert len(lines) == 4
+    assert lines[-1] == f"2 rows; and more (--limit); 1 range, {message['size']:,} bytes not read"
+    assert run("sizes", broken, "--skip-damage").stdout.splitlines()[-1].endswith("damage was not looked for")
+
+
+@pytest.mark.parametrize("job", ["hot-keys", "skew", "delays", "retry-delays", "retries"])
+def test_each_job_runs_over_a_recorded_store(spark: SparkSession, recorded: Path, job: str) -> None:
+    printed = run(job, recorded, "--json")
+    assert printed.exit_code == 0, printed.stderr
+    assert json.loads(printed.stdout)["job"] == job
+
+
+def test_search_prints_what_it_found(spark: SparkSession, made: Path) -> None:
+    printed = run("search", made, "--regex", "body 3[0-9] ", "--in", "body", "--topic", "T0")
+    assert printed.exit_code == 0, printed.stderr
+    expected = [
+        r for r in rows_of(made) if r["topic"] == "T0" and r["body"][:6] == b"body 3" and r["body"][7:8] == b" "
+    ]
+    assert printed.stdout.splitlines()[-1] == f"{len(expected)} rows; everything was read"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "exit_code", "reason"),
+    [
+        (("traffic", "{made}/none"), 1, "/none does not exist; a RocketMQ store directory"),
+        (
+            ("traffic", "{made}", "--since", "2026-11-22T05:00:00Z", "--until", "2026-11-22T04:00:00Z"),
+            2,
+            "no time lies between",
+        ),
+        (("traffic", "{made}", "--since", "yesterday"), 2, "'yesterday' is no time"),
+        (("traffic", "{made}", "--since", "2026-11-22T04:00:00"), 2, "has no zone"),
+        (("traffic", "{made}", "--interval", "0"), 2, "greater than or equal to 1"),
+        (("search", "{made}"), 2, "either --text or --regex"),
+        (("search", "{made}", "--regex", "("), 2, "no regular expression as RE2 has them"),
+        (("search", "{made}", "--text", ""), 2, "at least one character"),
+        (("traffic", "a={made}", "b={made}"), 2, "is named twice"),
+        (("traffic",), 2, "Missing argument"),
+    ],
+)
+def test_what_is_wrong_with_a_command_is_one_line(
+    made: Path, arguments: tuple[str, ...], exit_code: int, reason: str
+) -> None:
+    printed = run(*(each.format(made=made) for each in arguments))
+    assert (printed.exit_code, printed.stdout) == (exit_code, "")
+    assert reason in " ".join(printed.stderr.split())
+    assert "Traceback" not in printed.stderr
+
+
+# -- export and replay
+
+
+def invoke(*arguments: object) -> tuple[int, str, str]:
+    printed = CliRunner().invoke(app, [str(each) for each in arguments])
+    return printed.exit_code, printed.stdout, printed.stderr
+
+
+def test_the_commands_export_and_say_what_a_replay_would_send(spark: SparkSession, made: Path, tmp_path: Path) -> None:
+    target = tmp_path / "export"
+    exit_code, stdout, stderr = invoke("export", f"a={made}", "--to", target, "--topic", "T1")
+    expected = [each for each in rows_of(made) if each["topic"] == "T1"]
+    assert exit_code == 0, stderr
+    assert stdout == f"{target}: {len(expected)} messages; everything was read\n"
+    exit_code, stdout, _ = invoke("replay", target, "--json", "--to-topic", "T1=Other")
+    assert exit_code == 0
+    empty = sum(not each["body"] for each in expected)
+    skipped = {"the message body is empty; at least one byte is wanted": empty} if empty else {}
+    assert json.loads(stdout) == {
+        "job": "replay",
+        "dryRun": True,
+        "sent": {"Other": len(expected) - empty},
+        "skipped": skipped,
+        "failure": None,
+        "resumeFrom": None,
+    }
+    assert invoke("replay", target)[1].splitlines()[-1].endswith("would be sent; --send sends them")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (("export", "{made}", "--to", "{made}"), "is there already"),
+        (("export", "{made}", "--to", "x", "--format", "csv"), "no format 'csv'"),
+        (("replay", "{made}", "--send"), "no name server is given"),
+        (("replay", "{made}", "--to-topic", "T"), "OLD=NEW is expected"),
+    ],
+)
+def test_what_is_wrong_with_an_export_is_one_line(
+    spark: SparkSession, made: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], reason: str
+) -> None:
+    monkeypatch.delenv("NAMESRV_ADDR", raising=False)
+    exit_code, stdout, stderr = invoke(*(each.format(made=made) for each in arguments))
+    assert (exit_code, stdout) == (2, "")
+    assert reason in stderr
+    assert "Traceback" not in stderr
