@@ -43,8 +43,9 @@ class ControlledClock:
         self._change(wall_s=seconds)
 
     def set_time(self, time_ms: float) -> None:
-        """Set the wall clock to a time in ms since the epoch, as ``step`` does."""
-        self._change(wall=round(time_ms * 1_000_000))
+        """Set the wall clock to a time in ms since the epoch, to the µs, as ``step`` does."""
+        # A float holds today's µs and not its ns, of which the least too few would make another ms.
+        self._change(wall=round(time_ms * 1000) * 1000)
 
     def advance(self, seconds: float) -> None:
         """Let time pass at once, on both clocks.

@@ -34,13 +34,15 @@ def test_a_step_moves_the_wall_clock_alone(real: list[int], seconds: float):
     assert clock.monotonic() - monotonic == 1.0
 
 
-def test_it_is_set_to_a_time(real: list[int]):
+@pytest.mark.parametrize("time_ms", range(1795330433700, 1795330433764))
+def test_it_is_set_to_a_time_and_goes_on_from_there(real: list[int], time_ms: int):
     clock = ControlledClock()
     monotonic = clock.monotonic()
     clock.obey("speed 0")
-    clock.obey("set 1795255000123")
-
-    assert (clock.time_ms(), clock.monotonic()) == (1795255000123, monotonic)
+    clock.obey(f"set {time_ms}")
+    assert (clock.time_ms(), clock.monotonic()) == (time_ms, monotonic)
+    clock.obey("step 19")
+    assert clock.time_ms() == time_ms + 19_000
 
 
 def test_time_passes_on_both(real: list[int]):
