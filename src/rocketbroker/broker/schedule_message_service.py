@@ -90,7 +90,6 @@ class ScheduleMessageService(ConfigManager[DelayOffsetSerializeWrapper]):
         self._store = store
         self._waiting = WaitingMessages(RMQ_SYS_SCHEDULE_TOPIC, store_host)
         self._delay_levels = delay_levels
-        self._longest_ms = max(delay_levels.values(), default=0)
         self._clock = clock
         self._stats = stats
         self._changed = False
@@ -151,9 +150,7 @@ class ScheduleMessageService(ConfigManager[DelayOffsetSerializeWrapper]):
         for queue_id, queue in sorted(queues.items()):
             level = queue_id + 1
             if queue.max_offset > self.offset_table.get(level, 0):
-                # Also of a level that the settings have no more: what they promised holds.
-                delay_ms = self._delay_levels.get(level, self._longest_ms)
-                pause_s = min(pause_s, await self._deliver_level(level, delay_ms, queue))
+                pause_s = min(pause_s, await self._deliver_level(level, queue))
         return pause_s
 
     def first_pending_offset(self) -> int | None:
@@ -191,11 +188,11 @@ class ScheduleMessageService(ConfigManager[DelayOffsetSerializeWrapper]):
         self._durable.replace(dict(file.offset_table))
         self.data_version = file.data_version or self.data_version
 
-    async def _deliver_level(self, level: int, delay_ms: int, queue: ConsumeQueue) -> float:
+    async def _deliver_level(self, level: int, queue: ConsumeQueue) -> float:
         """Deliver a batch of a level; returns after how many seconds to go on with it."""
         offset = max(self.offset_table.get(level, 0), queue.min_offset)
         entries = self._store.entry_reader.entries(queue, offset, BATCH)
-        count, pause_s = self._count_due(entries, level, delay_ms)
+        count, pause_s = self._count_due(entries, level)
         if not count:
             return pause_s
         records = await self._store.entry_reader.records(queue, entries[:count])
@@ -224,14 +221,16 @@ class ScheduleMessageService(ConfigManager[DelayOffsetSerializeWrapper]):
             self._set_back = {queue_id + 1: (now, queue.max_offset) for queue_id, queue in queues.items()}
         self._last_look_ms = now
 
-    def _count_due(self, entries: Sequence[ExpectedRecord], level: int, delay_ms: int) -> tuple[int, float]:
+    def _count_due(self, entries: Sequence[ExpectedRecord], level: int) -> tuple[int, float]:
         """How many are due and make a batch, and after how many seconds the next one is to be looked at."""
         now = self._clock.time_ms()
         noticed, stored_before = self._set_back.get(level, (0, 0))
+        # What a level promised that the settings have no more is known from its messages alone.
+        latest = noticed + self._delay_levels.get(level, _NEVER_MS)
         for number, (queue_offset, _, _, deliver_timestamp) in enumerate(entries):
             due_at = deliver_timestamp
             if queue_offset < stored_before:
-                due_at = min(due_at, noticed + delay_ms)
+                due_at = min(due_at, latest)
             if due_at > now:
                 return number, min(max((due_at - now) / 1000, LEAST_PAUSE_S), DELAY_FOR_A_WHILE_S)
         return len(entries), 0.0 if entries else DELAY_FOR_A_WHILE_S

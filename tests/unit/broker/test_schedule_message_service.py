@@ -244,16 +244,18 @@ async def test_a_shorter_delay_counts_from_the_start_on_also_behind_one_that_is_
     assert [message.body for message in delivered(store)] == [b"first", b"second"]
 
 
-async def test_messages_of_a_level_that_is_no_more_are_delivered(tmp_path, store, clock):
+@pytest.mark.parametrize("longest_ms", [60_000, 10_000])
+async def test_messages_of_a_level_that_is_no_more_are_delivered(tmp_path, store, clock, longest_ms):
     put(store, 4)
     service = ScheduleMessageService(
         tmp_path / "delayOffset.json",
         store,
         store_host=STORE_HOST,
-        delay_levels={1: 60_000},
+        delay_levels={1: longest_ms},
         clock=clock,
         stats=BrokerStatsManager(clock, "C"),
     )
+    await service.deliver_due()
     clock.advance(29.999)
     await service.deliver_due()
     assert delivered(store) == []
