@@ -2,8 +2,8 @@
 
 mqanalytics JOB STORE... [OPTION]...
 
-Exit code 0: done; 1: a store or Spark could not be used, the reason is on stderr; 2: wrong usage; 3: a comparison
-found differences; 130: interrupted.
+Exit code 0: done; 1: a store or Spark could not be used, the reason is on stderr; 2: wrong usage; 3: an audit found
+errors, or a comparison differences; 130: interrupted.
 """
 
 from typing import Any

@@ -97,6 +97,11 @@ class AuditRule(StrEnum):
         Severity.ERROR,
         "A group's consumer offset lies behind the end of the queue: it would skip new messages.",
     )
+    UNCONSUMED_EXPIRING = (
+        "unconsumed-expiring",
+        Severity.WARNING,
+        "Messages that a group has not consumed will soon be removed by age (told by `mqanalytics audit` alone).",
+    )
     CHECKPOINT_DAMAGED = "checkpoint-damaged", Severity.ERROR, "The checkpoint is too short, or its times cannot be."
     CHECKPOINT_AHEAD = (
         "checkpoint-ahead",

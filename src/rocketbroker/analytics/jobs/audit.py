@@ -1,0 +1,184 @@
+"""Checks stores against themselves: the log, the queues, the index and what consumers have read of them.
+
+The rules and their names are those of ``mqstore check``. It checks one store of this machine, file by file; this checks
+any number of stores, wherever they lie, by joins, so that many machines can share the work. What only files have, such
+as the chains of an index file, is checked there alone; so is what the next start would cut off a torn log.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812
+
+from rocketbroker.analytics.jobs.audit_expiry import audit_expiry
+from rocketbroker.analytics.jobs.audit_findings import Kept, findings, together
+from rocketbroker.analytics.jobs.audit_index import IndexFrames, audit_index
+from rocketbroker.analytics.jobs.audit_queues import QueueFrames, audit_queues, queue_ends
+from rocketbroker.analytics.jobs.audited_stores import AuditedStore, deleted_frame, state_frame
+from rocketbroker.analytics.jobs.columns import millis
+from rocketbroker.codec.message.delay_levels import deliver_timestamp, level_of
+from rocketbroker.codec.message.message_const import PROPERTY_DELAY_TIME_LEVEL
+from rocketbroker.codec.message.message_sys_flag import (
+    INNER_BATCH_FLAG,
+    TRANSACTION_PREPARED_TYPE,
+    TRANSACTION_ROLLBACK_TYPE,
+)
+from rocketbroker.codec.message.tags_code import tags_code
+from rocketbroker.codec.message.topic_validator import RMQ_SYS_SCHEDULE_TOPIC
+from rocketbroker.codec.storefile.audit_rules import AuditRule, Severity
+
+#: Columns of messages that an audit looks at.
+MESSAGE_COLUMNS: Final = (
+    "broker",
+    "topic",
+    "queue_id",
+    "queue_offset",
+    "physical_offset",
+    "store_timestamp",
+    "sys_flag",
+    "size",
+    "uniq_key",
+    "keys",
+    "tags",
+)
+_OF_QUEUES: Final = {"topic": "string", "queue_id": "int", "queue_offset": "bigint"}
+_EXPECTED: Final = (
+    "broker string, topic string, queue_id int, queue_offset bigint, physical_offset bigint, store_timestamp bigint,"
+    " size int, tags_code bigint"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class AuditTables:
+    """What is held against each other.
+
+    Attributes:
+        messages: with ``MESSAGE_COLUMNS``.
+        scheduled: the messages of SCHEDULE_TOPIC_XXXX: ``broker``, ``physical_offset`` and ``properties``.
+        consume_queue: the table of that name.
+        index: the table of that name.
+        corrupt_ranges: the table of that name, with checksums compared or not.
+        consumer_offsets: the table of that name.
+    """
+
+    messages: DataFrame
+    scheduled: DataFrame
+    consume_queue: DataFrame
+    index: DataFrame
+    corrupt_ranges: DataFrame
+    consumer_offsets: DataFrame
+
+
+@dataclass(frozen=True, slots=True)
+class AuditOptions:
+    """What an audit goes by.
+
+    Attributes:
+        now_ms: the time now.
+        delay_levels: ms by level (``delay_levels.parse_delay_levels``).
+        reserved_hours: fileReservedTime.
+        within_hours: messages that are removed in so many hours count as about to be.
+    """
+
+    now_ms: int
+    delay_levels: dict[int, int]
+    reserved_hours: int = 72
+    within_hours: int = 24
+
+
+def audit(tables: AuditTables, stores: list[AuditedStore], options: AuditOptions, kept: Kept) -> DataFrame:
+    """All findings, with the columns ``audit_findings.COLUMNS``.
+
+    Args:
+        tables: of ``stores``, whole: what a selection leaves out would be told as lost.
+        stores: what there is to know of each besides.
+        options: what to go by.
+        kept: takes what is computed once; to be released when the findings were taken.
+    """
+    spark = tables.messages.sparkSession
+    states, deleted = state_frame(spark, stores), deleted_frame(spark, stores)
+    messages = tables.messages.withColumn("store_timestamp", millis(tables.messages, "store_timestamp"))
+    messages, queue = kept.keep(messages), kept.keep(tables.consume_queue)
+    ranges = kept.keep(tables.corrupt_ranges)
+    kind = F.col("sys_flag").bitwiseAND(TRANSACTION_ROLLBACK_TYPE)
+    is_final = (kind != TRANSACTION_PREPARED_TYPE) & (kind != TRANSACTION_ROLLBACK_TYPE)
+    is_single = F.col("sys_flag").bitwiseAND(INNER_BATCH_FLAG) == 0
+    indexed = messages.withColumn("is_dispatched", is_final & is_single)
+    damaged = ranges.where(F.col("kind").isin("broken", "missing")).select(
+        "broker", F.col("physical_offset").alias("low"), (F.col("physical_offset") + F.col("length")).alias("high")
+    )
+    ends = messages.groupBy("broker").agg(F.max(F.col("physical_offset") + F.col("size")).alias("log_end"))
+    log_ends = kept.keep(ends)
+    expected = kept.keep(_expected(indexed.where("is_dispatched"), tables.scheduled, deleted, options))
+    queues = QueueFrames(messages, expected, queue, damaged, states, log_ends)
+    entries = kept.keep(tables.index.withColumn("store_timestamp", millis(tables.index, "store_timestamp")))
+    index = IndexFrames(indexed, entries, damaged, states, log_ends, deleted)
+    hours = options.reserved_hours, options.within_hours
+    return together(
+        [
+            _log_findings(ranges),
+            *audit_queues(queues, kept),
+            *audit_index(index, kept),
+            _offsets_beyond(tables.consumer_offsets, queue, states),
+            audit_expiry(expected, tables.consumer_offsets, states, options.now_ms, *hours),
+        ]
+    )
+
+
+def _expected(dispatched: DataFrame, scheduled: DataFrame, deleted: DataFrame, options: AuditOptions) -> DataFrame:
+    """The messages that should have a queue entry, with the tags code that it should have."""
+    kept = dispatched.join(F.broadcast(deleted), ["broker", "topic"], "left")
+    kept = kept.where(F.col("physical_offset") >= F.coalesce("mark", F.lit(0)))
+    level = F.element_at("properties", PROPERTY_DELAY_TIME_LEVEL).alias("level")
+    levels = scheduled.select("broker", "physical_offset", level)
+    is_scheduled = F.col("topic") == RMQ_SYS_SCHEDULE_TOPIC
+    names = ["broker", "topic", "queue_id", "queue_offset", "physical_offset", "store_timestamp", "size", "tags"]
+    plain = kept.where(~is_scheduled).select(*names, F.lit(None).cast("string").alias("level"))
+    delayed = kept.where(is_scheduled).join(levels, ["broker", "physical_offset"], "left").select(*names, "level")
+    both = plain.unionByName(delayed)
+    return both.mapInArrow(partial(_with_tags_code, delay_levels=options.delay_levels), _EXPECTED)
+
+
+def _with_tags_code(batches: Iterator[pa.RecordBatch], delay_levels: dict[int, int]) -> Iterator[pa.RecordBatch]:
+    """``tags_code`` in place of ``tags`` and ``level``: the hash of the tags, of delayed messages when they are due."""
+    for batch in batches:
+        tags = batch.column("tags").dictionary_encode()
+        codes = np.array([*map(tags_code, tags.dictionary.to_pylist()), 0], np.int64)
+        numbers = tags.indices.fill_null(len(codes) - 1).to_numpy()
+        found = codes[numbers]
+        topics = batch.column("topic").to_numpy(zero_copy_only=False)
+        for row in np.flatnonzero(topics == RMQ_SYS_SCHEDULE_TOPIC).tolist():
+            level = level_of((batch.column("level")[row].as_py() or "").encode())
+            found[row] = deliver_timestamp(delay_levels, level, batch.column("store_timestamp")[row].as_py())
+        kept = batch.drop_columns(["tags", "level"])
+        yield kept.append_column("tags_code", pa.array(found))
+
+
+def _log_findings(ranges: DataFrame) -> DataFrame:
+    """A finding for each range; its reason is the rule that it breaks."""
+    warnings = [rule.value for rule in AuditRule if rule.severity is Severity.WARNING]
+    is_warning = F.col("reason").isin(*warnings)
+    return ranges.select(
+        "broker",
+        F.col("reason").alias("rule"),
+        F.when(is_warning, Severity.WARNING.value).otherwise(Severity.ERROR.value).alias("severity"),
+        *[F.lit(None).cast(kind).alias(name) for name, kind in _OF_QUEUES.items()],
+        "physical_offset",
+        F.format_string("%s, %d bytes from position %d on", "file", "length", "position").alias("detail"),
+    )
+
+
+def _offsets_beyond(offsets: DataFrame, entries: DataFrame, states: DataFrame) -> DataFrame:
+    ends = queue_ends(entries)
+    joined = offsets.join(F.broadcast(ends), ["broker", "topic", "queue_id"])
+    wrong = joined.where(F.col("consumer_offset") > F.col("end"))
+    wrong = wrong.join(F.broadcast(states.select("broker", "unclean")), "broker")
+    detail = F.format_string(
+        "group %s is at %d of %s/%d, which ends at %d", "group_name", "consumer_offset", "topic", "queue_id", "end"
+    )
+    return findings(wrong, AuditRule.CONSUMER_OFFSET_BEYOND_QUEUE, detail, F.col("unclean"))

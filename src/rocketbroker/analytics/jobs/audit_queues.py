@@ -1,0 +1,230 @@
+"""Holds the ConsumeQueues against the messages of the commit log, by the rules of ``store/audit/queue_audit.py``.
+
+A message and an entry belong together when they agree in queue, queue offset and physical offset. What is left over on
+either side is told about: entries without their message ("astray"), messages without their entry ("waiting").
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F  # noqa: N812
+
+from rocketbroker.analytics.jobs.audit_findings import Kept, findings
+from rocketbroker.codec.message.message_sys_flag import INNER_BATCH_FLAG
+from rocketbroker.codec.message.topic_validator import LMQ_PREFIX
+from rocketbroker.codec.storefile.audit_rules import AuditRule
+
+_RETIRED: Final = r"\.deleted-[0-9]+$"
+_QUEUE: Final = ["broker", "topic", "queue_id"]
+_PLACE: Final = [*_QUEUE, "queue_offset"]
+
+
+@dataclass(frozen=True, slots=True)
+class QueueFrames:
+    """What the queues are held against.
+
+    Attributes:
+        records: all messages: ``broker``, ``topic``, ``queue_id``, ``queue_offset``, ``physical_offset``, ``sys_flag``.
+        expected: those that should have an entry: ``broker``, ``topic``, ``queue_id``, ``queue_offset``,
+            ``physical_offset``, ``store_timestamp`` (ms), ``size``, ``tags_code``.
+        entries: the table ``consume_queue``.
+        damaged: ``broker``, ``low`` and ``high``, ranges of physical offsets that hold no sound record.
+        states: a row for each store (``audited_stores.state_frame``).
+        log_ends: ``broker`` and ``log_end``, the physical offset behind the last record.
+    """
+
+    records: DataFrame
+    expected: DataFrame
+    entries: DataFrame
+    damaged: DataFrame
+    states: DataFrame
+    log_ends: DataFrame
+
+
+def audit_queues(frames: QueueFrames, kept: Kept) -> list[DataFrame]:
+    """Findings about entries, messages and queue offsets."""
+    entries = _entries(frames)
+    heads = kept.keep(_heads(entries, frames.states))
+    with_head = frames.expected.join(F.broadcast(heads), _QUEUE, "left")
+    # A topic that was deleted and made again begins at 0 anew; its queue knows the new messages only.
+    of_old = (F.col("physical_offset") < F.coalesce("oldest", F.lit(-1))) & (
+        F.col("queue_offset") >= F.col("first_entry")
+    )
+    queued = with_head.where(F.col("first_entry").isNotNull() & ~of_old).drop("first_entry", "last_entry", "oldest")
+    known = F.lit(True)
+    joined = kept.keep(
+        queued.withColumn("is_message", known).join(
+            entries.withColumn("is_entry", known), [*_PLACE, "physical_offset"], "full"
+        )
+    )
+    settled = joined.where(F.col("is_message") & F.col("is_entry"))
+    waiting = kept.keep(joined.where(F.col("is_entry").isNull()).select(*queued.columns))
+    alone = joined.where(F.col("is_message").isNull()).select(*_PLACE, "physical_offset")
+    astray = kept.keep(_astray(alone, frames))
+    return [
+        _without_queue(with_head.where(F.col("first_entry").isNull())),
+        _mismatches(settled, frames),
+        _order(settled),
+        _holes(entries, waiting, settled, frames),
+        *_tell_astray(astray, waiting, frames),
+        *_unqueued(waiting, astray, settled, frames),
+    ]
+
+
+def _entries(frames: QueueFrames) -> DataFrame:
+    """Entries of queues that are in use; those of LMQs lead to records of other topics."""
+    topic = F.col("topic")
+    kept = frames.entries.where(~topic.startswith(LMQ_PREFIX) & ~topic.rlike(_RETIRED))
+    return kept.select(
+        *_PLACE, "physical_offset", F.col("size").alias("entry_size"), F.col("tags_code").alias("entry_tags_code")
+    )
+
+
+def _heads(entries: DataFrame, states: DataFrame) -> DataFrame:
+    """Of each queue the first and last queue offset with an entry, and the oldest message in the log that it knows."""
+    there = F.col("physical_offset") >= F.col("log_begin")
+    return (
+        entries.join(F.broadcast(states), "broker")
+        .groupBy(*_QUEUE)
+        .agg(
+            F.min("queue_offset").alias("first_entry"),
+            F.max("queue_offset").alias("last_entry"),
+            F.min(F.when(there, F.col("physical_offset"))).alias("oldest"),
+        )
+    )
+
+
+def queue_ends(entries: DataFrame) -> DataFrame:
+    """``broker``, ``topic``, ``queue_id`` and ``end``, the queue offset behind the last entry."""
+    return entries.groupBy(*_QUEUE).agg((F.max("queue_offset") + 1).alias("end"))
+
+
+def _without_queue(messages: DataFrame) -> DataFrame:
+    counted = messages.groupBy(*_QUEUE).agg(
+        F.count("*").alias("messages"), F.min("physical_offset").alias("physical_offset")
+    )
+    detail = F.format_string(
+        "%d messages of %s/%d, the first at %d of the CommitLog", "messages", "topic", "queue_id", "physical_offset"
+    )
+    return findings(counted, AuditRule.QUEUE_MISSING, detail)
+
+
+def _not_known(frames: QueueFrames, rows: DataFrame) -> DataFrame:
+    """``rows`` with ``mended``: their message was not on disk for certain when the store was left."""
+    states = frames.states.select("broker", "known_ms", "unclean")
+    return rows.join(F.broadcast(states), "broker").withColumn("mended", F.col("store_timestamp") > F.col("known_ms"))
+
+
+def _mismatches(settled: DataFrame, frames: QueueFrames) -> DataFrame:
+    wrong = settled.where((F.col("entry_size") != F.col("size")) | (F.col("entry_tags_code") != F.col("tags_code")))
+    detail = F.format_string(
+        "the entry has size %d and tags code %d, the record at offset %d %d and %d",
+        "entry_size",
+        "entry_tags_code",
+        "physical_offset",
+        "size",
+        "tags_code",
+    )
+    return findings(_not_known(frames, wrong), AuditRule.QUEUE_ENTRY_MISMATCH, detail, F.col("mended"))
+
+
+def _order(settled: DataFrame) -> DataFrame:
+    in_log = Window.partitionBy(*_QUEUE).orderBy("physical_offset")
+    before = settled.withColumn("before", F.lag("queue_offset").over(in_log))
+    wrong = before.where(F.col("queue_offset") <= F.col("before"))
+    detail = F.format_string(
+        "queue offset %d stands behind %d in the log, at offset %d", "queue_offset", "before", "physical_offset"
+    )
+    return findings(wrong, AuditRule.QUEUE_OFFSET_ORDER, detail)
+
+
+def _holes(entries: DataFrame, waiting: DataFrame, settled: DataFrame, frames: QueueFrames) -> DataFrame:
+    """Runs of queue offsets between entries that neither an entry nor a message has."""
+    is_entry = F.lit(True)
+    there = entries.select(*_PLACE, is_entry.alias("is_entry")).unionByName(
+        waiting.select(*_PLACE, (~is_entry).alias("is_entry"))
+    )
+    places = there.groupBy(*_PLACE).agg(F.max("is_entry").alias("is_entry"))
+    queue = Window.partitionBy(*_QUEUE)
+    bounds = [(F.min, "lowest"), (F.max, "highest")]
+    for least_or_most, name in bounds:
+        number = F.when(F.col("is_entry"), F.col("queue_offset"))
+        places = places.withColumn(name, least_or_most(number).over(queue))
+    between = places.where(F.col("queue_offset").between(F.col("lowest"), F.col("highest")))
+    before = F.lag("queue_offset").over(queue.orderBy("queue_offset"))
+    gaps = between.withColumn("before", before).where(F.col("queue_offset") > F.col("before") + 1)
+    runs = gaps.select(*_QUEUE, (F.col("before") + 1).alias("queue_offset"), (F.col("queue_offset") - 1).alias("last"))
+    reached = settled.groupBy(*_QUEUE).agg(F.max("queue_offset").alias("reached"))
+    runs = runs.join(reached, _QUEUE, "left").join(F.broadcast(frames.states.select("broker", "unclean")), "broker")
+    # After an unclean stop the queue may be ahead of a log whose end was cut.
+    mended = F.col("unclean") & (F.col("queue_offset") > F.coalesce("reached", F.lit(-1)))
+    upto = F.when(F.col("last") > F.col("queue_offset"), F.format_string(" to %d", "last")).otherwise("")
+    detail = F.concat(F.lit("neither message nor entry"), upto)
+    return findings(runs, AuditRule.QUEUE_OFFSET_MISSING, detail, mended)
+
+
+def _astray(entries: DataFrame, frames: QueueFrames) -> DataFrame:
+    """Entries without their message, but for those that lead to what is gone by age or damaged."""
+    states = frames.states.select("broker", "log_begin", "unclean")
+    left = entries.join(F.broadcast(states), "broker")
+    offset = F.col("physical_offset")
+    left = left.where((offset < 0) | (offset >= F.col("log_begin")))
+    ranges = frames.damaged.select(F.col("broker").alias("in_broker"), "low", "high")
+    is_inside = (F.col("broker") == F.col("in_broker")) & (offset >= F.col("low")) & (offset < F.col("high"))
+    left = left.join(F.broadcast(ranges), is_inside, "left_anti")
+    there = frames.records.select(
+        "broker",
+        "physical_offset",
+        F.format_string("%s/%d queue offset %d", "topic", "queue_id", "queue_offset").alias("there"),
+        (F.col("sys_flag").bitwiseAND(INNER_BATCH_FLAG) != 0).alias("is_batch"),
+    )
+    found = left.join(there, ["broker", "physical_offset"], "left").join(F.broadcast(frames.log_ends), "broker", "left")
+    # An inner batch is entered into a BatchConsumeQueue, whose offsets are those of the messages in it.
+    found = found.where(~F.coalesce("is_batch", F.lit(False)))
+    return found.withColumn("log_end", F.coalesce("log_end", "log_begin"))
+
+
+def _tell_astray(astray: DataFrame, waiting: DataFrame, frames: QueueFrames) -> list[DataFrame]:
+    newest = waiting.groupBy(*_PLACE).agg(F.max("store_timestamp").alias("newest"))
+    told = astray.join(newest, _PLACE, "left").join(F.broadcast(frames.states.select("broker", "known_ms")), "broker")
+    is_beyond, is_record = F.col("physical_offset") >= F.col("log_end"), F.col("there").isNotNull()
+    mended = F.col("unclean") & (is_beyond | F.coalesce(F.col("newest") > F.col("known_ms"), F.lit(False)))
+    offset: Column = F.col("physical_offset")
+    beyond = F.format_string("the entry leads to %d, the log ends at %d", offset, "log_end")
+    return [
+        findings(told.where(is_beyond), AuditRule.QUEUE_ENTRY_BEYOND_LOG, beyond, mended),
+        findings(
+            told.where(~is_beyond & is_record),
+            AuditRule.QUEUE_ENTRY_MISMATCH,
+            F.format_string("at %d stands %s", offset, "there"),
+            mended,
+        ),
+        findings(
+            told.where(~is_beyond & ~is_record),
+            AuditRule.QUEUE_ENTRY_UNREADABLE,
+            F.format_string("no record begins at %d", offset),
+            mended,
+        ),
+    ]
+
+
+def _unqueued(waiting: DataFrame, astray: DataFrame, settled: DataFrame, frames: QueueFrames) -> list[DataFrame]:
+    """Messages that no entry leads to, but for those about whose entry was told."""
+    alone = waiting.join(astray.select(*_PLACE), _PLACE, "left_anti")
+    alone = alone.join(astray.select("broker", "physical_offset"), ["broker", "physical_offset"], "left_anti")
+    taken = settled.select(*_PLACE).distinct().withColumn("is_taken", F.lit(True))
+    told = _not_known(frames, alone.join(taken, _PLACE, "left"))
+    where = F.col("is_taken").isNotNull()
+    offset: Column = F.col("physical_offset")
+    return [
+        findings(
+            told.where(where), AuditRule.QUEUE_OFFSET_REPEATED, F.format_string("the message at %d has it too", offset)
+        ),
+        findings(
+            told.where(~where),
+            AuditRule.MESSAGE_NOT_QUEUED,
+            F.format_string("the message at %d", offset),
+            F.col("mended"),
+        ),
+    ]

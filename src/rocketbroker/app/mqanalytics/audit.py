@@ -1,0 +1,145 @@
+"""``mqanalytics audit``: checks stores, by the rules of ``codec/storefile/audit_rules.py``."""
+
+from collections import Counter
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from rocketbroker.app.mqadmin.rendering import print_json, print_table
+from rocketbroker.app.mqadmin.report import Column, Table
+from rocketbroker.app.mqanalytics.options import AsJson, Stores
+from rocketbroker.app.mqanalytics.rendering import camel
+from rocketbroker.app.mqanalytics.running import EXIT_FOUND, failing_in_one_line, known_stores, running
+from rocketbroker.codec.message.delay_levels import parse_delay_levels
+from rocketbroker.codec.storefile.audit_rules import AuditRule, Severity
+from rocketbroker.common.clock import SystemClock
+from rocketbroker.common.config import MessageStoreConfig
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from rocketbroker.analytics.jobs.audit import AuditOptions, AuditTables
+    from rocketbroker.analytics.jobs.scope import NotRead, Scope
+    from rocketbroker.analytics.store_root import StoreRoot
+
+_DEFAULTS = MessageStoreConfig()
+_RULES = {rule.value: rule for rule in AuditRule}
+Found = list[dict[str, Any]]
+
+
+def command(
+    stores: Stores,
+    no_crc: Annotated[bool, typer.Option("--no-crc", help="Do not hold bodies against their checksums.")] = False,
+    file_reserved_time: Annotated[
+        int, typer.Option("--file-reserved-time", min=1, help="The brokers' fileReservedTime, in hours.")
+    ] = _DEFAULTS.file_reserved_time,
+    within: Annotated[
+        int, typer.Option("--within", min=0, help="Tell of messages nobody has consumed that go in so many hours.")
+    ] = 24,
+    delay_levels: Annotated[
+        str, typer.Option("--delay-levels", help="The brokers' messageDelayLevel.")
+    ] = _DEFAULTS.message_delay_level,
+    limit: Annotated[
+        int, typer.Option("--limit", min=1, help="Show so many findings of each rule; all are counted.")
+    ] = 20,
+    as_json: AsJson = False,
+) -> None:
+    """Check stores; exit code 3 when there are errors: messages are lost, hidden or wrong."""
+    with failing_in_one_line():
+        levels, roots = parse_delay_levels(delay_levels), known_stores(stores)
+        with running("Auditing") as (spark, _):
+            from rocketbroker.analytics.jobs.audit import AuditOptions
+
+            options = AuditOptions(SystemClock().time_ms(), levels, file_reserved_time, within)
+            found, not_read = run(spark, roots, options, limit=limit, check_crc=not no_crc)
+    counts = Counter[tuple[str, str, str]]()
+    for each in found:
+        counts[each["broker"], each["rule"], each["severity"]] = each["count"]
+    errors, warnings = (_count(counts, severity) for severity in (Severity.ERROR, Severity.WARNING))
+    (_print_json if as_json else _print)(found, counts, (errors, warnings), not_read)
+    if errors:
+        raise typer.Exit(EXIT_FOUND)
+
+
+def run(
+    spark: "SparkSession", roots: "tuple[StoreRoot, ...]", options: "AuditOptions", *, limit: int, check_crc: bool
+) -> "tuple[Found, NotRead]":
+    """``limit`` findings of each broker, rule and severity, with ``count``; and what could not be read."""
+    from rocketbroker.analytics.jobs.audit import audit
+    from rocketbroker.analytics.jobs.audit_findings import Kept, most_of_each_rule
+    from rocketbroker.analytics.jobs.audited_stores import audited_stores
+    from rocketbroker.analytics.jobs.scope import NotRead, Scope
+    from rocketbroker.analytics.selection import EVERYTHING
+    from rocketbroker.analytics.store_root import StoreRoot
+
+    stores = audited_stores([StoreRoot(root.broker, root.uri) for root in roots])
+    tables = _tables(Scope(spark, roots, EVERYTHING), check_crc=check_crc)
+    with Kept() as kept:
+        found = most_of_each_rule(audit(tables, stores, options, kept), limit).toArrow().to_pylist()
+        unread = tables.corrupt_ranges.where("kind != 'wrong_body'").selectExpr("count(*) AS n", "sum(length) AS bytes")
+        (totals,) = unread.toArrow().to_pylist()
+    order = list(_RULES)
+    found.sort(key=lambda each: (each["broker"], order.index(each["rule"]), each["physical_offset"] or 0))
+    return found, NotRead(totals["n"], totals["bytes"] or 0)
+
+
+def _tables(scope: "Scope", *, check_crc: bool) -> "AuditTables":
+    from rocketbroker.analytics.jobs.audit import MESSAGE_COLUMNS, AuditTables
+    from rocketbroker.codec.message.topic_validator import RMQ_SYS_SCHEDULE_TOPIC
+
+    scheduled = scope.messages(["broker", "topic", "physical_offset", "properties"])
+    return AuditTables(
+        messages=scope.messages(MESSAGE_COLUMNS),
+        scheduled=scheduled.where(scheduled.topic == RMQ_SYS_SCHEDULE_TOPIC),
+        consume_queue=scope.table("consume_queue"),
+        index=scope.table("index"),
+        corrupt_ranges=scope.table("corrupt_ranges", checkCrc=str(check_crc).lower()),
+        consumer_offsets=scope.table("consumer_offsets"),
+    )
+
+
+def _count(counts: Counter[tuple[str, str, str]], severity: Severity) -> int:
+    return sum(count for (_, _, each), count in counts.items() if each == severity.value)
+
+
+def _print_json(
+    found: Found, counts: Counter[tuple[str, str, str]], totals: tuple[int, int], not_read: "NotRead"
+) -> None:
+    rules = [
+        {"broker": broker, "rule": rule, "severity": severity, "count": count, "meaning": _RULES[rule].meaning}
+        for (broker, rule, severity), count in counts.items()
+    ]
+    findings = [{camel(name): value for name, value in each.items() if name != "count"} for each in found]
+    errors, warnings = totals
+    print_json(
+        {
+            "job": "audit",
+            "errors": errors,
+            "warnings": warnings,
+            "rules": rules,
+            "findings": findings,
+            "notRead": not_read._asdict(),
+        }
+    )
+
+
+def _print(found: Found, counts: Counter[tuple[str, str, str]], totals: tuple[int, int], not_read: "NotRead") -> None:
+    ranges = f"{not_read.ranges:,} {'range' if not_read.ranges == 1 else 'ranges'}, {not_read.bytes:,} bytes not read"
+    if not found:
+        print(f"nothing is wrong; {ranges}")
+        return
+    columns = (Column("Broker"), Column("Rule"), Column("Severity"), Column("Count", right=True), Column("Meaning"))
+    rows = [
+        (broker, rule, severity, f"{count:,}", _RULES[rule].meaning)
+        for (broker, rule, severity), count in counts.items()
+    ]
+    print_table(Table(columns, rows))
+    for each in found:
+        print(_line(each))
+    print(f"{totals[0]:,} errors, {totals[1]:,} warnings, {len(found):,} of them shown; {ranges}")
+
+
+def _line(each: dict[str, Any]) -> str:
+    queue = f" {each['topic']}/{each['queue_id']}" if each["topic"] is not None else ""
+    offset = f" queue offset {each['queue_offset']}" if each["queue_offset"] is not None else ""
+    return f"{each['severity']} {each['rule']} {each['broker']}{queue}{offset}: {each['detail']}"

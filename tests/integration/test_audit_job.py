@@ -1,0 +1,336 @@
+"""The audit by Spark tells of each kind of damage what `mqstore check` tells, under the same names."""
+
+import asyncio
+import json
+import shutil
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from struct import Struct
+
+import pytest
+from pyspark.sql import SparkSession
+from typer.testing import CliRunner
+
+from rocketbroker.analytics import register, spark_session
+from rocketbroker.analytics.jobs.audit import AuditOptions
+from rocketbroker.analytics.store_root import StoreRoot
+from rocketbroker.app.mqanalytics.audit import run
+from rocketbroker.app.mqanalytics.cli import app
+from rocketbroker.codec.message.delay_levels import parse_delay_levels
+from rocketbroker.codec.message.message_decoder import decode_record
+from rocketbroker.codec.message.message_ext import MessageExt
+from rocketbroker.codec.storefile.checkpoint_layout import StoreCheckpoint
+from rocketbroker.codec.storefile.consume_queue_layout import ENTRY
+from rocketbroker.codec.storefile.index_file_layout import ENTRY as INDEX_ENTRY
+from rocketbroker.codec.storefile.index_file_layout import decode_header, entry_position, slot_position
+from rocketbroker.common.config import MessageStoreConfig
+from rocketbroker.store.audit.store_audit import AuditReport
+from tests.support import golden_store
+from tests.support.audited_store import (
+    QUEUE,
+    bytes_at,
+    check,
+    errors,
+    log_place,
+    make_audited_store,
+    patch,
+    queue_place,
+)
+from tests.support.job_frames import SMALL_SESSION
+from tests.support.stores import LOG_FILE, make_store, message
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+
+Damage = Callable[[Path, list[MessageExt]], None]
+Counts = Counter[tuple[str, str]]
+QUEUE_OFFSET = 17  # of the message that is damaged
+LEVELS = parse_delay_levels(MessageStoreConfig().message_delay_level)
+HOUR = 3_600_000
+# A date long before the messages, so that none is about to be removed.
+EARLY = 0
+# What only files have, and is not held against the log: `mqstore check` alone tells of it.
+ONLY_OF_FILES = {"index-chain", "index-header", "checkpoint-ahead", "queue-file-missing", "log-file-size"}
+
+
+def in_record(number: int, at: int, data: bytes) -> Damage:
+    """Overwrite bytes of the record of the queue's message ``number``."""
+    return lambda root, queued: patch(log_place(root, queued[number].commit_log_offset), data, at)
+
+
+def in_entry(number: int, offset: int = 0, size: int = 0, tags_code: int = 0) -> Damage:
+    def damage(root: Path, queued: list[MessageExt]) -> None:
+        place = queue_place(root, number)
+        was = ENTRY.unpack(bytes_at(place, 20))
+        patch(place, ENTRY.pack(was[0] + offset, was[1] + size, was[2] + tags_code))
+
+    return damage
+
+
+def in_index_entry(number: int, **fields: int) -> Damage:
+    def damage(root: Path, queued: list[MessageExt]) -> None:
+        place = min((root / "index").iterdir()), entry_position(number, 50)
+        names = ("key_hash", "phy_offset", "time_diff", "previous")
+        was = dict(zip(names, INDEX_ENTRY.unpack(bytes_at(place, 20)), strict=True))
+        patch(place, INDEX_ENTRY.pack(*(was | {name: was[name] + by for name, by in fields.items()}).values()))
+
+    return damage
+
+
+def zero_record(number: int) -> Damage:
+    return lambda root, queued: patch(
+        log_place(root, queued[number].commit_log_offset), bytes(queued[number].store_size)
+    )
+
+
+def hole(number: int) -> Damage:
+    return lambda root, queued: patch(queue_place(root, number), bytes(20))
+
+
+def lost(number: int) -> Damage:
+    """A message of no queue stands where one of the queue was, and its entry is gone."""
+
+    def damage(root: Path, queued: list[MessageExt]) -> None:
+        hole(number)(root, queued)
+        patch(log_place(root, queued[number].commit_log_offset), b"\0\0\0\x04", 36)  # half of a transaction
+
+    return damage
+
+
+def misplaced_entry(number: int) -> Damage:
+    """An entry that leads to the message after its own."""
+    return lambda root, queued: patch(queue_place(root, number), bytes_at(queue_place(root, number + 1), 20))
+
+
+def beyond(root: Path, queued: list[MessageExt]) -> None:
+    patch(queue_place(root, len(queued)), ENTRY.pack(1 << 30, 100, 0))
+
+
+def repeated(root: Path, queued: list[MessageExt]) -> None:
+    """A message has the queue offset of the one before it, and the queue ends before it."""
+    last = queued[-1]
+    patch(log_place(root, last.commit_log_offset), Struct(">q").pack(last.queue_offset - 1), 20)
+    patch(queue_place(root, last.queue_offset), bytes(20))
+
+
+def out_of_order(number: int) -> Damage:
+    """Two messages have each other's queue offset, and their entries agree with them."""
+
+    def damage(root: Path, queued: list[MessageExt]) -> None:
+        one, other = queued[number : number + 2]
+        entries = [bytes_at(queue_place(root, each.queue_offset), 20) for each in (one, other)]
+        for each, queue_offset, entry in ((one, other.queue_offset, entries[0]), (other, one.queue_offset, entries[1])):
+            patch(log_place(root, each.commit_log_offset), Struct(">q").pack(queue_offset), 20)
+            patch(queue_place(root, queue_offset), entry)
+
+    return damage
+
+
+def remove(path: str) -> Damage:
+    """Remove a file or a folder of the store."""
+
+    def damage(root: Path, queued: list[MessageExt]) -> None:
+        shutil.rmtree(root / path) if (root / path).is_dir() else (root / path).unlink()
+
+    return damage
+
+
+def first_index_file_gone(root: Path, queued: list[MessageExt]) -> None:
+    min((root / "index").iterdir()).unlink()
+
+
+def missing_key(root: Path, queued: list[MessageExt]) -> None:
+    """The last two entries, a key and a tag of the last message, are taken back as if they had never been entered."""
+    path = max((root / "index").iterdir())
+    header = decode_header(path.read_bytes())
+    for last in (header.index_count - 1, header.index_count - 2):
+        key_hash, _, _, previous = INDEX_ENTRY.unpack(bytes_at((path, entry_position(last, 50)), 20))
+        patch((path, slot_position(key_hash, 50)), previous.to_bytes(4, "big"))
+        patch((path, entry_position(last, 50)), bytes(20))
+    patch((path, 0), header._replace(index_count=header.index_count - 2).encode())
+
+
+def offset_beyond(root: Path, queued: list[MessageExt]) -> None:
+    (root / "config").mkdir(exist_ok=True)
+    table = {f"{QUEUE[0]}@G": {"0": len(queued) + 1}, f"{QUEUE[0]}@H": {"0": len(queued)}}
+    (root / "config" / "consumerOffset.json").write_text(json.dumps({"offsetTable": table}))
+
+
+def killed(root: Path, queued: list[MessageExt]) -> None:
+    """As after a kill; messages up to one in the midst were on disk for certain."""
+    (root / "abort").touch()
+    at = queued[20].store_timestamp
+    (root / "checkpoint").write_bytes(StoreCheckpoint(at, at, at).encode())
+
+
+def a_queue_that_ends_early(root: Path, queued: list[MessageExt]) -> None:
+    for number in range(len(queued) - 5, len(queued)):
+        patch(queue_place(root, number), bytes(20))
+
+
+# Of each store what is done to it; a number is that of a message of QUEUE, or of an index entry.
+DAMAGES: dict[str, list[Damage]] = {
+    "sound": [],
+    "records": [
+        in_record(3, 4, b"\0"),  # magic code
+        in_record(7, 0, b"\x7f"),  # totalSize
+        in_record(11, 28, b"\x01"),  # physicalOffset
+        in_record(15, 90, b"\xff"),  # body
+        in_record(19, 12, b"\0\0\0\7"),  # queueId
+        zero_record(23),
+    ],
+    "one-record": [in_record(3, 4, b"\0")],
+    "entries": [
+        in_entry(3, offset=1),
+        in_entry(7, size=1),
+        in_entry(11, tags_code=1),
+        misplaced_entry(15),
+        hole(19),
+        lost(23),
+        lost(27),
+        lost(28),
+        out_of_order(32),
+        beyond,
+    ],
+    "one-entry": [in_entry(QUEUE_OFFSET, tags_code=1)],
+    "index": [in_index_entry(20, key_hash=1), in_index_entry(30, phy_offset=1), in_index_entry(40, time_diff=1)],
+    "no-file": [remove(f"commitlog/{LOG_FILE:020d}")],
+    "no-first-file": [remove(f"commitlog/{0:020d}")],
+    "no-queue": [remove(f"consumequeue/{QUEUE[0]}"), remove("index")],
+    "missing-key": [missing_key],
+    "ends": [repeated, first_index_file_gone, offset_beyond],
+    "killed": [killed, a_queue_that_ends_early, in_record(2, 4, b"\0"), hole(7), hole(30)],
+    "killed-ahead": [killed, beyond, offset_beyond, in_index_entry(20, key_hash=1)],
+}
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[SparkSession]:
+    with spark_session("tests", SMALL_SESSION) as session:
+        register(session)
+        yield session
+
+
+@pytest.fixture(scope="module")
+def stores(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """A damaged copy of one store for each damage."""
+    sound = tmp_path_factory.mktemp("audit") / "store"
+    queued = asyncio.run(make_audited_store(sound, max_index_num=1000))
+    found = {}
+    for name, damages in DAMAGES.items():
+        found[name] = shutil.copytree(sound, sound.parent / name)
+        for damage in damages:
+            damage(found[name], queued)
+    return found
+
+
+@pytest.fixture(scope="module")
+def told(spark: SparkSession, stores: dict[str, Path]) -> dict[str, Counts]:
+    """What one audit of all these stores tells of each, by rule and severity."""
+    roots = tuple(StoreRoot(name, str(path)) for name, path in stores.items())
+    found, _ = run(spark, roots, AuditOptions(EARLY, LEVELS), limit=5, check_crc=True)
+    counts = {name: Counts() for name in stores}
+    for each in found:
+        counts[each["broker"]][each["rule"], each["severity"]] = each["count"]
+    return counts
+
+
+def told_by_mqstore(report: AuditReport) -> Counts:
+    return Counts(
+        {
+            (rule.value, severity.value): count
+            for (rule, severity), count in report.counts.items()
+            if rule.value not in ONLY_OF_FILES
+        }
+    )
+
+
+@pytest.mark.parametrize("name", DAMAGES)
+def test_of_each_damage_the_same_is_told(told: dict[str, Counts], stores: dict[str, Path], name: str) -> None:
+    assert told[name] == told_by_mqstore(check(stores[name]))
+
+
+def test_the_damages_break_the_rules_that_they_are_made_for(told: dict[str, Counts]) -> None:
+    rules = {rule for counts in told.values() for rule, _ in counts}
+    assert told["sound"] == {}
+    assert rules >= {
+        "log-file-missing",
+        "log-hole",
+        "record-magic",
+        "record-length",
+        "record-position",
+        "record-crc",
+        "queue-missing",
+        "queue-entry-unreadable",
+        "queue-entry-beyond-log",
+        "queue-entry-mismatch",
+        "queue-offset-missing",
+        "queue-offset-repeated",
+        "queue-offset-order",
+        "message-not-queued",
+        "index-entry-unreadable",
+        "index-entry-mismatch",
+        "index-missing-key",
+        "consumer-offset-beyond-queue",
+    }
+    assert ("message-not-queued", "warning") in told["killed"]
+
+
+def test_nothing_is_wrong_with_stores_of_apache_rocketmq(spark: SparkSession, tmp_path: Path) -> None:
+    roots = tuple(StoreRoot(name, str(golden_store.unpack(name, tmp_path / name))) for name in golden_store.NAMES)
+    found, not_read = run(spark, roots, AuditOptions(EARLY, LEVELS), limit=5, check_crc=True)
+    assert found == []
+    assert not_read == (0, 0)
+
+
+async def test_messages_that_go_before_they_are_consumed_are_told(spark: SparkSession, tmp_path: Path) -> None:
+    store = make_store(tmp_path / "store")
+    await store.start()
+    for number in range(300):
+        store.put_message(message(bytes(1000), queue_id=number % 2))
+    store.dispatch()
+    record = store.look_message_by_offset(0)
+    assert record is not None
+    await store.stop()
+    now = decode_record(record).store_timestamp
+    offset_table = {"Topic@Slow": {"0": 10, "1": 0}, "Topic@Fast": {"0": 150, "1": 150}}
+    (tmp_path / "store" / "config").mkdir(exist_ok=True)
+    (tmp_path / "store" / "config" / "consumerOffset.json").write_text(json.dumps({"offsetTable": offset_table}))
+    roots = (StoreRoot("a", str(tmp_path / "store")),)
+    in_time, _ = run(spark, roots, AuditOptions(now + 40 * HOUR, LEVELS), limit=5, check_crc=False)
+    assert in_time == []
+    found, _ = run(spark, roots, AuditOptions(now + 50 * HOUR, LEVELS), limit=5, check_crc=False)
+    assert [(each["rule"], each["severity"]) for each in found] == [("unconsumed-expiring", "warning")] * 2
+    assert [(each["queue_id"], each["queue_offset"]) for each in sorted(found, key=lambda f: f["queue_id"])] == [
+        (0, 10),
+        (1, 0),
+    ]
+    assert all(each["detail"].startswith("group Slow is at ") for each in found)
+
+
+def invoke(*arguments: object) -> tuple[int, str, str]:
+    printed = CliRunner().invoke(app, ["audit", *[str(each) for each in arguments]])
+    return printed.exit_code, printed.stdout, printed.stderr
+
+
+def test_the_exit_code_says_whether_anything_is_lost(spark: SparkSession, stores: dict[str, Path]) -> None:
+    exit_code, stdout, stderr = invoke(stores["one-record"], "--json")
+    assert exit_code == 3, stderr
+    printed = json.loads(stdout)
+    expected = errors(check(stores["one-record"]))
+    assert {each["rule"]: each["count"] for each in printed["rules"]} == expected
+    assert (printed["errors"], printed["warnings"], printed["notRead"]["ranges"]) == (sum(expected.values()), 0, 1)
+    assert printed["findings"][0].keys() >= {"rule", "queueId", "physicalOffset", "detail"}
+    exit_code, stdout, _ = invoke(stores["sound"])
+    assert (exit_code, stdout) == (0, "nothing is wrong; 0 ranges, 0 bytes not read\n")
+
+
+def test_people_see_each_rule_and_its_findings(spark: SparkSession, stores: dict[str, Path]) -> None:
+    exit_code, stdout, _ = invoke(f"a={stores['one-entry']}")
+    lines = stdout.splitlines()
+    assert exit_code == 3
+    assert lines[0].split() == ["Broker", "Rule", "Severity", "Count", "Meaning"]
+    assert lines[-2].startswith(
+        f"error queue-entry-mismatch a {QUEUE[0]}/0 queue offset {QUEUE_OFFSET}: the entry has size"
+    )
+    assert lines[-1] == "1 errors, 0 warnings, 1 of them shown; 0 ranges, 0 bytes not read"
