@@ -10,32 +10,21 @@ from pathlib import Path
 
 import pytest
 
-from rocketbroker.store import flush_service
-from tests.support.crash_points import check_crashes
+from tests.support.crash_points import crash_everywhere
 from tests.support.crash_script import CrashScript, Promised
 from tests.support.recording_file_system import Disk, Loss
 
 OPERATIONS = 200
 FLUSH_TYPES = ["SYNC_FLUSH", "ASYNC_FLUSH"]
+pytestmark = pytest.mark.usefixtures("no_flush_by_itself")
 
 
-@pytest.fixture(autouse=True)
-def _no_flush_by_itself(monkeypatch) -> None:
-    monkeypatch.setattr(flush_service, "RETRY_S", 3600)
-
-
-async def crash_everywhere(folder: Path, flush_disk_type: str, seed: int, step: int) -> int:
-    """Run the script and check crashes at each ``step``-th point of its journal; gives how many."""
+async def check_all(folder: Path, flush_disk_type: str, seed: int, step: int) -> int:
+    """Check crashes at each ``step``-th point of a run of the script; gives how many."""
     script = CrashScript(folder / "live", flush_disk_type, seed)
-    await script.run(OPERATIONS)
-    await script.stop()
+    checked = await crash_everywhere(script, folder, Promised(), operations=OPERATIONS, step=step)
     assert not script.refused
-    promised = Promised()
-
-    async def check(image: Path, loss: Loss, _: int) -> None:
-        await script.check(image, promised, loss)
-
-    return await check_crashes(folder, script.journal, promised, check, seed=seed, step=step, what=flush_disk_type)
+    return checked
 
 
 async def crash_in_the_start(
@@ -139,7 +128,7 @@ async def test_a_crash_amid_the_start_after_a_crash(tmp_path: Path, flush_disk_t
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("flush_disk_type", FLUSH_TYPES)
 async def test_a_crash_takes_nothing_that_was_promised(tmp_path: Path, flush_disk_type: str) -> None:
-    assert await crash_everywhere(tmp_path, flush_disk_type, seed=1, step=17) > 50
+    assert await check_all(tmp_path, flush_disk_type, seed=1, step=17) > 50
 
 
 @pytest.mark.soak
@@ -151,6 +140,6 @@ async def test_a_crash_at_any_point_takes_nothing_that_was_promised(
 ) -> None:
     checked = 0
     for first in range(len(Loss)):
-        checked += await crash_everywhere(tmp_path / str(first), flush_disk_type, seed * 4 + first, step=1)
+        checked += await check_all(tmp_path / str(first), flush_disk_type, seed * 4 + first, step=1)
         checked += await crash_twice(tmp_path / f"twice-{first}", flush_disk_type, seed * 4 + first, step=11)
     print(f"{flush_disk_type}, seed {seed}: {checked} crashes")

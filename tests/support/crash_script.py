@@ -4,12 +4,8 @@ The journal has the marks of what was promised to whom: a crash at any point of 
 under ASYNC_FLUSH what was not on disk.
 """
 
-import asyncio
 import contextlib
-import itertools
-import random
 from collections import defaultdict
-from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -17,13 +13,13 @@ from typing import NamedTuple
 from rocketbroker.broker.consumer_offset_manager import ConsumerOffsetManager
 from rocketbroker.broker.offset_recovery import OffsetRecovery
 from rocketbroker.codec.message.message_decoder import decode_record
-from rocketbroker.common.atomic_file import replace_contents
 from rocketbroker.common.errors import StoreError
 from rocketbroker.common.file_system import LOCAL, FileSystem
 from rocketbroker.store.message_arriving_listener import NoListener
 from rocketbroker.store.message_store import MessageStore
 from rocketbroker.store.put_message import PutMessageResult, PutMessageStatus
 from tests.support.fakes import FakeClock
+from tests.support.recorded_script import OnDisk, Operation, RecordedScript, consumer_offsets, nothing_to_wait_for
 from tests.support.recording_file_system import Event, Loss, RecordingFileSystem
 from tests.support.stores import ALWAYS, V4_HOST, batch, message, read_queue, store_config
 
@@ -47,10 +43,6 @@ class Put(NamedTuple):
     queue_offset: int
     body: bytes
     key: str
-
-
-class OnDisk(NamedTuple):
-    """All that was put before is on disk; under SYNC_FLUSH it is acknowledged by now, and not earlier."""
 
 
 class Committed(NamedTuple):
@@ -103,52 +95,25 @@ def _no_fault(_operation: str, _path: Path) -> None:
     """The disk is well."""
 
 
-async def _nothing_to_wait_for() -> Collection[Path]:
-    """The table is written where it is submitted."""
-    return ()
-
-
-class CrashScript:
-    """Runs the operations; ``journal`` is what they did.
-
-    Args:
-        root: an empty folder.
-        flush_disk_type: SYNC_FLUSH or ASYNC_FLUSH.
-        seed: chooses the operations.
-    """
+class CrashScript(RecordedScript[Promised]):
+    """A run of puts, offsets and deleted topics."""
 
     def __init__(self, root: Path, flush_disk_type: str, seed: int) -> None:
-        self.file_system = RecordingFileSystem(root)
+        super().__init__(root, flush_disk_type, seed)
         self._settings = {"flush_disk_type": flush_disk_type}
         self._config = store_config(root / "store", **self._settings)
-        self._chance = random.Random(seed)
-        self._clock = FakeClock()
-        self._numbers = itertools.count()
-        self._offsets = ConsumerOffsetManager(
-            self._config.config_dir / "consumerOffset.json",
-            self._clock,
-            lambda table: replace_contents(table.path, table.encode(), self.file_system),
-        )
+        self._offsets = consumer_offsets(self._config, self._clock, self.file_system)
         self._store = self._new_store()
         # What the store or a table was refused, by the disk or for its sake.
         self.refused: list[str] = []
         self.refused_last = False
 
     @property
-    def journal(self) -> list[Event]:
-        """What was written, and the marks."""
-        return self.file_system.journal
+    def _running(self) -> MessageStore:
+        return self._store
 
     def _new_store(self) -> MessageStore:
         return MessageStore(self._config, V4_HOST, NoListener(), self._clock, self.file_system)
-
-    async def run(self, operations: int) -> None:
-        """Start, do so many operations, stop."""
-        await self._start()
-        for _ in range(operations):
-            (operation,) = self._chance.choices(*zip(*self._weighted(), strict=True))
-            await operation()
-            await self._settle()
 
     async def _start(self) -> None:
         """Open the store, as often as the disk refuses that."""
@@ -173,7 +138,7 @@ class CrashScript:
         await self._store.stop()
         self.file_system.mark(OnDisk())
 
-    def _weighted(self) -> list[tuple[Callable[[], object], int]]:
+    def _weighted(self) -> list[tuple[Operation, int]]:
         return [
             (self._put_and_wait, 40),
             (self._put, 25),
@@ -184,10 +149,6 @@ class CrashScript:
             (self._restart, 2),
             (self._delete, 2),
         ]
-
-    async def _settle(self) -> None:
-        """Let the thread that makes files ahead finish, so that a seed gives one journal."""
-        await asyncio.to_thread(self._store._allocate_service._executor.submit(lambda: None).result)
 
     def _queue(self) -> Queue:
         return self._chance.choice([*QUEUES, DELETED])
@@ -204,7 +165,7 @@ class CrashScript:
     async def _put(self) -> PutMessageResult:
         number = next(self._numbers)
         self._clock.advance(self._chance.choice([0, 0.001, 4]))
-        body = b"%d " % number + bytes(self._chance.choice([0, 100, 2000]))
+        body = self._body(number)
         queue, key = self._queue(), f"k{number}"
         properties = {"UNIQ_KEY": f"U{number}", "KEYS": key}
         self.file_system.mark(Trying(queue, [body]))
@@ -231,12 +192,6 @@ class CrashScript:
         self.file_system.mark(Trying(queue, bodies))
         result = self._store.put_messages(message(b"", *queue), batch(*bodies))
         self._marked(queue, result, bodies, [""] * len(bodies))
-
-    async def _flush_queues(self) -> None:
-        self._store._queue_flusher.flush()
-
-    async def _flush_index(self) -> None:
-        self._store._dispatcher.flush_index()
 
     async def _commit(self) -> None:
         """A consumer has read to the end of a queue, and its offset is written."""
@@ -278,18 +233,14 @@ class CrashScript:
     async def _opened(self, root: Path, file_system: FileSystem) -> tuple[MessageStore, ConsumerOffsetManager]:
         config = store_config(root / "store", **self._settings)
         clock = FakeClock(self._clock.time_ms() + 60_000)
-        offsets = ConsumerOffsetManager(
-            config.config_dir / "consumerOffset.json",
-            clock,
-            lambda table: replace_contents(table.path, table.encode(), file_system),
-        )
+        offsets = consumer_offsets(config, clock, file_system)
         offsets.load()
         store = MessageStore(config, V4_HOST, NoListener(), clock, file_system)
         await store.start()
-        await OffsetRecovery(offsets, store, _nothing_to_wait_for).start()
+        await OffsetRecovery(offsets, store, nothing_to_wait_for).start()
         return store, offsets
 
-    async def check(self, root: Path, promised: Promised, loss: Loss) -> None:
+    async def check(self, root: Path, promised: Promised, loss: Loss, number: int = 0) -> None:
         """Open what a crash left and hold it against what was promised."""
         store, offsets = await self._opened(root, LOCAL)
         try:

@@ -4,11 +4,8 @@ After a crash, and a kill amid what follows it, all that was on disk is delivere
 progress on disk said to be delivered does not come again.
 """
 
-import asyncio
-import itertools
-import random
+import shutil
 from collections import Counter
-from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -26,7 +23,8 @@ from rocketbroker.store.message_arriving_listener import NoListener
 from rocketbroker.store.message_store import MessageStore
 from rocketbroker.store.put_message import PutMessageStatus
 from tests.support.fakes import FakeClock
-from tests.support.recording_file_system import Event, Loss, RecordingFileSystem
+from tests.support.recorded_script import OnDisk, Operation, RecordedScript, nothing_to_wait_for
+from tests.support.recording_file_system import Loss
 from tests.support.stores import V4_HOST, crash_copy, message, read_queue, store_config
 
 TOPIC = "T"
@@ -52,10 +50,6 @@ class Sent(NamedTuple):
     """A message is in the log, and waits."""
 
     number: int
-
-
-class OnDisk(NamedTuple):
-    """All that was sent before is on disk."""
 
 
 class Noted(NamedTuple):
@@ -92,11 +86,6 @@ class Promised:
                 self.time_ms = time_ms
 
 
-async def _nothing_to_wait_for() -> Collection[Path]:
-    """The table is written where it is submitted."""
-    return ()
-
-
 class Delays:
     """A store, and the two services that deliver what waits in it.
 
@@ -125,7 +114,7 @@ class Delays:
             config,
             store,
             TimerProgress(config.config_dir / "timerProgress.json", store, write),
-            _nothing_to_wait_for,
+            nothing_to_wait_for,
             store_host=V4_HOST,
             clock=clock,
             stats=stats,
@@ -189,41 +178,19 @@ async def started(root: Path, flush_disk_type: str, clock: FakeClock, file_syste
     return found
 
 
-class DelayCrashScript:
-    """Runs the operations; ``journal`` is what they did.
-
-    Args:
-        root: an empty folder.
-        flush_disk_type: SYNC_FLUSH or ASYNC_FLUSH.
-        seed: chooses the operations.
-    """
+class DelayCrashScript(RecordedScript[Promised]):
+    """A run of delayed and timer messages."""
 
     def __init__(self, root: Path, flush_disk_type: str, seed: int) -> None:
-        self.file_system = RecordingFileSystem(root)
-        self._root = root
-        self._flush_disk_type = flush_disk_type
-        self._chance = random.Random(seed)
-        self._clock = FakeClock()
-        self._numbers = itertools.count(1)
+        super().__init__(root, flush_disk_type, seed)
         self._sent: dict[int, Delay] = {}
         self._delays: Delays
 
     @property
-    def journal(self) -> list[Event]:
-        """What was written, and the marks."""
-        return self.file_system.journal
+    def _running(self) -> MessageStore:
+        return self._delays.store
 
-    async def run(self, operations: int) -> None:
-        """Start, do so many operations, stop."""
-        self._advance(0)
-        await self._start()
-        for _ in range(operations):
-            (operation,) = self._chance.choices(*zip(*self._weighted(), strict=True))
-            await operation()
-            await self._settle()
-        await self._stop()
-
-    def _weighted(self) -> list[tuple[Callable[[], object], int]]:
+    def _weighted(self) -> list[tuple[Operation, int]]:
         return [
             (self._send, 35),
             (self._wait, 25),
@@ -236,21 +203,14 @@ class DelayCrashScript:
             (self._restart, 2),
         ]
 
-    async def _settle(self) -> None:
-        """Let the thread that makes files ahead finish, so that a seed gives one journal."""
-        await asyncio.to_thread(self._delays.store._allocate_service._executor.submit(lambda: None).result)
-
     async def _start(self) -> None:
         self._delays = await started(self._root, self._flush_disk_type, self._clock, self.file_system)
 
-    async def _stop(self) -> None:
+    async def stop(self) -> None:
+        """Stop in order."""
         await self._note()
         await self._delays.stop()
         self.file_system.mark(OnDisk())
-
-    async def _restart(self) -> None:
-        await self._stop()
-        await self._start()
 
     def _advance(self, seconds: float) -> None:
         self._clock.advance(seconds)
@@ -258,7 +218,7 @@ class DelayCrashScript:
 
     async def _send(self) -> None:
         number, now = next(self._numbers), self._clock.time_ms()
-        body = b"%d " % number + bytes(self._chance.choice([0, 100, 2000]))
+        body = self._body(number)
         if self._chance.random() < 0.5:
             level, delay_ms = self._chance.choice(list(LEVELS.items()))
             self._sent[number] = Delay(now + delay_ms, by_level=True)
@@ -299,10 +259,7 @@ class DelayCrashScript:
         await self._delays.sync()
         self.file_system.mark(OnDisk())
 
-    async def _flush_queues(self) -> None:
-        self._delays.store._queue_flusher.flush()
-
-    async def check(self, root: Path, promised: Promised, loss: Loss) -> None:
+    async def check(self, root: Path, promised: Promised, loss: Loss, number: int) -> None:
         """Start on what a crash left, be killed amid what is due, start again, and hold all against what was sent."""
         clock = FakeClock(promised.time_ms)
         first = await started(root, self._flush_disk_type, clock)
@@ -319,6 +276,7 @@ class DelayCrashScript:
             self._check_delivered(again.delivered(), promised, loss)
         finally:
             await again.stop()
+        shutil.rmtree(killed)
 
     def _check_delivered(self, delivered: list[tuple[int, int]], promised: Promised, loss: Loss) -> None:
         copies = Counter(number for number, _ in delivered)

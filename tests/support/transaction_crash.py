@@ -4,23 +4,20 @@ Each transaction has its true outcome from the start. After a crash the producer
 by it: then each committed message has to be there once, and no other.
 """
 
-import asyncio
-import itertools
 import random
-from collections.abc import Callable, Collection
+import shutil
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from rocketbroker.broker.consumer_offset_manager import ConsumerOffsetManager
 from rocketbroker.broker.offset_recovery import OffsetRecovery
 from rocketbroker.codec.message.message_ext import MessageExt
-from rocketbroker.common.atomic_file import replace_contents
 from rocketbroker.common.file_system import LOCAL, FileSystem
 from rocketbroker.store.message_arriving_listener import NoListener
 from rocketbroker.store.message_store import MessageStore
 from tests.support.fakes import FakeClock, FakeConnection
-from tests.support.recording_file_system import Event, Loss, RecordingFileSystem
+from tests.support.recorded_script import OnDisk, Operation, RecordedScript, consumer_offsets, nothing_to_wait_for
+from tests.support.recording_file_system import Loss
 from tests.support.stores import V4_HOST, crash_copy, read_queue, store_config
 from tests.support.transactions import COMMIT, HALF_TOPIC, ROLLBACK, Transactions
 
@@ -34,10 +31,6 @@ class Sent(NamedTuple):
     """The half message of a transaction is in the log."""
 
     number: int
-
-
-class OnDisk(NamedTuple):
-    """All that was sent before is on disk."""
 
 
 @dataclass
@@ -66,23 +59,14 @@ def number_of(message: MessageExt) -> int:
     return int(message.uniq_key or "", 16)
 
 
-async def _nothing_to_wait_for() -> Collection[Path]:
-    """The table is written where it is submitted."""
-    return ()
-
-
 async def started(root: Path, flush_disk_type: str, clock: FakeClock, file_system: FileSystem = LOCAL) -> Transactions:
     """Start on a folder as a broker does."""
     config = store_config(root / "store", flush_disk_type=flush_disk_type)
-    offsets = ConsumerOffsetManager(
-        config.config_dir / "consumerOffset.json",
-        clock,
-        lambda table: replace_contents(table.path, table.encode(), file_system),
-    )
+    offsets = consumer_offsets(config, clock, file_system)
     offsets.load()
     store = MessageStore(config, V4_HOST, NoListener(), clock, file_system)
     await store.start()
-    await OffsetRecovery(offsets, store, _nothing_to_wait_for).start()
+    await OffsetRecovery(offsets, store, nothing_to_wait_for).start()
     found = Transactions(store, clock, offsets, transaction_check_max=NEVER)
     await found.recovery.run()
     return found
@@ -110,42 +94,21 @@ async def ask(transactions: Transactions, producer: FakeConnection, share: float
     await transactions.store.sync()
 
 
-class TransactionCrashScript:
-    """Runs the operations; ``journal`` is what they did.
-
-    Args:
-        root: an empty folder.
-        flush_disk_type: SYNC_FLUSH or ASYNC_FLUSH.
-        seed: chooses the operations.
-    """
+class TransactionCrashScript(RecordedScript[Promised]):
+    """A run of transactions."""
 
     def __init__(self, root: Path, flush_disk_type: str, seed: int) -> None:
-        self.file_system = RecordingFileSystem(root)
-        self._root = root
-        self._flush_disk_type = flush_disk_type
-        self._chance = random.Random(seed)
-        self._clock = FakeClock()
-        self._numbers = itertools.count(1)
+        super().__init__(root, flush_disk_type, seed)
         # What the producers know of open transactions: the half message, and each copy they were asked for.
         self._known: dict[int, list[MessageExt]] = {}
         self._transactions: Transactions
         self._producer: FakeConnection
 
     @property
-    def journal(self) -> list[Event]:
-        """What was written, and the marks."""
-        return self.file_system.journal
+    def _running(self) -> MessageStore:
+        return self._transactions.store
 
-    async def run(self, operations: int) -> None:
-        """Start, do so many operations, stop."""
-        await self._start()
-        for _ in range(operations):
-            (operation,) = self._chance.choices(*zip(*self._weighted(), strict=True))
-            await operation()
-            await self._settle()
-        await self._stop()
-
-    def _weighted(self) -> list[tuple[Callable[[], object], int]]:
+    def _weighted(self) -> list[tuple[Operation, int]]:
         return [
             (self._send, 35),
             (self._end, 30),
@@ -158,29 +121,21 @@ class TransactionCrashScript:
             (self._restart, 2),
         ]
 
-    async def _settle(self) -> None:
-        """Let the thread that makes files ahead finish, so that a seed gives one journal."""
-        await asyncio.to_thread(self._transactions.store._allocate_service._executor.submit(lambda: None).result)
-
     async def _start(self) -> None:
         self._transactions = await started(self._root, self._flush_disk_type, self._clock, self.file_system)
         self._producer = self._transactions.producer("one")
 
-    async def _stop(self) -> None:
+    async def stop(self) -> None:
+        """Stop in order."""
         await self._transactions.service.close()
         self._transactions.offsets.flush()
         await self._transactions.store.stop()
         self.file_system.mark(OnDisk())
 
-    async def _restart(self) -> None:
-        await self._stop()
-        await self._start()
-
     async def _send(self) -> None:
         number = next(self._numbers)
         self._clock.advance(self._chance.choice([0, 0.001, 3]))
-        body = b"%d " % number + bytes(self._chance.choice([0, 100, 2000]))
-        half = self._transactions.send(body, UNIQ_KEY=f"{number:032X}")
+        half = self._transactions.send(self._body(number), UNIQ_KEY=f"{number:032X}")
         self.file_system.mark(Sent(number))
         self._known[number] = [half]
         if self._flush_disk_type == "SYNC_FLUSH":
@@ -212,17 +167,11 @@ class TransactionCrashScript:
         assert await self._transactions.store.sync()
         self.file_system.mark(OnDisk())
 
-    async def _flush_queues(self) -> None:
-        self._transactions.store._queue_flusher.flush()
-
-    async def _flush_index(self) -> None:
-        self._transactions.store._dispatcher.flush_index()
-
-    async def check(self, root: Path, promised: Promised, loss: Loss, seed: int) -> None:
+    async def check(self, root: Path, promised: Promised, loss: Loss, number: int) -> None:
         """Start on what a crash left, be killed amid the answers and start again, and hold all against the truth."""
         clock = FakeClock(self._clock.time_ms() + 60_000)
         first = await started(root, self._flush_disk_type, clock)
-        await ask(first, first.producer("one"), 0.5, seed)
+        await ask(first, first.producer("one"), 0.5, seed=number)
         killed = crash_copy(root, root.with_name(f"{root.name}-killed"))
         await first.store.stop()
         again = await started(killed, self._flush_disk_type, clock)
@@ -231,6 +180,7 @@ class TransactionCrashScript:
             _check_topic(again, promised, loss)
         finally:
             await again.close()
+        shutil.rmtree(killed)
 
 
 def _check_topic(transactions: Transactions, promised: Promised, loss: Loss) -> None:
