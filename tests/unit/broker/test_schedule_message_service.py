@@ -49,12 +49,12 @@ async def store(tmp_path, clock):
     await found.stop()
 
 
-def make(tmp_path, store, clock, on_persist=None):
+def make(tmp_path, store, clock, on_persist=None, levels=LEVELS):
     return ScheduleMessageService(
         tmp_path / "delayOffset.json",
         store,
         store_host=STORE_HOST,
-        delay_levels=LEVELS,
+        delay_levels=levels,
         clock=clock,
         stats=BrokerStatsManager(clock, "C"),
         on_persist=on_persist,
@@ -77,6 +77,15 @@ def put(store, level, topic="T", body=b"body", **properties):
 
 def delivered(store, topic="T", queue_id=1):
     return read_queue(store, topic, queue_id)
+
+
+async def wait_to_the_moment(service, store, clock, seconds):
+    """Deliver what is due after so many seconds, of which nothing comes a millisecond earlier."""
+    clock.advance(seconds - 0.001)
+    await service.deliver_due()
+    assert delivered(store) == []
+    clock.advance(0.001)
+    await service.deliver_due()
 
 
 async def test_delivery_when_due_and_not_before(service, store, clock):
@@ -127,11 +136,7 @@ async def test_a_clock_that_is_set_back_delivers_nothing_early_and_holds_up_noth
     clock.advance(-3600)
     put(store, 3, body=b"after")
     await service.deliver_due()
-    clock.advance(9.999)
-    await service.deliver_due()
-    assert delivered(store) == []
-    clock.advance(0.001)
-    await service.deliver_due()
+    await wait_to_the_moment(service, store, clock, 10)
     assert [message.body for message in delivered(store)] == [b"before", b"after"]
 
 
@@ -155,11 +160,7 @@ async def test_a_restart_begins_the_wait_after_a_step_back_anew(tmp_path, servic
     clock.advance(9)
     again = make(tmp_path, store, clock)
     await again.deliver_due()
-    clock.advance(9.999)
-    await again.deliver_due()
-    assert delivered(store) == []
-    clock.advance(0.001)
-    await again.deliver_due()
+    await wait_to_the_moment(again, store, clock, 10)
     assert len(delivered(store)) == 1
 
 
@@ -206,20 +207,9 @@ async def test_a_clock_that_jumps_forward_delivers_each_message_once(service, st
 
 async def test_a_shorter_delay_holds_for_what_waits(tmp_path, store, clock):
     put(store, 18)
-    service = ScheduleMessageService(
-        tmp_path / "delayOffset.json",
-        store,
-        store_host=STORE_HOST,
-        delay_levels=dict.fromkeys(range(1, 19), 5000),
-        clock=clock,
-        stats=BrokerStatsManager(clock, "C"),
-    )
+    service = make(tmp_path, store, clock, levels=dict.fromkeys(range(1, 19), 5000))
     await service.deliver_due()
-    clock.advance(4.999)
-    await service.deliver_due()
-    assert delivered(store) == []
-    clock.advance(0.001)
-    await service.deliver_due()
+    await wait_to_the_moment(service, store, clock, 5)
     assert len(delivered(store)) == 1
 
 
@@ -227,14 +217,7 @@ async def test_a_shorter_delay_counts_from_the_start_on_also_behind_one_that_is_
     put(store, 18, body=b"first")
     clock.advance(7197)
     put(store, 18, body=b"second")
-    service = ScheduleMessageService(
-        tmp_path / "delayOffset.json",
-        store,
-        store_host=STORE_HOST,
-        delay_levels=dict.fromkeys(range(1, 19), 5000),
-        clock=clock,
-        stats=BrokerStatsManager(clock, "C"),
-    )
+    service = make(tmp_path, store, clock, levels=dict.fromkeys(range(1, 19), 5000))
     await service.deliver_due()
     clock.advance(3)
     await service.deliver_due()
@@ -247,20 +230,9 @@ async def test_a_shorter_delay_counts_from_the_start_on_also_behind_one_that_is_
 @pytest.mark.parametrize("longest_ms", [60_000, 10_000])
 async def test_messages_of_a_level_that_is_no_more_are_delivered(tmp_path, store, clock, longest_ms):
     put(store, 4)
-    service = ScheduleMessageService(
-        tmp_path / "delayOffset.json",
-        store,
-        store_host=STORE_HOST,
-        delay_levels={1: longest_ms},
-        clock=clock,
-        stats=BrokerStatsManager(clock, "C"),
-    )
+    service = make(tmp_path, store, clock, levels={1: longest_ms})
     await service.deliver_due()
-    clock.advance(29.999)
-    await service.deliver_due()
-    assert delivered(store) == []
-    clock.advance(0.001)
-    await service.deliver_due()
+    await wait_to_the_moment(service, store, clock, 30)
     assert len(delivered(store)) == 1
     assert service.offset_table == {4: 1}
 
