@@ -5,8 +5,9 @@ Paths within a store are relative, with "/" between their parts, and never lead 
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
@@ -113,7 +114,8 @@ def shown_path(root: StoreRoot, path: str) -> str:
 def unreadable(root: StoreRoot, path: str, what: str, error: Exception) -> StoreError:
     """The error for a file that cannot be read."""
     why = (error.strerror if isinstance(error, OSError) else None) or str(error)
-    return StoreError(f"cannot read the {what} {shown_path(root, path)}: {why} (a broker deletes old files)")
+    hint = " (a broker deletes old files)" if isinstance(error, FileNotFoundError) else ""
+    return StoreError(f"cannot read the {what} {shown_path(root, path)}: {why}{hint}")
 
 
 class LocalFolder(StoreFolder):
@@ -125,35 +127,50 @@ class LocalFolder(StoreFolder):
 
     def entries(self, folder: str = "") -> list[StoreEntry]:
         """What stands in a folder, by name; what goes away meanwhile does not."""
-        found = []
         try:
             with os.scandir(self.path(folder)) as listed:
-                for entry in listed:
-                    is_folder = entry.is_dir()
-                    found.append(StoreEntry(entry.name, 0 if is_folder else entry.stat().st_size, is_folder))
+                return sorted(found for entry in listed if (found := _entry(entry)) is not None)
         except FileNotFoundError:
-            return sorted(found) if Path(self.root.uri, folder).is_dir() else []
+            return []
         except OSError as error:
             raise unreadable(self.root, folder, "folder", error) from error
-        return sorted(found)
 
     def is_folder(self, path: str = "") -> bool:
         """Whether there is such a directory."""
-        return self.path(path).is_dir()
+        try:
+            return self.path(path).is_dir()
+        except OSError as error:
+            raise unreadable(self.root, path, "folder", error) from error
 
     def open(self, path: str, what: str = "file") -> "LocalFile":
         """An open file."""
         try:
-            return LocalFile(os.open(self.path(path), os.O_RDONLY | os.O_CLOEXEC))
+            fd = os.open(self.path(path), os.O_RDONLY | os.O_CLOEXEC)
         except OSError as error:
             raise unreadable(self.root, path, what, error) from error
+        return LocalFile(fd, partial(unreadable, self.root, path, what))
+
+
+def _entry(entry: "os.DirEntry[str]") -> StoreEntry | None:
+    """What a name of a listing stands for; ``None`` when that is gone."""
+    try:
+        is_folder = entry.is_dir()
+        return StoreEntry(entry.name, 0 if is_folder else entry.stat().st_size, is_folder)
+    except FileNotFoundError:
+        return None
 
 
 class LocalFile:
-    """A file by its descriptor, which it owns."""
+    """A file by its descriptor, which it owns.
 
-    def __init__(self, fd: int) -> None:
+    Args:
+        fd: the descriptor.
+        refusal: the error to raise when the system does not give its bytes.
+    """
+
+    def __init__(self, fd: int, refusal: Callable[[OSError], StoreError]) -> None:
         self._fd = fd
+        self._refusal = refusal
 
     @property
     def size(self) -> int:
@@ -163,16 +180,22 @@ class LocalFile:
     def read_at(self, position: int, length: int) -> bytes:
         """``length`` bytes from ``position``, fewer at the file's end."""
         parts = []
-        while length > 0 and (part := os.pread(self._fd, length, position)):
-            parts.append(part)
-            position, length = position + len(part), length - len(part)
+        try:
+            while length > 0 and (part := os.pread(self._fd, length, position)):
+                parts.append(part)
+                position, length = position + len(part), length - len(part)
+        except OSError as error:
+            raise self._refusal(error) from error
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def read_into(self, position: int, buffer: memoryview) -> int:
         """Fill ``buffer`` from ``position``; the number of bytes read."""
         done = 0
-        while done < len(buffer) and (count := os.preadv(self._fd, [buffer[done:]], position + done)):
-            done += count
+        try:
+            while done < len(buffer) and (count := os.preadv(self._fd, [buffer[done:]], position + done)):
+                done += count
+        except OSError as error:
+            raise self._refusal(error) from error
         return done
 
     def close(self) -> None:

@@ -64,3 +64,27 @@ def test_no_path_leads_out_of_the_store(root: StoreRoot, path: str) -> None:
     for reach in (folder.entries, folder.is_folder, folder.open, folder.read, folder.read_if_there, checked_path):
         with pytest.raises(StoreError, match="is no path within a store"):
             reach(path)
+def test_what_goes_away_while_a_folder_is_listed_hides_nothing_else(root: StoreRoot) -> None:
+    names = [f"{number:020d}" for number in range(50)]
+    for name in names:
+        (Path(root.uri) / "config" / name).write_bytes(b"x")
+    (Path(root.uri) / "config" / "gone").symlink_to("nowhere")
+    assert list(open_folder(root).files("config")) == [*names, "b.json"]
+
+
+def test_a_folder_that_cannot_be_looked_at_is_named(root: StoreRoot) -> None:
+    long = "a" * 300
+    folder = open_folder(root)
+    with pytest.raises(StoreError, match=f"cannot read the folder {root.uri}/{long}: File name too long"):
+        folder.is_folder(long)
+    with pytest.raises(StoreError, match="File name too long"):
+        folder.entries(long)
+
+
+def test_a_file_whose_bytes_the_system_does_not_give_is_named(root: StoreRoot) -> None:
+    with opened(open_folder(root), "config/a", "commit-log file") as folder:  # opens, and cannot be read
+        text = f"cannot read the commit-log file {root.uri}/config/a: Is a directory"
+        with pytest.raises(StoreError, match=text):
+            folder.read_at(0, 5)
+        with pytest.raises(StoreError, match=text):
+            folder.read_into(0, memoryview(bytearray(5)))
