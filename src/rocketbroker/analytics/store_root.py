@@ -7,6 +7,7 @@ The place is a store's root or its commit-log directory. Options of an object st
 query of its address, as pyarrow takes them, or in its own environment variables.
 """
 
+import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ _NAMED: Final = re.compile(r"([^/=:?#,\s]+)=(.+)", re.DOTALL)
 _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 # A default name takes in so many folders before it is told from others by a number.
 _WIDEST_NAME: Final = 3
+_COMMIT_LOG: Final = "commitlog"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -63,8 +65,8 @@ def store_roots(stores: Stores) -> list[StoreRoot]:
     parsed = [_parse(one) for one in _parted(stores)]
     if not parsed:
         raise ConfigError("no store is named; a directory, an address or NAME=PLACE is expected")
-    _refuse_repeated("broker", [name for name, _ in parsed if name])
-    _refuse_repeated("store", [StoreRoot("", uri).shown for _, uri in parsed])
+    _refuse_repeated([name for name, _ in parsed if name])
+    _refuse_same_place([uri for _, uri in parsed])
     names = _default_names([_folders(uri) for name, uri in parsed if not name], {name for name, _ in parsed if name})
     return [StoreRoot(name or names.pop(0), uri) for name, uri in parsed]
 
@@ -93,19 +95,45 @@ def _parse(one: str | Path | StoreRoot) -> tuple[str, str]:
 def _address(place: str) -> str:
     found = _SCHEME.match(place)
     if found is None:
-        return str(Path(place).absolute())
+        return _local(place)
+    try:
+        parts = urlsplit(place)
+    except ValueError as error:  # without the address: it may hold credentials
+        raise ConfigError(f"an address that begins with {found[0]} makes no sense: {error}") from error
     if found[1].lower() != "file":
         return place
-    parts = urlsplit(place)
     if parts.netloc not in {"", "localhost"} or not parts.path:
         raise ConfigError(f"{place} names no directory of this machine; file:///path is expected")
-    return unquote(parts.path)
+    return _local(unquote(parts.path))
 
 
-def _refuse_repeated(what: str, values: list[str]) -> None:
-    for value in values:
-        if values.count(value) > 1:
-            raise ConfigError(f"the {what} {value} is named twice, so that its messages would count twice")
+def _local(place: str) -> str:
+    if "\0" in place:
+        raise ConfigError(f"{place!r} names no directory: a path has no zero byte")
+    return str(Path(place).absolute())
+
+
+def _refuse_repeated(brokers: list[str]) -> None:
+    for broker in brokers:
+        if brokers.count(broker) > 1:
+            raise ConfigError(f"the broker {broker} is named twice, so that its messages would count twice")
+
+
+def _refuse_same_place(uris: list[str]) -> None:
+    seen: dict[str, str] = {}
+    for uri in uris:
+        root = StoreRoot("", uri)
+        # A link, "..", or the commit-log directory leads to the same files under another name.
+        place = (os.path.realpath(uri) if root.is_local else root.shown).removesuffix(f"/{_COMMIT_LOG}")
+        if place in seen:
+            shown = seen[place]
+            what = (
+                f"the store {shown} is named twice"
+                if shown == root.shown
+                else f"{shown} and {root.shown} are one store"
+            )
+            raise ConfigError(f"{what}, so that its messages would count twice")
+        seen[place] = root.shown
 
 
 def _folders(uri: str) -> list[str]:
@@ -114,7 +142,7 @@ def _folders(uri: str) -> list[str]:
     path = urlsplit(root.shown) if not root.is_local else None
     parts = [path.netloc, *path.path.split("/")] if path else uri.split("/")
     folders = [part for part in parts if part]
-    return (folders[:-1] if folders[-1:] == ["commitlog"] else folders) or ["store"]
+    return (folders[:-1] if folders[-1:] == [_COMMIT_LOG] else folders) or ["store"]
 
 
 def _default_names(places: list[list[str]], taken: set[str]) -> list[str]:

@@ -64,6 +64,8 @@ def test_no_path_leads_out_of_the_store(root: StoreRoot, path: str) -> None:
     for reach in (folder.entries, folder.is_folder, folder.open, folder.read, folder.read_if_there, checked_path):
         with pytest.raises(StoreError, match="is no path within a store"):
             reach(path)
+
+
 def test_what_goes_away_while_a_folder_is_listed_hides_nothing_else(root: StoreRoot) -> None:
     names = [f"{number:020d}" for number in range(50)]
     for name in names:

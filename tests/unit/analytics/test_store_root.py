@@ -61,13 +61,24 @@ def test_a_relative_place_is_told_from_where_the_caller_is(tmp_path: Path, monke
         (["x=/a", "y=/a"], "the store /a is named twice"),
         (["s3://b/x?region=1", "s3://b/x?region=2"], "the store s3://b/x is named twice"),
         (["x=/a", "x=/b"], "the broker x is named twice"),
+        (["/a", "/a/commitlog"], "/a and /a/commitlog are one store, so that its messages would count twice"),
+        (["x=/a/b/../c", "y=/a/c/"], "/a/b/../c and /a/c are one store"),
+        (["s3://b/x/commitlog?region=1", "s3://b/x"], "s3://b/x/commitlog and s3://b/x are one store"),
         ("file://host/a", "file:///path is expected"),
+        ("s3://[key:secret@b/x", "an address that begins with s3:// makes no sense: Invalid IPv6 URL"),
+        ("/a\0b", r"'/a\x00b' names no directory"),
     ],
 )
 def test_what_makes_no_sense_is_refused(given, message: str) -> None:
     with pytest.raises(ConfigError) as error:
         store_roots(given)
     assert message in str(error.value)
+
+
+def test_a_link_to_a_store_is_the_same_store(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(tmp_path / "store")
+    with pytest.raises(ConfigError, match="are one store, so that its messages would count twice"):
+        store_roots([tmp_path / "store", tmp_path / "link"])
 
 
 def test_credentials_are_never_shown() -> None:
