@@ -20,6 +20,15 @@ _SETS: Final = ("topics", "queue_ids", "tags", "keys", "brokers")
 _RANGES: Final = ("queue_offsets", "physical_offsets")
 
 
+def _check_texts(name: str, values: Set[Any]) -> None:
+    for value in values:
+        if isinstance(value, str) and not value.isascii():
+            try:
+                value.encode()
+            except UnicodeEncodeError as error:
+                raise ConfigError(f"{name}: {value!r} is no text in UTF-8, as those of messages are") from error
+
+
 @dataclass(frozen=True, slots=True)
 class Selection:
     """The messages for which all that is given holds; ``None`` leaves a thing open.
@@ -53,6 +62,7 @@ class Selection:
                 raise ConfigError(f"{name} is a set of values, not the one value {given!r}")
             if given is not None:
                 object.__setattr__(self, name, frozenset(given))
+                _check_texts(name, given)
         for name in _RANGES:
             bounds = getattr(self, name)
             if bounds is not None and bounds[0] >= bounds[1]:

@@ -18,7 +18,7 @@ EARLIEST: Final = "earliest"
 LATEST: Final = "latest"
 _FORMAT: Final = "rocketmq_store"
 
-_RANGES: Final = ("queue_offsets", "physical_offsets")
+_PLACES: Final = ("path", "paths", "stores")
 
 T = TypeVar("T")
 
@@ -114,11 +114,15 @@ def _selection(given: Mapping[str, str]) -> Selection:
     unknown = values.keys() - {field.name for field in fields(Selection)}
     if unknown:
         raise ConfigError(f"selection has no {', '.join(sorted(unknown))}; {OPTIONS['selection']}")
-    chosen: dict[str, Any] = {name: tuple(value) if name in _RANGES else value for name, value in values.items()}
-    return Selection(**chosen)
+    try:
+        return msgspec.convert(values, Selection)
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"selection is {given['selection']!r}; {OPTIONS['selection']}: {error}") from error
 
 
 def _stores(given: Mapping[str, str]) -> list[StoreRoot]:
+    if sum(bool(given.get(name)) for name in _PLACES) > 1:
+        raise ConfigError(f"stores are named twice: one of {', '.join(_PLACES)} is expected, which load(...) sets")
     if given.get("path"):
         return store_roots(given["path"])
     if "stores" in given:
@@ -133,7 +137,9 @@ def _json(given: Mapping[str, str], name: str, kind: type[T]) -> T:
     try:
         return msgspec.json.decode(given[name], type=kind)
     except msgspec.MsgspecError as error:
-        raise ConfigError(f"{name} is {given[name]!r}; {OPTIONS[name]}: {error}") from error
+        # Addresses may hold credentials: they are not repeated.
+        what = "is not in its form" if name in _PLACES else f"is {given[name]!r}"
+        raise ConfigError(f"{name} {what}; {OPTIONS[name]}: {error}") from error
 
 
 def _number(given: Mapping[str, str], name: str, default: int) -> int:

@@ -163,6 +163,8 @@ def test_what_is_given_to_no_purpose_is_refused() -> None:
         Selection(200, 200)
     with pytest.raises(ConfigError, match="topics is a set of values, not the one value 'T'"):
         Selection(topics="T")  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match=r"tags: 'a\\udcff' is no text in UTF-8, as those of messages are"):
+        Selection(tags={"a\udcff"})  # what a shell hands over for a byte that is no UTF-8
     with pytest.raises(ConfigError, match="queue_offsets go from 5 to before 5: none lies between"):
         Selection(queue_offsets=(5, 5))
     with pytest.raises(ConfigError, match="this table cannot be selected by topic: it has size"):

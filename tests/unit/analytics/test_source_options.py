@@ -57,8 +57,15 @@ def test_stores_may_be_given_by_name_and_place():
         ({}, "reads one or more stores: name them in load"),
         ({"path": ""}, "reads one or more stores: name them in load"),
         ({"paths": "[]"}, "reads one or more stores: name them in load"),
-        ({"paths": "x"}, "paths is 'x'; the same as a JSON list, which load"),
-        ({"stores": '["x"]'}, "stores is '.\"x\".'; the same as a JSON list of pairs, name and place"),
+        ({"paths": "x"}, "paths is not in its form; the same as a JSON list, which load"),
+        ({"stores": '["x"]'}, "stores is not in its form; the same as a JSON list of pairs, name and place"),
+        ({"path": "x", "paths": '["y"]'}, "stores are named twice: one of path, paths, stores is expected"),
+        ({"path": "x", "selection": '{"since_ms":"abc"}'}, "what is wanted, as `encode_selection` .*Expected `int"),
+        ({"path": "x", "selection": '{"queue_offsets":[1]}'}, "array` of length 2, got 1 - at `.*queue_offsets`"),
+        ({"path": "x", "selection": '{"topics":5}'}, "Expected `array . null`, got `int` - at `.*topics`"),
+        ({"path": "x", "selection": '{"topics":[1]}'}, "Expected `str`, got `int` - at `.*topics"),
+        ({"path": "x", "selection": '{"exact":"no"}'}, "Expected `bool`, got `str` - at `.*exact`"),
+        ({"path": "x", "selection": '{"since_ms":2,"until_ms":1}'}, "since 2 is not before until 1"),
         ({"path": "x", "topic": "T"}, r'format\("rocketmq_store"\) has no option \'topic\'; there are path, paths,'),
         ({"path": "x", "table": "queues"}, "there is no table 'queues'; there are messages, consume_queue, index"),
         ({"path": "x", "splitSize": "0"}, "splitSize is '0'; a number above 0 is expected: bytes that one task"),
@@ -96,3 +103,10 @@ def test_the_table_is_known_before_the_stores():
     assert table_of({"table": "topics"}).name == "topics"
     assert table_of({}).name == "messages"
     assert json.loads(encode_stores([StoreRoot("a", "/a")])) == [["a", "/a"]]
+
+
+def test_credentials_are_in_no_error():
+    for options in ({"stores": '[["a","s3://k:s3cret@b"],[]]'}, {"paths": '["s3://k:s3cret@b",5]'}):
+        with pytest.raises(ConfigError, match="is not in its form") as refused:
+            source_options(options)
+        assert "s3cret" not in str(refused.value)
