@@ -1,10 +1,7 @@
 """Sends a message with a delay level to the schedule topic first (HookUtils.transformDelayLevelMessage)."""
 
-from rocketbroker.codec.message.message_const import (
-    PROPERTY_DELAY_TIME_LEVEL,
-    PROPERTY_REAL_QUEUE_ID,
-    PROPERTY_REAL_TOPIC,
-)
+from rocketbroker.broker.real_place import with_real_place
+from rocketbroker.codec.message.message_const import PROPERTY_DELAY_TIME_LEVEL
 from rocketbroker.codec.message.message_properties import get_property, replace_property
 from rocketbroker.codec.message.message_sys_flag import (
     TRANSACTION_COMMIT_TYPE,
@@ -17,8 +14,6 @@ from rocketbroker.common.errors import BrokerResponseError
 from rocketbroker.store.put_message import MessageExtBrokerInner
 
 DELAY = PROPERTY_DELAY_TIME_LEVEL.encode()
-REAL_TOPIC = PROPERTY_REAL_TOPIC.encode()
-REAL_QUEUE_ID = PROPERTY_REAL_QUEUE_ID.encode()
 
 _MAX_DIGITS = 10
 
@@ -42,8 +37,7 @@ def delay_rewrite(message: MessageExtBrokerInner, max_delay_level: int) -> None:
     if level > max_delay_level:
         level = max_delay_level
         properties = replace_property(properties, DELAY, str(level).encode())
-    properties = replace_property(properties, REAL_TOPIC, message.topic.encode())
-    message.properties = replace_property(properties, REAL_QUEUE_ID, str(message.queue_id).encode())
+    message.properties = with_real_place(properties, message.topic, message.queue_id)
     message.topic = RMQ_SYS_SCHEDULE_TOPIC
     message.queue_id = level - 1
 

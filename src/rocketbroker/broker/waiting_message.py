@@ -6,26 +6,17 @@ through it.
 
 from typing import Final, NamedTuple
 
+from rocketbroker.broker.real_place import REAL_TOPIC, Place, real_place
 from rocketbroker.codec.message.message_encoder import RECORD_HEADS, SYS_FLAG_POSITION
-from rocketbroker.codec.message.message_properties import get_property
 from rocketbroker.codec.message.message_sys_flag import STOREHOSTADDRESS_V6_FLAG, host_flags
-from rocketbroker.codec.message.topic_validator import RMQ_SYS_TRANS_HALF_TOPIC
 from rocketbroker.store.put_message import MessageExtBrokerInner
-
-REAL_TOPIC: Final = b"REAL_TOPIC"
-REAL_QUEUE_ID: Final = b"REAL_QID"
 
 _REAL_TOPIC_NAME: Final = REAL_TOPIC + b"\x01"
 _PAIR_END: Final = 2
 _PROPERTIES_LENGTH: Final = 2
-# No queue has a higher number (int32), nor one with more digits.
-_MOST_QUEUES: Final = 2**31
-_MAX_DIGITS: Final = 10
 # Bounds of what is remembered: so many ends of properties, none of them longer.
 _MOST_REMEMBERED: Final = 4096
 _LONGEST_REMEMBERED: Final = 256
-
-Place = tuple[str, int]
 
 
 class WaitingMessage(NamedTuple):
@@ -89,12 +80,3 @@ class WaitingMessages:
                 self._places.clear()
             self._places[end] = found
         return found
-
-
-def real_place(properties: bytes) -> Place | None:
-    """As ``WaitingMessages.place``, without memory."""
-    topic = (get_property(properties, REAL_TOPIC) or b"").decode("utf-8", "replace")
-    queue_id = get_property(properties, REAL_QUEUE_ID) or b""
-    if not (queue_id.isdigit() and len(queue_id) <= _MAX_DIGITS and int(queue_id) < _MOST_QUEUES):
-        return None
-    return (topic, int(queue_id)) if topic and topic != RMQ_SYS_TRANS_HALF_TOPIC else None

@@ -4,12 +4,12 @@ import logging
 from collections.abc import Awaitable, Mapping
 from typing import Protocol
 
+from rocketbroker.broker.real_place import real_place
 from rocketbroker.broker.transaction.transactional_message_service import TransactionalMessageService
 from rocketbroker.broker.transaction.transactional_message_util import (
     QUEUE_ID,
     immunity_ms,
     real_message,
-    real_place,
 )
 from rocketbroker.codec.message.message_const import PROPERTY_PRODUCER_GROUP
 from rocketbroker.codec.message.message_decoder import decode_record
@@ -163,7 +163,7 @@ class EndTransactionProcessor:
             raise BrokerResponseError(ResponseCode.ILLEGAL_OPERATION, remark)
 
     def _put_real_message(self, half: MessageExt) -> PutMessageResult:
-        place = real_place(half)
+        place = real_place(half.properties_bytes)
         if place is None:
             raise _error("the half message does not say where it is to go: REAL_TOPIC and REAL_QID are needed")
         result = self._transactions.put(real_message(half, place, self._store_host))

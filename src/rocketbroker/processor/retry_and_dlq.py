@@ -1,6 +1,7 @@
 """What becomes of a message that a consumer sends to its retry topic (SendMessageProcessor.handleRetryAndDLQ)."""
 
 from rocketbroker.broker.broker_stats_manager import BrokerStatsManager
+from rocketbroker.broker.delay_rewrite import DELAY
 from rocketbroker.broker.rebalance_lock_manager import RebalanceLockManager
 from rocketbroker.broker.subscription_group_manager import SubscriptionGroupManager
 from rocketbroker.broker.topic_config_manager import TopicConfigManager
@@ -55,5 +56,5 @@ class RetryAndDlq:
         self._topic_configs.create_in_send_message_back(topic, 1, _PERM)
         message.topic = topic
         message.queue_id = 0
-        message.properties = replace_property(message.properties, b"DELAY", b"0")
+        message.properties = replace_property(message.properties, DELAY, b"0")
         self._stats.dead_letter(header.topic, name).add(1, len(message.body))

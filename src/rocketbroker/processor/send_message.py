@@ -8,7 +8,9 @@ from functools import partial
 from struct import pack
 from typing import Final
 
+from rocketbroker.broker.delay_rewrite import DELAY
 from rocketbroker.broker.handle_schedule_message import HandleScheduleMessage
+from rocketbroker.broker.real_place import REAL_TOPIC
 from rocketbroker.broker.system_topics import TIMER_TOPIC
 from rocketbroker.broker.timer.timer_rewrite import TIMER_DELAY_MS, TIMER_DELAY_SEC, TIMER_DELIVER_MS
 from rocketbroker.broker.transaction.transactional_message_util import is_transaction, to_half_message
@@ -46,7 +48,7 @@ _IPV4_HOST: Final = 8
 # Messages whose ids, of 33 bytes each, fit into the header of an answer.
 _MOST_IN_BATCH: Final = 400_000
 
-_FOR_LATER: Final = (b"DELAY", TIMER_DELIVER_MS, TIMER_DELAY_SEC, TIMER_DELAY_MS)
+_FOR_LATER: Final = (DELAY, TIMER_DELIVER_MS, TIMER_DELAY_SEC, TIMER_DELAY_MS)
 
 SendCommand = RemotingCommand[SendMessageRequestHeader]
 
@@ -171,7 +173,7 @@ class SendMessageProcessor:
 
     def _recall_handle(self, message: MessageExtBrokerInner) -> bytes:
         """The field of the answer by which a timer message can be cancelled (attachRecallHandle)."""
-        topic = get_property(message.properties, b"REAL_TOPIC") or b""
+        topic = get_property(message.properties, REAL_TOPIC) or b""
         # One more: a cancel for that time gets into the same slot.
         deliver_ms = int(get_property(message.properties, b"TIMER_OUT_MS") or 0) + 1
         unique_key = message.found[1] or b""  # type: ignore[index]  # set by _message

@@ -2,8 +2,8 @@
 
 from typing import Final, NamedTuple
 
+from rocketbroker.broker.real_place import REAL_TOPIC, Place
 from rocketbroker.broker.timer.timer_rewrite import TIMER_DEL_UNIQKEY, TIMER_OUT_MS
-from rocketbroker.broker.waiting_message import REAL_TOPIC, Place
 from rocketbroker.codec.message.message_properties import get_property, replace_property
 
 _ENQUEUE_MS: Final = b"TIMER_ENQUEUE_MS"

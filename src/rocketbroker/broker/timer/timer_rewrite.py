@@ -2,8 +2,8 @@
 
 from typing import Final, NamedTuple
 
+from rocketbroker.broker.real_place import with_real_place
 from rocketbroker.broker.system_topics import TIMER_TOPIC
-from rocketbroker.broker.waiting_message import REAL_QUEUE_ID, REAL_TOPIC
 from rocketbroker.codec.message.message_properties import get_property, remove_property, replace_property
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.errors import BrokerResponseError
@@ -64,8 +64,7 @@ def timer_rewrite(message: MessageExtBrokerInner, limits: TimerLimits, now_ms: i
         return
     slot_ms = (deliver_ms - 1) // limits.precision_ms * limits.precision_ms
     properties = replace_property(message.properties, TIMER_OUT_MS, b"%d" % slot_ms)
-    properties = replace_property(properties, REAL_TOPIC, message.topic.encode())
-    message.properties = replace_property(properties, REAL_QUEUE_ID, b"%d" % message.queue_id)
+    message.properties = with_real_place(properties, message.topic, message.queue_id)
     message.topic = TIMER_TOPIC
     message.queue_id = 0
 

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from typing import Protocol
 
 from rocketbroker.broker.consumer_offset_manager import ConsumerOffsetManager
+from rocketbroker.broker.real_place import real_place
 from rocketbroker.broker.transaction.half_offsets import HalfOffsets
 from rocketbroker.broker.transaction.transactional_message_service import TransactionalMessageService
 from rocketbroker.broker.transaction.transactional_message_util import (
@@ -20,7 +21,6 @@ from rocketbroker.broker.transaction.transactional_message_util import (
     TransactionKey,
     ended_offsets,
     is_copy,
-    real_place,
     transaction_key,
 )
 from rocketbroker.codec.message.message_decoder import decode_record
@@ -136,7 +136,7 @@ class HalfQueueRecovery:
         return list(halves.values())
 
     async def _is_committed(self, half: MessageExt) -> bool:
-        place, key = real_place(half), transaction_key(half)
+        place, key = real_place(half.properties_bytes), transaction_key(half)
         if place is None or key is None or half.uniq_key is None:
             return False
         begin = half.store_timestamp - _SLACK_MS

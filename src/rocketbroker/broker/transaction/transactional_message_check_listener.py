@@ -3,12 +3,9 @@
 import msgspec
 
 from rocketbroker.broker.producer_manager import ProducerManager
+from rocketbroker.broker.real_place import real_place
 from rocketbroker.broker.topic_config_manager import TopicConfigManager
-from rocketbroker.broker.transaction.transactional_message_util import (
-    QUEUE_ID,
-    discarded_message,
-    real_place,
-)
+from rocketbroker.broker.transaction.transactional_message_util import QUEUE_ID, discarded_message
 from rocketbroker.codec.message.message_const import PROPERTY_PRODUCER_GROUP, PROPERTY_WAIT_STORE_MSG_OK
 from rocketbroker.codec.message.message_encoder import encode_message
 from rocketbroker.codec.message.message_ext import MessageExt
@@ -75,7 +72,7 @@ class TransactionalMessageCheckListener:
             create_message_id(self._store_host, stored.physical_offset),
             self._broker_name,
         )
-        topic, queue_id = real_place(half) or (half.topic, QUEUE_ID)
+        topic, queue_id = real_place(half.properties_bytes) or (half.topic, QUEUE_ID)
         # As the producer will see it in its listener: at the place it was sent to.
         shown = msgspec.structs.replace(
             half,

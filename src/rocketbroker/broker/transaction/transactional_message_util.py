@@ -8,16 +8,13 @@ real message    what consumers get once the transaction is committed
 from collections.abc import Sequence
 from typing import Final
 
+from rocketbroker.broker.delay_rewrite import DELAY
 from rocketbroker.broker.message_copy import copy_message
+from rocketbroker.broker.real_place import Place, with_real_place, without_real_place
+from rocketbroker.broker.timer.timer_rewrite import TIMER_DELAY_MS, TIMER_DELAY_SEC, TIMER_DELIVER_MS
 from rocketbroker.codec.message.message_const import (
     PROPERTY_CHECK_IMMUNITY_TIME_IN_SECONDS,
-    PROPERTY_DELAY_TIME_LEVEL,
     PROPERTY_PRODUCER_GROUP,
-    PROPERTY_REAL_QUEUE_ID,
-    PROPERTY_REAL_TOPIC,
-    PROPERTY_TIMER_DELAY_MS,
-    PROPERTY_TIMER_DELAY_SEC,
-    PROPERTY_TIMER_DELIVER_MS,
     PROPERTY_TRANSACTION_CHECK_TIMES,
     PROPERTY_TRANSACTION_ID,
     PROPERTY_TRANSACTION_PREPARED,
@@ -28,7 +25,6 @@ from rocketbroker.codec.message.message_ext import MessageExt
 from rocketbroker.codec.message.message_properties import (
     MAX_PROPERTIES_LENGTH,
     get_property,
-    remove_property,
     replace_property,
 )
 from rocketbroker.codec.message.message_sys_flag import (
@@ -55,16 +51,11 @@ OFFSET_SEPARATOR: Final = ","
 TRAN_MSG: Final = PROPERTY_TRANSACTION_PREPARED.encode()
 PGROUP: Final = PROPERTY_PRODUCER_GROUP.encode()
 UNIQ_KEY: Final = PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX.encode()
-DELAY: Final = PROPERTY_DELAY_TIME_LEVEL.encode()
-REAL_TOPIC: Final = PROPERTY_REAL_TOPIC.encode()
-REAL_QUEUE_ID: Final = PROPERTY_REAL_QUEUE_ID.encode()
 CHECK_TIMES: Final = PROPERTY_TRANSACTION_CHECK_TIMES.encode()
 PREPARED_QUEUE_OFFSET: Final = PROPERTY_TRANSACTION_PREPARED_QUEUE_OFFSET.encode()
 _TRANSACTION_ID: Final = PROPERTY_TRANSACTION_ID.encode()
 _IMMUNITY: Final = PROPERTY_CHECK_IMMUNITY_TIME_IN_SECONDS.encode()
-_TIMERS: Final = tuple(
-    name.encode() for name in (PROPERTY_TIMER_DELIVER_MS, PROPERTY_TIMER_DELAY_SEC, PROPERTY_TIMER_DELAY_MS)
-)
+_TIMERS: Final = TIMER_DELIVER_MS, TIMER_DELAY_SEC, TIMER_DELAY_MS
 # What a copy of a half message may have more than the first: two names, two numbers and their separators.
 _COPY_ROOM: Final = len(CHECK_TIMES) + len(PREPARED_QUEUE_OFFSET) + 2 * (19 + 2)
 _MAX_DIGITS: Final = 10
@@ -97,8 +88,7 @@ def to_half_message(message: MessageExtBrokerInner) -> None:
     unique_key = get_property(properties, UNIQ_KEY)
     if unique_key is not None:
         properties = replace_property(properties, _TRANSACTION_ID, unique_key)
-    properties = replace_property(properties, REAL_TOPIC, message.topic.encode())
-    properties = replace_property(properties, REAL_QUEUE_ID, b"%d" % message.queue_id)
+    properties = with_real_place(properties, message.topic, message.queue_id)
     if len(properties) > MAX_PROPERTIES_LENGTH - _COPY_ROOM:
         raise _illegal(f"has {len(properties)} bytes of properties, the limit is {MAX_PROPERTIES_LENGTH - _COPY_ROOM}")
     message.properties = properties
@@ -134,16 +124,9 @@ def immunity_ms(half: MessageExt, timeout_ms: int) -> int | None:
     return None if value is None else max(_number(value) * 1000, timeout_ms)
 
 
-def real_place(half: MessageExt) -> tuple[str, int] | None:
-    """Topic and queue that the real message is to go to; ``None`` when the half message does not say."""
-    topic = half.get_property(PROPERTY_REAL_TOPIC)
-    queue_id = _number(get_property(half.properties_bytes, REAL_QUEUE_ID))
-    return None if not topic or queue_id < 0 else (topic, queue_id)
-
-
-def real_message(half: MessageExt, place: tuple[str, int], store_host: bytes) -> MessageExtBrokerInner:
+def real_message(half: MessageExt, place: Place, store_host: bytes) -> MessageExtBrokerInner:
     """What consumers get of a committed transaction (EndTransactionProcessor.endMessageTransaction)."""
-    properties = remove_property(remove_property(half.properties_bytes, REAL_TOPIC), REAL_QUEUE_ID)
+    properties = without_real_place(half.properties_bytes)
     message = copy_message(half, *place, store_host, properties=properties, reconsume_times=half.reconsume_times)
     message.sys_flag = message.sys_flag & ~TRANSACTION_ROLLBACK_TYPE | TRANSACTION_COMMIT_TYPE
     message.prepared_transaction_offset = half.commit_log_offset

@@ -3,6 +3,7 @@
 import msgspec
 import pytest
 
+from rocketbroker.broker.real_place import real_place
 from rocketbroker.broker.transaction.transactional_message_util import (
     check_times,
     checked_copy,
@@ -13,7 +14,6 @@ from rocketbroker.broker.transaction.transactional_message_util import (
     is_transaction,
     op_message,
     real_message,
-    real_place,
     to_half_message,
     transaction_key,
 )
@@ -83,7 +83,7 @@ def test_a_copy_is_as_recorded():
 
 @pytest.mark.parametrize(("half", "real"), [(HALVES[0], REALS[0]), (HALVES[3], REALS[1])])
 def test_a_real_message_is_as_recorded(half: MessageExt, real: MessageExt):
-    place = real_place(half)
+    place = real_place(half.properties_bytes)
     assert place is not None
     assert fields(real_message(half, place, STORE_HOST)) == fields(real)
 

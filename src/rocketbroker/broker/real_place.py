@@ -1,0 +1,39 @@
+"""Where a message is to go that waits in a topic of the broker's own: its properties REAL_TOPIC and REAL_QID.
+
+Half messages of transactions, messages with a delay level and timer messages bear them.
+"""
+
+from typing import Final
+
+from rocketbroker.codec.message.message_const import PROPERTY_REAL_QUEUE_ID, PROPERTY_REAL_TOPIC
+from rocketbroker.codec.message.message_properties import get_property, remove_property, replace_property
+from rocketbroker.codec.message.topic_validator import RMQ_SYS_TRANS_HALF_TOPIC
+
+REAL_TOPIC: Final = PROPERTY_REAL_TOPIC.encode()
+REAL_QUEUE_ID: Final = PROPERTY_REAL_QUEUE_ID.encode()
+
+# No queue has a higher number (int32), nor one with more digits.
+_MOST_QUEUES: Final = 2**31
+_MAX_DIGITS: Final = 10
+
+#: Topic and queue.
+Place = tuple[str, int]
+
+
+def with_real_place(properties: bytes, topic: str, queue_id: int) -> bytes:
+    """The properties of a message that is to go there."""
+    return replace_property(replace_property(properties, REAL_TOPIC, topic.encode()), REAL_QUEUE_ID, b"%d" % queue_id)
+
+
+def without_real_place(properties: bytes) -> bytes:
+    """The properties as they were before."""
+    return remove_property(remove_property(properties, REAL_TOPIC), REAL_QUEUE_ID)
+
+
+def real_place(properties: bytes) -> Place | None:
+    """Where the message is to go; ``None`` when the properties name no place, or one for half messages alone."""
+    topic = (get_property(properties, REAL_TOPIC) or b"").decode("utf-8", "replace")
+    queue_id = get_property(properties, REAL_QUEUE_ID) or b""
+    if not (queue_id.isdigit() and len(queue_id) <= _MAX_DIGITS and int(queue_id) < _MOST_QUEUES):
+        return None
+    return (topic, int(queue_id)) if topic and topic != RMQ_SYS_TRANS_HALF_TOPIC else None
