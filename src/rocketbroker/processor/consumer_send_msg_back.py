@@ -30,6 +30,7 @@ from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.config import BrokerConfig
 from rocketbroker.common.errors import BrokerResponseError
 from rocketbroker.processor.broker_fast_failure import BrokerFastFailure
+from rocketbroker.processor.flushed_answer import flushed_answer
 from rocketbroker.processor.put_refusal import put_refusal
 from rocketbroker.store.put_message import MessageExtBrokerInner, PutMessageResult, PutMessageStatus
 
@@ -130,9 +131,11 @@ class ConsumerSendMsgBackProcessor:
             delay_level = header.delay_level or FIRST_RETRY_LEVEL + found.reconsume_times
         result = self._store_copy(found, topic, random.randrange(queue_nums), delay_level)
         self._count(found, header.group, is_dlq=is_dlq)
+        answer = response()
         if not self._waits_for_flush:
-            return response()
-        return self._fast_failure.answer_when_flushed(partial(self._store.when_flushed, result), _flushed)
+            return answer
+        wait = partial(self._store.when_flushed, result)
+        return self._fast_failure.answer_when_flushed(wait, partial(flushed_answer, answer))
 
     def _writable_group(self, name: str) -> SubscriptionGroupConfig:
         group = self._subscription_groups.find(name)
@@ -204,7 +207,3 @@ class ConsumerSendMsgBackProcessor:
         if is_dlq:
             self._stats.dead_letter(topic, group).add(1, found.store_size)
             log.info("message %s of %s is given up by group %s", found.uniq_key or found.offset_msg_id, topic, group)
-
-
-def _flushed(why: str) -> Command:
-    return response(ResponseCode.FLUSH_DISK_TIMEOUT, why) if why else response()

@@ -27,6 +27,7 @@ from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.clock import Clock
 from rocketbroker.common.config import BrokerConfig
 from rocketbroker.common.errors import BrokerResponseError
+from rocketbroker.processor.flushed_answer import FlushedStore, answer_when_flushed
 from rocketbroker.processor.put_refusal import put_refusal
 from rocketbroker.store.consume_queue import ConsumeQueue
 from rocketbroker.store.put_message import PutMessageResult, PutMessageStatus
@@ -37,21 +38,14 @@ _OUTCOMES = f"{TRANSACTION_COMMIT_TYPE} (commit), {TRANSACTION_ROLLBACK_TYPE} (r
 _SHOWN = 255
 
 
-class RecordStore(Protocol):
+class RecordStore(FlushedStore, Protocol):
     """What is needed of the message store."""
-
-    @property
-    def waits_for_flush(self) -> bool:
-        """Whether a message is acknowledged only when it is on disk (SYNC_FLUSH)."""
 
     def topic_queues(self, topic: str) -> Mapping[int, ConsumeQueue]:
         """The queues of a topic by their ids."""
 
     def look_message_by_offset(self, physical_offset: int) -> bytes | None:
         """A whole record; ``None`` when none begins there."""
-
-    async def wait_flushed(self, result: PutMessageResult) -> str:
-        """Wait until a message is on disk; gives why it is not, empty when it is."""
 
 
 class EndTransactionProcessor:
@@ -100,7 +94,7 @@ class EndTransactionProcessor:
             raise
         if result is None or command.is_oneway or not self._store.waits_for_flush:
             return response()
-        return self._answer_when_flushed(result)
+        return answer_when_flushed(self._store, result, response())
 
     def _end(self, header: EndTransactionRequestHeader) -> PutMessageResult | None:
         """Commit or roll back; gives the real message's place where there is one."""
@@ -170,10 +164,6 @@ class EndTransactionProcessor:
         if result.status is not PutMessageStatus.PUT_OK:
             raise put_refusal(result)
         return result
-
-    async def _answer_when_flushed(self, result: PutMessageResult) -> Command:
-        why = await self._store.wait_flushed(result)
-        return response(ResponseCode.FLUSH_DISK_TIMEOUT, why) if why else response()
 
 
 def _error(remark: str) -> BrokerResponseError:

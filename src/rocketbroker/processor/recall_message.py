@@ -19,9 +19,10 @@ from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.clock import Clock
 from rocketbroker.common.config import BrokerConfig
 from rocketbroker.common.errors import BrokerResponseError, CodecError
+from rocketbroker.processor.flushed_answer import answer_when_flushed
 from rocketbroker.processor.put_refusal import put_refusal
 from rocketbroker.store.message_store import MessageStore
-from rocketbroker.store.put_message import MessageExtBrokerInner, PutMessageResult, PutMessageStatus
+from rocketbroker.store.put_message import MessageExtBrokerInner, PutMessageStatus
 
 RECALL_MESSAGE_TAG = "_RECALL_TAG_"
 _MAX_DIGITS = 18
@@ -75,11 +76,7 @@ class RecallMessageProcessor:
             raise put_refusal(result)
         self._stats.topic_put(message.topic).add(1, result.size)
         answer = response(header={"msgId": handle.message_id, "MSG_REGION": self._config.region_id})
-        return self._after_flush(answer, result) if self._store.waits_for_flush else answer
-
-    async def _after_flush(self, answer: Command, result: PutMessageResult) -> Command:
-        why = await self._store.wait_flushed(result)
-        return response(ResponseCode.FLUSH_DISK_TIMEOUT, why, answer.header) if why else answer
+        return answer_when_flushed(self._store, result, answer) if self._store.waits_for_flush else answer
 
     def _check_allowed(self, topic: str) -> None:
         config = self._config

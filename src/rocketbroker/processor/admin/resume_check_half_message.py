@@ -12,11 +12,12 @@ from rocketbroker.codec.remoting.headers.transaction import ResumeCheckHalfMessa
 from rocketbroker.codec.remoting.remoting_command import Command, RemotingCommand, response
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.errors import BrokerResponseError, CodecError
+from rocketbroker.processor.flushed_answer import FlushedStore, answer_when_flushed
 from rocketbroker.processor.put_refusal import put_refusal
-from rocketbroker.store.put_message import PutMessageResult, PutMessageStatus
+from rocketbroker.store.put_message import PutMessageStatus
 
 
-class RecordReader(Protocol):
+class RecordReader(FlushedStore, Protocol):
     """What is needed of the message store."""
 
     async def read_message(self, physical_offset: int) -> bytes | None:
@@ -24,13 +25,6 @@ class RecordReader(Protocol):
 
     def dispatch(self) -> None:
         """Make what was stored readable."""
-
-    @property
-    def waits_for_flush(self) -> bool:
-        """Whether a message is acknowledged only when it is on disk (SYNC_FLUSH)."""
-
-    async def wait_flushed(self, result: PutMessageResult) -> str:
-        """Wait until a message is on disk; gives why it is not, empty when it is."""
 
 
 class ResumeCheckHalfMessageProcessor:
@@ -63,8 +57,8 @@ class ResumeCheckHalfMessageProcessor:
         if result.status is not PutMessageStatus.PUT_OK:
             raise put_refusal(result)
         self._store.dispatch()
-        why = await self._store.wait_flushed(result) if self._store.waits_for_flush else ""
-        return response(ResponseCode.FLUSH_DISK_TIMEOUT, why) if why else response()
+        answer = response()
+        return await answer_when_flushed(self._store, result, answer) if self._store.waits_for_flush else answer
 
     def _open_offset(self, message: MessageExt) -> int | None:
         """The half message that the new copy replaces, ``None`` for a transaction that was given up."""
