@@ -152,7 +152,7 @@ class BrokerController:
             self.topic_configs,
             self.subscription_groups,
             self.consumer_offsets,
-            OffsetReset(self.consumer_offsets, self.hold_service, self._persist.drain),
+            OffsetReset(config, self.consumer_offsets, self.hold_service, self._persist.drain),
             self.consumer_filters,
             self.consumers,
             self.producers,

@@ -4,8 +4,10 @@ import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from pathlib import Path
 
+from rocketbroker.broker.consumer_group_info import ConsumerGroupInfo
 from rocketbroker.broker.consumer_offset_manager import ConsumerOffsetManager
 from rocketbroker.broker.pull_request_hold_service import PullRequestHoldService
+from rocketbroker.common.config import BrokerConfig
 from rocketbroker.common.errors import StoreError
 
 log = logging.getLogger(__name__)
@@ -15,6 +17,7 @@ class OffsetReset:
     """Resets offsets in the broker, for groups with and without consumers.
 
     Args:
+        config: ``useServerSideResetOffset``.
         offsets: the offsets.
         hold_service: has held pulls, whose consumers are told at once.
         drain: waits until tables that were submitted are on disk; gives the paths of those that could not be written.
@@ -22,13 +25,23 @@ class OffsetReset:
 
     def __init__(
         self,
+        config: BrokerConfig,
         offsets: ConsumerOffsetManager,
         hold_service: PullRequestHoldService,
         drain: Callable[[], Awaitable[Collection[Path]]],
     ) -> None:
+        self._config = config
         self._offsets = offsets
         self._hold_service = hold_service
         self._drain = drain
+
+    def reaches(self, info: ConsumerGroupInfo | None) -> bool:
+        """Whether a group is reset by the broker; ``None`` stands for one without clients.
+
+        Not one whose clients keep their offsets themselves (broadcasting), and none with
+        ``useServerSideResetOffset=false``.
+        """
+        return self._config.use_server_side_reset_offset and not (info is not None and info.is_broadcasting)
 
     def assign(self, group: str, topic: str, targets: Mapping[int, int]) -> None:
         """Move a group to these offsets, by queue number."""

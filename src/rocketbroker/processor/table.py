@@ -125,7 +125,6 @@ def _add_clients(table: MethodTable, parts: BrokerParts) -> None:
     query = QueryConsumerOffsetProcessor(parts.consumer_offsets, parts.store)
     table.add(RequestCode.QUERY_CONSUMER_OFFSET, query.process, QueryConsumerOffsetRequestHeader)
     update = UpdateConsumerOffsetProcessor(
-        parts.config,
         parts.consumer_offsets,
         parts.subscription_groups,
         parts.topic_configs,

@@ -1,6 +1,5 @@
 """UPDATE_CONSUMER_OFFSET (15): a group has consumed so far (ConsumerManageProcessor.updateConsumerOffset)."""
 
-from rocketbroker.broker.consumer_group_info import ConsumerGroupInfo
 from rocketbroker.broker.consumer_manager import ConsumerManager
 from rocketbroker.broker.consumer_offset_manager import ConsumerOffsetManager
 from rocketbroker.broker.offset_reset import OffsetReset
@@ -10,7 +9,6 @@ from rocketbroker.codec.remoting.handler import Connection
 from rocketbroker.codec.remoting.headers.offset import UpdateConsumerOffsetRequestHeader
 from rocketbroker.codec.remoting.remoting_command import Command, RemotingCommand, response
 from rocketbroker.codec.remoting.response_code import ResponseCode
-from rocketbroker.common.config import BrokerConfig
 from rocketbroker.processor.offset_range import QueueRange, check_offset_range
 
 Header = UpdateConsumerOffsetRequestHeader
@@ -29,7 +27,6 @@ class UpdateConsumerOffsetProcessor:
 
     def __init__(
         self,
-        config: BrokerConfig,
         offsets: ConsumerOffsetManager,
         subscription_groups: SubscriptionGroupManager,
         topic_configs: TopicConfigManager,
@@ -37,7 +34,6 @@ class UpdateConsumerOffsetProcessor:
         store: QueueRange,
         reset: OffsetReset,
     ) -> None:
-        self._config = config
         self._offsets = offsets
         self._subscription_groups = subscription_groups
         self._topic_configs = topic_configs
@@ -60,7 +56,7 @@ class UpdateConsumerOffsetProcessor:
             return self._commit(header)
         if header.commit_offset > self._store.min_offset_in_queue(header.topic, header.queue_id):
             check_offset_range(self._store, header.topic, header.queue_id, header.commit_offset)
-        if header.commit_offset < 0 or info is None or not self._takes_resets(info):
+        if header.commit_offset < 0 or info is None or not self._reset.reaches(info):
             return self._commit(header)
         self._reset.assign(header.consumer_group, header.topic, {header.queue_id: header.commit_offset})
         return response(header={})
@@ -77,9 +73,6 @@ class UpdateConsumerOffsetProcessor:
             remark = f"QueueId {header.queue_id} is illegal, topic {header.topic} has the queues 0 to {queues - 1}"
             return response(ResponseCode.INVALID_PARAMETER, remark, {})
         return None
-
-    def _takes_resets(self, info: ConsumerGroupInfo) -> bool:
-        return self._config.use_server_side_reset_offset and not info.is_broadcasting
 
     def _commit(self, header: Header) -> Command:
         kept = self._offsets.commit(header.consumer_group, header.topic, header.queue_id, header.commit_offset)

@@ -21,7 +21,8 @@ async def test_it_is_done_when_it_is_on_disk(refused):
         assert submitted == [offsets], "what is waited for was submitted"
         return {PATH} if refused else {Path("topics.json")}
 
-    reset = OffsetReset(offsets, PullRequestHoldService(BrokerConfig()), drain)
+    config = BrokerConfig()
+    reset = OffsetReset(config, offsets, PullRequestHoldService(config), drain)
     reset.assign("g", "T", {0: 7, 1: 8})
     assert offsets.offsets_of("g", "T") == {0: 7, 1: 8}
     if refused:

@@ -53,7 +53,7 @@ def offset_reset(parts: SimpleNamespace) -> OffsetReset:
     async def drain() -> Collection[Path]:
         return ()
 
-    return OffsetReset(parts.offsets, PullRequestHoldService(parts.config), drain)
+    return OffsetReset(parts.config, parts.offsets, PullRequestHoldService(parts.config), drain)
 
 
 @pytest.fixture

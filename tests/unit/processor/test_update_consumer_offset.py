@@ -30,7 +30,6 @@ class Queues:
 
 def make(parts, offset_reset, store):
     return UpdateConsumerOffsetProcessor(
-        parts.config,
         parts.offsets,
         parts.subscription_groups,
         parts.topic_configs,

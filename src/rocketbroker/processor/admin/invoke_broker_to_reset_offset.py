@@ -68,7 +68,7 @@ class InvokeBrokerToResetOffsetProcessor:
         offsets = {
             MessageQueue(header.topic, self._config.broker_name, queue_id): at for queue_id, at in targets.items()
         }
-        if self._config.use_server_side_reset_offset and not (info is not None and info.is_broadcasting):
+        if self._reset.reaches(info):
             self._reset.assign(header.group, header.topic, targets)
             await self._stored()
         else:

@@ -152,7 +152,7 @@ async def test_a_disk_that_refuses_is_told_of(parts, store, times):
     async def drain():
         return {parts.offsets.path}
 
-    reset = OffsetReset(parts.offsets, PullRequestHoldService(parts.config), drain)
+    reset = OffsetReset(parts.config, parts.offsets, PullRequestHoldService(parts.config), drain)
     code, remark = await refusal_async(make(parts, store, reset).process, header())
     assert code == ResponseCode.SYSTEM_ERROR
     assert "hold until this process stops" in remark
