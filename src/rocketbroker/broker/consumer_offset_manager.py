@@ -56,6 +56,12 @@ class ConsumerOffsetManager(ConfigManager[ConsumerOffsetSerializeWrapper]):
         self._keep(key, queue_id, offset)
         return True
 
+    def replace(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+        """Keep an offset in place of what there is, a reset included (cloneOffset)."""
+        key = f"{topic}@{group}"
+        self.resets.forget(key, queue_id)
+        self._keep(key, queue_id, offset)
+
     def assign_reset(self, group: str, topic: str, queue_id: int, offset: int) -> None:
         """Move the group to an offset, whatever its consumers commit until they have moved (assignResetOffset)."""
         key = f"{topic}@{group}"

@@ -51,6 +51,11 @@ class OffsetReset:
             self._offsets.assign_reset(group, topic, queue_id, offset)
             self._hold_service.wake_group(group, topic, queue_id)
 
+    def keep(self, group: str, topic: str, offsets: Mapping[int, int]) -> None:
+        """Keep these offsets, by queue number, for consumers that start later; what one that runs commits counts."""
+        for queue_id, offset in offsets.items():
+            self._offsets.replace(group, topic, queue_id, offset)
+
     async def store(self) -> None:
         """Wait until what was assigned is on disk.
 

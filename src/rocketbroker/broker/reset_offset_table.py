@@ -48,10 +48,16 @@ class ResetOffsetTable:
         if reset is None:
             return None
         if connection in reset.told:
-            self._forget(key, queue_id)
+            self.forget(key, queue_id)
             return None
         reset.told.add(connection)
         return reset.offset
+
+    def forget(self, key: str, queue_id: int) -> None:
+        """Forget the reset of a queue, if there is one."""
+        queues = self._resets.get(key, {})
+        if queues.pop(queue_id, None) is not None and not queues:
+            del self._resets[key]
 
     def remove(self, belongs: Callable[[str], bool]) -> None:
         """Forget the resets of those keys."""
@@ -70,9 +76,3 @@ class ResetOffsetTable:
             for key, queues in table.items()
             if queues
         }
-
-    def _forget(self, key: str, queue_id: int) -> None:
-        queues = self._resets[key]
-        del queues[queue_id]
-        if not queues:
-            del self._resets[key]

@@ -18,6 +18,8 @@ Header = CloneGroupOffsetRequestHeader
 class CloneGroupOffsetProcessor:
     """Resets a group to the offsets of another: in one topic, or without one in all that the other has offsets in.
 
+    Where the broker resets nothing (``useServerSideResetOffset=false``, broadcasting) the offsets are kept and nobody
+    is told, so that they count for consumers that start later.
     Topics that do not exist are passed over, and with ``offline=false`` those that the other group, having clients,
     does not subscribe to.
     """
@@ -51,8 +53,10 @@ class CloneGroupOffsetProcessor:
             where = f"topic {header.topic}" if header.topic else "any topic"
             remark = f"group {header.src_group} has no offsets to clone in {where} that exists and it subscribes to"
             raise BrokerResponseError(ResponseCode.SYSTEM_ERROR, remark)
+        info = self._consumers.group_info(header.dest_group)
+        move = self._reset.assign if self._reset.reaches(info) else self._reset.keep
         for topic, offsets in cloned.items():
-            self._reset.assign(header.dest_group, topic, offsets)
+            move(header.dest_group, topic, offsets)
         try:
             await self._reset.store()
         except StoreError as error:

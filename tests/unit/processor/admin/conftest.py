@@ -24,13 +24,18 @@ def consumer(parts: SimpleNamespace):
     """Registers a consumer of a group that subscribes to topics; gives its connection."""
 
     def register(
-        group: str, client_id: str, *topics: str, port: int = 50000, start: str = "CONSUME_FROM_LAST_OFFSET"
+        group: str,
+        client_id: str,
+        *topics: str,
+        port: int = 50000,
+        start: str = "CONSUME_FROM_LAST_OFFSET",
+        model: MessageModel = MessageModel.CLUSTERING,
     ) -> FakeConnection:
         connection = FakeConnection(f"127.0.0.1:{port}")
         data = ConsumerData(
             group,
             ConsumeType.CONSUME_PASSIVELY,
-            MessageModel.CLUSTERING,
+            model,
             ConsumeFromWhere(start),
             [SubscriptionData(topic, "*", 1795256109612) for topic in topics],
         )

@@ -2,6 +2,7 @@ import pytest
 
 from rocketbroker.broker.offset_reset import OffsetReset
 from rocketbroker.broker.pull_request_hold_service import PullRequestHoldService
+from rocketbroker.codec.remoting.bodies.heartbeat import MessageModel
 from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
 from rocketbroker.codec.remoting.headers.offset import CloneGroupOffsetRequestHeader as Header
 from rocketbroker.codec.remoting.response_code import ResponseCode
@@ -57,6 +58,19 @@ async def test_a_running_group_is_moved(parts, processor, consumer):
     await call_async(processor.process, Header("src", "dest", "T"))
     assert not parts.offsets.commit("dest", "T", 0, 101)
     assert parts.offsets.redirect("dest", "T", 0, connection) == 7
+
+
+@pytest.mark.parametrize("why", ["broadcasting", "setting"])
+async def test_a_group_that_the_broker_does_not_reset_has_the_offsets_and_is_not_moved(parts, processor, consumer, why):
+    parts.offsets.assign_reset("dest", "T", 0, 3)
+    model = MessageModel.BROADCASTING if why == "broadcasting" else MessageModel.CLUSTERING
+    connection = consumer("dest", "client", "T", model=model)
+    if why == "setting":
+        apply_updates([parts.config], {"useServerSideResetOffset": "false"})
+    await call_async(processor.process, Header("src", "dest", "T"))
+    assert parts.offsets.offsets_of("dest", "T") == {0: 7, 1: 8}
+    assert parts.offsets.redirect("dest", "T", 0, connection) is None
+    assert parts.offsets.commit("dest", "T", 0, 101)
 
 
 async def test_a_new_group_is_made_where_clients_may_make_one(parts, processor):
