@@ -125,6 +125,23 @@ def test_a_held_pull_is_answered_as_soon_as_a_message_comes(java: Java, cluster:
     assert max(each.received - each.stored for each in messages) < 2000
 
 
+def test_a_subscription_that_is_changed_amid_a_heartbeat_is_served_before_the_next(java: Java, cluster: Cluster):
+    cluster.make_topic("Changed", 1)
+    consumer = push(java, cluster, "Changed", "expression=A", "change=A || B", "heartbeat=600000")
+    until(lambda: last_queues(consumer.text()) == [0], JOIN_S, "it has the queue")
+    produce(java, cluster, "Changed", "sync:1:1", "tags=A")
+    consumer.wait_for("CHANGED")
+    # Ends the pull that is held with the tags before; those that follow have the new ones, of which no heartbeat told.
+    produce(java, cluster, "Changed", "sync:1:1", "tags=A", "first=3")
+    until(lambda: numbers(consumer) == [0, 3], 15, "it has the messages")
+    produce(java, cluster, "Changed", "sync:9:1", "tags=A,B,C", "first=4")
+    until(lambda: len(numbers(consumer)) == 8, 15, "it has the messages of the new tags")
+
+    assert numbers(consumer) == [0, 3, 4, 6, 7, 9, 10, 12]
+    assert {each.tags for each in got(consumer.text())} == {"A", "B"}
+    check_content(got(consumer.text()))
+
+
 def test_a_message_to_be_consumed_later_comes_again(java: Java, cluster: Cluster):
     cluster.make_topic("Later")
     soon = push(

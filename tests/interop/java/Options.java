@@ -26,8 +26,8 @@ final class Options {
     /**
      * What every client is told. A cold JVM beside other work on two cores may need more than the client's three seconds for
      * its first connection, which then fails as a timeout although no server was slow. When a consumer is given queues it
-     * raises the version of its subscription and tells it by a heartbeat, unless one is under way just then: its pulls are
-     * answered SUBSCRIPTION_NOT_LATEST from then on until the next heartbeat, which is 30 s later by default.
+     * raises the version of its subscription and tells it by a heartbeat, unless one is under way just then: Apache's broker
+     * answers its pulls SUBSCRIPTION_NOT_LATEST from then on until the next heartbeat, which is 30 s later by default.
      */
     void connect(ClientConfig client, String instance) {
         client.setNamesrvAddr(text("namesrv"));

@@ -13,7 +13,8 @@ import org.apache.rocketmq.common.message.MessageQueue;
 /**
  * A push consumer that prints GOT lines, and QUEUES with its queue ids whenever they change. It ends by itself after
  * stopAfter messages, when that is given; each message takes it takeMillis, number `stuck` for ever; the first `failures`
- * attempts at a message are answered RECONSUME_LATER. A new group starts at `from` (and its `timestamp`).
+ * attempts at a message are answered RECONSUME_LATER. A new group starts at `from` (and its `timestamp`). With
+ * `change` it subscribes to that expression once `changeAfter` messages came, while a heartbeat is under way.
  */
 public final class Push {
     private static final AtomicInteger TAKEN = new AtomicInteger();
@@ -58,8 +59,13 @@ public final class Push {
         consumer.start();
         System.out.println("STARTED");
         String known = "";
+        String change = options.text("change", "");
         while (stopAfter == 0 || TAKEN.get() < stopAfter) {
             Thread.sleep(50);
+            if (!change.isEmpty() && TAKEN.get() >= options.number("changeAfter", 1)) {
+                subscribeAmidHeartbeat(consumer, topic, change);
+                change = "";
+            }
             String now = queues(consumer, topic);
             if (!now.equals(known)) {
                 known = now;
@@ -70,6 +76,20 @@ public final class Push {
         consumer.shutdown();
         System.out.println("DONE");
         System.exit(0);
+    }
+
+    /** The client skips the heartbeat that should tell of the change, as it does while another one is under way. */
+    private static void subscribeAmidHeartbeat(DefaultMQPushConsumer consumer, String topic, String expression)
+        throws Exception {
+        Object factory = consumer.getDefaultMQPushConsumerImpl().getmQClientFactory();
+        java.lang.reflect.Field field = factory.getClass().getDeclaredField("lockHeartbeat");
+        field.setAccessible(true);
+        java.util.concurrent.locks.Lock lock = (java.util.concurrent.locks.Lock) field.get(factory);
+        Thread heartbeat = new Thread(lock::lock);
+        heartbeat.start();
+        heartbeat.join();
+        consumer.subscribe(topic, expression);
+        System.out.println("CHANGED\t" + expression);
     }
 
     private static void pause(int millis) {

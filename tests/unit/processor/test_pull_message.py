@@ -398,9 +398,30 @@ def test_a_group_that_sent_no_heartbeat_is_told_so(puller: Puller):
     assert puller.refused(flags=0)[0] == ResponseCode.SUBSCRIPTION_NOT_EXIST
 
 
-def test_a_subscription_older_than_the_client_s_is_not_used(puller: Puller):
-    puller.subscribe(version=99)
-    assert puller.refused(flags=0)[0] == ResponseCode.SUBSCRIPTION_NOT_LATEST
+def test_a_client_whose_new_tags_are_not_known_yet_is_given_all_messages(puller: Puller):
+    puller.subscribe("a", version=99)
+    puller.put("a", "b", "c")
+    assert bodies(puller.pull(flags=0, sub_version=99, expression_type="TAG")) == [b"a"]
+    assert bodies(puller.pull(flags=0, expression_type="TAG")) == [b"a", b"b", b"c"]
+    puller.subscribe("b", version=100)
+    assert bodies(puller.pull(flags=0, expression_type="TAG")) == [b"b"]
+
+
+async def test_a_held_pull_of_such_a_client_is_woken_by_any_message(puller: Puller):
+    puller.subscribe("a", version=99)
+    assert puller.pull(flags=SUSPEND, expression_type="TAG") is None
+    (held,) = puller.holds.suspended
+    assert held.tag_codes is None
+
+
+@pytest.mark.parametrize(
+    "fields", [{"expression_type": "SQL92"}, {"expression_type": None}, {"expression_type": "TAG", "flags": 8}]
+)
+def test_a_client_that_does_not_compare_tags_itself_waits_until_its_subscription_is_known(puller: Puller, fields):
+    puller.subscribe("a", version=99)
+    code, remark = puller.refused(**({"flags": 0} | fields))
+    assert code == ResponseCode.SUBSCRIPTION_NOT_LATEST
+    assert remark == "the consumer's subscription not latest: no heartbeat told version 100 yet"
 
 
 def test_broadcasting_is_refused_to_a_group_that_may_not(puller: Puller):

@@ -8,3 +8,5 @@ FLAG_COMMIT_OFFSET: Final = 0x1
 FLAG_SUSPEND: Final = 0x2
 # It carries its subscription, instead of going by that of the group's heartbeats.
 FLAG_SUBSCRIPTION: Final = 0x4
+# A filter server is to filter (3.x and 4.x); its consumer does not do so itself.
+FLAG_CLASS_FILTER: Final = 0x8
