@@ -272,12 +272,13 @@ def asked_for(producer: JavaProcess, times: int) -> bool:
     return len(checks(producer)) == times
 
 
-async def resume(cluster: Cluster, ids: list[str]) -> None:
-    """Have transactions that were given up checked again."""
+async def resume(cluster: Cluster, ids: list[str]) -> list[str]:
+    """Have transactions that were given up checked again; gives why each was not, empty where it was."""
+    commands = [
+        request(RequestCode.RESUME_CHECK_HALF_MESSAGE, ResumeCheckHalfMessageRequestHeader(TOPIC, each)) for each in ids
+    ]
     async with AdminClient(cluster.address) as admin:
-        for msg_id in ids:
-            header = ResumeCheckHalfMessageRequestHeader(TOPIC, msg_id)
-            await admin._invoke(cluster.broker.address, request(RequestCode.RESUME_CHECK_HALF_MESSAGE, header))
+        return [(await admin._invoke(cluster.broker.address, each)).remark or "" for each in commands]
 
 
 def test_what_nobody_knows_is_given_up_after_15_checks_and_can_be_taken_up_again(java: Java, our_servers: OurServers):
@@ -310,7 +311,9 @@ def test_what_nobody_knows_is_given_up_after_15_checks_and_can_be_taken_up_again
 
     unsure.kill()
     transact(java, cluster, "checks=commit")
-    asyncio.run(resume(cluster, [each.offset_msg_id for each in messages_of(broker.store, CHECK_MAX_TOPIC)]))
+    discarded = [each.offset_msg_id for each in messages_of(broker.store, CHECK_MAX_TOPIC)]
+    assert asyncio.run(resume(cluster, discarded)) == [""] * 5
     broker.set_clock("advance 30")
     until(lambda: entries(broker.store, TOPIC) == 5, 30, "they are committed")
     assert {each.get_property("n") for each in messages_of(broker.store, TOPIC)} == set("01234")
+    assert all("was taken up again since" in remark for remark in asyncio.run(resume(cluster, discarded)))

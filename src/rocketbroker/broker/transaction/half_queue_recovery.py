@@ -14,6 +14,7 @@ from typing import Protocol
 from rocketbroker.broker.consumer_offset_manager import ConsumerOffsetManager
 from rocketbroker.broker.real_place import real_place
 from rocketbroker.broker.transaction.half_offsets import HalfOffsets
+from rocketbroker.broker.transaction.transaction_query import QueriedStore, messages_of_transaction
 from rocketbroker.broker.transaction.transactional_message_service import TransactionalMessageService
 from rocketbroker.broker.transaction.transactional_message_util import (
     CID_SYS_RMQ_TRANS,
@@ -28,18 +29,11 @@ from rocketbroker.codec.message.message_ext import MessageExt
 from rocketbroker.codec.message.message_sys_flag import TRANSACTION_COMMIT_TYPE, transaction_value
 from rocketbroker.codec.message.topic_validator import RMQ_SYS_TRANS_HALF_TOPIC, RMQ_SYS_TRANS_OP_HALF_TOPIC
 from rocketbroker.store.consume_queue import ConsumeQueue
-from rocketbroker.store.query_message import QueryMessageResult
 
 log = logging.getLogger(__name__)
 
-# Messages of one unique id that are looked through for the committed one.
-_MOST_OF_ONE_ID = 64
-# The index knows seconds; and clocks are set back by a little.
-_SLACK_MS = 60_000
-_FOREVER_MS = 2**62
 
-
-class RecoveredStore(Protocol):
+class RecoveredStore(QueriedStore, Protocol):
     """What is needed of the message store."""
 
     @property
@@ -51,11 +45,6 @@ class RecoveredStore(Protocol):
 
     def look_message_by_offset(self, physical_offset: int) -> bytes | None:
         """A whole record; ``None`` when none begins there, or it is damaged (blocks)."""
-
-    async def query_message(
-        self, topic: str, key: str, max_num: int, begin_ms: int, end_ms: int, index_type: str | None = None
-    ) -> QueryMessageResult:
-        """Messages by key or unique id, newest first."""
 
 
 class HalfQueueRecovery:
@@ -136,15 +125,11 @@ class HalfQueueRecovery:
         return list(halves.values())
 
     async def _is_committed(self, half: MessageExt) -> bool:
-        place, key = real_place(half.properties_bytes), transaction_key(half)
-        if place is None or key is None or half.uniq_key is None:
+        place = real_place(half.properties_bytes)
+        if place is None:
             return False
-        begin = half.store_timestamp - _SLACK_MS
-        found = await self._store.query_message(place[0], half.uniq_key, _MOST_OF_ONE_ID, begin, _FOREVER_MS)
-        return any(
-            transaction_value(message.sys_flag) == TRANSACTION_COMMIT_TYPE and transaction_key(message) == key
-            for message in map(decode_record, found.records)
-        )
+        found = await messages_of_transaction(self._store, half, place[0])
+        return any(transaction_value(message.sys_flag) == TRANSACTION_COMMIT_TYPE for message in found)
 
     def _begin_of(self, topic: str) -> tuple[ConsumeQueue | None, int]:
         """The queue, and where to go on in it."""

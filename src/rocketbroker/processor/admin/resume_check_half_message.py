@@ -1,7 +1,9 @@
 """RESUME_CHECK_HALF_MESSAGE (323): a transaction that was given up is checked anew (AdminBrokerProcessor)."""
 
+import asyncio
 from typing import Protocol
 
+from rocketbroker.broker.transaction.transaction_query import QueriedStore, messages_of_transaction
 from rocketbroker.broker.transaction.transactional_message_service import TransactionalMessageService
 from rocketbroker.codec.message.message_decoder import decode_record
 from rocketbroker.codec.message.message_ext import MessageExt
@@ -14,10 +16,10 @@ from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.errors import BrokerResponseError, CodecError
 from rocketbroker.processor.flushed_answer import FlushedStore, answer_when_flushed
 from rocketbroker.processor.put_refusal import put_refusal
-from rocketbroker.store.put_message import PutMessageStatus
+from rocketbroker.store.put_message import PutMessageResult, PutMessageStatus
 
 
-class RecordReader(FlushedStore, Protocol):
+class ResumeStore(FlushedStore, QueriedStore, Protocol):
     """What is needed of the message store."""
 
     async def read_message(self, physical_offset: int) -> bytes | None:
@@ -30,17 +32,19 @@ class RecordReader(FlushedStore, Protocol):
 class ResumeCheckHalfMessageProcessor:
     """Puts the message back into the half topic, with no check counted.
 
-    It takes messages of TRANS_CHECK_MAX_TIME_TOPIC, and half messages that are open, whose checks begin anew. (Apache
-    RocketMQ puts any message there, the committed as well.)
+    It takes messages of TRANS_CHECK_MAX_TIME_TOPIC that were not taken up again yet, and half messages that are open,
+    whose checks begin anew. (Apache RocketMQ puts any message there, the committed as well, and each time.)
 
     Args:
         store: holds the message.
         transactions: knows which transactions are open.
     """
 
-    def __init__(self, store: RecordReader, transactions: TransactionalMessageService) -> None:
+    def __init__(self, store: ResumeStore, transactions: TransactionalMessageService) -> None:
         self._store = store
         self._transactions = transactions
+        # Between the look whether a message was taken up again and its copy nobody else may take it up.
+        self._lock = asyncio.Lock()
 
     async def process(
         self, _connection: Connection, command: RemotingCommand[ResumeCheckHalfMessageRequestHeader]
@@ -52,13 +56,33 @@ class ResumeCheckHalfMessageProcessor:
                 send, it could not be stored.
         """
         message = await self._message(command.header.msg_id or "")
-        open_offset = self._open_offset(message)
-        result = self._transactions.resume(message, open_offset)
+        async with self._lock:
+            result = await self._resume(message)
+        answer = response()
+        return await answer_when_flushed(self._store, result, answer) if self._store.waits_for_flush else answer
+
+    async def _resume(self, message: MessageExt) -> PutMessageResult:
+        if message.topic == RMQ_SYS_TRANS_CHECK_MAX_TIME_TOPIC:
+            await self._check_not_resumed(message)
+        result = self._transactions.resume(message, self._open_offset(message))
         if result.status is not PutMessageStatus.PUT_OK:
             raise put_refusal(result)
         self._store.dispatch()
-        answer = response()
-        return await answer_when_flushed(self._store, result, answer) if self._store.waits_for_flush else answer
+        return result
+
+    async def _check_not_resumed(self, message: MessageExt) -> None:
+        """Refuse one that was taken up again and has ended since: it would be committed twice.
+
+        A discarded transaction has no copy of its half message behind it, until it is taken up again.
+        """
+        halves = await messages_of_transaction(self._store, message, RMQ_SYS_TRANS_HALF_TOPIC)
+        later = [half for half in halves if half.commit_log_offset > message.commit_log_offset]
+        if later and self._transactions.open_copy(message) is None:
+            raise _error(
+                f"transaction {message.uniq_key} was taken up again since, as half message {later[0].queue_offset}, "
+                "and has ended; if it was given up once more, its last message in "
+                f"{RMQ_SYS_TRANS_CHECK_MAX_TIME_TOPIC} would be right"
+            )
 
     def _open_offset(self, message: MessageExt) -> int | None:
         """The half message that the new copy replaces, ``None`` for a transaction that was given up."""

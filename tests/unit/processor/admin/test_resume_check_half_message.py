@@ -1,3 +1,4 @@
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -6,11 +7,12 @@ import pytest
 from rocketbroker.codec.message.message_ext import MessageExt
 from rocketbroker.codec.remoting.headers.transaction import ResumeCheckHalfMessageRequestHeader
 from rocketbroker.codec.remoting.response_code import ResponseCode
+from rocketbroker.common.errors import BrokerResponseError
 from rocketbroker.processor.admin.resume_check_half_message import ResumeCheckHalfMessageProcessor
 from rocketbroker.store.write_refusal import Refusal
 from tests.support.processor_calls import call_async, recorded, refusal_async
 from tests.support.stores import message, read_queue
-from tests.support.transactions import CHECK_MAX_TOPIC, Transactions
+from tests.support.transactions import CHECK_MAX_TOPIC, COMMIT, ROLLBACK, Transactions
 
 CODE = 323
 
@@ -59,6 +61,55 @@ async def test_one_that_is_asked_for_again_already_is_refused(
     await call_async(processor.process, header(message.offset_msg_id))
     code, remark = await refusal_async(processor.process, header(message.offset_msg_id))
     assert (code, remark) == (ResponseCode.SYSTEM_ERROR, f"transaction {message.uniq_key} is being checked already")
+
+
+@pytest.mark.parametrize("outcome", [COMMIT, ROLLBACK])
+async def test_one_that_was_taken_up_again_and_has_ended_is_refused(
+    transactions: Transactions, processor: ResumeCheckHalfMessageProcessor, outcome: int
+):
+    message = await given_up(transactions)
+    await call_async(processor.process, header(message.offset_msg_id))
+    (_, _, copy) = transactions.halves()
+    transactions.end(copy, outcome)
+    bodies = transactions.bodies()
+    code, remark = await refusal_async(processor.process, header(message.offset_msg_id))
+    assert code == ResponseCode.SYSTEM_ERROR
+    assert f"transaction {message.uniq_key} was taken up again since, as half message 2, and has ended" in remark
+    assert len(transactions.halves()) == 3
+    assert transactions.bodies() == bodies
+
+
+async def test_one_that_was_given_up_once_more_is_taken_up_by_its_last_message(
+    transactions: Transactions, processor: ResumeCheckHalfMessageProcessor
+):
+    first = await given_up(transactions)
+    await call_async(processor.process, header(first.offset_msg_id))
+    await transactions.check()
+    await transactions.check()
+    (_, last) = read_queue(transactions.store, CHECK_MAX_TOPIC, 0)
+    code, remark = await refusal_async(processor.process, header(first.offset_msg_id))
+    assert (code, "its last message in TRANS_CHECK_MAX_TIME_TOPIC would be right" in remark) == (1, True)
+    assert (await call_async(processor.process, header(last.offset_msg_id))).code == ResponseCode.SUCCESS
+    transactions.end(transactions.halves()[-1])
+    assert transactions.bodies() == [b"given up"]
+
+
+async def test_of_two_requests_at_a_time_one_is_refused(
+    transactions: Transactions, processor: ResumeCheckHalfMessageProcessor
+):
+    message = await given_up(transactions)
+    calls = [call_async(processor.process, header(message.offset_msg_id)) for _ in range(2)]
+    answers = await asyncio.gather(*calls, return_exceptions=True)
+    assert len(transactions.halves()) == 3
+    assert sorted(isinstance(each, BrokerResponseError) for each in answers) == [False, True]
+
+
+async def test_another_transaction_of_the_same_unique_id_is_taken_up(
+    transactions: Transactions, processor: ResumeCheckHalfMessageProcessor
+):
+    message = await given_up(transactions)
+    transactions.send(group="Other", UNIQ_KEY=message.uniq_key or "")
+    assert (await call_async(processor.process, header(message.offset_msg_id))).code == ResponseCode.SUCCESS
 
 
 async def test_the_checks_of_an_open_one_begin_anew(
