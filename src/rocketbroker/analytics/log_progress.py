@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
+from zlib import crc32
 
 from rocketbroker.analytics.commit_log_files import LogFile, commit_log_files
 from rocketbroker.analytics.decode_report import DecodeReport, SkippedRange
@@ -13,6 +14,8 @@ from rocketbroker.analytics.store_root import StoreRoot
 
 # A record may end in so many zeros, which cannot be told from what is not written: those of an empty properties length.
 _ZEROS_OF_A_RECORD: Final = 2
+# Most of a record's properties are in as many bytes at its end, its unique id among them.
+_MARKED: Final = 256
 
 
 class LogProgress:
@@ -65,6 +68,19 @@ class LogProgress:
         """Name of the file that holds an offset, or of the last one before it; "" for an empty log."""
         names = [file.name for file in self.files if file.base <= offset] or [file.name for file in self.files[:1]]
         return names[-1].rpartition("/")[2] if names else ""
+
+    def mark(self, offset: int) -> str:
+        """Checksum of what is written right before an offset, by which a log that was cut and written anew is told.
+
+        Empty where the file is not there any more.
+        """
+        for file in self.files:
+            position = offset - file.base
+            if 0 < position <= file.size:
+                length = min(position, _MARKED)
+                with LogWindow(file) as window:
+                    return f"{crc32(window.at(position - length, length)):08x}"
+        return ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,9 +1,10 @@
 """Tails stores for ``spark.readStream.format("rocketmq_store")``.
 
-Progress is a physical offset for each broker, always one at which a record begins, and the name of its file for people
-who look at the checkpoint. A micro-batch is the records that begin from one progress to before the next. All of these
-are whole when the next progress is given, and records never change, so that a batch which is planned again after a
-restart has the same rows.
+Progress is a physical offset for each broker, always one at which a record begins, the name of its file for people who
+look at the checkpoint, and a checksum of what lies before it. A micro-batch is the records that begin from one progress
+to before the next. All of these are whole when the next progress is given, and records never change, so that a batch
+which is planned again after a restart has the same rows. A broker's recovery may cut off what a power loss took, and
+write other records there: that is what the checksum is for.
 """
 
 import logging
@@ -31,7 +32,7 @@ from rocketbroker.analytics.tables.table import check_table_schema
 from rocketbroker.analytics.tables.table_list import DEFAULT_TABLE
 from rocketbroker.common.errors import ConfigError, StoreError
 
-#: By broker: ``{"offset": physical offset, "file": name}``.
+#: By broker: ``{"offset": physical offset, "file": name, "mark": checksum}``; checkpoints of old have no mark.
 Progress = dict[str, dict[str, Any]]
 
 logger = logging.getLogger(__name__)
@@ -114,7 +115,7 @@ class MessageStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The rows of one part. What cannot be read is logged by the worker."""
         if not isinstance(partition, StreamPartition):
             return
-        selection = Selection(physical_offsets=(partition.start, partition.end))
+        selection = self._options.selection.and_(Selection(physical_offsets=(partition.start, partition.end)))
         try:
             yield from read_split(partition.split, self._schema, DecodeReport(), selection=selection)
         except StoreError as error:
@@ -147,6 +148,7 @@ class MessageStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         offset = int(before["offset"])
         if broker in start:
             self._check_loss(log, offset, offset)
+            self._check_same(log, before)
         end = log.end(offset)
         if self._newest is not None:
             self._newest[broker] = _at(log, end)
@@ -162,7 +164,10 @@ class MessageStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if low >= high:
             return
         if store.broker in start:
-            self._check_loss(LogProgress(store), low, high)
+            log = LogProgress(store)
+            self._check_loss(log, low, high)
+            self._check_same(log, start[store.broker])
+            self._check_same(log, end[store.broker])
         selection = Selection(physical_offsets=(low, high))
         split_size = self._options.table_options.split_size
         for split in plan_splits([store], split_size, selection, report=UnloggedReport()):
@@ -183,6 +188,16 @@ class MessageStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if low < at + gap.length and at < high:
                 self._lost(f"{name} has no file for offsets {at} to {at + gap.length}")
 
+    def _check_same(self, log: LogProgress, progress: dict[str, Any]) -> None:
+        """Refuse, or tell, that other records lie before a progress than when it was given."""
+        offset, then = int(progress["offset"]), progress.get("mark")
+        now = log.mark(offset) if then else ""
+        if now and now != then:
+            self._lost(
+                f"the log of broker {log.root.broker} ({log.root.shown}) has other bytes before offset {offset} than when "
+                "the query came to it: it was cut and written anew, and what is new before that offset was not read"
+            )
+
     def _lost(self, text: str) -> None:
         if self._options.fail_on_data_loss:
             raise StoreError(f"{text}; with the option failOnDataLoss=false the query goes on behind them")
@@ -190,4 +205,4 @@ class MessageStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 def _at(log: LogProgress, offset: int) -> dict[str, Any]:
-    return {"offset": offset, "file": log.name_at(offset)}
+    return {"offset": offset, "file": log.name_at(offset), "mark": log.mark(offset)}

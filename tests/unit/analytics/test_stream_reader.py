@@ -12,7 +12,10 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows
 
-from rocketbroker.analytics.source_options import source_options
+from rocketbroker.analytics.log_progress import LogProgress
+from rocketbroker.analytics.selection import Selection
+from rocketbroker.analytics.source_options import encode_selection, source_options
+from rocketbroker.analytics.store_root import StoreRoot
 from rocketbroker.analytics.stream_reader import MessageStreamReader
 from rocketbroker.common.errors import ConfigError, StoreError
 from tests.support.commit_log_writer import CommitLogWriter, overwrite
@@ -102,7 +105,8 @@ def test_each_message_comes_once_over_rolls_and_restarts(writer, most_bytes):
             query.restart()
     assert query.run() == expected(writer)
     assert len(list(writer.directory.iterdir())) > 2
-    assert query.progress == {"store": {"offset": writer.end, "file": writer.records[-1][0].name}}
+    mark = LogProgress(StoreRoot("store", str(writer.root))).mark(writer.end)
+    assert query.progress == {"store": {"offset": writer.end, "file": writer.records[-1][0].name, "mark": mark}}
 
 
 def test_a_log_that_appears_byte_by_byte_is_read_as_its_records_are_whole(writer, tmp_path):
@@ -264,6 +268,76 @@ def test_a_log_that_ends_before_the_progress_is_refused(writer):
         path.unlink()
     with pytest.raises(StoreError, match=r"ends at \d+, before offset \d+ that the query has come to: it was cut"):
         query.trigger()
+
+
+def cut(writer: CommitLogWriter, left: int) -> None:
+    """As a recovery after a power loss: the last records are gone, and others come in their place."""
+    path, position, _ = writer.records[left]
+    overwrite(path, position, bytes((1 << 14) - position))
+    del writer.records[left:]
+    writer.end = int(path.name) + position
+
+
+def test_a_log_that_was_cut_and_written_anew_is_not_taken_for_the_one_that_was_read(writer, caplog):
+    writer.append_many(20)
+    query, tolerant, old = (Query(writer.root, failOnDataLoss=fail) for fail in ("true", "false", "false"))
+    for each in (query, tolerant, old):
+        each.trigger()
+        each.restart()
+    del old.progress["store"]["mark"]  # as written before there was one
+    cut(writer, 15)
+    writer.append_many(40, seed=9)
+    text = (
+        rf"has other bytes before offset {query.progress['store']['offset']} than when the query came to it: it was cut"
+    )
+    with pytest.raises(StoreError, match=text):
+        query.trigger()
+    assert "other bytes" not in caplog.text
+    assert old.trigger()
+    assert "other bytes" not in caplog.text
+    assert tolerant.trigger()
+    assert "written anew, and what is new before that offset was not read; the query goes on behind" in caplog.text
+    caplog.clear()
+    writer.append_many(5, seed=3)
+    assert tolerant.trigger()
+    assert "other bytes" not in caplog.text
+
+
+def test_a_batch_that_is_planned_again_on_a_log_that_was_cut_meanwhile_is_refused(writer):
+    writer.append_many(10)
+    query = Query(writer.root)
+    query.trigger()
+    writer.append_many(10, seed=2)
+    end = _json(query.reader.latestOffset(query.progress, ReadAllAvailable()))
+    cut(writer, 15)
+    writer.append_many(40, seed=9)
+    query.restart()
+    with pytest.raises(StoreError, match="it was cut and written anew"):
+        query.reader.partitions(query.progress, end)
+
+
+def test_what_lies_before_a_progress_may_be_removed_once_it_is_read(writer):
+    writer.append_many(200)
+    first_of_last = next(n for n, record in enumerate(writer.records) if record[0] == writer.records[-1][0])
+    query = Query(writer.root)
+    end = {"offset": int(writer.records[first_of_last][0].name), "file": "", "mark": "00000000"}
+    for path in sorted(writer.directory.iterdir())[:-1]:
+        path.unlink()
+    query.progress = {"store": end}
+    assert query.run() == expected(writer)
+
+
+def test_a_selection_holds_for_a_stream(writer):
+    writer.append_many(100)
+    chosen = encode_selection(Selection(topics={"Topic3"}, queue_ids={1, 2}, queue_offsets=(3, 20)))
+    query = Query(writer.root, selection=chosen, maxBytesPerTrigger="5000")
+    wanted = [
+        row
+        for row in expected(writer)
+        if row["topic"] == "Topic3" and row["queue_id"] in {1, 2} and 3 <= row["queue_offset"] < 20
+    ]
+    assert query.run() == wanted
+    assert 0 < len(wanted) < 100
 
 
 def test_stores_are_followed_side_by_side_and_may_be_added_but_not_taken_away(writer, tmp_path):
