@@ -16,10 +16,12 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from rocketbroker.analytics.commit_log_files import LogFile, commit_log_files
-from rocketbroker.analytics.message_reader import read_store
+from rocketbroker.analytics.decode_report import DecodeReport
+from rocketbroker.analytics.message_reader import read_split
 from rocketbroker.analytics.open_store import open_folder
 from rocketbroker.analytics.queue_entries import CONSUME_QUEUE, QueueFiles, QueueNotWholeError
 from rocketbroker.analytics.selection import EVERYTHING, Selection
+from rocketbroker.analytics.split import plan_splits
 from rocketbroker.analytics.store_root import StoreRoot, Stores, store_roots
 from rocketbroker.analytics.stored_times import stored_times
 from rocketbroker.codec.byte_columns import Positions
@@ -37,6 +39,11 @@ TRAFFIC_SCHEMA: Final = pa.schema(
         ("bytes", pa.int64()),
     ]
 )
+# Times as they are stored: a damaged one may be any number.
+_DECODED: Final = pa.schema(
+    [("broker", pa.string()), ("topic", pa.string()), ("store_timestamp", pa.int64()), ("size", pa.int32())]
+)
+_WHOLE_FILE: Final = 1 << 62
 _SAMPLED: Final = 32 << 10
 
 logger = logging.getLogger(__name__)
@@ -67,13 +74,13 @@ def decoded_traffic(stores: Stores, selection: Selection = EVERYTHING) -> pa.Tab
     Raises:
         ConfigError, StoreError: as from ``read_store``.
     """
-    parts = []
-    for batch in read_store(stores, ("broker", "topic", "store_timestamp", "size"), selection=selection):
-        millis = batch.column("store_timestamp").cast(pa.timestamp("ms", tz="UTC"), safe=False).cast(pa.int64())
-        minutes = pa.array(np.asarray(millis) // MINUTE_MS * MINUTE_MS)
-        rows = [batch.column("broker"), batch.column("topic"), minutes, batch.column("size").cast(pa.int64())]
-        grouped = pa.table(rows, names=["broker", "topic", "minute_ms", "bytes"]).group_by(_BY)
-        parts.append(_named(grouped.aggregate([("bytes", "count"), ("bytes", "sum")]), "bytes_count", "bytes_sum"))
+    parts, report = [], DecodeReport()
+    for split in plan_splits(stores, _WHOLE_FILE, selection, report=report):
+        for batch in read_split(split, _DECODED, report, selection=selection):
+            minutes = pa.array(batch.column("store_timestamp").to_numpy() // MINUTE_MS * MINUTE_MS)
+            rows = [batch.column("broker"), batch.column("topic"), minutes, batch.column("size").cast(pa.int64())]
+            grouped = pa.table(rows, names=["broker", "topic", "minute_ms", "bytes"]).group_by(_BY)
+            parts.append(_named(grouped.aggregate([("bytes", "count"), ("bytes", "sum")]), "bytes_count", "bytes_sum"))
     return _sorted(parts)
 
 

@@ -194,8 +194,8 @@ class MessageStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         now = log.mark(offset) if then else ""
         if now and now != then:
             self._lost(
-                f"the log of broker {log.root.broker} ({log.root.shown}) has other bytes before offset {offset} than when "
-                "the query came to it: it was cut and written anew, and what is new before that offset was not read"
+                f"the log of broker {log.root.broker} ({log.root.shown}) has other bytes before offset {offset} than "
+                "when the query came to it: it was cut and written anew, and what is new before there was not read"
             )
 
     def _lost(self, text: str) -> None:

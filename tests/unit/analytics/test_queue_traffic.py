@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from rocketbroker.analytics.queue_traffic import MINUTE_MS, decoded_traffic, traffic_by_minute
+from rocketbroker.codec.message.message_encoder import STORE_TIMESTAMP_POSITION
 from rocketbroker.common.errors import StoreError
 from tests.support.mixed_store import MixedStore
 from tests.support.slow_store_reader import slow_rows
@@ -57,8 +58,9 @@ def test_queues_give_what_a_plain_loop_over_the_log_gives(made: Path, caplog: py
     assert [tuple(row.values()) for row in decoded_traffic(made).to_pylist()] == wanted
 
 
-def test_stores_of_several_brokers_are_told_apart(made: Path):
-    found = [tuple(row.values()) for row in traffic_by_minute([f"a={made}", f"b={made / 'commitlog'}"]).to_pylist()]
+def test_stores_of_several_brokers_are_told_apart(made: Path, tmp_path: Path):
+    other = shutil.copytree(made / "commitlog", tmp_path / "commitlog")
+    found = [tuple(row.values()) for row in traffic_by_minute([f"a={made}", f"b={other}"]).to_pylist()]
     assert found == [*expected(made, "a"), *expected(made, "b")]
 
 
@@ -126,3 +128,15 @@ def test_where_a_message_is_not_as_its_queue_says_the_log_is_read(store: Path, c
     found = rows(store)
     assert sum(row[3] for row in found) == sum(row[3] for row in wanted) - 1
     assert "no message begins at 0" in told(caplog)[0]
+
+
+@pytest.mark.parametrize("stored_ms", [-(1 << 62), 1 << 62])
+def test_a_damaged_store_time_is_counted_in_the_minute_that_it_says(store: Path, stored_ms: int):
+    place = next(iter(places(store / "commitlog")))
+    path = store / "commitlog" / place.file
+    data = bytearray(path.read_bytes())
+    struct.pack_into(">q", data, place.position + STORE_TIMESTAMP_POSITION, stored_ms)
+    path.write_bytes(data)
+    found = [tuple(row.values()) for row in decoded_traffic(store).to_pylist()]
+    assert found == expected(store)
+    assert stored_ms // MINUTE_MS * MINUTE_MS in {row[2] for row in found}

@@ -296,7 +296,7 @@ def test_a_log_that_was_cut_and_written_anew_is_not_taken_for_the_one_that_was_r
     assert old.trigger()
     assert "other bytes" not in caplog.text
     assert tolerant.trigger()
-    assert "written anew, and what is new before that offset was not read; the query goes on behind" in caplog.text
+    assert "written anew, and what is new before there was not read; the query goes on behind" in caplog.text
     caplog.clear()
     writer.append_many(5, seed=3)
     assert tolerant.trigger()
