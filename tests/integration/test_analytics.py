@@ -79,6 +79,13 @@ def test_counts_are_those_of_a_plain_loop(spark: SparkSession, store: Path) -> N
     assert all(0 <= done <= total for done, total in told)
 
 
+def test_a_folder_may_have_any_name(spark: SparkSession, store: Path, tmp_path: Path) -> None:
+    odd = shutil.copytree(store, tmp_path / "x=a,b")
+    assert count_messages(odd, spark) == expected_counts(store / "commitlog")
+    printed = CliRunner().invoke(app, ["count", str(odd), "--json"])
+    assert json.loads(printed.stdout)["messages"] == sum(count.messages for count in expected_counts(odd / "commitlog"))
+
+
 def test_a_store_without_messages_has_no_counts(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "commitlog").mkdir()
     assert count_messages(tmp_path, spark) == []

@@ -1,15 +1,16 @@
 """Counts the messages of a store with Spark."""
 
 from dataclasses import dataclass
-from pathlib import Path
 
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from rocketbroker.analytics.local_session import spark_session
-from rocketbroker.analytics.rocketmq_store import FORMAT, register
+from rocketbroker.analytics.rocketmq_store import register
 from rocketbroker.analytics.spark_progress import Progress, SparkProgress, reason_of
+from rocketbroker.analytics.spark_tables import messages
 from rocketbroker.analytics.split import plan_splits
+from rocketbroker.analytics.store_root import StoreRoot, Stores, store_roots
 from rocketbroker.common.errors import StoreError
 
 
@@ -23,24 +24,24 @@ class TopicQueueCount:
 
 
 def count_messages(
-    store_dir: str | Path, spark: SparkSession | None = None, *, progress: Progress | None = None
+    stores: Stores, spark: SparkSession | None = None, *, progress: Progress | None = None
 ) -> list[TopicQueueCount]:
-    """Messages by topic and queue, ascending, as stored at the time of the call.
+    """Messages by topic and queue, ascending, as stored at the time of the call; those of several brokers together.
 
-    Runs in ``spark``, or in a session of its own. Raises :class:`StoreError` when ``store_dir`` holds no store.
+    Runs in ``spark``, or in a session of its own. Raises :class:`StoreError` when one of ``stores`` is none.
     """
-    plan_splits(store_dir)  # names what is wrong at once, where Spark would take seconds to start and say it at length
+    roots = store_roots(stores)
+    plan_splits(roots)  # names what is wrong at once, where Spark would take seconds to start and say it at length
     if spark is not None:
-        return _count(store_dir, spark, progress)
+        return _count(roots, spark, progress)
     with spark_session("rocketbroker count") as own:
-        return _count(store_dir, own, progress)
+        return _count(roots, own, progress)
 
 
-def _count(store_dir: str | Path, spark: SparkSession, progress: Progress | None) -> list[TopicQueueCount]:
+def _count(roots: list[StoreRoot], spark: SparkSession, progress: Progress | None) -> list[TopicQueueCount]:
     register(spark)
-    messages = spark.read.format(FORMAT).schema("topic string, queue_id int").load(str(store_dir))
-    counted = messages.groupBy("topic", "queue_id").count()
     try:
+        counted = messages(spark, roots, ["topic", "queue_id"]).groupBy("topic", "queue_id").count()
         with SparkProgress(spark, progress):
             rows = counted.collect()
     except PySparkException as error:

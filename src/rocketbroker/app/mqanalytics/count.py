@@ -1,30 +1,23 @@
 """``mqanalytics count``: messages by topic and queue."""
 
 import json
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
-
-from rocketbroker.app.mqanalytics.options import AsJson
+from rocketbroker.app.mqanalytics.options import AsJson, Stores
 from rocketbroker.app.mqanalytics.running import failing_in_one_line
 
 if TYPE_CHECKING:
     from rocketbroker.analytics import TopicQueueCount
 
-StoreDir = Annotated[
-    Path, typer.Argument(metavar="STORE_DIR", help="A store's root directory, or its commit-log directory.")
-]
 
-
-def command(store_dir: StoreDir, as_json: AsJson = False) -> None:
-    """Count the messages of each topic and queue in the commit log."""
+def command(stores: Stores, as_json: AsJson = False) -> None:
+    """Count the messages of each topic and queue in the commit logs."""
     with failing_in_one_line():
-        counts = _count(store_dir)
+        counts = _count(stores)
     _print_json(counts) if as_json else _print_table(counts)
 
 
-def _count(store_dir: Path) -> "list[TopicQueueCount]":
+def _count(stores: list[str]) -> "list[TopicQueueCount]":
     from rich.console import Console
     from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
@@ -35,7 +28,7 @@ def _count(store_dir: Path) -> "list[TopicQueueCount]":
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
         task = progress.add_task("Starting Spark", total=None)
         return count_messages(
-            store_dir,
+            stores,
             progress=lambda done, total: progress.update(
                 task, description="Counting messages", completed=done, total=total
             ),
