@@ -72,7 +72,8 @@ class StoreFolder(ABC):
     def read(self, path: str, offset: int = 0, length: int = -1) -> bytes:
         """Bytes of a file, up to its end with a ``length`` of -1; fewer at its end. :class:`StoreError` without it."""
         with opened(self, path) as file:
-            return file.read_at(offset, max(file.size - offset, 0) if length < 0 else length)
+            left = max(file.size - offset, 0)
+            return file.read_at(offset, left if length < 0 else min(length, left))
 
     def read_if_there(self, path: str, offset: int = 0, length: int = -1) -> bytes | None:
         """As ``read``; ``None`` when there is no such file."""

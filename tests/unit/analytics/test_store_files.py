@@ -34,6 +34,7 @@ def test_bytes_of_files(root: StoreRoot) -> None:
     assert folder.read("config/b.json", 4, 2) == b"45"
     assert folder.read("config/b.json", 8, 5) == b"89"
     assert folder.read("config/b.json", 12) == b""
+    assert folder.read("config/b.json", 4, 1 << 50) == b"456789"
     assert folder.read_if_there("config/none") is None
     with opened(folder, "config/b.json") as file:
         memory = bytearray(b"...............")

@@ -5,7 +5,7 @@ from typing import Final, TypeVar
 
 from rocketbroker.analytics.store_files import StoreFolder
 from rocketbroker.codec.remoting.bodies.remoting_serializable import RemotingSerializable, body_from
-from rocketbroker.codec.storefile.config_json import loads_config
+from rocketbroker.codec.storefile.config_json import MAX_CONFIG_SIZE, loads_config
 from rocketbroker.common.errors import CodecError, StoreError
 
 _BACKUP: Final = ".bak"
@@ -51,7 +51,7 @@ def load_config_file(folder: StoreFolder, name: str, table: str, kind: type[T]) 
 def _read(folder: StoreFolder, name: str, table: str, kind: type[T]) -> tuple[T | None, str]:
     """What a file holds, else what is wrong with it, "" when there is none."""
     path = f"{_FOLDER}/{name}"
-    data = folder.read_if_there(path)
+    data = folder.read_if_there(path, 0, MAX_CONFIG_SIZE + 1)  # what is longer is refused by what decodes it
     if data is None:
         return None, ""
     if not data.strip():

@@ -84,3 +84,11 @@ def test_neither_gives_no_rows_and_is_told(table, tmp_path, caplog):
     with caplog.at_level(logging.WARNING):
         assert table_rows(tmp_path, name) == []
     assert caplog.messages == [f"{path} is missing, and so is its backup: there is nothing to read of it"]
+
+
+def test_no_memory_is_taken_for_a_file_larger_than_any_broker_writes(table, tmp_path):
+    name, path, _, _ = table
+    with path.open("wb") as file:
+        file.truncate(1 << 40)
+    with pytest.raises(StoreError, match=f"{path} is damaged: "):
+        table_rows(tmp_path, name)
