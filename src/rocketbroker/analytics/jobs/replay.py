@@ -52,6 +52,9 @@ COLUMNS: Final = (
     "body",
     "properties",
 )
+#: Why a row is left out that lacks what every message has: a line that is no JSON, or a file of something else.
+NO_MESSAGE: Final = "no message of an export"
+_NEVER_NULL: Final = ("topic", "queue_id", "store_timestamp", "flag", "sys_flag")
 _SCHEMA: Final = (
     "broker string, topic string, queue_id int, physical_offset bigint, store_timestamp bigint, flag int, sys_flag int,"
     " body binary, properties map<string,string>"
@@ -99,6 +102,8 @@ def prepare(row: Mapping[str, Any], topics: Mapping[str, str]) -> Ready | str:
         row: with ``COLUMNS``.
         topics: topics that are sent to another one.
     """
+    if any(row[name] is None for name in _NEVER_NULL):
+        return NO_MESSAGE
     topic = row["topic"]
     reason = _why_not(topic, row["sys_flag"])
     if reason:
