@@ -33,10 +33,10 @@ _EXIT_SECONDS = 20
 def spark_session(app_name: str, settings: Mapping[str, str] | None = None) -> Iterator[SparkSession]:
     """A session on all cores of this machine, bound to loopback and without web pages; ``settings`` are Spark's own.
 
-    The session that is active already is handed out, and left running, if there is one. Otherwise the session and its
-    JVM are gone when the block is left.
+    The session of the process is handed out, and left running, if there is one. Otherwise the session and its JVM are
+    gone when the block is left.
     """
-    active = SparkSession.getActiveSession()
+    active = _running()
     if active is not None:
         yield active
         return
@@ -53,6 +53,14 @@ def spark_session(app_name: str, settings: Mapping[str, str] | None = None) -> I
             context = SparkContext(gateway=gateway, conf=conf)
         leave.callback(context.stop)
         yield SparkSession(context)
+
+
+def _running() -> SparkSession | None:
+    """The session there is. Which one is active each thread knows by itself, and forgets with its connection."""
+    active = SparkSession.getActiveSession()
+    if active is None and SparkContext._active_spark_context is not None:
+        return SparkSession.builder.getOrCreate()
+    return active
 
 
 def _conf(app_name: str, settings: Mapping[str, str]) -> SparkConf:

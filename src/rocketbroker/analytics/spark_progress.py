@@ -2,8 +2,8 @@
 
 import threading
 from collections.abc import Callable
+from itertools import takewhile
 
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 #: Called with the number of finished and of all tasks.
@@ -11,13 +11,19 @@ Progress = Callable[[int, int], None]
 
 _POLL_SECONDS = 0.2
 _OURS = "rocketbroker.common.errors."
+# What py4j puts before the error of Java, and what comes behind it.
+_CALL = "An error occurred while calling"
+_STACK = ("\tat ", "Driver stacktrace:")
 
 
-def reason_of(error: PySparkException) -> str:
-    """Our own error where a worker raised one, without the stack around it; else all that Spark says."""
-    text = str(error)
-    ours = [line for line in text.splitlines() if line.startswith(_OURS)]
-    return ours[-1].partition(": ")[2] if ours else text
+def reason_of(error: Exception) -> str:
+    """Our own error where a worker raised one, without the stack around it; else what Spark says before its stack."""
+    lines = str(error).splitlines()
+    ours = [line for line in lines if line.startswith(_OURS)]
+    if ours:
+        return ours[-1].partition(": ")[2]
+    said = list(takewhile(lambda line: not line.startswith(_STACK), lines))
+    return "\n".join(line.removeprefix(": ") for line in said if not line.startswith(_CALL)).strip() or str(error)
 
 
 class SparkProgress:

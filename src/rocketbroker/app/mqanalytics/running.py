@@ -92,6 +92,7 @@ def running(what: str) -> "Iterator[tuple[SparkSession, Progress]]":
     Raises:
         StoreError: a job failed.
     """
+    from py4j.protocol import Py4JError  # type: ignore[import-untyped]
     from pyspark.errors import PySparkException
     from rich.console import Console
     from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
@@ -113,5 +114,5 @@ def running(what: str) -> "Iterator[tuple[SparkSession, Progress]]":
             try:
                 with SparkProgress(spark, tell):
                     yield spark, tell
-            except PySparkException as error:
+            except (PySparkException, Py4JError) as error:  # not all errors of Java are made those of Spark
                 raise StoreError(f"{what.lower()} failed: {reason_of(error)}") from error

@@ -1,0 +1,30 @@
+"""What is told of an error of Spark."""
+
+import pytest
+
+from rocketbroker.analytics.spark_progress import reason_of
+
+OURS = """[STREAM_FAILED] Traceback (most recent call last):
+rocketbroker.common.errors.StoreError: cannot read the file x
+\tat org.apache.spark.Foo
+rocketbroker.common.errors.StoreError: cannot read the file y
+
+Driver stacktrace:"""
+OF_JAVA = """An error occurred while calling o54.save.
+: java.io.IOException: Mkdirs failed to create file:/proc/x
+\tat org.apache.hadoop.fs.ChecksumFileSystem.create(ChecksumFileSystem.java:1)
+Caused by: something else"""
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        (OURS, "cannot read the file y"),
+        (OF_JAVA, "java.io.IOException: Mkdirs failed to create file:/proc/x"),
+        ("[PATH_NOT_FOUND] Path does not exist: x.", "[PATH_NOT_FOUND] Path does not exist: x."),
+        ("An error occurred while calling o1.x", "An error occurred while calling o1.x"),
+        ("first\nsecond\n\nDriver stacktrace:\nthird", "first\nsecond"),
+    ],
+)
+def test_the_reason_is_told_without_the_stack(said: str, told: str) -> None:
+    assert reason_of(RuntimeError(said)) == told
