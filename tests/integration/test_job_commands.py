@@ -145,6 +145,8 @@ def test_search_prints_what_it_found(spark: SparkSession, made: Path) -> None:
         (("search", "{made}", "--regex", "("), 2, "no regular expression as RE2 has them"),
         (("search", "{made}", "--text", ""), 2, "at least one character"),
         (("traffic", "a={made}", "b={made}"), 2, "is named twice"),
+        (("compare", "{made}", "{made}/commitlog"), 2, "are one store"),
+        (("traffic", "{made}", "--topic", "\udcff"), 2, "is no text in UTF-8"),
         (("traffic",), 2, "Missing argument"),
     ],
 )
@@ -155,6 +157,24 @@ def test_what_is_wrong_with_a_command_is_one_line(
     assert (printed.exit_code, printed.stdout) == (exit_code, "")
     assert reason in " ".join(printed.stderr.split())
     assert "Traceback" not in printed.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "exit_code", "reason"),
+    [
+        (("sizes", "{made}", "--percentiles", "101"), 2, "different numbers from 0 to 100, not 101.0"),
+        (("hot-keys", "{made}", "--top", "9" * 30), 1, "NumberFormatException"),
+        (("export", "{made}", "--to", "/proc/none/here"), 1, "exporting failed: "),
+    ],
+)
+def test_what_spark_cannot_do_is_one_line(
+    spark: SparkSession, made: Path, arguments: tuple[str, ...], exit_code: int, reason: str
+) -> None:
+    printed = run(*(each.format(made=made) for each in arguments))
+    assert (printed.exit_code, printed.stdout) == (exit_code, "")
+    assert printed.stderr.count("mqanalytics: ") == 1
+    assert reason in printed.stderr
+    assert "\tat " not in printed.stderr
 
 
 # -- export and replay

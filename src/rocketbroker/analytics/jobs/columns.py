@@ -7,6 +7,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name that all of Spark's world has for it
 from pyspark.sql.types import LongType
 
+from rocketbroker.common.errors import ConfigError
+
 # Years 1 to 9999 in ms since 1970: the timestamps that Spark and Python can show. A damaged record may have any int64.
 _MIN_MS: Final = -62_135_596_800_000
 _MAX_MS: Final = 253_402_300_799_999
@@ -33,7 +35,16 @@ def interval_start(time_ms: Column, interval_ms: int) -> Column:
 
 
 def percentile_columns(value: Column, percentiles: Sequence[float], suffix: str = "") -> list[Column]:
-    """Columns ``p50``, ``p99_9``, …: exact, between two values in proportion (type 7, as numpy has it)."""
+    """Columns ``p50``, ``p99_9``, …: exact, between two values in proportion (type 7, as numpy has it).
+
+    Raises:
+        ConfigError: one is none, or stands there twice.
+    """
+    for percent in percentiles:
+        if not 0 <= percent <= 100 or percentiles.count(percent) > 1:
+            raise ConfigError(
+                f"percentiles are different numbers from 0 to 100, not {', '.join(map(str, percentiles))}"
+            )
     return [
         F.percentile(value, F.lit(percent / 100)).alias(f"p{percent:g}".replace(".", "_") + suffix)
         for percent in percentiles
