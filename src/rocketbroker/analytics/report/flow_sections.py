@@ -21,15 +21,18 @@ _STEPS: Final = (1, 2, 5, 10, 15, 30, 60, 120, 180, 360, 720, 1440, 2880, 10080)
 def traffic(facts: StoreFacts, colours: Colours) -> Section:
     """Messages a minute by topic."""
     topics, figure = by_value(facts.traffic, "topic"), None
+    # A damaged record may have a time that no calendar has: it counts, and lies in no minute.
+    timed = facts.traffic.filter(pc.is_valid(facts.traffic.column("minute_ms")))
+    of_minutes = by_value(timed, "topic")
     all_messages = pc.sum(facts.traffic.column("messages")).as_py() or 0
     rows: list[Row] = []
     for topic, mine in topics.items():
         messages = pc.sum(mine.column("messages")).as_py()
-        most = pc.max(mine.column("messages")).as_py()
+        most = pc.max(of_minutes[topic].column("messages")).as_py() if topic in of_minutes else None
         rows.append((topic, messages, messages / all_messages, pc.sum(mine.column("bytes")).as_py(), most))
-    if facts.traffic.num_rows:
-        step, times = _time_axis(facts.traffic.column("minute_ms"))
-        lines = {topic: _a_minute(mine, times, step) for topic, mine in topics.items()}
+    if timed.num_rows:
+        step, times = _time_axis(timed.column("minute_ms"))
+        lines = {topic: _a_minute(mine, times, step) for topic, mine in of_minutes.items()}
         figure = Figure(
             "traffic", Kind.AREAS, "", "messages a minute", Unit.COUNT, colours.series(times.tolist(), lines)
         )

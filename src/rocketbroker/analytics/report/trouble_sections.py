@@ -54,7 +54,7 @@ def dead_letters(facts: StoreFacts) -> Section:
     found = facts.dead_letters.sort_by([("messages", "descending"), ("group", "ascending"), ("origin", "ascending")])
     rows: list[Row] = []
     for row in found.to_pylist():
-        age = None if facts.last_ms is None else facts.last_ms - row["first_ms"]
+        age = None if None in {facts.last_ms, row["first_ms"]} else facts.last_ms - row["first_ms"]
         rows.append((row["group"], row["origin"], row["messages"], row["first_ms"], row["last_ms"], age))
     columns = (
         _GROUP,

@@ -9,9 +9,16 @@ import pytest
 
 from rocketbroker.analytics import Selection
 from rocketbroker.analytics.report.collect import collect_facts
+from rocketbroker.analytics.report.colours import Colours
 from rocketbroker.analytics.report.facts import StoreFacts
+from rocketbroker.analytics.report.flow_sections import traffic
+from rocketbroker.analytics.report.store_report import write_report
+from rocketbroker.analytics.report.trouble_sections import dead_letters
 from rocketbroker.analytics.report.value_classes import largest_of
+from rocketbroker.codec.message.message_encoder import STORE_TIMESTAMP_POSITION
+from rocketbroker.codec.message.message_sys_flag import BORNHOST_V6_FLAG
 from rocketbroker.common.errors import StoreError
+from tests.support.commit_log_writer import overwrite
 from tests.support.mixed_store import GROUPS, MixedStore
 from tests.support.slow_store_reader import slow_rows
 from tests.support.store_damage import damage, places
@@ -157,3 +164,22 @@ def test_an_empty_store_has_facts_without_rows(tmp_path: Path):
     (tmp_path / "commitlog").mkdir()
     found = collect_facts(str(tmp_path))
     assert (found.first_ms, found.traffic.num_rows, found.lag.num_rows, found.dead_letters.num_rows) == (None, 0, 0, 0)
+
+
+def test_times_that_no_calendar_has_are_counted_and_shown_as_unknown(made: MixedStore, tmp_path: Path):
+    root = shutil.copytree(made.root, tmp_path / "store")
+    rows = slow_rows(root / "commitlog")
+    for number, (row, place) in enumerate(zip(rows, places(root / "commitlog"), strict=True)):
+        if number == 0 or row["topic"].startswith("%DLQ%"):
+            at = place.position + STORE_TIMESTAMP_POSITION + (12 if row["sys_flag"] & BORNHOST_V6_FLAG else 0)
+            overwrite(root / "commitlog" / place.file, at, b"\x70" + bytes(7))
+    found = collect_facts(root)
+    assert sum(found.traffic.column("messages").to_pylist()) == len(rows)
+    assert found.first_ms == rows[1]["store_timestamp"]
+    counts = Counter(row["topic"] for row in rows)
+    shown = {row[0]: row[1] for row in traffic(found, Colours.of(found.traffic, "topic")).table.rows}
+    assert shown.items() <= counts.items()
+    dead = dead_letters(found).table.rows
+    assert {row[3:] for row in dead} == {(None, None, None)}
+    assert sum(int(row[2] or 0) for row in dead) == sum(counts[topic] for topic in counts if topic.startswith("%DLQ%"))
+    assert write_report(found, tmp_path / "report.html") == [tmp_path / "report.html"]
