@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 from typer.testing import CliRunner
@@ -144,6 +146,7 @@ def test_search_prints_what_it_found(spark: SparkSession, made: Path) -> None:
         (("search", "{made}"), 2, "either --text or --regex"),
         (("search", "{made}", "--regex", "("), 2, "no regular expression as RE2 has them"),
         (("search", "{made}", "--text", ""), 2, "at least one character"),
+        (("search", "{made}", "--text", "\udcff"), 2, "is no text in UTF-8"),
         (("traffic", "a={made}", "b={made}"), 2, "is named twice"),
         (("compare", "{made}", "{made}/commitlog"), 2, "are one store"),
         (("traffic", "{made}", "--topic", "\udcff"), 2, "is no text in UTF-8"),
@@ -175,6 +178,13 @@ def test_what_spark_cannot_do_is_one_line(
     assert printed.stderr.count("mqanalytics: ") == 1
     assert reason in printed.stderr
     assert "\tat " not in printed.stderr
+
+
+def test_files_called_like_snapshots_are_none(spark: SparkSession, made: Path, tmp_path: Path) -> None:
+    pq.write_table(pa.table({"topic": ["T1"], "lag": [1]}), tmp_path / "consumerOffset-1.parquet")
+    printed = run("lag", made, "--snapshots", tmp_path)
+    assert (printed.exit_code, printed.stdout) == (2, "")
+    assert "they lack time_ms, broker, group_name, queue_id, consumer_offset, max_offset" in printed.stderr
 
 
 # -- export and replay

@@ -3,6 +3,7 @@
 One Parquet file a snapshot, which is there as a whole or not at all.
 """
 
+from bisect import bisect_left
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,8 +16,9 @@ from pyspark.sql import DataFrame, SparkSession
 from rocketbroker.analytics.open_store import open_folder
 from rocketbroker.analytics.store_files import StoreFolder, opened
 from rocketbroker.analytics.store_root import StoreRoot, Stores, store_roots
+from rocketbroker.analytics.tables.queue_files import ENTRIES
 from rocketbroker.analytics.tables.table_reader import read_table
-from rocketbroker.codec.storefile.consume_queue_layout import CQ_STORE_UNIT_SIZE
+from rocketbroker.codec.storefile.consume_queue_layout import BATCH_ENTRY, CQ_STORE_UNIT_SIZE
 from rocketbroker.codec.storefile.mapped_file_name import file_name_to_offset
 from rocketbroker.common.atomic_file import replace_contents
 from rocketbroker.common.errors import CodecError, ConfigError, StoreError
@@ -35,6 +37,7 @@ SCHEMA: Final = pa.schema(
 )
 _PATTERN: Final = "consumerOffset-*.parquet"
 _SIZE_AT: Final = 8
+_UNITS: Final = {kind: entry.itemsize for kind, entry in ENTRIES.items()}
 
 
 def take_snapshot(stores: Stores, now_ms: int) -> pa.Table:
@@ -60,26 +63,30 @@ def _rows(root: StoreRoot, now_ms: int) -> Iterator[dict[str, object]]:
 
 
 def queue_end(folder: StoreFolder, topic: str, queue_id: int) -> int | None:
-    """The queue offset behind a queue's last entry, found by some twenty reads; ``None`` for a queue that is not there.
+    """The queue offset behind a queue's last message, found by some twenty reads; ``None`` if there is no such queue.
 
     A file is searched as one in which nothing follows a place that was not written.
     """
-    for base, path, count in sorted(_files(folder, f"consumequeue/{topic}/{queue_id}"), reverse=True):
+    ends = [_end(folder, f"{kind}/{topic}/{queue_id}", unit) for kind, unit in _UNITS.items()]
+    return max((end for end in ends if end is not None), default=None)
+
+
+def _end(folder: StoreFolder, where: str, unit: int) -> int | None:
+    for base, path, count in sorted(_files(folder, where, unit), reverse=True):
         with opened(folder, path) as file:
-            low, high = 0, count
-            while low < high:
-                middle = (low + high) // 2
-                is_written = any(file.read_at(middle * CQ_STORE_UNIT_SIZE + _SIZE_AT, 4))
-                low, high = (middle + 1, high) if is_written else (low, middle)
-        if low:
-            return base // CQ_STORE_UNIT_SIZE + low
-    return 0 if folder.is_folder(f"consumequeue/{topic}/{queue_id}") else None
+            written = bisect_left(range(count), True, key=lambda n: not any(file.read_at(n * unit + _SIZE_AT, 4)))
+            if written and unit == CQ_STORE_UNIT_SIZE:
+                return base // unit + written
+            if written:
+                *_, first, messages, _, _ = BATCH_ENTRY.unpack(file.read_at((written - 1) * unit, unit))
+                return int(first + messages)
+    return 0 if folder.is_folder(where) else None
 
 
-def _files(folder: StoreFolder, where: str) -> Iterator[tuple[int, str, int]]:
+def _files(folder: StoreFolder, where: str, unit: int) -> Iterator[tuple[int, str, int]]:
     for name, size in folder.files(where).items():
         try:
-            yield file_name_to_offset(name), f"{where}/{name}", size // CQ_STORE_UNIT_SIZE
+            yield file_name_to_offset(name), f"{where}/{name}", size // unit
         except CodecError:
             continue  # a draft, or a damaged file that a broker set aside
 
@@ -105,10 +112,14 @@ def snapshot_frame(spark: SparkSession, directory: Path) -> DataFrame:
     """The snapshots in ``directory``.
 
     Raises:
-        ConfigError: there is none.
+        ConfigError: there is none, or other files are called as they are.
     """
     if not any(directory.glob(_PATTERN)):
         raise ConfigError(
             f"{directory} has no snapshots ({_PATTERN}); `mqanalytics snapshot STORE --to {directory}` takes them"
         )
-    return spark.read.option("pathGlobFilter", _PATTERN).parquet(str(directory))
+    frame = spark.read.option("pathGlobFilter", _PATTERN).parquet(str(directory))
+    missing = [name for name in SCHEMA.names if name not in frame.columns]
+    if missing:
+        raise ConfigError(f"what {directory} has are no snapshots ({_PATTERN}): they lack {', '.join(missing)}")
+    return frame

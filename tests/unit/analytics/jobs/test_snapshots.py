@@ -9,6 +9,7 @@ import pytest
 from rocketbroker.analytics.jobs.snapshots import SCHEMA, queue_end, take_snapshot, write_snapshot
 from rocketbroker.analytics.open_store import open_folder
 from rocketbroker.analytics.store_root import store_roots
+from rocketbroker.codec.storefile.consume_queue_layout import BATCH_ENTRY
 from rocketbroker.common.errors import StoreError
 from tests.support import golden_store
 from tests.support.stores import make_store, message
@@ -53,6 +54,20 @@ def test_ends_are_those_of_recorded_queues(tmp_path: Path, name: str) -> None:
     folder = open_folder(store_roots(store)[0])
     assert ends
     assert {queue: queue_end(folder, *queue) for queue in ends} == ends
+
+
+def test_a_queue_of_batches_ends_behind_the_messages_of_its_last_batch(tmp_path: Path) -> None:
+    batches = [(1_000, 5), (1_005, 3), (1_008, 12)]
+    entries = [
+        BATCH_ENTRY.pack(number * 500, 500, 0, NOW, first, size, -1, 0) for number, (first, size) in enumerate(batches)
+    ]
+    queue = tmp_path / "batchconsumequeue" / "Batches" / "1"
+    queue.mkdir(parents=True)
+    (queue / f"{0:020d}").write_bytes(b"".join(entries[:2]))
+    (queue / f"{92:020d}").write_bytes(entries[2] + bytes(46))
+    (tmp_path / "batchconsumequeue" / "Batches" / "2").mkdir()
+    folder = open_folder(store_roots(tmp_path)[0])
+    assert [queue_end(folder, "Batches", number) for number in range(4)] == [None, 1_020, 0, None]
 
 
 async def test_it_is_written_whole_under_the_name_of_its_time(tmp_path: Path) -> None:
