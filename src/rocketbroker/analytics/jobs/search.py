@@ -49,6 +49,8 @@ class Pattern:
             raise ConfigError(f"a search is in {BODY}, {PROPERTIES} or both, not in {', '.join(self.places) or 'none'}")
         try:
             self.positions(pa.array([b""], pa.binary()))
+        except UnicodeEncodeError as error:
+            raise ConfigError(f"{self.text!r} is no text in UTF-8, as those of messages are") from error
         except pa.ArrowInvalid as error:
             raise ConfigError(f"{self.text!r} is no regular expression as RE2 has them: {error}") from error
 
