@@ -39,7 +39,7 @@ _HEX: Final = np.frombuffer(b"0123456789ABCDEF", np.uint8)
 def message_batches(
     records: Records, file: LogFile, schema: pa.Schema, report: DecodeReport, *, check_crc: bool = False
 ) -> Iterator[pa.RecordBatch]:
-    """``records`` of ``file`` with the columns and types of ``schema`` (see :func:`message_schema.check_schema`).
+    """``records`` of ``file`` with the columns and types of ``schema`` (see :func:`tables.table.check_table_schema`).
 
     One batch, or several when bodies grow large as they are unpacked. Bodies that are wrong go into ``report``.
     """

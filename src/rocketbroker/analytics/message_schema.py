@@ -53,9 +53,6 @@ ALL_FIELDS: Final = {field.name: field for field in MESSAGE_SCHEMA} | {
     )
 }
 
-#: Types a column may also be asked for in: milliseconds since 1970 exactly as stored.
-ALTERNATIVE_TYPES: Final = {"store_timestamp": pa.int64(), "born_timestamp": pa.int64()}
-
 
 def select_fields(columns: Sequence[str] | None) -> pa.Schema:
     """``columns`` of ``ALL_FIELDS``, in their order, or ``MESSAGE_SCHEMA``; :class:`ConfigError` for another name."""
@@ -71,13 +68,3 @@ def check_column_names(names: Sequence[str]) -> None:
             raise ConfigError(f"messages have no column {name!r}; there are {', '.join(ALL_FIELDS)}")
     if len(set(names)) != len(names):
         raise ConfigError(f"a column is named twice in {', '.join(names)}")
-
-
-def check_schema(schema: pa.Schema) -> None:
-    """:class:`ConfigError` when ``schema`` asks for a column or a type that messages do not have."""
-    check_column_names(schema.names)
-    for field in schema:
-        allowed = [ALL_FIELDS[field.name].type, ALTERNATIVE_TYPES.get(field.name)]
-        if field.type not in allowed:
-            wanted = " or ".join(str(kind) for kind in allowed if kind is not None)
-            raise ConfigError(f"column {field.name} is of type {wanted}, not {field.type}")

@@ -110,15 +110,6 @@ class Selection:
             return self
         return replace(self, brokers=None) if broker in self.brokers else NOTHING
 
-    def may_match_times(self, first_ms: int, last_ms: int) -> bool:
-        """Whether a message stored from ``first_ms`` to ``last_ms``, both inclusive, may be wanted."""
-        too_old = self.since_ms is not None and last_ms < self.since_ms
-        return not too_old and (self.until_ms is None or first_ms < self.until_ms)
-
-    def may_match_offsets(self, low: int, high: int) -> bool:
-        """Whether a message whose physical offset is from ``low`` to before ``high`` may be wanted."""
-        return self.physical_offsets is None or (low < self.physical_offsets[1] and high > self.physical_offsets[0])
-
     def of_records(self, records: Records) -> Records:
         """The records that are wanted; what takes longer to find is looked for in those that are left."""
         if len(records) and not self.is_all:
@@ -127,10 +118,6 @@ class Selection:
                 if len(records):
                     records = _kept(records, mask(records))
         return records
-
-    def row_mask(self, records: Records) -> Mask:
-        """Which records are wanted, shape (n,); the broker is not looked at (:meth:`of_broker`)."""
-        return self._numbers_mask(records) & self._topic_mask(records) & self._property_mask(records)
 
     def arrow_mask(self, batch: pa.RecordBatch) -> pa.BooleanArray:
         """Which rows of ``batch`` are wanted, by columns named and typed as in the table ``messages``.

@@ -138,26 +138,6 @@ def test_several_stores_are_one_table_by_broker(tmp_path: Path) -> None:
     assert {row["broker"] for batch in only for row in batch.to_pylist()} == {"b"}
 
 
-def test_rows_and_batches_that_cannot_match_are_told() -> None:
-    selection = Selection(100, 200, physical_offsets=(1_000, 2_000))
-    assert [selection.may_match_times(*times) for times in ((0, 99), (0, 100), (199, 300), (200, 300))] == [
-        False,
-        True,
-        True,
-        False,
-    ]
-    assert [
-        selection.may_match_offsets(*each) for each in ((0, 1_000), (0, 1_001), (1_999, 2_001), (2_000, 9_999))
-    ] == [
-        False,
-        True,
-        True,
-        False,
-    ]
-    assert EVERYTHING.may_match_times(0, 0)
-    assert EVERYTHING.may_match_offsets(0, 1)
-
-
 def test_what_is_given_to_no_purpose_is_refused() -> None:
     with pytest.raises(ConfigError, match="since 200 is not before until 200: no time lies between"):
         Selection(200, 200)

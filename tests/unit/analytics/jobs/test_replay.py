@@ -103,7 +103,7 @@ def test_what_cannot_be_sent_is_left_out_with_a_reason(fields: dict[str, Any], r
 
 @pytest.mark.parametrize("name", ["topic", "queue_id", "store_timestamp", "flag", "sys_flag"])
 def test_a_row_that_lacks_what_every_message_has_is_none(name: str) -> None:
-    assert prepare(row(**{name: None}), {}) == "no message of an export"
+    assert prepare(row() | {name: None}, {}) == "no message of an export"
 
 
 def test_a_dry_run_counts_what_would_be_sent_and_left_out() -> None:
