@@ -45,6 +45,8 @@ _DECODED: Final = pa.schema(
 )
 _WHOLE_FILE: Final = 1 << 62
 _SAMPLED: Final = 32 << 10
+#: With more entries than these (16 bytes each in memory) the log is read.
+MOST_ENTRIES: Final = 32 << 20
 
 logger = logging.getLogger(__name__)
 
@@ -118,12 +120,20 @@ def _of_store(root: StoreRoot) -> pa.Table:
 
 def _queues(root: StoreRoot, files: Sequence[LogFile]) -> Iterator[_Queue]:
     """All queues, as far as the log was written when its files were measured, and from where it begins."""
-    folder, end = open_folder(root), files[-1].base + files[-1].data_end
+    folder, end, found = open_folder(root), files[-1].base + files[-1].data_end, 0
     for topic in folder.folders(CONSUME_QUEUE):
         for queue_id in folder.folders(f"{CONSUME_QUEUE}/{topic}"):
             if queue_id.isdecimal():
-                entries = QueueFiles(folder, topic, int(queue_id)).whole()
-                low, high = np.searchsorted(entries.offsets, (files[0].base, end))
+                queue = QueueFiles(folder, topic, int(queue_id))
+                if queue.capacity > MOST_ENTRIES:
+                    raise QueueNotWholeError(
+                        f"the files of {queue.name} have room for more than {MOST_ENTRIES} entries"
+                    )
+                entries = queue.whole()
+                low, high = map(int, np.searchsorted(entries.offsets, (files[0].base, end)))
+                found += high - low
+                if found > MOST_ENTRIES:
+                    raise QueueNotWholeError(f"its queues have more than {MOST_ENTRIES} entries")
                 sizes = np.concatenate(([0], np.cumsum(entries.sizes[low:high])))
                 yield _Queue(topic, entries.offsets[low:high], sizes)
 
@@ -166,8 +176,11 @@ def _minutes(files: Sequence[LogFile], queues: Sequence[_Queue]) -> tuple[Positi
 
     Raises:
         CodecError: a message is not where its queue says, or times go back.
+        QueueNotWholeError: there is no entry at all.
     """
-    spine = max((queue.offsets for queue in queues), key=len)
+    spine = max((queue.offsets for queue in queues), key=len, default=np.empty(0, np.int64))
+    if not len(spine):
+        raise QueueNotWholeError("no queue leads into the log")
     step = max(len(spine) * _SAMPLED // max(sum(file.data_end for file in files), 1), 1)
     ends = [offsets for queue in queues if len(offsets := queue.offsets)]
     first, last = min(int(each[0]) for each in ends), max(int(each[-1]) for each in ends)

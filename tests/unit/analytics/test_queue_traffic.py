@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from rocketbroker.analytics import queue_traffic
 from rocketbroker.analytics.queue_traffic import MINUTE_MS, decoded_traffic, traffic_by_minute
 from rocketbroker.codec.message.message_encoder import STORE_TIMESTAMP_POSITION
 from rocketbroker.common.errors import StoreError
+from tests.support.commit_log_writer import CommitLogWriter
 from tests.support.mixed_store import MixedStore
 from tests.support.slow_store_reader import slow_rows
 from tests.support.store_damage import places
@@ -140,3 +142,23 @@ def test_a_damaged_store_time_is_counted_in_the_minute_that_it_says(store: Path,
     found = [tuple(row.values()) for row in decoded_traffic(store).to_pylist()]
     assert found == expected(store)
     assert stored_ms // MINUTE_MS * MINUTE_MS in {row[2] for row in found}
+
+
+@pytest.mark.parametrize("queues", [[], ["Topic1/0"]])
+def test_a_log_that_no_queue_leads_into_is_read(tmp_path: Path, caplog: pytest.LogCaptureFixture, queues: list[str]):
+    CommitLogWriter(tmp_path / "store").append_many(50)
+    for name in queues:
+        (tmp_path / "store" / "consumequeue" / name).mkdir(parents=True)
+    assert rows(tmp_path / "store") == expected(tmp_path / "store")
+    assert ["no queue leads into the log" in text for text in told(caplog)] == [True]
+
+
+@pytest.mark.parametrize("most", [1, 1_000])
+def test_more_entries_than_memory_is_taken_for_have_the_log_read(
+    made: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, most: int
+):
+    monkeypatch.setattr(queue_traffic, "MOST_ENTRIES", most)
+    assert rows(made) == expected(made)
+    assert [f"more than {most} entries; traffic is counted from the log itself" in text for text in told(caplog)] == [
+        True
+    ]
