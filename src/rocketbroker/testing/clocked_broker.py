@@ -44,20 +44,27 @@ class ClockControl:
         self._unread = b""
 
     async def start(self) -> None:
-        """Read from now on."""
-        asyncio.get_running_loop().add_reader(self._pipe, self._read)
+        """Read from now on; a file, and /dev/null, at once and to its end."""
+        try:
+            asyncio.get_running_loop().add_reader(self._pipe, self._read)
+        except PermissionError:  # nothing to wait for: all that will ever be in it is there
+            while self._read():
+                pass
 
     async def stop(self) -> None:
         """Read no more."""
         asyncio.get_running_loop().remove_reader(self._pipe)
 
-    def _read(self) -> None:
+    def _read(self) -> bool:
+        """Obey what has come; false when that was the end."""
         data = os.read(self._pipe, 4096)
+        *lines, self._unread = (self._unread + data).split(b"\n")
         if not data:
             asyncio.get_running_loop().remove_reader(self._pipe)
-        *lines, self._unread = (self._unread + data).split(b"\n")
+            lines, self._unread = [self._unread] if self._unread else [], b""
         for line in lines:
             print(self.answer(line.decode(errors="replace")), flush=True)
+        return bool(data)
 
     def answer(self, command: str) -> str:
         """Obey a command; returns the line that says so."""

@@ -2,12 +2,40 @@
 
 import asyncio
 import os
+from pathlib import Path
 
 import pytest
 
 from rocketbroker.testing.clocked_broker import ClockControl
 from rocketbroker.testing.controlled_clock import ControlledClock
 from tests.support.waiting import until
+
+
+async def obey_file(clock: ControlledClock, path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    control = ClockControl(clock, descriptor)
+    try:
+        await control.start()
+        await control.stop()
+    finally:
+        os.close(descriptor)
+
+
+async def test_a_file_is_obeyed_at_once_also_its_last_line_without_an_end(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    clock = ControlledClock()
+    clock.obey("speed 0")
+    began = clock.time_ms()
+    commands = tmp_path / "commands"
+    commands.write_text("step 5\nstep 7")
+    await obey_file(clock, commands)
+    assert capsys.readouterr().out.splitlines() == [f"CLOCK\t{began + 5000}", f"CLOCK\t{began + 12_000}"]
+
+
+async def test_nothing_is_obeyed_where_there_is_no_input(capsys: pytest.CaptureFixture[str]):
+    await obey_file(ControlledClock(), Path(os.devnull))
+    assert capsys.readouterr().out == ""
 
 
 async def test_commands_are_obeyed_and_answered_in_their_order(capsys: pytest.CaptureFixture[str]):
@@ -20,7 +48,7 @@ async def test_commands_are_obeyed_and_answered_in_their_order(capsys: pytest.Ca
     try:
         os.write(write, b"speed 0\nstep 36")
         await asyncio.sleep(0)
-        os.write(write, b"00\nleap 1\n")
+        os.write(write, b"00\nleap 1")
         os.close(write)
 
         def answered() -> bool:
