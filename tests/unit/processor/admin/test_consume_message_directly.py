@@ -25,7 +25,8 @@ def processor(parts, store):
 
 
 @pytest.fixture
-def client(consumer):
+def client(parts, consumer):
+    parts.subscription_groups.find("CG_Live")  # as its heartbeat does
     connection = consumer("CG_Live", "client", "GoldenTopic")
     connection.asked = []
 
@@ -66,11 +67,12 @@ async def test_recorded_requests_reach_the_client_with_the_same_fields(store, pr
     assert to_ext_fields(client.asked[-1].header) == to_client | {"clientId": "client"}
 
 
-async def test_a_client_that_is_not_there(store, processor):
+async def test_a_client_that_is_not_there(parts, store, processor):
     result = store.put_message(message(topic="GoldenTopic"))
     header = Header("CG_Live", "nobody", create_message_id(V4_HOST, result.physical_offset))
     answer = await refusal_async(processor.process, header)
     assert answer == (ResponseCode.SYSTEM_ERROR, "The Consumer <CG_Live> <nobody> not online")
+    assert not parts.subscription_groups.contains("CG_Live"), "a request that is refused makes no group"
 
 
 @pytest.mark.parametrize(
