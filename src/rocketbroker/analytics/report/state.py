@@ -13,15 +13,12 @@ from rocketbroker.analytics.report import facts
 from rocketbroker.analytics.report.sums import GroupedSums
 from rocketbroker.analytics.selection import Selection
 from rocketbroker.analytics.store_root import StoreRoot
+from rocketbroker.analytics.tables.table_reader import read_table
 from rocketbroker.codec.message.message_const import PROPERTY_DLQ_ORIGIN_TOPIC, PROPERTY_RETRY_TOPIC
 from rocketbroker.codec.message.topic_validator import DLQ_GROUP_TOPIC_PREFIX
-from rocketbroker.codec.remoting.bodies.offset import ConsumerOffsetSerializeWrapper
-from rocketbroker.codec.remoting.bodies.remoting_serializable import body_from
-from rocketbroker.codec.storefile.config_json import loads_config
-from rocketbroker.common.errors import CodecError, StoreError
 
 _QUEUE: Final = ("broker", "topic", "queue_id")
-_OFFSETS: Final = "config/consumerOffset.json"
+_CONFIG: Final = "config"
 _NO_ORIGIN: Final = "unknown"
 
 
@@ -62,7 +59,7 @@ def lag_facts(stores: Sequence[StoreRoot], queues: pa.Table) -> pa.Table:
         queues: all queues, as ``facts.QUEUES``.
 
     Raises:
-        StoreError: a file of offsets cannot be read.
+        StoreError: neither a file of offsets nor its backup can be read.
     """
     rows = [row for root in stores for row in _committed(root)]
     committed = pa.Table.from_pylist(rows, facts.LAG).drop_columns(["end", "lag"])
@@ -74,17 +71,9 @@ def lag_facts(stores: Sequence[StoreRoot], queues: pa.Table) -> pa.Table:
 
 
 def _committed(root: StoreRoot) -> Iterator[dict[str, Any]]:
-    folder = open_folder(root)
-    data = folder.read_if_there(_OFFSETS)
-    if data is None:
-        return
-    try:
-        file = body_from(loads_config(data), ConsumerOffsetSerializeWrapper)
-    except CodecError as error:
-        raise StoreError(
-            f"{folder.name_of(_OFFSETS)} is damaged: {error}; its backup .bak may be put in its place"
-        ) from error
-    for name, offsets in file.offset_table.items():
-        topic, _, group = name.partition("@")
-        for queue_id, offset in offsets.items():
-            yield {"broker": root.broker, "group": group, "topic": topic, "queue_id": queue_id, "committed": offset}
+    if not open_folder(root).is_folder(_CONFIG):
+        return  # only a commit log
+    for batch in read_table([root], "consumer_offsets", [*_QUEUE, "group_name", "consumer_offset"]):
+        for row in batch.to_pylist():
+            if row["consumer_offset"] is not None:
+                yield {**row, "group": row["group_name"] or "", "committed": row["consumer_offset"]}

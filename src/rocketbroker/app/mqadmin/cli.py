@@ -3,49 +3,12 @@
 mqadmin SUB_COMMAND [OPTION]...      exit code 0: done, 1: failed, the reason is on stderr, 2: wrong usage
 """
 
-from typing import Any
-
 import typer
-from typer.core import TyperGroup
-from typer.main import get_command
 
+from rocketbroker.app.lazy_commands import lazy_app
 from rocketbroker.app.mqadmin.sub_commands import SUB_COMMANDS, load
 
-_CONTEXT = {"help_option_names": ["-h", "--help"]}
-
-
-class SubCommandGroup(TyperGroup):
-    """Loads the file of a sub-command when it is called or its help is asked for."""
-
-    def list_commands(self, ctx: typer.Context) -> list[str]:  # type: ignore[override]
-        """The names, in the order of the documentation."""
-        return [*SUB_COMMANDS, "help"]
-
-    def get_command(self, ctx: typer.Context, cmd_name: str) -> Any:  # type: ignore[override]
-        """The command of that name, None when there is none."""
-        if cmd_name in SUB_COMMANDS:
-            return build_command(cmd_name)
-        return super().get_command(ctx, cmd_name)
-
-
-def build_command(name: str) -> Any:
-    """A sub-command with its options, as typer runs it."""
-    sub_app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
-    sub_app.command(name, help=SUB_COMMANDS[name].summary, context_settings=_CONTEXT)(load(name))
-    command = get_command(sub_app)
-    command.name = name
-    return command
-
-
-app = typer.Typer(
-    cls=SubCommandGroup,
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,  # rich would cost a tenth of a second at each start
-    context_settings=_CONTEXT,
-    help="Look after RocketMQ clusters, topics, groups and messages.",
-)
+app = lazy_app(SUB_COMMANDS, load, "Look after RocketMQ clusters, topics, groups and messages.")
 
 
 @app.callback()

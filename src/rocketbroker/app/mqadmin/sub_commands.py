@@ -4,15 +4,9 @@ A file is imported when its command is called, so that ``mqadmin topicList`` doe
 """
 
 from importlib import import_module
-from typing import Any, NamedTuple
+from typing import Any
 
-
-class SubCommand(NamedTuple):
-    """Its file in this package, and what it does in one line."""
-
-    module: str
-    summary: str
-
+from rocketbroker.app.lazy_commands import SubCommand
 
 SUB_COMMANDS = {
     "clusterList": SubCommand("cluster_list", "List clusters and their brokers."),

@@ -8,7 +8,7 @@ import typer
 from rocketbroker.app.mqanalytics.options import ROWS, AsJson, Exact, Limit, Since, Stores, Topics, Until
 from rocketbroker.app.mqanalytics.rendering import print_rows
 from rocketbroker.app.mqanalytics.running import failing_in_one_line, known_stores, running, selection
-from rocketbroker.app.mqanalytics.table_jobs import SkipDamage, collected
+from rocketbroker.app.mqanalytics.table_jobs import SkipDamage, told
 from rocketbroker.common.errors import ConfigError
 
 
@@ -51,7 +51,6 @@ def command(  # noqa: PLR0913, PLR0917 - its options
 
             scope = Scope(spark, roots, wanted)
             messages = scope.messages([*SHOWN, *(COLUMNS_OF[place] for place in pattern.places)])
-            found = search(messages, pattern)
-            rows, columns, more = collected(found, ("store_timestamp", "broker", "physical_offset", "found_in"), limit)
-            summary = {"more": more, "notRead": None if skip_damage else scope.not_read()._asdict()}
+            order = ("store_timestamp", "broker", "physical_offset", "found_in")
+            rows, columns, summary = told(scope, search(messages, pattern), order, limit, skip_damage=skip_damage)
     print_rows("search", rows, columns, summary, as_json)

@@ -5,17 +5,10 @@ A file is imported when its command is called or its help is asked for.
 
 from collections.abc import Callable
 from importlib import import_module
-from typing import Final, NamedTuple
+from typing import Final
 
 from rocketbroker.analytics.jobs.job_list import JOBS
-
-
-class SubCommand(NamedTuple):
-    """Its file in this package, and what it does in one line."""
-
-    module: str
-    summary: str
-
+from rocketbroker.app.lazy_commands import SubCommand
 
 _OWN: Final = {
     "count": SubCommand("count", "Count the messages of each topic and queue in the commit log."),

@@ -47,8 +47,7 @@ def command_of(job: Job) -> Callable[..., None]:
 
                 scope = Scope(spark, roots, wanted)
                 frame = run(job, scope, options)
-                rows, columns, more = collected(frame, job.order, limit)
-                summary = {"more": more, "notRead": None if skip_damage else scope.not_read()._asdict()}
+                rows, columns, summary = told(scope, frame, job.order, limit, skip_damage=skip_damage)
         print_rows(job.name, rows, columns, summary, as_json)
 
     signature = inspect.signature(command)
@@ -82,6 +81,15 @@ def run(job: Job, scope: "Scope", options: dict[str, Any]) -> "DataFrame":
     now = {"now_ms": SystemClock().time_ms()} if job.needs_now else {}
     found: DataFrame = job.load()(*frames, **options, **now)
     return found
+
+
+def told(
+    scope: "Scope", frame: "DataFrame", order: tuple[str, ...], limit: int, *, skip_damage: bool
+) -> tuple[list[dict[str, Any]], list[str], dict[str, Any]]:
+    """The first rows of a data frame, its columns, and what ``print_rows`` says besides: whether there are more, and
+    what could not be read."""
+    rows, columns, more = collected(frame, order, limit)
+    return rows, columns, {"more": more, "notRead": None if skip_damage else scope.not_read()._asdict()}
 
 
 def collected(frame: "DataFrame", order: tuple[str, ...], limit: int) -> tuple[list[dict[str, Any]], list[str], bool]:

@@ -153,10 +153,16 @@ def test_damage_is_told_and_all_else_counted(made: MixedStore, tmp_path: Path):
 
 def test_offsets_that_cannot_be_read_are_an_error_that_names_the_file(made: MixedStore, tmp_path: Path):
     root = shutil.copytree(made.root, tmp_path / "damaged")
-    (root / "config" / "consumerOffset.json").write_text('{"offsetTable": {')
-    with pytest.raises(StoreError, match=r"damaged/config/consumerOffset.json is damaged: .*; its backup"):
+    offsets = root / "config" / "consumerOffset.json"
+    lag = collect_facts(str(root)).lag
+    assert lag.num_rows
+    shutil.copy(offsets, f"{offsets}.bak")
+    offsets.write_text('{"offsetTable": {')
+    assert collect_facts(str(root)).lag == lag
+    Path(f"{offsets}.bak").unlink()
+    with pytest.raises(StoreError, match=r"damaged/config/consumerOffset.json is damaged: .*; there is no .*\.bak"):
         collect_facts(str(root))
-    (root / "config" / "consumerOffset.json").unlink()
+    offsets.unlink()
     assert collect_facts(str(root)).lag.num_rows == 0
 
 
