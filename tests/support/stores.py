@@ -3,16 +3,17 @@
 import asyncio
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
-from rocketbroker.codec.message.message_batch import BatchParts
+from rocketbroker.codec.message.message_batch import BatchParts, encode_batch
 from rocketbroker.codec.message.message_decoder import decode_messages
 from rocketbroker.codec.message.message_ext import MessageExt
 from rocketbroker.codec.message.message_properties import encode_properties
-from rocketbroker.codec.message.message_sys_flag import host_flags
+from rocketbroker.codec.message.message_sys_flag import INNER_BATCH_FLAG, NEED_UNWRAP_FLAG, host_flags
+from rocketbroker.codec.remoting.bodies.topic_config import BATCH_CQ, QUEUE_TYPE, TopicConfig
 from rocketbroker.common.config import MessageStoreConfig
 from rocketbroker.store.allocate_mapped_file_service import AllocateMappedFileService
 from rocketbroker.store.commit_log import CommitLog
@@ -27,6 +28,7 @@ V4_HOST = bytes([127, 0, 0, 1]) + (10911).to_bytes(4, "big")
 V6_HOST = bytes([0xFD] + [0] * 14 + [1]) + (10911).to_bytes(4, "big")
 LOG_FILE = 65536
 QUEUE_FILE = 1200
+BATCH_QUEUE_FILE = 4600
 ALWAYS = 2**62
 
 
@@ -47,6 +49,7 @@ def store_config(root: Path, **settings) -> MessageStoreConfig:
     small = {
         "mapped_file_size_commit_log": LOG_FILE,
         "mapped_file_size_consume_queue": QUEUE_FILE,
+        "mapper_file_size_batch_consume_queue": BATCH_QUEUE_FILE,
         "max_hash_slot_num": 50,
         "max_index_num": 200,
         "flush_interval_commit_log": 60_000,
@@ -60,10 +63,29 @@ def make_store(
     clock: FakeClock | None = None,
     listener: MessageArrivingListener | None = None,
     store_host: bytes = V4_HOST,
+    batch_topics: Iterable[str] = (),
     **settings,
 ) -> MessageStore:
-    """A store that is not started."""
-    return MessageStore(store_config(root, **settings), store_host, listener or NoListener(), clock or FakeClock())
+    """A store that is not started; ``batch_topics`` have ``queue.type=BatchCQ``."""
+    config = store_config(root, **settings)
+    topics = batch_topic_table(batch_topics)
+    return MessageStore(config, store_host, listener or NoListener(), clock or FakeClock(), topics=topics)
+
+
+def batch_topic_table(names: Iterable[str]) -> dict[str, TopicConfig]:
+    """Topics of batches by name."""
+    return {name: TopicConfig(name, attributes={QUEUE_TYPE: BATCH_CQ}) for name in names}
+
+
+def inner_batch(*bodies: bytes, topic: str = "Batches", queue_id: int = 0, key: str = "U") -> MessageExtBrokerInner:
+    """A batch as a send makes one record of it, to put by ``put_inner_batch``."""
+    return message(
+        encode_batch([(0, body, b"") for body in bodies]),
+        topic,
+        queue_id,
+        sys_flag=INNER_BATCH_FLAG | NEED_UNWRAP_FLAG,
+        properties={"UNIQ_KEY": key, "INNER_NUM": str(len(bodies))},
+    )
 
 
 def batch(*bodies: bytes) -> BatchParts:

@@ -99,7 +99,8 @@ class BrokerController:
         )
         self._housekeeping = ClientHousekeepingService(self.producers, self.consumers)
         self.hold_service = PullRequestHoldService(config)
-        self.store = MessageStore(store_config, store_host, self.hold_service, clock)
+        topics = self.topic_configs.topics
+        self.store = MessageStore(store_config, store_host, self.hold_service, clock, topics=topics)
         self.schedule = ScheduleMessageService(
             folder / "delayOffset.json",
             self.store,

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import NoReturn
 
+from rocketbroker.codec.remoting.bodies.topic_config import QUEUE_TYPE
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.errors import BrokerResponseError
 
@@ -29,13 +30,11 @@ def _one_of(*values: str, changeable: bool = False, unserved: frozenset[str] = f
     return Attribute(changeable, " or ".join(values), lambda value: value in values, unserved)
 
 
-QUEUE_TYPE = "queue.type"
-BATCH_CQ = "BatchCQ"
 CLEANUP_POLICY = "cleanup.policy"
 COMPACTION = "COMPACTION"
 
 TOPIC_ATTRIBUTES: Mapping[str, Attribute] = {
-    QUEUE_TYPE: _one_of("SimpleCQ", unserved=frozenset({BATCH_CQ})),
+    QUEUE_TYPE: _one_of("BatchCQ", "SimpleCQ"),
     CLEANUP_POLICY: _one_of("DELETE", unserved=frozenset({COMPACTION})),
     "message.type": _one_of("UNSPECIFIED", "NORMAL", "FIFO", "DELAY", "TRANSACTION", "MIXED", changeable=True),
 }

@@ -20,6 +20,7 @@ from rocketbroker.codec.message.message_const import (
 from rocketbroker.codec.message.message_decoder import decode_record
 from rocketbroker.codec.message.message_ext import MessageExt
 from rocketbroker.codec.message.message_properties import replace_property
+from rocketbroker.codec.message.message_sys_flag import INNER_BATCH_FLAG
 from rocketbroker.codec.message.topic_validator import DLQ_GROUP_TOPIC_PREFIX, RETRY_GROUP_TOPIC_PREFIX
 from rocketbroker.codec.remoting.bodies.subscription_group import SubscriptionGroupConfig
 from rocketbroker.codec.remoting.handler import Connection
@@ -175,7 +176,15 @@ class ConsumerSendMsgBackProcessor:
         if record is None:
             remark = f"look message by offset failed, {physical_offset}"
             raise BrokerResponseError(ResponseCode.SYSTEM_ERROR, remark)
-        return decode_record(record)
+        found = decode_record(record)
+        if found.sys_flag & INNER_BATCH_FLAG:
+            # A Java client then sends the one message anew.
+            remark = (
+                f"the message at {physical_offset} is part of a batch in one record, of topic {found.topic} with "
+                "queue.type=BatchCQ, and cannot be sent back by itself; send a copy of it to the retry topic"
+            )
+            raise BrokerResponseError(ResponseCode.MESSAGE_ILLEGAL, remark)
+        return found
 
     def _store_copy(self, found: MessageExt, topic: str, queue_id: int, delay_level: int) -> PutMessageResult:
         properties = found.properties_bytes

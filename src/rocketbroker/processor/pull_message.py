@@ -5,7 +5,6 @@ from collections.abc import Awaitable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final
 
-from rocketbroker.broker.attribute_util import BATCH_CQ, QUEUE_TYPE
 from rocketbroker.broker.broker_stats_manager import BrokerStatsManager
 from rocketbroker.broker.consumer_offset_manager import ConsumerOffsetManager
 from rocketbroker.broker.pull_request_hold_service import PullRequest, PullRequestHoldService
@@ -294,9 +293,6 @@ class PullMessageProcessor:
                 f"the topic[{header.topic}] pulling message is forbidden: its perm is {topic.perm}, "
                 "which lacks read (4)"
             )
-        if topic.attributes.get(QUEUE_TYPE) == BATCH_CQ:
-            remark = f"topic[{header.topic}] has {QUEUE_TYPE}={BATCH_CQ}, whose queues this broker does not read"
-            raise BrokerResponseError(ResponseCode.SYSTEM_ERROR, remark)
         if not 0 <= header.queue_id < topic.read_queue_nums:
             remark = (
                 f"queueId[{header.queue_id}] is illegal, topic:[{header.topic}] "

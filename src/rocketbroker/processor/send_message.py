@@ -22,15 +22,26 @@ from rocketbroker.codec.message.message_properties import (
     get_property,
     replace_property,
 )
-from rocketbroker.codec.message.message_sys_flag import TRANSACTION_ROLLBACK_TYPE, host_flags
+from rocketbroker.codec.message.message_sys_flag import (
+    INNER_BATCH_FLAG,
+    NEED_UNWRAP_FLAG,
+    TRANSACTION_ROLLBACK_TYPE,
+    host_flags,
+)
 from rocketbroker.codec.message.recall_message_handle import RecallMessageHandle
 from rocketbroker.codec.message.topic_validator import RETRY_GROUP_TOPIC_PREFIX, RMQ_SYS_TRANS_HALF_TOPIC
 from rocketbroker.codec.remoting.frame import LENGTH, decode_frame
 from rocketbroker.codec.remoting.handler import Connection
 from rocketbroker.codec.remoting.headers.send_message import SendMessageRequestHeader
-from rocketbroker.codec.remoting.hot_responses import recall_handle_suffix, region_suffix, send_response
+from rocketbroker.codec.remoting.hot_responses import (
+    batch_uniq_id_suffix,
+    recall_handle_suffix,
+    region_suffix,
+    send_response,
+)
 from rocketbroker.codec.remoting.remoting_command import Command, RemotingCommand
 from rocketbroker.codec.remoting.response_code import ResponseCode
+from rocketbroker.codec.storefile.consume_queue_layout import MOST_IN_INNER_BATCH
 from rocketbroker.common.config import BrokerConfig
 from rocketbroker.common.errors import BrokerResponseError, CodecError
 from rocketbroker.processor.broker_fast_failure import BrokerFastFailure
@@ -47,6 +58,9 @@ _PAIR_END: Final = 2
 _IPV4_HOST: Final = 8
 # Messages whose ids, of 33 bytes each, fit into the header of an answer.
 _MOST_IN_BATCH: Final = 400_000
+
+# Bits of sysFlag that the broker alone sets; of a batch they are those of the record that is made of it.
+_NOT_OF_A_MESSAGE: Final = TRANSACTION_ROLLBACK_TYPE | INNER_BATCH_FLAG
 
 _FOR_LATER: Final = (DELAY, TIMER_DELIVER_MS, TIMER_DELAY_SEC, TIMER_DELAY_MS)
 
@@ -166,9 +180,8 @@ class SendMessageProcessor:
             self._retry_and_dlq.redirect(header, message)
         if found[3]:
             self._special(message)
-        if message.sys_flag & TRANSACTION_ROLLBACK_TYPE:
-            remark = f"sysFlag {header.sys_flag} is that of a transaction, but the property TRAN_MSG is not true"
-            raise BrokerResponseError(ResponseCode.MESSAGE_ILLEGAL, remark)
+        if message.sys_flag & _NOT_OF_A_MESSAGE:
+            raise BrokerResponseError(ResponseCode.MESSAGE_ILLEGAL, _why_none(message.sys_flag))
         return message
 
     def _recall_handle(self, message: MessageExtBrokerInner) -> bytes:
@@ -210,17 +223,38 @@ class SendMessageProcessor:
             born_host=connection.remote_host,
             reconsume_times=header.reconsume_times,
         )
-        result = self._store.put_messages(message, parts)
+        unique_key = get_property(header.properties.encode(), b"UNIQ_KEY")
+        suffix = self._region_suffix
+        if target.is_batch_cq and unique_key is not None:
+            self._make_inner(message, command, len(parts.flags))
+            suffix += batch_uniq_id_suffix(unique_key)
+            result = self._store.put_inner_batch(message, len(parts.flags))
+        else:
+            result = self._store.put_messages(message, parts)
         if result.status is not PutMessageStatus.PUT_OK:
             raise put_refusal(result)
-        offsets = result.physical_offsets or ()
-        target.stats.add(len(offsets), result.size)
-        ids = self._message_ids(offsets)
-        unique_key = get_property(header.properties.encode(), b"UNIQ_KEY")
-        answer = send_response(command.opaque, queue_id, result.queue_offset, ids, unique_key, self._region_suffix)
+        target.stats.add(len(parts.flags), result.size)
+        ids = self._message_ids(result.physical_offsets or [result.physical_offset])
+        answer = send_response(command.opaque, queue_id, result.queue_offset, ids, unique_key, suffix)
         if self._waits_for_flush:
             return self._after_flush(answer, result)
         return answer
+
+    def _make_inner(self, message: MessageExtBrokerInner, command: SendCommand, count: int) -> None:
+        """Have a batch stored as one record, as topics of batches take it (SendMessageProcessor.sendBatchMessage)."""
+        if count > MOST_IN_INNER_BATCH:
+            remark = (
+                f"the batch has {count} messages; topic[{message.topic}] has queue.type=BatchCQ, "
+                f"which takes {MOST_IN_INNER_BATCH} in a batch"
+            )
+            raise BrokerResponseError(ResponseCode.MESSAGE_ILLEGAL, remark)
+        raw = command.header.properties.encode()
+        if raw[-1] != _PAIR_END:
+            raw += b"\x02"
+        message.body = command.body
+        message.flag = command.header.flag
+        message.properties = replace_property(self._with_own(raw), b"INNER_NUM", b"%d" % count)
+        message.sys_flag |= INNER_BATCH_FLAG | NEED_UNWRAP_FLAG
 
     def _check_batch(self, header: SendMessageRequestHeader, length: int) -> None:
         """Refuse what cannot be done for a batch (CommitLog.asyncPutMessages)."""
@@ -249,7 +283,10 @@ class SendMessageProcessor:
         return raw
 
     def _special(self, message: MessageExtBrokerInner) -> None:
-        """Half messages and those for later go to topics of their own."""
+        """Half messages and those for later go to topics of their own; what counts as a batch and is none, nowhere."""
+        if get_property(message.properties, b"INNER_NUM") is not None:
+            remark = "the property INNER_NUM is set by the broker, on a batch; send the message without it"
+            raise BrokerResponseError(ResponseCode.MESSAGE_ILLEGAL, remark)
         if is_transaction(message):
             self._check_transactions_allowed()
             to_half_message(message)
@@ -275,6 +312,15 @@ class SendMessageProcessor:
     @property
     def _store_host(self) -> bytes:
         return self._store.commit_log.store_host
+
+
+def _why_none(sys_flag: int) -> str:
+    if sys_flag & INNER_BATCH_FLAG:
+        return (
+            f"sysFlag {sys_flag} is that of a batch in one record ({INNER_BATCH_FLAG}), which the broker makes itself "
+            "of a batch that SEND_BATCH_MESSAGE brings to a topic with queue.type=BatchCQ; send that instead"
+        )
+    return f"sysFlag {sys_flag} is that of a transaction, but the property TRAN_MSG is not true"
 
 
 def _flushed(answer: bytes, why: str) -> bytes | Command:

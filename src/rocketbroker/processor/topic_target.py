@@ -29,7 +29,7 @@ _UNIT_SUB_FLAG = 2
 class TopicTarget:
     """A topic that may be sent to."""
 
-    __slots__ = ("config", "is_retry", "order", "queue_nums", "stats", "sys_flag")
+    __slots__ = ("config", "is_batch_cq", "is_retry", "order", "queue_nums", "stats", "sys_flag")
 
     def __init__(self, config: TopicConfig, stats: StatsItem) -> None:
         self.config = config
@@ -37,6 +37,7 @@ class TopicTarget:
         self.queue_nums = max(config.write_queue_nums, config.read_queue_nums)
         self.sys_flag = MULTI_TAGS_FLAG if config.topic_filter_type == TopicFilterType.MULTI_TAG else 0
         self.order = config.order
+        self.is_batch_cq = config.is_batch_cq
         self.is_retry = config.topic_name.startswith(RETRY_GROUP_TOPIC_PREFIX)
 
 

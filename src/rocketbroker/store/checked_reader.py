@@ -23,7 +23,6 @@ from rocketbroker.codec.message.expected_record import ExpectedRecord
 from rocketbroker.codec.message.message_properties import get_property
 from rocketbroker.codec.message.record_properties import record_properties
 from rocketbroker.codec.message.tags_code import tags_code_bytes
-from rocketbroker.codec.storefile.consume_queue_layout import CQ_STORE_UNIT_SIZE
 from rocketbroker.store.cached_windows import CachedWindows
 from rocketbroker.store.commit_log import CommitLog
 from rocketbroker.store.consume_queue import ConsumeQueue
@@ -285,7 +284,7 @@ class CheckedReader:
     # -- what is told
 
     def _report_entry(self, queue: ConsumeQueue, queue_offset: int, what: str) -> None:
-        self._damage_log.report(*_place(queue, queue_offset), f"{_name(queue, queue_offset)}: {what}")
+        self._damage_log.report(*queue.place_of(queue_offset), f"{_name(queue, queue_offset)}: {what}")
 
     def _report_record(self, queue: ConsumeQueue, part: _Part, number: int) -> None:
         record = part.expected[number]
@@ -295,7 +294,7 @@ class CheckedReader:
         # No damage: its tags are not wanted, or its file was removed meanwhile.
         if not what or file is None:
             return
-        path, position = _place(queue, queue_offset)
+        path, position = queue.place_of(queue_offset)
         self._damage_log.report(
             str(file.path),
             offset - file.file_from_offset,
@@ -308,13 +307,6 @@ def _set_given(result: GetMessageResult, pieces: Sequence[memoryview]) -> None:
     result.total_size = sum(map(len, pieces))
     if not pieces:
         result.status = GetMessageStatus.NO_MATCHED_MESSAGE
-
-
-def _place(queue: ConsumeQueue, queue_offset: int) -> tuple[str, int]:
-    """The file and the position of an entry."""
-    position = queue_offset * CQ_STORE_UNIT_SIZE
-    file = queue.queue.find(position)
-    return (str(file.path), position - file.file_from_offset) if file else (str(queue.queue.directory), position)
 
 
 def _name(queue: ConsumeQueue, queue_offset: int) -> str:

@@ -7,8 +7,9 @@ the two lie messages that are in the CommitLog but not dispatched yet.
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import ClassVar
 
-from rocketbroker.codec.message.expected_record import RecordCheck
+from rocketbroker.codec.message.expected_record import ExpectedRecord, RecordCheck
 from rocketbroker.codec.message.message_encoder import magic_code, topic_block
 from rocketbroker.codec.message.tags_code import extend_hash, java_hash
 from rocketbroker.codec.message.topic_validator import RMQ_SYS_SCHEDULE_TOPIC
@@ -16,6 +17,7 @@ from rocketbroker.codec.storefile.consume_queue_layout import (
     CQ_STORE_UNIT_SIZE,
     ENTRY,
     FILLER_ENTRY,
+    SIZE_POSITION,
     is_filler,
     is_written,
 )
@@ -64,6 +66,9 @@ class ConsumeQueue:
         "topic_block",
         "trusted_from",
     )
+
+    #: Whether a record may take several queue offsets: see ``BatchConsumeQueue``.
+    holds_batches: ClassVar[bool] = False
 
     def __init__(
         self, topic: str, queue_id: int, directory: Path, file_size: int, file_system: FileSystem = LOCAL
@@ -205,6 +210,25 @@ class ConsumeQueue:
             return None
         return next(self.entries(queue_offset, 1), None)
 
+    def expected_record(self, queue_offset: int) -> ExpectedRecord | None:
+        """The record that holds a message, as its entry names it; ``None`` when the queue does not hold it."""
+        entry = self.entry(queue_offset)
+        return None if entry is None else (queue_offset, *entry)
+
+    def place_of(self, queue_offset: int) -> tuple[str, int]:
+        """The file and the position of an entry, to be told."""
+        position = queue_offset * CQ_STORE_UNIT_SIZE
+        file = self.queue.find(position)
+        return (str(file.path), position - file.file_from_offset) if file else (str(self.queue.directory), position)
+
+    @staticmethod
+    def unsynced_entries(file: MappedFile) -> Iterator[tuple[int, int, int]]:
+        """Position, physical offset and size in the entries of a file that are not on disk for certain; no fillers."""
+        start = file.flushed - file.flushed % CQ_STORE_UNIT_SIZE
+        for number, (offset, size, _) in enumerate(ENTRY.iter_unpack(file.buffer[start : file.wrote])):
+            if not is_filler(offset, size):
+                yield start + number * CQ_STORE_UNIT_SIZE, offset, size
+
     def load(self) -> None:
         """Map the files and find where the entries begin and end.
 
@@ -213,7 +237,7 @@ class ConsumeQueue:
         """
         self.queue.load()
         for file in reversed(self.queue.files):
-            file.wrote = file.flushed = _written_bytes(file)
+            file.wrote = file.flushed = written_bytes(file)
             if file.wrote or file is self.queue.files[0]:
                 break
         if self.queue.files:
@@ -343,17 +367,17 @@ class ConsumeQueue:
         self.min_offset = low
 
 
-def _written_bytes(file: MappedFile) -> int:
+def written_bytes(file: MappedFile, unit_size: int = CQ_STORE_UNIT_SIZE) -> int:
     """Bytes of entries at the start of a file: entries are written in order, so that halving finds the end.
 
     Read, not taken from the mapping: a hole of a tmpfs gets its page when it is looked at, and SIGBUS without room.
     """
-    low, high = 0, file.file_size // CQ_STORE_UNIT_SIZE
+    low, high = 0, file.file_size // unit_size
     while low < high:
         middle = (low + high) // 2
-        _, size, _ = ENTRY.unpack(os.pread(file.fd, CQ_STORE_UNIT_SIZE, middle * CQ_STORE_UNIT_SIZE))
+        size = int.from_bytes(os.pread(file.fd, 4, middle * unit_size + SIZE_POSITION), "big", signed=True)
         if is_written(size):
             low = middle + 1
         else:
             high = middle
-    return low * CQ_STORE_UNIT_SIZE
+    return low * unit_size

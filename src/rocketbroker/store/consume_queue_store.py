@@ -9,8 +9,11 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from rocketbroker.codec.storefile.consume_queue_layout import BATCH_CQ_STORE_UNIT_SIZE
 from rocketbroker.common.errors import MessageIllegalError, TopicBeingDeletedError
 from rocketbroker.common.file_system import LOCAL, FileSystem
+from rocketbroker.store.batch_consume_queue import BatchConsumeQueue
+from rocketbroker.store.batch_queues import BatchQueues
 from rocketbroker.store.consume_queue import ConsumeQueue
 from rocketbroker.store.damaged_files import mend_queue
 from rocketbroker.store.mapped_file import MappedFile
@@ -38,10 +41,18 @@ class ConsumeQueueStore:
         directory: ``consumequeue``; a folder a topic in it, a folder a queue in that.
         file_size: bytes of each queue file.
         file_system: the disk.
+        batch_queues: makes the queues of topics of batches, ``None`` when there are none.
     """
 
-    def __init__(self, directory: Path, file_size: int, file_system: FileSystem = LOCAL) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        file_size: int,
+        file_system: FileSystem = LOCAL,
+        batch_queues: BatchQueues | None = None,
+    ) -> None:
         self._file_system = file_system
+        self._batch_queues = batch_queues
         self.directory = directory
         self._file_size = file_size
         self._queues: dict[tuple[str, int], ConsumeQueue] = {}
@@ -71,19 +82,37 @@ class ConsumeQueueStore:
         queue = self._open.get((topic, queue_id))
         return queue if queue is not None else self._add(topic, queue_id)
 
-    def _add(self, topic: str, queue_id: int) -> ConsumeQueue:
+    def find_or_create_batch(self, topic: str, queue_id: int) -> ConsumeQueue:
+        """As ``find_or_create``, for a record that is a batch: of a topic that is not known, it says what that is.
+
+        Raises:
+            TopicBeingDeletedError: its topic is being deleted.
+        """
+        queue = self._open.get((topic, queue_id))
+        return queue if queue is not None else self._add(topic, queue_id, of_batches=True)
+
+    def _add(self, topic: str, queue_id: int, *, of_batches: bool = False) -> ConsumeQueue:
         if "/" in topic or topic in {"", ".", ".."}:
             raise MessageIllegalError(f"topic {topic!r} cannot be the name of a folder")
         if topic in self._closed_topics:
             raise TopicBeingDeletedError(f"topic {topic} is being deleted; it can be made anew once it is gone")
-        folder = self._folder_of(topic, queue_id)
-        queue = ConsumeQueue(topic, queue_id, folder, self._file_size, self._file_system)
+        queue = self._new(topic, queue_id, of_batches=of_batches)
         self._queues[topic, queue_id] = self._open[topic, queue_id] = queue
         self._topics.setdefault(topic, {})[queue_id] = queue
         return queue
 
-    def _folder_of(self, topic: str, queue_id: int) -> Path:
-        return self.directory / topic / str(queue_id)
+    def _new(self, topic: str, queue_id: int, *, of_batches: bool) -> ConsumeQueue:
+        """A queue of the kind that the topic's others are; of the first one its attribute tells, else the caller."""
+        batch = self._batch_queues
+        others = self._topics.get(topic)
+        if others:
+            of_batches = next(iter(others.values())).holds_batches
+        elif batch is not None:
+            of_batches = of_batches or batch.is_batch(topic)
+        if of_batches and batch is not None:
+            return batch.make(topic, queue_id, self._file_system)
+        folder = self.directory / topic / str(queue_id)
+        return ConsumeQueue(topic, queue_id, folder, self._file_size, self._file_system)
 
     def queues_of(self, topic: str) -> dict[int, ConsumeQueue]:
         """The queues of a topic by number."""
@@ -112,15 +141,12 @@ class ConsumeQueueStore:
             clean_stop: whether all was on disk.
         """
         damaged: set[ConsumeQueue] = set()
-        if not self.directory.is_dir():
-            return damaged
-        for topic in sorted(p for p in self.directory.iterdir() if p.is_dir()):
-            if _RETIRED.search(topic.name):
-                # A stop came between the deletion of the topic and the removal of its files.
-                self._remove_tree(topic)
-                continue
-            for folder in sorted(p for p in topic.iterdir() if p.is_dir() and p.name.isdigit()):
-                texts = [] if told is None else told
+        texts = [] if told is None else told
+        batch = self._batch_queues
+        for topic in self._topic_folders(self.directory):
+            if batch is not None:
+                batch.check_folder(topic, of_batches=False)
+            for folder in _queue_folders(topic):
                 lacks = mend_queue(
                     folder, self._file_size, self._file_system, texts, before_change, clean_stop=clean_stop
                 )
@@ -128,7 +154,37 @@ class ConsumeQueueStore:
                 queue.load()
                 if lacks:
                     damaged.add(queue)
+        if batch is not None:
+            damaged |= self._load_batches(batch, texts, before_change, clean_stop=clean_stop)
         return damaged
+
+    def _load_batches(
+        self, batch: BatchQueues, told: list[str], before_change: Callable[[], None], *, clean_stop: bool
+    ) -> set[ConsumeQueue]:
+        damaged: set[ConsumeQueue] = set()
+        if not batch.directory.is_dir():
+            # If there were any, nothing else may say so after an unclean stop.
+            return {self.find_or_create(topic, 0) for topic in batch.topics()}
+        for topic in self._topic_folders(batch.directory):
+            batch.check_folder(topic, of_batches=True)
+            for folder in _queue_folders(topic):
+                size, unit = batch.file_size, BATCH_CQ_STORE_UNIT_SIZE
+                lacks = mend_queue(
+                    folder, size, self._file_system, told, before_change, clean_stop=clean_stop, unit_size=unit
+                )
+                queue = self._add(topic.name, int(folder.name), of_batches=True)
+                queue.load()
+                if lacks or (isinstance(queue, BatchConsumeQueue) and queue.cut_doubtful(told, before_change)):
+                    damaged.add(queue)
+        return damaged
+
+    def _topic_folders(self, directory: Path) -> Iterator[Path]:
+        """The folders of topics; those of deleted topics, whose removal a stop came before, are removed."""
+        for topic in sorted(p for p in directory.iterdir() if p.is_dir()) if directory.is_dir() else ():
+            if _RETIRED.search(topic.name):
+                self._remove_tree(topic)
+            else:
+                yield topic
 
     def _remove_tree(self, folder: Path) -> None:
         for path in list(folder.iterdir()):
@@ -138,8 +194,8 @@ class ConsumeQueueStore:
                 self._file_system.unlink(path)
         self._file_system.remove_folder(folder)
 
-    def changed_files(self) -> Generator[MappedFile]:
-        """The files with entries that were not synced; called on the flush thread.
+    def changed_files(self) -> Generator[tuple[ConsumeQueue, MappedFile]]:
+        """The queues and their files with entries that were not synced; called on the flush thread.
 
         A queue counts as changed until the files after it were asked for, so close it where a sync fails.
         """
@@ -147,10 +203,16 @@ class ConsumeQueueStore:
             if queue.dirty:
                 queue.dirty = False
                 try:
-                    yield from [file for file in list(queue.queue.files) if file.to_flush]
+                    yield from [(queue, file) for file in list(queue.queue.files) if file.to_flush]
                 except GeneratorExit:
                     queue.dirty = True
                     raise
+
+    @property
+    def directories(self) -> list[Path]:
+        """Where the queues lie."""
+        batch = self._batch_queues
+        return [self.directory] if batch is None or not batch.directory.is_dir() else [self.directory, batch.directory]
 
     @property
     def max_physical_offset(self) -> int:
@@ -204,7 +266,7 @@ class ConsumeQueueStore:
         queues = self.queues_of(topic).values()
         if not queues:
             return
-        folder = self.directory / topic
+        folder = next(iter(queues)).queue.directory.parent
         with self._paths:
             retired = _unused(folder)
             if folder.is_dir():
@@ -282,7 +344,7 @@ class ConsumeQueueStore:
         """
         with self._paths:
             # The path may be that of a new topic by now.
-            stays = queue.queue.directory == self._folder_of(queue.topic, queue.queue_id)
+            stays = queue.queue.directory.parent.name == queue.topic
             return file.remove() if stays else None
 
     def _serves(self, queue: ConsumeQueue) -> bool:
@@ -303,6 +365,10 @@ class ConsumeQueueStore:
         self._queues.clear()
         self._open.clear()
         self._topics.clear()
+
+
+def _queue_folders(topic: Path) -> list[Path]:
+    return sorted(p for p in topic.iterdir() if p.is_dir() and p.name.isdigit())
 
 
 def _unused(folder: Path) -> Path:

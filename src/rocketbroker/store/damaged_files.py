@@ -13,7 +13,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
-from rocketbroker.codec.storefile.consume_queue_layout import CQ_STORE_UNIT_SIZE, ENTRY, is_written
+from rocketbroker.codec.storefile.consume_queue_layout import CQ_STORE_UNIT_SIZE, SIZE_POSITION, is_written
 from rocketbroker.codec.storefile.mapped_file_name import offset_to_file_name
 from rocketbroker.common.errors import StoreError
 from rocketbroker.common.file_system import FileSystem
@@ -117,6 +117,7 @@ def mend_queue(
     before_change: Callable[[], None],
     *,
     clean_stop: bool,
+    unit_size: int = CQ_STORE_UNIT_SIZE,
 ) -> bool:
     """Set aside the first file of a queue that is damaged, and remove those behind it (blocks).
 
@@ -129,6 +130,7 @@ def mend_queue(
         told: takes what was found, a text for each file.
         before_change: called before a file is changed.
         clean_stop: whether all was on disk, so that no file but the last may lack entries.
+        unit_size: bytes of an entry.
     """
     files, foreign = _files_of(directory)
     for path in foreign:
@@ -136,7 +138,7 @@ def mend_queue(
         told.append(f"{path}: is no file of a queue, and set aside as {set_aside(path, file_system).name}")
     for number, file in enumerate(files):
         why = _why_damaged(files, number, file_size)
-        if not why and clean_stop and file is not files[-1] and not _has_entries(file.path, file_size):
+        if not why and clean_stop and file is not files[-1] and not _has_entries(file.path, file_size, unit_size):
             why = "has no entries, but others follow it"
         if why:
             before_change()
@@ -163,11 +165,11 @@ def _why_damaged(files: list[_Named], number: int, file_size: int) -> str:
     return ""
 
 
-def _has_entries(path: Path, file_size: int) -> bool:
+def _has_entries(path: Path, file_size: int, unit_size: int) -> bool:
     """Whether the first and the last entry of a file are written."""
     with path.open("rb", buffering=0) as file:
-        ends = (os.pread(file.fileno(), CQ_STORE_UNIT_SIZE, at) for at in (0, file_size - CQ_STORE_UNIT_SIZE))
-        return all(is_written(ENTRY.unpack(entry)[1]) for entry in ends)
+        sizes = (os.pread(file.fileno(), 4, at + SIZE_POSITION) for at in (0, file_size - unit_size))
+        return all(is_written(int.from_bytes(size, "big", signed=True)) for size in sizes)
 
 
 def set_aside(path: Path, file_system: FileSystem) -> Path:

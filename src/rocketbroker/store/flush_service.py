@@ -19,11 +19,11 @@ from math import inf
 
 from rocketbroker.codec.message.message_decoder import peek
 from rocketbroker.codec.message.message_encoder import BLANK_LENGTH
-from rocketbroker.codec.storefile.consume_queue_layout import CQ_STORE_UNIT_SIZE, ENTRY, is_filler
 from rocketbroker.common.config import MessageStoreConfig
 from rocketbroker.common.lifecycle import ServiceThread
 from rocketbroker.store.commit_log import CommitLog
 from rocketbroker.store.commit_log_walker import sound_until
+from rocketbroker.store.consume_queue import ConsumeQueue
 from rocketbroker.store.group_commit import GroupCommit
 from rocketbroker.store.mapped_file import MappedFile
 from rocketbroker.store.mapped_file_queue import MappedFileQueue
@@ -263,7 +263,7 @@ class ConsumeQueueFlusher:
     """Syncs the queues that changed.
 
     Args:
-        changed: gives the files to sync, and forgets them.
+        changed: gives the queues and files to sync, and forgets them.
         commit_log: has the messages that their entries stand for.
         interval_s: how often it looks.
         last_stored: gives the store time of the last message in ms; asked before each round.
@@ -273,7 +273,7 @@ class ConsumeQueueFlusher:
 
     def __init__(
         self,
-        changed: Callable[[], Generator[MappedFile]],
+        changed: Callable[[], Generator[tuple[ConsumeQueue, MappedFile]]],
         commit_log: CommitLog,
         interval_s: float,
         last_stored: Callable[[], int],
@@ -294,8 +294,8 @@ class ConsumeQueueFlusher:
         stored = self._last_stored()
         try:
             with contextlib.closing(self._changed()) as files:
-                for file in files:
-                    self._check_before_rewrite(file)
+                for queue, file in files:
+                    self._check_before_rewrite(queue, file)
                     file.flush()
         except OSError as error:
             if not self.error:
@@ -306,7 +306,7 @@ class ConsumeQueueFlusher:
             self.error = ""
             self._on_flushed(stored)
 
-    def _check_before_rewrite(self, file: MappedFile) -> None:
+    def _check_before_rewrite(self, queue: ConsumeQueue, file: MappedFile) -> None:
         """As for the log: make sure that each entry is still one of a message.
 
         Raises:
@@ -314,9 +314,8 @@ class ConsumeQueueFlusher:
         """
         if not file.to_write_again:
             return
-        start = file.flushed - file.flushed % CQ_STORE_UNIT_SIZE
-        for number, (offset, size, _) in enumerate(ENTRY.iter_unpack(file.buffer[start : file.wrote])):
-            head = None if is_filler(offset, size) else self._commit_log.bytes_at(offset, BLANK_LENGTH)
-            if not is_filler(offset, size) and (head is None or peek(head)[0] != size):
-                where = f"{file.path} at {start + number * CQ_STORE_UNIT_SIZE}"
+        for position, offset, size in queue.unsynced_entries(file):
+            head = self._commit_log.bytes_at(offset, BLANK_LENGTH)
+            if head is None or peek(head)[0] != size:
+                where = f"{file.path} at {position}"
                 raise OSError(0, f"what was stored is not in memory any more ({where}); a restart makes it anew")

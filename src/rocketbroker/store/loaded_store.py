@@ -42,7 +42,7 @@ class LoadedStore(NamedTuple):
     def folders(self) -> list[Path]:
         """Where log, queues and index lie."""
         index = [] if self.index_service is None else [self.index_service.directory]
-        return [self.commit_log.queue.directory, self.queues.directory, *index]
+        return [self.commit_log.queue.directory, *self.queues.directories, *index]
 
     @property
     def known_to(self) -> int:

@@ -4,7 +4,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 
 from rocketbroker.codec.message.message_batch import BatchParts
-from rocketbroker.codec.message.message_properties import MAX_PROPERTIES_LENGTH, find_properties
+from rocketbroker.codec.message.message_properties import MAX_PROPERTIES_LENGTH, find_properties, replace_property
 from rocketbroker.codec.message.message_sys_flag import (
     TRANSACTION_PREPARED_TYPE,
     TRANSACTION_ROLLBACK_TYPE,
@@ -106,6 +106,28 @@ class MessageAppender:
         self.last_store_timestamp = timestamp
         self.put_count += 1
         return PutMessageResult(PutMessageStatus.PUT_OK, offset, queue_offset, timestamp, size)
+
+    def put_inner_batch(self, message: MessageExtBrokerInner, count: int) -> PutMessageResult:
+        """Append one record that holds a batch, to a topic of batches; it takes ``count`` queue offsets.
+
+        Args:
+            message: its body is the batch, its sysFlag and ``INNER_NUM`` say so; ``INNER_BASE`` is added.
+            count: how many messages it holds.
+        """
+        try:
+            queue = self._queues.find_or_create(message.topic, message.queue_id)
+        except StoreError as error:
+            return failed(error)
+        if not queue.holds_batches:
+            reason = f"the message is a batch, but topic {message.topic} has no queue.type=BatchCQ"
+            return PutMessageResult(PutMessageStatus.MESSAGE_ILLEGAL, reason=reason)
+        message.properties = replace_property(message.properties, b"INNER_BASE", b"%d" % queue.next_offset)
+        message.found = None
+        result = self.put(message)
+        if result.status is PutMessageStatus.PUT_OK:
+            queue.next_offset = result.queue_offset + count
+            self.put_count += count - 1
+        return result
 
     def put_batch(self, message: MessageExtBrokerInner, parts: BatchParts) -> PutMessageResult:
         """Append several messages to one queue, back to back; all of them or none.

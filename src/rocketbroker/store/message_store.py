@@ -8,13 +8,15 @@ import asyncio
 import logging
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 
 from rocketbroker.codec.message.delay_levels import parse_delay_levels
 from rocketbroker.codec.message.message_batch import BatchParts
+from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
 from rocketbroker.common.clock import Clock
 from rocketbroker.common.config import MessageStoreConfig
 from rocketbroker.common.errors import StoreError
@@ -22,6 +24,9 @@ from rocketbroker.common.file_system import LOCAL, FileSystem
 from rocketbroker.common.lifecycle import TaskOwner
 from rocketbroker.store import deleted_topics, queue_ends, rebuild_note
 from rocketbroker.store.allocate_mapped_file_service import AllocateMappedFileService
+from rocketbroker.store.batch_consume_queue import BatchConsumeQueue
+from rocketbroker.store.batch_queue_reader import BatchQueueReader
+from rocketbroker.store.batch_queues import BatchQueues
 from rocketbroker.store.checked_reader import CheckedReader
 from rocketbroker.store.commit_log import ALLOCATE_STEP, CommitLog
 from rocketbroker.store.commit_log_dispatcher import CommitLogDispatcher
@@ -72,6 +77,7 @@ class MessageStore:
         listener: told of messages as they become readable.
         clock: gives store times.
         file_system: the disk.
+        topics: the topics by name, whose attributes say which have queues of batches.
     """
 
     def __init__(
@@ -81,6 +87,7 @@ class MessageStore:
         listener: MessageArrivingListener,
         clock: Clock,
         file_system: FileSystem = LOCAL,
+        topics: Mapping[str, TopicConfig] = MappingProxyType({}),
     ) -> None:
         self.config = config
         self._clock = clock
@@ -96,7 +103,7 @@ class MessageStore:
         self.commit_log = CommitLog(
             log_queue, self._allocate_service, store_host, config.max_message_size + _RECORD_ROOM
         )
-        self.queues = ConsumeQueueStore(config.consume_queue_dir, config.mapped_file_size_consume_queue, file_system)
+        self.queues = self._make_queues(topics)
         self.index_service = self._make_index_service() if config.message_index_enable else None
         self._index_sync = IndexSync(self.index_service, self._checkpoint) if self.index_service else None
         self._delay_levels = parse_delay_levels(config.message_delay_level)
@@ -130,9 +137,9 @@ class MessageStore:
         self.checked_reader = CheckedReader(self.commit_log, self.damage_log, self._cold_readers)
         # For services that store messages of a queue again.
         self.entry_reader = EntryReader(self.commit_log, self.checked_reader)
-        hot_bytes = _hot_bytes(config.access_message_in_memory_max_ratio)
-        self._reader = QueueReader(self.commit_log, config, hot_bytes, self.checked_reader)
+        self._reader = QueueReader(self.commit_log, config, _hot_bytes(config), self.checked_reader)
         self._filtered_reader = FilteredReader(self.commit_log, self._reader, self.checked_reader)
+        self._batch_reader = BatchQueueReader(self.commit_log, self._reader, self.checked_reader)
         self._queue_flusher = ConsumeQueueFlusher(
             self.queues.changed_files,
             self.commit_log,
@@ -161,6 +168,13 @@ class MessageStore:
         self.recovery_report = RecoveryReport(clean_stop=True)
         # Appends one message; readable after ``dispatch``. Both bound here: the path of each message is a call shorter.
         self.put_message, self.dispatch = self._appender.put, self._appender.dispatch
+
+    def _make_queues(self, topics: Mapping[str, TopicConfig]) -> ConsumeQueueStore:
+        config = self.config
+        batch_size = config.mapper_file_size_batch_consume_queue
+        batch_queues = BatchQueues(config.batch_consume_queue_dir, batch_size, topics, self.commit_log.bytes_at)
+        size = config.mapped_file_size_consume_queue
+        return ConsumeQueueStore(config.consume_queue_dir, size, self._file_system, batch_queues)
 
     def _make_index_service(self) -> IndexService:
         config = self.config
@@ -351,6 +365,10 @@ class MessageStore:
         """Append several messages to one queue: all or none."""
         return self._appender.put_batch(message, parts)
 
+    def put_inner_batch(self, message: MessageExtBrokerInner, count: int) -> PutMessageResult:
+        """Append a batch to a topic of batches, as one record: see ``MessageAppender``."""
+        return self._appender.put_inner_batch(message, count)
+
     @property
     def waits_for_flush(self) -> bool:
         """Whether a message is acknowledged only when it is on disk (SYNC_FLUSH)."""
@@ -390,6 +408,8 @@ class MessageStore:
         queue = self.queues.find(topic, queue_id)
         if queue is None:
             return GetMessageResult(GetMessageStatus.NO_MATCHED_LOGIC_QUEUE, 0, 0, 0)
+        if isinstance(queue, BatchConsumeQueue):
+            return self._batch_reader.read(queue, offset, max_msgs, max_bytes, matches, message_filter)
         if message_filter is not None:
             return self._filtered_reader.read(queue, offset, max_msgs, max_bytes, message_filter)
         return self._reader.read(queue, offset, max_msgs, max_bytes, matches)
@@ -467,6 +487,7 @@ class MessageStore:
         return self._appender.put_count
 
 
-def _hot_bytes(ratio_percent: int) -> int:
+def _hot_bytes(config: MessageStoreConfig) -> int:
     """How many bytes of the log may be taken to be in memory (StoreUtil.TOTAL_PHYSICAL_MEMORY_SIZE)."""
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") * ratio_percent // 100
+    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return total * config.access_message_in_memory_max_ratio // 100

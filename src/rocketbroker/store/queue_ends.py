@@ -117,12 +117,11 @@ def find_lost_queues(
 
 def _ends_with_its_message(queue: ConsumeQueue, read_log: Callable[[int, int], bytes | None]) -> bool:
     """Whether the last entry leads to the message it stands for, or there is none: else others may be damaged too."""
-    number = queue.max_offset - 1
-    entry = queue.entry(number)
-    if entry is None:
+    record = queue.expected_record(queue.max_offset - 1)
+    if record is None:
         return True
-    head = read_log(entry[0], BODY_POSITION)
-    return head is not None and queue.record_check.is_head(head, (number, *entry))
+    head = read_log(record[1], BODY_POSITION)
+    return head is not None and queue.record_check.is_head(head, record)
 
 
 def find_lost_begins(

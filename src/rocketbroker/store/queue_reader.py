@@ -168,11 +168,11 @@ class QueueReader:
 
     def store_timestamp(self, queue: ConsumeQueue, queue_offset: int) -> int:
         """Store time in ms of a message of the queue, -1 when it does not hold it or it is damaged (blocks)."""
-        entry = queue.entry(queue_offset)
-        head = self._commit_log.bytes_at(entry[0], BODY_POSITION) if entry else None
-        if entry is None or head is None:
+        record = queue.expected_record(queue_offset)
+        head = self._commit_log.bytes_at(record[1], BODY_POSITION) if record else None
+        if record is None or head is None:
             return -1
-        if len(head) < BODY_POSITION or not queue.record_check.is_head(head, (queue_offset, *entry)):
+        if len(head) < BODY_POSITION or not queue.record_check.is_head(head, record):
             return -1
         sys_flag = int.from_bytes(head[SYS_FLAG_POSITION : SYS_FLAG_POSITION + 4], "big")
         position = STORE_TIMESTAMP_POSITION + (12 if sys_flag & _BORN_HOST_V6 else 0)

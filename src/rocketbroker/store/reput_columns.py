@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rocketbroker.codec.byte_columns import Positions
+from rocketbroker.codec.message.message_batch import MIN_INNER_SIZE
 from rocketbroker.codec.storefile.consume_queue_layout import ENTRY
 from rocketbroker.codec.storefile.dtypes import CONSUME_QUEUE_ENTRY
 from rocketbroker.codec.storefile.message_keys import keys_of
@@ -66,19 +67,25 @@ class ReputColumns:
         """
         messages = WindowMessages(records)
         kept = ~messages.are_before(self._deleted)
-        chosen = kept & messages.indexed & ~messages.dispatched
+        chosen = np.zeros(len(messages), np.bool_)
         for topic, queue_id, all_members in messages.by_queue():
             members = all_members[kept[all_members]]
             if not len(members):
                 continue
-            queue = self._queue(topic, queue_id)
+            queue = self._queue(topic, queue_id, of_batches=bool(messages.are_batches[members].any()))
             if queue is None:
                 self._refuse(messages, members, f"topic {topic!r}, queue {queue_id} cannot be")
-                continue
-            chosen[self._enter_queue(queue, messages, members)] = True
+            elif queue.holds_batches:
+                chosen[self._enter_batches(queue, messages, members)] = True
+            else:
+                # A batch that is in a topic of single messages is found by its keys alone.
+                are_batches = messages.are_batches[members]
+                chosen[members[are_batches]] = True
+                if not are_batches.all():
+                    chosen[self._enter_queue(queue, messages, members[~are_batches])] = True
         return _index_keys(messages, chosen)
 
-    def _queue(self, topic: bytes, queue_id: int) -> ConsumeQueue | None:
+    def _queue(self, topic: bytes, queue_id: int, *, of_batches: bool) -> ConsumeQueue | None:
         """The queue of messages with these fields, ``None`` when there can be none: the fields are damaged."""
         try:
             name = topic.decode()
@@ -86,7 +93,8 @@ class ReputColumns:
             return None
         if queue_id < 0 or len(topic) > _LONGEST_TOPIC or name in {"", ".", ".."} or "/" in name or "\0" in name:
             return None
-        queue = self._queues.find_or_create(name, queue_id)
+        find = self._queues.find_or_create_batch if of_batches else self._queues.find_or_create
+        queue = find(name, queue_id)
         if queue not in self._known_ends:
             last = queue.entry(queue.max_offset - 1)
             self._known_ends[queue] = last[0] if last else -1
@@ -123,6 +131,26 @@ class ReputColumns:
                 refused += run.tolist()
         return refused
 
+    def _enter_batches(self, queue: ConsumeQueue, messages: WindowMessages, members: Positions) -> list[int]:
+        """As ``_enter_queue``, record by record, into a queue whose records may be batches."""
+        numbers, offsets = messages.queue_offsets, messages.offsets
+        indexed = []
+        for at in members.tolist():
+            first, offset = int(numbers[at]), int(offsets[at])
+            if offset <= self._known_ends[queue]:
+                if first < queue.max_offset:
+                    indexed.append(at)
+            elif why := _why_no_place(queue, first, offset):
+                self._refuse(messages, np.array([at]), why)
+            else:
+                if first < queue.max_offset:
+                    queue.cut(first)
+                size = int(messages.records.total_size[at])
+                queue.put(first, offset, size, int(messages.tags_codes[at]))
+                indexed.append(at)
+        queue.next_offset = queue.max_offset
+        return indexed
+
     def _make_place(self, queue: ConsumeQueue, first: int, offset: int, count: int) -> bool:
         """Have the queue end where messages begin that lie at a CommitLog offset; false when they cannot be there.
 
@@ -155,6 +183,20 @@ class ReputColumns:
         if queue.schedule:
             return due_times(self._delay_levels, messages, members)
         return messages.tags_codes[members]
+
+
+def _why_no_place(queue: ConsumeQueue, first: int, offset: int) -> str:
+    """Why a record of a queue of batches cannot have a queue offset, empty when it can.
+
+    One that begins the queue anew takes the place of all others: their topic was deleted, and made again.
+    """
+    end = queue.max_offset
+    last = queue.entry(end - 1)
+    if last is None:
+        can_be = 0 <= first <= _LAST_OFFSET
+    else:
+        can_be = first in {0, end} or (first > end and (first - end) * MIN_INNER_SIZE <= offset - sum(last[:2]))
+    return "" if can_be else f"queue offset {first} cannot be, the queue ends at {end}"
 
 
 def _index_keys(messages: WindowMessages, chosen: NDArray[np.bool_]) -> IndexKeys:

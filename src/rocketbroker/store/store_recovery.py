@@ -279,7 +279,7 @@ def _settle(loaded: LoadedStore) -> None:
             _flush_log(file)
     try:
         with closing(loaded.queues.changed_files()) as files:
-            for file in files:
+            for _, file in files:
                 file.flush()
         if index is not None:
             index.sync()

@@ -58,7 +58,7 @@ def unknown_part(loaded: LoadedStore, checkpoint: StoreCheckpoint) -> UnknownPar
 
 def _hints(queues: ConsumeQueueStore, offset: int) -> RecordHints | None:
     """What the queues say of the log from an offset on, where that is much and not too much."""
-    firsts = {queue: queue.first_offset_from(offset) for queue in queues}
+    firsts = {queue: queue.first_offset_from(offset) for queue in queues if not queue.holds_batches}
     count = sum(queue.max_offset - first for queue, first in firsts.items())
     if not _WORTH_HINTS <= count <= _MOST_HINTS:
         return None

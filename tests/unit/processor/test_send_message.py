@@ -338,7 +338,7 @@ def test_a_batch_that_cannot_be_split_is_refused(send: Send, store: MessageStore
 
 
 @pytest.mark.parametrize("batch", [False, True])
-@pytest.mark.parametrize(("name", "value"), [("queue.type", "BatchCQ"), ("cleanup.policy", "COMPACTION")])
+@pytest.mark.parametrize(("name", "value"), [("cleanup.policy", "COMPACTION")])
 def test_a_topic_whose_attributes_are_not_honoured_is_not_written(
     parts: SimpleNamespace, send: Send, store: MessageStore, name: str, value: str, batch: bool
 ):

@@ -149,13 +149,13 @@ def test_changed_files_are_given_until_they_were_all_taken(store: ConsumeQueueSt
     next(given)
     given.close()
 
-    files = list(store.changed_files())
+    files = [file for _, file in store.changed_files()]
     assert len(files) == 4
     for file in files:
         file.flushed = file.wrote
     assert list(store.changed_files()) == []
     store.find_or_create("A", 1).put(12, 0, 10, 0)
-    assert [file.file_from_offset for file in store.changed_files()] == [FILE]
+    assert [file.file_from_offset for _, file in store.changed_files()] == [FILE]
 
 
 def test_queues_that_begin_before_the_log_are_told_with_where_they_would(store: ConsumeQueueStore):

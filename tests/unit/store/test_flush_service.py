@@ -16,6 +16,7 @@ from rocketbroker.common.file_system import LocalFileSystem
 from rocketbroker.store import flush_service
 from rocketbroker.store.allocate_mapped_file_service import AllocateMappedFileService
 from rocketbroker.store.commit_log import CommitLog
+from rocketbroker.store.consume_queue import ConsumeQueue
 from rocketbroker.store.flush_service import CommitLogFlusher, ConsumeQueueFlusher
 from rocketbroker.store.mapped_file import MappedFile
 from rocketbroker.store.mapped_file_queue import MappedFileQueue
@@ -351,9 +352,10 @@ class Changed:
 
     def __init__(self, files: list[MappedFile]) -> None:
         self.files = files
+        self.queue = ConsumeQueue("T", 0, files[0].path.parent, SIZE)
 
-    def __call__(self) -> Generator[MappedFile]:
-        yield from [file for file in self.files if file.wrote > file.flushed]
+    def __call__(self) -> Generator[tuple[ConsumeQueue, MappedFile]]:
+        yield from [(self.queue, file) for file in self.files if file.wrote > file.flushed]
 
 
 def test_queues_are_synced_up_to_where_they_were_written(tmp_path: Path):

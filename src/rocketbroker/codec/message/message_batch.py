@@ -23,7 +23,8 @@ from rocketbroker.common.errors import CodecError
 
 _HEAD: Final = Struct(">iiiii")
 _SIZE_FLAG_LENGTH: Final = Struct(">i8xii")
-_MIN_SIZE: Final = _HEAD.size + PROPERTIES_LENGTH.size
+#: Bytes of a message in a batch, without body and properties.
+MIN_INNER_SIZE: Final = _HEAD.size + PROPERTIES_LENGTH.size
 
 
 class BatchParts(NamedTuple):
@@ -47,10 +48,10 @@ def split_batch(body: ReadableBuffer) -> BatchParts:
 
 def _split_alike(data: bytes) -> BatchParts | None:
     """The messages if all have the same lengths, which is common and takes no bytecode for each."""
-    if len(data) < _MIN_SIZE:
+    if len(data) < MIN_INNER_SIZE:
         return None
     total_size, _, body_length = _SIZE_FLAG_LENGTH.unpack_from(data)
-    properties_length = total_size - body_length - _MIN_SIZE
+    properties_length = total_size - body_length - MIN_INNER_SIZE
     if body_length < 0 or properties_length < 0 or len(data) % total_size:
         return None
     messages = _message_layout(body_length, properties_length).iter_unpack(data)
@@ -74,8 +75,8 @@ def _split_one_by_one(data: bytes) -> BatchParts:
     end, size = 0, len(data)
     while end < size:
         offset = end
-        if size - offset < _MIN_SIZE:
-            raise _broken(len(flags), offset, f"{size - offset} bytes are left, a message takes {_MIN_SIZE}")
+        if size - offset < MIN_INNER_SIZE:
+            raise _broken(len(flags), offset, f"{size - offset} bytes are left, a message takes {MIN_INNER_SIZE}")
         total_size, flag, body_length = head(data, offset)
         start = offset + _HEAD.size
         stop = start + body_length
@@ -92,7 +93,7 @@ def _split_one_by_one(data: bytes) -> BatchParts:
 
 
 def _wrong_sizes(total_size: int, body_length: int, left: int) -> str:
-    if _MIN_SIZE <= total_size <= left:
+    if MIN_INNER_SIZE <= total_size <= left:
         return f"bodyLength is {body_length} in a totalSize of {total_size}"
     return f"totalSize is {total_size}, {left} bytes are left"
 
@@ -102,7 +103,7 @@ def encode_batch(messages: Iterable[tuple[int, ReadableBuffer, ReadableBuffer]])
     parts: list[ReadableBuffer] = []
     for flag, body, properties in messages:
         check_properties_length(properties)
-        size = _MIN_SIZE + len(body) + len(properties)
+        size = MIN_INNER_SIZE + len(body) + len(properties)
         parts += _HEAD.pack(size, 0, 0, flag, len(body)), body, PROPERTIES_LENGTH.pack(len(properties)), properties
     return b"".join(parts)
 

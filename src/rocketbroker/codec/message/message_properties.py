@@ -79,6 +79,7 @@ BROKER_PROPERTIES: Final = frozenset(
         b"MSG_REGION",
         b"TRACE_ON",
         b"CLUSTER",
+        b"INNER_NUM",
     }
 )
 _UNIQUE_KEY: Final = b"UNIQ_KEY\x01"

@@ -39,6 +39,11 @@ def recall_handle_suffix(handle: str) -> bytes:
     return b',"recallHandle":"%b"' % handle.encode()
 
 
+def batch_uniq_id_suffix(unique_key: bytes) -> bytes:
+    """The field ``batchUniqId``, likewise, of an answer to a batch that is stored as one record."""
+    return b',"batchUniqId":%b' % msgspec.json.encode(unique_key.decode("utf-8", "replace"))
+
+
 def send_response(
     opaque: int, queue_id: int, queue_offset: int, msg_id: bytes, transaction_id: bytes | None, region_suffix: bytes
 ) -> bytes:
@@ -50,7 +55,7 @@ def send_response(
         queue_offset: of the message, or of the first in a batch.
         msg_id: offset message id in ASCII hex; comma-joined for a batch.
         transaction_id: the message's UNIQ_KEY in UTF-8, left out when ``None``.
-        region_suffix: made by the function of that name; a ``recall_handle_suffix`` may follow.
+        region_suffix: made by the function of that name; another suffix may follow.
     """
     header = _SEND % (queue_id, _transaction(transaction_id), msg_id, region_suffix, queue_offset, opaque)
     length = len(header)

@@ -14,6 +14,8 @@ from typing import Final
 
 CQ_STORE_UNIT_SIZE: Final = 20
 ENTRY: Final = Struct(">qiq")
+#: Where the size stands in an entry of either kind.
+SIZE_POSITION: Final = 8
 #: Default of ``mappedFileSizeConsumeQueue``, in bytes.
 MAPPED_FILE_SIZE_CONSUME_QUEUE: Final = 300_000 * CQ_STORE_UNIT_SIZE
 FILLER_SIZE: Final = 0x7FFFFFFF
@@ -25,6 +27,8 @@ BATCH_ENTRY: Final = Struct(">qiqqqhii")
 MAPPED_FILE_SIZE_BATCH_CONSUME_QUEUE: Final = 300_000 * BATCH_CQ_STORE_UNIT_SIZE
 #: ``compactedOffset`` of an entry that was not compacted.
 INVALID_COMPACTED_OFFSET: Final = -1
+#: More messages than this no batch entry can count.
+MOST_IN_INNER_BATCH: Final = 0x7FFF
 
 
 def position_of(queue_offset: int) -> int:

@@ -66,9 +66,9 @@ class WindowMessages:
         return found
 
     @cached_property
-    def dispatched(self) -> NDArray[np.bool_]:
-        """Which are entered into a ConsumeQueue; inner batches are entered into a BatchConsumeQueue instead."""
-        found: NDArray[np.bool_] = self.indexed & (self.records.sys_flag & INNER_BATCH_FLAG == 0)
+    def are_batches(self) -> NDArray[np.bool_]:
+        """Which are inner batches: a record that holds several messages, for a BatchConsumeQueue."""
+        found: NDArray[np.bool_] = self.records.sys_flag & INNER_BATCH_FLAG != 0
         return found
 
     @cached_property
@@ -92,7 +92,7 @@ class WindowMessages:
 
     def by_queue(self) -> Iterator[tuple[bytes, int, Positions]]:
         """Topic and queue number of each queue, and the numbers of the messages that go into it, oldest first."""
-        members = np.flatnonzero(self.dispatched)
+        members = np.flatnonzero(self.indexed)
         queues = (self.topic_numbers << 32 | self.queue_ids & 0xFFFFFFFF)[members]
         order = np.argsort(queues, kind="stable")
         cuts = np.flatnonzero(np.diff(queues[order])) + 1

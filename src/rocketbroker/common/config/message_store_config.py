@@ -9,6 +9,7 @@ from pydantic import AfterValidator, BeforeValidator
 from rocketbroker.common.config.fields import ConfigModel, FilePath, Flag, Text, Trait, Whole, setting
 
 CQ_STORE_UNIT_SIZE = 20
+BATCH_CQ_STORE_UNIT_SIZE = 46
 _INT_MAX = 2**31 - 1
 _DAY_MS = 86_400_000
 _HOURS_OF_DAY = 24
@@ -66,6 +67,11 @@ def _whole_units(value: int) -> int:
     return -(-value // CQ_STORE_UNIT_SIZE) * CQ_STORE_UNIT_SIZE
 
 
+def _whole_batch_units(value: int) -> int:
+    """Rounded up to whole 46-byte entries: RocketMQ could not fill a file with another size."""
+    return -(-value // BATCH_CQ_STORE_UNIT_SIZE) * BATCH_CQ_STORE_UNIT_SIZE
+
+
 def _supported_precision(value: int) -> int:
     """MessageStoreConfig.setTimerPrecisionMs: the next lower value there is."""
     return max((precision for precision in _TIMER_PRECISIONS_MS if precision <= value), default=_TIMER_PRECISIONS_MS[0])
@@ -78,6 +84,7 @@ Hours = Annotated[Text, AfterValidator(_check_hours)]
 DelayLevels = Annotated[Text, AfterValidator(_check_levels)]
 TimerPrecision = Annotated[Whole, AfterValidator(_supported_precision)]
 ConsumeQueueSize = Annotated[Whole, AfterValidator(_whole_units)]
+BatchConsumeQueueSize = Annotated[Whole, AfterValidator(_whole_batch_units)]
 
 
 class MessageStoreConfig(ConfigModel):
@@ -125,6 +132,14 @@ class MessageStoreConfig(ConfigModel):
         Trait(unit="bytes"),
         low=CQ_STORE_UNIT_SIZE,
         high=_INT_MAX // CQ_STORE_UNIT_SIZE * CQ_STORE_UNIT_SIZE,
+    )
+    mapper_file_size_batch_consume_queue: BatchConsumeQueueSize = setting(
+        "mapperFileSizeBatchConsumeQueue",
+        13_800_000,
+        "Size of one file of the queues of a topic with `queue.type=BatchCQ`, rounded up to whole entries of 46 bytes.",
+        Trait(unit="bytes"),
+        low=BATCH_CQ_STORE_UNIT_SIZE,
+        high=_INT_MAX // BATCH_CQ_STORE_UNIT_SIZE * BATCH_CQ_STORE_UNIT_SIZE,
     )
     message_index_enable: Flag = setting(
         "messageIndexEnable",
@@ -412,6 +427,11 @@ class MessageStoreConfig(ConfigModel):
     def consume_queue_dir(self) -> Path:
         """Directory that holds `<topic>/<queueId>/`."""
         return Path(self.store_path_consume_queue or Path(self.store_path_root_dir, "consumequeue"))
+
+    @property
+    def batch_consume_queue_dir(self) -> Path:
+        """Directory that holds `<topic>/<queueId>/` of topics with `queue.type=BatchCQ`."""
+        return Path(self.store_path_root_dir, "batchconsumequeue")
 
     @property
     def index_dir(self) -> Path:

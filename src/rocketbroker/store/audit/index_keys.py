@@ -42,5 +42,5 @@ def window_keys(window: WindowMessages) -> WindowKeys:
     """The pairs of a window's messages."""
     keys = keys_of(window)
     allowed = pairs(keys.numbers, keys.hashes)
-    required = allowed[~keys.of_tags & window.dispatched[keys.numbers]]
+    required = allowed[~keys.of_tags & (window.indexed & ~window.are_batches)[keys.numbers]]
     return WindowKeys(np.sort(required), np.sort(allowed))

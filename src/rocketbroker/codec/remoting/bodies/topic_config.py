@@ -17,6 +17,8 @@ from rocketbroker.codec.remoting.java_types import Int
 from rocketbroker.common.errors import CodecError
 
 _TEXT_FIELDS = 5
+QUEUE_TYPE = "queue.type"
+BATCH_CQ = "BatchCQ"
 
 
 class TopicFilterType(StrEnum):
@@ -37,6 +39,11 @@ class TopicConfig(RemotingSerializable):
     topic_sys_flag: Int = 0
     order: bool = False
     attributes: dict[str, str] = msgspec.field(default_factory=dict)
+
+    @property
+    def is_batch_cq(self) -> bool:
+        """Whether its queues are of whole batches (QueueTypeUtils.isBatchCq)."""
+        return self.attributes.get(QUEUE_TYPE) == BATCH_CQ
 
     def encode_text(self) -> str:
         """The text form; ``order`` and ``topicSysFlag`` have no place in it."""
