@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from rocketbroker.broker.consumer_offset_manager import ConsumerOffsetManager
 from rocketbroker.broker.offset_recovery import OffsetRecovery
+from rocketbroker.client.pull_result import unwrap_inner_batches
 from rocketbroker.codec.message.message_decoder import decode_record
 from rocketbroker.common.errors import StoreError
 from rocketbroker.common.file_system import LOCAL, FileSystem
@@ -21,10 +22,22 @@ from rocketbroker.store.put_message import PutMessageResult, PutMessageStatus
 from tests.support.fakes import FakeClock
 from tests.support.recorded_script import OnDisk, Operation, RecordedScript, consumer_offsets, nothing_to_wait_for
 from tests.support.recording_file_system import Event, Loss, RecordingFileSystem
-from tests.support.stores import ALWAYS, V4_HOST, batch, message, read_queue, store_config
+from tests.support.stores import (
+    ALWAYS,
+    V4_HOST,
+    batch,
+    batch_topic_table,
+    inner_batch,
+    message,
+    read_queue,
+    store_config,
+)
 
 Queue = tuple[str, int]
-QUEUES: list[Queue] = [("A", 0), ("A", 1), ("B", 0)]
+# Of these a batch is one record.
+BATCHES: Queue = ("C", 0)
+QUEUES: list[Queue] = [("A", 0), ("A", 1), ("B", 0), BATCHES]
+_TOPICS = batch_topic_table([BATCHES[0]])
 DELETED: Queue = ("D", 0)
 GROUP = "group"
 
@@ -113,7 +126,7 @@ class CrashScript(RecordedScript[Promised]):
         return self._store
 
     def _new_store(self) -> MessageStore:
-        return MessageStore(self._config, V4_HOST, NoListener(), self._clock, self.file_system)
+        return MessageStore(self._config, V4_HOST, NoListener(), self._clock, self.file_system, _TOPICS)
 
     async def _start(self) -> None:
         """Open the store, as often as the disk refuses that."""
@@ -190,7 +203,13 @@ class CrashScript(RecordedScript[Promised]):
         bodies = [b"%d.%d" % (number, each) for each in range(self._chance.randint(1, 5))]
         queue = self._queue()
         self.file_system.mark(Trying(queue, bodies))
-        result = self._store.put_messages(message(b"", *queue), batch(*bodies))
+        if queue == BATCHES:
+            one = inner_batch(*bodies, topic=queue[0], queue_id=queue[1], key=f"U{number}")
+            result = self._store.put_inner_batch(one, len(bodies))
+            with contextlib.suppress(StoreError):
+                self._store.dispatch()
+        else:
+            result = self._store.put_messages(message(b"", *queue), batch(*bodies))
         self._marked(queue, result, bodies, [""] * len(bodies))
 
     async def _commit(self) -> None:
@@ -235,7 +254,7 @@ class CrashScript(RecordedScript[Promised]):
         clock = FakeClock(self._clock.time_ms() + 60_000)
         offsets = consumer_offsets(config, clock, file_system)
         offsets.load()
-        store = MessageStore(config, V4_HOST, NoListener(), clock, file_system)
+        store = MessageStore(config, V4_HOST, NoListener(), clock, file_system, _TOPICS)
         await store.start()
         await OffsetRecovery(offsets, store, nothing_to_wait_for).start()
         return store, offsets
@@ -254,7 +273,7 @@ class CrashScript(RecordedScript[Promised]):
 
 async def _check_queue(store: MessageStore, queue: Queue, promised: Promised, loss: Loss) -> None:
     end = store.max_offset_in_queue(*queue)
-    found = read_queue(store, *queue)
+    found = unwrap_inner_batches(read_queue(store, *queue))
     assert [one.queue_offset for one in found] == list(range(end)), f"{queue}: not in order, or with gaps"
     for one in found:
         assert promised.may_be(queue, one.queue_offset, one.body), f"{queue} {one.queue_offset}: another body"

@@ -1,6 +1,7 @@
 """``mqstore dump queue``: the entries of a ConsumeQueue, or which queues there are."""
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -11,8 +12,8 @@ from rocketbroker.codec.storefile.consume_queue_layout import is_filler, is_writ
 from rocketbroker.common.config import MessageStoreConfig
 from rocketbroker.common.errors import StoreError
 from rocketbroker.store.audit.findings import Findings
-from rocketbroker.store.audit.queue_files import QueueFiles
-from rocketbroker.store.audit.queues_audit import queue_topics
+from rocketbroker.store.audit.queue_files import QueueFiles, batch_entries
+from rocketbroker.store.audit.queues_audit import queue_folders, queue_topics
 
 
 def command(
@@ -45,14 +46,28 @@ def queue_rows(config: MessageStoreConfig) -> Iterator[Row]:
                 "firstQueueOffset": files.first,
                 "roomTo": files.end,
             }
+    for topic_name, queue_id, folder in queue_folders(config.batch_consume_queue_dir):
+        files = QueueFiles(folder, Findings())
+        offsets = [(int(each["msg_base_offset"]), int(each["batch_size"])) for each in batch_entries(files)]
+        yield {
+            "topic": topic_name,
+            "queueId": queue_id,
+            "fileSize": files.file_size,
+            "firstQueueOffset": offsets[0][0] if offsets else 0,
+            "batches": len(offsets),
+        }
 
 
 def entry_rows(config: MessageStoreConfig, topic: str, queue_id: int, start: int) -> Iterator[Row]:
-    """A row for each entry that was written, from queue offset ``start`` on.
+    """A row for each entry that was written, from queue offset ``start`` on; of a batch from any of its messages on.
 
     Raises:
         StoreError: there is no such queue.
     """
+    batch_folder = config.batch_consume_queue_dir / topic / str(queue_id)
+    if batch_folder.is_dir():
+        yield from batch_rows(batch_folder, start)
+        return
     folder = config.consume_queue_dir / topic / str(queue_id)
     if not folder.is_dir():
         raise StoreError(f"there is no queue {topic}/{queue_id} in {config.consume_queue_dir}")
@@ -62,3 +77,18 @@ def entry_rows(config: MessageStoreConfig, topic: str, queue_id: int, start: int
                 kind = {"filler": True} if is_filler(offset, size) else {}
                 row = {"queueOffset": queue_offset, "physicalOffset": offset, "size": size, "tagsCode": tags_code}
                 yield row | kind
+
+
+def batch_rows(folder: Path, start: int) -> Iterator[Row]:
+    """As ``entry_rows``, of a queue of batches."""
+    for entry in batch_entries(QueueFiles(folder, Findings())):
+        offset, size, tags_code, stored, base, count, _, _ = entry.tolist()
+        if base + count > start:
+            yield {
+                "queueOffset": base,
+                "messages": count,
+                "physicalOffset": offset,
+                "size": size,
+                "tagsCode": tags_code,
+                "storeTimestamp": stored,
+            }

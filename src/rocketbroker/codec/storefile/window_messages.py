@@ -20,6 +20,7 @@ from rocketbroker.codec.message.message_sys_flag import (
     TRANSACTION_ROLLBACK_TYPE,
 )
 from rocketbroker.codec.message.property_slices import Slices, property_slices
+from rocketbroker.codec.storefile.inner_batch import inner_count
 from rocketbroker.codec.storefile.record_columns import Records
 
 _NAMES = (
@@ -70,6 +71,18 @@ class WindowMessages:
         """Which are inner batches: a record that holds several messages, for a BatchConsumeQueue."""
         found: NDArray[np.bool_] = self.records.sys_flag & INNER_BATCH_FLAG != 0
         return found
+
+    def inner_counts(self, members: Positions) -> Positions:
+        """How many messages each of some records holds."""
+        flags = self.records.sys_flag
+        starts = self.records.properties_at
+        ends = starts + self.records.properties_length
+        data = self.records.data
+        counts = [
+            inner_count(int(flags[at]), data[int(starts[at]) : int(ends[at])].tobytes()) if self.are_batches[at] else 1
+            for at in members.tolist()
+        ]
+        return np.array(counts, np.int64)
 
     @cached_property
     def tags_codes(self) -> Positions:

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rocketbroker.codec.byte_columns import Positions
 from rocketbroker.codec.storefile.audit_rules import AuditRule
-from rocketbroker.codec.storefile.consume_queue_layout import CQ_STORE_UNIT_SIZE, FILLER_SIZE
-from rocketbroker.codec.storefile.dtypes import CONSUME_QUEUE_ENTRY
+from rocketbroker.codec.storefile.consume_queue_layout import BATCH_CQ_STORE_UNIT_SIZE, CQ_STORE_UNIT_SIZE, FILLER_SIZE
+from rocketbroker.codec.storefile.dtypes import BATCH_CONSUME_QUEUE_ENTRY, CONSUME_QUEUE_ENTRY
 from rocketbroker.codec.storefile.mapped_file_name import file_name_to_offset, offset_to_file_name
 from rocketbroker.common.errors import CodecError
 from rocketbroker.store.audit.findings import Findings
@@ -42,20 +43,26 @@ class QueueFiles:
         for base, size in found:
             if size != self.file_size:
                 text = f"{size} bytes; the others have {self.file_size}"
-                findings.add(AuditRule.QUEUE_FILE_SIZE, self._path(base), 0, text)
+                findings.add(AuditRule.QUEUE_FILE_SIZE, self.path_of(base), 0, text)
         for (before, _), (after, _) in pairwise(found):
             if before + self.file_size < after:
                 text = f"the files begin at {before} and {after}, and have {self.file_size} bytes"
-                findings.add(AuditRule.QUEUE_FILE_MISSING, self._path(before), self.file_size, text)
+                findings.add(AuditRule.QUEUE_FILE_MISSING, self.path_of(before), self.file_size, text)
 
-    def _path(self, base: int) -> Path:
+    @property
+    def bases(self) -> list[int]:
+        """The position in the queue at which each file begins, ascending."""
+        return sorted(self._bases)
+
+    def path_of(self, base: int) -> Path:
+        """The file that begins at a position of the queue."""
         return self.directory / offset_to_file_name(base)
 
     def place(self, queue_offset: int) -> tuple[Path, int]:
         """File and position of an entry."""
         position = queue_offset * CQ_STORE_UNIT_SIZE
         base = position - position % self.file_size if self.file_size else 0
-        return self._path(base), position - base
+        return self.path_of(base), position - base
 
     def read(self, start: int, stop: int) -> Entries:
         """Entries ``start`` to before ``stop`` as CONSUME_QUEUE_ENTRY; zeros where no file has them."""
@@ -75,6 +82,25 @@ class QueueFiles:
         """All entries there is room for from a queue offset on, and the queue offset at which each chunk begins."""
         for start in range(max(self.first, queue_offset), self.end, _AT_ONCE):
             yield start, self.read(start, min(start + _AT_ONCE, self.end))
+
+
+def written_batches(files: QueueFiles) -> Iterator[tuple[Entries, Positions]]:
+    """The entries of a queue of batches that were written, as BATCH_CONSUME_QUEUE_ENTRY, and their positions, by file.
+
+    A position is that in the queue's files taken as one.
+    """
+    for base in files.bases:
+        entries = np.fromfile(
+            files.path_of(base), BATCH_CONSUME_QUEUE_ENTRY, files.file_size // BATCH_CQ_STORE_UNIT_SIZE
+        )
+        written = np.flatnonzero(entries["size"] != 0)
+        yield entries[written], base + written * BATCH_CQ_STORE_UNIT_SIZE
+
+
+def batch_entries(files: QueueFiles) -> Iterator[np.void]:
+    """The entries of a queue of batches that were written, one by one."""
+    for entries, _ in written_batches(files):
+        yield from entries
 
 
 def _files(directory: Path) -> Iterator[tuple[int, int]]:

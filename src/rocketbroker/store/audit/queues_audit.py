@@ -1,14 +1,17 @@
-"""Holds all ConsumeQueues against the CommitLog: gives each queue its messages, window by window."""
+"""Holds all queues, of single messages and of batches, against the CommitLog: gives each what is its of a window."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+
+import numpy as np
 
 from rocketbroker.codec.byte_columns import Positions
 from rocketbroker.codec.message.topic_validator import RMQ_SYS_SCHEDULE_TOPIC
 from rocketbroker.codec.storefile.audit_rules import AuditRule
 from rocketbroker.codec.storefile.store_state import StoreState
 from rocketbroker.codec.storefile.window_messages import WindowMessages
+from rocketbroker.store.audit.batch_queue_audit import BatchQueueAudit, BatchRecords
 from rocketbroker.store.audit.findings import Findings
 from rocketbroker.store.audit.log_lookup import LogLookup
 from rocketbroker.store.audit.queue_audit import QueueAudit, QueueMessages
@@ -23,7 +26,7 @@ class QueuesAudit:
     """The queues of a store.
 
     Args:
-        directory: ``consumequeue``.
+        directories: ``consumequeue`` and ``batchconsumequeue``.
         log_begin: physical offset of the first byte of the log.
         state: how the store was left.
         findings: takes what is wrong.
@@ -34,7 +37,7 @@ class QueuesAudit:
 
     def __init__(
         self,
-        directory: Path,
+        directories: tuple[Path, Path],
         log_begin: int,
         state: StoreState,
         findings: Findings,
@@ -43,16 +46,20 @@ class QueuesAudit:
         deleted_before: Mapping[str, int],
         wanted: Callable[[str], bool],
     ) -> None:
-        self._directory = directory
+        self._directory, batch_directory = directories
         self._findings = findings
         self._levels = delay_levels
         self._deleted_before = deleted_before
         self._wanted = wanted
         self.queues = {
-            (topic.name, int(queue.name)): QueueAudit(queue, log_begin, state, findings)
-            for topic in queue_topics(directory)
-            if wanted(topic.name)
-            for queue in sorted(p for p in topic.iterdir() if p.is_dir() and p.name.isdigit())
+            (topic, queue_id): QueueAudit(folder, log_begin, state, findings)
+            for topic, queue_id, folder in queue_folders(self._directory)
+            if wanted(topic)
+        }
+        self.batch_queues = {
+            (topic, queue_id): BatchQueueAudit(folder, log_begin, state, findings)
+            for topic, queue_id, folder in queue_folders(batch_directory)
+            if wanted(topic)
         }
         # Messages of queues that are not there: how many, and where the first is.
         self._without: dict[tuple[str, int], tuple[int, int]] = {}
@@ -60,7 +67,15 @@ class QueuesAudit:
     @property
     def queued_end(self) -> int:
         """Physical offset behind the last message that any queue knows."""
-        return max((queue.queued_end for queue in self.queues.values()), default=0)
+        ends = [queue.queued_end for queue in self.queues.values()]
+        return max(ends + [queue.queued_end for queue in self.batch_queues.values()], default=0)
+
+    @property
+    def ends(self) -> dict[tuple[str, int], int]:
+        """The queue offset behind the last message of each queue that has any, by topic and number."""
+        ends = {name: queue.end for name, queue in self.queues.items()}
+        ends |= {name: queue.end for name, queue in self.batch_queues.items()}
+        return {name: end for name, end in ends.items() if end}
 
     def take(self, window: WindowMessages) -> None:
         """Hold a window's messages against their entries."""
@@ -72,6 +87,12 @@ class QueuesAudit:
                     self._take_queue(window, name, queue_id, left)
 
     def _take_queue(self, window: WindowMessages, name: str, queue_id: int, members: Positions) -> None:
+        if (batch_queue := self.batch_queues.get((name, queue_id))) is not None:
+            batch_queue.take(_batch_records(window, members))
+            return
+        members = members[~window.are_batches[members]]
+        if not len(members):
+            return  # as of a topic that was deleted
         queue = self.queues.get((name, queue_id))
         if queue is None:
             count, first = self._without.get((name, queue_id), (0, int(window.offsets[members[0]])))
@@ -99,10 +120,30 @@ class QueuesAudit:
             led_to |= queue.find_astray(log)
         for queue in self.queues.values():
             queue.find_unqueued(led_to)
+        for batch_queue in self.batch_queues.values():
+            batch_queue.finish(log)
         for (topic, queue_id), (count, first) in self._without.items():
             path = self._directory / topic / str(queue_id)
             text = f"{count} messages of {topic}/{queue_id}, the first at {first} of the CommitLog"
             self._findings.add(AuditRule.QUEUE_MISSING, path, 0, text)
+
+
+def _batch_records(window: WindowMessages, members: Positions) -> BatchRecords:
+    return BatchRecords(
+        window.offsets[members],
+        window.records.total_size[members].astype(np.int64),
+        window.tags_codes[members],
+        window.store_timestamps[members],
+        window.queue_offsets[members],
+        window.inner_counts(members),
+    )
+
+
+def queue_folders(directory: Path) -> Iterator[tuple[str, int, Path]]:
+    """Topic, number and folder of each queue of ``queue_topics``."""
+    for topic in queue_topics(directory):
+        for queue in sorted(p for p in topic.iterdir() if p.is_dir() and p.name.isdigit()):
+            yield topic.name, int(queue.name), queue
 
 
 def queue_topics(directory: Path) -> list[Path]:

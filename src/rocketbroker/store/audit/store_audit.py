@@ -140,16 +140,16 @@ class _Audit:
         queues.finish(log)
         index.finish()
         check_checkpoint(config.checkpoint_path, newest, findings)
-        ends = {name: queue.end for name, queue in queues.queues.items() if queue.end}
+        count = len(queues.queues) + len(queues.batch_queues)
         offsets_path = config.config_dir / "consumerOffset.json"
-        check_consumer_offsets(offsets_path, tables.get(offsets_path.name, {}), ends, state, findings)
+        check_consumer_offsets(offsets_path, tables.get(offsets_path.name, {}), queues.ends, state, findings)
         root, counts = Path(config.store_path_root_dir), dict(findings.counts)
-        return AuditReport(root, state, messages, log.begin, log.end, len(queues.queues), findings.kept, counts)
+        return AuditReport(root, state, messages, log.begin, log.end, count, findings.kept, counts)
 
     def _queues(self, deleted: Mapping[str, int]) -> QueuesAudit:
         config, topic = self._config, self._options.topic
         return QueuesAudit(
-            config.consume_queue_dir,
+            (config.consume_queue_dir, config.batch_consume_queue_dir),
             self._files[0].base if self._files else 0,
             self._state,
             self._findings,

@@ -6,10 +6,15 @@ Only what is derived from the CommitLog is ever set aside. Recovery itself decid
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
+import msgspec
+
+from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
 from rocketbroker.codec.storefile.audit_rules import AuditRule
+from rocketbroker.codec.storefile.config_json import loads_config
+from rocketbroker.common.atomic_file import backup_of
 from rocketbroker.common.clock import SystemClock
 from rocketbroker.common.config import MessageStoreConfig
-from rocketbroker.common.errors import StoreError
+from rocketbroker.common.errors import CodecError, StoreError
 from rocketbroker.common.file_system import LOCAL
 from rocketbroker.store import damaged_files
 from rocketbroker.store.audit.store_audit import AuditReport
@@ -49,7 +54,8 @@ def to_set_aside(config: MessageStoreConfig, report: AuditReport) -> list[Path]:
     broken = {rule for (rule, severity) in report.counts if severity is rule.severity}
     found = []
     if broken & _QUEUE_RULES:
-        found.append(config.consume_queue_dir)
+        directories = config.consume_queue_dir, config.batch_consume_queue_dir
+        found += [each for each in directories if each.is_dir()]
     if broken & _INDEX_RULES and config.index_dir.is_dir():
         found.append(config.index_dir)
     if AuditRule.CHECKPOINT_DAMAGED in broken and not report.state.unclean:
@@ -78,6 +84,17 @@ def _rename(path: Path) -> Path:
         raise StoreError(f"{path} cannot be set aside as {path.name}.damaged: {error.strerror}") from error
 
 
+def _topics(path: Path) -> dict[str, TopicConfig]:
+    """The topics, which say of what kind their queues are; of those that cannot be read the folders do."""
+    for each in (path, backup_of(path)):
+        try:
+            table = loads_config(each.read_bytes()).get("topicConfigTable")
+            return msgspec.convert(table, dict[str, TopicConfig], strict=False)
+        except (OSError, CodecError, msgspec.ValidationError):
+            continue
+    return {}
+
+
 async def recover_store(
     config: MessageStoreConfig, locked: Callable[[], object], opened: Callable[[MessageStore], Awaitable[None]]
 ) -> None:
@@ -91,10 +108,12 @@ async def recover_store(
     Raises:
         StoreError: a broker has it open, or it cannot be opened.
     """
-    store = MessageStore(config, _NO_HOST, NoListener(), SystemClock())
+    topics = dict[str, TopicConfig]()
+    store = MessageStore(config, _NO_HOST, NoListener(), SystemClock(), topics=topics)
     store.lock.acquire()
     try:
         locked()
+        topics.update(_topics(config.config_dir / "topics.json"))
         await store.start()
     except BaseException:
         store.lock.release()

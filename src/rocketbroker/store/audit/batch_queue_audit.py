@@ -1,0 +1,148 @@
+"""Holds one BatchConsumeQueue against the records of the CommitLog.
+
+The records come window by window, in the order of the log, and so are the entries: each is looked up by its place in
+the log. What no record led to, and what no entry led to, is told once all were seen.
+"""
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rocketbroker.codec.byte_columns import Positions
+from rocketbroker.codec.storefile.audit_rules import AuditRule
+from rocketbroker.codec.storefile.dtypes import BATCH_CONSUME_QUEUE_ENTRY
+from rocketbroker.codec.storefile.record_search import MIN_RECORD_SIZE
+from rocketbroker.codec.storefile.store_state import StoreState
+from rocketbroker.store.audit.findings import Findings
+from rocketbroker.store.audit.log_lookup import LogLookup
+from rocketbroker.store.audit.queue_files import QueueFiles, is_entry, written_batches
+
+# What an entry has of its record, but for the place in the log; columns of ``BatchRecords`` bear the same names.
+_SAME = ("size", "tags_code", "store_time", "msg_base_offset", "batch_size")
+
+
+class BatchRecords(NamedTuple):
+    """Records of one queue in the order of the log; columns of the shape (n,)."""
+
+    commit_log_offset: Positions
+    size: Positions
+    tags_code: Positions
+    store_time: Positions
+    msg_base_offset: Positions
+    batch_size: Positions
+
+
+class BatchQueueAudit:
+    """One queue.
+
+    Args:
+        directory: its folder.
+        log_begin: physical offset of the first byte of the log; what entries lead to before it was removed by age.
+        state: how the store was left.
+        findings: takes what is wrong.
+    """
+
+    def __init__(self, directory: Path, log_begin: int, state: StoreState, findings: Findings) -> None:
+        self._files = QueueFiles(directory, findings)
+        self.name = f"{directory.parent.name}/{directory.name}"
+        self._log_begin = log_begin
+        self._state = state
+        self._findings = findings
+        self._entries, self._positions = self._read()
+        self._settled = np.zeros(len(self._entries), np.bool_)
+        bases = self._column("msg_base_offset")
+        ends = bases + self._column("batch_size")
+        #: The queue offset behind its last message.
+        self.end = int(ends[-1]) if len(ends) else 0
+        self._check_order(bases, ends)
+        # Those that only say where the queue goes on lead to no record of theirs.
+        self._real = is_entry(self._entries) & (self._entries["size"] != MIN_RECORD_SIZE)
+        self._waiting: list[tuple[int, int, int]] = []
+
+    def _read(self) -> tuple[NDArray[Any], Positions]:
+        """The entries that were written, and the position of each in the queue's files taken as one."""
+        found = list(written_batches(self._files))
+        entries = [np.empty(0, BATCH_CONSUME_QUEUE_ENTRY), *(each for each, _ in found)]
+        return np.concatenate(entries), np.concatenate([np.empty(0, np.int64), *(at for _, at in found)])
+
+    def _column(self, name: str) -> Positions:
+        column: Positions = self._entries[name].astype(np.int64)
+        return column
+
+    @property
+    def queued_end(self) -> int:
+        """Physical offset behind the last record that the queue knows."""
+        offsets = self._column("commit_log_offset")[self._real]
+        is_there = offsets >= self._log_begin
+        return int((offsets + self._column("size")[self._real])[is_there].max()) if is_there.any() else 0
+
+    def _check_order(self, bases: Positions, ends: Positions) -> None:
+        wrong = np.flatnonzero((bases[1:] < ends[:-1]) | (ends[1:] <= bases[1:])) + 1
+        for number in wrong.tolist():
+            text = f"{bases[number]} to {ends[number]} stands behind {bases[number - 1]} to {ends[number - 1]}"
+            self._add(AuditRule.QUEUE_OFFSET_ORDER, number, text)
+
+    def _add(self, rule: AuditRule, number: int, text: str, *, mended: bool = False) -> None:
+        """Of entry ``number`` of those that were read, the end for -1."""
+        at = int(self._positions[number]) if len(self._positions) else 0
+        base = at - at % self._files.file_size if self._files.file_size else 0
+        self._findings.add(rule, self._files.path_of(base), at - base, f"{self.name}: {text}", mended=mended)
+
+    def take(self, records: BatchRecords) -> None:
+        """Hold records against their entries."""
+        real = np.flatnonzero(self._real)
+        offsets = self._column("commit_log_offset")[real]
+        order = np.argsort(offsets, kind="stable")
+        places = np.searchsorted(offsets[order], records.commit_log_offset)
+        inside = places < len(order)
+        numbers = np.zeros(len(places), np.int64)
+        numbers[inside] = real[order[places[inside]]]
+        found = inside.copy()
+        found[inside] = self._column("commit_log_offset")[numbers[inside]] == records.commit_log_offset[inside]
+        self._settled[numbers[found]] = True
+        self._compare(records, np.flatnonzero(found), numbers)
+        # Before its oldest record lie those of a topic that was deleted, and made again.
+        oldest = int(offsets.min()) if len(offsets) else -1
+        for at in np.flatnonzero(~found).tolist():
+            offset = int(records.commit_log_offset[at])
+            if offset >= oldest:
+                self._waiting.append((offset, int(records.msg_base_offset[at]), int(records.store_time[at])))
+
+    def _compare(self, records: BatchRecords, found: Positions, numbers: Positions) -> None:
+        entries = self._entries[numbers[found]]
+        differ = np.zeros(len(found), np.bool_)
+        for name in _SAME:
+            differ |= entries[name] != getattr(records, name)[found]
+        for at in np.flatnonzero(differ).tolist():
+            entry, record = entries[at], int(found[at])
+            said = ", ".join(f"{name} {entry[name]}" for name in _SAME)
+            wanted = ", ".join(str(getattr(records, name)[record]) for name in _SAME)
+            text = f"the entry has {said}, the record at {records.commit_log_offset[record]} {wanted}"
+            mended = not self._state.is_known(int(records.store_time[record]))
+            self._add(AuditRule.QUEUE_ENTRY_MISMATCH, int(numbers[record]), text, mended=mended)
+
+    def finish(self, log: LogLookup) -> None:
+        """Say what is wrong, now that all records were seen."""
+        offsets = self._column("commit_log_offset")
+        wrong = self._real & ~self._settled & ((offsets < 0) | (offsets >= self._log_begin)) & ~log.is_damaged(offsets)
+        led_to = set()
+        for number in np.flatnonzero(wrong).tolist():
+            led_to.add(int(offsets[number]))
+            self._tell_astray(number, int(offsets[number]), log)
+        for offset, base, stored in self._waiting:
+            if offset not in led_to:
+                text = f"the record at {offset}, of queue offset {base}"
+                self._add(AuditRule.MESSAGE_NOT_QUEUED, -1, text, mended=not self._state.is_known(stored))
+
+    def _tell_astray(self, number: int, offset: int, log: LogLookup) -> None:
+        known = self._state.is_known(int(self._entries["store_time"][number]))
+        mended = self._state.unclean and (offset >= log.end or not known)
+        if offset >= log.end:
+            text = f"the entry leads to {offset}, the log ends at {log.end}"
+            self._add(AuditRule.QUEUE_ENTRY_BEYOND_LOG, number, text, mended=mended)
+        elif there := log.describe(offset):
+            self._add(AuditRule.QUEUE_ENTRY_MISMATCH, number, f"at {offset} stands {there}", mended=mended)
+        else:
+            self._add(AuditRule.QUEUE_ENTRY_UNREADABLE, number, f"no record begins at {offset}", mended=mended)
