@@ -143,12 +143,16 @@ class Cluster(NamedTuple):
         make_topic(self.broker.address, self.address, topic, queues)
 
 
-def make_topic(broker: str, namesrv: str, topic: str, queues: int = 4) -> None:
-    """Make a topic on the broker at that address; the name server knows it when this returns."""
+def make_topic(broker: str, namesrv: str, topic: str, queues: int = 4, **attributes: str) -> None:
+    """Make a topic on the broker at that address; the name server knows it when this returns.
+
+    ``queue_type="BatchCQ"`` stands for the attribute ``queue.type``.
+    """
+    added = {"+" + name.replace("_", "."): value for name, value in attributes.items()}
 
     async def make() -> None:
         async with AdminClient(namesrv) as admin:
-            await admin.create_and_update_topic_config(broker, TopicConfig(topic, queues, queues))
+            await admin.create_and_update_topic_config(broker, TopicConfig(topic, queues, queues, attributes=added))
             async with asyncio.timeout(BOOT_LIMIT):
                 while topic not in await admin.fetch_all_topic_list():  # noqa: ASYNC110 - another process knows
                     await asyncio.sleep(0.02)

@@ -7,6 +7,7 @@ import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.client.producer.SendCallback;
 import org.apache.rocketmq.client.producer.SendResult;
 import org.apache.rocketmq.common.message.Message;
+import org.apache.rocketmq.common.message.MessageClientIDSetter;
 
 /**
  * Sends by a plan of steps mode:count:threads, joined by commas; mode is sync, async, oneway, batch or selector (which
@@ -127,6 +128,10 @@ public final class Produce {
 
     private static void sentBatch(List<Message> batch, SendResult result) {
         String[] ids = result.getMsgId().split(",");
+        if (ids.length < batch.size()) { // stored as one record, whose id is that of the batch
+            System.out.println("INNER\t" + batch.size() + "\t" + result.getMsgId());
+            ids = batch.stream().map(MessageClientIDSetter::getUniqID).toArray(String[]::new);
+        }
         for (int i = 0; i < ids.length; i++) {
             report(Integer.parseInt(batch.get(i).getUserProperty("n")), ids[i], result, result.getQueueOffset() + i);
         }

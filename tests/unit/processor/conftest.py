@@ -66,7 +66,8 @@ async def store(tmp_path: Path, parts: SimpleNamespace) -> AsyncIterator[Message
         max_hash_slot_num=100,
         max_index_num=400,
     )
-    found = MessageStore(config, host_bytes("127.0.0.1", 10911), NoListener(), parts.clock)
+    topics = parts.topic_configs.topics
+    found = MessageStore(config, host_bytes("127.0.0.1", 10911), NoListener(), parts.clock, topics=topics)
     await found.start()
     yield found
     await found.stop()

@@ -22,7 +22,7 @@ from rocketbroker.processor.broker_fast_failure import BrokerFastFailure
 from rocketbroker.processor.consumer_send_msg_back import ConsumerSendMsgBackProcessor
 from rocketbroker.store.put_message import MessageExtBrokerInner, PutMessageResult, PutMessageStatus
 from tests.support.fakes import FakeConnection
-from tests.support.stores import read_queue
+from tests.support.stores import inner_batch, read_queue
 
 STORE_HOST = host_bytes("127.0.0.1", 10911)
 PRODUCER = host_bytes("10.1.2.3", 40000)
@@ -75,6 +75,17 @@ def send_back(processor, offset, group="g", delay_level=0, version=513, **fields
 
 def stored(store, topic, queue_id, offset=0):
     return read_queue(store, topic, queue_id, offset)[0]
+
+
+def test_a_message_of_a_batch_in_one_record_cannot_be_sent_back_by_itself(processor, parts, store):
+    parts.topic_configs.update(TopicConfig("Batches", 4, 4, attributes={"+queue.type": "BatchCQ"}))
+    offset = store.put_inner_batch(inner_batch(b"one", b"two"), 2).physical_offset
+    before = store.max_physical_offset
+    with pytest.raises(BrokerResponseError) as error:
+        send_back(processor, offset)
+    assert error.value.code == ResponseCode.MESSAGE_ILLEGAL
+    assert "is part of a batch in one record, of topic Batches with queue.type=BatchCQ" in error.value.remark
+    assert store.max_physical_offset == before
 
 
 def test_retry_copy_goes_through_the_schedule_topic(processor, parts, store):

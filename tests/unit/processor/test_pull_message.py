@@ -365,13 +365,6 @@ def test_a_queue_that_is_not_there_is_named(puller: Puller, queue_id: int):
     assert f"queueId[{queue_id}]" in remark
 
 
-def test_a_batch_queue_is_not_read(puller: Puller):
-    puller.parts.topic_configs.topics["B"] = TopicConfig("B", attributes={"queue.type": "BatchCQ"})
-    code, remark = puller.refused(topic="B")
-    assert code == ResponseCode.SYSTEM_ERROR
-    assert "topic[B] has queue.type=BatchCQ, whose queues this broker does not read" in remark
-
-
 def test_without_permission_nothing_is_read(puller: Puller):
     puller.put("a")
     puller.parts.topic_configs.update(TopicConfig("T", 4, 4, perm=2))

@@ -337,6 +337,72 @@ def test_a_batch_that_cannot_be_split_is_refused(send: Send, store: MessageStore
     assert store.put_count == 0
 
 
+def batch_topic(parts: SimpleNamespace) -> None:
+    parts.topic_configs.update(TopicConfig("T", 4, 4, attributes={"+queue.type": "BatchCQ"}))
+
+
+def test_a_batch_for_a_topic_of_batches_is_one_record(parts: SimpleNamespace, send: Send, store: MessageStore):
+    batch_topic(parts)
+    body = encode_batch([(0, b"one", b"TAGS\x01A\x02"), (0, b"two", b"")])
+    send(command())
+    answer = send(batch_command(body, properties={"UNIQ_KEY": "U1", "WAIT": "true"}))
+
+    fields = fields_of(answer)
+    assert (fields["batchUniqId"], fields["transactionId"], fields["queueOffset"]) == ("U1", "U1", "1")
+    (record,) = stored(store, answer)
+    assert (record.body, record.queue_offset, record.sys_flag & 0xC0) == (body, 1, 0xC0)
+    assert record.properties == {
+        "UNIQ_KEY": "U1",
+        "WAIT": "true",
+        "INNER_NUM": "2",
+        "INNER_BASE": "1",
+        "MSG_REGION": parts.config.region_id,
+        "TRACE_ON": "true",
+        "CLUSTER": parts.config.broker_cluster_name,
+    }
+    assert store.max_offset_in_queue("T", 0) == 3
+    assert fields_of(send(command()))["queueOffset"] == "3"
+    assert parts.stats.topic_put("T").nums == 4
+
+
+def test_a_batch_without_an_id_is_stored_one_by_one(parts: SimpleNamespace, send: Send, store: MessageStore):
+    batch_topic(parts)
+    answer = send(batch_command(encode_batch([(0, b"one", b""), (0, b"two", b"")])))
+    assert "batchUniqId" not in fields_of(answer)
+    assert [each.queue_offset for each in stored(store, answer)] == [0, 1]
+    assert [each.body for each in read_queue(store, "T", 0)] == [b"one", b"two"]
+
+
+def test_more_messages_than_an_entry_counts_are_refused(parts: SimpleNamespace, send: Send, store: MessageStore):
+    batch_topic(parts)
+    code, remark = refused(send, batch_command(encode_batch([(0, b"", b"")] * 32_768), properties={"UNIQ_KEY": "U"}))
+    assert code == ResponseCode.MESSAGE_ILLEGAL
+    assert "the batch has 32768 messages; topic[T] has queue.type=BatchCQ, which takes 32767 in a batch" in remark
+    assert store.put_count == 0
+
+
+@pytest.mark.parametrize("of_batches", [False, True])
+@pytest.mark.parametrize(
+    ("wanted", "why"),
+    [
+        ({"properties": {"INNER_NUM": "2"}}, "the property INNER_NUM is set by the broker"),
+        ({"sys_flag": 0x80}, "is that of a batch in one record (128)"),
+        ({"sys_flag": 0xC0, "properties": {"INNER_NUM": "2"}}, "INNER_NUM"),
+    ],
+)
+def test_what_looks_like_an_inner_batch_is_refused(
+    parts: SimpleNamespace, send: Send, store: MessageStore, of_batches: bool, wanted: dict[str, Any], why: str
+):
+    if of_batches:
+        batch_topic(parts)
+    sent = command(properties=wanted.get("properties", {}))
+    sent.header.sys_flag = wanted.get("sys_flag", 0)
+    code, remark = refused(send, sent)
+    assert code == ResponseCode.MESSAGE_ILLEGAL
+    assert why in remark
+    assert store.put_count == 0
+
+
 @pytest.mark.parametrize("batch", [False, True])
 @pytest.mark.parametrize(("name", "value"), [("cleanup.policy", "COMPACTION")])
 def test_a_topic_whose_attributes_are_not_honoured_is_not_written(
