@@ -32,15 +32,16 @@ What is an error after a clean stop is a warning after an unclean one (the `abor
 mends it: damage at the end of the log, entries that lead behind it, and entries and keys that are missing for messages
 stored after the checkpoint. Messages of topics that were deleted, what lies before the first file of the log, and keys
 from before the first index file are no errors. A store without index files is taken to have `messageIndexEnable=false`.
-LMQs and `batchconsumequeue/` are not checked."""
+Of a topic with `queue.type=BatchCQ` each record is held against its entry in `batchconsumequeue/`. LMQs are not
+checked."""
 
 _REPAIR = """\
-Checks the store, and says what would be done. With `--yes` it takes the store's lock, renames `consumequeue`, `index`
-or `checkpoint` to `<name>.damaged` where the check found errors in them, and opens and stops the store as a broker
-does: recovery cuts a torn end of the CommitLog off, makes anew what is missing, and sets consumer offsets back that lie
-behind the end of their queue. Its report is printed, and the store is checked again. Files of the CommitLog are never
-set aside: a record that is damaged stays, and consumers are not given it. A store that a broker has open is not touched
-(exit code 2).
+Checks the store, and says what would be done. With `--yes` it takes the store's lock, renames `consumequeue` and
+`batchconsumequeue`, `index` or `checkpoint` to `<name>.damaged` where the check found errors in them, and opens and
+stops the store as a broker does: recovery cuts a torn end of the CommitLog off, makes anew what is missing, and sets
+consumer offsets back that lie behind the end of their queue. Its report is printed, and the store is checked again.
+Files of the CommitLog are never set aside: a record that is damaged stays, and consumers are not given it. A store that
+a broker has open is not touched (exit code 2).
 
 Queues are made anew from the whole CommitLog, and so are those of topics that Apache RocketMQ deleted
 and whose messages it still holds."""
@@ -56,7 +57,8 @@ A line a record; `damagedBytes` stands where bytes are no record. `bodyCRC` says
     ),
     "dump queue": (
         """\
-`tagsCode` is the hash of the tags, in SCHEDULE_TOPIC_XXXX the time of delivery in ms.""",
+`tagsCode` is the hash of the tags, in SCHEDULE_TOPIC_XXXX the time of delivery in ms. Of a topic with
+`queue.type=BatchCQ` a row is a record: `queueOffset` is that of its first message, `messages` how many it holds.""",
         "mqstore dump queue ~/store -t TopicTest -q 0 --from 1000",
     ),
     "dump index": (

@@ -79,7 +79,9 @@ class QueryConsumeQueueProcessor:
 
 
 def entries(queue: ConsumeQueue, index: int, count: int) -> list[ConsumeQueueData]:
-    """Up to ``count`` entries from ``index`` on, from as many files as they lie in."""
+    """Up to ``count`` entries from ``index`` on, from as many files as they lie in; a batch has one."""
+    if queue.holds_batches:
+        return [ConsumeQueueData(*entry) for entry in queue.entries(index, count)]
     found: list[ConsumeQueueData] = []
     while len(found) < count:
         part = [ConsumeQueueData(*entry) for entry in queue.entries(index + len(found), count - len(found))]
