@@ -4,12 +4,13 @@ A batch is given whole or not at all, and also to a read that begins amid it: cl
 record, not at the messages in it, as RocketMQ's do. All records are checked before they are given out.
 """
 
+import sys
 from collections.abc import Callable, Iterator
 
 from rocketbroker.codec.message.expected_record import ExpectedRecord
 from rocketbroker.codec.storefile.consume_queue_layout import BATCH_CQ_STORE_UNIT_SIZE, CQ_STORE_UNIT_SIZE
 from rocketbroker.store.batch_consume_queue import BatchConsumeQueue, BatchEntry
-from rocketbroker.store.checked_reader import CheckedReader
+from rocketbroker.store.checked_reader import MOST_ON_LOOP, CheckedReader
 from rocketbroker.store.commit_log import CommitLog
 from rocketbroker.store.get_message import GetMessageResult, GetMessageStatus, UncheckedMessages, Wanted
 from rocketbroker.store.message_filter import MessageFilter
@@ -50,12 +51,16 @@ class BatchQueueReader:
         result.unchecked = UncheckedMessages(queue, matches, expected, wanted)
         if matches is not None:
             matches = self._checked_reader.possible_matches(queue, matches)
+        # A filter chooses later, among as many as the loop may read.
+        most, room = sys.maxsize, MOST_ON_LOOP
         messages = 0
         for entry in self._candidates(queue, result, matches):
             if not expected:
                 in_memory = result.in_memory = self._checked_reader.is_cached(entry.physical_offset, entry.size)
                 max_msgs, max_bytes = self._reader.limits(max_msgs, max_bytes, in_memory=in_memory)
-            elif messages + entry.messages > max_msgs or result.total_size + entry.size > max_bytes:
+                if wanted is None:
+                    most, room = max_msgs, max_bytes
+            elif messages + entry.messages > most or result.total_size + entry.size > room:
                 break
             result.next_begin_offset = entry.end
             result.ranges.append((entry.physical_offset, entry.size))
@@ -67,6 +72,9 @@ class BatchQueueReader:
         result.message_count = len(expected)
         if expected:
             result.status = GetMessageStatus.FOUND
+        elif result.next_begin_offset == offset:
+            # The offsets up to the end were used, but the log has lost what had them.
+            result.status, result.next_begin_offset = GetMessageStatus.OFFSET_FOUND_NULL, queue.max_offset
         return result
 
     def _candidates(

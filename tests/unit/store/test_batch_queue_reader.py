@@ -116,6 +116,19 @@ async def test_what_the_log_has_no_more_is_passed_over(store: MessageStore):
     assert pull(store, 3)[0] == list(range(3, 11))
 
 
+async def test_offsets_without_a_message_are_passed_over(store: MessageStore):
+    put_all(store)
+    queue = store.topic_queues("Batches")[0]
+    queue.cut(6)
+    queue.max_offset = queue.next_offset = 8  # as when the log lost what came next
+    result = pull(store, 6)[1]
+    assert (result.status, result.next_begin_offset) == (GetMessageStatus.OFFSET_FOUND_NULL, 8)
+    store.put_inner_batch(inner_batch(b"8", b"9"), 2)
+    store.dispatch()
+    assert pull(store, 4)[0] == [4, 5, 8, 9]
+    assert pull(store, 6)[0] == [8, 9]
+
+
 async def test_messages_of_an_ordinary_batch_are_records_of_their_own(store: MessageStore):
     result = store.put_messages(message(b"", "Batches"), batch(b"0", b"1", b"2"))
     store.dispatch()
