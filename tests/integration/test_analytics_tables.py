@@ -1,0 +1,128 @@
+"""Tables in a Spark session: filters, columns, views, and messages as they are stored. Without Spark: tests/unit."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.errors import AnalysisException, PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from rocketbroker.analytics import Selection, create_views, messages, register, spark_session, table
+from rocketbroker.analytics.tables.table_list import TABLES
+from tests.support import golden_store
+from tests.support.commit_log_writer import CommitLogWriter
+from tests.support.slow_store_reader import slow_rows
+from tests.support.table_rows import table_rows
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[SparkSession]:
+    with spark_session("tables") as session:
+        register(session)
+        yield session
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return golden_store.unpack("kill9", tmp_path_factory.mktemp("kill9"))
+
+
+def collected(frame: DataFrame) -> list[dict[str, Any]]:
+    """The rows of a data frame with times in ms."""
+    times = {name: f"unix_millis({name}) AS {name}" for name, kind in frame.dtypes if kind == "timestamp"}
+    rows = frame.selectExpr(*(times.get(name, f"`{name}`") for name in frame.columns)).collect()
+    return [{name: bytes(value) if isinstance(value, bytearray) else value for name, value in row.asDict().items()}
+            for row in rows]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_each_table_has_in_spark_the_rows_that_it_has_without(spark: SparkSession, store: Path, name: str) -> None:
+    frame = spark.read.format("rocketmq_store").option("table", name).load(f"broker-a={store}")
+    assert frame.columns == TABLES[name].schema.names
+    assert sorted(collected(frame), key=str) == sorted(table_rows(f"broker-a={store}", name), key=str)
+
+
+CONDITIONS = (
+    ("topic = 'StFill' AND queue_id IN (0, 1)", lambda row: row["topic"] == "StFill" and row["queue_id"] in {0, 1}),
+    ("physical_offset >= 4000 AND physical_offset < 9000", lambda row: 4000 <= row["physical_offset"] < 9000),
+    ("tags = 'TagT'", lambda row: row["tags"] == "TagT"),
+    ("topic LIKE 'St%' AND tags = 'TagT'", lambda row: row["topic"][:2] == "St" and row["tags"] == "TagT"),
+    ("topic = 'StFill' OR tags = 'TagT'", lambda row: row["topic"] == "StFill" or row["tags"] == "TagT"),
+    ("true", lambda row: True),
+)
+
+
+def offsets(frame: DataFrame) -> list[int]:
+    return sorted(row["physical_offset"] for row in frame.collect())
+
+
+def test_filters_give_the_rows_that_they_say_whoever_applies_them(spark: SparkSession, store: Path) -> None:
+    columns = ["topic", "queue_id", "physical_offset", "tags", "store_timestamp"]
+    rows = slow_rows(store / "commitlog")
+    shared = messages(spark, store, columns)
+    for condition, holds in CONDITIONS:
+        wanted = [row["physical_offset"] for row in rows if holds(row)]
+        assert wanted, condition
+        assert offsets(shared.where(condition)) == wanted, condition
+        assert offsets(messages(spark, store, columns, filterPushdown=True).where(condition)) == wanted, condition
+    middle = rows[len(rows) // 2]["store_timestamp"]
+    pushed = messages(spark, store, columns, filterPushdown=True).where(
+        f"store_timestamp >= timestamp_millis({middle})"
+    )
+    assert offsets(pushed) == [row["physical_offset"] for row in rows if row["store_timestamp"] >= middle]
+
+
+def test_a_selection_belongs_to_its_data_frame(spark: SparkSession, store: Path) -> None:
+    chosen = messages(
+        spark, store, ["topic", "physical_offset"], Selection(topics={"StFill"}, physical_offsets=(0, 9000))
+    )
+    rows = slow_rows(store / "commitlog")
+    wanted = [row["physical_offset"] for row in rows if row["topic"] == "StFill" and row["physical_offset"] < 9000]
+    assert offsets(chosen) == wanted
+    assert offsets(chosen.where("physical_offset > 7000")) == [offset for offset in wanted if offset > 7000]
+    assert offsets(chosen) == wanted
+
+
+def test_the_setting_that_spark_needs_is_named_where_it_is_off(spark: SparkSession, store: Path) -> None:
+    spark.conf.set("spark.sql.python.filterPushdown.enabled", "false")
+    try:
+        with pytest.raises(PySparkException, match=r"spark\.sql\.python\.filterPushdown\.enabled"):
+            messages(spark, store, ["topic"], filterPushdown=True).where("topic = 'StFill'").count()
+        assert messages(spark, store, ["topic"]).where("topic = 'StFill'").count() == 130
+    finally:
+        register(spark)
+    assert messages(spark, store, ["topic"], filterPushdown=True).where("topic = 'StFill'").count() == 130
+
+
+def test_views_are_named_in_sql(spark: SparkSession, store: Path, tmp_path: Path) -> None:
+    CommitLogWriter(tmp_path / "b").append_many(5)
+    (tmp_path / "b" / "config").mkdir()
+    assert create_views(spark, [f"a={store}", f"b={tmp_path / 'b'}"], "mq_") == [f"mq_{name}" for name in TABLES]
+    counted = spark.sql(
+        "SELECT broker, count(*) AS messages FROM mq_messages GROUP BY broker ORDER BY broker"
+    ).collect()
+    assert [tuple(row) for row in counted] == [("a", len(slow_rows(store / "commitlog"))), ("b", 5)]
+    joined = spark.sql(
+        "SELECT count(*) AS entries FROM mq_consume_queue q JOIN mq_messages m USING (broker, physical_offset) "
+        "WHERE q.topic = m.topic AND q.queue_offset = m.queue_offset AND q.batch_size = 1"
+    ).first()
+    assert joined is not None
+    queued = [row for row in table_rows(store, "consume_queue") if row["batch_size"] == 1]
+    assert joined["entries"] == len(queued) > 100
+
+
+def test_what_is_wrong_with_a_query_reaches_the_user(spark: SparkSession, store: Path, tmp_path: Path) -> None:
+    read = spark.read.format("rocketmq_store")
+    with pytest.raises(AnalysisException, match="there is no table 'queues'; there are messages, consume_queue"):
+        read.option("table", "queues").load(str(store))
+    with pytest.raises(PySparkException, match=r"has no option 'topics'; there are path, paths"):
+        spark.read.format("rocketmq_store").option("topics", "T").load(str(store))
+    with pytest.raises(PySparkException, match="is no root of a RocketMQ store"):
+        table(spark, tmp_path, "topics").collect()
+    (tmp_path / "config").mkdir()
+    (tmp_path / "config" / "topics.json").write_text("{")
+    with pytest.raises(PySparkException, match=r"topics.json is damaged: .*there is no topics.json.bak"):
+        table(spark, tmp_path, "topics").collect()
