@@ -66,9 +66,12 @@ def commit_log_files(root: StoreRoot) -> list[LogFile]:
     files = [
         LogFile(root, f"{prefix}{base:020d}", base, size, size) for base, size in _offsets_and_sizes(folder, where)
     ]
-    if isinstance(folder, LocalFolder):
-        return [found for file in files if (found := _measured(folder, file)) is not None]
-    return _bounded(folder, files)
+    if not isinstance(folder, LocalFolder):
+        return _bounded(folder, files)
+    # The last one first: a broker that goes on in the next file meanwhile has filled those before it when they are
+    # looked at. The other way round what it wrote at the end of a file would seem to lack.
+    measured = [found for file in reversed(files) if (found := _measured(folder, file)) is not None]
+    return measured[::-1]
 
 
 def _offsets_and_sizes(folder: StoreFolder, where: str) -> list[tuple[int, int]]:

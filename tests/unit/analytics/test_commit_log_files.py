@@ -6,9 +6,12 @@ from pathlib import Path
 import pytest
 
 from rocketbroker.analytics.commit_log_files import commit_log_files, commit_log_folder, written_end
+from rocketbroker.analytics.decode_report import DecodeReport
+from rocketbroker.analytics.message_reader import read_store
 from rocketbroker.analytics.open_store import open_folder
 from rocketbroker.analytics.store_root import StoreRoot
 from rocketbroker.common.errors import StoreError
+from rocketbroker.common.file_window import CommitLogFile, measure
 from tests.support.commit_log_writer import CommitLogWriter
 
 NAME = "0" * 20
@@ -85,3 +88,31 @@ def test_zeros_within_a_file_are_looked_behind_for_as_long_as_a_message_can_be()
 def test_an_empty_file_has_no_data(tmp_path: Path) -> None:
     (tmp_path / NAME).touch()
     assert commit_log_files(root(tmp_path))[0].data_end == 0
+
+
+def test_a_broker_that_goes_on_in_the_next_file_meanwhile_leaves_no_hole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer = CommitLogWriter(tmp_path / "store", file_size=1 << 14)
+    while writer.end < 15_000:
+        writer.append_many(1)
+    (writer.directory / f"{1 << 14:020d}").write_bytes(bytes(1 << 14))  # as a broker allocates it ahead
+    measured = []
+
+    def measure_and_roll(base: int, path: Path) -> CommitLogFile:
+        found = measure(base, path)
+        if not measured:
+            writer.append_many(30)
+        measured.append(base)
+        return found
+
+    monkeypatch.setattr("rocketbroker.analytics.commit_log_files.measure", measure_and_roll)
+    report = DecodeReport()
+    offsets = [
+        offset
+        for batch in read_store(writer.root, ["physical_offset"], report=report)
+        for offset in batch.column(0).to_pylist()
+    ]
+    assert offsets == [int(path.name) + position for path, position, _ in writer.records][: len(offsets)]
+    assert report.ranges == []
+    assert sorted(measured) == [0, 1 << 14]
