@@ -95,7 +95,13 @@ class Selection:
         return tuple(name for name, value in needed.items() if value is not None)
 
     def and_(self, other: "Selection") -> "Selection":
-        """The messages that both select."""
+        """The messages that both select.
+
+        Raises:
+            ConfigError: both select keys. Of several keys a message may have all, which one selection cannot say.
+        """
+        if self.keys is not None and other.keys is not None and self.keys != other.keys:
+            raise ConfigError("messages are selected by keys once only: a message may have keys of both selections")
         since, until = _latest(self.since_ms, other.since_ms), _earliest(self.until_ms, other.until_ms)
         sets: dict[str, Any] = {name: _common(getattr(self, name), getattr(other, name)) for name in _SETS}
         ranges: dict[str, Any] = {name: _overlap(getattr(self, name), getattr(other, name)) for name in _RANGES}
@@ -175,8 +181,8 @@ class Selection:
 
 #: Selects all messages.
 EVERYTHING: Final = Selection()
-#: Selects no message.
-NOTHING: Final = Selection(topics=frozenset())
+#: Selects no message; by the broker, which every table can be chosen by.
+NOTHING: Final = Selection(brokers=frozenset())
 
 
 def _kept(records: Records, mask: Mask) -> Records:

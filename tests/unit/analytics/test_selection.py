@@ -151,6 +151,13 @@ def test_what_is_given_to_no_purpose_is_refused() -> None:
         Selection(topics={"T"}).arrow_mask(pa.record_batch({"size": [1]}))
 
 
+def test_keys_of_two_selections_do_not_exclude_each_other() -> None:
+    one, other = Selection(keys={"a"}), Selection(keys={"b"}, topics={"T"})
+    with pytest.raises(ConfigError, match="selected by keys once only"):
+        one.and_(other)
+    assert one.and_(Selection(keys={"a"}, topics={"T"})) == one.and_(Selection(topics={"T"}))
+
+
 def test_selections_without_a_message_in_common_select_nothing() -> None:
     for one, other in (
         (Selection(until_ms=5), Selection(since_ms=5)),

@@ -2,7 +2,9 @@ import pyarrow as pa
 import pytest
 
 from rocketbroker.analytics import read_store
-from rocketbroker.analytics.selection import Selection
+from rocketbroker.analytics.selection import EVERYTHING, Selection
+from rocketbroker.analytics.store_root import store_roots
+from rocketbroker.analytics.tables.table import TableOptions, table_schema
 from rocketbroker.analytics.tables.table_list import TABLES
 from rocketbroker.analytics.tables.table_reader import read_table
 from rocketbroker.common.errors import ConfigError, StoreError
@@ -35,3 +37,12 @@ def test_the_wrong_is_named_at_the_call(recorded, tmp_path):
         read_table(tmp_path, "topics")
     with pytest.raises(StoreError, match="holds no commit log"):
         read_table(tmp_path, "messages")
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_a_selection_of_nothing_is_one_of_any_table(recorded, name):
+    nothing = Selection(physical_offsets=(0, 5)).and_(Selection(physical_offsets=(7, 9)))
+    assert list(read_table(recorded, name, selection=nothing)) == []
+    table, schema = TABLES[name], table_schema(TABLES[name], None)
+    for part in table.plan(store_roots(named(recorded)), EVERYTHING, TableOptions()):
+        assert sum(batch.num_rows for batch in table.read(part, schema, nothing)) == 0
