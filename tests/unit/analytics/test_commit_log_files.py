@@ -97,7 +97,7 @@ def test_a_broker_that_goes_on_in_the_next_file_meanwhile_leaves_no_hole(
     while writer.end < 15_000:
         writer.append_many(1)
     (writer.directory / f"{1 << 14:020d}").write_bytes(bytes(1 << 14))  # as a broker allocates it ahead
-    measured = []
+    measured: list[int] = []
 
     def measure_and_roll(base: int, path: Path) -> CommitLogFile:
         found = measure(base, path)
