@@ -40,16 +40,16 @@ def spark_session(app_name: str, settings: Mapping[str, str] | None = None) -> I
     if active is not None:
         yield active
         return
-    conf = _conf(app_name, settings or {})
+    conf, variables = _conf(app_name, settings or {}), _variables()
     with ExitStack() as leave:
         if (
             threading.current_thread() is threading.main_thread()
         ):  # there the context puts a handler of its own in place
             leave.callback(signal.signal, signal.SIGINT, signal.getsignal(signal.SIGINT))
         with _interrupts_held_back():
-            gateway, stderr = _launch(conf)
+            gateway, stderr = _launch(conf, variables)
             leave.callback(_end, gateway, _forwarder(stderr))
-        with _environment(_variables()):  # the context takes the workers' Python from it
+        with _environment(variables):  # the context takes the workers' Python from it
             context = SparkContext(gateway=gateway, conf=conf)
         leave.callback(context.stop)
         yield SparkSession(context)
@@ -98,12 +98,12 @@ def _environment(variables: Mapping[str, str]) -> Iterator[None]:
             os.environ.pop(name) if value is None else os.environ.update({name: value})
 
 
-def _launch(conf: SparkConf) -> tuple[Any, IO[bytes]]:
+def _launch(conf: SparkConf, variables: Mapping[str, str]) -> tuple[Any, IO[bytes]]:
     """Start the JVM; its gateway, and what it and the Python workers it starts will say on stderr."""
     read_end, write_end = os.pipe()
     stderr = os.fdopen(read_end, "rb")
     try:
-        with _environment(_variables()):
+        with _environment(variables):
             gateway = launch_gateway(conf, popen_kwargs={"stderr": write_end})  # type: ignore[no-untyped-call]
             return gateway, stderr
     except PySparkRuntimeError as error:

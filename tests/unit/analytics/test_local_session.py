@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from rocketbroker.analytics import local_session
+from rocketbroker.analytics.java_runtime import JavaRuntimeError
 from rocketbroker.common.errors import ConfigError
 
 
@@ -48,3 +49,14 @@ def test_what_java_says_when_it_does_not_start_is_in_the_error(tmp_path: Path, m
         local_session.spark_session("x"),
     ):
         pass
+
+
+def test_nothing_is_left_open_where_there_is_no_java(monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_java() -> Path:
+        raise JavaRuntimeError("PySpark needs Java 17 or later: none is installed")
+
+    monkeypatch.setattr(local_session, "ensure_java_home", no_java)
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    with pytest.raises(JavaRuntimeError, match="none is installed") as refused, local_session.spark_session("x"):
+        pass
+    assert len(list(Path("/proc/self/fd").iterdir())) == before, refused
