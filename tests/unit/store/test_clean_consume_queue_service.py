@@ -18,7 +18,7 @@ from rocketbroker.store.message_store import MessageStore
 from rocketbroker.store.write_refusal import Refusal
 from tests.support.cleaning import LOG_FILE, Losses, SaidDisk, age, fill, small_store
 from tests.support.fakes import FakeClock
-from tests.support.stores import ALWAYS, message, open_below, read_queue
+from tests.support.stores import ALWAYS, inner_batch, message, open_below, read_queue
 from tests.support.waiting import until
 
 
@@ -91,6 +91,32 @@ async def test_queue_files_before_the_log_go(cleaned: Cleaned):
     await cleaned.service.clean()
     assert cleaned.queue_files() == [15, 20]
     assert [each.queue_offset for each in read_queue(cleaned.store, "T", 0, 15)] == list(range(15, 21))
+
+
+async def test_files_of_queues_of_batches_go_as_well(tmp_path: Path):
+    clock = FakeClock()
+    store = small_store(tmp_path, clock, batch_topics=["T"], mapper_file_size_batch_consume_queue=46 * 2)
+    await store.start()
+    cleaned = Cleaned(store, clock)
+    for number in range(9):  # three files of the log, and five of the queue
+        bodies = [b"%d" % (2 * number + each) + bytes(520) for each in range(2)]
+        assert store.put_inner_batch(inner_batch(*bodies, topic="T"), 2).queue_offset == 2 * number
+    store.dispatch()
+    await cleaned.service.clean()
+    await cleaned.expire(2)
+    await cleaned.service.clean()
+
+    queue = store.topic_queues("T")[0]
+    first = store.min_offset_in_queue("T", 0)
+    assert [file.file_from_offset for file in queue.queue.files] == [46 * 2 * each for each in (3, 4)]
+    assert first == 12
+    assert [each.queue_offset for each in read_queue(store, "T", 0, first)] == [12, 14, 16]
+    await cleaned.stop()
+    await store.stop()
+    again = small_store(tmp_path, clock, batch_topics=["T"], mapper_file_size_batch_consume_queue=46 * 2)
+    await again.start()
+    assert (again.min_offset_in_queue("T", 0), again.max_offset_in_queue("T", 0)) == (12, 18)
+    await again.stop()
 
 
 async def test_a_queue_without_messages_keeps_its_last_file_and_its_offsets(cleaned: Cleaned):

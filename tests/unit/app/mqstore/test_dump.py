@@ -87,6 +87,22 @@ def test_a_queue_has_the_entries_of_its_messages(store: Path) -> None:
     assert {each["topic"] for each in rows("queue", store)} >= {"StFill", "SCHEDULE_TOPIC_XXXX"}
 
 
+def test_a_queue_of_batches_has_a_row_for_each_record(store: Path) -> None:
+    (entry,) = MANIFEST["batch_consumequeues"]["StBatchCQ/0"]["entries"]
+    expected = {
+        "queueOffset": entry["msgBaseOffset"],
+        "messages": entry["batchSize"],
+        "physicalOffset": entry["phyOffset"],
+        "size": entry["size"],
+        "tagsCode": entry["tagCode"],
+        "storeTimestamp": entry["storeTime"],
+    }
+    assert rows("queue", store, "-t", "StBatchCQ") == rows("queue", store, "-t", "StBatchCQ", "--from", 2) == [expected]
+    assert rows("queue", store, "-t", "StBatchCQ", "--from", 3) == []
+    (listed,) = [each for each in rows("queue", store) if each["topic"] == "StBatchCQ"]
+    assert (listed["queueId"], listed["fileSize"], listed["firstQueueOffset"], listed["batches"]) == (0, 4600, 0, 1)
+
+
 def test_index_files_show_header_slots_and_entries(store: Path) -> None:
     headers = rows("index", store)
     assert [each["file"] for each in headers] == sorted(path.name for path in (store / "index").iterdir())

@@ -16,6 +16,7 @@ from rocketbroker.codec.storefile.index_file_layout import entry_position
 from rocketbroker.common.atomic_file import replace_contents
 from rocketbroker.common.errors import StoreError
 from rocketbroker.store.store_lock import StoreLock
+from tests.support import golden_store
 from tests.support.audited_store import (
     QUEUE,
     check,
@@ -103,6 +104,21 @@ def test_what_is_derived_is_made_anew(store: Path, queued: list[MessageExt], dam
     assert check(store).findings == []
     assert {path: path.read_bytes() for path in (store / "commitlog").iterdir() if path in log_before} == log_before
     assert asyncio.run(served(store)) == queued
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_queues_of_batches_are_made_anew(tmp_path: Path, known: bool) -> None:
+    """Also those that no batch tells of, where the tables know the topic."""
+    root = golden_store.unpack("clean", tmp_path)
+    if not known:
+        (root / "config" / "topics.json").unlink()
+    entries = root / "batchconsumequeue" / "StBatchCQ" / "0" / f"{0:020d}"
+    before = entries.read_bytes()
+    patch((entries, 37), b"\x07")
+    result = run(root, "--yes")
+    assert result.exit_code == 0, result.output
+    assert (root / "batchconsumequeue.damaged").is_dir()
+    assert entries.read_bytes() == before
 
 
 def test_a_second_repair_keeps_what_the_first_set_aside(store: Path, queued: list[MessageExt]) -> None:
