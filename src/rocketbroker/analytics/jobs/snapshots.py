@@ -3,25 +3,23 @@
 One Parquet file a snapshot, which is there as a whole or not at all.
 """
 
-from bisect import bisect_left
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyspark.sql import DataFrame, SparkSession
 
 from rocketbroker.analytics.open_store import open_folder
-from rocketbroker.analytics.store_files import StoreFolder, opened
+from rocketbroker.analytics.queue_end import queue_end
 from rocketbroker.analytics.store_root import StoreRoot, Stores, store_roots
-from rocketbroker.analytics.tables.queue_files import ENTRIES
 from rocketbroker.analytics.tables.table_reader import read_table
-from rocketbroker.codec.storefile.consume_queue_layout import BATCH_ENTRY, CQ_STORE_UNIT_SIZE
-from rocketbroker.codec.storefile.mapped_file_name import file_name_to_offset
 from rocketbroker.common.atomic_file import replace_contents
-from rocketbroker.common.errors import CodecError, ConfigError, StoreError
+from rocketbroker.common.errors import ConfigError, StoreError
+
+if TYPE_CHECKING:  # its import takes longer than a snapshot
+    from pyspark.sql import DataFrame, SparkSession
 
 #: Columns of a snapshot. ``max_offset`` is the queue offset behind the last message that the queue had at ``time_ms``.
 SCHEMA: Final = pa.schema(
@@ -36,8 +34,6 @@ SCHEMA: Final = pa.schema(
     ]
 )
 _PATTERN: Final = "consumerOffset-*.parquet"
-_SIZE_AT: Final = 8
-_UNITS: Final = {kind: entry.itemsize for kind, entry in ENTRIES.items()}
 
 
 def take_snapshot(stores: Stores, now_ms: int) -> pa.Table:
@@ -62,35 +58,6 @@ def _rows(root: StoreRoot, now_ms: int) -> Iterator[dict[str, object]]:
             yield {"time_ms": now_ms, **row, "max_offset": ends[row["topic"], row["queue_id"]]}
 
 
-def queue_end(folder: StoreFolder, topic: str, queue_id: int) -> int | None:
-    """The queue offset behind a queue's last message, found by some twenty reads; ``None`` if there is no such queue.
-
-    A file is searched as one in which nothing follows a place that was not written.
-    """
-    ends = [_end(folder, f"{kind}/{topic}/{queue_id}", unit) for kind, unit in _UNITS.items()]
-    return max((end for end in ends if end is not None), default=None)
-
-
-def _end(folder: StoreFolder, where: str, unit: int) -> int | None:
-    for base, path, count in sorted(_files(folder, where, unit), reverse=True):
-        with opened(folder, path) as file:
-            written = bisect_left(range(count), True, key=lambda n: not any(file.read_at(n * unit + _SIZE_AT, 4)))
-            if written and unit == CQ_STORE_UNIT_SIZE:
-                return base // unit + written
-            if written:
-                *_, first, messages, _, _ = BATCH_ENTRY.unpack(file.read_at((written - 1) * unit, unit))
-                return int(first + messages)
-    return 0 if folder.is_folder(where) else None
-
-
-def _files(folder: StoreFolder, where: str, unit: int) -> Iterator[tuple[int, str, int]]:
-    for name, size in folder.files(where).items():
-        try:
-            yield file_name_to_offset(name), f"{where}/{name}", size // unit
-        except CodecError:
-            continue  # a draft, or a damaged file that a broker set aside
-
-
 def write_snapshot(snapshot: pa.Table, directory: Path, now_ms: int) -> Path:
     """Write a snapshot into ``directory``, which is made if it is not there; gives its file.
 
@@ -108,7 +75,7 @@ def write_snapshot(snapshot: pa.Table, directory: Path, now_ms: int) -> Path:
     return path
 
 
-def snapshot_frame(spark: SparkSession, directory: Path) -> DataFrame:
+def snapshot_frame(spark: "SparkSession", directory: Path) -> "DataFrame":
     """The snapshots in ``directory``.
 
     Raises:
