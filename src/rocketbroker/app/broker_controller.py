@@ -77,7 +77,7 @@ class BrokerController:
         self._settings = settings
         self._sockets = sockets
         config, store_config = settings.broker, settings.store
-        clock = self._clock = clock or SystemClock()
+        clock = clock or SystemClock()
         self._executor = ThreadPoolExecutor(1, thread_name_prefix="AdminBrokerThread")
         self._active = False
         folder = store_config.config_dir
@@ -283,8 +283,7 @@ class BrokerController:
 
     def _register_anew(self) -> None:
         """Tell the name servers of a changed address or permission, which they take over with a new version only."""
-        self.topic_configs.data_version.next_version(self._clock.time_ms())
-        self.topic_configs.persist()
+        self.topic_configs.changed()
         self.outer_api.register_all()
 
     def _connection_closed(self, connection: Connection) -> None:

@@ -14,9 +14,11 @@ from pathlib import Path
 from typing import Any, Generic, TypeAlias, TypeVar
 
 from rocketbroker.codec.remoting import fastjson
+from rocketbroker.codec.remoting.bodies.data_version import DataVersion
 from rocketbroker.codec.remoting.bodies.remoting_serializable import RemotingSerializable, body_from
 from rocketbroker.codec.storefile.config_json import loads_config
 from rocketbroker.common.atomic_file import replace_contents
+from rocketbroker.common.clock import Clock
 from rocketbroker.common.errors import CodecError
 from rocketbroker.common.file_system import LOCAL, FileSystem
 from rocketbroker.common.lifecycle import TaskOwner
@@ -97,6 +99,28 @@ class ConfigManager(ABC, Generic[F]):
 
 
 AnyConfigManager: TypeAlias = ConfigManager[Any]
+
+
+class VersionedConfigManager(ConfigManager[F]):
+    """A table whose data version says whether another has the same; each change raises it.
+
+    Args:
+        path: as in ``ConfigManager``.
+        clock: dates the data version.
+        on_persist: as in ``ConfigManager``.
+    """
+
+    def __init__(
+        self, path: Path, clock: Clock, on_persist: "Callable[[AnyConfigManager], None] | None" = None
+    ) -> None:
+        super().__init__(path, on_persist)
+        self._clock = clock
+        self.data_version = DataVersion(timestamp=clock.time_ms())
+
+    def changed(self) -> None:
+        """Raise the version and have the table written soon."""
+        self.data_version.next_version(self._clock.time_ms())
+        self.persist()
 
 
 def encode_file(table: RemotingSerializable) -> bytes:

@@ -7,11 +7,10 @@ from pathlib import Path
 import msgspec
 
 from rocketbroker.broker.attribute_util import alter_attributes
-from rocketbroker.broker.config_manager import AnyConfigManager, ConfigManager, decode_file
+from rocketbroker.broker.config_manager import AnyConfigManager, VersionedConfigManager, decode_file
 from rocketbroker.broker.config_text import EntryTexts, file_text, struct_text
 from rocketbroker.codec.message.topic_validator import validate_group
 from rocketbroker.codec.remoting import fastjson
-from rocketbroker.codec.remoting.bodies.data_version import DataVersion
 from rocketbroker.codec.remoting.bodies.subscription_group import SubscriptionGroupConfig, SubscriptionGroupWrapper
 from rocketbroker.common.clock import Clock
 from rocketbroker.common.config import BrokerConfig
@@ -30,7 +29,7 @@ BUILT_IN_GROUPS = (
 )
 
 
-class SubscriptionGroupManager(ConfigManager[SubscriptionGroupWrapper]):
+class SubscriptionGroupManager(VersionedConfigManager[SubscriptionGroupWrapper]):
     """Consumer groups by name. All methods are for the event loop.
 
     Args:
@@ -47,11 +46,9 @@ class SubscriptionGroupManager(ConfigManager[SubscriptionGroupWrapper]):
         clock: Clock,
         on_persist: Callable[[AnyConfigManager], None] | None = None,
     ) -> None:
-        super().__init__(path, on_persist)
+        super().__init__(path, clock, on_persist)
         self._config = config
-        self._clock = clock
         self._texts: EntryTexts[SubscriptionGroupConfig] = EntryTexts()
-        self.data_version = DataVersion(timestamp=clock.time_ms())
         self.groups = {name: SubscriptionGroupConfig(group_name=name) for name in BUILT_IN_GROUPS}
         # group -> topic -> bits of what is forbidden; bit 0 is reading (GroupForbidden).
         self.forbidden_table: dict[str, dict[str, int]] = {}
@@ -85,8 +82,7 @@ class SubscriptionGroupManager(ConfigManager[SubscriptionGroupWrapper]):
         found = self.groups.pop(group, None) is not None
         if self.forbidden_table.pop(group, None) is not None or found:
             log.info("consumer group %s is deleted", group)
-            self.data_version.next_version(self._clock.time_ms())
-            self.persist()
+            self.changed()
         return found
 
     def forbidden(self, group: str, topic: str) -> int:
@@ -103,8 +99,7 @@ class SubscriptionGroupManager(ConfigManager[SubscriptionGroupWrapper]):
             del topics[topic]
         if not topics:
             del self.forbidden_table[group]
-        self.data_version.next_version(self._clock.time_ms())
-        self.persist()
+        self.changed()
 
     def encode(self) -> bytes:
         """``subscriptionGroup.json`` as RocketMQ writes it."""
@@ -131,5 +126,4 @@ class SubscriptionGroupManager(ConfigManager[SubscriptionGroupWrapper]):
 
     def _put(self, group: SubscriptionGroupConfig) -> None:
         self.groups[group.group_name] = group
-        self.data_version.next_version(self._clock.time_ms())
-        self.persist()
+        self.changed()

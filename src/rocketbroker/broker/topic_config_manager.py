@@ -7,11 +7,10 @@ from pathlib import Path
 import msgspec
 
 from rocketbroker.broker.attribute_util import TOPIC_ATTRIBUTES, alter_attributes
-from rocketbroker.broker.config_manager import AnyConfigManager, ConfigManager, decode_file
+from rocketbroker.broker.config_manager import AnyConfigManager, VersionedConfigManager, decode_file
 from rocketbroker.broker.config_text import EntryTexts, file_text, struct_text
 from rocketbroker.broker.system_topics import system_topic_configs
 from rocketbroker.codec.message.topic_validator import AUTO_CREATE_TOPIC_KEY_TOPIC
-from rocketbroker.codec.remoting.bodies.data_version import DataVersion
 from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig, TopicConfigSerializeWrapper
 from rocketbroker.codec.remoting.perm_name import PERM_INHERIT
 from rocketbroker.common.clock import Clock
@@ -22,7 +21,7 @@ log = logging.getLogger(__name__)
 ChangeListener = Callable[[list[TopicConfig]], None]
 
 
-class TopicConfigManager(ConfigManager[TopicConfigSerializeWrapper]):
+class TopicConfigManager(VersionedConfigManager[TopicConfigSerializeWrapper]):
     """Topics by name, those of the system included. All methods are for the event loop.
 
     Args:
@@ -39,12 +38,10 @@ class TopicConfigManager(ConfigManager[TopicConfigSerializeWrapper]):
         clock: Clock,
         on_persist: Callable[[AnyConfigManager], None] | None = None,
     ) -> None:
-        super().__init__(path, on_persist)
+        super().__init__(path, clock, on_persist)
         self._config = config
-        self._clock = clock
         self._listeners: list[ChangeListener] = []
         self._texts: EntryTexts[TopicConfig] = EntryTexts()
-        self.data_version = DataVersion(timestamp=clock.time_ms())
         self.topics: dict[str, TopicConfig] = {topic.topic_name: topic for topic in system_topic_configs(config)}
         self.system_topics = frozenset(self.topics)
 
@@ -132,8 +129,7 @@ class TopicConfigManager(ConfigManager[TopicConfigSerializeWrapper]):
         if self.topics.pop(topic, None) is None:
             return False
         log.info("topic %s is deleted", topic)
-        self.data_version.next_version(self._clock.time_ms())
-        self.persist()
+        self.changed()
         return True
 
     def encode(self) -> bytes:
@@ -167,7 +163,6 @@ class TopicConfigManager(ConfigManager[TopicConfigSerializeWrapper]):
 
     def _put(self, topic: TopicConfig) -> None:
         self.topics[topic.topic_name] = topic
-        self.data_version.next_version(self._clock.time_ms())
-        self.persist()
+        self.changed()
         for listener in self._listeners:
             listener([topic])
