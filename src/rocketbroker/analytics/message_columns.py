@@ -81,7 +81,7 @@ def _column(source: _Source, field: pa.Field) -> pa.Array:
     if field.name.endswith("_timestamp"):
         return _timestamps(source.records, field)
     if field.name in _FIXED:
-        return pa.array(source.records.field(_FIXED[field.name]).astype(field.type.to_pandas_dtype()))
+        return pa.array(source.records.field(_FIXED[field.name]).astype(field.type.to_pandas_dtype(), copy=False))
     return _MADE[field.name](source)
 
 
@@ -101,9 +101,11 @@ _FIXED: Final = {
 
 def _timestamps(records: Records, field: pa.Field) -> pa.Array:
     """Milliseconds as stored for an int64 field; else a timestamp, null outside the years 1 to 9999."""
-    millis = records.field(field.name).astype(np.int64)
+    millis = records.field(field.name)
     if pa.types.is_integer(field.type):
         return pa.array(millis)
+    if not len(millis) or (millis.min() >= _MIN_MS and millis.max() <= _MAX_MS):
+        return pa.array(millis * 1000).cast(field.type)
     outside = (millis < _MIN_MS) | (millis > _MAX_MS)
     return pa.array(np.where(outside, 0, millis) * 1000, mask=outside).cast(field.type)
 
@@ -147,7 +149,7 @@ def _msg_id(source: _Source) -> pa.Array:
     """``MessageDecoder.createMessageId``: store host and physical offset in upper-case hexadecimal."""
     records = source.records
     v6 = (records.sys_flag & STOREHOSTADDRESS_V6_FLAG) != 0
-    offsets = records.field("physical_offset").view(np.uint8).reshape(-1, 8)
+    offsets = records.physical_offset.astype(">i8").view(np.uint8).reshape(-1, 8)
     parts, order = [], []
     for chosen, length in ((~v6, HOST_V4_LENGTH), (v6, HOST_V6_LENGTH)):
         hosts = gather(records.data, f"V{length}", records.store_host_at[chosen]).view(np.uint8).reshape(-1, length)

@@ -5,6 +5,7 @@ each chain meets the beginning of the next. Where one does not, or the lengths o
 ends: who asks goes on record by record there, which also says what is damaged.
 """
 
+from itertools import pairwise
 from typing import Final, Protocol
 
 import numpy as np
@@ -15,13 +16,15 @@ from rocketbroker.codec.message.message_encoder import RECORD_HEADS
 from rocketbroker.codec.storefile.record_columns import Records
 from rocketbroker.codec.storefile.record_search import MAGIC_PREFIX, MIN_RECORD_SIZE, Found, LogBytes, inspect
 
-_STEP: Final = 32 << 10
+_STEP: Final = 8 << 10
 # A record is searched for in so many bytes; where none begins in them, the chain before goes on to the next anchor.
 _SEARCHED: Final = 2 << 10
+_NEAR: Final = 1 << 10  # in so many bytes one is looked for first, in all stretches at once
 # All chains go on by so many records before those that are through are taken out.
 _STRIDE: Final = 16
 _FEWEST: Final = 3
 _MAGIC_AT: Final = 4
+_POSITION_AT: Final = 28
 _NONE: Final[Positions] = np.empty(0, np.int64)
 
 
@@ -58,7 +61,7 @@ def chain_records(window: LogWindow, high: int) -> tuple[Records, int] | None:
     if len(anchors) < _FEWEST:
         return None
     starts, regular = _follow(data, anchors)
-    records = Records(base, data, starts[starts < anchors[regular]])
+    records = Records(base, data, starts if regular == len(anchors) - 1 else starts[starts < anchors[regular]])
     sound = records.sound_each()
     if not sound.all():
         regular = int(np.searchsorted(anchors, records.starts[np.argmin(sound)], side="right")) - 1
@@ -67,41 +70,58 @@ def chain_records(window: LogWindow, high: int) -> tuple[Records, int] | None:
 
 
 def _anchors(window: LogWindow, data: NDArray[np.uint8], base: int, high: int) -> Positions:
-    """Positions in ``data`` of a record every ``_STEP`` bytes or so, the first at 0; none if none begins there."""
+    """Positions in ``data`` of what looks like a record, one every ``_STEP`` bytes or so.
+
+    The first is at 0; none if no record begins there.
+    """
     if high <= 0 or inspect(window, window.start)[0] is not Found.RECORD:
         return _NONE
     lows = np.arange(_STEP, min(high, len(data) - _SEARCHED - RECORD_HEADS[3].size), _STEP)
     if not len(lows):
         return _NONE
-    # The first byte of a magic code is no ASCII and seldom in other data: few places are left to look at.
+    # The first byte of a magic code is no ASCII and seldom in other data: mostly the first that is met is one.
+    found = lows + (rows_at(data, lows + _MAGIC_AT, _NEAR) == MAGIC_PREFIX[0]).argmax(axis=1)
+    left = np.flatnonzero(~_look_alike(data, base, found))
+    found[left] = _search(data, base, lows[left])
+    return np.concatenate(([0], found[(found >= 0) & (found < high)]))
+
+
+def _search(data: NDArray[np.uint8], base: int, lows: Positions) -> Positions:
+    """The first place from each of ``lows`` on where something looks like a record; -1 where none is found."""
     hits = np.flatnonzero(rows_at(data, lows + _MAGIC_AT, _SEARCHED) == MAGIC_PREFIX[0])
     rows = hits // _SEARCHED
     places = lows[rows] + hits % _SEARCHED
+    alike = _look_alike(data, base, places)
+    found = np.full(len(lows), -1)
+    found[rows[alike][::-1]] = places[alike][::-1]  # of several the last that is stored counts
+    return found
+
+
+def _look_alike(data: NDArray[np.uint8], base: int, places: Positions) -> NDArray[np.bool_]:
+    """Where the magic code of a message is, and the place's own offset."""
     alike = gather(data, ">u4", places + _MAGIC_AT) >> 8 == int.from_bytes(MAGIC_PREFIX, "big")
-    rows, places = rows[alike], places[alike]
-    sound = Records(base, data, places).sound_each() if len(places) else np.zeros(0, np.bool_)
-    rows, places = rows[sound], places[sound]
-    _, first = np.unique(rows, return_index=True)
-    found = places[first]
-    return np.concatenate(([0], found[found < high]))
+    found: NDArray[np.bool_] = alike & (gather(data, ">i8", places + _POSITION_AT) == places + base)
+    return found
 
 
 def _follow(data: NDArray[np.uint8], anchors: Positions) -> tuple[Positions, int]:
     """Where the chains come by from each anchor to the next, ascending, and the number of the first that misses it."""
     sizes = np.ndarray((len(data) - 3,), ">u4", buffer=data, strides=(1,))
-    cursors, ends, numbers, limit = anchors[:-1], anchors[1:], np.arange(len(anchors) - 1), len(data) - 4
-    found, regular = [], len(anchors) - 1
+    cursors, ends, numbers = anchors[:-1], anchors[1:], np.arange(len(anchors) - 1)
+    found, regular = [], len(numbers)
     while len(cursors):
-        block = np.empty((_STRIDE, len(cursors)), np.int64)
-        for row in block:
-            row[:] = cursors
-            steps = sizes[cursors].astype(np.int64)
-            cursors = np.minimum(cursors + np.where(steps < MIN_RECORD_SIZE, limit, steps), limit)
-        found.append(block[block < ends])
-        through = cursors >= ends
-        missed = through & (cursors != ends) & ~(block == ends).any(axis=0)
+        block = np.empty((_STRIDE + 1, len(cursors)), np.int64)
+        block[0] = cursors
+        for row, after in pairwise(block):
+            np.add(row, sizes[row], out=after)
+            np.minimum(after, len(sizes) - 1, out=after)
+        # Chain by chain, so that what is found ascends but for the few strides.
+        found.append(block[:-1].T[(block[:-1] < ends).T])
+        cursors = block[-1]
+        through, stuck = cursors >= ends, cursors - block[0] < _STRIDE * MIN_RECORD_SIZE
+        missed = np.where(through, ~(block == ends).any(axis=0), stuck)
         if missed.any():
             regular = min(regular, int(numbers[missed][0]))
-        going = ~through
+        going = ~(through | stuck)
         cursors, ends, numbers = cursors[going], ends[going], numbers[going]
-    return np.sort(np.concatenate(found)), regular
+    return np.sort(np.concatenate(found), kind="stable"), regular
