@@ -113,14 +113,11 @@ class QueueFiles:
 
     def whole(self) -> QueueEntries:
         """All entries without fillers; :class:`QueueNotWholeError` when something is wrong with one."""
-        pieces = [self._piece(file, 0, file.room) for file in self._files]
-        entries = np.concatenate(pieces) if pieces else np.empty(0, CONSUME_QUEUE_ENTRY)
-        written = np.flatnonzero((entries["size"] != 0) | (entries["commit_log_offset"] != 0))
-        end = int(written[-1]) + 1 if len(written) else 0
-        real = np.flatnonzero(~_is_filler(entries[:end]))
-        begin = int(real[0]) if len(real) else end
+        offsets, sizes = _columns([self._piece(file, 0, file.room) for file in self._files])
+        end = len(sizes) - _leading((offsets | sizes)[::-1] == 0)
+        begin = _leading((offsets[:end] == 0) & (sizes[:end] == FILLER_SIZE))
         first = self._files[0].first if self._files else 0
-        return self._checked(first + begin, entries[begin:end])
+        return self._checked(first + begin, offsets[begin:end], sizes[begin:end])
 
     def range(self, first: int, end: int) -> QueueEntries:
         """Entries from queue offset ``first`` to before ``end``; :class:`QueueNotWholeError` when one is wrong."""
@@ -129,21 +126,34 @@ class QueueFiles:
             for file in self._files
             if file.first < end and file.first + file.room > first
         ]
-        entries = np.concatenate(pieces) if pieces else np.empty(0, CONSUME_QUEUE_ENTRY)
-        if len(entries) != end - first:
+        offsets, sizes = _columns(pieces)
+        if len(offsets) != end - first:
             raise QueueNotWholeError(f"{self.name}: entries from {first} to {end} are not all there")
-        return self._checked(first, entries)
+        return self._checked(first, offsets, sizes)
 
     def _piece(self, file: _File, begin: int, end: int) -> NDArray[Any]:
         data = self._folder.read(file.path, begin * CQ_STORE_UNIT_SIZE, (end - begin) * CQ_STORE_UNIT_SIZE)
         return np.frombuffer(data, CONSUME_QUEUE_ENTRY, len(data) // CQ_STORE_UNIT_SIZE)
 
-    def _checked(self, first: int, entries: NDArray[Any]) -> QueueEntries:
-        offsets, sizes = entries["commit_log_offset"].astype(np.int64), entries["size"].astype(np.int64)
-        if len(entries) and (offsets[0] < 0 or sizes.min() <= 0 or (offsets[1:] < offsets[:-1] + sizes[:-1]).any()):
+    def _checked(self, first: int, offsets: Positions, sizes: Positions) -> QueueEntries:
+        if len(offsets) and (offsets[0] < 0 or sizes.min() <= 0 or (offsets[1:] < offsets[:-1] + sizes[:-1]).any()):
             raise QueueNotWholeError(f"{self.name}: entries do not lead to records one after the other")
         return QueueEntries(first, offsets, sizes)
 
 
-def _is_filler(entries: Any) -> Any:
-    return (entries["size"] == FILLER_SIZE) & (entries["commit_log_offset"] == 0)
+def _columns(pieces: list[NDArray[Any]]) -> tuple[Positions, Positions]:
+    """Offsets and sizes of the entries of all pieces."""
+    none = [np.empty(0, np.int64)]
+    offsets, sizes = (
+        [piece[name].astype(np.int64) for piece in pieces] or none for name in ("commit_log_offset", "size")
+    )
+    return np.concatenate(offsets), np.concatenate(sizes)
+
+
+def _leading(mask: NDArray[np.bool_]) -> int:
+    """How many values hold before the first that does not."""
+    return len(mask) if mask.all() else int(mask.argmin())
+
+
+def _is_filler(entry: Any) -> bool:
+    return bool(entry["size"] == FILLER_SIZE and entry["commit_log_offset"] == 0)

@@ -1,8 +1,9 @@
 """Messages and bytes by topic and minute from the ConsumeQueues: the log itself is hardly read.
 
 A queue says where its messages lie and how large they are. When they were stored is in the log alone, but store times
-rise with the offset: for each minute it is enough to find its first message. One message in each 32 KiB of the log is
-looked at, and around the turn of a minute all: these must be where their queue says, and their times must not go back.
+rise with the offset: for each minute it is enough to find its first message. One message in each 128 KiB of the log is
+looked at, those that halve what lies around the turn of a minute, and all of the last 32 KiB around it: these must be
+where their queue says, and their times must not go back.
 The queues must have all of the log without a gap. Where that does not hold, the log itself is read.
 """
 
@@ -44,7 +45,9 @@ _DECODED: Final = pa.schema(
     [("broker", pa.string()), ("topic", pa.string()), ("store_timestamp", pa.int64()), ("size", pa.int32())]
 )
 _WHOLE_FILE: Final = 1 << 62
-_SAMPLED: Final = 32 << 10
+_SAMPLED: Final = 128 << 10
+# Around the turn of a minute all messages are looked at that lie between two so near to each other.
+_NEAR: Final = 32 << 10
 #: With more entries than these (16 bytes each in memory) the log is read.
 MOST_ENTRIES: Final = 32 << 20
 
@@ -185,14 +188,32 @@ def _minutes(files: Sequence[LogFile], queues: Sequence[_Queue]) -> tuple[Positi
     ends = [offsets for queue in queues if len(offsets := queue.offsets)]
     first, last = min(int(each[0]) for each in ends), max(int(each[-1]) for each in ends)
     sampled = np.unique(np.concatenate(([first], spine[::step], [last])))
-    times = _risen(stored_times(files, sampled)) // MINUTE_MS
-    turns = np.flatnonzero(times[1:] != times[:-1])
+    sampled, times = _halved(files, spine, sampled)
+    turns = np.flatnonzero(np.diff(times // MINUTE_MS))
     near = _between(queues, sampled[turns], sampled[turns + 1])
     # All differ: of each stretch the end belongs to it, and the beginning to the one before.
     known = np.sort(np.concatenate((sampled[:1], near)), kind="stable")
     minutes = _risen(stored_times(files, known)) // MINUTE_MS
     new = np.flatnonzero(np.concatenate(([True], minutes[1:] != minutes[:-1])))
     return minutes[new] * MINUTE_MS, known[new]
+
+
+def _halved(files: Sequence[LogFile], spine: Positions, offsets: Positions) -> tuple[Positions, Positions]:
+    """``offsets`` and the store times there, with offsets of ``spine`` put in until the turns of minutes are near.
+
+    Raises:
+        CodecError: a message is not where it should be, or times go back.
+    """
+    times = stored_times(files, offsets)
+    while True:
+        turns = np.flatnonzero((np.diff(times // MINUTE_MS) != 0) & (np.diff(offsets) > _NEAR))
+        begins, ends = np.searchsorted(spine, offsets[turns], "right"), np.searchsorted(spine, offsets[turns + 1])
+        parted = begins < ends
+        if not parted.any():
+            return offsets, _risen(times)
+        places, middles = turns[parted] + 1, spine[(begins + ends)[parted] // 2]
+        times = np.insert(times, places, stored_times(files, middles))
+        offsets = np.insert(offsets, places, middles)
 
 
 def _risen(times: Positions) -> Positions:

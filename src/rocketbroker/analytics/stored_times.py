@@ -45,27 +45,32 @@ def stored_times(files: Sequence[LogFile], offsets: Positions) -> Positions:
 def _heads(source: StoreFile, positions: Positions) -> NDArray[np.uint8]:
     """The heads at the positions, one after the other, shape (n * 112,); zeros where the file ends before."""
     heads = np.zeros((len(positions), _HEAD), np.uint8)
-    for run in _runs(positions):
-        at = positions[run]
-        length = int(at[-1] - at[0]) + _HEAD
-        data = np.frombuffer(source.read_at(int(at[0]), length).ljust(length, b"\0"), np.uint8)
-        heads[run] = rows_at(data, at - at[0], _HEAD)
+    memory = memoryview(heads.reshape(-1))
+    for begin, end in _runs(positions):
+        first = int(positions[begin])
+        if end - begin == 1:
+            source.read_into(first, memory[begin * _HEAD : end * _HEAD])
+            continue
+        length = int(positions[end - 1]) - first + _HEAD
+        data = np.frombuffer(source.read_at(first, length).ljust(length, b"\0"), np.uint8)
+        heads[begin:end] = rows_at(data, positions[begin:end] - first, _HEAD)
     return heads.reshape(-1)
 
 
-def _runs(positions: Positions) -> Iterator[slice]:
-    """Stretches of positions that are read together."""
+def _runs(positions: Positions) -> Iterator[tuple[int, int]]:
+    """Numbers of the positions from which and before which they are read together."""
     breaks = [0, *(np.flatnonzero(np.diff(positions) > _NEAR) + 1).tolist(), len(positions)]
     for begin, end in pairwise(breaks):
         for first in range(begin, end, _TOGETHER):
-            yield slice(first, min(first + _TOGETHER, end))
+            yield first, min(first + _TOGETHER, end)
 
 
 def _times(heads: NDArray[np.uint8], offsets: Positions) -> Positions:
     records = Records(0, heads, np.arange(0, len(heads), _HEAD))
     magic = records.field("magic")
     sound = (magic == MESSAGE_MAGIC_CODE_V1) | (magic == MESSAGE_MAGIC_CODE_V2)
-    sound &= records.field("physical_offset") == offsets
+    sound &= records.physical_offset == offsets
     if not sound.all():
         raise CodecError(f"no message begins at {offsets[int(np.flatnonzero(~sound)[0])]}")
-    return records.field("store_timestamp").astype(np.int64)
+    times: Positions = records.field("store_timestamp")
+    return times

@@ -13,7 +13,7 @@ from rocketbroker.common.errors import StoreError
 from tests.support.commit_log_writer import CommitLogWriter
 from tests.support.mixed_store import MixedStore
 from tests.support.slow_store_reader import slow_rows
-from tests.support.store_damage import places
+from tests.support.store_damage import RecordPlace, places
 
 COUNT = 4_000
 LOGGER = "rocketbroker.analytics.queue_traffic"
@@ -60,6 +60,14 @@ def test_queues_give_what_a_plain_loop_over_the_log_gives(made: Path, caplog: py
     assert [tuple(row.values()) for row in decoded_traffic(made).to_pylist()] == wanted
 
 
+def test_the_turns_of_long_minutes_are_found(tmp_path: Path, caplog: pytest.LogCaptureFixture):
+    root = tmp_path / "store"
+    MixedStore(root, COUNT, 2, span_ms=5 * MINUTE_MS, mapped_file_size_commit_log=1 << 19).make()
+    assert len({row[2] for row in expected(root)}) in {5, 6}
+    assert rows(root) == expected(root)
+    assert told(caplog) == []
+
+
 def test_stores_of_several_brokers_are_told_apart(made: Path, tmp_path: Path):
     other = shutil.copytree(made / "commitlog", tmp_path / "commitlog")
     found = [tuple(row.values()) for row in traffic_by_minute([f"a={made}", f"b={other}"]).to_pylist()]
@@ -97,15 +105,22 @@ def forget_an_entry(store: Path) -> None:
 
 def set_times_back(store: Path) -> None:
     """From the middle of the log on, by a day."""
-    all_places = list(places(store / "commitlog"))
-    for place in all_places[COUNT // 2 :]:
-        with (store / "commitlog" / place.file).open("r+b") as file:
-            file.seek(place.position + 36)
-            at = place.position + (68 if file.read(4)[3] & 16 else 56)
-            file.seek(at)
-            (stored,) = struct.unpack(">q", file.read(8))
-            file.seek(at)
-            file.write(struct.pack(">q", stored - 86_400_000))
+    for place in list(places(store / "commitlog"))[COUNT // 2 :]:
+        add_to_time(store, place, -86_400_000)
+
+
+def set_one_time_back(store: Path) -> None:
+    add_to_time(store, list(places(store / "commitlog"))[COUNT // 2], -2 * MINUTE_MS)
+
+
+def add_to_time(store: Path, place: RecordPlace, millis: int) -> None:
+    with (store / "commitlog" / place.file).open("r+b") as file:
+        file.seek(place.position + 36)
+        at = place.position + (68 if file.read(4)[3] & 16 else 56)
+        file.seek(at)
+        (stored,) = struct.unpack(">q", file.read(8))
+        file.seek(at)
+        file.write(struct.pack(">q", stored + millis))
 
 
 def damage_a_message_at_the_turn_of_a_minute(store: Path) -> None:
@@ -115,7 +130,7 @@ def damage_a_message_at_the_turn_of_a_minute(store: Path) -> None:
         file.write(struct.pack(">q", 4711))
 
 
-@pytest.mark.parametrize("spoil", [forget_a_queue, forget_an_entry, set_times_back])
+@pytest.mark.parametrize("spoil", [forget_a_queue, forget_an_entry, set_times_back, set_one_time_back])
 def test_queues_with_a_gap_are_not_counted_by(store: Path, caplog: pytest.LogCaptureFixture, spoil):
     spoil(store)
     with caplog.at_level(logging.WARNING):
