@@ -9,17 +9,24 @@ from numpy.typing import NDArray
 from rocketbroker.codec.byte_columns import Positions
 
 
-def binary_slices(data: NDArray[Any], at: Positions, lengths: Positions) -> pa.Array:
+def binary_slices(
+    data: NDArray[Any],
+    at: Positions,
+    lengths: Positions,
+    kind: pa.DataType | None = None,
+    missing: NDArray[np.bool_] | None = None,
+) -> pa.Array:
     """The ``lengths`` bytes at each of ``at`` of ``data``, which do not overlap and ascend, as an Arrow binary array.
 
-    Copies, so that ``data`` may change afterwards.
+    Copies, so that ``data`` may change afterwards. ``kind`` is string for what is known to be UTF-8; null where
+    ``missing``.
     """
     # A binary array over the data itself has these slices as every second element, what lies between as the others.
     offsets = np.empty(2 * len(at), np.int32)
     offsets[0::2], offsets[1::2] = at, at + lengths
     buffers = [None, pa.py_buffer(offsets), pa.py_buffer(data)]
-    both = pa.Array.from_buffers(pa.binary(), max(len(offsets) - 1, 0), buffers)
-    return both.take(pa.array(np.arange(0, len(offsets), 2)))
+    both = pa.Array.from_buffers(kind or pa.binary(), max(len(offsets) - 1, 0), buffers)
+    return both.take(pa.array(np.arange(0, len(offsets), 2), mask=missing))
 
 
 def as_text(values: pa.Array) -> pa.Array:
@@ -27,4 +34,5 @@ def as_text(values: pa.Array) -> pa.Array:
     try:
         return values.cast(pa.string())
     except pa.ArrowInvalid:
-        return pa.array([value.decode("utf-8", "replace") for value in values.to_pylist()], pa.string())
+        texts = (None if value is None else value.decode("utf-8", "replace") for value in values.to_pylist())
+        return pa.array(texts, pa.string())

@@ -14,7 +14,7 @@ from rocketbroker.analytics.commit_log_files import LogFile
 from rocketbroker.analytics.decode_report import DecodeReport
 from rocketbroker.analytics.message_bodies import check_bodies, inflated
 from rocketbroker.analytics.message_schema import DECOMPRESSED_BODY
-from rocketbroker.analytics.property_columns import properties_map, property_values
+from rocketbroker.analytics.property_columns import properties_map
 from rocketbroker.codec.byte_columns import Positions, gather
 from rocketbroker.codec.message.message_const import (
     PROPERTY_KEYS,
@@ -28,6 +28,7 @@ from rocketbroker.codec.message.message_sys_flag import (
     HOST_V6_LENGTH,
     STOREHOSTADDRESS_V6_FLAG,
 )
+from rocketbroker.codec.message.property_slices import Slices, property_slices
 from rocketbroker.codec.storefile.record_columns import Records
 
 # Years 1 to 9999 in ms since 1970: the timestamps that Spark and Python can show. A producer may send any int64.
@@ -76,12 +77,22 @@ class _Source:
         records = self.records
         return as_text(binary_slices(records.data, records.properties_at, records.properties_length))
 
+    @cached_property
+    def named_properties(self) -> dict[str, Slices]:
+        """Where the properties are that have a column of their own."""
+        records = self.records
+        names = [name.encode() for name in _PROPERTIES.values()]
+        slices = property_slices(records.data, records.properties_at, records.properties_length, *names)
+        return dict(zip(_PROPERTIES, slices, strict=True))
+
 
 def _column(source: _Source, field: pa.Field) -> pa.Array:
     if field.name.endswith("_timestamp"):
         return _timestamps(source.records, field)
     if field.name in _FIXED:
         return pa.array(source.records.field(_FIXED[field.name]).astype(field.type.to_pandas_dtype(), copy=False))
+    if field.name in _PROPERTIES:
+        return _property(source, field.name)
     return _MADE[field.name](source)
 
 
@@ -97,6 +108,22 @@ _FIXED: Final = {
     "body_crc": "body_crc",
     "size": "total_size",
 }
+
+
+#: Columns that are a property.
+_PROPERTIES: Final = {
+    "uniq_key": PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX,
+    "keys": PROPERTY_KEYS,
+    "tags": PROPERTY_TAGS,
+}
+
+
+def _property(source: _Source, column: str) -> pa.Array:
+    """Null where a message has none, or an empty one."""
+    records, found = source.records, source.named_properties[column]
+    missing = found.lengths == 0
+    at = np.where(missing, records.properties_at, found.starts)
+    return as_text(binary_slices(records.data, at, found.lengths, missing=missing))
 
 
 def _timestamps(records: Records, field: pa.Field) -> pa.Array:
@@ -173,9 +200,6 @@ _MADE: Final[dict[str, Callable[[_Source], pa.Array]]] = {
     "born_host": _born_host,
     "store_host": _store_host,
     "msg_id": _msg_id,
-    "uniq_key": lambda source: property_values(source.properties, PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX),
-    "keys": lambda source: property_values(source.properties, PROPERTY_KEYS),
-    "tags": lambda source: property_values(source.properties, PROPERTY_TAGS),
     "body": _body,
     DECOMPRESSED_BODY: lambda source: source.bodies,
     "properties": lambda source: properties_map(source.properties),

@@ -45,7 +45,7 @@ def stored_times(files: Sequence[LogFile], offsets: Positions) -> Positions:
 def _heads(source: StoreFile, positions: Positions) -> NDArray[np.uint8]:
     """The heads at the positions, one after the other, shape (n * 112,); zeros where the file ends before."""
     heads = np.zeros((len(positions), _HEAD), np.uint8)
-    memory = memoryview(heads.reshape(-1))
+    memory = heads.reshape(-1).data
     for begin, end in _runs(positions):
         first = int(positions[begin])
         if end - begin == 1:
