@@ -53,6 +53,8 @@ def test_the_filter_that_the_group_has(parts, consumer, processor):
 class Queue:
     """A queue that holds what a recorded answer tells of."""
 
+    holds_batches = False
+
     def __init__(self, body):
         self.min_offset, self.max_offset = body["minQueueIndex"], body["maxQueueIndex"]
         self._data = [(row["physicOffset"], row["physicSize"], row["tagsCode"]) for row in body["queueData"]]
