@@ -6,7 +6,7 @@ import msgspec
 import typer
 
 from rocketbroker.app.mqadmin.report import Column, Report, Table
-from rocketbroker.app.mqadmin.running import AsJson, NamesrvAddr, TrueFalse, run
+from rocketbroker.app.mqadmin.running import AsJson, NamesrvAddr, RouteCluster, TrueFalse, run
 from rocketbroker.app.mqadmin.times import human_seconds
 from rocketbroker.client.admin_client import AdminClient
 from rocketbroker.client.errors import TopicRouteError
@@ -48,9 +48,7 @@ def command(
     namesrv_addr: NamesrvAddr = None,
     group_name: Annotated[str | None, typer.Option("-g", "--groupName", help="Queue by queue for this group.")] = None,
     topic_name: Annotated[str | None, typer.Option("-t", "--topicName", help="Only this topic; with -g.")] = None,
-    cluster: Annotated[
-        str | None, typer.Option("-c", "--cluster", help="Cluster or parent topic whose route is used, for an LMQ.")
-    ] = None,
+    cluster: RouteCluster = None,
     show_client_ip: Annotated[
         TrueFalse, typer.Option("-s", "--showClientIP", help="Whether to say which client has each queue; with -g.")
     ] = TrueFalse.false,

@@ -6,7 +6,7 @@ import typer
 
 from rocketbroker.app.mqadmin.report import Report
 from rocketbroker.app.mqadmin.reset_report import reset_report
-from rocketbroker.app.mqadmin.running import AsJson, Group, NamesrvAddr, Topic, TrueFalse, run
+from rocketbroker.app.mqadmin.running import AsJson, Group, NamesrvAddr, RouteCluster, Topic, TrueFalse, run
 from rocketbroker.app.mqadmin.times import parse_time
 from rocketbroker.client.admin_client import AdminClient
 from rocketbroker.common.clock import SystemClock
@@ -27,9 +27,7 @@ def command(  # noqa: PLR0913, PLR0917 - one argument for each option of RocketM
     broker: Annotated[str | None, typer.Option("-b", "--broker", help="Only this broker; with -q.")] = None,
     queue: Annotated[int | None, typer.Option("-q", "--queue", min=0, help="Only this queue; with -b.")] = None,
     offset: Annotated[int | None, typer.Option("-o", "--offset", min=0, help="To this offset; with -b and -q.")] = None,
-    cluster: Annotated[
-        str | None, typer.Option("-c", "--cluster", help="Cluster or parent topic whose route is used, for an LMQ.")
-    ] = None,
+    cluster: RouteCluster = None,
     as_json: AsJson = False,
 ) -> None:
     """Move a consumer group to a time, or in one queue to an offset."""

@@ -25,6 +25,9 @@ NamesrvAddr = Annotated[
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON value with stable keys.")]
 Group = Annotated[str, typer.Option("-g", "--group", help="Consumer group.")]
 Topic = Annotated[str, typer.Option("-t", "--topic", help="Topic name.")]
+RouteCluster = Annotated[
+    str | None, typer.Option("-c", "--cluster", help="Cluster or parent topic whose route is used, for an LMQ.")
+]
 
 _EXIT_FAILED = 1
 

@@ -6,7 +6,7 @@ import typer
 
 from rocketbroker.app.mqadmin.report import Report
 from rocketbroker.app.mqadmin.reset_report import reset_report
-from rocketbroker.app.mqadmin.running import AsJson, Group, NamesrvAddr, Topic, TrueFalse, run
+from rocketbroker.app.mqadmin.running import AsJson, Group, NamesrvAddr, RouteCluster, Topic, TrueFalse, run
 from rocketbroker.client.admin_client import AdminClient
 
 _TO_THE_END = -1
@@ -20,9 +20,7 @@ def command(
         TrueFalse,
         typer.Option("-f", "--force", help="false: only where the group goes back, which it never does here."),
     ] = TrueFalse.true,
-    cluster: Annotated[
-        str | None, typer.Option("-c", "--cluster", help="Cluster or parent topic whose route is used, for an LMQ.")
-    ] = None,
+    cluster: RouteCluster = None,
     as_json: AsJson = False,
 ) -> None:
     """Move a consumer group to the end of a topic."""

@@ -1,12 +1,9 @@
 """``mqadmin topicStatus`` (org.apache.rocketmq.tools.command.topic.TopicStatusSubCommand)."""
 
-from typing import Annotated
-
 import msgspec
-import typer
 
 from rocketbroker.app.mqadmin.report import Column, Report, Table
-from rocketbroker.app.mqadmin.running import AsJson, NamesrvAddr, Topic, run
+from rocketbroker.app.mqadmin.running import AsJson, NamesrvAddr, RouteCluster, Topic, run
 from rocketbroker.app.mqadmin.times import human_millis
 from rocketbroker.client.admin_client import AdminClient
 
@@ -24,9 +21,7 @@ class QueueRow(msgspec.Struct, rename="camel"):
 def command(
     topic: Topic,
     namesrv_addr: NamesrvAddr = None,
-    cluster: Annotated[
-        str | None, typer.Option("-c", "--cluster", help="Cluster or parent topic whose route is used, for an LMQ.")
-    ] = None,
+    cluster: RouteCluster = None,
     as_json: AsJson = False,
 ) -> None:
     """Show the offsets of a topic's queues."""
