@@ -7,7 +7,7 @@ DRAIN_MOST = 400_000  # messages
 DRAIN_LIMIT = 60  # seconds
 # The load whose messages another one reads.
 SENT_FOR = {"drain": "sync64", "sql92": "sql92_send"}
-SQL92_MOST = 1_000_000  # messages
+SQL92_MOST = 4_000_000  # messages
 _SQL92_EVERY = 100
 # What is worth measuring when each answer waits for the disk, unless the caller says.
 SYNC_FLUSH_LOADS = "sync64,sync1"
@@ -72,7 +72,7 @@ SCENARIOS = {
         ),
         Scenario(
             "sql92",
-            "a push consumer filters by SQL92 what sql92_send sent, 1,000,000 messages at most, of which 1 % match",
+            "a push consumer filters by SQL92 what sql92_send sent, 4,000,000 messages at most, of which 1 % match",
             "drain",
             ("Numbered", "bench_sql92", "{messages}", str(DRAIN_LIMIT), "n = 7", str(_SQL92_EVERY)),
             SQL92_MOST,
