@@ -26,11 +26,14 @@ _WATCH_SECONDS: Final = 0.05
 Run = Callable[[SparkSession, Path], int]
 
 
-def _messages(spark: SparkSession, root: Path, columns: tuple[str, ...] | None) -> DataFrame:
+def _messages(
+    spark: SparkSession, root: Path, columns: tuple[str, ...] | None, *, filter_pushdown: bool = False
+) -> DataFrame:
     reader = spark.read.format("rocketmq_store")
     if columns is not None:
         full = reader.load(str(root)).schema
         reader = spark.read.format("rocketmq_store").schema(type(full)([full[name] for name in columns]))
+    reader = reader.option("filterPushdown", str(filter_pushdown).lower())
     return reader.load(str(root))
 
 
@@ -44,7 +47,7 @@ def _in_one_percent(spark: SparkSession, root: Path) -> int:
     since, until = one_percent(root)
     stored = F.col("store_timestamp")
     chosen = (stored >= F.timestamp_millis(F.lit(since))) & (stored < F.timestamp_millis(F.lit(until)))
-    return _messages(spark, root, PRUNED).where(chosen).count()
+    return _messages(spark, root, PRUNED, filter_pushdown=True).where(chosen).count()
 
 
 def _traffic(spark: SparkSession, root: Path) -> int:
