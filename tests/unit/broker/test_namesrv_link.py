@@ -56,24 +56,29 @@ async def test_whole_and_increments_arrive_in_order(tmp_path, client):
     await namesrv.stop()
 
 
-async def test_name_server_that_never_answers_times_out(tmp_path, client, caplog):
-    async def swallow(reader, writer):
-        await reader.read()
-        writer.close()
-
-    server = await asyncio.start_server(swallow, "127.0.0.1", 0)
+async def check_not_registered(tmp_path, client, serve):
+    """A link to a name server that behaves so gives up."""
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
     link = make(tmp_path, client, f"127.0.0.1:{server.sockets[0].getsockname()[1]}")
     link.start()
     link.register_whole()
     async with asyncio.timeout(5):
         await link.settled()
     assert not link.is_registered
-    assert "not registered at name server" in caplog.text
     await link.stop(unregister=True)
     server.close()
 
 
-async def test_answer_that_is_no_frame(tmp_path, client, caplog):
+async def test_name_server_that_never_answers_times_out(tmp_path, client, caplog):
+    async def swallow(reader, writer):
+        await reader.read()
+        writer.close()
+
+    await check_not_registered(tmp_path, client, swallow)
+    assert "not registered at name server" in caplog.text
+
+
+async def test_answer_that_is_no_frame(tmp_path, client):
     async def babble(reader, writer):
         await reader.read(1)
         writer.write(b"\xff" * 64)
@@ -81,12 +86,4 @@ async def test_answer_that_is_no_frame(tmp_path, client, caplog):
         await reader.read()
         writer.close()
 
-    server = await asyncio.start_server(babble, "127.0.0.1", 0)
-    link = make(tmp_path, client, f"127.0.0.1:{server.sockets[0].getsockname()[1]}")
-    link.start()
-    link.register_whole()
-    async with asyncio.timeout(5):
-        await link.settled()
-    assert not link.is_registered
-    await link.stop(unregister=True)
-    server.close()
+    await check_not_registered(tmp_path, client, babble)

@@ -15,23 +15,16 @@ from rocketbroker.codec.remoting.headers.client import (
 )
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.processor.get_consumer_list_by_group import GetConsumerListByGroupProcessor
-from rocketbroker.processor.heart_beat import HeartBeatProcessor
 from rocketbroker.processor.lock_batch_mq import LockBatchMqProcessor, UnlockBatchMqProcessor
 from rocketbroker.processor.unregister_client import UnregisterClientProcessor
 from tests.support.fakes import FakeConnection
 from tests.support.golden_frames import GOLDEN, exchanges, frames
+from tests.support.processors import heart_beat_processor
 
 
 def client_table(parts):
     table = MethodTable()
-    heart_beat = HeartBeatProcessor(
-        parts.topic_configs,
-        parts.subscription_groups,
-        parts.consumers,
-        parts.producers,
-        parts.consumer_filters,
-        parts.clock,
-    )
+    heart_beat = heart_beat_processor(parts)
     table.add(RequestCode.HEART_BEAT, heart_beat.process)
     unregister = UnregisterClientProcessor(parts.consumers, parts.producers)
     table.add(RequestCode.UNREGISTER_CLIENT, unregister.process, UnregisterClientRequestHeader)

@@ -9,20 +9,13 @@ from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.config.hot_change import apply_updates
 from rocketbroker.common.errors import BrokerResponseError
-from rocketbroker.processor.heart_beat import HeartBeatProcessor
 from tests.support.fakes import FakeConnection
+from tests.support.processors import heart_beat_processor
 
 
 @pytest.fixture
 def processor(parts):
-    return HeartBeatProcessor(
-        parts.topic_configs,
-        parts.subscription_groups,
-        parts.consumers,
-        parts.producers,
-        parts.consumer_filters,
-        parts.clock,
-    )
+    return heart_beat_processor(parts)
 
 
 def heartbeat(*groups, producers=(), client="c1", **fields):

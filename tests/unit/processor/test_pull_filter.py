@@ -21,14 +21,12 @@ from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.config.hot_change import apply_updates
 from rocketbroker.common.errors import BrokerResponseError
-from rocketbroker.processor.heart_beat import HeartBeatProcessor
-from rocketbroker.processor.pull_filter import PullFilter
-from rocketbroker.processor.pull_message import PullMessageProcessor
 from rocketbroker.store.message_store import MessageStore
 from tests.support.fakes import FakeConnection
 from tests.support.golden_frames import Exchange, answers_to
 from tests.support.held_pulls import held_count
 from tests.support.processor_calls import decoded
+from tests.support.processors import heart_beat_processor, pull_processor
 from tests.support.stores import make_store, message
 
 SUSPEND, SUBSCRIPTION = 2, 4
@@ -42,26 +40,8 @@ class Consumer:
         self.store = store
         self.holds = holds
         self.connection = FakeConnection()
-        pull_filter = PullFilter(parts.config, parts.consumers, parts.subscription_groups, parts.consumer_filters)
-        self.processor = PullMessageProcessor(
-            parts.config,
-            store,
-            parts.topic_configs,
-            parts.subscription_groups,
-            pull_filter,
-            parts.offsets,
-            parts.stats,
-            holds,
-        )
-        self.heart_beat = HeartBeatProcessor(
-            parts.topic_configs,
-            parts.subscription_groups,
-            parts.consumers,
-            parts.producers,
-            parts.consumer_filters,
-            parts.clock,
-        )
-        holds.bind(self.processor.resume, store.max_offset_in_queue)
+        self.processor = pull_processor(parts, store, holds)
+        self.heart_beat = heart_beat_processor(parts)
 
     def subscribe(
         self,

@@ -24,14 +24,13 @@ from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.config import BrokerConfig
 from rocketbroker.common.config.hot_change import apply_updates
 from rocketbroker.common.errors import BrokerResponseError
-from rocketbroker.processor.pull_filter import PullFilter
-from rocketbroker.processor.pull_message import PullMessageProcessor
 from rocketbroker.store.mapped_file import MappedFile
 from rocketbroker.store.message_arriving_listener import NoListener
 from rocketbroker.store.message_store import MessageStore
 from tests.support.fakes import FakeConnection
 from tests.support.held_pulls import held_count
 from tests.support.processor_calls import recorded
+from tests.support.processors import pull_processor
 from tests.support.stores import count_as_far_back, message, read_queue
 
 COMMIT, SUSPEND, SUBSCRIPTION = 1, 2, 4
@@ -59,17 +58,7 @@ class Puller:
         self.store = store
         self.connection = FakeConnection()
         self.holds = HoldService(parts.config)
-        self.processor = PullMessageProcessor(
-            parts.config,
-            store,
-            parts.topic_configs,
-            parts.subscription_groups,
-            PullFilter(parts.config, parts.consumers, parts.subscription_groups, parts.consumer_filters),
-            parts.offsets,
-            parts.stats,
-            self.holds,
-        )
-        self.holds.bind(self.processor.resume, store.max_offset_in_queue)
+        self.processor = pull_processor(parts, store, self.holds)
 
     def subscribe(
         self, expression: str = "*", version: int = 100, model: MessageModel = MessageModel.CLUSTERING

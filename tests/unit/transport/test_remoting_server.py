@@ -1,6 +1,7 @@
 import asyncio
 import contextlib
 import socket
+from collections.abc import AsyncIterator
 
 import pytest
 
@@ -43,6 +44,23 @@ class Peer:
     async def close(self) -> None:
         self.writer.close()
         await asyncio.gather(self.writer.wait_closed(), return_exceptions=True)
+
+
+@contextlib.asynccontextmanager
+async def peer_that_does_not_read(server: RemotingServer) -> AsyncIterator[None]:
+    """One that asks until the server hears it no more, and takes none of the answers."""
+    loop = asyncio.get_running_loop()
+    with socket.socket() as slow:
+        slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        slow.setblocking(False)
+        await loop.sock_connect(slow, ("127.0.0.1", server.port))
+        sending = asyncio.create_task(loop.sock_sendall(slow, frame(ECHO, b"x" * 100_000) * 200))
+        try:
+            await until(lambda: any(connection._paused for connection in server.connections), 20)
+            yield
+        finally:
+            sending.cancel()
+            await asyncio.gather(sending, return_exceptions=True)
 
 
 async def test_a_free_port_is_taken_and_told(server: RemotingServer):
@@ -214,25 +232,17 @@ async def test_silent_connections_are_closed(handlers: Handlers, monkeypatch):
 async def test_one_that_takes_no_answers_is_dropped_though_it_was_closed_before(handlers: Handlers, monkeypatch):
     """A transport that is closed waits for the peer to take the rest, which may be for ever."""
     monkeypatch.setattr(remoting_server, "_IDLE_SCAN_S", 0.02)
-    loop = asyncio.get_running_loop()
     lost: list[Connection] = []
     limits = ConnectionLimits(max_idle_s=0.2)
     server = RemotingServer(handlers.routes(), host="127.0.0.1", limits=limits, on_close=lost.append)
     await server.start()
-    with socket.socket() as slow:
-        slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        slow.setblocking(False)
-        await loop.sock_connect(slow, ("127.0.0.1", server.port))
-        sending = asyncio.create_task(loop.sock_sendall(slow, frame(ECHO, b"x" * 100_000) * 200))
-        await until(lambda: any(connection._paused for connection in server.connections), 20)
+    async with peer_that_does_not_read(server):
         for connection in server.connections:
             connection.close("no longer wanted")
 
         await until(lambda: lost)
 
         assert server.connections == set()
-        sending.cancel()
-        await asyncio.gather(sending, return_exceptions=True)
     await server.stop()
 
 
@@ -313,19 +323,10 @@ async def test_stop_ends_what_waits_and_leaves_no_task(handlers: Handlers):
 
 
 async def test_stop_does_not_wait_for_a_peer_that_does_not_read(handlers: Handlers):
-    loop = asyncio.get_running_loop()
     server = RemotingServer(handlers.routes(), host="127.0.0.1")
     await server.start()
-    with socket.socket() as slow:
-        slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        slow.setblocking(False)
-        await loop.sock_connect(slow, ("127.0.0.1", server.port))
-        sending = asyncio.create_task(loop.sock_sendall(slow, frame(ECHO, b"x" * 100_000) * 200))
-        await until(lambda: any(connection._paused for connection in server.connections), 20)
-
+    async with peer_that_does_not_read(server):
         async with asyncio.timeout(5):
             await server.stop()
 
         await until(lambda: not server.connections)
-        sending.cancel()
-        await asyncio.gather(sending, return_exceptions=True)

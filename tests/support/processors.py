@@ -1,0 +1,37 @@
+"""Processors of the parts that tests/unit/processor/conftest.py makes, as the table puts them together."""
+
+from types import SimpleNamespace
+
+from rocketbroker.broker.pull_request_hold_service import PullRequestHoldService
+from rocketbroker.processor.heart_beat import HeartBeatProcessor
+from rocketbroker.processor.pull_filter import PullFilter
+from rocketbroker.processor.pull_message import PullMessageProcessor
+from rocketbroker.store.message_store import MessageStore
+
+
+def heart_beat_processor(parts: SimpleNamespace) -> HeartBeatProcessor:
+    """Takes the heartbeats of clients."""
+    return HeartBeatProcessor(
+        parts.topic_configs,
+        parts.subscription_groups,
+        parts.consumers,
+        parts.producers,
+        parts.consumer_filters,
+        parts.clock,
+    )
+
+
+def pull_processor(parts: SimpleNamespace, store: MessageStore, holds: PullRequestHoldService) -> PullMessageProcessor:
+    """Answers pulls, and those that ``holds`` keeps once there is something for them."""
+    processor = PullMessageProcessor(
+        parts.config,
+        store,
+        parts.topic_configs,
+        parts.subscription_groups,
+        PullFilter(parts.config, parts.consumers, parts.subscription_groups, parts.consumer_filters),
+        parts.offsets,
+        parts.stats,
+        holds,
+    )
+    holds.bind(processor.resume, store.max_offset_in_queue)
+    return processor
