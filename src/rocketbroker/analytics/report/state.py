@@ -9,6 +9,7 @@ import pyarrow.compute as pc
 
 from rocketbroker.analytics.message_reader import read_store
 from rocketbroker.analytics.open_store import open_folder
+from rocketbroker.analytics.queue_end import queue_end
 from rocketbroker.analytics.report import facts
 from rocketbroker.analytics.report.sums import GroupedSums
 from rocketbroker.analytics.selection import Selection
@@ -53,7 +54,8 @@ def _origins(properties: pa.MapArray) -> pa.Array:
 def lag_facts(stores: Sequence[StoreRoot], queues: pa.Table) -> pa.Table:
     """What the groups of ``stores`` have not consumed, as ``facts.LAG``, the most behind first.
 
-    A queue of which the log has no message left is passed over: where it ends cannot be told.
+    A queue ends behind its last entry, or behind its last message in the log where a broker has stored more than it has
+    entered by now. One of which there is neither is passed over.
 
     Args:
         queues: all queues, as ``facts.QUEUES``.
@@ -62,18 +64,22 @@ def lag_facts(stores: Sequence[StoreRoot], queues: pa.Table) -> pa.Table:
         StoreError: neither a file of offsets nor its backup can be read.
     """
     rows = [row for root in stores for row in _committed(root)]
-    committed = pa.Table.from_pylist(rows, facts.LAG).drop_columns(["end", "lag"])
-    joined = committed.join(queues.select([*_QUEUE, "end"]), list(_QUEUE), join_type="inner")
-    lag = pc.max_element_wise(pc.subtract(joined.column("end"), joined.column("committed")), 0)
-    found = joined.append_column("lag", lag).select(facts.LAG.names).cast(facts.LAG)
+    committed = pa.Table.from_pylist(rows, facts.LAG).drop_columns(["lag"]).rename_columns({"end": "last_entry"})
+    joined = committed.join(queues.select([*_QUEUE, "end"]), list(_QUEUE), join_type="left outer")
+    ends = pc.max_element_wise(joined.column("end"), joined.column("last_entry"))
+    lag = pc.max_element_wise(pc.subtract(ends, joined.column("committed")), 0)
+    known = joined.drop_columns(["end"]).append_column("end", ends).append_column("lag", lag).filter(pc.is_valid(ends))
+    found = known.select(facts.LAG.names).cast(facts.LAG)
     order = [("lag", "descending"), *((name, "ascending") for name in ("group", "topic", "broker", "queue_id"))]
     return found.sort_by(order)
 
 
 def _committed(root: StoreRoot) -> Iterator[dict[str, Any]]:
-    if not open_folder(root).is_folder(_CONFIG):
+    folder = open_folder(root)
+    if not folder.is_folder(_CONFIG):
         return  # only a commit log
     for batch in read_table([root], "consumer_offsets", [*_QUEUE, "group_name", "consumer_offset"]):
         for row in batch.to_pylist():
             if row["consumer_offset"] is not None:
-                yield {**row, "group": row["group_name"] or "", "committed": row["consumer_offset"]}
+                end = queue_end(folder, row["topic"], row["queue_id"])
+                yield {**row, "group": row["group_name"] or "", "committed": row["consumer_offset"], "end": end}

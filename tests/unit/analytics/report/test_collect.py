@@ -1,5 +1,6 @@
 """The facts of a report against a plain loop over struct."""
 
+import json
 import shutil
 from collections import Counter, defaultdict
 from pathlib import Path
@@ -16,9 +17,10 @@ from rocketbroker.analytics.report.store_report import write_report
 from rocketbroker.analytics.report.trouble_sections import dead_letters
 from rocketbroker.analytics.report.value_classes import largest_of
 from rocketbroker.codec.message.message_encoder import STORE_TIMESTAMP_POSITION
-from rocketbroker.codec.message.message_sys_flag import BORNHOST_V6_FLAG
+from rocketbroker.codec.message.message_sys_flag import BORNHOST_V6_FLAG, INNER_BATCH_FLAG
+from rocketbroker.codec.storefile.consume_queue_layout import BATCH_ENTRY
 from rocketbroker.common.errors import StoreError
-from tests.support.commit_log_writer import overwrite
+from tests.support.commit_log_writer import CommitLogWriter, overwrite
 from tests.support.mixed_store import GROUPS, MixedStore
 from tests.support.slow_store_reader import slow_rows
 from tests.support.store_damage import damage, places
@@ -120,6 +122,27 @@ def test_lag_is_what_lies_behind_the_committed_offsets(found: StoreFacts, made: 
                 assert row["lag"] == count - int(count * part)
     assert lags == {}
     assert found.lag.column("lag").to_pylist() == sorted(found.lag.column("lag").to_pylist(), reverse=True)
+
+
+def test_lag_of_a_queue_of_batches_counts_the_messages_in_them(tmp_path: Path):
+    root = tmp_path / "store"
+    record = CommitLogWriter(root).append(topic=b"Batches", sys_flag=INNER_BATCH_FLAG, queue_id=1, queue_offset=10)
+    queue = root / "batchconsumequeue" / "Batches" / "1"
+    queue.mkdir(parents=True)
+    (queue / f"{0:020d}").write_bytes(BATCH_ENTRY.pack(0, len(record), 0, 0, 10, 5, -1, 0) + bytes(46))
+    (root / "config").mkdir()
+    offsets = {"offsetTable": {"Batches@G": {"1": 12}, "Gone@G": {"0": 3}}}
+    (root / "config" / "consumerOffset.json").write_text(json.dumps(offsets))
+    (row,) = collect_facts(root).lag.to_pylist()
+    assert row | {"broker": ""} == {
+        "broker": "",
+        "group": "G",
+        "topic": "Batches",
+        "queue_id": 1,
+        "committed": 12,
+        "end": 15,
+        "lag": 3,
+    }
 
 
 def test_a_selection_counts_for_all_but_lag_which_is_left_out(made: MixedStore, rows: Rows):
