@@ -8,7 +8,6 @@ from numpy.typing import NDArray
 
 from rocketbroker.analytics.store_files import StoreFolder
 from rocketbroker.codec.byte_columns import Positions
-from rocketbroker.codec.message.message_encoder import MESSAGE_MAGIC_CODE_V1, MESSAGE_MAGIC_CODE_V2
 from rocketbroker.codec.storefile.mapped_file_name import file_name_to_offset
 from rocketbroker.codec.storefile.record_columns import Records
 from rocketbroker.codec.storefile.record_search import MIN_RECORD_SIZE
@@ -50,7 +49,7 @@ class QueuedRecords:
         for numbers in _parted(candidates, offsets, sizes):
             data, starts = self._read(offsets[numbers], sizes[numbers])
             records = Records(0, data, starts)
-            sound = _sound(records, offsets[numbers], sizes[numbers])
+            sound = records.sound_each(offsets[numbers]) & (records.total_size == sizes[numbers])
             yield Records(0, data, starts[sound]), numbers[sound]
 
     def _inside(self, offsets: Positions, sizes: Positions) -> NDArray[np.bool_]:
@@ -103,14 +102,3 @@ def _parted(numbers: Positions, offsets: Positions, sizes: Positions) -> list[An
     read = sizes[numbers] + np.where(between > _NEAR, 0, np.maximum(between, 0))
     groups = (np.cumsum(read) - 1) // _AT_ONCE
     return np.split(numbers, np.flatnonzero(np.diff(groups)) + 1)
-
-
-def _sound(records: Records, offsets: Positions, sizes: Positions) -> NDArray[np.bool_]:
-    """Which records are such: a known magic code, its own offset and size, and lengths that add up to it."""
-    magic = records.field("magic")
-    found: NDArray[np.bool_] = (magic == MESSAGE_MAGIC_CODE_V1) | (magic == MESSAGE_MAGIC_CODE_V2)
-    found &= (records.field("physical_offset") == offsets) & (records.total_size == sizes)
-    found &= records.properties_at + records.properties_length == records.starts + records.total_size
-    for lengths in (records.body_length, records.topic_length, records.properties_length):
-        found &= lengths >= 0
-    return found
