@@ -167,6 +167,7 @@ def test_what_is_wrong_with_a_command_is_one_line(
     [
         (("sizes", "{made}", "--percentiles", "101"), 2, "different numbers from 0 to 100, not 101.0"),
         (("hot-keys", "{made}", "--top", "9" * 30), 1, "NumberFormatException"),
+        (("traffic", "{made}", "--interval", "9" * 30), 2, "intervals of traffic have 1 to 31,622,400 seconds"),
         (("export", "{made}", "--to", "/proc/none/here"), 1, "exporting failed: "),
     ],
 )
