@@ -30,12 +30,13 @@ class SparkProgress:
     """Tells ``progress`` how far Spark's jobs are while the block runs.
 
     Args:
-        spark: a session with a context of its own, as local ones have.
+        spark: a session with a context of its own, as local ones have; any if nobody is told.
         progress: told about five times a second, on a thread of its own; ``None`` for nobody.
     """
 
     def __init__(self, spark: SparkSession, progress: Progress | None) -> None:
-        self._tracker = spark.sparkContext.statusTracker()
+        # A session of Spark Connect has no context.
+        self._tracker = None if progress is None else spark.sparkContext.statusTracker()
         self._progress = progress
         self._done = threading.Event()
         self._thread = threading.Thread(target=self._poll, name="spark-progress", daemon=True)
@@ -51,6 +52,7 @@ class SparkProgress:
 
     def _poll(self) -> None:
         assert self._progress is not None
+        assert self._tracker is not None
         while not self._done.wait(_POLL_SECONDS):
             stages = [self._tracker.getStageInfo(stage) for stage in self._tracker.getActiveStageIds()]
             running = [stage for stage in stages if stage is not None]

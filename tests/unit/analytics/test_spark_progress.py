@@ -1,8 +1,10 @@
 """What is told of an error of Spark."""
 
+from typing import Any
+
 import pytest
 
-from rocketbroker.analytics.spark_progress import reason_of
+from rocketbroker.analytics.spark_progress import SparkProgress, reason_of
 
 OURS = """[STREAM_FAILED] Traceback (most recent call last):
 rocketbroker.common.errors.StoreError: cannot read the file x
@@ -28,3 +30,9 @@ Caused by: something else"""
 )
 def test_the_reason_is_told_without_the_stack(said: str, told: str) -> None:
     assert reason_of(RuntimeError(said)) == told
+
+
+def test_nothing_is_asked_of_a_session_when_nobody_is_told() -> None:
+    session_without_context: Any = object()
+    with SparkProgress(session_without_context, None):
+        pass
