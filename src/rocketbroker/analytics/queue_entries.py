@@ -1,20 +1,18 @@
 """The entries of a ConsumeQueue as columns, as far as they are written. Answers to ``ConsumeQueue``."""
 
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from rocketbroker.analytics.queue_folders import CONSUME_QUEUE
 from rocketbroker.analytics.store_files import StoreFolder, opened
 from rocketbroker.codec.byte_columns import Positions
 from rocketbroker.codec.storefile.consume_queue_layout import CQ_STORE_UNIT_SIZE, FILLER_SIZE
 from rocketbroker.codec.storefile.dtypes import CONSUME_QUEUE_ENTRY
 from rocketbroker.codec.storefile.mapped_file_name import file_name_to_offset
 from rocketbroker.common.errors import CodecError, StoreError
-
-#: The folder of a store that has a folder for each topic, with one for each queue in it.
-CONSUME_QUEUE: Final = "consumequeue"
 
 
 class QueueNotWholeError(StoreError):

@@ -16,12 +16,12 @@ import numpy as np
 from rocketbroker.analytics.commit_log_files import LogFile
 from rocketbroker.analytics.log_window import LogWindow
 from rocketbroker.analytics.queue_entries import (
-    CONSUME_QUEUE,
     EntryRange,
     QueueEntries,
     QueueFiles,
     QueueNotWholeError,
 )
+from rocketbroker.analytics.queue_folders import CONSUME_QUEUE, queue_numbers, queue_topics
 from rocketbroker.analytics.selection import Selection
 from rocketbroker.analytics.store_files import StoreFolder
 from rocketbroker.codec.storefile.record_search import Found, inspect
@@ -76,7 +76,7 @@ class _Planner:
         self._folder = folder
         self._files = files
         self._selection = selection
-        self._topics = folder.folders(CONSUME_QUEUE)
+        self._topics = queue_topics(folder, CONSUME_QUEUE)
 
     def plan(self, bounds: tuple[int, int], part_size: int) -> QueuePlan | None:
         seen = list(self._chosen())
@@ -107,8 +107,7 @@ class _Planner:
             )
 
     def _numbers(self, topic: str) -> list[int]:
-        names = self._folder.folders(f"{CONSUME_QUEUE}/{topic}")
-        return sorted(int(name) for name in names if name.isascii() and name.isdigit())
+        return queue_numbers(self._folder, CONSUME_QUEUE, topic)
 
     def _first_known(self, files: QueueFiles, entries: QueueEntries) -> int:
         """Physical offset from which on the queue leads to all its messages."""

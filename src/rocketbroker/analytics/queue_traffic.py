@@ -20,7 +20,8 @@ from rocketbroker.analytics.commit_log_files import LogFile, commit_log_files
 from rocketbroker.analytics.decode_report import DecodeReport
 from rocketbroker.analytics.message_reader import read_split
 from rocketbroker.analytics.open_store import open_folder
-from rocketbroker.analytics.queue_entries import CONSUME_QUEUE, QueueFiles, QueueNotWholeError
+from rocketbroker.analytics.queue_entries import QueueFiles, QueueNotWholeError
+from rocketbroker.analytics.queue_folders import CONSUME_QUEUE, queue_numbers, queue_topics
 from rocketbroker.analytics.selection import EVERYTHING, Selection
 from rocketbroker.analytics.split import plan_splits
 from rocketbroker.analytics.store_root import StoreRoot, Stores, store_roots
@@ -124,21 +125,18 @@ def _of_store(root: StoreRoot) -> pa.Table:
 def _queues(root: StoreRoot, files: Sequence[LogFile]) -> Iterator[_Queue]:
     """All queues, as far as the log was written when its files were measured, and from where it begins."""
     folder, end, found = open_folder(root), files[-1].base + files[-1].data_end, 0
-    for topic in folder.folders(CONSUME_QUEUE):
-        for queue_id in folder.folders(f"{CONSUME_QUEUE}/{topic}"):
-            if queue_id.isdecimal():
-                queue = QueueFiles(folder, topic, int(queue_id))
-                if queue.capacity > MOST_ENTRIES:
-                    raise QueueNotWholeError(
-                        f"the files of {queue.name} have room for more than {MOST_ENTRIES} entries"
-                    )
-                entries = queue.whole()
-                low, high = map(int, np.searchsorted(entries.offsets, (files[0].base, end)))
-                found += high - low
-                if found > MOST_ENTRIES:
-                    raise QueueNotWholeError(f"its queues have more than {MOST_ENTRIES} entries")
-                sizes = np.concatenate(([0], np.cumsum(entries.sizes[low:high])))
-                yield _Queue(topic, entries.offsets[low:high], sizes)
+    for topic in queue_topics(folder, CONSUME_QUEUE):
+        for queue_id in queue_numbers(folder, CONSUME_QUEUE, topic):
+            queue = QueueFiles(folder, topic, queue_id)
+            if queue.capacity > MOST_ENTRIES:
+                raise QueueNotWholeError(f"the files of {queue.name} have room for more than {MOST_ENTRIES} entries")
+            entries = queue.whole()
+            low, high = map(int, np.searchsorted(entries.offsets, (files[0].base, end)))
+            found += high - low
+            if found > MOST_ENTRIES:
+                raise QueueNotWholeError(f"its queues have more than {MOST_ENTRIES} entries")
+            sizes = np.concatenate(([0], np.cumsum(entries.sizes[low:high])))
+            yield _Queue(topic, entries.offsets[low:high], sizes)
 
 
 def _covered(files: Sequence[LogFile], queues: Sequence[_Queue]) -> int:

@@ -2,14 +2,13 @@
 
 import itertools
 import logging
-import re
 import threading
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from rocketbroker.codec.storefile.consume_queue_layout import BATCH_CQ_STORE_UNIT_SIZE
+from rocketbroker.codec.storefile.consume_queue_layout import BATCH_CQ_STORE_UNIT_SIZE, RETIRED
 from rocketbroker.common.errors import MessageIllegalError, TopicBeingDeletedError
 from rocketbroker.common.file_system import LOCAL, FileSystem
 from rocketbroker.store.batch_consume_queue import BatchConsumeQueue
@@ -20,8 +19,6 @@ from rocketbroker.store.mapped_file import MappedFile
 from rocketbroker.store.removed_file import RemovedFile
 
 log = logging.getLogger(__name__)
-
-_RETIRED = re.compile(r"\.deleted-[0-9]+\Z")
 
 
 class FirstOffsets(NamedTuple):
@@ -181,7 +178,7 @@ class ConsumeQueueStore:
     def _topic_folders(self, directory: Path) -> Iterator[Path]:
         """The folders of topics; those of deleted topics, whose removal a stop came before, are removed."""
         for topic in sorted(p for p in directory.iterdir() if p.is_dir()) if directory.is_dir() else ():
-            if _RETIRED.search(topic.name):
+            if RETIRED.search(topic.name):
                 self._remove_tree(topic)
             else:
                 yield topic

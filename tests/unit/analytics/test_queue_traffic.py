@@ -177,3 +177,9 @@ def test_more_entries_than_memory_is_taken_for_have_the_log_read(
     assert [f"more than {most} entries; traffic is counted from the log itself" in text for text in told(caplog)] == [
         True
     ]
+
+
+def test_messages_of_a_deleted_topic_count_for_its_name(store: Path, caplog: pytest.LogCaptureFixture):
+    (store / "consumequeue" / "orders").rename(store / "consumequeue" / "orders.deleted-0")
+    assert rows(store) == expected(store)
+    assert len(told(caplog)) == 1

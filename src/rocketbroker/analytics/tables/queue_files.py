@@ -7,14 +7,13 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from rocketbroker.analytics.queue_folders import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, queue_numbers, queue_topics
 from rocketbroker.analytics.store_files import StoreFolder
 from rocketbroker.codec.storefile.consume_queue_layout import FILLER_SIZE
 from rocketbroker.codec.storefile.dtypes import BATCH_CONSUME_QUEUE_ENTRY, CONSUME_QUEUE_ENTRY
 from rocketbroker.codec.storefile.mapped_file_name import file_name_to_offset
 from rocketbroker.common.errors import CodecError
 
-CONSUME_QUEUE: Final = "consumequeue"
-BATCH_CONSUME_QUEUE: Final = "batchconsumequeue"
 #: What an entry of a queue in each of these folders looks like.
 ENTRIES: Final = {CONSUME_QUEUE: CONSUME_QUEUE_ENTRY, BATCH_CONSUME_QUEUE: BATCH_CONSUME_QUEUE_ENTRY}
 # So many entries are read at a time: 5 MB.
@@ -46,9 +45,8 @@ class QueueSlice:
 
 def queues(folder: StoreFolder, kind: str) -> Iterator[tuple[str, int]]:
     """Topic and number of each queue, sorted."""
-    for topic in folder.folders(kind):
-        numbers = [int(name) for name in folder.folders(f"{kind}/{topic}") if name.isascii() and name.isdigit()]
-        for queue_id in sorted(numbers):
+    for topic in queue_topics(folder, kind):
+        for queue_id in queue_numbers(folder, kind, topic):
             yield topic, queue_id
 
 

@@ -9,6 +9,7 @@ Entry n of a queue stands at byte n * 20 of the queue's files taken as one. A fi
 queue's first one when that is not 0. An entry of size 0 was never written.
 """
 
+import re
 from struct import Struct
 from typing import Final
 
@@ -27,6 +28,8 @@ BATCH_ENTRY: Final = Struct(">qiqqqhii")
 MAPPED_FILE_SIZE_BATCH_CONSUME_QUEUE: Final = 300_000 * BATCH_CQ_STORE_UNIT_SIZE
 #: ``compactedOffset`` of an entry that was not compacted.
 INVALID_COMPACTED_OFFSET: Final = -1
+#: What our broker puts behind the name of a deleted topic's folder until that is removed; no topic is called so.
+RETIRED: Final = re.compile(r"\.deleted-[0-9]+\Z")
 #: More messages than this no batch entry can count.
 MOST_IN_INNER_BATCH: Final = 0x7FFF
 

@@ -1,6 +1,5 @@
 """Holds all queues, of single messages and of batches, against the CommitLog: gives each what is its of a window."""
 
-import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
@@ -9,6 +8,7 @@ import numpy as np
 from rocketbroker.codec.byte_columns import Positions
 from rocketbroker.codec.message.topic_validator import RMQ_SYS_SCHEDULE_TOPIC
 from rocketbroker.codec.storefile.audit_rules import AuditRule
+from rocketbroker.codec.storefile.consume_queue_layout import RETIRED
 from rocketbroker.codec.storefile.store_state import StoreState
 from rocketbroker.codec.storefile.window_messages import WindowMessages
 from rocketbroker.store.audit.batch_queue_audit import BatchQueueAudit, BatchRecords
@@ -17,7 +17,6 @@ from rocketbroker.store.audit.log_lookup import LogLookup
 from rocketbroker.store.audit.queue_audit import QueueAudit, QueueMessages
 from rocketbroker.store.due_times import due_times
 
-_RETIRED = re.compile(r"\.deleted-[0-9]+\Z")
 # Their entries lead to records of other topics (multi-dispatch).
 _LITE_PREFIX = "%LMQ%"
 
@@ -153,5 +152,5 @@ def queue_topics(directory: Path) -> list[Path]:
     return sorted(
         path
         for path in directory.iterdir()
-        if path.is_dir() and not _RETIRED.search(path.name) and not path.name.startswith(_LITE_PREFIX)
+        if path.is_dir() and not RETIRED.search(path.name) and not path.name.startswith(_LITE_PREFIX)
     )
