@@ -32,6 +32,19 @@ def walk_split(split: Split, window: LogWindow, report: DecodeReport) -> Iterato
                 yield records
 
 
+def damage_at_begin(split: Split, window: LogWindow) -> SkippedRange | None:
+    """What stands at the beginning of ``split`` where a record should begin; ``None`` if one does, or nothing.
+
+    :func:`walk_split` leaves it to the split before to tell of it, which may have been read before it was there.
+    """
+    if inspect(window, split.low)[0] is not Found.BROKEN:
+        return None
+    after = find_record(window, split.low + 1, split.high)
+    length = (after if after >= 0 else split.high) - split.low
+    why = what_is_wrong(window, split.low)[0]
+    return SkippedRange(split.file.root.broker, split.file.path, split.low, length, why.value)
+
+
 class _Walk:
     """``position`` is that of the next record in the file; ``finished`` once nothing of the split is left."""
 

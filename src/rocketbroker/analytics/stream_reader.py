@@ -23,7 +23,9 @@ from pyspark.sql.streaming.datasource import (
 
 from rocketbroker.analytics.decode_report import DecodeReport
 from rocketbroker.analytics.log_progress import LogProgress, UnloggedReport
+from rocketbroker.analytics.log_window import LogWindow
 from rocketbroker.analytics.message_reader import read_split
+from rocketbroker.analytics.record_walk import damage_at_begin
 from rocketbroker.analytics.selection import Selection
 from rocketbroker.analytics.source_options import LATEST, SourceOptions
 from rocketbroker.analytics.split import Split, gaps, plan_splits
@@ -116,12 +118,17 @@ class MessageStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if not isinstance(partition, StreamPartition):
             return
         selection = self._options.selection.and_(Selection(physical_offsets=(partition.start, partition.end)))
+        split, report = partition.split, DecodeReport()
         try:
-            yield from read_split(partition.split, self._schema, DecodeReport(), selection=selection)
+            if 0 < split.low == partition.start - split.file.base:
+                with LogWindow(split.file) as window:
+                    damage = damage_at_begin(split, window)
+                if damage is not None:
+                    report.add_broken(damage)
+            yield from read_split(split, self._schema, report, selection=selection)
         except StoreError as error:
             if self._options.fail_on_data_loss or not isinstance(error.__cause__, FileNotFoundError):
                 raise
-            split = partition.split
             logger.warning("%s; its bytes %d to %d are passed over (failOnDataLoss)", error, split.low, split.high)
 
     def _check_brokers(self, start: Progress) -> None:

@@ -192,6 +192,20 @@ def test_damage_is_passed_and_rows_around_it_come_once(writer):
         assert query.run() == [row for number, row in enumerate(whole) if number not in {5, 40, 41, 90}]
 
 
+def test_damage_where_a_batch_begins_is_told(writer, caplog):
+    writer.append_many(10)
+    query = Query(writer.root)
+    query.run()
+    writer.append_many(10, seed=2)
+    whole = expected(writer)
+    path, position, size = writer.records[10]
+    overwrite(path, position + 4, b"????")
+    assert query.run() == [row for number, row in enumerate(whole) if number != 10]
+    assert [record.getMessage() for record in caplog.records] == [
+        f"{path}: no readable record in {size} bytes from position {position}; skipped"
+    ]
+
+
 def test_a_body_with_a_wrong_checksum_is_a_row_as_it_is_elsewhere(writer):
     writer.append_many(60)
     path, position, _ = writer.records[
