@@ -13,6 +13,7 @@ _POLL_SECONDS = 0.2
 _OURS = "rocketbroker.common.errors."
 # What py4j puts before the error of Java, and what comes behind it.
 _CALL = "An error occurred while calling"
+_TRACEBACK = "Traceback (most recent call last)"
 _STACK = ("\tat ", "Driver stacktrace:")
 
 
@@ -23,6 +24,8 @@ def reason_of(error: Exception) -> str:
     if ours:
         return ours[-1].partition(": ")[2]
     said = list(takewhile(lambda line: not line.startswith(_STACK), lines))
+    if any(_TRACEBACK in line for line in said):  # of Python: the error stands at its end
+        return [line for line in said if line.strip() and not line[0].isspace()][-1]
     return "\n".join(line.removeprefix(": ") for line in said if not line.startswith(_CALL)).strip() or str(error)
 
 

@@ -17,10 +17,19 @@ OF_JAVA = """An error occurred while calling o54.save.
 \tat org.apache.hadoop.fs.ChecksumFileSystem.create(ChecksumFileSystem.java:1)
 Caused by: something else"""
 
+OF_PYTHON = """An exception was thrown from the Python worker. Please see the stack trace below.
+Traceback (most recent call last):
+  File "worker.py", line 1, in main
+    read()
+MemoryError: no room for 5 GiB
+
+\tat org.apache.spark.api.python.BasePythonRunner"""
+
 
 @pytest.mark.parametrize(
     ("said", "told"),
     [
+        (OF_PYTHON, "MemoryError: no room for 5 GiB"),
         (OURS, "cannot read the file y"),
         (OF_JAVA, "java.io.IOException: Mkdirs failed to create file:/proc/x"),
         ("[PATH_NOT_FOUND] Path does not exist: x.", "[PATH_NOT_FOUND] Path does not exist: x."),
