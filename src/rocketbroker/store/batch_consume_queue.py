@@ -127,13 +127,22 @@ class BatchConsumeQueue(ConsumeQueue):
         numbers = self._numbers
         return numbers.start + bisect_left(numbers, physical_offset, key=lambda number: entry_at(number).begin_in_log)
 
+    def _near(self, number: int, queue_offset: int) -> int:
+        """Where halving found none that holds a queue offset: the entry before that does, else the one behind.
+
+        One that was damaged since the start leads it astray.
+        """
+        around = range(max(number - _FAR, self._numbers.start), number)
+        held = (each for each in around if (entry := self._mapped(each)).base <= queue_offset < entry.end)
+        return next(held, number + 1)
+
     # -- entries by queue offset
 
     def batches(self, queue_offset: int, limit: int) -> Iterator[BatchEntry]:
         """Up to ``limit`` entries from the one on that holds a queue offset, or the next where none does."""
         number = self._holding(queue_offset, self._mapped)
         if self._mapped(number).end <= queue_offset:
-            number += 1
+            number = self._near(number, queue_offset)
         yield from map(self._mapped, range(number, min(number + limit, self._end_number)))
 
     def entries(self, queue_offset: int, limit: int) -> Iterator[tuple[int, int, int]]:
@@ -151,8 +160,15 @@ class BatchConsumeQueue(ConsumeQueue):
         return entry if entry.base <= queue_offset < entry.end else None
 
     def entry(self, queue_offset: int) -> tuple[int, int, int] | None:
-        """The entry of the record that holds a message, or ``None`` when the queue does not hold it."""
+        """The entry of the record that holds a message, or ``None`` when the queue does not hold it.
+
+        Where ``go_on_at`` said that offsets were used, that of the last record before them.
+        """
         batch = self._batch(queue_offset)
+        number = self._holding(queue_offset, self._mapped)
+        while batch is not None and batch.size == MIN_RECORD_SIZE and number > self._numbers.start:
+            number -= 1
+            batch = self._mapped(number)
         return None if batch is None else batch[:3]
 
     def expected_record(self, queue_offset: int) -> ExpectedRecord | None:
@@ -224,23 +240,31 @@ class BatchConsumeQueue(ConsumeQueue):
         Raises:
             StoreFullError: the disk has no room.
         """
-        last = self._batch(self.max_offset - 1)
-        if last is not None:
+        last = self._last
+        if is_written(last.size) and last.begin_in_log >= 0:
             # Readers find that no such message is there, and pass on.
-            self._append(
-                BatchEntry(last.physical_offset, MIN_RECORD_SIZE, 0, last.store_timestamp, queue_offset - 1, 1)
-            )
+            place, stored = last.physical_offset, last.store_timestamp
+            self._append(BatchEntry(place, MIN_RECORD_SIZE, 0, stored, queue_offset - 1, 1))
         else:
             self._delete_all()
             self._append(BatchEntry(0, FILLER_SIZE, 0, 0, queue_offset - 1, 1))
         self.next_offset = queue_offset
+
+    @property
+    def _last(self) -> BatchEntry:
+        """The last entry; one of size 0 without any."""
+        return self._mapped(self._numbers[-1]) if self._numbers else _NOTHING
 
     def _delete_all(self) -> None:
         self.queue.delete_all()
         self._end_number = 0
 
     def cut(self, queue_offset: int) -> None:
-        """Forget the entries from a queue offset on; all of them, and their files, when it lies before the first."""
+        """Forget the entries from a queue offset on; all of them, and their files, when it lies before the first.
+
+        Raises:
+            StoreFullError: the disk has no room to note that the offsets before it were used.
+        """
         if queue_offset < self.min_offset:
             self._delete_all()
             self.min_offset = queue_offset
@@ -250,6 +274,9 @@ class BatchConsumeQueue(ConsumeQueue):
         self.queue.truncate(self._end_number * BATCH_CQ_STORE_UNIT_SIZE)
         # The zeros have to get to disk before the checkpoint goes on: what they hide would be taken for entries.
         self.dirty = True
+        if self._numbers and self._last.end < queue_offset:
+            # The offsets between the two were used by messages that the log had lost.
+            self.go_on_at(queue_offset)
 
     # -- a start
 
@@ -272,32 +299,51 @@ class BatchConsumeQueue(ConsumeQueue):
     def _count_sound(self) -> int:
         """How many entries are sound for certain; ``is_doubtful`` then says whether something else follows them."""
         count = end = physical = 0
+        before, ended = (0,) * 6, False
         for file in self.queue.files:
             # Read, not taken from the mapping: see ``written_bytes``.
             data = os.pread(file.fd, file.file_size, 0)
-            position = 0
-            for offset, size, _, _, base, messages, _, _ in BATCH_ENTRY.iter_unpack(data):
-                if not (is_written(size) and messages > 0 and base >= end and offset >= physical):
+            if ended:
+                self.is_doubtful = self.is_doubtful or any(data)
+                continue
+            for offset, size, code, stored, base, messages, _, _ in BATCH_ENTRY.iter_unpack(data):
+                fields = offset, size, code, stored, base, messages
+                follows = base == end and size > 0 and messages > 0 and offset >= physical
+                if not follows and not self._may_follow(BatchEntry(*before), BatchEntry(*fields)):
+                    ended = True
                     break
-                end, physical = base + messages, offset
-                position += BATCH_CQ_STORE_UNIT_SIZE
-            count += position // BATCH_CQ_STORE_UNIT_SIZE
-            if position < file.file_size:
-                later = self.queue.files[self.queue.files.index(file) + 1 :]
-                followed = any(written_bytes(each, BATCH_CQ_STORE_UNIT_SIZE) for each in later)
-                self.is_doubtful = followed or data.count(0, position) < file.file_size - position
-                break
-        self.is_doubtful = self.is_doubtful or not self._leads_to_record(self._numbers.start + count - 1, count)
+                count, end, physical, before = count + 1, base + messages, offset, fields
+            written = (count + self._numbers.start) * BATCH_CQ_STORE_UNIT_SIZE - file.file_from_offset
+            self.is_doubtful = ended and data.count(0, written) < len(data) - written
         # The one before the first that contradicts may be the wrong one of the two.
-        return max(count - self.is_doubtful, 0)
+        agrees = self.agrees(BatchEntry(*before))
+        self.is_doubtful = self.is_doubtful or not agrees
+        return count if agrees else count - 1
 
-    def _leads_to_record(self, number: int, count: int) -> bool:
-        """Whether the last of so many entries leads to its record, as far as the log is there."""
-        entry = self._mapped(number) if count else _NOTHING
+    def _may_follow(self, before: BatchEntry, entry: BatchEntry) -> bool:
+        """Whether an entry can stand behind another; where offsets lie between them, both have to be their records'."""
+        if entry.base != before.end and not (self.agrees(before) and self.agrees(entry)):
+            return False
+        return (
+            is_written(entry.size)
+            and entry.messages > 0
+            and entry.base >= before.end
+            and entry.physical_offset >= before.physical_offset
+        )
+
+    def agrees(self, entry: BatchEntry) -> bool:
+        """Whether an entry is that of its record, as far as the log has it (blocks)."""
         if entry.size <= MIN_RECORD_SIZE or entry.begin_in_log < 0:
             return True
-        head = self._read_log(entry.physical_offset, BODY_POSITION)
-        return head is None or self.record_check.is_head(bytes(head), (entry.base, *entry[:3]))
+        record = self._read_log(entry.physical_offset, entry.size)
+        if record is None:
+            return True
+        if not self.record_check.is_head(bytes(record[:BODY_POSITION]), (entry.base, *entry[:3])):
+            return False
+        try:
+            return inner_batch(record)[1] == entry.messages
+        except CorruptRecordError:
+            return True
 
     def cut_doubtful(self, told: list[str], before_change: Callable[[], None]) -> bool:
         """Forget what was found behind the sound entries when it was loaded; false when nothing was.

@@ -6,9 +6,11 @@ record, not at the messages in it, as RocketMQ's do. All records are checked bef
 
 import sys
 from collections.abc import Callable, Iterator
+from itertools import chain, pairwise
 
 from rocketbroker.codec.message.expected_record import ExpectedRecord
 from rocketbroker.codec.storefile.consume_queue_layout import BATCH_CQ_STORE_UNIT_SIZE, CQ_STORE_UNIT_SIZE
+from rocketbroker.codec.storefile.record_search import MIN_RECORD_SIZE
 from rocketbroker.store.batch_consume_queue import BatchConsumeQueue, BatchEntry
 from rocketbroker.store.checked_reader import MOST_ON_LOOP, CheckedReader
 from rocketbroker.store.commit_log import CommitLog
@@ -81,22 +83,40 @@ class BatchQueueReader:
         self, queue: BatchConsumeQueue, result: GetMessageResult, matches: Callable[[int], bool] | None
     ) -> Iterator[BatchEntry]:
         """Entries that may be wanted and may lead to a record; ``result`` goes on behind the others."""
-        limit = self._reader.scan_limit() * CQ_STORE_UNIT_SIZE // BATCH_CQ_STORE_UNIT_SIZE
+        limit = max(self._reader.scan_limit() * CQ_STORE_UNIT_SIZE // BATCH_CQ_STORE_UNIT_SIZE, 1)
         begin = self._commit_log.min_offset
-        for entry in queue.batches(result.next_begin_offset, max(limit, 1)):
+        entries = chain(queue.batches(result.next_begin_offset, sys.maxsize), [None])
+        for entry, follower in pairwise(entries):
+            assert entry is not None
             if entry.end <= result.next_begin_offset:
-                continue  # damaged: the one before it says that the queue is further on
-            if entry.begin_in_log < begin:
-                result.status = GetMessageStatus.MESSAGE_WAS_REMOVING
-            elif self._may_be_there(queue, entry) and (matches is None or matches(entry.tags_code)):
-                yield entry
+                continue  # one that is damaged led halving before what was looked for
+            upto = queue.max_offset if follower is None else follower.base
+            if not entry.base < entry.end <= upto and not queue.agrees(entry):
+                self._report(queue, entry, f"it names {entry.messages} messages, and what follows it is at {upto}")
                 continue
+            if entry.begin_in_log < begin and not result.ranges:
+                result.status = GetMessageStatus.MESSAGE_WAS_REMOVING
+            elif self._may_be_there(queue, entry):
+                if matches is None or matches(entry.tags_code):
+                    yield entry
+                    continue
+            elif entry.size != MIN_RECORD_SIZE:
+                what = f"it names {entry.size} bytes at {entry.physical_offset}, where no record of the queue can be"
+                self._report(queue, entry, what)
             result.next_begin_offset = entry.end
+            limit -= 1
+            if not limit:
+                return
+
+    def _report(self, queue: BatchConsumeQueue, entry: BatchEntry, what: str) -> None:
+        self._checked_reader.report_entry(queue, entry.base, what)
 
     def _may_be_there(self, queue: BatchConsumeQueue, entry: BatchEntry) -> bool:
         """Whether a record of the queue can lie where an entry says."""
         log = self._commit_log
         offset, size = entry.physical_offset, entry.size
+        if offset < log.min_offset:
+            return False
         inside = offset + size <= log.max_offset and (offset - log.min_offset) % log.queue.file_size + size <= (
             log.queue.file_size
         )

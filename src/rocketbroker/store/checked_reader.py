@@ -109,7 +109,7 @@ class CheckedReader:
             elif offset >= 0 and size >= least and not found:
                 yield entry  # its file was removed
                 continue
-            self._report_entry(queue, number, f"it names {size} bytes at {offset}, where no record of the queue can be")
+            self.report_entry(queue, number, f"it names {size} bytes at {offset}, where no record of the queue can be")
             yield _NO_RECORD
 
     @staticmethod
@@ -276,14 +276,15 @@ class CheckedReader:
     ) -> bool:
         code = tags_code_bytes(get_property(properties, b"TAGS"))
         if code != record[3]:
-            self._report_entry(queue, record[0], f"its tags code is {record[3]}, that of its message is {code}")
+            self.report_entry(queue, record[0], f"its tags code is {record[3]}, that of its message is {code}")
         if len(queue.tags_codes) < _MOST_TAGS_CODES:
             queue.tags_codes.add(code)
         return matches(code)
 
     # -- what is told
 
-    def _report_entry(self, queue: ConsumeQueue, queue_offset: int, what: str) -> None:
+    def report_entry(self, queue: ConsumeQueue, queue_offset: int, what: str) -> None:
+        """Tell that an entry is damaged."""
         self._damage_log.report(*queue.place_of(queue_offset), f"{_name(queue, queue_offset)}: {what}")
 
     def _report_record(self, queue: ConsumeQueue, part: _Part, number: int) -> None:

@@ -160,8 +160,7 @@ class ConsumeQueueStore:
     ) -> set[ConsumeQueue]:
         damaged: set[ConsumeQueue] = set()
         if not batch.directory.is_dir():
-            # If there were any, nothing else may say so after an unclean stop.
-            return {self.find_or_create(topic, 0) for topic in batch.topics()}
+            return set() if clean_stop else self._without_folder(batch, before_change)
         for topic in self._topic_folders(batch.directory):
             batch.check_folder(topic, of_batches=True)
             for folder in _queue_folders(topic):
@@ -174,6 +173,17 @@ class ConsumeQueueStore:
                 if lacks or (isinstance(queue, BatchConsumeQueue) and queue.cut_doubtful(told, before_change)):
                     damaged.add(queue)
         return damaged
+
+    def _without_folder(self, batch: BatchQueues, before_change: Callable[[], None]) -> set[ConsumeQueue]:
+        """A queue of each topic of batches, since nothing else may say that these had queues: the log has to tell.
+
+        The folder is made, so that topics which never had a message cost only one start this.
+        """
+        topics = batch.topics()
+        if topics:
+            before_change()
+            self._file_system.make_folders(batch.directory)
+        return {self.find_or_create(topic, 0) for topic in topics}
 
     def _topic_folders(self, directory: Path) -> Iterator[Path]:
         """The folders of topics; those of deleted topics, whose removal a stop came before, are removed."""

@@ -144,16 +144,49 @@ def test_offsets_that_were_used_are_not_used_again(filled: Filled, counts: list[
     assert filled.again().min_offset == (0 if counts else 40)
 
 
+def test_used_offsets_lead_to_the_record_before_them(filled: Filled):
+    filled.put(3)
+    offset = filled.put(2)
+    filled.queue.go_on_at(9)
+    filled.queue.go_on_at(12)
+    for again in (False, True):
+        queue = filled.again() if again else filled.queue
+        size = len(filled.log.record(offset) or b"")
+        assert queue.entry(11) == queue.entry(8) == queue.entry(4) == (offset, size, 5)
+        assert queue.message_end(11) == offset + size
+        assert queue.position_of(offset + 1) == 12
+
+
+def test_a_queue_that_is_cut_behind_a_gap_goes_on_behind_it(filled: Filled):
+    """The messages between were lost; their offsets were used all the same."""
+    first = filled.put(3)
+    filled.put(2, base=7)
+    queue = filled.queue
+    assert [entry.base for entry in queue.batches(5, 9)] == [7]
+    assert queue.entry(5) is None
+    queue.cut(7)
+    assert (queue.max_offset, queue.message_end(6)) == (7, queue.message_end(0))
+    assert filled.again().max_offset == 7
+    filled.queue.go_on_at(20)
+    assert filled.again().max_offset == 20
+    assert filled.queue.entry(0) == filled.queue.entry(19)
+    assert (filled.queue.min_offset, filled.queue.position_of(first)) == (0, 0)
+
+
 @pytest.mark.parametrize(
-    ("at", "value", "kept"),
+    ("at", "value"),
     [
-        (28, (1 << 40).to_bytes(8, "big"), 2),  # msgBaseOffset
-        (36, b"\0\0", 1),  # batchSize
-        (8, bytes(4), 1),  # size
-        (0, b"\xff" * 8, 1),  # position
+        (28, (1 << 40).to_bytes(8, "big")),  # msgBaseOffset
+        (28, (4).to_bytes(8, "big")),
+        (28, (2).to_bytes(8, "big")),
+        (36, b"\0\0"),  # batchSize
+        (36, b"\0\1"),
+        (36, b"\0\4"),
+        (8, bytes(4)),  # size
+        (0, b"\xff" * 8),  # position
     ],
 )
-def test_what_contradicts_is_cut_with_the_entry_before_it(filled: Filled, at: int, value: bytes, kept: int):
+def test_what_contradicts_the_entries_or_the_log_is_cut(filled: Filled, at: int, value: bytes):
     for count in (1, 2, 3, 2, 1, 1):
         filled.put(count)
     file = filled.queue.queue.files[0]
@@ -163,8 +196,17 @@ def test_what_contradicts_is_cut_with_the_entry_before_it(filled: Filled, at: in
     queue = filled.again()
     assert queue.is_doubtful
     assert queue.cut_doubtful(told, lambda: changes.append("first"))
-    assert (queue.max_offset, changes, len(told)) == ([0, 1, 3][kept], ["first"], 1)
+    assert (queue.max_offset, changes, len(told)) == (3, ["first"], 1)
     assert not filled.again().is_doubtful
+    assert filled.queue.max_offset == 3
+
+
+def test_a_queue_that_is_ahead_of_the_log_is_left_to_the_recovery(filled: Filled):
+    filled.put(1)
+    filled.put(2)
+    filled.log.queue.files[0].wrote = filled.offsets[1]
+    queue = filled.again()
+    assert (queue.is_doubtful, queue.max_offset) == (False, 3)
 
 
 def test_a_last_entry_that_leads_to_another_record_is_cut(filled: Filled):

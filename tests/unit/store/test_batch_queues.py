@@ -7,6 +7,7 @@ import pytest
 
 from rocketbroker.common.errors import StoreError
 from rocketbroker.store.message_store import MessageStore
+from tests.support.fakes import FakeClock
 from tests.support.stores import inner_batch, make_store, message
 
 
@@ -54,3 +55,23 @@ async def test_a_folder_that_contradicts_the_topic_keeps_the_store_shut(tmp_path
     store = make_store(tmp_path / "store", batch_topics=["Batches"])
     await store.start()  # of Plain the store knows nothing else
     await store.stop()
+
+
+async def test_a_topic_that_never_had_a_message_has_the_log_read_once(tmp_path: Path):
+    """After an unclean stop without a folder it could have had some."""
+    clock, root = FakeClock(), tmp_path / "store"
+    store = make_store(root, clock, message_index_enable=False)
+    await store.start()
+    store.put_message(message(b"known to be on disk", "Plain"))
+    clock.advance(10)
+    store.put_message(message(b"stored last", "Plain"))
+    await store.stop()
+    for clean, read in ((True, 0), (False, 2), (False, 1), (True, 0)):
+        if not clean:
+            (root / "abort").write_text("1")
+        (root / "config" / "consumeQueueEnds.json").unlink()
+        store = make_store(root, clock, batch_topics=["Batches"], message_index_enable=False)
+        await store.start()
+        assert (store.recovery_report.clean_stop, store.recovery_report.dispatched) == (clean, read)
+        assert store.max_offset_in_queue("Plain", 0) == 2
+        await store.stop()
