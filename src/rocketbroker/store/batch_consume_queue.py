@@ -26,7 +26,7 @@ from rocketbroker.codec.storefile.inner_batch import inner_batch
 from rocketbroker.codec.storefile.record_search import MIN_RECORD_SIZE
 from rocketbroker.common.errors import CorruptRecordError, StoreError
 from rocketbroker.common.file_system import LOCAL, FileSystem
-from rocketbroker.store.consume_queue import ConsumeQueue, written_bytes
+from rocketbroker.store.consume_queue import ConsumeQueue
 from rocketbroker.store.mapped_file import MappedFile
 
 # Gives bytes of the CommitLog by offset and size, ``None`` where there are fewer.

@@ -367,17 +367,17 @@ class ConsumeQueue:
         self.min_offset = low
 
 
-def written_bytes(file: MappedFile, unit_size: int = CQ_STORE_UNIT_SIZE) -> int:
+def written_bytes(file: MappedFile) -> int:
     """Bytes of entries at the start of a file: entries are written in order, so that halving finds the end.
 
     Read, not taken from the mapping: a hole of a tmpfs gets its page when it is looked at, and SIGBUS without room.
     """
-    low, high = 0, file.file_size // unit_size
+    low, high = 0, file.file_size // CQ_STORE_UNIT_SIZE
     while low < high:
         middle = (low + high) // 2
-        size = int.from_bytes(os.pread(file.fd, 4, middle * unit_size + SIZE_POSITION), "big", signed=True)
+        size = int.from_bytes(os.pread(file.fd, 4, middle * CQ_STORE_UNIT_SIZE + SIZE_POSITION), "big", signed=True)
         if is_written(size):
             low = middle + 1
         else:
             high = middle
-    return low * unit_size
+    return low * CQ_STORE_UNIT_SIZE
