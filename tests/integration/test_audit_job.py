@@ -20,8 +20,9 @@ from rocketbroker.app.mqanalytics.cli import app
 from rocketbroker.codec.message.delay_levels import parse_delay_levels
 from rocketbroker.codec.message.message_decoder import decode_record
 from rocketbroker.codec.message.message_ext import MessageExt
+from rocketbroker.codec.message.message_sys_flag import INNER_BATCH_FLAG
 from rocketbroker.codec.storefile.checkpoint_layout import StoreCheckpoint
-from rocketbroker.codec.storefile.consume_queue_layout import ENTRY
+from rocketbroker.codec.storefile.consume_queue_layout import BATCH_ENTRY, ENTRY
 from rocketbroker.codec.storefile.index_file_layout import ENTRY as INDEX_ENTRY
 from rocketbroker.codec.storefile.index_file_layout import decode_header, entry_position, slot_position
 from rocketbroker.common.config import MessageStoreConfig
@@ -35,8 +36,11 @@ from tests.support.audited_store import (
     log_place,
     make_audited_store,
     patch,
+    put_all,
     queue_place,
 )
+from tests.support.commit_log_writer import CommitLogWriter
+from tests.support.fakes import FakeClock
 from tests.support.job_frames import SMALL_SESSION
 from tests.support.stores import LOG_FILE, make_store, message
 
@@ -156,6 +160,13 @@ def offset_beyond(root: Path, queued: list[MessageExt]) -> None:
     (root / "config" / "consumerOffset.json").write_text(json.dumps({"offsetTable": table}))
 
 
+def damaged_config(root: Path, queued: list[MessageExt]) -> None:
+    """What nothing can be read of: it is told, and ends nothing."""
+    (root / "config").mkdir(exist_ok=True)
+    for name, text in {"topics.json": "{", "consumerOffset.json": "{}", "consumerOffset.json.bak": ""}.items():
+        (root / "config" / name).write_text(text)
+
+
 def killed(root: Path, queued: list[MessageExt]) -> None:
     """As after a kill; messages up to one in the midst were on disk for certain."""
     (root / "abort").touch()
@@ -199,6 +210,7 @@ DAMAGES: dict[str, list[Damage]] = {
     "no-queue": [remove(f"consumequeue/{QUEUE[0]}"), remove("index")],
     "missing-key": [missing_key],
     "ends": [repeated, first_index_file_gone, offset_beyond],
+    "config": [damaged_config, in_entry(7, size=1)],
     "killed": [killed, a_queue_that_ends_early, in_record(2, 4, b"\0"), hole(7), hole(30)],
     "killed-ahead": [killed, beyond, offset_beyond, in_index_entry(20, key_hash=1)],
 }
@@ -272,6 +284,8 @@ def test_the_damages_break_the_rules_that_they_are_made_for(told: dict[str, Coun
         "index-entry-mismatch",
         "index-missing-key",
         "consumer-offset-beyond-queue",
+        "config-damaged",
+        "config-backup-damaged",
     }
     assert ("message-not-queued", "warning") in told["killed"]
 
@@ -281,6 +295,51 @@ def test_nothing_is_wrong_with_stores_of_apache_rocketmq(spark: SparkSession, tm
     found, not_read = run(spark, roots, AuditOptions(EARLY, LEVELS), limit=5, check_crc=True)
     assert found == []
     assert not_read == (0, 0)
+
+
+def batch_store(root: Path) -> Path:
+    """Batches of 3 and 4 messages, and one of 2 behind a gap of 3; a group at the end of the queue, one behind it."""
+    writer, entries = CommitLogWriter(root), b""
+    for base, count in ((0, 3), (3, 4), (10, 2)):
+        record = writer.append(topic=b"Batches", sys_flag=INNER_BATCH_FLAG, queue_offset=base)
+        entries += BATCH_ENTRY.pack(writer.end - len(record), len(record), 0, 0, base, count, -1, 0)
+    queue = root / "batchconsumequeue" / "Batches" / "0"
+    queue.mkdir(parents=True)
+    (queue / f"{0:020d}").write_bytes(entries)
+    (root / "config").mkdir()
+    table = {"Batches@AtEnd": {"0": 12}, "Batches@Behind": {"0": 13}}
+    (root / "config" / "consumerOffset.json").write_text(json.dumps({"offsetTable": table}))
+    return root
+
+
+def test_an_entry_of_a_batch_stands_for_all_messages_in_it(spark: SparkSession, tmp_path: Path) -> None:
+    roots = (StoreRoot("a", str(batch_store(tmp_path / "store"))),)
+    found, _ = run(spark, roots, AuditOptions(EARLY, LEVELS), limit=5, check_crc=True)
+    assert sorted((each["rule"], each["queue_offset"], each["detail"]) for each in found) == [
+        ("consumer-offset-beyond-queue", None, "group Behind is at 13 of Batches/0, which ends at 12"),
+        ("queue-offset-missing", 7, "neither message nor entry to 9"),
+    ]
+
+
+async def test_nothing_is_lost_in_a_store_that_is_written_to_meanwhile(spark: SparkSession, tmp_path: Path) -> None:
+    clock = FakeClock()
+    store = make_store(tmp_path / "store", clock, max_index_num=1000)
+    await store.start()
+    try:
+        put_all(store, clock)
+        roots = (StoreRoot("a", str(tmp_path / "store")),)
+        options = AuditOptions(EARLY, LEVELS)
+        auditing = asyncio.create_task(asyncio.to_thread(run, spark, roots, options, limit=5, check_crc=True))
+        rounds = 0
+        while not auditing.done():
+            put_all(store, clock, 50)
+            rounds += 1
+            await asyncio.wait({auditing}, timeout=0.2)
+        found, _ = await auditing
+    finally:
+        await store.stop()
+    assert rounds > 1
+    assert [each for each in found if each["severity"] == "error"] == []
 
 
 async def test_messages_that_go_before_they_are_consumed_are_told(spark: SparkSession, tmp_path: Path) -> None:

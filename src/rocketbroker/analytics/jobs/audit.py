@@ -19,7 +19,13 @@ from rocketbroker.analytics.jobs.audit_expiry import audit_expiry
 from rocketbroker.analytics.jobs.audit_findings import Kept, findings, together
 from rocketbroker.analytics.jobs.audit_index import IndexFrames, audit_index
 from rocketbroker.analytics.jobs.audit_queues import QueueFrames, audit_queues, queue_ends
-from rocketbroker.analytics.jobs.audited_stores import AuditedStore, deleted_frame, state_frame
+from rocketbroker.analytics.jobs.audited_stores import (
+    AuditedStore,
+    damage_frame,
+    deleted_frame,
+    offsets_frame,
+    state_frame,
+)
 from rocketbroker.analytics.jobs.columns import millis
 from rocketbroker.codec.message.delay_levels import deliver_timestamp, level_of
 from rocketbroker.codec.message.message_const import PROPERTY_DELAY_TIME_LEVEL
@@ -63,7 +69,6 @@ class AuditTables:
         consume_queue: the table of that name.
         index: the table of that name.
         corrupt_ranges: the table of that name, with checksums compared or not.
-        consumer_offsets: the table of that name.
     """
 
     messages: DataFrame
@@ -71,7 +76,6 @@ class AuditTables:
     consume_queue: DataFrame
     index: DataFrame
     corrupt_ranges: DataFrame
-    consumer_offsets: DataFrame
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +106,7 @@ def audit(tables: AuditTables, stores: list[AuditedStore], options: AuditOptions
     """
     spark = tables.messages.sparkSession
     states, deleted = state_frame(spark, stores), deleted_frame(spark, stores)
+    offsets = kept.keep(offsets_frame(spark, stores))
     messages = tables.messages.withColumn("store_timestamp", millis(tables.messages, "store_timestamp"))
     messages, queue = kept.keep(messages), kept.keep(tables.consume_queue)
     ranges = kept.keep(tables.corrupt_ranges)
@@ -124,8 +129,9 @@ def audit(tables: AuditTables, stores: list[AuditedStore], options: AuditOptions
             _log_findings(ranges),
             *audit_queues(queues, kept),
             *audit_index(index, kept),
-            _offsets_beyond(tables.consumer_offsets, queue, states),
-            audit_expiry(expected, tables.consumer_offsets, states, options.now_ms, *hours),
+            _damaged_config(damage_frame(spark, stores)),
+            _offsets_beyond(offsets, queue, states),
+            audit_expiry(expected, offsets, states, options.now_ms, *hours),
         ]
     )
 
@@ -171,6 +177,13 @@ def _log_findings(ranges: DataFrame) -> DataFrame:
         "physical_offset",
         F.format_string("%s, %d bytes from position %d on", "file", "length", "position").alias("detail"),
     )
+
+
+def _damaged_config(damaged: DataFrame) -> DataFrame:
+    nothing = [
+        F.lit(None).cast(kind).alias(name) for name, kind in (_OF_QUEUES | {"physical_offset": "bigint"}).items()
+    ]
+    return damaged.select("broker", "rule", "severity", *nothing, "detail")
 
 
 def _offsets_beyond(offsets: DataFrame, entries: DataFrame, states: DataFrame) -> DataFrame:

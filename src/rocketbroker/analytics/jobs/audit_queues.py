@@ -77,8 +77,18 @@ def _entries(frames: QueueFrames) -> DataFrame:
     topic = F.col("topic")
     kept = frames.entries.where(~topic.startswith(LMQ_PREFIX) & ~topic.rlike(_RETIRED))
     return kept.select(
-        *_PLACE, "physical_offset", F.col("size").alias("entry_size"), F.col("tags_code").alias("entry_tags_code")
+        *_PLACE,
+        "physical_offset",
+        F.col("size").alias("entry_size"),
+        F.col("tags_code").alias("entry_tags_code"),
+        _behind().alias("behind"),
     )
+
+
+def _behind() -> Column:
+    """The queue offset behind an entry: that of a BatchConsumeQueue is of several messages."""
+    found: Column = F.col("queue_offset") + F.greatest("batch_size", F.lit(1))
+    return found
 
 
 def _heads(entries: DataFrame, states: DataFrame) -> DataFrame:
@@ -97,7 +107,7 @@ def _heads(entries: DataFrame, states: DataFrame) -> DataFrame:
 
 def queue_ends(entries: DataFrame) -> DataFrame:
     """``broker``, ``topic``, ``queue_id`` and ``end``, the queue offset behind the last entry."""
-    return entries.groupBy(*_QUEUE).agg((F.max("queue_offset") + 1).alias("end"))
+    return entries.groupBy(*_QUEUE).agg(F.max(_behind()).alias("end"))
 
 
 def _without_queue(messages: DataFrame) -> DataFrame:
@@ -142,19 +152,19 @@ def _order(settled: DataFrame) -> DataFrame:
 def _holes(entries: DataFrame, waiting: DataFrame, settled: DataFrame, frames: QueueFrames) -> DataFrame:
     """Runs of queue offsets between entries that neither an entry nor a message has."""
     is_entry = F.lit(True)
-    there = entries.select(*_PLACE, is_entry.alias("is_entry")).unionByName(
-        waiting.select(*_PLACE, (~is_entry).alias("is_entry"))
+    there = entries.select(*_PLACE, "behind", is_entry.alias("is_entry")).unionByName(
+        waiting.select(*_PLACE, (F.col("queue_offset") + 1).alias("behind"), (~is_entry).alias("is_entry"))
     )
-    places = there.groupBy(*_PLACE).agg(F.max("is_entry").alias("is_entry"))
+    places = there.groupBy(*_PLACE).agg(F.max("is_entry").alias("is_entry"), F.max("behind").alias("behind"))
     queue = Window.partitionBy(*_QUEUE)
     bounds = [(F.min, "lowest"), (F.max, "highest")]
     for least_or_most, name in bounds:
         number = F.when(F.col("is_entry"), F.col("queue_offset"))
         places = places.withColumn(name, least_or_most(number).over(queue))
     between = places.where(F.col("queue_offset").between(F.col("lowest"), F.col("highest")))
-    before = F.lag("queue_offset").over(queue.orderBy("queue_offset"))
-    gaps = between.withColumn("before", before).where(F.col("queue_offset") > F.col("before") + 1)
-    runs = gaps.select(*_QUEUE, (F.col("before") + 1).alias("queue_offset"), (F.col("queue_offset") - 1).alias("last"))
+    before = F.lag("behind").over(queue.orderBy("queue_offset"))
+    gaps = between.withColumn("before", before).where(F.col("queue_offset") > F.col("before"))
+    runs = gaps.select(*_QUEUE, F.col("before").alias("queue_offset"), (F.col("queue_offset") - 1).alias("last"))
     reached = settled.groupBy(*_QUEUE).agg(F.max("queue_offset").alias("reached"))
     runs = runs.join(reached, _QUEUE, "left").join(F.broadcast(frames.states.select("broker", "unclean")), "broker")
     # After an unclean stop the queue may be ahead of a log whose end was cut.

@@ -1,24 +1,34 @@
-"""What an audit has to know of each store besides its tables: how it was left, and which topics were deleted."""
+"""What an audit has to know of each store besides its tables: how it was left, and what its ``config/`` says."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from rocketbroker.analytics.commit_log_files import commit_log_files
-from rocketbroker.analytics.open_store import open_folder
 from rocketbroker.analytics.store_files import StoreFolder
-from rocketbroker.analytics.store_root import Stores, store_roots
+from rocketbroker.analytics.store_root import StoreRoot, Stores, store_roots
+from rocketbroker.analytics.tables.root_folder import root_folder
+from rocketbroker.analytics.tables.table import table_schema
+from rocketbroker.analytics.tables.table_list import find_table
+from rocketbroker.analytics.tables.table_reader import read_table
+from rocketbroker.codec.storefile.audit_rules import AuditRule
 from rocketbroker.codec.storefile.checkpoint_layout import StoreCheckpoint, decode_checkpoint
-from rocketbroker.codec.storefile.config_json import loads_config
+from rocketbroker.codec.storefile.config_tables import is_table, load_table, rule_of_damage
 from rocketbroker.codec.storefile.store_state import StoreState
-from rocketbroker.common.errors import CodecError
+from rocketbroker.common.errors import CodecError, StoreError
 
 _STATES: Final = (
     "broker string, log_begin bigint, file_size bigint, last_file bigint, unclean boolean, known_ms bigint,"
     " index_known_ms bigint"
 )
 _DELETED: Final = "broker string, topic string, mark bigint"
+_DAMAGED: Final = "broker string, rule string, severity string, detail string"
+_CONFIG: Final = "config"
+_OFFSETS: Final = "consumerOffset.json"
+_DELETED_TOPICS: Final = "deletedTopics.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +42,8 @@ class AuditedStore:
         last_file: physical offset of the file that is written to.
         state: how the last broker left it.
         deleted: by topic the physical offset before which its messages were deleted with it.
+        damaged: files of ``config/`` that cannot be read, each with the rule that it breaks and why.
+        consumer_offsets: its rows of the table of that name; none where neither file nor backup can be read.
     """
 
     broker: str
@@ -40,6 +52,8 @@ class AuditedStore:
     last_file: int
     state: StoreState
     deleted: dict[str, int]
+    damaged: tuple[tuple[AuditRule, str], ...]
+    consumer_offsets: pa.Table
 
 
 def audited_stores(stores: Stores) -> list[AuditedStore]:
@@ -48,25 +62,55 @@ def audited_stores(stores: Stores) -> list[AuditedStore]:
     A store with an ``abort`` file was not stopped in order, or a broker has it open.
 
     Raises:
-        StoreError: one of them is no store.
+        StoreError: one of them is no root of a store.
     """
-    found = []
-    for root in store_roots(stores):
-        folder, files = open_folder(root), commit_log_files(root)
-        written = [file for file in files if file.data_end] or files
-        sizes = [file.size for file in files]
-        unclean = folder.read_if_there("abort") is not None
-        found.append(
-            AuditedStore(
-                root.broker,
-                files[0].base if files else 0,
-                max(set(sizes), key=sizes.count, default=0) or 1,
-                written[-1].base if written else 0,
-                StoreState(unclean, (), _checkpoint(folder)),
-                _deleted(folder),
-            )
-        )
-    return found
+    return [_audited(root) for root in store_roots(stores)]
+
+
+def _audited(root: StoreRoot) -> AuditedStore:
+    folder, files = root_folder(root), commit_log_files(root)
+    written = [file for file in files if file.data_end] or files
+    sizes = [file.size for file in files]
+    unclean = folder.read_if_there("abort") is not None
+    tables, damaged = _config(folder)
+    offsets, lost = _consumer_offsets(root)
+    if lost and not any(_OFFSETS in why for _, why in damaged):
+        damaged.append((AuditRule.CONFIG_DAMAGED, lost))
+    return AuditedStore(
+        root.broker,
+        files[0].base if files else 0,
+        max(set(sizes), key=sizes.count, default=0) or 1,
+        written[-1].base if written else 0,
+        StoreState(unclean, (), _checkpoint(folder)),
+        _deleted(tables.get(_DELETED_TOPICS, {})),
+        tuple(damaged),
+        offsets,
+    )
+
+
+def _config(folder: StoreFolder) -> tuple[dict[str, Mapping[Any, Any]], list[tuple[AuditRule, str]]]:
+    """The files of ``config/`` by name, and what is wrong with those that hold no table."""
+    tables, damaged = dict[str, Mapping[Any, Any]](), list[tuple[AuditRule, str]]()
+    for name in filter(is_table, folder.files(_CONFIG)):
+        data = folder.read_if_there(f"{_CONFIG}/{name}")
+        if data is None:
+            continue  # a broker wrote it anew meanwhile
+        try:
+            tables[name] = load_table(name, data)
+        except CodecError as error:
+            damaged.append((rule_of_damage(name), f"{folder.name_of(f'{_CONFIG}/{name}')}: {error}"))
+    return tables, damaged
+
+
+def _consumer_offsets(root: StoreRoot) -> tuple[pa.Table, str]:
+    """The rows of the table ``consumer_offsets``, and why there are none where its file is damaged, "" if it is not."""
+    schema = table_schema(find_table("consumer_offsets"), None)
+    try:
+        return pa.Table.from_batches(read_table([root], "consumer_offsets"), schema), ""
+    except StoreError as error:
+        if error.__cause__ is not None:  # it is not damaged, but out of reach
+            raise
+        return schema.empty_table(), str(error)
 
 
 def _checkpoint(folder: StoreFolder) -> StoreCheckpoint:
@@ -77,15 +121,11 @@ def _checkpoint(folder: StoreFolder) -> StoreCheckpoint:
         return StoreCheckpoint()  # as after a first start: nothing is known
 
 
-def _deleted(folder: StoreFolder) -> dict[str, int]:
-    data = folder.read_if_there("config/deletedTopics.json")
-    try:
-        marks = loads_config(data).get("deleted") if data is not None else None
-    except CodecError:
-        return {}  # then what was deleted shows as messages without a queue, a warning
-    return (
-        {str(topic): mark for topic, mark in marks.items() if isinstance(mark, int)} if isinstance(marks, dict) else {}
-    )
+def _deleted(table: Mapping[Any, Any]) -> dict[str, int]:
+    """Without the file, what was deleted shows as messages without a queue, a warning."""
+    marks = table.get("deleted")
+    marks = marks if isinstance(marks, dict) else {}
+    return {str(topic): mark for topic, mark in marks.items() if isinstance(mark, int)}
 
 
 def state_frame(spark: SparkSession, stores: list[AuditedStore]) -> DataFrame:
@@ -110,3 +150,14 @@ def deleted_frame(spark: SparkSession, stores: list[AuditedStore]) -> DataFrame:
     """A row for each topic that was deleted: ``broker``, ``topic``, ``mark``."""
     rows = [(store.broker, topic, mark) for store in stores for topic, mark in store.deleted.items()]
     return spark.createDataFrame(rows, _DELETED)
+
+
+def damage_frame(spark: SparkSession, stores: list[AuditedStore]) -> DataFrame:
+    """A row for each damaged file of ``config/``: ``broker``, ``rule``, ``severity``, ``detail``."""
+    rows = [(store.broker, rule.value, rule.severity.value, why) for store in stores for rule, why in store.damaged]
+    return spark.createDataFrame(rows, _DAMAGED)
+
+
+def offsets_frame(spark: SparkSession, stores: list[AuditedStore]) -> DataFrame:
+    """The table ``consumer_offsets`` of the stores."""
+    return spark.createDataFrame(pa.concat_tables([store.consumer_offsets for store in stores]))

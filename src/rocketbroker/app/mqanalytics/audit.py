@@ -94,7 +94,6 @@ def _tables(scope: "Scope", *, check_crc: bool) -> "AuditTables":
         consume_queue=scope.table("consume_queue"),
         index=scope.table("index"),
         corrupt_ranges=scope.table("corrupt_ranges", checkCrc=str(check_crc).lower()),
-        consumer_offsets=scope.table("consumer_offsets"),
     )
 
 

@@ -6,20 +6,11 @@ from typing import Any
 
 from rocketbroker.codec.storefile.audit_rules import AuditRule
 from rocketbroker.codec.storefile.checkpoint_layout import StoreCheckpoint, decode_checkpoint
-from rocketbroker.codec.storefile.config_json import loads_config
+from rocketbroker.codec.storefile.config_tables import BACKUP, is_table, load_table, rule_of_damage
 from rocketbroker.codec.storefile.store_state import StoreState
 from rocketbroker.common.errors import CodecError
 from rocketbroker.store.audit.findings import Findings
 
-_BACKUP = ".bak"
-# What RocketMQ and we read of these files: without it a table would come up empty.
-_FIELDS = {
-    "topics.json": "topicConfigTable",
-    "subscriptionGroup.json": "subscriptionGroupTable",
-    "consumerOffset.json": "offsetTable",
-    "delayOffset.json": "offsetTable",
-    "timerProgress.json": "slotEntries",
-}
 _TIMES = ("physic_msg_timestamp", "logics_msg_timestamp", "index_msg_timestamp")
 
 
@@ -54,29 +45,19 @@ def check_config(directory: Path, findings: Findings) -> dict[str, Mapping[Any, 
     """Read the tables; gives those that could be read, by the file's name."""
     tables = {}
     for path in _tables(directory):
-        is_backup = path.name.endswith(_BACKUP)
         try:
-            tables[path.name] = _table(path)
+            tables[path.name] = load_table(path.name, path.read_bytes())
         except OSError as error:
             findings.add(AuditRule.FILE_UNREADABLE, path, 0, str(error.strerror))
         except CodecError as error:
-            rule = AuditRule.CONFIG_BACKUP_DAMAGED if is_backup else AuditRule.CONFIG_DAMAGED
-            findings.add(rule, path, 0, str(error))
-    return {name: table for name, table in tables.items() if not name.endswith(_BACKUP)}
-
-
-def _table(path: Path) -> dict[Any, Any]:
-    table = loads_config(path.read_bytes())
-    field = _FIELDS.get(path.name.removesuffix(_BACKUP))
-    if field is not None and not isinstance(table.get(field), dict):
-        raise CodecError(f"it has no table {field}")
-    return table
+            findings.add(rule_of_damage(path.name), path, 0, str(error))
+    return {name: table for name, table in tables.items() if not name.endswith(BACKUP)}
 
 
 def _tables(directory: Path) -> Iterator[Path]:
     if directory.is_dir():
         for path in sorted(directory.iterdir()):
-            if path.is_file() and path.name.removesuffix(_BACKUP).endswith(".json"):
+            if path.is_file() and is_table(path.name):
                 yield path
 
 
