@@ -1,6 +1,7 @@
 """``mqanalytics audit``: checks stores, by the rules of ``codec/storefile/audit_rules.py``."""
 
 from collections import Counter
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -85,12 +86,15 @@ def run(
 
 def _tables(scope: "Scope", *, check_crc: bool) -> "AuditTables":
     from rocketbroker.analytics.jobs.audit import MESSAGE_COLUMNS, AuditTables
+    from rocketbroker.analytics.selection import Selection
     from rocketbroker.codec.message.topic_validator import RMQ_SYS_SCHEDULE_TOPIC
 
-    scheduled = scope.messages(["broker", "topic", "physical_offset", "properties"])
+    # Found by their queues, so that the properties of all other messages are left unread. A message that no entry leads
+    # to may lack here: nothing of it is compared.
+    delayed = replace(scope, selection=Selection(topics=frozenset({RMQ_SYS_SCHEDULE_TOPIC})))
     return AuditTables(
         messages=scope.messages(MESSAGE_COLUMNS),
-        scheduled=scheduled.where(scheduled.topic == RMQ_SYS_SCHEDULE_TOPIC),
+        scheduled=delayed.messages(["broker", "physical_offset", "properties"]),
         consume_queue=scope.table("consume_queue"),
         index=scope.table("index"),
         corrupt_ranges=scope.table("corrupt_ranges", checkCrc=str(check_crc).lower()),
