@@ -87,7 +87,7 @@ def _entries(frames: QueueFrames) -> DataFrame:
 
 def _behind() -> Column:
     """The queue offset behind an entry: that of a BatchConsumeQueue is of several messages."""
-    found: Column = F.col("queue_offset") + F.greatest("batch_size", F.lit(1))
+    found: Column = F.col("queue_offset") + F.greatest("batch_size", F.lit(0))
     return found
 
 
