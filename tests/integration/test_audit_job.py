@@ -392,4 +392,4 @@ def test_people_see_each_rule_and_its_findings(spark: SparkSession, stores: dict
     assert lines[-2].startswith(
         f"error queue-entry-mismatch a {QUEUE[0]}/0 queue offset {QUEUE_OFFSET}: the entry has size"
     )
-    assert lines[-1] == "1 errors, 0 warnings, 1 of them shown; 0 ranges, 0 bytes not read"
+    assert lines[-1] == "1 error, 0 warnings, 1 of them shown; 0 ranges, 0 bytes not read"

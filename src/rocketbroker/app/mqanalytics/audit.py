@@ -139,7 +139,10 @@ def _print(found: Found, counts: Counter[tuple[str, str, str]], totals: tuple[in
     print_table(Table(columns, rows))
     for each in found:
         print(_line(each))
-    print(f"{totals[0]:,} errors, {totals[1]:,} warnings, {len(found):,} of them shown; {ranges}")
+    errors, warnings = (
+        f"{count:,} {what}{'' if count == 1 else 's'}" for count, what in zip(totals, ("error", "warning"), strict=True)
+    )
+    print(f"{errors}, {warnings}, {len(found):,} of them shown; {ranges}")
 
 
 def _line(each: dict[str, Any]) -> str:
