@@ -1,0 +1,54 @@
+"""A standalone cluster of two workers: rocketbroker reaches them by ``spark-submit --py-files`` alone."""
+
+import json
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.commit_log_writer import CommitLogWriter, overwrite
+from tests.support.slow_store_reader import slow_rows
+from tests.support.spark_cluster import SparkCluster, package_zip
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(1200)]
+
+JOB = Path(__file__).parents[1] / "support" / "cluster_job.py"
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[SparkCluster]:
+    home = tmp_path / "cluster"
+    home.mkdir()
+    made = SparkCluster(home)
+    try:
+        made.start(workers=2)
+        yield made
+    finally:
+        made.close()
+
+
+def test_two_workers_read_stores_with_what_spark_submit_brings_them(cluster: SparkCluster, tmp_path: Path):
+    writers = {name: CommitLogWriter(tmp_path / name, file_size=1 << 17) for name in ("a", "b")}
+    expected: dict[tuple[str, str], list[int]] = defaultdict(lambda: [0, 0])
+    for seed, (broker, writer) in enumerate(writers.items()):
+        writer.append_many(600, seed)
+        for row in slow_rows(writer.directory):
+            if row["topic"].startswith("Topic"):
+                expected[broker, row["topic"]][0] += 1
+                expected[broker, row["topic"]][1] += row["size"]
+    path, position, size = writers["b"].records[101]
+    lost = next(row for row in slow_rows(writers["b"].directory) if row["physical_offset"] == int(path.name) + position)
+    overwrite(path, position + 4, b"????")
+    expected["b", lost["topic"]][0] -= 1
+    expected["b", lost["topic"]][1] -= size
+    stores = ",".join(f"{broker}={writer.root}" for broker, writer in writers.items())
+    done = cluster.submit(JOB, stores, py_files=package_zip(tmp_path))
+    lines = [line for line in done.stdout.splitlines() if line.startswith("RESULT ")]
+    assert (done.returncode, len(lines)) == (0, 1), done.stdout[-2000:] + done.stderr[-6000:]
+    result = json.loads(lines[0].removeprefix("RESULT "))
+    assert result["counts"] == sorted([*key, *values] for key, values in expected.items())
+    assert result["executors"] == 2
+    assert result["partitions"] >= 4
+    assert result["corrupt"] == 1
+    assert all("rocketbroker.zip" in source for source in result["imported"]), result["imported"]

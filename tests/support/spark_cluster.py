@@ -1,0 +1,106 @@
+"""A Spark standalone cluster on this machine: a master and workers as processes, bound to loopback, on free ports."""
+
+import os
+import subprocess
+import sys
+import zipfile
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pyspark
+
+import rocketbroker
+from rocketbroker.analytics.java_runtime import ensure_java_home
+from tests.support.java_process import LOOPBACK, JavaProcess, free_ports
+
+SPARK_HOME = Path(pyspark.__file__).parent
+BOOT_LIMIT_S = 240
+_PACKAGE = Path(rocketbroker.__file__).parent
+
+
+def package_zip(into: Path) -> Path:
+    """rocketbroker as an archive for ``--py-files``."""
+    path = into / "rocketbroker.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        for source in sorted(_PACKAGE.rglob("*.py")):
+            archive.write(source, source.relative_to(_PACKAGE.parent))
+    return path
+
+
+@dataclass(slots=True)
+class SparkCluster:
+    """Starts its parts in ``home``; ``master`` is the address for applications."""
+
+    home: Path
+    master: str = ""
+    started: list[JavaProcess] = field(default_factory=list)
+
+    def start(self, workers: int) -> None:
+        """Start a master and workers of one core each; all are registered when this returns."""
+        port = free_ports(1)
+        self.master = f"spark://{LOOPBACK}:{port}"
+        own = ["--host", LOOPBACK, "--port", str(port), "--webui-port", str(port + 1)]
+        master = self._launch("master", "org.apache.spark.deploy.master.Master", own)
+        master.wait_for("I have been elected leader", BOOT_LIMIT_S)
+        for number in range(workers):
+            folder = self.home / f"worker-{number}"
+            folder.mkdir()
+            own = ["--host", LOOPBACK, "--cores", "1", "--memory", "1g", "--work-dir", str(folder), "--webui-port", "0"]
+            self._launch(f"worker-{number}", "org.apache.spark.deploy.worker.Worker", [*own, self.master])
+        for worker in self.started[1:]:
+            worker.wait_for("Successfully registered with master", BOOT_LIMIT_S)
+
+    def environment(self) -> dict[str, str]:
+        """Of what runs in the cluster: nothing of this project is on its Python path."""
+        kept = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+        return {
+            **kept,
+            "JAVA_HOME": str(ensure_java_home()),
+            "SPARK_HOME": str(SPARK_HOME),
+            "SPARK_LOCAL_IP": LOOPBACK,
+            "SPARK_CONF_DIR": str(self._conf()),
+            "SPARK_DAEMON_MEMORY": "256m",
+            "PYSPARK_PYTHON": sys.executable,
+            "PYSPARK_DRIVER_PYTHON": sys.executable,
+        }
+
+    def submit(self, script: Path, *arguments: str, py_files: Path) -> subprocess.CompletedProcess[str]:
+        """Run a script by spark-submit, as a user would."""
+        command = [
+            str(SPARK_HOME / "bin" / "spark-submit"),
+            *("--master", self.master, "--py-files", str(py_files)),
+            *("--conf", f"spark.driver.host={LOOPBACK}", "--conf", f"spark.driver.bindAddress={LOOPBACK}"),
+            *("--conf", "spark.ui.enabled=false", "--executor-memory", "512m"),
+            *("--conf", "spark.scheduler.minRegisteredResourcesRatio=1.0"),
+            str(script),
+            *arguments,
+        ]
+        return subprocess.run(
+            command, cwd=self.home, env=self.environment(), capture_output=True, text=True, timeout=900, check=False
+        )
+
+    def close(self) -> None:
+        """End all, and print what they said, which pytest shows where the test failed."""
+        for process in reversed(self.started):
+            process.process.terminate()
+        for process in self.started:
+            try:
+                process.process.wait(30)
+            except subprocess.TimeoutExpired:
+                process.kill()
+            print(f"----- {process.name} -----\n{process.text()[-4000:]}")
+
+    def _conf(self) -> Path:
+        folder = self.home / "conf"
+        folder.mkdir(exist_ok=True)
+        (folder / "spark-defaults.conf").write_text("spark.master.rest.enabled false\n")  # it has a port of its own
+        return folder
+
+    def _launch(self, name: str, main: str, arguments: list[str]) -> JavaProcess:
+        environment = self.environment()
+        log = self.home / f"{name}.out"
+        command = [str(SPARK_HOME / "bin" / "spark-class"), main, *arguments]  # becomes the Java process
+        with log.open("wb") as out:
+            process = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT, cwd=self.home, env=environment)
+        self.started.append(JavaProcess(name, process, log))
+        return self.started[-1]
