@@ -38,6 +38,8 @@ from rocketbroker.common.errors import CodecError, ConfigError, RocketBrokerErro
 # So many messages of a lane may wait to be sent, and so often each is tried.
 _WAITING: Final = 4
 _TRIES: Final = 3
+# What slow answers held up is made up for, as much as goes in so many seconds.
+_MADE_UP_S: Final = 1.0
 # So many rows are read at a time, on a thread.
 _AT_ONCE: Final = 100
 #: Columns of an export that a replay needs.
@@ -224,7 +226,7 @@ class Replay:
         return self._done
 
     async def _deal(self, rows: Iterable[Mapping[str, Any]]) -> None:
-        start, number = self._clock.monotonic(), 0
+        due: float | None = None
         feed = iter(rows)
         while chunk := await asyncio.to_thread(list, islice(feed, _AT_ONCE)):
             for row in chunk:
@@ -234,12 +236,20 @@ class Replay:
                 if isinstance(ready, str):
                     self._done.skipped[ready] += 1
                     continue
-                # Against the time at which it began: slow answers are made up for, and the rate holds on the whole.
-                wait = start + number * self._interval - self._clock.monotonic()
-                if self._interval and wait > 0:
-                    await asyncio.sleep(wait)
-                number += 1
+                due = await self._wait_for(due) + self._interval
                 await self._lane_of(ready.queue).put(ready)
+
+    async def _wait_for(self, due: float | None) -> float:
+        """Wait until a message is due, the first one at once; gives when that was, and no more than is made up for ago.
+
+        So the rate holds on the whole, and what waited for the first rows, or for rows on the way, comes in no burst.
+        """
+        now = self._clock.monotonic()
+        if due is None:
+            return now
+        if self._interval and due > now:
+            await asyncio.sleep(due - now)
+        return max(due, now - _MADE_UP_S)
 
     def _lane_of(self, queue: tuple[str, int]) -> "asyncio.Queue[Ready | None]":
         """The lane that all messages of a queue take."""

@@ -1,6 +1,7 @@
 """What a replay makes of exported rows, and how it sends them; without Spark and without a broker."""
 
 import asyncio
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -140,20 +141,33 @@ async def test_it_ends_where_a_broker_takes_no_more_and_says_where_to_go_on() ->
     assert told == [1, 2, 3]
 
 
-async def test_the_rate_is_kept_on_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock, at = StepClock(), list[float]()
-    really = asyncio.sleep
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> StepClock:
+    """Passes as fast as the replay sleeps."""
+    clock, really = StepClock(), asyncio.sleep
 
     async def sleep(seconds: float) -> None:
         clock.now += seconds
         await really(0)
 
-    class Timed(FakeSender):
-        async def send(self, message: Message, queue: Any) -> None:
-            at.append(clock.now)
-            self.sent.append((message.body, 0))
-
     monkeypatch.setattr("rocketbroker.analytics.jobs.replay.asyncio.sleep", sleep)
-    await Replay(Timed(), clock, rate=10).run([row(number) for number in range(21)])
+    return clock
+
+
+async def test_the_rate_is_kept_on_the_whole(clock: StepClock) -> None:
+    sender = FakeSender()
+    await Replay(sender, clock, rate=10).run([row(number) for number in range(21)])
     assert clock.now == pytest.approx(2.0)
-    assert len(at) == 21
+    assert len(sender.sent) == 21
+
+
+async def test_what_waits_for_rows_comes_in_no_burst(clock: StepClock) -> None:
+    def rows() -> Iterator[dict[str, Any]]:
+        clock.now += 30
+        yield from map(row, range(100))
+        clock.now += 60
+        yield from map(row, range(100, 200))
+
+    await Replay(FakeSender(), clock, rate=10).run(rows())
+    # The second hundred begins with what was due in the last second.
+    assert clock.now == pytest.approx(30 + 9.9 + 60 + 8.9)
