@@ -1,5 +1,6 @@
 """What is exported has every field, and what is sent again arrives as it was."""
 
+import json
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from contextlib import aclosing
@@ -9,11 +10,13 @@ from typing import Any
 import pyarrow.dataset as ds
 import pytest
 from pyspark.sql import DataFrame, SparkSession
+from typer.testing import CliRunner
 
 from rocketbroker.analytics import spark_session
 from rocketbroker.analytics.jobs.export import DAY, OF_TOPIC, export
 from rocketbroker.analytics.jobs.replay import Replay, exported_messages, in_order, rehearse
 from rocketbroker.app.dev_server import DevServer
+from rocketbroker.app.mqanalytics.cli import app
 from rocketbroker.client.message import Message
 from rocketbroker.client.producer import Producer
 from rocketbroker.client.pull_consumer import PullConsumer
@@ -22,6 +25,7 @@ from rocketbroker.common.errors import ConfigError
 from tests.support import golden_store
 from tests.support.commit_log_writer import CommitLogWriter
 from tests.support.job_frames import SMALL_SESSION, frame, row, rows_of
+from tests.support.our_servers import OurServers, make_topic
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
@@ -146,3 +150,62 @@ async def test_messages_arrive_again_as_they_were(spark: SparkSession, server: D
         assert (copy.body, copy.flag, copy.queue_id) == (one.body, one.flag, one.queue_id)
         kept = ("KEYS", "TAGS", "colour")
         assert {name: copy.properties[name] for name in kept} == {name: one.properties[name] for name in kept}
+
+
+def as_it_was(row: dict[str, Any]) -> tuple[Any, ...]:
+    """What of a message is kept, and comes in the order of its queue."""
+    return (
+        row["queue_id"],
+        row["queue_offset"],
+        row["flag"],
+        row["body"],
+        row["keys"],
+        row["tags"],
+        row["properties"]["of"],
+    )
+
+
+@pytest.fixture
+def servers(tmp_path: Path) -> Iterator[OurServers]:
+    started = OurServers(tmp_path)
+    yield started
+    started.close()
+
+
+def test_the_command_sends_an_export_into_a_broker_at_the_rate(
+    spark: SparkSession, servers: OurServers, tmp_path: Path
+) -> None:
+    count, rate = 100, 20
+    source = CommitLogWriter(tmp_path / "source")
+    for number in range(count):
+        properties = b"KEYS\x01k%d\x02TAGS\x01t%d\x02of\x01%d\x02" % (number, number % 3, number)
+        source.append(
+            b"body %d" % number,
+            b"T%d" % (number % 2),
+            properties,
+            flag=number,
+            queue_id=number // 2 % 4,
+            queue_offset=number // 8,
+            store_timestamp=1_795_255_162_000 + number,
+        )
+    sent = rows_of(source.root)
+    export(frame(spark, sent), tmp_path / "export")
+    namesrv = servers.namesrv().address
+    broker = servers.broker(namesrv)
+    for topic in ("T0", "Copy"):
+        make_topic(broker.address, namesrv, topic)
+
+    options = ["-n", namesrv, "--send", "--rate", str(rate), "--to-topic", "T1=Copy", "--json"]
+    printed = CliRunner().invoke(app, ["replay", str(tmp_path / "export"), *options])
+    assert printed.exit_code == 0, printed.stderr
+    done = json.loads(printed.stdout)
+    assert (done["sent"], done["skipped"], done["failure"]) == ({"Copy": 50, "T0": 50}, {}, None)
+
+    stored = rows_of(broker.store)
+    for old, new in (("T0", "T0"), ("T1", "Copy")):
+        before = sorted(as_it_was(row) for row in sent if row["topic"] == old)
+        assert sorted(as_it_was(row) for row in stored if row["topic"] == new) == before
+    born = [row["born_timestamp"] for row in stored]
+    assert len(born) == count
+    # A slow machine may hold up the first message, so that the others follow closer; never by half of the time.
+    assert max(born) - min(born) >= count / rate / 2 * 1000
