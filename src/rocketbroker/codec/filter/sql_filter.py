@@ -1,7 +1,8 @@
 """A SQL92 filter, compiled once (org.apache.rocketmq.filter.SqlFilter)."""
 
+from collections.abc import Sequence
 from functools import lru_cache
-from typing import Final
+from typing import Final, cast
 
 from rocketbroker.codec.filter.expression import Expression
 from rocketbroker.codec.filter.java_values import EvaluationError
@@ -15,8 +16,8 @@ MOST_COMPILED: Final = 128
 _MOST_KNOWN: Final = 4096
 _LONGEST_KNOWN: Final = 256
 
-#: Raw values of the properties that a filter names; empty for one that is not there.
-_Key = tuple[bytes, ...]
+#: Raw values of the properties that a filter names, empty for one that is not there; of a single one not as a tuple.
+_Key = bytes | tuple[bytes, ...]
 
 
 class SqlFilter:
@@ -41,19 +42,23 @@ class SqlFilter:
         """
         if not self._names:
             return [self._look(())] * len(properties)
-        keys = list(zip(*property_values(properties, self._names), strict=True))
+        columns = property_values(properties, self._names)
+        keys: Sequence[_Key] = columns[0] if len(columns) == 1 else list(zip(*columns, strict=True))
         found = list(map(self._known.get, keys))
-        return [self._look(key) if known is None else known for known, key in zip(found, keys, strict=True)]
+        if None in found:
+            found = [self._look(key) if known is None else known for known, key in zip(found, keys, strict=True)]
+        return cast("list[bool]", found)
 
     def _look(self, key: _Key) -> bool:
+        values = (key,) if isinstance(key, bytes) else key
         try:
-            matched = self._evaluate([value.decode("utf-8", "replace") if value else None for value in key]) is True
+            matched = self._evaluate([value.decode("utf-8", "replace") if value else None for value in values]) is True
         except EvaluationError:
             matched = False
         known = self._known
         if len(known) >= _MOST_KNOWN:
             known.clear()
-        if len(b"".join(key)) <= _LONGEST_KNOWN:
+        if len(b"".join(values)) <= _LONGEST_KNOWN:
             known[key] = matched
         return matched
 
