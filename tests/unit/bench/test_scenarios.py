@@ -51,6 +51,6 @@ def test_what_reads_a_topic_reads_the_one_that_is_filled_for_it(reads: str, send
 
 
 def test_one_of_a_hundred_messages_matches():
-    command = SCENARIOS["sql92"].command("127.0.0.1:9", 20, 2_000_000)
-    assert command == ["drain", "127.0.0.1:9", "Numbered", "bench_sql92", "1000000", "60", "n = 7", "100"]
+    command = SCENARIOS["sql92"].command("127.0.0.1:9", 20, 9_000_000)
+    assert command == ["drain", "127.0.0.1:9", "Numbered", "bench_sql92", "4000000", "60", "n = 7", "100"]
     assert SCENARIOS["sql92_send"].arguments[-1] == "numbered:100"
