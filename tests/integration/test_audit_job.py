@@ -4,7 +4,7 @@ import asyncio
 import json
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from struct import Struct
 
@@ -12,7 +12,6 @@ import pytest
 from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
-from rocketbroker.analytics import register, spark_session
 from rocketbroker.analytics.jobs.audit import AuditOptions
 from rocketbroker.analytics.store_root import StoreRoot
 from rocketbroker.app.mqanalytics.audit import run
@@ -41,7 +40,6 @@ from tests.support.audited_store import (
 )
 from tests.support.commit_log_writer import CommitLogWriter
 from tests.support.fakes import FakeClock
-from tests.support.job_frames import SMALL_SESSION
 from tests.support.stores import LOG_FILE, make_store, message
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
@@ -214,13 +212,6 @@ DAMAGES: dict[str, list[Damage]] = {
     "killed": [killed, a_queue_that_ends_early, in_record(2, 4, b"\0"), hole(7), hole(30)],
     "killed-ahead": [killed, beyond, offset_beyond, in_index_entry(20, key_hash=1)],
 }
-
-
-@pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
-    with spark_session("tests", SMALL_SESSION) as session:
-        register(session)
-        yield session
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,6 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from typer.testing import CliRunner
 
-from rocketbroker.analytics import spark_session
 from rocketbroker.analytics.jobs.export import DAY, OF_TOPIC, export
 from rocketbroker.analytics.jobs.replay import Replay, exported_messages, in_order, rehearse
 from rocketbroker.app.dev_server import DevServer
@@ -22,23 +21,11 @@ from rocketbroker.client.producer import Producer
 from rocketbroker.client.pull_consumer import PullConsumer
 from rocketbroker.common.clock import SystemClock
 from rocketbroker.common.errors import ConfigError
-from tests.support import golden_store
 from tests.support.commit_log_writer import CommitLogWriter
-from tests.support.job_frames import SMALL_SESSION, frame, row, rows_of
+from tests.support.job_frames import frame, row, rows_of
 from tests.support.our_servers import OurServers, make_topic
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
-
-
-@pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
-    with spark_session("tests", SMALL_SESSION) as session:
-        yield session
-
-
-@pytest.fixture(scope="module")
-def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return golden_store.unpack("clean", tmp_path_factory.mktemp("recorded"))
 
 
 @pytest.fixture(scope="module")

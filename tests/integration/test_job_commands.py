@@ -2,7 +2,6 @@
 
 import json
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,6 @@ import pytest
 from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
-from rocketbroker.analytics import register, spark_session
 from rocketbroker.analytics.jobs.scope import NotRead, Scope
 from rocketbroker.analytics.jobs.search import SHOWN, UNREADABLE_BODY, Pattern, search
 from rocketbroker.analytics.selection import EVERYTHING, Selection
@@ -22,23 +20,11 @@ from rocketbroker.codec.message.compression import compress
 from rocketbroker.codec.message.message_sys_flag import COMPRESSED_FLAG, COMPRESSION_ZLIB_TYPE
 from tests.support import golden_store
 from tests.support.commit_log_writer import CommitLogWriter, overwrite
-from tests.support.job_frames import SMALL_SESSION, found, made_store, rows_of
+from tests.support.job_frames import found, made_store, rows_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
 START = 1_795_255_162_876
-
-
-@pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
-    with spark_session("tests", SMALL_SESSION) as session:
-        register(session)
-        yield session
-
-
-@pytest.fixture(scope="module")
-def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return golden_store.unpack("clean", tmp_path_factory.mktemp("recorded"))
 
 
 @pytest.fixture(scope="module")

@@ -2,7 +2,6 @@
 
 import statistics
 from collections import Counter, defaultdict
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,6 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from rocketbroker.analytics import spark_session
 from rocketbroker.analytics.jobs.compare import compare
 from rocketbroker.analytics.jobs.delays import delays, retry_delays
 from rocketbroker.analytics.jobs.lag import lag
@@ -22,8 +20,7 @@ from rocketbroker.analytics.jobs.sizes import sizes
 from rocketbroker.analytics.jobs.skew import hot_keys, skew
 from rocketbroker.analytics.jobs.traffic import traffic
 from rocketbroker.common.errors import ConfigError
-from tests.support import golden_store
-from tests.support.job_frames import SMALL_SESSION, found, frame, made_store, row, rows_of
+from tests.support.job_frames import found, frame, made_store, row, rows_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
@@ -34,17 +31,6 @@ HOUR = 3_600_000
 
 def moment(time_ms: int) -> datetime:
     return EPOCH + timedelta(milliseconds=time_ms)
-
-
-@pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
-    with spark_session("tests", SMALL_SESSION) as session:
-        yield session
-
-
-@pytest.fixture(scope="module")
-def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return golden_store.unpack("clean", tmp_path_factory.mktemp("recorded"))
 
 
 @pytest.fixture(scope="module")
