@@ -106,7 +106,7 @@ JOBS: Final[dict[str, Job]] = {
             "delays",
             "delays",
             "delays",
-            "How long messages of each topic took from the producer into the store, in ms.",
+            "How long messages took from the producer to the log, in ms.",
             {"messages": _TIMES},
             ("broker", "topic"),
             (_PERCENTILES,),
@@ -115,7 +115,7 @@ JOBS: Final[dict[str, Job]] = {
             "retry-delays",
             "delays",
             "retry_delays",
-            "How old messages are at each retry, and how long after the one before, in ms.",
+            "How old messages are at each retry, in ms.",
             {"messages": (*_TIMES, "reconsume_times", "msg_id", "properties")},
             ("group_name", "reconsume_times"),
             (_PERCENTILES,),
@@ -124,7 +124,7 @@ JOBS: Final[dict[str, Job]] = {
             "retries",
             "retries",
             "retries",
-            "Retries and dead letters by reason, and how long they have waited.",
+            "Retries and dead letters by reason, and their age.",
             {
                 "messages": (
                     "broker",

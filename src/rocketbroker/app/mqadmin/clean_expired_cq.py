@@ -11,5 +11,5 @@ def command(
     cluster: Cluster = None,
     as_json: AsJson = False,
 ) -> None:
-    """Remove queue and index files whose messages are gone."""
+    """Remove files whose messages are gone."""
     run_on_brokers(namesrv_addr, as_json, broker_addr, cluster, AdminClient.clean_expired_consumer_queue)

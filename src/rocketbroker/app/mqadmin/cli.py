@@ -20,7 +20,7 @@ def mqadmin() -> None:
 def show_help(
     ctx: typer.Context, sub_command: str = typer.Argument("", metavar="[SUB_COMMAND]", help="Which one.")
 ) -> None:
-    """Show the options of a sub-command, as RocketMQ's ``mqadmin help`` does."""
+    """Show the options of a sub-command."""
     parent = ctx.parent
     assert parent is not None
     if not sub_command:

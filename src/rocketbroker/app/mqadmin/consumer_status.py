@@ -25,7 +25,7 @@ class ClientRow(msgspec.Struct, rename="camel"):
 
 
 def command(group: Group, namesrv_addr: NamesrvAddr = None, as_json: AsJson = False) -> None:
-    """Show the clients of a group, and whether they subscribe to the same."""
+    """Show a group's clients, and whether they agree."""
     run(namesrv_addr, as_json, lambda admin: examine(admin, group.strip()))
 
 

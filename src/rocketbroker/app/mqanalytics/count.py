@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def command(stores: Stores, as_json: AsJson = False) -> None:
-    """Count the messages of each topic and queue in the commit logs."""
+    """Count the messages of each topic and queue."""
     with failing_in_one_line():
         counts = _count(stores)
     _print_json(counts) if as_json else _print_table(counts)

@@ -11,10 +11,10 @@ from rocketbroker.analytics.jobs.job_list import JOBS
 from rocketbroker.app.lazy_commands import SubCommand
 
 _OWN: Final = {
-    "count": SubCommand("count", "Count the messages of each topic and queue in the commit log."),
+    "count": SubCommand("count", "Count the messages of each topic and queue."),
     "report": SubCommand("report", "Write one HTML page on stores."),
     "search": SubCommand("search", "Look for text in bodies and properties."),
-    "audit": SubCommand("audit", "Check stores: is all that was stored there, and in agreement?"),
+    "audit": SubCommand("audit", "Check that nothing stored is lost or in disagreement."),
     "compare": SubCommand("compare", "Hold the messages of two stores against each other."),
     "export": SubCommand("export", "Write messages to Parquet, JSON lines, Delta or Iceberg."),
     "replay": SubCommand("replay", "Send what was exported to a broker again."),

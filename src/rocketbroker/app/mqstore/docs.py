@@ -1,6 +1,7 @@
 """Writes docs/mqstore.md: `python -m rocketbroker.app.mqstore.docs > docs/mqstore.md`."""
 
 from collections.abc import Callable, Iterator
+from inspect import getdoc
 
 from rocketbroker.app.mqadmin.docs import Option, function_options
 from rocketbroker.app.mqstore.sub_commands import COMMANDS, DUMP_COMMANDS
@@ -95,7 +96,7 @@ def _all() -> Iterator[tuple[str, Callable[..., None]]]:
 
 def _section(name: str, command: Callable[..., None]) -> Iterator[str]:
     note, example = _NOTES[name]
-    yield f"## {name}\n\n{command.__doc__}\n\n{note}\n"
+    yield f"## {name}\n\n{getdoc(command)}\n\n{note}\n"
     yield f"```console\n$ {example}\n```\n"
     yield "| option | value | default | meaning |\n|---|---|---|---|"
     for option in function_options(command):

@@ -37,7 +37,10 @@ def command(
     config_file: ConfigFile = None,
     yes: Annotated[bool, typer.Option("--yes", help="Do it; without, only say what would be done.")] = False,
 ) -> None:
-    """Have a store recovered; exit code 3 when it needs to be and --yes was not given, 1 when errors are left."""
+    """Have a store recovered.
+
+    Exit code 3 when it needs to be and --yes was not given, 1 when errors are left.
+    """
     with reading_a_store():
         given = store_config(directory, config_file)
         config = given if config_file is not None else with_sizes_of_files(given)
