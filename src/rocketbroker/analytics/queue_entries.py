@@ -1,11 +1,13 @@
 """The entries of a ConsumeQueue as columns, as far as they are written. Answers to ``ConsumeQueue``."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from rocketbroker.analytics.log_window import WINDOW_SIZE
 from rocketbroker.analytics.queue_folders import CONSUME_QUEUE
 from rocketbroker.analytics.store_files import StoreFolder, opened
 from rocketbroker.codec.byte_columns import Positions
@@ -13,6 +15,10 @@ from rocketbroker.codec.storefile.consume_queue_layout import CQ_STORE_UNIT_SIZE
 from rocketbroker.codec.storefile.dtypes import CONSUME_QUEUE_ENTRY
 from rocketbroker.codec.storefile.mapped_file_name import file_name_to_offset
 from rocketbroker.common.errors import CodecError, StoreError
+
+# So many entries and what is made of them lie in the processor's cache.
+_BLOCK: Final = 32 << 10
+_REMOTE_BLOCK: Final = WINDOW_SIZE // CQ_STORE_UNIT_SIZE
 
 
 class QueueNotWholeError(StoreError):
@@ -117,6 +123,54 @@ class QueueFiles:
         first = self._files[0].first if self._files else 0
         return self._checked(first + begin, offsets[begin:end], sizes[begin:end])
 
+    def blocks(self) -> Iterator[QueueEntries]:
+        """All entries without fillers, some at a time, up to the first zeros; what is behind these is not looked at.
+
+        They are in order, from one to the next as well: :class:`QueueNotWholeError` when something is wrong with one.
+        """
+        behind = 0
+        for first, raw in self._raw_blocks():
+            offsets, sizes = _columns([raw])
+            begin = 0 if behind else _leading((offsets == 0) & (sizes == FILLER_SIZE))
+            end = len(sizes) if sizes[-1] else len(sizes) - _leading((offsets | sizes)[::-1] == 0)
+            if begin < end:
+                block = self._checked(first + begin, offsets[begin:end], sizes[begin:end])
+                if block.offsets[0] < behind:
+                    raise self._in_disorder()
+                behind = int(block.offsets[-1] + block.sizes[-1])
+                yield block
+            if end < len(sizes):
+                return
+
+    def every(self, step: int, first: int) -> Positions:
+        """The offsets that each ``step``-th entry names, number ``first`` among them, and the last before zeros.
+
+        Nothing is checked; no order is kept to.
+        """
+        found = [np.empty(0, np.int64)]
+        for number, raw in self._raw_blocks():
+            end = len(raw) if raw["size"][-1] else _leading(raw["size"] != 0)
+            offsets = raw["commit_log_offset"][:end]
+            found += [offsets[(first - number) % step :: step].astype(np.int64), offsets[-1:].astype(np.int64)]
+            if end < len(raw):
+                break
+        return np.concatenate(found)
+
+    def _raw_blocks(self) -> Iterator[tuple[int, NDArray[Any]]]:
+        """Queue offset of the first and the entries as stored, at least one, in memory that is used again."""
+        most = _BLOCK if self._folder.root.is_local else _REMOTE_BLOCK
+        memory = np.empty(0, CONSUME_QUEUE_ENTRY)
+        for file in self._files:
+            if len(memory) < min(most, file.room):
+                memory = np.empty(min(most, file.room), CONSUME_QUEUE_ENTRY)
+            with opened(self._folder, file.path) as source:
+                for begin in range(0, file.room, most):
+                    block = memory[: file.room - begin]
+                    read = source.read_into(begin * CQ_STORE_UNIT_SIZE, block.view(np.uint8).data)
+                    if read < block.nbytes:
+                        raise QueueNotWholeError(f"{file.path} became shorter while it was read")
+                    yield file.first + begin, block
+
     def range(self, first: int, end: int) -> QueueEntries:
         """Entries from queue offset ``first`` to before ``end``; :class:`QueueNotWholeError` when one is wrong."""
         pieces = [
@@ -135,8 +189,11 @@ class QueueFiles:
 
     def _checked(self, first: int, offsets: Positions, sizes: Positions) -> QueueEntries:
         if len(offsets) and (offsets[0] < 0 or sizes.min() <= 0 or (offsets[1:] < offsets[:-1] + sizes[:-1]).any()):
-            raise QueueNotWholeError(f"{self.name}: entries do not lead to records one after the other")
+            raise self._in_disorder()
         return QueueEntries(first, offsets, sizes)
+
+    def _in_disorder(self) -> QueueNotWholeError:
+        return QueueNotWholeError(f"{self.name}: entries do not lead to records one after the other")
 
 
 def _columns(pieces: list[NDArray[Any]]) -> tuple[Positions, Positions]:

@@ -1,6 +1,7 @@
 """Folders and files of a store at an address, by pyarrow's file systems or, for other schemes, those of fsspec."""
 
 from collections import OrderedDict
+from collections.abc import Sequence
 from functools import lru_cache
 from importlib import import_module
 from typing import Any, Final
@@ -90,6 +91,14 @@ class RemoteFile:
         except (OSError, pa.ArrowException) as error:
             raise unreadable(self._root, self._path, "file", error) from error
         return done
+
+    def read_each(self, positions: Sequence[int], length: int) -> bytes:
+        """``length`` bytes from each of ``positions``, with zeros in place of what is behind the end; a read each."""
+        left = [min(length, self.size - position) for position in positions]
+        parts = [
+            self._read(position, count) if count > 0 else b"" for position, count in zip(positions, left, strict=True)
+        ]
+        return b"".join(part.ljust(length, b"\0") for part in parts)
 
     def close(self) -> None:
         """Close the file."""

@@ -5,7 +5,7 @@ Paths within a store are relative, with "/" between their parts, and never lead 
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -34,6 +34,9 @@ class StoreFile(Protocol):
 
     def read_into(self, position: int, buffer: memoryview) -> int:
         """Fill ``buffer`` from ``position``; the number of bytes read."""
+
+    def read_each(self, positions: Sequence[int], length: int) -> bytes:
+        """``length`` bytes from each of ``positions``, with zeros in place of what is behind the end."""
 
     def close(self) -> None:
         """Give the file back."""
@@ -146,7 +149,7 @@ class LocalFolder(StoreFolder):
     def open(self, path: str, what: str = "file") -> "LocalFile":
         """An open file."""
         try:
-            fd = os.open(self.path(path), os.O_RDONLY | os.O_CLOEXEC)
+            fd = os.open(f"{self.root.uri}/{checked_path(path)}", os.O_RDONLY | os.O_CLOEXEC)
         except OSError as error:
             raise unreadable(self.root, path, what, error) from error
         return LocalFile(fd, partial(unreadable, self.root, path, what))
@@ -198,6 +201,18 @@ class LocalFile:
         except OSError as error:
             raise self._refusal(error) from error
         return done
+
+    def read_each(self, positions: Sequence[int], length: int) -> bytes:
+        """``length`` bytes from each of ``positions``, with zeros in place of what is behind the end."""
+        pread, fd = os.pread, self._fd  # thousands of times: what Python adds to each counts
+        try:
+            parts = [pread(fd, length, position) for position in positions]
+        except OSError as error:
+            raise self._refusal(error) from error
+        whole = b"".join(parts)
+        if len(whole) == len(parts) * length:
+            return whole
+        return b"".join(self.read_at(position, length).ljust(length, b"\0") for position in positions)
 
     def close(self) -> None:
         """Close the descriptor."""

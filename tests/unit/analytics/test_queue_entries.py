@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from rocketbroker.analytics import queue_entries
 from rocketbroker.analytics.open_store import open_folder
 from rocketbroker.analytics.queue_entries import QueueFiles, QueueNotWholeError
 from rocketbroker.analytics.store_root import StoreRoot
@@ -35,6 +36,49 @@ def test_all_that_was_written_without_fillers_and_zeros(tmp_path: Path, first: i
     assert found.offsets.tolist() == [number * 1_000 + 500 for number in range(first, first + count)]
     assert set(found.sizes.tolist()) == {300}
     assert files_of(tmp_path).newest() == ((first + count - 1) * 1_000 + 500, 300)
+
+
+@pytest.mark.parametrize(("first", "count"), [(0, 1), (0, 100), (0, 250), (130, 200), (200, 5)])
+@pytest.mark.parametrize("most", [1, 7, 100, 1_000])
+def test_blocks_have_the_same_entries(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, first: int, count: int, most: int
+) -> None:
+    monkeypatch.setattr(queue_entries, "_BLOCK", most)
+    write_queues(tmp_path, entries(first, count))
+    whole, found = files_of(tmp_path).whole(), list[tuple[int, int, int]]()
+    for block in files_of(tmp_path).blocks():
+        assert 0 < len(block) <= most
+        numbers = range(block.first, block.first + len(block))
+        found += zip(numbers, block.offsets.tolist(), block.sizes.tolist(), strict=True)
+    numbers = range(whole.first, whole.first + len(whole))
+    assert found == list(zip(numbers, whole.offsets.tolist(), whole.sizes.tolist(), strict=True))
+
+
+@pytest.mark.parametrize("most", [1, 7, 100, 1_000])
+def test_every_few_entries_and_the_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int) -> None:
+    monkeypatch.setattr(queue_entries, "_BLOCK", most)
+    write_queues(tmp_path, entries(0, 250))
+    offsets = files_of(tmp_path).whole().offsets.tolist()
+    found = set(files_of(tmp_path).every(32, 5).tolist())
+    assert {*offsets[5::32], offsets[-1]} <= found <= set(offsets)
+    assert len(files_of(tmp_path / "none").every(32, 5)) == 0
+
+
+def test_blocks_end_at_the_first_zeros(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(queue_entries, "_BLOCK", 10)
+    write_queues(tmp_path, entries(0, 250))
+    overwrite(*file_at(tmp_path, 28), bytes(40))
+    assert [len(block) for block in files_of(tmp_path).blocks()] == [10, 10, 8]
+    assert max(files_of(tmp_path).every(1, 0).tolist()) == 27 * 1_000 + 500
+
+
+def test_blocks_of_which_one_is_not_behind_the_other_are_refused(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(queue_entries, "_BLOCK", 10)
+    write_queues(tmp_path, entries(0, 250))
+    for number in range(20, 30):
+        overwrite(*file_at(tmp_path, number), struct.pack(">qiq", (number - 15) * 1_000, 300, 0))
+    with pytest.raises(QueueNotWholeError, match="T/0: entries do not lead to records one after the other"):
+        list(files_of(tmp_path).blocks())
 
 
 def test_a_range_over_files(tmp_path: Path) -> None:

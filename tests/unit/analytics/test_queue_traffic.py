@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from rocketbroker.analytics import queue_traffic
-from rocketbroker.analytics.queue_traffic import MINUTE_MS, decoded_traffic, traffic_by_minute
+from rocketbroker.analytics import minute_turns, queue_entries
+from rocketbroker.analytics.minute_turns import MINUTE_MS
+from rocketbroker.analytics.queue_traffic import decoded_traffic, traffic_by_minute
 from rocketbroker.codec.message.message_encoder import STORE_TIMESTAMP_POSITION
 from rocketbroker.common.errors import StoreError
 from tests.support.commit_log_writer import CommitLogWriter
@@ -168,15 +169,47 @@ def test_a_log_that_no_queue_leads_into_is_read(tmp_path: Path, caplog: pytest.L
     assert ["no queue leads into the log" in text for text in told(caplog)] == [True]
 
 
-@pytest.mark.parametrize("most", [1, 1_000])
-def test_more_entries_than_memory_is_taken_for_have_the_log_read(
-    made: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, most: int
+@pytest.mark.parametrize("most", [1, 100])
+@pytest.mark.parametrize("short", [0, 10_000])
+def test_a_store_with_more_entries_than_are_kept_gives_the_same(
+    made: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, most: int, short: int
 ):
-    monkeypatch.setattr(queue_traffic, "MOST_ENTRIES", most)
+    monkeypatch.setattr(minute_turns, "_MOST_KNOWN", most)
+    monkeypatch.setattr(minute_turns, "_SHORT", short)
+    monkeypatch.setattr(queue_entries, "_BLOCK", 50)
     assert rows(made) == expected(made)
-    assert [f"more than {most} entries; traffic is counted from the log itself" in text for text in told(caplog)] == [
-        True
-    ]
+    assert told(caplog) == []
+
+
+def test_stretches_are_read_in_several_groups(made: Path, caplog: pytest.LogCaptureFixture, monkeypatch):
+    monkeypatch.setattr(minute_turns, "_SHORT", 20_000)
+    monkeypatch.setattr(minute_turns, "_TOGETHER", 60_000)
+    assert rows(made) == expected(made)
+    assert told(caplog) == []
+
+
+@pytest.mark.parametrize("short", [0, 256 << 10])
+@pytest.mark.parametrize("size", [0, 50, 1 << 30])
+def test_a_message_near_the_turn_of_a_minute_whose_size_leads_astray_has_the_log_read(
+    store: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, size: int, short: int
+):
+    monkeypatch.setattr(minute_turns, "_SHORT", short)
+    before = before_turn_of_a_minute(store)
+    with (store / "commitlog" / before.file).open("r+b") as file:
+        file.seek(before.position)
+        file.write(struct.pack(">i", size))
+    found = rows(store)
+    assert sum(row[3] for row in found) == COUNT - 1
+    assert "no message begins at" in told(caplog)[0]
+
+
+def before_turn_of_a_minute(store: Path) -> RecordPlace:
+    """The last message of one, away from the begin of a file."""
+    found = list(places(store / "commitlog"))
+    minutes = [row["store_timestamp"] // MINUTE_MS for row in slow_rows(store / "commitlog")]
+    return next(
+        found[n] for n in range(COUNT // 2, COUNT) if minutes[n] != minutes[n + 1] and found[n].position > 1 << 16
+    )
 
 
 def test_messages_of_a_deleted_topic_count_for_its_name(store: Path, caplog: pytest.LogCaptureFixture):

@@ -11,7 +11,9 @@ import pytest
 
 from rocketbroker.analytics import DecodeReport, Selection, queue_plan, read_store
 from rocketbroker.analytics.message_schema import MESSAGE_SCHEMA
+from rocketbroker.analytics.minute_turns import MINUTE_MS
 from rocketbroker.analytics.open_store import open_folder
+from rocketbroker.analytics.queue_traffic import traffic_by_minute
 from rocketbroker.analytics.remote_files import RemoteFile
 from rocketbroker.analytics.split import plan_splits
 from rocketbroker.analytics.store_files import StoreEntry, opened
@@ -20,6 +22,7 @@ from rocketbroker.common.errors import ConfigError, StoreError
 from tests.support import golden_store
 from tests.support.commit_log_writer import CommitLogWriter
 from tests.support.consume_queue_writer import write_queues
+from tests.support.mixed_store import MixedStore
 from tests.support.s3_server import ACCESS_KEY, SECRET_KEY, S3Server, s3_server
 from tests.support.slow_store_reader import slow_rows
 
@@ -158,6 +161,23 @@ def test_small_reads_come_out_of_blocks(made: tuple[str, Path], reads: list[int]
             assert file.read_at(position, length) == data[position : position + length]
         assert file.read_at(1_000, block + 1) == data[1_000 : 1_001 + block]
     assert reads == [block, block, block, block + 1]
+
+
+def test_single_heads_are_read_alone(made: tuple[str, Path], reads: list[int]) -> None:
+    address, root = made
+    data = (root / "commitlog" / f"{0:020d}").read_bytes()
+    with opened(open_folder(StoreRoot("b", address)), f"commitlog/{0:020d}") as file:
+        found = file.read_each([5, 1_000, len(data) - 3, len(data), len(data) + 1], 10)
+    assert found == data[5:15] + data[1_000:1_010] + data[-3:] + bytes(27)
+    assert reads == [10, 10, 3]
+
+
+def test_traffic_from_the_queues_is_that_of_the_store(server: S3Server, tmp_path: Path, caplog) -> None:
+    root = tmp_path / "mixed"
+    MixedStore(root, 500, span_ms=50 * MINUTE_MS, mapped_file_size_commit_log=1 << 17).make()
+    server.put(root, "stores/mixed")
+    assert traffic_by_minute(server.address("stores/mixed")) == traffic_by_minute(root)
+    assert not [record for record in caplog.records if record.name.endswith("queue_traffic")]
 
 
 def test_what_is_not_there_is_named_without_what_is_secret(server: S3Server, made: tuple[str, Path]) -> None:

@@ -41,6 +41,9 @@ def test_bytes_of_files(root: StoreRoot) -> None:
         assert file.read_into(7, memoryview(memory)) == 3
         assert memory == b"789............"
         assert file.size == 10
+        assert file.read_each([0, 4, 1], 3) == b"012456123"
+        assert file.read_each([8, 0, 10, 12], 3) == b"89\x00012" + bytes(6)
+        assert file.read_each([], 3) == b""
 
 
 def test_a_file_that_cannot_be_read_is_named(root: StoreRoot) -> None:
@@ -91,3 +94,5 @@ def test_a_file_whose_bytes_the_system_does_not_give_is_named(root: StoreRoot) -
             folder.read_at(0, 5)
         with pytest.raises(StoreError, match=text):
             folder.read_into(0, memoryview(bytearray(5)))
+        with pytest.raises(StoreError, match=text):
+            folder.read_each([0], 5)
