@@ -5,6 +5,7 @@ at least once: when an answer is lost it is sent again.
 """
 
 import asyncio
+import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,8 +13,11 @@ from functools import partial
 from itertools import islice
 from typing import Any, Final, NamedTuple, Protocol
 
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
+from rocketbroker.analytics.spark_progress import reason_of
 from rocketbroker.client.errors import InvalidMessageError
 from rocketbroker.client.message import Message, check_message
 from rocketbroker.client.queue_selection import QueueSelector
@@ -33,7 +37,9 @@ from rocketbroker.codec.message.topic_validator import (
 )
 from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
 from rocketbroker.common.clock import Clock
-from rocketbroker.common.errors import CodecError, ConfigError, RocketBrokerError
+from rocketbroker.common.errors import CodecError, ConfigError, RocketBrokerError, StoreError
+
+logger = logging.getLogger(__name__)
 
 # So many messages of a lane may wait to be sent, and so often each is tried.
 _WAITING: Final = 4
@@ -81,9 +87,16 @@ def exported_messages(spark: SparkSession, source: str, form: str = "parquet") -
 
 
 def in_order(messages: DataFrame) -> Iterator[Mapping[str, Any]]:
-    """``messages`` as they were stored, brokers merged by time; one partition's rows are held at a time."""
+    """``messages`` as they were stored, brokers merged by time; one partition's rows are held at a time.
+
+    Raises:
+        StoreError: while rows are taken, when they cannot be read.
+    """
     ordered = messages.select(*COLUMNS).orderBy("store_timestamp", "broker", "physical_offset")
-    return (row.asDict() for row in ordered.toLocalIterator(prefetchPartitions=True))
+    try:
+        yield from (row.asDict() for row in ordered.toLocalIterator(prefetchPartitions=True))
+    except (PySparkException, Py4JError) as error:  # not all errors of Java are made those of Spark
+        raise StoreError(f"the export cannot be read: {reason_of(error)}") from error
 
 
 class Ready(NamedTuple):
@@ -158,7 +171,7 @@ class Replayed:
         sent: how many a broker has, or would have been sent in a dry run, by topic that they went to.
         skipped: how many were left out, by reason.
         failure: why it ended early, empty if it did not.
-        resume_ms: store time from which on to go on after a failure: all before it is sent.
+        resume_ms: store time from which on to go on after a failure: all before it is sent. None if nothing is.
     """
 
     sent: Counter[str] = field(default_factory=Counter)
@@ -210,25 +223,27 @@ class Replay:
         self._progress = progress
         self._done = Replayed()
         self._failed_ms: list[int] = []
+        self._dealt_ms: int | None = None
+        self._unreadable = ""
 
     async def run(self, rows: Iterable[Mapping[str, Any]]) -> Replayed:
-        """Send them; ends early at the first one that a broker does not take, once those under way are settled."""
+        """Send them; ends early at the first one that a broker does not take, or at rows that cannot be read, once
+        those under way are settled."""
         async with asyncio.TaskGroup() as lanes:
             for lane in self._lanes:
                 lanes.create_task(self._send_all(lane))
-            try:
-                await self._deal(rows)
-            finally:
-                for lane in self._lanes:
-                    await lane.put(None)
-        if self._failed_ms:
-            self._done.resume_ms = min(self._failed_ms)
+            await self._deal(rows)
+            for lane in self._lanes:
+                await lane.put(None)
+        self._fail(self._unreadable)
+        if self._done.failure:
+            self._done.resume_ms = min(self._failed_ms, default=self._dealt_ms)
         return self._done
 
     async def _deal(self, rows: Iterable[Mapping[str, Any]]) -> None:
         due: float | None = None
         feed = iter(rows)
-        while chunk := await asyncio.to_thread(list, islice(feed, _AT_ONCE)):
+        while chunk := await self._read(feed):
             for row in chunk:
                 if self._done.failure:
                     return
@@ -238,6 +253,15 @@ class Replay:
                     continue
                 due = await self._wait_for(due) + self._interval
                 await self._lane_of(ready.queue).put(ready)
+                self._dealt_ms = ready.stored_ms
+
+    async def _read(self, feed: Iterator[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+        """The next rows, none at the end or when they cannot be read."""
+        try:
+            return await asyncio.to_thread(list, islice(feed, _AT_ONCE))
+        except Exception as error:  # noqa: BLE001 - told; whatever it is, so is what was sent until then
+            self._unreadable = _told(error)
+            return []
 
     async def _wait_for(self, due: float | None) -> float:
         """Wait until a message is due, the first one at once; gives when that was, and no more than is made up for ago.
@@ -257,33 +281,48 @@ class Replay:
         return self._lanes[number]
 
     async def _send_all(self, lane: "asyncio.Queue[Ready | None]") -> None:
+        """Takes all that is dealt, also after a failure: a lane that nobody empties would hold up the dealing."""
         while (ready := await lane.get()) is not None:
-            if self._done.failure:
+            if self._done.failure or not await self._is_sent(ready):
                 self._failed_ms.append(ready.stored_ms)
                 continue
-            error = await self._send(ready)
-            if error is None:
-                self._done.sent[ready.message.topic] += 1
-                self._progress(self._done.sent.total())
-            else:
-                self._fail(f"{ready.message.topic}: {error}")
-                self._failed_ms.append(ready.stored_ms)
+            self._done.sent[ready.message.topic] += 1
+            self._progress(self._done.sent.total())
 
     def _fail(self, reason: str) -> None:
         """Only the first reason is told: the others follow from it, or are like it."""
         self._done.failure = self._done.failure or reason
 
-    async def _send(self, ready: Ready) -> RocketBrokerError | None:
-        """Send a message to the queue with the number that it had; the error of the last try if none succeeds."""
-        failure: RocketBrokerError | None = None
-        for _ in range(_TRIES):
+    async def _is_sent(self, ready: Ready) -> bool:
+        try:
+            await self._send(ready)
+        except Exception as error:  # noqa: BLE001 - told; whatever it is, so is what was sent until then
+            self._fail(f"{ready.message.topic}: {_told(error)}")
+            return False
+        return True
+
+    async def _send(self, ready: Ready) -> None:
+        """Send a message to the queue with the number that it had.
+
+        Raises:
+            RocketBrokerError: that of the last try.
+        """
+        for tries in range(1, _TRIES + 1):
             try:
                 await self._sender.send(ready.message, partial(_queue, ready.queue[1]))
-            except RocketBrokerError as error:
-                failure = error
+            except RocketBrokerError:
+                if tries == _TRIES:
+                    raise
             else:
-                return None
-        return failure
+                return
+
+
+def _told(error: Exception) -> str:
+    """What an error says; of one that nobody foresaw its kind as well, and where it came from is logged."""
+    if isinstance(error, RocketBrokerError):
+        return str(error)
+    logger.error("a replay ends at an error that was not expected", exc_info=error)
+    return f"{type(error).__name__}: {error}"
 
 
 def _queue(queue_id: int, queues: Sequence[MessageQueue], _message: Message) -> MessageQueue:

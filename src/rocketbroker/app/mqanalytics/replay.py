@@ -50,9 +50,19 @@ def command(  # noqa: PLR0913, PLR0917 - its options
             rows = in_order(selected(exported_messages(spark, source, form), wanted))
             sending = partial(_send, rows, topics, namesrv_addr, group, rate, tell)
             done = asyncio.run(sending()) if send else rehearse(rows, topics)
-    _print(done, sent=send, as_json=as_json)
+    ended(done, sent=send, as_json=as_json)
+
+
+def ended(done: "Replayed", *, sent: bool, as_json: bool) -> None:
+    """Print what became of a replay; it fails when that ended early.
+
+    Raises:
+        typer.Exit: with exit code 1.
+    """
+    _print(done, sent=sent, as_json=as_json)
     if done.failure:
-        fail(f"{done.failure}; go on with --since {done.resume_ms}")
+        go_on = "nothing was sent" if done.resume_ms is None else f"go on with --since {done.resume_ms}"
+        fail(f"{done.failure}; {go_on}")
 
 
 def _topics(given: list[str]) -> dict[str, str]:

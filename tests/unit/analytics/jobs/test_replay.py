@@ -11,7 +11,7 @@ from rocketbroker.client.message import Message
 from rocketbroker.codec.message.compression import compress
 from rocketbroker.codec.message.message_sys_flag import COMPRESSED_FLAG, COMPRESSION_ZLIB_TYPE, INNER_BATCH_FLAG
 from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
-from rocketbroker.common.errors import RemotingConnectError
+from rocketbroker.common.errors import RemotingConnectError, StoreError
 
 QUEUES = [MessageQueue("T", "a", number) for number in range(4)]
 
@@ -171,3 +171,63 @@ async def test_what_waits_for_rows_comes_in_no_burst(clock: StepClock) -> None:
     await Replay(FakeSender(), clock, rate=10).run(rows())
     # The second hundred begins with what was due in the last second.
     assert clock.now == pytest.approx(30 + 9.9 + 60 + 8.9)
+
+
+class BrokenSender(FakeSender):
+    """Takes some messages, and then has an error that nobody foresaw."""
+
+    def __init__(self, count: int) -> None:
+        super().__init__()
+        self.count = count
+
+    async def send(self, message: Message, queue: Any) -> None:
+        if len(self.sent) == self.count:
+            raise OSError("the socket is gone")
+        await super().send(message, queue)
+
+
+async def test_an_error_that_nobody_foresaw_ends_a_replay_and_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    sender = BrokenSender(3)
+    done = await Replay(sender, StepClock()).run(row(number) for number in range(500))
+    assert (done.sent, done.failure) == ({"T": 3}, "T: OSError: the socket is gone")
+    assert done.resume_ms == 1003
+    assert [type(record.exc_info[1]) for record in caplog.records if record.exc_info] == [OSError]
+
+
+def rows_up_to(count: int, error: Exception) -> Iterator[dict[str, Any]]:
+    yield from map(row, range(count))
+    raise error
+
+
+async def test_rows_that_cannot_be_read_end_a_replay_with_what_was_sent() -> None:
+    sender = FakeSender()
+    done = await Replay(sender, StepClock()).run(rows_up_to(250, StoreError("a file of the export is gone")))
+    assert (done.sent, done.failure) == ({"T": 200}, "a file of the export is gone")
+    # Of the last one, others of the same millisecond may lack.
+    assert done.resume_ms == 1199
+
+
+async def test_a_broker_that_takes_no_more_is_where_to_go_on_though_rows_end_early() -> None:
+    sender = FakeSender({b"body 198": 99})
+    done = await Replay(sender, StepClock()).run(rows_up_to(250, StoreError("gone")))
+    assert (done.sent, done.failure, done.resume_ms) == ({"T": 198}, "T: no connection", 1198)
+
+
+async def test_a_replay_of_no_readable_row_has_nothing_to_go_on_from() -> None:
+    done = await Replay(FakeSender(), StepClock()).run(rows_up_to(0, StoreError("gone")))
+    assert (done.sent, done.failure, done.resume_ms) == ({}, "gone", None)
+
+
+async def test_a_replay_that_is_cancelled_waits_for_no_answer() -> None:
+    begun = asyncio.Event()
+
+    class SilentSender:
+        async def send(self, message: Message, queue: Any) -> None:
+            begun.set()
+            await asyncio.Event().wait()
+
+    replaying = asyncio.create_task(Replay(SilentSender(), StepClock()).run(map(row, range(500))))
+    await begun.wait()
+    replaying.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await replaying
