@@ -7,11 +7,11 @@ from typing import Final
 
 import numpy as np
 
+from rocketbroker.analytics.mapped_files import mapped_files
 from rocketbroker.analytics.open_store import open_folder
 from rocketbroker.analytics.store_files import LocalFolder, StoreFolder, opened, shown_path
 from rocketbroker.analytics.store_root import StoreRoot
-from rocketbroker.codec.storefile.mapped_file_name import file_name_to_offset
-from rocketbroker.common.errors import CodecError, StoreError
+from rocketbroker.common.errors import StoreError
 from rocketbroker.common.file_window import measure
 
 _EXPECTED: Final = "a RocketMQ store directory (with commitlog/ in it) or its commit-log directory is expected"
@@ -50,7 +50,7 @@ def commit_log_folder(folder: StoreFolder) -> str:
         is_file = folder.root.is_local and Path(folder.root.uri).exists()
         raise StoreError(f"{folder.root.shown} {'is not a directory' if is_file else 'does not exist'}; {_EXPECTED}")
     is_named_so = folder.root.shown.rsplit("/", 1)[-1] == _FOLDER
-    if not is_named_so and not _offsets_and_sizes(folder, ""):
+    if not is_named_so and not mapped_files(folder, ""):
         raise StoreError(f"{folder.root.shown} holds no commit log; {_EXPECTED}")
     return ""
 
@@ -62,28 +62,13 @@ def commit_log_files(root: StoreRoot) -> list[LogFile]:
     """
     folder = open_folder(root)
     where = commit_log_folder(folder)
-    prefix = f"{where}/" if where else ""
-    files = [
-        LogFile(root, f"{prefix}{base:020d}", base, size, size) for base, size in _offsets_and_sizes(folder, where)
-    ]
+    files = [LogFile(root, path, base, size, size) for base, path, size in mapped_files(folder, where)]
     if not isinstance(folder, LocalFolder):
         return _bounded(folder, files)
     # The last one first: a broker that goes on in the next file meanwhile has filled those before it when they are
     # looked at. The other way round what it wrote at the end of a file would seem to lack.
     measured = [found for file in reversed(files) if (found := _measured(folder, file)) is not None]
     return measured[::-1]
-
-
-def _offsets_and_sizes(folder: StoreFolder, where: str) -> list[tuple[int, int]]:
-    found = []
-    for entry in folder.entries(where):
-        try:
-            offset = file_name_to_offset(entry.name)
-        except CodecError:
-            continue  # the broker keeps other files there too, such as those of an allocation under way
-        if not entry.is_folder:
-            found.append((offset, entry.size))
-    return sorted(found)
 
 
 def _measured(folder: LocalFolder, file: LogFile) -> LogFile | None:

@@ -15,6 +15,7 @@ from rocketbroker.analytics.decode_report import DecodeReport
 from rocketbroker.analytics.message_bodies import check_bodies, inflated
 from rocketbroker.analytics.message_schema import DECOMPRESSED_BODY
 from rocketbroker.analytics.property_columns import properties_map
+from rocketbroker.analytics.shown_times import FIRST_MS, LAST_MS
 from rocketbroker.codec.byte_columns import Positions, gather
 from rocketbroker.codec.message.message_const import (
     PROPERTY_KEYS,
@@ -31,9 +32,6 @@ from rocketbroker.codec.message.message_sys_flag import (
 from rocketbroker.codec.message.property_slices import Slices, property_slices
 from rocketbroker.codec.storefile.record_columns import Records
 
-# Years 1 to 9999 in ms since 1970: the timestamps that Spark and Python can show. A producer may send any int64.
-_MIN_MS: Final = -62_135_596_800_000
-_MAX_MS: Final = 253_402_300_799_999
 _HEX: Final = np.frombuffer(b"0123456789ABCDEF", np.uint8)
 
 
@@ -131,9 +129,9 @@ def _timestamps(records: Records, field: pa.Field) -> pa.Array:
     millis = records.field(field.name)
     if pa.types.is_integer(field.type):
         return pa.array(millis)
-    if not len(millis) or (millis.min() >= _MIN_MS and millis.max() <= _MAX_MS):
+    if not len(millis) or (millis.min() >= FIRST_MS and millis.max() <= LAST_MS):
         return pa.array(millis * 1000).cast(field.type)
-    outside = (millis < _MIN_MS) | (millis > _MAX_MS)
+    outside = (millis < FIRST_MS) | (millis > LAST_MS)
     return pa.array(np.where(outside, 0, millis) * 1000, mask=outside).cast(field.type)
 
 

@@ -1,17 +1,12 @@
 """Where queues end, by their files: told without a look at the messages."""
 
-from bisect import bisect_left
-from collections.abc import Iterator
 from typing import Final
 
+from rocketbroker.analytics.mapped_files import mapped_files, written_entries
 from rocketbroker.analytics.store_files import StoreFolder, opened
 from rocketbroker.analytics.tables.queue_files import ENTRIES
 from rocketbroker.codec.storefile.consume_queue_layout import BATCH_ENTRY, CQ_STORE_UNIT_SIZE
-from rocketbroker.codec.storefile.mapped_file_name import file_name_to_offset
-from rocketbroker.common.errors import CodecError
 
-# Where the size stands in an entry of either kind.
-_SIZE_AT: Final = 8
 _UNITS: Final = {kind: entry.itemsize for kind, entry in ENTRIES.items()}
 
 
@@ -25,20 +20,12 @@ def queue_end(folder: StoreFolder, topic: str, queue_id: int) -> int | None:
 
 
 def _end(folder: StoreFolder, where: str, unit: int) -> int | None:
-    for base, path, count in sorted(_files(folder, where, unit), reverse=True):
+    for base, path, size in reversed(mapped_files(folder, where)):
         with opened(folder, path) as file:
-            written = bisect_left(range(count), True, key=lambda n: not any(file.read_at(n * unit + _SIZE_AT, 4)))
+            written = written_entries(file, size // unit, unit)
             if written and unit == CQ_STORE_UNIT_SIZE:
                 return base // unit + written
             if written:
                 *_, first, messages, _, _ = BATCH_ENTRY.unpack(file.read_at((written - 1) * unit, unit))
                 return int(first + messages)
     return 0 if folder.is_folder(where) else None
-
-
-def _files(folder: StoreFolder, where: str, unit: int) -> Iterator[tuple[int, str, int]]:
-    for name, size in folder.files(where).items():
-        try:
-            yield file_name_to_offset(name), f"{where}/{name}", size // unit
-        except CodecError:
-            continue  # a draft, or a damaged file that a broker set aside

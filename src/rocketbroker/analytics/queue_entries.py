@@ -8,13 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rocketbroker.analytics.log_window import WINDOW_SIZE
+from rocketbroker.analytics.mapped_files import mapped_files, written_entries
 from rocketbroker.analytics.queue_folders import CONSUME_QUEUE
 from rocketbroker.analytics.store_files import StoreFolder, opened
 from rocketbroker.codec.byte_columns import Positions
-from rocketbroker.codec.storefile.consume_queue_layout import CQ_STORE_UNIT_SIZE, FILLER_SIZE
+from rocketbroker.codec.storefile.consume_queue_layout import CQ_STORE_UNIT_SIZE, ENTRY, FILLER_SIZE, is_filler
 from rocketbroker.codec.storefile.dtypes import CONSUME_QUEUE_ENTRY
-from rocketbroker.codec.storefile.mapped_file_name import file_name_to_offset
-from rocketbroker.common.errors import CodecError, StoreError
+from rocketbroker.common.errors import StoreError
 
 # So many entries and what is made of them lie in the processor's cache.
 _BLOCK: Final = 32 << 10
@@ -72,7 +72,10 @@ class QueueFiles:
         self._folder = folder
         self.topic = topic
         self.queue_id = queue_id
-        self._files = self._list(f"{CONSUME_QUEUE}/{topic}/{queue_id}")
+        self._files = [
+            _File(path, base // CQ_STORE_UNIT_SIZE, size // CQ_STORE_UNIT_SIZE)
+            for base, path, size in mapped_files(folder, f"{CONSUME_QUEUE}/{topic}/{queue_id}")
+        ]
         for before, after in zip(self._files, self._files[1:], strict=False):
             if before.first + before.room != after.first:
                 raise QueueNotWholeError(f"{self.name}: a file lacks behind {before.path}")
@@ -87,32 +90,18 @@ class QueueFiles:
         """Entries that the files have room for."""
         return sum(file.room for file in self._files)
 
-    def _list(self, where: str) -> list[_File]:
-        found = []
-        for name, size in self._folder.files(where).items():
-            try:
-                base = file_name_to_offset(name)
-            except CodecError:
-                continue  # a draft, or a damaged file that a broker set aside
-            found.append(_File(f"{where}/{name}", base // CQ_STORE_UNIT_SIZE, size // CQ_STORE_UNIT_SIZE))
-        return sorted(found, key=lambda file: file.first)
-
     def newest(self) -> tuple[int, int] | None:
         """Physical offset and size that the newest entry names; ``None`` without one.
 
         Looks at a few entries only, so that zeros between entries may mislead it to an older one.
         """
         for file in reversed(self._files):
-            with opened(self._folder, file.path) as opened_file:
-                low, high = 0, file.room
-                while low < high:
-                    middle = (low + high) // 2
-                    size = opened_file.read_at(middle * CQ_STORE_UNIT_SIZE + 8, 4)
-                    low, high = (middle + 1, high) if any(size) else (low, middle)
-                if low:
-                    data = opened_file.read_at((low - 1) * CQ_STORE_UNIT_SIZE, CQ_STORE_UNIT_SIZE)
-                    entry = np.frombuffer(data, CONSUME_QUEUE_ENTRY)[0]
-                    return None if _is_filler(entry) else (int(entry["commit_log_offset"]), int(entry["size"]))
+            with opened(self._folder, file.path) as source:
+                written = written_entries(source, file.room, CQ_STORE_UNIT_SIZE)
+                if written:
+                    last = source.read_at((written - 1) * CQ_STORE_UNIT_SIZE, CQ_STORE_UNIT_SIZE)
+                    offset, size, _ = ENTRY.unpack(last)
+                    return None if is_filler(offset, size) else (offset, size)
         return None
 
     def whole(self) -> QueueEntries:
@@ -208,7 +197,3 @@ def _columns(pieces: list[NDArray[Any]]) -> tuple[Positions, Positions]:
 def _leading(mask: NDArray[np.bool_]) -> int:
     """How many values hold before the first that does not."""
     return len(mask) if mask.all() else int(mask.argmin())
-
-
-def _is_filler(entry: Any) -> bool:
-    return bool(entry["size"] == FILLER_SIZE and entry["commit_log_offset"] == 0)

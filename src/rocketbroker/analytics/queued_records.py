@@ -53,7 +53,7 @@ def queued_records(file: LogFile, ranges: tuple[EntryRange, ...]) -> Iterator[Re
         if positions[0] < 0 or (positions + wanted.sizes > file.size).any():
             raise QueueNotWholeError(f"entries lead out of {file.path}")
         memory = np.empty(0, np.uint8)
-        for numbers in _groups(positions, wanted.sizes, near):
+        for numbers in groups(positions, wanted.sizes, near, WINDOW_SIZE):
             _check_large(source, positions[numbers], wanted.sizes[numbers])
             runs = _runs(positions[numbers], wanted.sizes[numbers], near)
             length = sum(stop - start for start, stop in runs) + _MARGIN
@@ -64,12 +64,15 @@ def queued_records(file: LogFile, ranges: tuple[EntryRange, ...]) -> Iterator[Re
         source.close()
 
 
-def _groups(positions: Positions, sizes: Positions, near: int) -> list[Positions]:
-    """Numbers of the records in groups for which about ``WINDOW_SIZE`` bytes are read."""
-    between = np.diff(positions, append=positions[-1]) - sizes
+def groups(positions: Positions, sizes: Positions, near: int, at_once: int) -> list[Positions]:
+    """Numbers of the records in groups for which about ``at_once`` bytes are read, or one record.
+
+    What lies between two is read with them if it is no more than ``near`` bytes.
+    """
+    between = np.diff(positions, append=positions[-1:]) - sizes
     read = sizes + np.where((between > 0) & (between <= near), between, 0)
-    groups = (np.cumsum(read) - 1) // WINDOW_SIZE
-    return np.split(np.arange(len(positions)), np.flatnonzero(np.diff(groups)) + 1)
+    turns = np.flatnonzero(np.diff((np.cumsum(read) - 1) // at_once)) + 1
+    return np.split(np.arange(len(positions)), turns) if len(positions) else []
 
 
 def _runs(positions: Positions, sizes: Positions, near: int) -> list[tuple[int, int]]:

@@ -7,11 +7,9 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name that all of Spark's world has for it
 from pyspark.sql.types import LongType
 
+from rocketbroker.analytics.shown_times import FIRST_MS, LAST_MS
 from rocketbroker.common.errors import ConfigError
 
-# Years 1 to 9999 in ms since 1970: the timestamps that Spark and Python can show. A damaged record may have any int64.
-_MIN_MS: Final = -62_135_596_800_000
-_MAX_MS: Final = 253_402_300_799_999
 #: Which percentiles jobs give.
 PERCENTILES: Final = (50.0, 90.0, 99.0, 99.9)
 
@@ -24,13 +22,13 @@ def millis(frame: DataFrame, name: str) -> Column:
 
 def as_time(time_ms: Column) -> Column:
     """Milliseconds since 1970 as a timestamp, null outside the years 1 to 9999."""
-    return F.when(time_ms.between(_MIN_MS, _MAX_MS), F.timestamp_millis(time_ms))
+    return F.when(time_ms.between(FIRST_MS, LAST_MS), F.timestamp_millis(time_ms))
 
 
 def interval_start(time_ms: Column, interval_ms: int) -> Column:
     """When the interval of ``interval_ms`` begins that a time lies in, counted from 1970 on; null as in ``as_time``."""
     step = F.lit(interval_ms)
-    shown = time_ms.between(_MIN_MS + interval_ms, _MAX_MS)
+    shown = time_ms.between(FIRST_MS + interval_ms, LAST_MS)
     return F.when(shown, F.timestamp_millis(time_ms - F.pmod(time_ms, step)))
 
 

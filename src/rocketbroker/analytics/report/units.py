@@ -5,14 +5,12 @@ from datetime import UTC, datetime
 from typing import Final
 
 from rocketbroker.analytics.report.figures import Unit
+from rocketbroker.analytics.shown_times import FIRST_MS, LAST_MS
 
 NOTHING: Final = "\N{EN DASH}"
 _BYTES: Final = ("B", "kB", "MB", "GB", "TB", "PB")
 _THOUSAND: Final = 1000
 _SPANS: Final = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1_000, "s"))
-# Years 1 to 9999, as far as datetime goes.
-_FIRST_MS: Final = -62_135_596_800_000
-_LAST_MS: Final = 253_402_300_799_999
 
 
 def show(value: float | str | None, unit: Unit) -> str:
@@ -48,7 +46,7 @@ def _three_digits(value: float) -> str:
 
 
 def _time(value: float) -> str:
-    if not _FIRST_MS <= value <= _LAST_MS:
+    if not FIRST_MS <= value <= LAST_MS:
         return f"{value:.0f} ms since 1970"
     return datetime.fromtimestamp(value / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
 

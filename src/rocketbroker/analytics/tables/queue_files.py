@@ -7,12 +7,11 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from rocketbroker.analytics.mapped_files import mapped_files
 from rocketbroker.analytics.queue_folders import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, queue_numbers, queue_topics
 from rocketbroker.analytics.store_files import StoreFolder
 from rocketbroker.codec.storefile.consume_queue_layout import FILLER_SIZE
 from rocketbroker.codec.storefile.dtypes import BATCH_CONSUME_QUEUE_ENTRY, CONSUME_QUEUE_ENTRY
-from rocketbroker.codec.storefile.mapped_file_name import file_name_to_offset
-from rocketbroker.common.errors import CodecError
 
 #: What an entry of a queue in each of these folders looks like.
 ENTRIES: Final = {CONSUME_QUEUE: CONSUME_QUEUE_ENTRY, BATCH_CONSUME_QUEUE: BATCH_CONSUME_QUEUE_ENTRY}
@@ -56,14 +55,10 @@ def queue_slices(
     """The files of a queue in order, in slices of whole entries and of ``most_bytes`` bytes, about."""
     path, unit = f"{kind}/{topic}/{queue_id}", ENTRIES[kind].itemsize
     step = max(most_bytes // unit, 1) * unit
-    for name, size in sorted(folder.files(path).items()):
-        try:
-            base = file_name_to_offset(name)
-        except CodecError:
-            continue  # a draft, or a damaged file that a broker set aside
+    for base, file, size in mapped_files(folder, path):
         end = size - size % unit
         for low in range(0, end, step):
-            yield QueueSlice(kind, topic, queue_id, f"{path}/{name}", base, low, min(low + step, end))
+            yield QueueSlice(kind, topic, queue_id, file, base, low, min(low + step, end))
 
 
 def read_entries(folder: StoreFolder, part: QueueSlice) -> Iterator[tuple[NDArray[np.int64], NDArray[Any]]]:

@@ -1,17 +1,17 @@
 """The records that entries of a ConsumeQueue lead to, read from the commit log without going through all of it."""
 
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from rocketbroker.analytics.mapped_files import mapped_files
+from rocketbroker.analytics.queued_records import groups
 from rocketbroker.analytics.store_files import StoreFolder
 from rocketbroker.codec.byte_columns import Positions
-from rocketbroker.codec.storefile.mapped_file_name import file_name_to_offset
 from rocketbroker.codec.storefile.record_columns import Records
 from rocketbroker.codec.storefile.record_search import MIN_RECORD_SIZE
-from rocketbroker.common.errors import CodecError
 
 _FOLDER: Final = "commitlog"
 # Records are read together that have no more than this between them; so many bytes make a read, and a group.
@@ -30,10 +30,10 @@ class QueuedRecords:
 
     def __init__(self, folder: StoreFolder) -> None:
         self._folder = folder
-        files = sorted(_log_files(folder))
-        self._bases = np.array([base for base, _ in files], np.int64)
-        self._ends = np.array([base + size for base, size in files], np.int64)
-        self._names = {base: f"{_FOLDER}/{base:020d}" for base, _ in files}
+        files = mapped_files(folder, _FOLDER)
+        self._bases = np.array([file.base for file in files], np.int64)
+        self._ends = np.array([file.base + file.size for file in files], np.int64)
+        self._names = {file.base: file.path for file in files}
 
     @property
     def begin(self) -> int:
@@ -46,7 +46,8 @@ class QueuedRecords:
         What is not there, or is damaged, is left out. A group takes 16 MiB or one record.
         """
         candidates = np.flatnonzero(self._inside(offsets, sizes))
-        for numbers in _parted(candidates, offsets, sizes):
+        for group in groups(offsets[candidates], sizes[candidates], _NEAR, _AT_ONCE):
+            numbers = candidates[group]
             data, starts = self._read(offsets[numbers], sizes[numbers])
             records = Records(0, data, starts)
             sound = records.sound_each(offsets[numbers]) & (records.total_size == sizes[numbers])
@@ -84,21 +85,3 @@ class QueuedRecords:
         base = int(self._bases[np.searchsorted(self._bases, offset, "right") - 1])
         data = self._folder.read(self._names[base], offset - base, length)
         return data.ljust(length, b"\0")  # a file that was cut short meanwhile
-
-
-def _log_files(folder: StoreFolder) -> Iterator[tuple[int, int]]:
-    for name, size in folder.files(_FOLDER).items():
-        try:
-            yield file_name_to_offset(name), size
-        except CodecError:
-            continue  # the broker keeps other files there too
-
-
-def _parted(numbers: Positions, offsets: Positions, sizes: Positions) -> list[Any]:
-    """``numbers`` in groups for which about 16 MiB are read, or one record."""
-    if not len(numbers):
-        return []
-    between = np.diff(offsets[numbers], append=offsets[numbers[-1]]) - sizes[numbers]
-    read = sizes[numbers] + np.where(between > _NEAR, 0, np.maximum(between, 0))
-    groups = (np.cumsum(read) - 1) // _AT_ONCE
-    return np.split(numbers, np.flatnonzero(np.diff(groups)) + 1)

@@ -9,15 +9,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rocketbroker.analytics.selection import Selection
+from rocketbroker.analytics.shown_times import FIRST_MS, LAST_MS
 from rocketbroker.analytics.split import SPLIT_SIZE
 from rocketbroker.analytics.store_root import StoreRoot
 from rocketbroker.common.errors import ConfigError
 
 TIME: Final = pa.timestamp("us", tz="UTC")
 TEXTS: Final = pa.map_(pa.string(), pa.string())
-# Years 1 to 9999 in ms since 1970: the timestamps that Spark and Python can show.
-_MIN_MS: Final = -62_135_596_800_000
-_MAX_MS: Final = 253_402_300_799_999
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +121,7 @@ def _typed(values: pa.Array, wanted: pa.Field) -> pa.Array:
 
 def timestamps(millis: pa.Array, kind: pa.DataType) -> pa.Array:
     """Times in ms since 1970 as timestamps, null outside the years 1 to 9999."""
-    shown = pc.and_(pc.greater_equal(millis, _MIN_MS), pc.less_equal(millis, _MAX_MS))
+    shown = pc.and_(pc.greater_equal(millis, FIRST_MS), pc.less_equal(millis, LAST_MS))
     return pc.multiply(pc.if_else(shown, millis, None), 1000).cast(kind)
 
 
