@@ -1,5 +1,6 @@
 """The table ``index``: the entries of IndexFiles, by which messages are found by key, unique id and tag."""
 
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -30,6 +31,9 @@ from rocketbroker.common.errors import CodecError, StoreError
 
 _FOLDER: Final = "index"
 _AT_ONCE: Final = 1 << 18
+# So often, and so long after the other, a file is read in which a broker is writing just then.
+_TURNS: Final = 20
+_TURN_SECONDS: Final = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,15 +114,19 @@ def _slot_count(folder: StoreFolder, name: str, size: int) -> int:
     if size == file_size(MAX_HASH_SLOT_NUM, MAX_INDEX_NUM):
         return MAX_HASH_SLOT_NUM
     path = f"{_FOLDER}/{name}"
-    data = folder.read(path)
-    try:
-        # The header as it is now: a broker may have written more entries since it was looked at.
-        return find_slot_count(decode_header(data), np.frombuffer(data, np.uint8))
-    except CodecError as error:
-        raise StoreError(
-            f"{folder.name_of(path)}: {error}; the option maxHashSlotNum, with the number of the broker's settings, "
-            "says how many slots there are"
-        ) from error
+    for turn in range(_TURNS):
+        data = folder.read(path)
+        try:
+            return find_slot_count(decode_header(data), np.frombuffer(data, np.uint8))
+        except CodecError as error:
+            # A broker sets slots before the header that knows of their entries: where one may be at it, look anew.
+            if turn + 1 == _TURNS or folder.read_if_there("abort") is None:
+                raise StoreError(
+                    f"{folder.name_of(path)}: {error}; the option maxHashSlotNum, with the number of the broker's "
+                    "settings, says how many slots there are"
+                ) from error
+        time.sleep(_TURN_SECONDS)
+    raise AssertionError("the last turn returns or raises")
 
 
 def _rows(part: IndexPart, start: int, entries: NDArray[Any]) -> Rows:

@@ -4,6 +4,7 @@ import pytest
 
 from rocketbroker.analytics.selection import Selection
 from rocketbroker.analytics.tables.table import TableOptions
+from rocketbroker.codec.storefile.index_slot_count import find_slot_count
 from rocketbroker.common.errors import StoreError
 from tests.support.golden_store import MAX_HASH_SLOT_NUM
 from tests.support.slow_tables import slow_index
@@ -43,6 +44,26 @@ def test_slots_that_cannot_be_told_from_entries_are_asked_for(tmp_path):
         table_rows(tmp_path, "index")
     (row,) = table_rows(tmp_path, "index", options=TableOptions(max_hash_slot_num=50))
     assert (row["entry"], row["store_timestamp"]) == (1, 5)
+
+
+def test_a_file_is_read_anew_where_a_broker_was_amid_an_entry(tmp_path, monkeypatch):
+    """The slot leads to the second entry already, and the header does not know of it yet."""
+    slots = struct.pack(">i", 0) * 3 + struct.pack(">i", 2) + bytes(46 * 4)
+    entries = bytes(20) + struct.pack(">iqii", 53, 100, 0, 0) + struct.pack(">iqii", 103, 200, 0, 1)
+    before, after = (struct.pack(">qqqqii", 5, 6, 100, end, 1, count) for end, count in ((100, 2), (200, 3)))
+    path = index_file(tmp_path, before + slots + entries, 4240)
+    (tmp_path / "abort").touch()
+    seen = []
+
+    def find(*arguments):
+        seen.append(arguments)
+        path.write_bytes(after + path.read_bytes()[40:])  # now the broker has done
+        return find_slot_count(*arguments)
+
+    monkeypatch.setattr("rocketbroker.analytics.tables.index.find_slot_count", find)
+    assert [row["physical_offset"] for row in table_rows(tmp_path, "index")] == [100]
+    assert len(seen) == 2
+    assert [row["physical_offset"] for row in table_rows(tmp_path, "index")] == [100, 200]
 
 
 def test_what_is_no_index_file_is_named(tmp_path):
