@@ -8,13 +8,17 @@ from collections.abc import Callable
 from pathlib import Path
 from struct import Struct
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
 from rocketbroker.analytics.jobs.audit import AuditOptions
+from rocketbroker.analytics.jobs.audit_expiry import ExpiryFrames, audit_expiry
+from rocketbroker.analytics.jobs.audit_findings import Kept
+from rocketbroker.analytics.jobs.audited_stores import AuditedStore, OfStore
 from rocketbroker.analytics.store_root import StoreRoot
-from rocketbroker.app.mqanalytics.audit import run
+from rocketbroker.app.mqanalytics.audit import Found, run
 from rocketbroker.app.mqanalytics.cli import app
 from rocketbroker.codec.message.delay_levels import parse_delay_levels
 from rocketbroker.codec.message.message_decoder import decode_record
@@ -24,6 +28,7 @@ from rocketbroker.codec.storefile.checkpoint_layout import StoreCheckpoint
 from rocketbroker.codec.storefile.consume_queue_layout import BATCH_ENTRY, ENTRY
 from rocketbroker.codec.storefile.index_file_layout import ENTRY as INDEX_ENTRY
 from rocketbroker.codec.storefile.index_file_layout import decode_header, entry_position, slot_position
+from rocketbroker.codec.storefile.store_state import StoreState
 from rocketbroker.common.config import MessageStoreConfig
 from rocketbroker.store.audit.store_audit import AuditReport
 from tests.support import golden_store
@@ -228,13 +233,43 @@ def stores(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 @pytest.fixture(scope="module")
-def told(spark: SparkSession, stores: dict[str, Path]) -> dict[str, Counts]:
-    """What one audit of all these stores tells of each, by rule and severity."""
-    roots = tuple(StoreRoot(name, str(path)) for name, path in stores.items())
+def batches(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Batches of 3 and 4 messages, and one of 2 behind a gap of 3; a group at the end of the queue, one behind it."""
+    root = tmp_path_factory.mktemp("batches")
+    writer, entries = CommitLogWriter(root), b""
+    for base, count in ((0, 3), (3, 4), (10, 2)):
+        record = writer.append(topic=b"Batches", sys_flag=INNER_BATCH_FLAG, queue_offset=base)
+        entries += BATCH_ENTRY.pack(writer.end - len(record), len(record), 0, 0, base, count, -1, 0)
+    queue = root / "batchconsumequeue" / "Batches" / "0"
+    queue.mkdir(parents=True)
+    (queue / f"{0:020d}").write_bytes(entries)
+    (root / "config").mkdir()
+    table = {"Batches@AtEnd": {"0": 12}, "Batches@Behind": {"0": 13}}
+    (root / "config" / "consumerOffset.json").write_text(json.dumps({"offsetTable": table}))
+    return root
+
+
+@pytest.fixture(scope="module")
+def told(
+    spark: SparkSession, stores: dict[str, Path], batches: Path, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, Found]:
+    """The findings of one audit by store: of those above, of one with batches, and of stores of Apache RocketMQ."""
+    recorded = {name: golden_store.unpack(name, tmp_path_factory.mktemp(name)) for name in golden_store.NAMES}
+    known = {**stores, "batches": batches, **recorded}
+    assert len(known) == len(stores) + 1 + len(recorded)
+    roots = tuple(StoreRoot(name, str(path)) for name, path in known.items())
     found, _ = run(spark, roots, AuditOptions(EARLY, LEVELS), limit=5, check_crc=True)
-    counts = {name: Counts() for name in stores}
+    by_store: dict[str, Found] = {name: [] for name in known}
     for each in found:
-        counts[each["broker"]][each["rule"], each["severity"]] = each["count"]
+        by_store[each["broker"]].append(each)
+    return by_store
+
+
+def counted(found: Found) -> Counts:
+    """How many findings of each rule and severity there are."""
+    counts = Counts()
+    for each in found:
+        counts[each["rule"], each["severity"]] = each["count"]
     return counts
 
 
@@ -249,13 +284,13 @@ def told_by_mqstore(report: AuditReport) -> Counts:
 
 
 @pytest.mark.parametrize("name", DAMAGES)
-def test_of_each_damage_the_same_is_told(told: dict[str, Counts], stores: dict[str, Path], name: str) -> None:
-    assert told[name] == told_by_mqstore(check(stores[name]))
+def test_of_each_damage_the_same_is_told(told: dict[str, Found], stores: dict[str, Path], name: str) -> None:
+    assert counted(told[name]) == told_by_mqstore(check(stores[name]))
 
 
-def test_the_damages_break_the_rules_that_they_are_made_for(told: dict[str, Counts]) -> None:
-    rules = {rule for counts in told.values() for rule, _ in counts}
-    assert told["sound"] == {}
+def test_the_damages_break_the_rules_that_they_are_made_for(told: dict[str, Found]) -> None:
+    rules = {each["rule"] for found in told.values() for each in found}
+    assert told["sound"] == []
     assert rules >= {
         "log-file-missing",
         "log-hole",
@@ -278,35 +313,16 @@ def test_the_damages_break_the_rules_that_they_are_made_for(told: dict[str, Coun
         "config-damaged",
         "config-backup-damaged",
     }
-    assert ("message-not-queued", "warning") in told["killed"]
+    assert ("message-not-queued", "warning") in counted(told["killed"])
 
 
-def test_nothing_is_wrong_with_stores_of_apache_rocketmq(spark: SparkSession, tmp_path: Path) -> None:
-    roots = tuple(StoreRoot(name, str(golden_store.unpack(name, tmp_path / name))) for name in golden_store.NAMES)
-    found, not_read = run(spark, roots, AuditOptions(EARLY, LEVELS), limit=5, check_crc=True)
-    assert found == []
-    assert not_read == (0, 0)
+@pytest.mark.parametrize("name", golden_store.NAMES)
+def test_nothing_is_wrong_with_a_store_of_apache_rocketmq(told: dict[str, Found], name: str) -> None:
+    assert told[name] == []
 
 
-def batch_store(root: Path) -> Path:
-    """Batches of 3 and 4 messages, and one of 2 behind a gap of 3; a group at the end of the queue, one behind it."""
-    writer, entries = CommitLogWriter(root), b""
-    for base, count in ((0, 3), (3, 4), (10, 2)):
-        record = writer.append(topic=b"Batches", sys_flag=INNER_BATCH_FLAG, queue_offset=base)
-        entries += BATCH_ENTRY.pack(writer.end - len(record), len(record), 0, 0, base, count, -1, 0)
-    queue = root / "batchconsumequeue" / "Batches" / "0"
-    queue.mkdir(parents=True)
-    (queue / f"{0:020d}").write_bytes(entries)
-    (root / "config").mkdir()
-    table = {"Batches@AtEnd": {"0": 12}, "Batches@Behind": {"0": 13}}
-    (root / "config" / "consumerOffset.json").write_text(json.dumps({"offsetTable": table}))
-    return root
-
-
-def test_an_entry_of_a_batch_stands_for_all_messages_in_it(spark: SparkSession, tmp_path: Path) -> None:
-    roots = (StoreRoot("a", str(batch_store(tmp_path / "store"))),)
-    found, _ = run(spark, roots, AuditOptions(EARLY, LEVELS), limit=5, check_crc=True)
-    assert sorted((each["rule"], each["queue_offset"], each["detail"]) for each in found) == [
+def test_an_entry_of_a_batch_stands_for_all_messages_in_it(told: dict[str, Found]) -> None:
+    assert sorted((each["rule"], each["queue_offset"], each["detail"]) for each in told["batches"]) == [
         ("consumer-offset-beyond-queue", None, "group Behind is at 13 of Batches/0, which ends at 12"),
         ("queue-offset-missing", 7, "neither message nor entry to 9"),
     ]
@@ -347,8 +363,6 @@ async def test_messages_that_go_before_they_are_consumed_are_told(spark: SparkSe
     (tmp_path / "store" / "config").mkdir(exist_ok=True)
     (tmp_path / "store" / "config" / "consumerOffset.json").write_text(json.dumps({"offsetTable": offset_table}))
     roots = (StoreRoot("a", str(tmp_path / "store")),)
-    in_time, _ = run(spark, roots, AuditOptions(now + 40 * HOUR, LEVELS), limit=5, check_crc=False)
-    assert in_time == []
     found, _ = run(spark, roots, AuditOptions(now + 50 * HOUR, LEVELS), limit=5, check_crc=False)
     assert [(each["rule"], each["severity"]) for each in found] == [("unconsumed-expiring", "warning")] * 2
     assert [(each["queue_id"], each["queue_offset"]) for each in sorted(found, key=lambda f: f["queue_id"])] == [
@@ -356,6 +370,40 @@ async def test_messages_that_go_before_they_are_consumed_are_told(spark: SparkSe
         (1, 0),
     ]
     assert all(each["detail"].startswith("group Slow is at ") for each in found)
+
+
+@pytest.mark.parametrize(
+    ("hours", "positions", "expected"),
+    [
+        (47, {}, []),
+        (48, {}, [("All", 0, 0, 8), ("Amid", 0, 2, 6), ("Old", 1, 0, 1)]),
+        (48, {"All": 8, "Amid": 7, "Old": 1}, [("Amid", 0, 7, 1)]),
+    ],
+)
+def test_what_is_unread_in_files_about_to_go_is_counted_by_group_and_queue(
+    spark: SparkSession, hours: int, positions: dict[str, int], expected: list[tuple[str, int, int, int]]
+) -> None:
+    """Two files, of which the second is written to; queue 0 has batches of 2 and 5, queue 1 single messages."""
+    records = spark.createDataFrame(
+        [("a", at, at) for at in (0, 100, 200, 900, 1000)],
+        "broker string, physical_offset bigint, store_timestamp bigint",
+    )
+    places = [(0, 0, 0, 1), (0, 1, 100, 2), (0, 3, 200, 5), (0, 8, 1000, 1), (1, 0, 900, 1), (1, 1, 1100, 1)]
+    entries = spark.createDataFrame(
+        [("a", "T", *place) for place in places],
+        "broker string, topic string, queue_id int, queue_offset bigint, physical_offset bigint, batch_size int",
+    )
+    groups = [("All", 0, 0), ("Amid", 0, 2), ("Old", 1, 0), ("None", 0, 8)]
+    offsets = spark.createDataFrame(
+        [("a", name, "T", queue, positions.get(name, at)) for name, queue, at in groups],
+        "broker string, group_name string, topic string, queue_id int, consumer_offset bigint",
+    )
+    store = AuditedStore("a", 0, 1000, 1000, StoreState(False, (), StoreCheckpoint()), {}, (), pa.table({}))
+    frames = ExpiryFrames(records, entries, offsets, OfStore([store], {}))
+    with Kept() as kept:
+        rows = audit_expiry(frames, 900 + hours * HOUR, 72, 24, kept).collect()
+    told = [(each["detail"].split()[1], each["queue_id"], each["queue_offset"], each["detail"]) for each in rows]
+    assert [(*place, int(detail.split(": ")[1].split()[0])) for *place, detail in sorted(told)] == [*expected]
 
 
 def invoke(*arguments: object) -> tuple[int, str, str]:

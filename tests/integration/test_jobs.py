@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812
@@ -14,6 +15,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from rocketbroker.analytics.jobs.compare import compare
 from rocketbroker.analytics.jobs.delays import delays, retry_delays
 from rocketbroker.analytics.jobs.lag import lag
+from rocketbroker.analytics.jobs.local_frame import local_frame
 from rocketbroker.analytics.jobs.retries import retries
 from rocketbroker.analytics.jobs.search import UNREADABLE_BODY, Pattern, search
 from rocketbroker.analytics.jobs.sizes import sizes
@@ -49,6 +51,11 @@ def by_topic(rows: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
     for each in rows:
         grouped[each["topic"]].append(each)
     return grouped
+
+
+def test_parts_without_rows_end_no_table(spark: SparkSession) -> None:
+    parts = [pa.table({"n": pa.array(numbers, pa.int64())}) for numbers in ([1, 2], [], [3], [])]
+    assert local_frame(spark, pa.concat_tables(parts)).toArrow()["n"].to_pylist() == [1, 2, 3]
 
 
 # -- traffic

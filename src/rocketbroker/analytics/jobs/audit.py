@@ -15,16 +15,16 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-from rocketbroker.analytics.jobs.audit_expiry import audit_expiry
+from rocketbroker.analytics.jobs.audit_expiry import ExpiryFrames, audit_expiry
 from rocketbroker.analytics.jobs.audit_findings import Kept, findings, together
 from rocketbroker.analytics.jobs.audit_index import IndexFrames, audit_index
 from rocketbroker.analytics.jobs.audit_queues import QueueFrames, audit_queues, queue_ends
 from rocketbroker.analytics.jobs.audited_stores import (
     AuditedStore,
+    OfStore,
     damage_frame,
     deleted_frame,
     offsets_frame,
-    state_frame,
 )
 from rocketbroker.analytics.jobs.columns import millis
 from rocketbroker.codec.message.delay_levels import deliver_timestamp, level_of
@@ -68,7 +68,8 @@ class AuditTables:
         scheduled: the messages of SCHEDULE_TOPIC_XXXX: ``broker``, ``physical_offset`` and ``properties``.
         consume_queue: the table of that name.
         index: the table of that name.
-        corrupt_ranges: the table of that name, with checksums compared or not.
+        corrupt_ranges: the table of that name, with checksums compared or not. It is used several times, so that it
+            is best handed over as ``Kept.keep_few`` gives it.
     """
 
     messages: DataFrame
@@ -105,11 +106,10 @@ def audit(tables: AuditTables, stores: list[AuditedStore], options: AuditOptions
         kept: takes what is computed once; to be released when the findings were taken.
     """
     spark = tables.messages.sparkSession
-    states, deleted = state_frame(spark, stores), deleted_frame(spark, stores)
-    offsets = kept.keep(offsets_frame(spark, stores))
+    deleted, offsets = deleted_frame(spark, stores), offsets_frame(spark, stores)
     messages = tables.messages.withColumn("store_timestamp", millis(tables.messages, "store_timestamp"))
     messages, queue = kept.keep(messages), kept.keep(tables.consume_queue)
-    ranges = kept.keep(tables.corrupt_ranges)
+    ranges = tables.corrupt_ranges
     kind = F.col("sys_flag").bitwiseAND(TRANSACTION_ROLLBACK_TYPE)
     is_final = (kind != TRANSACTION_PREPARED_TYPE) & (kind != TRANSACTION_ROLLBACK_TYPE)
     is_single = F.col("sys_flag").bitwiseAND(INNER_BATCH_FLAG) == 0
@@ -118,11 +118,11 @@ def audit(tables: AuditTables, stores: list[AuditedStore], options: AuditOptions
         "broker", F.col("physical_offset").alias("low"), (F.col("physical_offset") + F.col("length")).alias("high")
     )
     ends = messages.groupBy("broker").agg(F.max(F.col("physical_offset") + F.col("size")).alias("log_end"))
-    log_ends = kept.keep(ends)
+    of = OfStore(stores, {row["broker"]: row["log_end"] for row in ends.collect()})
     expected = kept.keep(_expected(indexed.where("is_dispatched"), tables.scheduled, deleted, options))
-    queues = QueueFrames(messages, expected, queue, damaged, states, log_ends)
+    queues = QueueFrames(messages, expected, queue, damaged, of)
     entries = kept.keep(tables.index.withColumn("store_timestamp", millis(tables.index, "store_timestamp")))
-    index = IndexFrames(indexed, entries, damaged, states, log_ends, deleted)
+    index = IndexFrames(indexed, entries, damaged, of, deleted)
     hours = options.reserved_hours, options.within_hours
     return together(
         [
@@ -130,8 +130,8 @@ def audit(tables: AuditTables, stores: list[AuditedStore], options: AuditOptions
             *audit_queues(queues, kept),
             *audit_index(index, kept),
             _damaged_config(damage_frame(spark, stores)),
-            _offsets_beyond(offsets, queue, states),
-            audit_expiry(expected, offsets, states, options.now_ms, *hours),
+            _offsets_beyond(offsets, queue, of),
+            audit_expiry(ExpiryFrames(messages, queue, offsets, of), options.now_ms, *hours, kept),
         ]
     )
 
@@ -186,12 +186,11 @@ def _damaged_config(damaged: DataFrame) -> DataFrame:
     return damaged.select("broker", "rule", "severity", *nothing, "detail")
 
 
-def _offsets_beyond(offsets: DataFrame, entries: DataFrame, states: DataFrame) -> DataFrame:
+def _offsets_beyond(offsets: DataFrame, entries: DataFrame, of: OfStore) -> DataFrame:
     ends = queue_ends(entries)
     joined = offsets.join(F.broadcast(ends), ["broker", "topic", "queue_id"])
     wrong = joined.where(F.col("consumer_offset") > F.col("end"))
-    wrong = wrong.join(F.broadcast(states.select("broker", "unclean")), "broker")
     detail = F.format_string(
         "group %s is at %d of %s/%d, which ends at %d", "group_name", "consumer_offset", "topic", "queue_id", "end"
     )
-    return findings(wrong, AuditRule.CONSUMER_OFFSET_BEYOND_QUEUE, detail, F.col("unclean"))
+    return findings(wrong, AuditRule.CONSUMER_OFFSET_BEYOND_QUEUE, detail, of.unclean())

@@ -6,10 +6,13 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812
 
+from rocketbroker.analytics.jobs.local_frame import local_frame
 from rocketbroker.codec.storefile.audit_rules import AuditRule, Severity
 
 #: Columns of a finding. What a rule says nothing of is null.
 COLUMNS: Final = ("broker", "rule", "severity", "topic", "queue_id", "queue_offset", "physical_offset", "detail")
+# So many rows are brought to the driver rather than computed where they are needed.
+_FEW: Final = 10_000
 _TYPES: Final = {"queue_id": "int", "queue_offset": "bigint", "physical_offset": "bigint"}
 
 
@@ -27,6 +30,16 @@ class Kept:
         """``frame``, to be computed once."""
         self._frames.append(frame.persist())
         return self._frames[-1]
+
+    def keep_few(self, frame: DataFrame) -> DataFrame:
+        """``frame``, of which few rows or none are expected: they are computed now, and Spark plans with them.
+
+        What is joined with no rows is left out of a plan. Should there be many they are kept.
+        """
+        rows = frame.limit(_FEW + 1).toArrow()
+        if rows.num_rows > _FEW:
+            return self.keep(frame)
+        return local_frame(frame.sparkSession, rows)
 
     def release(self) -> None:
         """Let go of all."""

@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
 from rocketbroker.analytics.jobs.audit_findings import Kept, findings
+from rocketbroker.analytics.jobs.audited_stores import OfStore
 from rocketbroker.codec.message.java_hash_many import index_key_hash_many
 from rocketbroker.codec.message.message_properties import split_keys
 from rocketbroker.codec.message.tags_code import java_hash
@@ -34,16 +35,14 @@ class IndexFrames:
             ``uniq_key``, ``keys``, ``tags``, and ``is_dispatched``.
         entries: the table ``index``, ``store_timestamp`` in ms.
         damaged: ``broker``, ``low`` and ``high``, ranges of physical offsets that hold no sound record.
-        states: a row for each store (``audited_stores.state_frame``).
-        log_ends: ``broker`` and ``log_end``.
+        of: what is known of each store.
         deleted: ``broker``, ``topic`` and ``mark``: messages before it were deleted with their topic.
     """
 
     messages: DataFrame
     entries: DataFrame
     damaged: DataFrame
-    states: DataFrame
-    log_ends: DataFrame
+    of: OfStore
     deleted: DataFrame
 
 
@@ -54,7 +53,8 @@ def audit_index(frames: IndexFrames, kept: Kept) -> list[DataFrame]:
     ).mapInArrow(_hashed, _KEYS)
     keys = kept.keep(keys)
     entries = kept.keep(_judged(frames, keys))
-    return [*_bad_entries(entries, frames), _missing(entries, keys, frames)]
+    bad = kept.keep_few(entries.where(~F.col("is_good")).drop("is_good"))
+    return [*_bad_entries(bad, frames), _missing(entries.where("is_good"), bad, keys, frames)]
 
 
 def _hashed(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -88,12 +88,11 @@ def _judged(frames: IndexFrames, keys: DataFrame) -> DataFrame:
         F.min("store_timestamp").alias("file_begin"), F.max("store_timestamp").alias("file_end")
     )
     entries = frames.entries.join(F.broadcast(per_file), ["broker", "file"])
-    entries = entries.join(F.broadcast(frames.states.drop("file_size", "last_file")), "broker")
     offset = F.col("physical_offset")
     ranges = frames.damaged.select(F.col("broker").alias("in_broker"), "low", "high")
     is_inside = (F.col("broker") == F.col("in_broker")) & (offset >= F.col("low")) & (offset < F.col("high"))
     sound = entries.join(F.broadcast(ranges), is_inside, "left_anti")
-    sound = sound.where((offset < 0) | (offset >= F.col("log_begin")))
+    sound = sound.where((offset < 0) | (offset >= frames.of.log_begin()))
     stored = keys.groupBy("broker", "physical_offset", "key_hash").agg(F.max("store_timestamp").alias("stored"))
     found = sound.join(stored, ["broker", "physical_offset", "key_hash"], "left")
     second, time = F.col("store_timestamp"), F.col("stored")
@@ -103,12 +102,11 @@ def _judged(frames: IndexFrames, keys: DataFrame) -> DataFrame:
     return found.withColumn("is_good", F.coalesce(fits, F.lit(False)))
 
 
-def _bad_entries(entries: DataFrame, frames: IndexFrames) -> list[DataFrame]:
+def _bad_entries(bad: DataFrame, frames: IndexFrames) -> list[DataFrame]:
     there = frames.messages.select("broker", "physical_offset", F.lit(True).alias("is_record")).distinct()
-    bad = entries.where(~F.col("is_good")).join(there, ["broker", "physical_offset"], "left")
-    bad = bad.join(F.broadcast(frames.log_ends), "broker", "left")
-    mended = F.col("file_end") > F.col("index_known_ms")
-    beyond = F.col("unclean") & (F.col("physical_offset") >= F.coalesce("log_end", "log_begin"))
+    bad = bad.join(there, ["broker", "physical_offset"], "left")
+    mended = F.col("file_end") > frames.of.index_known_ms()
+    beyond = frames.of.unclean() & (F.col("physical_offset") >= frames.of.log_end())
     is_record = F.col("is_record").isNotNull()
     mismatch = F.format_string(
         "%s entry %d: the record at %d has no key with hash %d, or another store time",
@@ -124,9 +122,8 @@ def _bad_entries(entries: DataFrame, frames: IndexFrames) -> list[DataFrame]:
     ]
 
 
-def _missing(entries: DataFrame, keys: DataFrame, frames: IndexFrames) -> DataFrame:
+def _missing(good: DataFrame, bad: DataFrame, keys: DataFrame, frames: IndexFrames) -> DataFrame:
     """Keys without an entry, but for those of which an entry that leads astray has told."""
-    good, bad = entries.where(F.col("is_good")), entries.where(~F.col("is_good"))
     files = good.groupBy("broker", "file").agg(
         F.min("physical_offset").alias("low"), F.max("physical_offset").alias("high")
     )
@@ -146,12 +143,11 @@ def _missing(entries: DataFrame, keys: DataFrame, frames: IndexFrames) -> DataFr
     left = left.join(bad.select("broker", "physical_offset"), ["broker", "physical_offset"], "left_anti")
     left = left.join(bad.select("broker", "key_hash"), ["broker", "key_hash"], "left_anti")
     left = left.join(F.broadcast(bounds), "broker").where(F.col("physical_offset") > F.col("index_begin"))
-    left = left.join(F.broadcast(frames.states.select("broker", "index_known_ms")), "broker")
     offset = F.col("physical_offset")
     inside = F.exists("files", lambda file: offset.between(file["low"], file["high"]))
     # RocketMQ with messageIndexSafe=false removes the last file after a crash, and does not make it anew.
     between = ~inside & (offset < F.col("index_end"))
     why = F.when(between, " (between two index files, as messageIndexSafe=false leaves it after a crash)").otherwise("")
     detail = F.concat(F.format_string("a key of the message at %d of the CommitLog", "physical_offset"), why)
-    mended = between | (F.col("store_timestamp") > F.col("index_known_ms"))
+    mended = between | (F.col("store_timestamp") > frames.of.index_known_ms())
     return findings(left, AuditRule.INDEX_MISSING_KEY, detail, mended)

@@ -11,6 +11,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812
 
 from rocketbroker.analytics.jobs.audit_findings import Kept, findings
+from rocketbroker.analytics.jobs.audited_stores import OfStore
 from rocketbroker.codec.message.message_sys_flag import INNER_BATCH_FLAG
 from rocketbroker.codec.message.topic_validator import LMQ_PREFIX
 from rocketbroker.codec.storefile.audit_rules import AuditRule
@@ -30,22 +31,20 @@ class QueueFrames:
             ``physical_offset``, ``store_timestamp`` (ms), ``size``, ``tags_code``.
         entries: the table ``consume_queue``.
         damaged: ``broker``, ``low`` and ``high``, ranges of physical offsets that hold no sound record.
-        states: a row for each store (``audited_stores.state_frame``).
-        log_ends: ``broker`` and ``log_end``, the physical offset behind the last record.
+        of: what is known of each store.
     """
 
     records: DataFrame
     expected: DataFrame
     entries: DataFrame
     damaged: DataFrame
-    states: DataFrame
-    log_ends: DataFrame
+    of: OfStore
 
 
 def audit_queues(frames: QueueFrames, kept: Kept) -> list[DataFrame]:
     """Findings about entries, messages and queue offsets."""
     entries = _entries(frames)
-    heads = kept.keep(_heads(entries, frames.states))
+    heads = kept.keep_few(_heads(entries, frames.of))
     with_head = frames.expected.join(F.broadcast(heads), _QUEUE, "left")
     # A topic that was deleted and made again begins at 0 anew; its queue knows the new messages only.
     of_old = (F.col("physical_offset") < F.coalesce("oldest", F.lit(-1))) & (
@@ -59,9 +58,9 @@ def audit_queues(frames: QueueFrames, kept: Kept) -> list[DataFrame]:
         )
     )
     settled = joined.where(F.col("is_message") & F.col("is_entry"))
-    waiting = kept.keep(joined.where(F.col("is_entry").isNull()).select(*queued.columns))
+    waiting = kept.keep_few(joined.where(F.col("is_entry").isNull()).select(*queued.columns))
     alone = joined.where(F.col("is_message").isNull()).select(*_PLACE, "physical_offset")
-    astray = kept.keep(_astray(alone, frames))
+    astray = kept.keep_few(_astray(alone, frames))
     return [
         _without_queue(with_head.where(F.col("first_entry").isNull())),
         _mismatches(settled, frames),
@@ -91,17 +90,13 @@ def _behind() -> Column:
     return found
 
 
-def _heads(entries: DataFrame, states: DataFrame) -> DataFrame:
+def _heads(entries: DataFrame, of: OfStore) -> DataFrame:
     """Of each queue the first and last queue offset with an entry, and the oldest message in the log that it knows."""
-    there = F.col("physical_offset") >= F.col("log_begin")
-    return (
-        entries.join(F.broadcast(states), "broker")
-        .groupBy(*_QUEUE)
-        .agg(
-            F.min("queue_offset").alias("first_entry"),
-            F.max("queue_offset").alias("last_entry"),
-            F.min(F.when(there, F.col("physical_offset"))).alias("oldest"),
-        )
+    there = F.col("physical_offset") >= of.log_begin()
+    return entries.groupBy(*_QUEUE).agg(
+        F.min("queue_offset").alias("first_entry"),
+        F.max("queue_offset").alias("last_entry"),
+        F.min(F.when(there, F.col("physical_offset"))).alias("oldest"),
     )
 
 
@@ -120,10 +115,10 @@ def _without_queue(messages: DataFrame) -> DataFrame:
     return findings(counted, AuditRule.QUEUE_MISSING, detail)
 
 
-def _not_known(frames: QueueFrames, rows: DataFrame) -> DataFrame:
-    """``rows`` with ``mended``: their message was not on disk for certain when the store was left."""
-    states = frames.states.select("broker", "known_ms", "unclean")
-    return rows.join(F.broadcast(states), "broker").withColumn("mended", F.col("store_timestamp") > F.col("known_ms"))
+def _not_known(of: OfStore) -> Column:
+    """Whether a row's message was not on disk for certain when the store was left."""
+    found: Column = F.col("store_timestamp") > of.known_ms()
+    return found
 
 
 def _mismatches(settled: DataFrame, frames: QueueFrames) -> DataFrame:
@@ -136,7 +131,7 @@ def _mismatches(settled: DataFrame, frames: QueueFrames) -> DataFrame:
         "size",
         "tags_code",
     )
-    return findings(_not_known(frames, wrong), AuditRule.QUEUE_ENTRY_MISMATCH, detail, F.col("mended"))
+    return findings(wrong, AuditRule.QUEUE_ENTRY_MISMATCH, detail, _not_known(frames.of))
 
 
 def _order(settled: DataFrame) -> DataFrame:
@@ -166,9 +161,9 @@ def _holes(entries: DataFrame, waiting: DataFrame, settled: DataFrame, frames: Q
     gaps = between.withColumn("before", before).where(F.col("queue_offset") > F.col("before"))
     runs = gaps.select(*_QUEUE, F.col("before").alias("queue_offset"), (F.col("queue_offset") - 1).alias("last"))
     reached = settled.groupBy(*_QUEUE).agg(F.max("queue_offset").alias("reached"))
-    runs = runs.join(reached, _QUEUE, "left").join(F.broadcast(frames.states.select("broker", "unclean")), "broker")
+    runs = runs.join(reached, _QUEUE, "left")
     # After an unclean stop the queue may be ahead of a log whose end was cut.
-    mended = F.col("unclean") & (F.col("queue_offset") > F.coalesce("reached", F.lit(-1)))
+    mended = frames.of.unclean() & (F.col("queue_offset") > F.coalesce("reached", F.lit(-1)))
     upto = F.when(F.col("last") > F.col("queue_offset"), F.format_string(" to %d", "last")).otherwise("")
     detail = F.concat(F.lit("neither message nor entry"), upto)
     return findings(runs, AuditRule.QUEUE_OFFSET_MISSING, detail, mended)
@@ -176,10 +171,8 @@ def _holes(entries: DataFrame, waiting: DataFrame, settled: DataFrame, frames: Q
 
 def _astray(entries: DataFrame, frames: QueueFrames) -> DataFrame:
     """Entries without their message, but for those that lead to what is gone by age or damaged."""
-    states = frames.states.select("broker", "log_begin", "unclean")
-    left = entries.join(F.broadcast(states), "broker")
     offset = F.col("physical_offset")
-    left = left.where((offset < 0) | (offset >= F.col("log_begin")))
+    left = entries.where((offset < 0) | (offset >= frames.of.log_begin()))
     ranges = frames.damaged.select(F.col("broker").alias("in_broker"), "low", "high")
     is_inside = (F.col("broker") == F.col("in_broker")) & (offset >= F.col("low")) & (offset < F.col("high"))
     left = left.join(F.broadcast(ranges), is_inside, "left_anti")
@@ -189,17 +182,16 @@ def _astray(entries: DataFrame, frames: QueueFrames) -> DataFrame:
         F.format_string("%s/%d queue offset %d", "topic", "queue_id", "queue_offset").alias("there"),
         (F.col("sys_flag").bitwiseAND(INNER_BATCH_FLAG) != 0).alias("is_batch"),
     )
-    found = left.join(there, ["broker", "physical_offset"], "left").join(F.broadcast(frames.log_ends), "broker", "left")
+    found = left.join(there, ["broker", "physical_offset"], "left")
     # An inner batch is entered into a BatchConsumeQueue, whose offsets are those of the messages in it.
-    found = found.where(~F.coalesce("is_batch", F.lit(False)))
-    return found.withColumn("log_end", F.coalesce("log_end", "log_begin"))
+    return found.where(~F.coalesce("is_batch", F.lit(False))).drop("is_batch")
 
 
 def _tell_astray(astray: DataFrame, waiting: DataFrame, frames: QueueFrames) -> list[DataFrame]:
     newest = waiting.groupBy(*_PLACE).agg(F.max("store_timestamp").alias("newest"))
-    told = astray.join(newest, _PLACE, "left").join(F.broadcast(frames.states.select("broker", "known_ms")), "broker")
+    told = astray.join(newest, _PLACE, "left").withColumn("log_end", frames.of.log_end())
     is_beyond, is_record = F.col("physical_offset") >= F.col("log_end"), F.col("there").isNotNull()
-    mended = F.col("unclean") & (is_beyond | F.coalesce(F.col("newest") > F.col("known_ms"), F.lit(False)))
+    mended = frames.of.unclean() & (is_beyond | F.coalesce(F.col("newest") > frames.of.known_ms(), F.lit(False)))
     offset: Column = F.col("physical_offset")
     beyond = F.format_string("the entry leads to %d, the log ends at %d", offset, "log_end")
     return [
@@ -224,7 +216,7 @@ def _unqueued(waiting: DataFrame, astray: DataFrame, settled: DataFrame, frames:
     alone = waiting.join(astray.select(*_PLACE), _PLACE, "left_anti")
     alone = alone.join(astray.select("broker", "physical_offset"), ["broker", "physical_offset"], "left_anti")
     taken = settled.select(*_PLACE).distinct().withColumn("is_taken", F.lit(True))
-    told = _not_known(frames, alone.join(taken, _PLACE, "left"))
+    told = alone.join(taken, _PLACE, "left")
     where = F.col("is_taken").isNotNull()
     offset: Column = F.col("physical_offset")
     return [
@@ -235,6 +227,6 @@ def _unqueued(waiting: DataFrame, astray: DataFrame, settled: DataFrame, frames:
             told.where(~where),
             AuditRule.MESSAGE_NOT_QUEUED,
             F.format_string("the message at %d", offset),
-            F.col("mended"),
+            _not_known(frames.of),
         ),
     ]

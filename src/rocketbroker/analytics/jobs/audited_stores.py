@@ -1,13 +1,15 @@
 """What an audit has to know of each store besides its tables: how it was left, and what its ``config/`` says."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
 
 from rocketbroker.analytics.commit_log_files import commit_log_files
+from rocketbroker.analytics.jobs.local_frame import local_frame
 from rocketbroker.analytics.store_files import StoreFolder
 from rocketbroker.analytics.store_root import StoreRoot, Stores, store_roots
 from rocketbroker.analytics.tables.root_folder import root_folder
@@ -20,12 +22,8 @@ from rocketbroker.codec.storefile.config_tables import is_table, load_table, rul
 from rocketbroker.codec.storefile.store_state import StoreState
 from rocketbroker.common.errors import CodecError, StoreError
 
-_STATES: Final = (
-    "broker string, log_begin bigint, file_size bigint, last_file bigint, unclean boolean, known_ms bigint,"
-    " index_known_ms bigint"
-)
-_DELETED: Final = "broker string, topic string, mark bigint"
-_DAMAGED: Final = "broker string, rule string, severity string, detail string"
+_DELETED: Final = pa.schema({"broker": pa.string(), "topic": pa.string(), "mark": pa.int64()})
+_DAMAGED: Final = pa.schema([(name, pa.string()) for name in ("broker", "rule", "severity", "detail")])
 _CONFIG: Final = "config"
 _OFFSETS: Final = "consumerOffset.json"
 _DELETED_TOPICS: Final = "deletedTopics.json"
@@ -128,36 +126,70 @@ def _deleted(table: Mapping[Any, Any]) -> dict[str, int]:
     return {str(topic): mark for topic, mark in marks.items() if isinstance(mark, int)}
 
 
-def state_frame(spark: SparkSession, stores: list[AuditedStore]) -> DataFrame:
-    """A row for each store: ``broker``, ``log_begin``, ``file_size``, ``last_file``, ``unclean``, ``known_ms``,
-    ``index_known_ms``."""
-    rows = [
-        (
-            store.broker,
-            store.log_begin,
-            store.file_size,
-            store.last_file,
-            store.state.unclean,
-            store.state.known_ms,
-            store.state.index_known_ms,
-        )
-        for store in stores
-    ]
-    return spark.createDataFrame(rows, _STATES)
+class OfStore:
+    """What is known of a store, as columns that go by the ``broker`` of a row.
+
+    They are literals: a join, however small, takes Spark longer to plan and to run.
+
+    Args:
+        stores: the stores.
+        log_ends: by broker the physical offset behind the last record; of a store that lacks, its log's begin is taken.
+    """
+
+    def __init__(self, stores: list[AuditedStore], log_ends: Mapping[str, int]) -> None:
+        self._stores = stores
+        self._log_ends = log_ends
+
+    def log_begin(self) -> Column:
+        """See ``AuditedStore``, as for the others."""
+        return self._column([store.log_begin for store in self._stores])
+
+    def log_end(self) -> Column:
+        """The physical offset behind the last record."""
+        return self._column([self._log_ends.get(store.broker, store.log_begin) for store in self._stores])
+
+    def file_size(self) -> Column:
+        """Bytes of a commit-log file."""
+        return self._column([store.file_size for store in self._stores])
+
+    def last_file(self) -> Column:
+        """Physical offset of the file that is written to."""
+        return self._column([store.last_file for store in self._stores])
+
+    def unclean(self) -> Column:
+        """Whether the store was not stopped in order (``StoreState``)."""
+        return self._column([store.state.unclean for store in self._stores]).cast("boolean")
+
+    def known_ms(self) -> Column:
+        """Up to which store time log and queues were on disk for certain (``StoreState``)."""
+        return self._column([store.state.known_ms for store in self._stores])
+
+    def index_known_ms(self) -> Column:
+        """The same of the index."""
+        return self._column([store.state.index_known_ms for store in self._stores])
+
+    def _column(self, values: Sequence[int]) -> Column:
+        brokers = F.array(*[F.lit(store.broker) for store in self._stores])
+        known = F.map_from_arrays(brokers, F.array(*[F.lit(value).cast("bigint") for value in values]))
+        return F.element_at(known, F.col("broker"))
 
 
 def deleted_frame(spark: SparkSession, stores: list[AuditedStore]) -> DataFrame:
     """A row for each topic that was deleted: ``broker``, ``topic``, ``mark``."""
     rows = [(store.broker, topic, mark) for store in stores for topic, mark in store.deleted.items()]
-    return spark.createDataFrame(rows, _DELETED)
+    return local_frame(spark, _table(rows, _DELETED))
 
 
 def damage_frame(spark: SparkSession, stores: list[AuditedStore]) -> DataFrame:
     """A row for each damaged file of ``config/``: ``broker``, ``rule``, ``severity``, ``detail``."""
     rows = [(store.broker, rule.value, rule.severity.value, why) for store in stores for rule, why in store.damaged]
-    return spark.createDataFrame(rows, _DAMAGED)
+    return local_frame(spark, _table(rows, _DAMAGED))
 
 
 def offsets_frame(spark: SparkSession, stores: list[AuditedStore]) -> DataFrame:
     """The table ``consumer_offsets`` of the stores."""
-    return spark.createDataFrame(pa.concat_tables([store.consumer_offsets for store in stores]))
+    return local_frame(spark, pa.concat_tables([store.consumer_offsets for store in stores]))
+
+
+def _table(rows: Sequence[tuple[Any, ...]], schema: pa.Schema) -> pa.Table:
+    return pa.Table.from_pylist([dict(zip(schema.names, row, strict=True)) for row in rows], schema)

@@ -17,7 +17,7 @@ from rocketbroker.common.clock import SystemClock
 from rocketbroker.common.config import MessageStoreConfig
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
     from rocketbroker.analytics.jobs.audit import AuditOptions, AuditTables
     from rocketbroker.analytics.jobs.scope import NotRead, Scope
@@ -76,6 +76,7 @@ def run(
     stores = audited_stores([StoreRoot(root.broker, root.uri) for root in roots])
     tables = _tables(Scope(spark, roots, EVERYTHING), check_crc=check_crc)
     with Kept() as kept:
+        tables = replace(tables, corrupt_ranges=kept.keep_few(tables.corrupt_ranges))
         found = most_of_each_rule(audit(tables, stores, options, kept), limit).toArrow().to_pylist()
         unread = tables.corrupt_ranges.where("kind != 'wrong_body'").selectExpr("count(*) AS n", "sum(length) AS bytes")
         (totals,) = unread.toArrow().to_pylist()
@@ -86,19 +87,32 @@ def run(
 
 def _tables(scope: "Scope", *, check_crc: bool) -> "AuditTables":
     from rocketbroker.analytics.jobs.audit import MESSAGE_COLUMNS, AuditTables
-    from rocketbroker.analytics.selection import Selection
-    from rocketbroker.codec.message.topic_validator import RMQ_SYS_SCHEDULE_TOPIC
 
-    # Found by their queues, so that the properties of all other messages are left unread. A message that no entry leads
-    # to may lack here: nothing of it is compared.
-    delayed = replace(scope, selection=Selection(topics=frozenset({RMQ_SYS_SCHEDULE_TOPIC})))
     return AuditTables(
         messages=scope.messages(MESSAGE_COLUMNS),
-        scheduled=delayed.messages(["broker", "physical_offset", "properties"]),
+        scheduled=_scheduled(scope),
         consume_queue=scope.table("consume_queue"),
         index=scope.table("index"),
         corrupt_ranges=scope.table("corrupt_ranges", checkCrc=str(check_crc).lower()),
     )
+
+
+def _scheduled(scope: "Scope") -> "DataFrame":
+    """Delayed messages by their queues, so that the properties of all others are left unread.
+
+    A message that no entry leads to may lack: nothing of it is compared. For a store without such queues all of the log
+    would be read.
+    """
+    from rocketbroker.analytics.open_store import open_folder
+    from rocketbroker.analytics.queue_folders import CONSUME_QUEUE, queue_numbers
+    from rocketbroker.analytics.selection import Selection
+    from rocketbroker.codec.message.topic_validator import RMQ_SYS_SCHEDULE_TOPIC
+
+    topic = RMQ_SYS_SCHEDULE_TOPIC
+    stores = tuple(root for root in scope.stores if queue_numbers(open_folder(root), CONSUME_QUEUE, topic))
+    delayed = replace(scope, stores=stores or scope.stores, selection=Selection(topics=frozenset({topic})))
+    messages = delayed.messages(["broker", "physical_offset", "properties"])
+    return messages if stores else scope.spark.createDataFrame([], messages.schema)
 
 
 def _count(counts: Counter[tuple[str, str, str]], severity: Severity) -> int:
