@@ -65,6 +65,7 @@ def run_checks(checks: dict[str, list[str]], scratch: Path, outcome: Outcome) ->
 def run_tests(arguments: list[str], report: Path) -> int:
     """Run pytest on two workers and return its status; `tests/conftest.py` says which tests stay on one."""
     command = [PYTHON, "-m", "pytest", "-q", "-n", "2", "--dist", "loadgroup", f"--junit-xml={report}"]
+    command += ["--no-loadscope-reorder"]  # it would put the files with the fewest tests last, however long they take
     command += [f"--session-timeout={TESTS_LIMIT}", *arguments]
     return subprocess.run(command, check=False).returncode
 

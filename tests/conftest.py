@@ -1,6 +1,7 @@
 """Fixtures and rules for all tests: what needs Java or minutes is skipped with a reason that bin/test counts."""
 
 import logging
+import math
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from hypothesis import HealthCheck, settings
 from tests.support.java import Java
 from tests.support.java_process import JavaServer
 from tests.support.java_toolchain import require_java
+from tests.support.shared_session import SharedSession
 
 FETCH_LIMIT = 400  # seconds a test may take that may be the first to fetch the jars by Maven
 
@@ -25,12 +27,33 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     for item in items:
-        # Tests of one file share servers. Those with a JVM share a worker: two cold ones at a time starve each other.
-        item.add_marker(pytest.mark.xdist_group("java" if item.get_closest_marker("java") else item.path.stem))
+        item.add_marker(pytest.mark.xdist_group(_group(item)))
         if item.get_closest_marker("soak") and not config.getoption("--soak"):
             item.add_marker(pytest.mark.skip(reason="soak: takes minutes, runs with --soak"))
         if item.get_closest_marker("java") and not item.get_closest_marker("timeout"):
             item.add_marker(pytest.mark.timeout(FETCH_LIMIT))
+
+    _longest_first(items)
+
+
+def _group(item: pytest.Item) -> str:
+    """Tests of one group stay on one worker: those of a file share servers, others a Spark session.
+
+    Those with the official clients share a worker as well: two cold JVMs at a time starve each other.
+    """
+    if item.get_closest_marker("java"):
+        return "java"
+    return "spark" if {"spark", "shared_session"} <= set(getattr(item, "fixturenames", ())) else item.path.stem
+
+
+def _longest_first(items: list[pytest.Item]) -> None:
+    """Sort the groups, and leave the order within: a long one that is begun last would hold up the end by itself."""
+    limits: dict[str, float] = {"java": math.inf, "spark": math.inf}
+    for item in items:
+        limit = item.get_closest_marker("timeout")
+        limits[_group(item)] = max(limits.get(_group(item), 0), limit.args[0] if limit else 0)
+    groups = {name: turn for turn, name in enumerate(sorted(limits, key=lambda name: -limits[name]))}
+    items.sort(key=lambda item: groups[_group(item)])
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
@@ -47,6 +70,20 @@ def root_logger() -> Iterator[None]:
     root.setLevel(level)
     for handler in set(root.handlers) - set(handlers):
         root.removeHandler(handler)
+
+
+@pytest.fixture(scope="session")
+def shared_session() -> Iterator[SharedSession]:
+    """The Spark session that tests of this process share; starts when it is wanted first."""
+    shared = SharedSession()
+    yield shared
+    shared.close()
+
+
+@pytest.fixture
+def no_session(shared_session: SharedSession) -> None:
+    """For tests that start a session of their own: a session that runs would be handed out to them."""
+    shared_session.close()
 
 
 @pytest.fixture

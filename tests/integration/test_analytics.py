@@ -6,7 +6,6 @@ import signal
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -25,17 +24,6 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
 
 @pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
-    interrupt_handler = signal.getsignal(signal.SIGINT)
-    with spark_session("tests") as session:
-        java = session.sparkContext._gateway.proc  # type: ignore[union-attr]  # there while a session is
-        register(session)
-        yield session
-    assert java.poll() is not None, "the Java process outlived its session"
-    assert signal.getsignal(signal.SIGINT) is interrupt_handler
-
-
-@pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return golden_store.unpack("clean", tmp_path_factory.mktemp("clean"))
 
@@ -43,6 +31,17 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def expected_counts(commit_log: Path) -> list[TopicQueueCount]:
     counts = Counter((row["topic"], row["queue_id"]) for row in slow_rows(commit_log))
     return sorted(TopicQueueCount(*key, messages) for key, messages in counts.items())
+
+
+@pytest.mark.usefixtures("no_session")
+def test_a_session_ends_with_its_java_process(store: Path) -> None:
+    interrupt_handler = signal.getsignal(signal.SIGINT)
+    with spark_session("tests") as session:
+        java = session.sparkContext._gateway.proc  # type: ignore[union-attr]  # there while a session is
+        register(session)
+        assert count_messages(store, session) == expected_counts(store / "commitlog")
+    assert java.poll() is not None, "the Java process outlived its session"
+    assert signal.getsignal(signal.SIGINT) is interrupt_handler
 
 
 def test_every_column_of_every_row_is_what_a_plain_loop_reads(spark: SparkSession, store: Path) -> None:

@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 from rocketbroker.analytics import DecodeReport, read_store, register, spark_session
 from rocketbroker.analytics.message_schema import MESSAGE_SCHEMA
 from tests.support.mixed_store import MixedStore
+from tests.support.shared_session import SharedSession
 from tests.support.store_damage import Damage, RecordPlace, damage, is_sound, places, slow_rows_of, tear
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(1200)]
@@ -49,7 +50,9 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Made:
 
 
 @pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
+def own_session(shared_session: SharedSession) -> Iterator[SparkSession]:
+    """One of its own: with Spark's settings for many rows, and memory for them."""
+    shared_session.close()
     with spark_session("mixed store", {"spark.driver.memory": "4g"}) as session:
         register(session)
         yield session
@@ -123,13 +126,13 @@ def is_left(data: bytes, place: RecordPlace) -> bool:
     return is_sound(record, int(place.file) + place.position, place.size)
 
 
-def test_fifty_thousand_messages_are_what_a_plain_loop_reads(spark: SparkSession, store: Made) -> None:
-    check_store(spark, store, parts=1)
+def test_fifty_thousand_messages_are_what_a_plain_loop_reads(own_session: SparkSession, store: Made) -> None:
+    check_store(own_session, store, parts=1)
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(7200)
-def test_five_million_messages_are_what_a_plain_loop_reads(spark: SparkSession, tmp_path: Path) -> None:
+def test_five_million_messages_are_what_a_plain_loop_reads(own_session: SparkSession, tmp_path: Path) -> None:
     made = make(tmp_path, SOAK, 256 << 20)
     assert len(made.records) == SOAK
-    check_store(spark, made, parts=10)
+    check_store(own_session, made, parts=10)

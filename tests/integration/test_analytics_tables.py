@@ -1,6 +1,5 @@
 """Tables in a Spark session: filters, columns, views, and messages as they are stored. Without Spark: tests/unit."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +7,7 @@ import pytest
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from rocketbroker.analytics import Selection, create_views, messages, register, spark_session, table
+from rocketbroker.analytics import Selection, create_views, messages, register, table
 from rocketbroker.analytics.tables.table_list import TABLES
 from tests.support import golden_store
 from tests.support.commit_log_writer import CommitLogWriter
@@ -16,13 +15,6 @@ from tests.support.slow_store_reader import slow_rows
 from tests.support.table_rows import table_rows
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
-
-
-@pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
-    with spark_session("tables") as session:
-        register(session)
-        yield session
 
 
 @pytest.fixture(scope="module")

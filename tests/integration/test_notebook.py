@@ -14,6 +14,7 @@ NOTEBOOK = Path(__file__).resolve().parents[2] / "docs" / "analytics-tour.ipynb"
 MESSAGES = 20_000  # as the notebook says
 
 
+@pytest.mark.usefixtures("no_session")
 def test_the_notebook_prints_what_it_shows(tmp_path: Path) -> None:
     MixedStore(tmp_path / "store", MESSAGES, mapped_file_size_commit_log=64 << 20).make()
     notebook = json.loads(NOTEBOOK.read_text())

@@ -36,6 +36,7 @@ def test_known_noise_is_kept_back_and_all_else_passed_on(capsys: pytest.CaptureF
     assert capsys.readouterr().err == "an � error\n"
 
 
+@pytest.mark.usefixtures("no_session")
 # PySpark leaves the pipe to a Java process that did not start to the garbage collector.
 @pytest.mark.filterwarnings("ignore:Exception ignored in. <_io.FileIO:pytest.PytestUnraisableExceptionWarning")
 def test_what_java_says_when_it_does_not_start_is_in_the_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -51,6 +52,7 @@ def test_what_java_says_when_it_does_not_start_is_in_the_error(tmp_path: Path, m
         pass
 
 
+@pytest.mark.usefixtures("no_session")
 def test_nothing_is_left_open_where_there_is_no_java(monkeypatch: pytest.MonkeyPatch) -> None:
     def no_java() -> Path:
         raise JavaRuntimeError("PySpark needs Java 17 or later: none is installed")

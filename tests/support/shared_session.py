@@ -1,0 +1,30 @@
+"""One Spark session for the tests of a process: to start one, and to warm it up, takes as long as many queries."""
+
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+class SharedSession:
+    """Starts a session for few rows when one is wanted first."""
+
+    def __init__(self) -> None:
+        self._session: SparkSession | None = None
+        self._leave = ExitStack()
+
+    def get(self) -> "SparkSession":
+        """The session, which knows our format."""
+        from rocketbroker.analytics import register, spark_session
+        from tests.support.job_frames import SMALL_SESSION
+
+        if self._session is None:
+            self._session = self._leave.enter_context(spark_session("tests", SMALL_SESSION))
+        register(self._session)
+        return self._session
+
+    def close(self) -> None:
+        """End it, if there is one; the next who wants one starts another."""
+        self._session = None
+        self._leave.close()
