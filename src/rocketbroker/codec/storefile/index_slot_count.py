@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rocketbroker.codec.storefile.dtypes import INDEX_ENTRY, INDEX_SLOT
 from rocketbroker.codec.storefile.index_file_layout import (
     HASH_SLOT_SIZE,
     INDEX_HEADER_SIZE,
@@ -19,6 +20,9 @@ from rocketbroker.common.errors import CodecError
 
 def find_slot_count(header: IndexHeader, data: NDArray[np.uint8]) -> int:
     """maxHashSlotNum: the one number that the slots and the last entry of the file in ``data`` agree with.
+
+    With other numbers something else stands where the last entry would be: by chance an entry of the same message
+    whose slot would hold what it should. Then all entries decide.
 
     Raises:
         CodecError: several numbers are possible, or none; ``maxHashSlotNum`` of the broker's settings says which.
@@ -35,9 +39,18 @@ def find_slot_count(header: IndexHeader, data: NDArray[np.uint8]) -> int:
     counts, at = counts[agree], at[agree]
     slots = _int32_at(data, at) % counts
     fitting = counts[_int32_at(data, INDEX_HEADER_SIZE + slots * HASH_SLOT_SIZE) == last]
-    if len(fitting) != 1:
+    wrong = [_wrong_slots(data, int(count), last) for count in fitting] if len(fitting) > 1 else [0] * len(fitting)
+    if not wrong or wrong.count(min(wrong)) > 1:
         raise CodecError("its slots cannot be told from its entries")
-    return int(fitting[0])
+    return int(fitting[wrong.index(min(wrong))])
+
+
+def _wrong_slots(data: NDArray[np.uint8], count: int, last: int) -> int:
+    """How many of ``count`` slots do not lead to the newest of the entries 1 to ``last`` that they should lead to."""
+    entries = np.frombuffer(data, INDEX_ENTRY, last, INDEX_HEADER_SIZE + count * HASH_SLOT_SIZE + INDEX_SIZE)
+    expected = np.zeros(count, np.int64)
+    expected[entries["key_hash"].astype(np.int64) % count] = np.arange(1, last + 1)  # of several numpy keeps the last
+    return int(np.count_nonzero(expected != np.frombuffer(data, INDEX_SLOT, count, INDEX_HEADER_SIZE)))
 
 
 def _int32_at(data: NDArray[np.uint8], at: NDArray[np.int64]) -> NDArray[np.int64]:
