@@ -1,0 +1,190 @@
+"""Stores tailed into Parquet by Spark: each message once, over kills of query and broker and rolls of the log.
+
+Without Spark: tests/unit/analytics/test_stream_reader.py.
+"""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from rocketbroker.client.message import Message
+from rocketbroker.client.producer import Producer
+from rocketbroker.common.errors import RocketBrokerError
+from tests.support.commit_log_writer import CommitLogWriter
+from tests.support.our_servers import ROOT, OurServer, OurServers, wait_serving
+from tests.support.slow_store_reader import slow_rows
+from tests.support.streaming_query import COLUMNS, run_to_end, start_query, written_batches, written_rows
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(1500)]
+
+LIMIT_S = 400  # a machine may have much else to do
+LOG_FILE = 1 << 20
+PAUSE_S = 0.005  # between two messages: a producer at full speed would take the machine from Spark
+
+
+def expected(commit_log: Path, broker: str) -> list[tuple[Any, ...]]:
+    rows = [{"broker": broker, **row} for row in slow_rows(commit_log)]
+    return sorted(tuple(row[name] for name in COLUMNS) for row in rows)
+
+
+def wait_for(condition: Callable[[], object], what: str) -> None:
+    deadline = time.monotonic() + LIMIT_S
+    while not condition():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.05)
+
+
+def is_further(out: Path, known: int, query: StreamingQuery) -> bool:
+    """Whether a query has written more than ``known`` batches, or failed."""
+    return written_batches(out) > known or not query.isActive
+
+
+def finish(spark: SparkSession, store: Path, out: Path, checkpoint: Path, **options: Any) -> StreamingQuery:
+    """Write what there is."""
+    return run_to_end(lambda: start_query(spark, store, out, checkpoint, available_now=True, **options), LIMIT_S)
+
+
+def test_each_message_comes_once_over_stops_of_the_query_and_rolls_of_the_log(spark: SparkSession, tmp_path: Path):
+    writer = CommitLogWriter(tmp_path / "store", file_size=1 << 16)
+    out, checkpoint = tmp_path / "out", tmp_path / "checkpoint"
+    for seed in range(3):
+        writer.append_many(150, seed)
+        options: dict[str, Any] = {"maxBytesPerTrigger": 40_000, "splitSize": 10_000}
+        if seed == 1:  # one that is stopped wherever it is
+            known = written_batches(out)
+            query = start_query(spark, writer.root, out, checkpoint, **options)
+            wait_for(partial(is_further, out, known, query), "nothing was written")
+            query.stop()
+        else:
+            finish(spark, writer.root, out, checkpoint, **options)
+    assert written_rows(spark, out) == expected(writer.directory, "store")
+    assert len(list(writer.directory.iterdir())) > 1
+    finish(spark, writer.root, out, checkpoint)
+    assert written_rows(spark, out) == expected(writer.directory, "store")
+
+
+def test_a_query_tells_how_far_it_is(spark: SparkSession, tmp_path: Path):
+    writer = CommitLogWriter(tmp_path / "store")
+    writer.append_many(50)
+    progress = finish(spark, writer.root, tmp_path / "out", tmp_path / "checkpoint").lastProgress
+    assert progress is not None
+    (source,) = progress["sources"]
+    assert f'"offset":{writer.end}' in str(source["endOffset"]).replace(" ", "").replace("'", '"')
+
+
+def test_files_that_were_removed_unread_end_the_query(spark: SparkSession, tmp_path: Path):
+    writer = CommitLogWriter(tmp_path / "store", file_size=1 << 14)
+    out, checkpoint = tmp_path / "out", tmp_path / "checkpoint"
+    writer.append_many(10)
+    finish(spark, writer.root, out, checkpoint)
+    before = written_rows(spark, out)
+    writer.append_many(200, 2)
+    for path in sorted(writer.directory.iterdir())[:2]:
+        path.unlink()
+    with pytest.raises(
+        StreamingQueryException, match="were removed before they were read; with the option failOnDataLoss"
+    ):
+        finish(spark, writer.root, out, checkpoint)
+    finish(spark, writer.root, out, checkpoint, failOnDataLoss=False)
+    assert written_rows(spark, out) == sorted(before + expected(writer.directory, "store"))
+
+
+class Load:
+    """Sends numbered messages to a broker, from a thread, till it is told to end; a broker may be away for a while."""
+
+    def __init__(self, namesrv: str) -> None:
+        self._namesrv = namesrv
+        self._ending = threading.Event()
+        self.sent = 0
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._run()))
+
+    async def _run(self) -> None:
+        async with Producer("PG", self._namesrv) as producer:
+            while not self._ending.is_set():
+                with suppress(RocketBrokerError):
+                    body = b"%08d" % self.sent + bytes(3_000)
+                    await producer.send(Message("Followed", body, keys=f"k{self.sent}"))
+                    self.sent += 1
+                await asyncio.sleep(PAUSE_S)
+
+    def __enter__(self) -> "Load":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ending.set()
+        self._thread.join()
+
+    def wait_for(self, more: int) -> None:
+        """Till so many more messages were acknowledged."""
+        wanted = self.sent + more
+        wait_for(lambda: self.sent >= wanted, f"{more} messages were not taken")
+
+
+@pytest.fixture
+def servers(tmp_path: Path) -> Iterator[OurServers]:
+    started = OurServers(tmp_path)
+    yield started
+    started.close()
+
+
+def launch(servers: OurServers, namesrv: OurServer, old: OurServer | None = None) -> OurServer:
+    settings = {"mappedFileSizeCommitLog": LOG_FILE}
+    broker = servers.launch_broker(namesrv.address, old.store if old else None, settings, port=old.port if old else 0)
+    wait_serving(broker, namesrv.address)
+    return broker
+
+
+def program(store: Path, out: Path, checkpoint: Path) -> subprocess.Popen[bytes]:
+    """The query as a process group of its own: Python, the JVM and its Python workers."""
+    command = [sys.executable, "-m", "tests.support.streaming_query", str(store), str(out), str(checkpoint)]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])}
+    return subprocess.Popen(command, cwd=ROOT, env=environment, start_new_session=True)
+
+
+def test_a_broker_at_work_is_followed_through_kills_of_both(spark: SparkSession, servers: OurServers, tmp_path: Path):
+    namesrv = servers.namesrv()
+    broker = launch(servers, namesrv)
+    out, checkpoint = tmp_path / "out", tmp_path / "checkpoint"
+    with Load(namesrv.address) as load:
+        load.wait_for(200)
+        process = program(broker.store, out, checkpoint)
+        try:
+            wait_for(lambda: written_batches(out) or process.poll() is not None, "the program wrote nothing")
+            assert process.poll() is None
+            load.wait_for(200)
+        finally:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+        load.wait_for(200)
+        known = written_batches(out)
+        query = start_query(spark, broker.store, out, checkpoint, maxBytesPerTrigger=300_000)
+        wait_for(partial(is_further, out, known, query), "nothing more was written")
+        broker.kill()
+        broker = launch(servers, namesrv, broker)
+        load.wait_for(600)
+        query.stop()
+        load.wait_for(100)
+        query = start_query(spark, broker.store, out, checkpoint)
+        load.wait_for(200)
+        query.stop()
+    finish(spark, broker.store, out, checkpoint)
+    found = written_rows(spark, out)
+    assert found == expected(broker.store / "commitlog", broker.store.name)
+    assert len(list((broker.store / "commitlog").iterdir())) > 3
+    bodies = {row[-1][:8] for row in found}
+    assert {b"%08d" % number for number in range(load.sent)} <= bodies

@@ -1,0 +1,74 @@
+"""A streaming query into Parquet, as a function and as a program that runs till it is killed.
+
+python -m tests.support.streaming_query STORE OUT CHECKPOINT
+"""
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from rocketbroker.analytics import register, spark_session
+from tests.support.job_frames import SMALL_SESSION
+
+SCHEMA = (
+    "broker string, topic string, queue_id int, queue_offset bigint, physical_offset bigint, keys string, body binary"
+)
+COLUMNS = tuple(part.split()[0] for part in SCHEMA.split(", "))
+_LATE = "Python worker failed to connect back"
+_TRIES = 5
+
+
+def start_query(
+    spark: SparkSession, store: Path | str, out: Path, checkpoint: Path, *, available_now: bool = False, **options: Any
+) -> StreamingQuery:
+    """Begin, or go on with, the query of ``checkpoint``."""
+    stream = spark.readStream.format("rocketmq_store").schema(SCHEMA).options(**options).load(str(store))
+    writer = stream.writeStream.format("parquet").option("path", str(out)).option("checkpointLocation", str(checkpoint))
+    trigger = writer.trigger(availableNow=True) if available_now else writer.trigger(processingTime="0 seconds")
+    return trigger.start()
+
+
+def run_to_end(start: Callable[[], StreamingQuery], limit: int) -> StreamingQuery:
+    """Run a query till it has ended by itself; one whose Python worker is late, on a machine with much else to do, goes
+    on from its checkpoint. Spark waits ten seconds for one, whatever its settings."""
+    for _ in range(_TRIES):
+        query = start()
+        try:
+            assert query.awaitTermination(limit), "the query did not end"
+        except StreamingQueryException as error:
+            if _LATE not in str(error):
+                raise
+        else:
+            return query
+    raise AssertionError(f"{_LATE}, {_TRIES} times")
+
+
+def written_batches(out: Path) -> int:
+    """How many micro-batches the query has written. Of ten of them Spark makes one entry, ``9.compact``."""
+    entries = (out / "_spark_metadata").glob("[0-9]*")
+    return max((int(entry.name.removesuffix(".compact")) + 1 for entry in entries), default=0)
+
+
+def written_rows(spark: SparkSession, out: Path) -> list[tuple[Any, ...]]:
+    """What the query has written, sorted."""
+    rows = spark.read.schema(SCHEMA).parquet(str(out)).collect() if written_batches(out) else []
+    return sorted(tuple(bytes(value) if isinstance(value, bytearray) else value for value in row) for row in rows)
+
+
+def main() -> None:
+    """Run till the process is killed."""
+    store, out, checkpoint = sys.argv[1:]
+    with spark_session("streaming", SMALL_SESSION) as spark:
+        register(spark)
+        run_to_end(
+            lambda: start_query(spark, store, Path(out), Path(checkpoint), maxBytesPerTrigger=200_000), limit=1_000_000
+        )
+
+
+if __name__ == "__main__":
+    main()
