@@ -110,6 +110,7 @@ def test_every_declared_dependency_is_pinned(project: dict[str, Any], level: str
     if level != "core":
         declared += project["project"]["optional-dependencies"]["analytics"]
     if level == "dev":
+        declared += project["project"]["optional-dependencies"]["connect"]
         declared += project["dependency-groups"]["dev"]
     names = {re.split(r"[^A-Za-z0-9_.-]", line)[0] for line in declared}
     pinned = set(
