@@ -7,8 +7,10 @@ import threading
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import IO, Any
 
+import pyspark
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkRuntimeError
 from pyspark.java_gateway import launch_gateway
@@ -40,8 +42,9 @@ def spark_session(app_name: str, settings: Mapping[str, str] | None = None) -> I
     if active is not None:
         yield active
         return
-    conf, variables = _conf(app_name, settings or {}), _variables()
     with ExitStack() as leave:
+        home = leave.enter_context(TemporaryDirectory(prefix="rocketbroker-spark-"))
+        conf, variables = _conf(app_name, settings or {}), _variables(Path(home))
         if (
             threading.current_thread() is threading.main_thread()
         ):  # there the context puts a handler of its own in place
@@ -74,7 +77,18 @@ def _conf(app_name: str, settings: Mapping[str, str]) -> SparkConf:
     return conf.set(_JAVA_OPTIONS, java_options.strip())
 
 
-def _variables() -> dict[str, str]:
+def spark_home(folder: Path) -> Path:
+    """Make of the empty ``folder`` a home of the installed PySpark in which there are no archives of its modules.
+
+    Spark has Python workers import PySpark from the archive in its home if there is one. Each worker then compiles
+    anew what it imports, since nothing is cached of archives: that is most of the time that it takes to start.
+    """
+    for name in ("bin", "jars"):
+        (folder / name).symlink_to(Path(pyspark.__file__).with_name(name))
+    return folder
+
+
+def _variables(folder: Path) -> dict[str, str]:
     package_root = str(Path(rocketbroker.__file__).parents[1])
     python_path = [package_root, *filter(None, [os.environ.get("PYTHONPATH")])]
     return {
@@ -82,6 +96,7 @@ def _variables() -> dict[str, str]:
         "PYSPARK_PYTHON": sys.executable,
         "PYSPARK_DRIVER_PYTHON": sys.executable,
         "PYTHONPATH": os.pathsep.join(python_path),
+        "SPARK_HOME": os.environ.get("SPARK_HOME") or str(spark_home(folder)),
         "SPARK_LOCAL_IP": _LOOPBACK,
     }
 

@@ -30,6 +30,16 @@ def test_the_environment_is_as_before_when_spark_was_started(monkeypatch: pytest
     assert "SPARK_LOCAL_IP" not in os.environ
 
 
+def test_python_workers_import_no_archive_of_pyspark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SPARK_HOME", raising=False)
+    home = Path(local_session._variables(tmp_path)["SPARK_HOME"])
+    assert (home / "bin" / "spark-submit").is_file()
+    assert list((home / "jars").glob("spark-core_*.jar"))
+    assert not (home / "python").exists()
+    monkeypatch.setenv("SPARK_HOME", "/opt/spark")
+    assert local_session._variables(tmp_path)["SPARK_HOME"] == "/opt/spark"
+
+
 def test_known_noise_is_kept_back_and_all_else_passed_on(capsys: pytest.CaptureFixture[str]) -> None:
     noise = [b"WARNING: Using incubator modules: jdk.incubator.vector", b'Setting default log level to "WARN".']
     local_session._forward(io.BytesIO(b"\n".join([*noise, b"an \xff error\n"])))
