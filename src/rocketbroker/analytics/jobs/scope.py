@@ -1,7 +1,7 @@
 """The tables of some stores as jobs are given them: only what is selected, only the columns that are needed."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -9,18 +9,12 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from rocketbroker.analytics.decode_report import DecodeReport, SkippedRange
-from rocketbroker.analytics.message_reader import read_split
 from rocketbroker.analytics.rocketmq_store import FORMAT
 from rocketbroker.analytics.selection import Selection
 from rocketbroker.analytics.source_options import encode_selection, encode_stores
-from rocketbroker.analytics.split import SPLIT_SIZE, Split, plan_splits
 from rocketbroker.analytics.store_root import StoreRoot
 from rocketbroker.analytics.tables.table import table_schema
 from rocketbroker.analytics.tables.table_list import DEFAULT_TABLE, find_table
-
-# The cheapest column: what is wanted is the report.
-_NOTHING_BUT_A_WALK = pa.schema([pa.field("size", pa.int32())])
 
 
 class NotRead(NamedTuple):
@@ -49,7 +43,7 @@ class Scope:
         return self.table(DEFAULT_TABLE, columns, selection=encode_selection(self.selection))
 
     def table(self, name: str, columns: Sequence[str] | None = None, **options: str) -> DataFrame:
-        """Another table of the stores, whole."""
+        """Another table of the stores, whole but for what ``options`` of the format say."""
         fields = table_schema(find_table(name), columns)
         schema = pa.schema([pa.field(f.name, pa.int64() if pa.types.is_timestamp(f.type) else f.type) for f in fields])
         reader = self.spark.read.format(FORMAT).schema(from_arrow_schema(schema)).option("table", name)
@@ -57,25 +51,15 @@ class Scope:
 
     def not_read(self) -> NotRead:
         """What could not be read where messages of the selected times lie, whatever topic it was of."""
-        known = DecodeReport()
         times = Selection(
             since_ms=self.selection.since_ms,
             until_ms=self.selection.until_ms,
             brokers=self.selection.brokers,
             exact=self.selection.exact,
         )
-        splits = plan_splits(self.stores, SPLIT_SIZE, times, report=known)
-        found = list(known.missing)
-        if splits:
-            found += self.spark.sparkContext.parallelize(splits, len(splits)).flatMap(_skipped).collect()
-        return NotRead(len(found), sum(each.length for each in found))
-
-
-def _skipped(split: Split) -> list[SkippedRange]:
-    report = DecodeReport()
-    for _ in read_split(replace(split, entries=()), _NOTHING_BUT_A_WALK, report):
-        pass
-    return report.broken + report.unfinished
+        ranges = self.table("corrupt_ranges", ["length"], selection=encode_selection(times))
+        (row,) = ranges.agg(F.count(F.lit(1)), F.coalesce(F.sum("length"), F.lit(0))).collect()
+        return NotRead(*row)
 
 
 def selected(messages: DataFrame, selection: Selection) -> DataFrame:

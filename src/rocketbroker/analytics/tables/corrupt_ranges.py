@@ -1,7 +1,7 @@
 """The table ``corrupt_ranges``: bytes of commit logs that are no messages, though they should be."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import pyarrow as pa
@@ -50,14 +50,15 @@ class CorruptRangesTable(Table):
             field("reason", pa.string(), "rule that is broken, as `mqstore check` names it, or body-unreadable"),
         ]
     )
-    selects = select_by("physical_offset")
+    selects = select_by("physical_offset", "store_timestamp")
 
     def plan(
         self, stores: Sequence[StoreRoot], selection: Selection, options: TableOptions
     ) -> list[WalkPart | KnownPart]:
-        """All splits: where damage is cannot be known before."""
+        """All splits where messages of the selected times lie: where damage is cannot be known before."""
         report = DecodeReport()
-        splits = plan_splits(stores, options.split_size, report=report) if stores else []
+        times = Selection(since_ms=selection.since_ms, until_ms=selection.until_ms, exact=selection.exact)
+        splits = plan_splits(stores, options.split_size, times, report=report) if stores else []
         walks = [WalkPart(split, options.check_crc) for split in splits]
         return [*walks, *([KnownPart(tuple(report.missing))] if report.missing else [])]
 
@@ -70,7 +71,9 @@ class CorruptRangesTable(Table):
             for _ in read_split(part.split, _NOTHING_BUT_A_WALK, report, check_crc=part.check_crc):
                 pass
         if report.ranges:
-            yield chosen(_rows(report), self.selects, selection, schema)
+            # What is damaged has no time: planning has chosen by that.
+            timeless = replace(selection, since_ms=None, until_ms=None)
+            yield chosen(_rows(report), self.selects, timeless, schema)
 
 
 def _rows(report: DecodeReport) -> Rows:

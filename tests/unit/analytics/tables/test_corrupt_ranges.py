@@ -54,6 +54,19 @@ def test_a_torn_end_a_missing_file_and_wrong_bodies_are_rows(writer):
     assert (wrong["kind"], wrong["reason"], wrong["position"]) == ("wrong_body", "record-crc", body_position)
 
 
+def test_a_time_chooses_where_to_look(tmp_path):
+    writer = CommitLogWriter(tmp_path, file_size=1 << 16)
+    for number in range(2_000):
+        writer.append(b"%d" % number * 20, store_timestamp=1_795_255_000_000 + number * 10_000)
+    for number in (100, 1_900):
+        path, position, _ = writer.records[number]
+        overwrite(path, position + 4, b"????")
+    early, late = table_rows(named(tmp_path), "corrupt_ranges")
+    middle = 1_795_255_000_000 + 1_000 * 10_000
+    assert table_rows(named(tmp_path), "corrupt_ranges", Selection(since_ms=middle)) == [late]
+    assert table_rows(named(tmp_path), "corrupt_ranges", Selection(until_ms=middle)) == [early]
+
+
 def test_the_commit_log_directory_by_itself_is_enough(writer, tmp_path):
     elsewhere = shutil.copytree(writer.directory, tmp_path / "disk2" / "log")
     overwrite(elsewhere / ("0" * 20), writer.records[2][1] + 4, b"????")
