@@ -1,0 +1,43 @@
+"""What a user of Spark Connect would run; prints one line of JSON. Arguments: address, store, damaged store, folder."""
+
+import json
+import sys
+
+from pyspark.sql import SparkSession
+
+from rocketbroker.analytics import Selection, create_views, messages, register, store_roots, table
+from rocketbroker.analytics.jobs.export import export
+from rocketbroker.analytics.jobs.scope import Scope
+from rocketbroker.analytics.jobs.traffic import traffic
+from tests.support.streaming_query import run_to_end
+
+
+def streamed(spark: SparkSession, store: str, out: str) -> list[int]:
+    """Physical offsets that a stream brings into Parquet."""
+    stream = spark.readStream.format("rocketmq_store").schema("physical_offset bigint").load(store)
+    writer = stream.writeStream.format("parquet").option("path", f"{out}/rows")
+    writer = writer.option("checkpointLocation", f"{out}/checkpoint")
+    run_to_end(writer.trigger(availableNow=True).start, 400)
+    return sorted(row[0] for row in spark.read.parquet(f"{out}/rows").collect())
+
+
+if __name__ == "__main__":
+    address, store, damaged, out = sys.argv[1:]
+    spark = SparkSession.builder.remote(address).getOrCreate()
+    assert "connect" in type(spark).__module__, type(spark)
+    register(spark)
+    create_views(spark, store)
+    counted = spark.sql("SELECT topic, count(*) AS c FROM messages WHERE queue_id = 0 GROUP BY topic").collect()
+    pushed = messages(spark, store, ["topic", "queue_id"], filterPushdown=True).where("queue_id = 0")
+    scope = Scope(spark, tuple(store_roots(damaged)), Selection())
+    by_minute = traffic(scope.messages(["broker", "topic", "store_timestamp", "size"]))
+    print("RESULT " + json.dumps({
+        "counts": sorted([row["topic"], row["c"]] for row in counted),
+        "pushed": pushed.count(),
+        "topics": sorted(row["topic"] for row in table(spark, store, "topics", ["topic"]).collect()),
+        "streamed": streamed(spark, store, out),
+        "traffic": sum(row["messages"] for row in by_minute.collect()),
+        "exported": export(scope.messages(), f"{out}/exported"),
+        "not_read": scope.not_read(),
+    }))  # fmt: skip
+    spark.stop()
