@@ -72,7 +72,7 @@ def export(messages: DataFrame, target: str | Path, form: str = "parquet") -> in
     name, library = FORMATS[form]
     observed = Observation()
     counted = exported_columns(messages).observe(observed, F.count(F.lit(1)).alias("messages"))
-    writer = counted.write.format(name).mode("errorifexists").partitionBy(DAY, OF_TOPIC)
+    writer = counted.write.format(name).mode("error").partitionBy(DAY, OF_TOPIC)
     if name in _COMPRESSION:
         writer = writer.option("compression", _COMPRESSION[name])
     try:
