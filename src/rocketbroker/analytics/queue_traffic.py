@@ -44,26 +44,30 @@ _WHOLE_FILE: Final = 1 << 62
 logger = logging.getLogger(__name__)
 
 
-def traffic_by_minute(stores: Stores) -> pa.Table:
+def traffic_by_minute(stores: Stores, report: DecodeReport | None = None) -> pa.Table:
     """Messages and bytes of each topic in each minute that has any, sorted, as ``TRAFFIC_SCHEMA``.
 
     What is damaged in the log, but stands in a queue, is counted, unless it is met; :func:`decoded_traffic` reads all.
+    ``report`` takes what could not be read, where the log itself had to be.
 
     Raises:
         ConfigError, StoreError: as from ``read_store``.
     """
-    return _sorted(pa.concat_tables([TRAFFIC_SCHEMA.empty_table(), *map(_of_store, store_roots(stores))]))
+    found = DecodeReport() if report is None else report
+    return _sorted(
+        pa.concat_tables([TRAFFIC_SCHEMA.empty_table(), *(_of_store(root, found) for root in store_roots(stores))])
+    )
 
 
-def decoded_traffic(stores: Stores, selection: Selection = EVERYTHING) -> pa.Table:
-    """The same from the messages of the log that are selected.
+def decoded_traffic(stores: Stores, selection: Selection = EVERYTHING, report: DecodeReport | None = None) -> pa.Table:
+    """The same from the messages of the log that are selected; ``report`` takes what could not be read.
 
     Raises:
         ConfigError, StoreError: as from ``read_store``.
     """
-    parts, report = [TRAFFIC_SCHEMA.empty_table()], DecodeReport()
-    for split in plan_splits(stores, _WHOLE_FILE, selection, report=report):
-        for batch in read_split(split, _DECODED, report, selection=selection):
+    parts, found = [TRAFFIC_SCHEMA.empty_table()], DecodeReport() if report is None else report
+    for split in plan_splits(stores, _WHOLE_FILE, selection, report=found):
+        for batch in read_split(split, _DECODED, found, selection=selection):
             minutes = pa.array(batch.column("store_timestamp").to_numpy() // MINUTE_MS * MINUTE_MS)
             rows = [batch.column("broker"), batch.column("topic"), minutes, batch.column("size").cast(pa.int64())]
             grouped = pa.table(rows, names=["broker", "topic", "minute_ms", "bytes"]).group_by(_BY)
@@ -88,7 +92,7 @@ def _sorted(whole: pa.Table) -> pa.Table:
     return whole.sort_by([(name, "ascending") for name in _BY])
 
 
-def _of_store(root: StoreRoot) -> pa.Table:
+def _of_store(root: StoreRoot, report: DecodeReport) -> pa.Table:
     files = [file for file in commit_log_files(root) if file.data_end]
     if not files:
         return TRAFFIC_SCHEMA.empty_table()
@@ -96,10 +100,10 @@ def _of_store(root: StoreRoot) -> pa.Table:
         counted, covered = _of_queues(root, files)
     except (QueueNotWholeError, CodecError) as error:
         logger.warning("%s: %s; traffic is counted from the log itself", root.shown, error)
-        return decoded_traffic([root])
+        return decoded_traffic([root], report=report)
     end = files[-1].base + files[-1].data_end
     if covered < end:  # a broker has stored more than it has entered into its queues
-        rest = decoded_traffic([root], Selection(physical_offsets=(covered, end)))
+        rest = decoded_traffic([root], Selection(physical_offsets=(covered, end)), report)
         return _grouped([counted, rest]) if rest.num_rows else counted
     return counted
 

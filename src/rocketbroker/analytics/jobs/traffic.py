@@ -4,10 +4,9 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
 from rocketbroker.analytics.jobs.columns import interval_start, millis
-from rocketbroker.common.errors import ConfigError
+from rocketbroker.analytics.jobs.intervals import check_interval
 
 _MS = 1000
-_LONGEST = 366 * 24 * 3600
 
 
 def traffic(messages: DataFrame, interval: int = 60) -> DataFrame:
@@ -24,8 +23,7 @@ def traffic(messages: DataFrame, interval: int = 60) -> DataFrame:
     Raises:
         ConfigError: the interval is shorter than a second, or longer than a year.
     """
-    if not 1 <= interval <= _LONGEST:
-        raise ConfigError(f"intervals of traffic have 1 to {_LONGEST:,} seconds, not {interval:,}")
+    check_interval(interval)
     start = interval_start(millis(messages, "store_timestamp"), interval * _MS)
     grouped = messages.groupBy("broker", "topic", start.alias("from_time"))
     return grouped.agg(F.count("*").alias("messages"), F.sum("size").alias("bytes"))

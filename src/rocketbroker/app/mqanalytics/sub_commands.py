@@ -12,6 +12,7 @@ from rocketbroker.app.lazy_commands import SubCommand
 
 _OWN: Final = {
     "count": SubCommand("count", "Count the messages of each topic and queue."),
+    "queue-traffic": SubCommand("queue_traffic", "Traffic by the queues, at a fraction of the work; no Spark."),
     "report": SubCommand("report", "Write one HTML page on stores."),
     "search": SubCommand("search", "Look for text in bodies and properties."),
     "audit": SubCommand("audit", "Check that nothing stored is lost or in disagreement."),

@@ -1,0 +1,82 @@
+"""Traffic from the ConsumeQueues, in the form in which the job ``traffic`` has it, without Spark."""
+
+from collections.abc import Collection
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from rocketbroker.analytics.decode_report import DecodeReport
+from rocketbroker.analytics.jobs.intervals import check_interval
+from rocketbroker.analytics.minute_turns import MINUTE_MS
+from rocketbroker.analytics.queue_traffic import traffic_by_minute
+from rocketbroker.analytics.store_root import Stores
+from rocketbroker.common.errors import ConfigError
+
+_MS: Final = 1000
+_BY: Final = ["broker", "topic", "from_ms"]
+# Years 1 to 9999, as jobs show times; a damaged record may have any number.
+_SHOWN_MS: Final = (-62_135_596_800_000, 253_402_300_799_999)
+
+
+def queue_traffic(
+    stores: Stores,
+    interval: int = 60,
+    *,
+    since_ms: int | None = None,
+    until_ms: int | None = None,
+    topics: Collection[str] | None = None,
+    report: DecodeReport | None = None,
+) -> pa.Table:
+    """How much was stored of each topic in each interval, by ``queue_traffic.traffic_by_minute``.
+
+    Args:
+        stores: the stores.
+        interval: seconds, a multiple of 60; intervals begin at multiples of it since 1970 (UTC).
+        since_ms: only what was stored at this time or later, ms since 1970, where a minute begins.
+        until_ms: only what was stored before this time, where a minute begins.
+        topics: only these; all if None.
+        report: takes what could not be read, where the log itself had to be.
+
+    Returns:
+        The columns of the job ``traffic``, sorted by ``from_time``, ``broker`` and ``topic``.
+
+    Raises:
+        ConfigError: an interval or a time is of no whole minutes.
+        StoreError: as from ``read_store``.
+    """
+    check_interval(interval, MINUTE_MS // _MS)
+    for name, time_ms in (("--since", since_ms), ("--until", until_ms)):
+        if time_ms is not None and time_ms % MINUTE_MS:
+            raise ConfigError(f"queues tell traffic by whole minutes: {name} {time_ms} (ms since 1970) is within one")
+    found = traffic_by_minute(stores, report)
+    return _by_interval(found.filter(_chosen(found, since_ms, until_ms, topics)), interval * _MS)
+
+
+def _chosen(
+    found: pa.Table, since_ms: int | None, until_ms: int | None, topics: Collection[str] | None
+) -> NDArray[np.bool_]:
+    minutes = found.column("minute_ms").to_numpy()
+    chosen = np.ones(len(minutes), np.bool_)
+    if since_ms is not None:
+        chosen &= minutes >= since_ms
+    if until_ms is not None:
+        chosen &= minutes < until_ms
+    if topics is not None:
+        chosen &= pc.is_in(found.column("topic"), pa.array(sorted(topics), pa.string())).to_numpy()
+    return chosen
+
+
+def _by_interval(found: pa.Table, interval_ms: int) -> pa.Table:
+    minutes = found.column("minute_ms").to_numpy()
+    is_shown = (minutes >= _SHOWN_MS[0] + interval_ms) & (minutes <= _SHOWN_MS[1])
+    begins = pa.array(minutes // interval_ms * interval_ms, mask=~is_shown)
+    rows = found.drop_columns("minute_ms").append_column("from_ms", begins)
+    grouped = rows.group_by(_BY).aggregate([("messages", "sum"), ("bytes", "sum")])
+    ordered = grouped.sort_by([(name, "ascending") for name in ("from_ms", "broker", "topic")])
+    times = ordered.column("from_ms").cast(pa.timestamp("ms", "UTC"))
+    columns = [ordered.column("broker"), ordered.column("topic"), times]
+    columns += [ordered.column("messages_sum"), ordered.column("bytes_sum")]
+    return pa.table(columns, ["broker", "topic", "from_time", "messages", "bytes"])

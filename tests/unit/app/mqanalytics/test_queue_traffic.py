@@ -1,0 +1,56 @@
+"""What `mqanalytics queue-traffic` prints."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from rocketbroker.app.mqanalytics.cli import app
+from tests.support.commit_log_writer import overwrite
+from tests.support.mixed_store import MixedStore
+from tests.support.slow_store_reader import slow_rows
+from tests.support.store_damage import places
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("traffic") / "store"
+    MixedStore(root, 300, span_ms=600_000).make()
+    return root
+
+
+def run(*arguments: object) -> Any:
+    return CliRunner().invoke(app, ["queue-traffic", *map(str, arguments)])
+
+
+def test_rows_are_those_of_traffic(made: Path) -> None:
+    printed = run(made, "--json", "--interval", 300, "--topic", "orders")
+    assert printed.exit_code == 0, printed.stderr
+    told = json.loads(printed.stdout)
+    assert told | {"rows": []} == {"job": "queue-traffic", "rows": [], "more": False, "notRead": None}
+    assert list(told["rows"][0]) == ["broker", "topic", "fromTime", "messages", "bytes"]
+    assert sum(row["messages"] for row in told["rows"]) == sum(
+        row["topic"] == "orders" for row in slow_rows(made / "commitlog")
+    )
+    assert {row["fromTime"] % 300_000 for row in told["rows"]} == {0}
+
+
+def test_the_last_line_says_what_is_known_of_damage(made: Path, tmp_path: Path) -> None:
+    printed = run(made, "--limit", 2)
+    assert printed.stdout.splitlines()[-1] == "2 rows; and more (--limit); damage was not looked for"
+    store = shutil.copytree(made, tmp_path / "store")
+    shutil.rmtree(store / "consumequeue")
+    place = list(places(store / "commitlog"))[20]
+    overwrite(store / "commitlog" / place.file, place.position + 4, b"????")
+    assert run(store).stdout.splitlines()[-1].endswith(f"; 1 range, {place.size} bytes not read")
+
+
+def test_what_is_wrong_is_one_line(made: Path) -> None:
+    printed = run(made, "--interval", 61)
+    assert (printed.exit_code, printed.stdout) == (2, "")
+    assert printed.stderr == (
+        "mqanalytics: queues tell traffic by whole minutes: --interval is a multiple of 60, not 61\n"
+    )
