@@ -98,11 +98,13 @@ def test_mqanalytics_prints_a_table_or_json(spark: SparkSession, store: Path, tm
     assert json.loads(printed.stdout) == {
         "messages": total,
         "queues": [{"topic": c.topic, "queueId": c.queue_id, "messages": c.messages} for c in counts],
+        "notRead": {"ranges": 0, "bytes": 0},
     }
     table = CliRunner().invoke(app, ["count", str(store)])
     assert table.exit_code == 0
     assert f" StFill {'':51}│     0 │      130 │" in table.stdout
-    assert table.stdout.splitlines()[-2].split() == ["│", "all", "│", "│", str(total), "│"]
+    assert table.stdout.splitlines()[-3].split() == ["│", "all", "│", "│", str(total), "│"]
+    assert table.stdout.splitlines()[-1] == f"{len(counts)} queues; everything was read"
     missing = CliRunner().invoke(app, ["count", str(tmp_path / "none")])
     assert (missing.exit_code, missing.stdout) == (1, "")
     assert missing.stderr.startswith(f"mqanalytics: {tmp_path}/none does not exist; a RocketMQ store directory")
@@ -122,6 +124,10 @@ def test_damage_is_skipped_and_named_on_stderr(
         said += capsys.readouterr().err
         time.sleep(0.05)
     assert f"no readable record in {message['size']} bytes from position {message['phyOffset']}; skipped" in said
+    table = CliRunner().invoke(app, ["count", str(broken)])
+    assert table.stdout.splitlines()[-1].endswith(f"; 1 range, {message['size']:,} bytes not read")
+    printed = CliRunner().invoke(app, ["count", str(broken), "--json"])
+    assert json.loads(printed.stdout)["notRead"] == {"ranges": 1, "bytes": message["size"]}
 
 
 def test_a_store_is_counted_while_it_is_written(spark: SparkSession, tmp_path: Path) -> None:

@@ -1,46 +1,37 @@
 """``mqanalytics count``: messages by topic and queue."""
 
-import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from rocketbroker.app.mqadmin.rendering import print_json
 from rocketbroker.app.mqanalytics.options import AsJson, Stores
-from rocketbroker.app.mqanalytics.running import failing_in_one_line
+from rocketbroker.app.mqanalytics.rendering import told
+from rocketbroker.app.mqanalytics.running import failing_in_one_line, known_stores, running
+from rocketbroker.app.mqanalytics.table_jobs import SkipDamage
 
 if TYPE_CHECKING:
     from rocketbroker.analytics import TopicQueueCount
 
 
-def command(stores: Stores, as_json: AsJson = False) -> None:
+def command(stores: Stores, skip_damage: SkipDamage = False, as_json: AsJson = False) -> None:
     """Count the messages of each topic and queue."""
     with failing_in_one_line():
-        counts = _count(stores)
-    _print_json(counts) if as_json else _print_table(counts)
+        roots = known_stores(stores)
+        with running("Counting messages") as (spark, _):
+            from rocketbroker.analytics import count_messages
+            from rocketbroker.analytics.jobs.scope import Scope
+            from rocketbroker.analytics.selection import EVERYTHING
+
+            counts = count_messages(roots, spark)
+            not_read = None if skip_damage else Scope(spark, roots, EVERYTHING).not_read()._asdict()
+    (_print_json if as_json else _print_table)(counts, {"notRead": not_read})
 
 
-def _count(stores: list[str]) -> "list[TopicQueueCount]":
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-
-    from rocketbroker.analytics import count_messages
-
-    console = Console(stderr=True)
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
-        task = progress.add_task("Starting Spark", total=None)
-        return count_messages(
-            stores,
-            progress=lambda done, total: progress.update(
-                task, description="Counting messages", completed=done, total=total
-            ),
-        )
-
-
-def _print_json(counts: "list[TopicQueueCount]") -> None:
+def _print_json(counts: "list[TopicQueueCount]", summary: dict[str, Any]) -> None:
     rows = [{"topic": row.topic, "queueId": row.queue_id, "messages": row.messages} for row in counts]
-    print(json.dumps({"messages": sum(row.messages for row in counts), "queues": rows}, indent=2, ensure_ascii=False))
+    print_json({"messages": sum(row.messages for row in counts), "queues": rows, **summary})
 
 
-def _print_table(counts: "list[TopicQueueCount]") -> None:
+def _print_table(counts: "list[TopicQueueCount]", summary: dict[str, Any]) -> None:
     from rich.console import Console
     from rich.table import Table
 
@@ -51,3 +42,4 @@ def _print_table(counts: "list[TopicQueueCount]") -> None:
     for row in counts:
         table.add_row(row.topic, str(row.queue_id), f"{row.messages:,}")
     Console().print(table)
+    print(told(len(counts), summary, "queue"))
