@@ -14,7 +14,9 @@ from rocketbroker.common.errors import StoreError
 #: Bytes read at a time from another machine; also bounds the rows of a batch.
 WINDOW_SIZE: Final = 16 << 20
 #: Bytes read at a time here: what is made of them finds them in the processor's cache.
-LOCAL_WINDOW_SIZE: Final = 4 << 20
+LOCAL_WINDOW_SIZE: Final = 2 << 20
+#: The same where much is done for each window, whatever its size.
+WALKED_WINDOW_SIZE: Final = 4 << 20
 
 
 class LogWindow:

@@ -130,7 +130,7 @@ def _timestamps(records: Records, field: pa.Field) -> pa.Array:
     if pa.types.is_integer(field.type):
         return pa.array(millis)
     if not len(millis) or (millis.min() >= FIRST_MS and millis.max() <= LAST_MS):
-        return pa.array(millis * 1000).cast(field.type)
+        return pa.array(millis * 1000).view(field.type)
     outside = (millis < FIRST_MS) | (millis > LAST_MS)
     return pa.array(np.where(outside, 0, millis) * 1000, mask=outside).cast(field.type)
 

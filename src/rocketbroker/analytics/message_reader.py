@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from rocketbroker.analytics.decode_report import DecodeReport
-from rocketbroker.analytics.log_window import LogWindow
+from rocketbroker.analytics.log_window import WALKED_WINDOW_SIZE, LogWindow
 from rocketbroker.analytics.message_columns import message_batches
 from rocketbroker.analytics.message_schema import select_fields
 from rocketbroker.analytics.queue_entries import QueueNotWholeError
@@ -91,5 +91,6 @@ def _records(split: Split, report: DecodeReport) -> Iterator[Records]:
 
 
 def _walked(split: Split, report: DecodeReport) -> Iterator[Records]:
-    with LogWindow(split.file, limit=split.high) as window:
+    size = WALKED_WINDOW_SIZE if split.file.root.is_local else None
+    with LogWindow(split.file, size, limit=split.high) as window:
         yield from walk_split(split, window, report)

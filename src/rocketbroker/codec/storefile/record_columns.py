@@ -49,24 +49,25 @@ class Records:
         self.base = base
         self.data = data
         self.starts = starts
+        self._fields: dict[str, NDArray[Any]] = {}
 
     def __len__(self) -> int:
         return len(self.starts)
 
-    @cached_property
+    @property
     def sys_flag(self) -> NDArray[np.int32]:
         """Bits of MessageSysFlag."""
-        return self._heads["sys_flag"].astype(np.int32)
+        return self.field("sys_flag")
 
     @cached_property
     def total_size(self) -> Positions:
         """Bytes of the whole records."""
-        return self._heads["total_size"].astype(np.int64)
+        return self.field("total_size").astype(np.int64)
 
-    @cached_property
+    @property
     def physical_offset(self) -> Positions:
         """Where in the log the records say that they begin."""
-        return self._heads["physical_offset"].astype(np.int64)
+        return self.field("physical_offset")
 
     @cached_property
     def body_at(self) -> Positions:
@@ -106,12 +107,20 @@ class Records:
         return at
 
     def field(self, name: str) -> NDArray[Any]:
-        """The values of the number ``name`` of ``codec.storefile.dtypes.RECORD_HEAD``, in the machine's byte order."""
-        kind = RECORD_HEAD[name]
+        """The values of the number ``name`` of ``codec.storefile.dtypes.RECORD_HEAD``, in the machine's byte order.
+
+        They are made once, and are not to be written to.
+        """
+        values = self._fields.get(name)
+        if values is None:
+            values = self._fields[name] = self._field(name)
+        return values
+
+    def _field(self, name: str) -> NDArray[Any]:
+        kind, at = RECORD_HEAD[name], _offset_of(name)
         values = self._heads[name].astype(kind.newbyteorder("="))
-        at, v6 = _offset_of(name), self._v6
-        if at > BORN_HOST_POSITION and len(v6.rows):
-            positions = self.starts[v6.rows] + at + (v6.both if at > STORE_HOST_POSITION else v6.born)
+        if at > BORN_HOST_POSITION and len((v6 := self._v6).rows):
+            positions = self.starts[v6.rows] + (v6.both if at > STORE_HOST_POSITION else v6.born) + at
             values[v6.rows] = gather(self.data, kind, self._inside(positions, kind.itemsize))
         return values
 
@@ -142,30 +151,32 @@ class Records:
         return gather(self.data, f"V{size}", self._inside(self.starts, size)).view(RECORD_HEAD)
 
     @cached_property
-    def _magic(self) -> NDArray[np.uint32]:
-        return self._heads["magic"].astype(np.uint32)
-
-    @cached_property
     def _v6(self) -> _V6Hosts:
-        rows = np.flatnonzero((self.sys_flag & _V6_FLAGS).astype(np.bool_))
-        flags = self.sys_flag[rows].astype(np.int64)
+        flags = self._heads.view(np.uint8)[_SYS_FLAG_LOW_AT :: RECORD_HEAD.itemsize] & _V6_FLAGS
+        rows = np.flatnonzero(flags != 0)
+        flags = flags[rows]
         born = np.where(flags & BORNHOST_V6_FLAG, _V6_EXTRA, 0)
         return _V6Hosts(rows, born, born + np.where(flags & STOREHOSTADDRESS_V6_FLAG, _V6_EXTRA, 0))
+
+    @property
+    def _magic(self) -> NDArray[np.uint32]:
+        return self.field("magic")
 
     def _behind_hosts(self, position: int) -> Positions:
         """Where in the data a position is that lies behind both hosts; it is given for IPv4 ones."""
         at = self.starts + position
-        at[self._v6.rows] += self._v6.both
+        if len(self._v6.rows):
+            at[self._v6.rows] += self._v6.both
         return at
 
     @cached_property
     def _topic(self) -> tuple[Positions, Positions]:
         length_at = self._inside(self.body_at + self.body_length, 2)
         at, lengths = length_at + 1, self.data.take(length_at).astype(np.int64)
-        is_v2 = self._magic == MESSAGE_MAGIC_CODE_V2
-        if is_v2.any():
-            at[is_v2] += 1
-            lengths[is_v2] = gather(self.data, ">i2", length_at[is_v2])
+        v2 = np.flatnonzero(self._magic == MESSAGE_MAGIC_CODE_V2)
+        if len(v2):
+            at[v2] += 1
+            lengths[v2] = gather(self.data, ">i2", length_at[v2])
         return at, lengths
 
     @cached_property
@@ -178,7 +189,8 @@ class Records:
     def _inside(self, positions: Positions, length: int = 0) -> Positions:
         """``positions`` moved so that ``length`` bytes are there: a broken record's lengths may point anywhere."""
         last = len(self.data) - length
-        if not len(positions) or (positions.min() >= 0 and positions.max() <= last):
+        # As numbers without a sign negative ones are larger than any.
+        if not len(positions) or positions.view(np.uint64).max() <= last:
             return positions
         return np.clip(positions, 0, last)
 
@@ -187,3 +199,7 @@ def _offset_of(name: str) -> int:
     fields = RECORD_HEAD.fields
     assert fields is not None
     return fields[name][1]
+
+
+# Both flags of IPv6 hosts are in the last byte of sysFlag.
+_SYS_FLAG_LOW_AT: Final = _offset_of("sys_flag") + 3
