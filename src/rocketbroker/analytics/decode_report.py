@@ -25,6 +25,19 @@ class SkippedRange:
     reason: str
 
 
+@dataclass(frozen=True, slots=True, order=True)
+class UnprovenRange:
+    """Physical offsets ``low`` to before ``high`` of a broker's log, which is itself read there for topics.
+
+    It could not be shown that their queues have all messages from there, for a ``reason`` in words.
+    """
+
+    broker: str
+    low: int
+    high: int
+    reason: str
+
+
 @dataclass(slots=True)
 class DecodeReport:
     """Filled while stores are read; complete when the last batch was taken.
@@ -32,7 +45,7 @@ class DecodeReport:
     ``messages`` counts rows delivered. No row comes from these ranges: ``broken`` have readable records behind them, or
     lie in a file that was already full; ``unfinished`` are at the very end of a log, a write under way or cut by a
     crash; ``missing`` are files that lack between others. Rows do come from ``wrong_bodies``: their checksum is wrong
-    (told when it is asked for), or they cannot be unpacked.
+    (told when it is asked for), or they cannot be unpacked. Nothing is lost in ``unproven``: it took longer to read.
     """
 
     messages: int = 0
@@ -40,6 +53,7 @@ class DecodeReport:
     unfinished: list[SkippedRange] = field(default_factory=list)
     missing: list[SkippedRange] = field(default_factory=list)
     wrong_bodies: list[SkippedRange] = field(default_factory=list)
+    unproven: list[UnprovenRange] = field(default_factory=list)
 
     @property
     def ranges(self) -> list[SkippedRange]:
@@ -80,3 +94,14 @@ class DecodeReport:
         """Count and log a message whose body is wrong."""
         self.wrong_bodies.append(found)
         logger.warning("%s: the body of the message at position %d: %s", found.path, found.position, found.reason)
+
+    def add_unproven(self, found: UnprovenRange) -> None:
+        """Count and log a part of the log in which queues are not relied on."""
+        self.unproven.append(found)
+        logger.warning(
+            "broker %s: %s; from offset %d to %d the log itself is read",
+            found.broker,
+            found.reason,
+            found.low,
+            found.high,
+        )

@@ -1,8 +1,10 @@
 """Which parts of a commit log are read through the ConsumeQueues of selected topics instead of as a whole.
 
 Queues lead to all messages of their topics up to where the log is dispatched, which happens in its order: what lies
-behind is walked, and so is what lies before the first entry of a queue that has lost its beginning. Every entry of the
-queues is looked at before one is used; when a thing about them is not as it should be, all of the log is walked.
+behind is walked, and so is what lies before the first entry of a queue that has lost its beginning. Where entries may
+not have reached the disk they must be shown to lead to all of the log (``queue_proof.py``); from where they do not, it
+is walked. Every entry of the queues is looked at before one is used; when a thing about them is not as it should be,
+all of the log is walked.
 """
 
 import logging
@@ -14,6 +16,7 @@ from typing import Final
 import numpy as np
 
 from rocketbroker.analytics.commit_log_files import LogFile
+from rocketbroker.analytics.decode_report import DecodeReport, UnprovenRange
 from rocketbroker.analytics.log_window import LogWindow
 from rocketbroker.analytics.queue_entries import (
     EntryRange,
@@ -22,6 +25,7 @@ from rocketbroker.analytics.queue_entries import (
     QueueNotWholeError,
 )
 from rocketbroker.analytics.queue_folders import CONSUME_QUEUE, queue_numbers, queue_topics
+from rocketbroker.analytics.queue_proof import all_queues, entries_of, has_all_queues, shown_to
 from rocketbroker.analytics.selection import Selection
 from rocketbroker.analytics.store_files import StoreFolder
 from rocketbroker.codec.storefile.record_search import Found, inspect
@@ -33,6 +37,11 @@ _OTHERS_LOCAL: Final = 4_096
 _OTHERS_REMOTE: Final = 16
 # A broker enters messages into queues by batches: one queue may be ahead of another by so many bytes of the log.
 _DISPATCH_MARGIN: Final = 16 << 20
+# To show that queues have all of the log so many are read, all of them; not for less than this part of the log.
+_SHOWN_LOCAL: Final = 65_536
+_SHOWN_REMOTE: Final = 256
+_WORTH_SHOWING: Final = 1 / 8
+_NOT_CLOSED: Final = "the store was not stopped in order, and its queues do not show that they have all of the log"
 
 logger = logging.getLogger(__name__)
 
@@ -56,43 +65,57 @@ class QueuePlan:
 
 
 def plan_queues(
-    folder: StoreFolder, files: Sequence[LogFile], selection: Selection, bounds: tuple[int, int], part_size: int
+    folder: StoreFolder,
+    files: Sequence[LogFile],
+    selection: Selection,
+    bounds: tuple[int, int],
+    part_size: int,
+    report: DecodeReport,
 ) -> QueuePlan | None:
     """How to read what ``selection`` has between the physical offsets ``bounds``; ``None`` if all is to be walked.
 
-    A part leads to ``part_size`` bytes of messages, about.
+    A part leads to ``part_size`` bytes of messages, about. ``report`` takes what is walked since queues cannot be
+    relied on.
     """
     if selection.topics is None or selection.exact or not files:
         return None
     try:
-        return _Planner(folder, files, selection).plan(bounds, part_size)
+        return _Planner(folder, files, selection, report).plan(bounds, part_size)
     except QueueNotWholeError as error:
+        report.unproven.append(UnprovenRange(folder.root.broker, *bounds, str(error)))
         logger.info("%s: all of the commit log is read, since %s", folder.root.shown, error)
         return None
 
 
 class _Planner:
-    def __init__(self, folder: StoreFolder, files: Sequence[LogFile], selection: Selection) -> None:
+    def __init__(
+        self, folder: StoreFolder, files: Sequence[LogFile], selection: Selection, report: DecodeReport
+    ) -> None:
         self._folder = folder
         self._files = files
         self._selection = selection
+        self._report = report
+        self._has_all = has_all_queues(folder)
+        self._log_end = files[-1].base + files[-1].data_end
         self._topics = queue_topics(folder, CONSUME_QUEUE)
 
     def plan(self, bounds: tuple[int, int], part_size: int) -> QueuePlan | None:
         seen = list(self._chosen())
         if sum(files.capacity for files in seen) > MOST_ENTRIES:
             raise QueueNotWholeError(f"its queues have more than {MOST_ENTRIES} entries")
-        front, tail = bounds[0], min(bounds[1], self._dispatched(seen) - _DISPATCH_MARGIN)
+        end = self._dispatched(seen) - _DISPATCH_MARGIN if self._has_all else self._log_end
+        front, tail = bounds[0], min(bounds[1], end)
         queues = []
         for files in self._chosen():  # listed anew: a broker may have begun a file since
             entries = files.whole()
             front = max(front, self._first_known(files, entries))
             queues.append((files, self._selected(entries)))
-        if front >= tail:
+        if not self._has_all and _is_worth_it(queues, front, tail):
+            tail = self._shown(front, tail)
+        if not _is_worth_it(queues, front, tail):
             return None
         parts = [part for file in self._files for part in _parts(queues, file, (front, tail), part_size)]
-        wanted = sum(_bytes(entries, front, tail) for _, entries in queues)
-        return QueuePlan(front, tail, parts) if wanted * 2 < tail - front else None
+        return QueuePlan(front, tail, parts)
 
     def _chosen(self) -> Iterator[QueueFiles]:
         for topic in sorted(self._selection.topics or ()):
@@ -127,6 +150,17 @@ class _Planner:
             begin, end = max(begin, low - entries.first), min(end, high - entries.first)
         return entries.part(begin, max(begin, end))
 
+    def _shown(self, front: int, tail: int) -> int:
+        """The offset, ``tail`` at most, up to which queues have all messages from ``front`` on."""
+        known, log = front, self._log_end - self._files[0].base
+        queues = all_queues(self._folder)
+        most = _SHOWN_LOCAL if self._folder.root.is_local else _SHOWN_REMOTE
+        if tail - front >= log * _WORTH_SHOWING and len(queues) <= most:
+            known = min(max(shown_to(self._files, entries_of(self._folder, queues), front), front), tail)
+        if known < tail:
+            self._report.add_unproven(UnprovenRange(self._folder.root.broker, known, tail, _NOT_CLOSED))
+        return known
+
     def _dispatched(self, chosen: list[QueueFiles]) -> int:
         """Physical offset behind a message before which all are in their queues."""
         ends = [newest for files in [*chosen, *self._others()] if (newest := files.newest()) is not None]
@@ -154,6 +188,11 @@ class _Planner:
                 with LogWindow(file) as window:
                     return inspect(window, offset - file.base) == (Found.RECORD, size)
         return False
+
+
+def _is_worth_it(queues: list[tuple[QueueFiles, QueueEntries]], front: int, tail: int) -> bool:
+    """Whether what is selected is less than half of a part of the log."""
+    return front < tail and sum(_bytes(entries, front, tail) for _, entries in queues) * 2 < tail - front
 
 
 def _bytes(entries: QueueEntries, low: int, high: int) -> int:

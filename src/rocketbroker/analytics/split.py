@@ -45,8 +45,8 @@ def plan_splits(
 ) -> list[Split]:
     """The splits of stores in which ``selection`` may find something, as far as they are written now.
 
-    They come by store and offset. ``report`` takes files that lack between others. Raises :class:`StoreError` for a
-    place that is no store.
+    They come by store and offset. ``report`` takes files that lack between others, and where queues are not relied on.
+    Raises :class:`StoreError` for a place that is no store.
     """
     if split_size <= 0:
         raise ConfigError(f"splits of {split_size} bytes cannot be read; a number of bytes above 0 is expected")
@@ -66,7 +66,8 @@ def _of_store(root: StoreRoot, split_size: int, selection: Selection, report: De
         since, until = offsets_of_time(files, wanted.since_ms, wanted.until_ms)
         low, high = max(low, since), min(high, until)
     wholes = [Split(file, 0, file.data_end, file is files[-1]) for file in files]
-    plan = plan_queues(open_folder(root), files, wanted, (max(low, files[0].base), high), min(split_size, SPLIT_SIZE))
+    bounds, part_size = (max(low, files[0].base), high), min(split_size, SPLIT_SIZE)
+    plan = plan_queues(open_folder(root), files, wanted, bounds, part_size, report)
     if plan is None:
         yield from _walked(wholes, low, high, split_size)
         return

@@ -245,6 +245,7 @@ class MessageStore:
             if self.flusher.error:
                 raise StoreError(f"messages that a killed broker left would be shown: {self.flusher.error}")
         self.commit_log.warm_up()
+        self.lock.note_open()
         return report
 
     def _trust_from_here_on(self) -> None:

@@ -7,6 +7,11 @@ from rocketbroker.common.atomic_file import write_synced
 from rocketbroker.common.errors import StoreError
 from rocketbroker.common.file_system import LOCAL, FileSystem, parents_of
 
+#: What the locked file holds once the store is recovered. Java's broker writes it at once: it recovers before it locks.
+LOCKED = b"lock"
+# Till then; of one length, since nothing is cut.
+_OPENING = b"open"
+
 
 class StoreLock:
     """Keeps a second broker out of a store, and tells whether the last one stopped cleanly.
@@ -48,7 +53,11 @@ class StoreLock:
             raise StoreError(
                 f"{self._path.parent} is in use by another broker; stop it or set storePathRootDir to another folder"
             ) from error
-        self._file_system.write(self._fd, 0, b"lock")
+        self._file_system.write(self._fd, 0, _OPENING)
+
+    def note_open(self) -> None:
+        """Say in the file that the store is recovered, to who reads its queues beside the broker (blocks)."""
+        self._file_system.write(self._fd, 0, LOCKED)
 
     @property
     def was_clean(self) -> bool:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rocketbroker.analytics import DecodeReport, Selection, queue_plan
+from rocketbroker.analytics import DecodeReport, Selection, queue_plan, queue_proof
 from rocketbroker.analytics.message_reader import read_split
 from rocketbroker.analytics.message_schema import MESSAGE_SCHEMA
 from rocketbroker.analytics.queue_entries import EntryRange, QueueNotWholeError
@@ -34,6 +34,7 @@ Rows = list[dict[str, Any]]
 def small_margin(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have small stores read through their queues."""
     monkeypatch.setattr(queue_plan, "_DISPATCH_MARGIN", MARGIN)
+    monkeypatch.setattr(queue_proof, "STRETCH", MARGIN)
 
 
 @pytest.fixture(scope="module")

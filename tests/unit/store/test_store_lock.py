@@ -82,8 +82,18 @@ def test_the_file_says_what_it_is_as_javas_does(tmp_path: Path):
     lock = make_lock(tmp_path)
     lock.acquire()
 
+    assert (tmp_path / "lock").read_bytes() == b"open"
+    lock.note_open()
     assert (tmp_path / "lock").read_bytes() == b"lock"
     lock.release()
+
+
+async def test_it_is_said_once_the_store_is_recovered(tmp_path: Path):
+    store = MessageStore(store_config(tmp_path / "store"), V4_HOST, NoListener(), FakeClock())
+    await store.start()
+
+    assert (tmp_path / "store" / "lock").read_bytes() == b"lock"
+    await store.stop()
 
 
 def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path):
