@@ -19,6 +19,7 @@ from pyspark.sql.types import StructType
 
 from rocketbroker.analytics.filter_pushdown import push_filters
 from rocketbroker.analytics.source_options import SourceOptions, source_options, table_of
+from rocketbroker.analytics.spark_worker import settle
 from rocketbroker.analytics.tables.matching import check_selection, chosen_stores
 from rocketbroker.analytics.tables.table import check_table_schema
 
@@ -49,7 +50,9 @@ class RocketMQStore(DataSource):
 
     def schema(self) -> StructType:
         """All columns of the table."""
-        return from_arrow_schema(table_of(self.options).schema)
+        found = from_arrow_schema(table_of(self.options).schema)
+        settle()
+        return found
 
     def reader(self, schema: StructType) -> "TableReader":
         """A reader of the columns of ``schema``: the user's, or all."""
@@ -84,12 +87,15 @@ class TableReader(DataSourceReader):
         """The parts of the table, as far as its stores are written now."""
         options = self._options
         stores = chosen_stores(options.stores, self._selection)
-        return [TablePartition(part) for part in options.table.plan(stores, self._selection, options.table_options)]
+        parts = options.table.plan(stores, self._selection, options.table_options)
+        settle()
+        return [TablePartition(part) for part in parts]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one part. What cannot be read is logged by the worker."""
         if isinstance(partition, TablePartition):  # Spark asks with None when there are no partitions
             yield from self._options.table.read(partition.part, self._schema, self._selection)
+        settle()
 
 
 class FilteredTableReader(TableReader):

@@ -18,7 +18,9 @@ def test_settings_of_the_caller_win_and_java_options_join_ours() -> None:
     options = conf.get("spark.driver.extraJavaOptions")
     assert options is not None
     assert options.startswith('"-Dlog4j2.configurationFile=file:///')
-    assert options.endswith('log4j2.properties" -XX:+UseSerialGC')
+    assert options.endswith(" -XX:+UseSerialGC")
+    assert options.count("GC") == 1
+    assert "UseParallelGC" in str(local_session._conf("x", {}).get("spark.driver.extraJavaOptions"))
 
 
 def test_the_environment_is_as_before_when_spark_was_started(monkeypatch: pytest.MonkeyPatch) -> None:
