@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StringType, StructField, StructType
 
+from rocketbroker.analytics.arrow_slices import as_text
 from rocketbroker.analytics.jobs.columns import as_time, millis
 from rocketbroker.common.errors import ConfigError
 
@@ -48,14 +49,14 @@ class Pattern:
         if not self.places or set(self.places) - {BODY, PROPERTIES}:
             raise ConfigError(f"a search is in {BODY}, {PROPERTIES} or both, not in {', '.join(self.places) or 'none'}")
         try:
-            self.positions(pa.array([b""], pa.binary()))
+            self.positions(pa.array([""], pa.string()))
         except UnicodeEncodeError as error:
             raise ConfigError(f"{self.text!r} is no text in UTF-8, as those of messages are") from error
         except pa.ArrowInvalid as error:
             raise ConfigError(f"{self.text!r} is no regular expression as RE2 has them: {error}") from error
 
     def positions(self, values: pa.Array) -> pa.Array:
-        """Where the first match begins in each value, in bytes; -1 without one, null for null."""
+        """Where the first match begins in each text, in bytes of its UTF-8; -1 without one, null for null."""
         find = pc.find_substring_regex if self.is_regex else pc.find_substring
         return find(values, self.text, ignore_case=self.ignore_case)
 
@@ -94,10 +95,12 @@ def _in_bodies(shown: pa.RecordBatch, bodies: pa.Array, pattern: Pattern) -> Ite
     unreadable = np.flatnonzero(bodies.is_null().to_numpy(zero_copy_only=False))
     if len(unreadable):
         yield _rows(shown, unreadable, [UNREADABLE_BODY] * len(unreadable), [None] * len(unreadable))
-    at = pc.fill_null(pattern.positions(bodies), -1).to_numpy()
+    # Of bytes Arrow's patterns would take each for a character: "." and "ü" would match parts of what they should.
+    texts = as_text(bodies)
+    at = pc.fill_null(pattern.positions(texts), -1).to_numpy()
     rows = np.flatnonzero(at >= 0)
     if len(rows):
-        excerpts = [_excerpt(bodies[row].as_py(), int(at[row])) for row in rows.tolist()]
+        excerpts = [_excerpt(texts[row].as_py().encode(), int(at[row])) for row in rows.tolist()]
         yield _rows(shown, rows, [BODY] * len(rows), excerpts)
 
 

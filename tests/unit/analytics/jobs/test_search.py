@@ -33,7 +33,7 @@ def test_what_cannot_be_looked_for_is_named(fields: dict, reason: str) -> None:
 
 
 def test_a_text_is_no_regular_expression() -> None:
-    values = pa.array([b"a.c", b"abc", None, b"xA.C"], pa.binary())
+    values = pa.array(["a.c", "abc", None, "xA.C"])
     assert Pattern("a.c").positions(values).to_pylist() == [0, -1, None, -1]
     assert Pattern("a.c", ignore_case=True).positions(values).to_pylist() == [0, -1, None, 1]
     assert Pattern("a.c", is_regex=True).positions(values).to_pylist() == [0, 0, None, -1]
@@ -50,6 +50,27 @@ def test_a_text_is_no_regular_expression() -> None:
 )
 def test_an_excerpt_is_one_line_around_the_match(value: bytes, at: int, excerpt: str) -> None:
     assert _excerpt(value, at) == excerpt
+
+
+@pytest.mark.parametrize(
+    ("pattern", "found"),
+    [
+        (Pattern("M[üu]ller", is_regex=True), ["Müller Straße", "\ufffd\x00Müller"]),
+        (Pattern("^M.ller", is_regex=True), ["Müller Straße"]),
+        (Pattern("[äö]", is_regex=True), []),
+        (Pattern("日.$", is_regex=True), ["日本"]),
+        (Pattern("müller", ignore_case=True), ["Müller Straße", "MÜLLER", "\ufffd\x00Müller"]),
+        (Pattern("MÜLLER"), ["MÜLLER"]),
+    ],
+)
+def test_bodies_are_searched_as_text(pattern: Pattern, found: list[str]) -> None:
+    bodies = ["Müller Straße".encode(), "MÜLLER".encode(), "日本".encode(), b"\xff\x00" + "Müller".encode()]
+    values = [{**SHOWN, "decompressed_body": body} for body in bodies]
+    schema = pa.schema([*SCHEMA.remove(len(SHOWN)), ("decompressed_body", pa.binary())])
+    (batch,) = pa.Table.from_pylist(values, schema).to_batches()
+    in_bodies = Pattern(pattern.text, pattern.is_regex, pattern.ignore_case, ("body",))
+    rows = [row for each in _find(iter([batch]), in_bodies) for row in each.to_pylist()]
+    assert [row["excerpt"] for row in rows] == [each.replace("\x00", "·") for each in found]
 
 
 def test_entries_of_a_slice_of_maps_are_those_of_its_rows() -> None:
