@@ -9,10 +9,13 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from rocketbroker.analytics.store_root import StoreRoot
 from rocketbroker.common.errors import StoreError
+
+# Bytes that file systems allow a name.
+_LONGEST_NAME: Final = 255
 
 
 class StoreEntry(NamedTuple):
@@ -108,6 +111,15 @@ def checked_path(path: str) -> str:
     if any(part in {"", ".", ".."} or "\0" in part or "\\" in part for part in parts):
         raise StoreError(f"{path!r} is no path within a store: names with / between them are expected")
     return path
+
+
+def is_file_name(name: str) -> bool:
+    """Whether a file or a folder of a store can be called so; names out of damaged files may be anything."""
+    try:
+        size = len(name.encode())
+    except UnicodeEncodeError:
+        return False
+    return 0 < size <= _LONGEST_NAME and name not in {".", ".."} and not set(name) & {"/", "\\", "\0"}
 
 
 def shown_path(root: StoreRoot, path: str) -> str:

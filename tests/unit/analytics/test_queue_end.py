@@ -24,6 +24,15 @@ def test_ends_are_those_of_recorded_queues(tmp_path: Path, name: str) -> None:
     assert {queue: queue_end(folder, *queue) for queue in ends} == ends
 
 
+@pytest.mark.parametrize("topic", ["", ".", "..", "a/b", "T\\u", "a\0b", "\ud800", "x" * 256])
+def test_a_topic_that_no_folder_can_be_called_after_has_no_queue_and_is_told(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, topic: str
+) -> None:
+    (tmp_path / "consumequeue" / "a" / "b" / "0").mkdir(parents=True)
+    assert queue_end(open_folder(store_roots(tmp_path)[0]), topic, 0) is None
+    assert f"names a topic {topic!r}: no queue can be called so" in caplog.text
+
+
 def test_a_queue_of_batches_ends_behind_the_messages_of_its_last_batch(tmp_path: Path) -> None:
     batches = [(1_000, 5), (1_005, 3), (1_008, 12)]
     entries = [

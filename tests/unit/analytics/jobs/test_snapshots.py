@@ -41,6 +41,15 @@ async def test_a_snapshot_has_offsets_and_ends_of_queues(tmp_path: Path) -> None
     assert {(row["broker"], row["time_ms"]) for row in rows.values()} == {("a", NOW)}
 
 
+@pytest.mark.parametrize("name", ["@G", "a/b@G", "..@G", "T\\u@G", "T"])
+async def test_a_name_that_no_topic_can_have_ends_no_snapshot(tmp_path: Path, name: str) -> None:
+    root = await filled(tmp_path)
+    offsets = {"Topic@G": {"0": 70}, name: {"0": 1}}
+    (root / "config" / "consumerOffset.json").write_text(json.dumps({"offsetTable": offsets}))
+    rows = {row["topic"]: row["max_offset"] for row in take_snapshot(root, NOW).to_pylist()}
+    assert rows == {"Topic": 75, name.partition("@")[0]: None}
+
+
 async def test_it_is_written_whole_under_the_name_of_its_time(tmp_path: Path) -> None:
     snapshot = take_snapshot(await filled(tmp_path / "store"), NOW)
     path = write_snapshot(snapshot, tmp_path / "new" / "snapshots", NOW)
