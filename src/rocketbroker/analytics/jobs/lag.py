@@ -26,9 +26,10 @@ def lag(snapshots: DataFrame, messages: DataFrame, by: str = "queue") -> DataFra
 
     Returns:
         ``time``, the columns of ``LEVELS[by]``, with ``queue`` also ``consumer_offset`` and ``max_offset``; ``lag`` in
-        messages, and ``behind_ms``, the age at that time of the oldest message to be consumed: 0 without a lag, null
-        when that message is no longer in the store (of several queues, the longest that is known). Offsets of queues
-        that the store did not have are left out.
+        messages, those among them that were removed by age before, as RocketMQ counts it; and ``behind_ms``, the age
+        at that time of the oldest message to be consumed: 0 without a lag, null when no record of the store begins with
+        that message, since it was removed or lies within a batch of a BatchCQ topic (of several queues, the longest
+        that is known). Offsets of queues that the store did not have are left out.
 
     Raises:
         ConfigError: ``by`` is none of these.
@@ -42,13 +43,14 @@ def lag(snapshots: DataFrame, messages: DataFrame, by: str = "queue") -> DataFra
         F.col("queue_offset").alias("consumer_offset"),
         millis(messages, "store_timestamp").alias("stored"),
     )
-    wanted = F.broadcast(known.select(*queue, "consumer_offset").distinct())
+    # No side is told to be broadcast: Spark does so where it is small, and snapshots of a month are not.
+    wanted = known.select(*queue, "consumer_offset").distinct()
     # A deleted topic that was made again has two messages of one offset; the newer one is meant.
     found = next_ones.join(wanted, [*queue, "consumer_offset"], "left_semi")
     found = found.groupBy(*queue, "consumer_offset").agg(F.max("stored").alias("stored"))
     waiting = F.greatest(F.col("max_offset") - F.col("consumer_offset"), F.lit(0))
     waited = F.greatest(F.try_subtract("time_ms", "stored"), F.lit(0))
-    rows = known.join(F.broadcast(found), [*queue, "consumer_offset"], "left").select(
+    rows = known.join(found, [*queue, "consumer_offset"], "left").select(
         as_time(F.col("time_ms")).alias("time"),
         *LEVELS["queue"],
         "consumer_offset",

@@ -21,14 +21,17 @@ def hot_keys(messages: DataFrame, top: int = 20) -> DataFrame:
     keyed = messages.where(F.col("keys").isNotNull())
     parts = F.array_distinct(F.filter(F.split("keys", KEY_SEPARATOR), lambda part: part != ""))
     with_keys = keyed.select("broker", "topic", "size", parts.alias("parts")).where(F.size("parts") > 0)
-    totals = with_keys.groupBy("broker", "topic").agg(F.count("*").alias("keyed"))
-    each = with_keys.select("broker", "topic", "size", F.explode("parts").alias("key"))
+    # Each message once more, without a key: all are counted by the same pass, which a broker that writes cannot change.
+    keys_and_null = F.concat("parts", F.array(F.lit(None).cast("string")))
+    each = with_keys.select("broker", "topic", "size", F.explode(keys_and_null).alias("key"))
     counted = each.groupBy("broker", "topic", "key").agg(F.count("*").alias("messages"), F.sum("size").alias("bytes"))
-    order = Window.partitionBy("broker", "topic").orderBy(F.desc("messages"), "key")
-    ranked = counted.withColumn("rank", F.row_number().over(order)).where(F.col("rank") <= top)
-    joined = ranked.join(F.broadcast(totals), ["broker", "topic"])
+    topic = Window.partitionBy("broker", "topic")
+    of_all = F.max(F.when(F.col("key").isNull(), F.col("messages"))).over(topic)
+    by_key = counted.withColumn("keyed", of_all).where(F.col("key").isNotNull())
+    rank = F.row_number().over(topic.orderBy(F.desc("messages"), "key"))
+    ranked = by_key.withColumn("rank", rank).where(F.col("rank") <= top)
     rate = share(F.col("messages"), F.col("keyed")).alias("share")
-    return joined.select("broker", "topic", "rank", "key", "messages", "bytes", rate)
+    return ranked.select("broker", "topic", "rank", "key", "messages", "bytes", rate)
 
 
 def skew(messages: DataFrame, topics: DataFrame | None = None) -> DataFrame:
