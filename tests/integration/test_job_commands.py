@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -101,11 +102,42 @@ def test_rows_are_printed_as_a_table_with_what_was_not_read(
     assert run("sizes", broken, "--skip-damage").stdout.splitlines()[-1].endswith("damage was not looked for")
 
 
-@pytest.mark.parametrize("job", ["hot-keys", "skew", "delays", "retry-delays", "retries"])
-def test_each_job_runs_over_a_recorded_store(spark: SparkSession, recorded: Path, job: str) -> None:
-    printed = run(job, recorded, "--json")
+def of_recorded(job: str, rows: list[dict[str, Any]]) -> Counter[tuple[Any, ...]]:
+    """Messages of each row that a job tells of the recorded store."""
+    sent = [each for each in rows if not each["topic"].startswith(("%", "rmq_sys_", "RMQ_SYS_", "SCHEDULE_TOPIC_"))]
+    back = [each for each in rows if each["topic"].startswith("%")]
+    group = {each["topic"]: each["topic"].rpartition("%")[2].removesuffix("P_StRetry") for each in back}
+    if job == "hot-keys":
+        return Counter((each["topic"], key) for each in rows for key in set((each["keys"] or "").split()))
+    if job == "skew":
+        return Counter((each["topic"], each["queue_id"]) for each in rows)
+    if job == "delays":
+        return Counter((each["topic"],) for each in sent)
+    if job == "retry-delays":
+        return Counter((group[each["topic"]], each["reconsume_times"]) for each in back if "RETRY" in each["topic"][:7])
+    return Counter((group[each["topic"]], "StRetry") for each in back)
+
+
+@pytest.mark.parametrize(
+    ("job", "names"),
+    [
+        ("hot-keys", ("topic", "key")),
+        ("skew", ("topic", "queueId")),
+        ("delays", ("topic",)),
+        ("retry-delays", ("groupName", "reconsumeTimes")),
+        ("retries", ("groupName", "originTopic")),
+    ],
+)
+def test_each_job_counts_the_messages_of_a_recorded_store(
+    spark: SparkSession, recorded: Path, job: str, names: tuple[str, ...]
+) -> None:
+    top = ("--top", 1000) if job == "hot-keys" else ()
+    printed = run(job, recorded, "--json", "--limit", 0, *top)
     assert printed.exit_code == 0, printed.stderr
-    assert json.loads(printed.stdout)["job"] == job
+    told = Counter[tuple[Any, ...]]()
+    for each in json.loads(printed.stdout)["rows"]:
+        told[tuple(each[name] for name in names)] += each["messages"]
+    assert +told == of_recorded(job, rows_of(recorded))
 
 
 def test_search_prints_what_it_found(spark: SparkSession, made: Path) -> None:

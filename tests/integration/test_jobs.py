@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from rocketbroker.analytics.jobs.compare import compare
@@ -23,12 +23,17 @@ from rocketbroker.analytics.jobs.skew import hot_keys, skew
 from rocketbroker.analytics.jobs.traffic import traffic
 from rocketbroker.common.errors import ConfigError
 from tests.support.job_frames import found, frame, made_store, row, rows_of
+from tests.support.retry_names import RETRY_NAMES
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 START = 1_795_255_162_876
 HOUR = 3_600_000
+
+
+def spark_plan(result: DataFrame) -> str:
+    return str(result._jdf.queryExecution().executedPlan().toString())  # type: ignore[operator]
 
 
 def moment(time_ms: int) -> datetime:
@@ -121,6 +126,11 @@ def test_a_key_that_stands_twice_in_a_message_counts_once(spark: SparkSession) -
     assert (each["key"], each["messages"], each["share"]) == ("k", 1, 1.0)
 
 
+def test_hot_keys_and_all_they_are_a_share_of_come_from_one_pass(spark: SparkSession) -> None:
+    plan = spark_plan(hot_keys(frame(spark, [row(keys="k")])))
+    assert plan.count("LocalTableScan") == 1, plan
+
+
 def test_skew_is_that_of_a_plain_loop(spark: SparkSession, store: Path) -> None:
     rows = found(skew(frame(spark, rows_of(store))))
     counts = Counter((each["topic"], each["queue_id"]) for each in rows_of(store))
@@ -156,7 +166,7 @@ def test_skew_counts_queues_without_messages(spark: SparkSession) -> None:
 
 def test_delays_are_those_of_a_plain_loop(spark: SparkSession, store: Path) -> None:
     rows = found(delays(frame(spark, rows_of(store)), (50, 90)))
-    left_out = ("%RETRY%", "%DLQ%", "SCHEDULE_TOPIC_XXXX", "RMQ_SYS_TRANS_")
+    left_out = ("%RETRY%", "%DLQ%", "SCHEDULE_TOPIC_XXXX", "RMQ_SYS_TRANS_", "rmq_sys_")
     expected = {
         topic: [each["store_timestamp"] - each["born_timestamp"] for each in of]
         for topic, of in by_topic(rows_of(store)).items()
@@ -173,6 +183,28 @@ def test_delays_are_those_of_a_plain_loop(spark: SparkSession, store: Path) -> N
 def test_a_born_time_that_no_difference_can_be_made_of_ends_nothing(spark: SparkSession) -> None:
     (each,) = found(delays(frame(spark, [row(), row(1, born_timestamp=-(1 << 63))])))
     assert (each["messages"], each["least_ms"], each["greatest_ms"]) == (2, 47, 47)
+
+
+def test_what_brokers_write_themselves_has_no_delay(spark: SparkSession) -> None:
+    topics = ["orders", "BenchmarkTest", "rmq_sys_wheel_timer", "TRANS_CHECK_MAX_TIME_TOPIC", "%DLQ%G"]
+    rows = found(delays(frame(spark, [row(number, topic=topic) for number, topic in enumerate(topics)])))
+    assert {each["topic"] for each in rows} == {"orders", "BenchmarkTest"}
+
+
+def test_retries_of_pop_are_those_of_their_group(spark: SparkSession) -> None:
+    rows = [
+        row(number, topic=f"%RETRY%{name}", properties=properties, reconsume_times=number)
+        for number, (name, properties, _) in enumerate(RETRY_NAMES)
+    ]
+    groups = {each["reconsume_times"]: each["group_name"] for each in found(retry_delays(frame(spark, rows)))}
+    assert groups == {number: group for number, (_, _, group) in enumerate(RETRY_NAMES)}
+    known = spark.createDataFrame([("a", "G", 16)], "broker string, group_name string, retry_max_times int")
+    offsets = spark.createDataFrame(
+        [("a", "G", "%RETRY%G+T", 0, 100)],
+        "broker string, group_name string, topic string, queue_id int, consumer_offset long",
+    )
+    (told,) = found(retries(frame(spark, rows[2:3]), known, offsets, START))
+    assert (told["group_name"], told["origin_topic"], told["messages"], told["waiting"]) == ("G", "T", 1, 0)
 
 
 def test_retries_of_a_message_are_told_from_each_other(spark: SparkSession) -> None:
@@ -264,6 +296,16 @@ def test_lag_is_told_by_queue_and_added_up(spark: SparkSession) -> None:
     assert by_group == {(moment(taken), "G"): (10, 9000), (moment(taken + 1), "G"): (0, 0)}
     with pytest.raises(ConfigError, match="by queue, topic, group, not by 'day'"):
         lag(snapshots, messages, "day")
+
+
+def test_many_snapshots_are_not_sent_to_all_executors(spark: SparkSession) -> None:
+    taken = "time_ms bigint, broker string, group_name string, topic string, queue_id int, consumer_offset bigint"
+    snapshots = spark.createDataFrame([(START, "a", "G", "T", 0, 1, 3)], f"{taken}, max_offset bigint")
+    spark.conf.set("spark.sql.autoBroadcastJoinThreshold", "-1")  # what Spark does with sides that are not small
+    try:
+        assert "Broadcast" not in spark_plan(lag(snapshots, frame(spark, [row(1)])))
+    finally:
+        spark.conf.unset("spark.sql.autoBroadcastJoinThreshold")
 
 
 # -- search

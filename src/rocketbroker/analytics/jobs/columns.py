@@ -1,17 +1,16 @@
 """What jobs make columns of: times in ms, and percentiles. Works on data frames with times in either type."""
 
 from collections.abc import Sequence
-from typing import Final
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name that all of Spark's world has for it
 from pyspark.sql.types import LongType
 
+from rocketbroker.analytics.retry_topics import POP_RETRY_SEPARATOR_V1, POP_RETRY_SEPARATOR_V2
 from rocketbroker.analytics.shown_times import FIRST_MS, LAST_MS
+from rocketbroker.codec.message.message_const import PROPERTY_ORIGIN_GROUP
+from rocketbroker.codec.message.topic_validator import RETRY_GROUP_TOPIC_PREFIX
 from rocketbroker.common.errors import ConfigError
-
-#: Which percentiles jobs give.
-PERCENTILES: Final = (50.0, 90.0, 99.0, 99.9)
 
 
 def millis(frame: DataFrame, name: str) -> Column:
@@ -30,6 +29,17 @@ def interval_start(time_ms: Column, interval_ms: int) -> Column:
     step = F.lit(interval_ms)
     shown = time_ms.between(FIRST_MS + interval_ms, LAST_MS)
     return F.when(shown, F.timestamp_millis(time_ms - F.pmod(time_ms, step)))
+
+
+def retry_group(topic: Column, properties: Column) -> Column:
+    """The group that a retry topic is of; the rule of ``retry_topics.retry_group`` as a column."""
+    name = F.substr(topic, F.lit(len(RETRY_GROUP_TOPIC_PREFIX) + 1))
+    group = F.element_at(properties, PROPERTY_ORIGIN_GROUP)
+    return (
+        F.when(F.contains(name, F.lit(POP_RETRY_SEPARATOR_V2)), F.substring_index(name, POP_RETRY_SEPARATOR_V2, 1))
+        .when(F.startswith(name, F.concat(group, F.lit(POP_RETRY_SEPARATOR_V1))), group)
+        .otherwise(name)
+    )
 
 
 def percentile_columns(value: Column, percentiles: Sequence[float], suffix: str = "") -> list[Column]:

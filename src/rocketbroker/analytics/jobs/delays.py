@@ -5,26 +5,19 @@ from collections.abc import Sequence
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812
 
-from rocketbroker.analytics.jobs.columns import PERCENTILES, millis, percentile_columns
+from rocketbroker.analytics.jobs.columns import millis, percentile_columns, retry_group
+from rocketbroker.analytics.jobs.job_list import PERCENTILES
+from rocketbroker.analytics.sent_topics import NOT_SENT_PREFIXES, NOT_SENT_TOPICS
 from rocketbroker.codec.message.message_const import PROPERTY_ORIGIN_MESSAGE_ID
-from rocketbroker.codec.message.topic_validator import (
-    DLQ_GROUP_TOPIC_PREFIX,
-    RETRY_GROUP_TOPIC_PREFIX,
-    RMQ_SYS_SCHEDULE_TOPIC,
-    RMQ_SYS_TRANS_HALF_TOPIC,
-    RMQ_SYS_TRANS_OP_HALF_TOPIC,
-)
-
-# What lies there is on its way to another topic, or was sent long ago.
-_NOT_SENT = (RMQ_SYS_SCHEDULE_TOPIC, RMQ_SYS_TRANS_HALF_TOPIC, RMQ_SYS_TRANS_OP_HALF_TOPIC)
+from rocketbroker.codec.message.topic_validator import RETRY_GROUP_TOPIC_PREFIX
 
 
 def delays(messages: DataFrame, percentiles: Sequence[float] = PERCENTILES) -> DataFrame:
     """Store time less born time of each topic, in ms: how long until consumers could have a message.
 
-    Retries, dead letters, halves of transactions and what waits in SCHEDULE_TOPIC_XXXX are left out. Delayed messages
-    and transactions count in their own topic, with all the time that they waited on purpose. The born time is the
-    producer's clock.
+    Retries, dead letters and topics that only brokers write to (``sent_topics``) are left out: halves of transactions
+    and what waits until it is due. Delayed messages and transactions count in their own topic, with all the time that
+    they waited on purpose. The born time is the producer's clock.
 
     Args:
         messages: with ``broker``, ``topic``, ``store_timestamp`` and ``born_timestamp``.
@@ -35,9 +28,11 @@ def delays(messages: DataFrame, percentiles: Sequence[float] = PERCENTILES) -> D
         ``born_later``: messages that were born after they were stored, by clocks that differ.
     """
     topic = F.col("topic")
-    is_sent = ~(topic.startswith(RETRY_GROUP_TOPIC_PREFIX) | topic.startswith(DLQ_GROUP_TOPIC_PREFIX))
+    not_sent = topic.isin(*sorted(NOT_SENT_TOPICS))
+    for prefix in NOT_SENT_PREFIXES:
+        not_sent = not_sent | topic.startswith(prefix)
     took = F.try_subtract(millis(messages, "store_timestamp"), millis(messages, "born_timestamp"))
-    sent = messages.where(is_sent & ~topic.isin(*_NOT_SENT)).withColumn("took", took)
+    sent = messages.where(~not_sent).withColumn("took", took)
     return sent.groupBy("broker", "topic").agg(
         F.count("*").alias("messages"),
         *_distribution(F.col("took"), percentiles, ""),
@@ -62,7 +57,7 @@ def retry_delays(messages: DataFrame, percentiles: Sequence[float] = PERCENTILES
     stored, born = millis(messages, "store_timestamp"), millis(messages, "born_timestamp")
     origin = F.coalesce(F.element_at("properties", PROPERTY_ORIGIN_MESSAGE_ID), F.col("msg_id"))
     tries = retried.select(
-        F.substr("topic", F.lit(len(RETRY_GROUP_TOPIC_PREFIX) + 1)).alias("group_name"),
+        retry_group(F.col("topic"), F.col("properties")).alias("group_name"),
         "reconsume_times",
         F.try_subtract(stored, born).alias("age"),
         origin.alias("origin"),

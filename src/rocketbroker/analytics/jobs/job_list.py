@@ -56,9 +56,9 @@ class Job:
         return found
 
 
-_PERCENTILES: Final = Option(
-    "percentiles", (50.0, 90.0, 99.0, 99.9), "A percentile to give, 0 to 100; may be repeated.", 0
-)
+#: Which percentiles jobs give.
+PERCENTILES: Final = (50.0, 90.0, 99.0, 99.9)
+_PERCENTILES: Final = Option("percentiles", PERCENTILES, "A percentile to give, 0 to 100; may be repeated.", 0)
 _TIMES: Final = ("broker", "topic", "store_timestamp", "born_timestamp")
 
 JOBS: Final[dict[str, Job]] = {

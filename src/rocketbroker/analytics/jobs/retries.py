@@ -3,7 +3,7 @@
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-from rocketbroker.analytics.jobs.columns import as_time, millis
+from rocketbroker.analytics.jobs.columns import as_time, millis, retry_group
 from rocketbroker.codec.message.message_const import (
     PROPERTY_DLQ_ORIGIN_TOPIC,
     PROPERTY_MAX_RECONSUME_TIMES,
@@ -65,9 +65,13 @@ def retries(messages: DataFrame, groups: DataFrame, offsets: DataFrame, now_ms: 
 def _told(messages: DataFrame) -> DataFrame:
     topic, properties = F.col("topic"), F.col("properties")
     is_dead = topic.startswith(DLQ_GROUP_TOPIC_PREFIX)
-    prefix = F.when(is_dead, len(DLQ_GROUP_TOPIC_PREFIX)).otherwise(len(RETRY_GROUP_TOPIC_PREFIX))
+    of_dead = F.substr(topic, F.lit(len(DLQ_GROUP_TOPIC_PREFIX) + 1))
+    group = retry_group(topic, properties)
+    of_pop = F.substr(topic, F.length(group) + len(RETRY_GROUP_TOPIC_PREFIX) + 2)
     origin = F.coalesce(
-        F.element_at(properties, PROPERTY_RETRY_TOPIC), F.element_at(properties, PROPERTY_DLQ_ORIGIN_TOPIC)
+        F.element_at(properties, PROPERTY_RETRY_TOPIC),
+        F.element_at(properties, PROPERTY_DLQ_ORIGIN_TOPIC),
+        F.when(~is_dead & (of_pop != ""), of_pop),
     )
     return messages.where(is_dead | topic.startswith(RETRY_GROUP_TOPIC_PREFIX)).select(
         "broker",
@@ -76,7 +80,7 @@ def _told(messages: DataFrame) -> DataFrame:
         "queue_offset",
         "reconsume_times",
         is_dead.alias("is_dead"),
-        F.substr(topic, prefix + 1).alias("group_name"),
+        F.when(is_dead, of_dead).otherwise(group).alias("group_name"),
         origin.alias("origin_topic"),
         F.element_at(properties, PROPERTY_MAX_RECONSUME_TIMES).try_cast("int").alias("allowed"),
         millis(messages, "store_timestamp").alias("stored"),

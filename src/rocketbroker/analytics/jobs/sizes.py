@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-from rocketbroker.analytics.jobs.columns import PERCENTILES, percentile_columns
+from rocketbroker.analytics.jobs.columns import percentile_columns
+from rocketbroker.analytics.jobs.job_list import PERCENTILES
 
 
 def sizes(messages: DataFrame, percentiles: Sequence[float] = PERCENTILES) -> DataFrame:

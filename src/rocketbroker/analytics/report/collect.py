@@ -11,13 +11,14 @@ from rocketbroker.analytics.decode_report import DecodeReport
 from rocketbroker.analytics.message_reader import read_store
 from rocketbroker.analytics.report import facts
 from rocketbroker.analytics.report.facts import StoreFacts
-from rocketbroker.analytics.report.state import dead_letter_facts, lag_facts
+from rocketbroker.analytics.report.state import by_group, dead_letter_facts, lag_facts
 from rocketbroker.analytics.report.sums import GroupedSums, TopKeys
 from rocketbroker.analytics.report.value_classes import class_of
 from rocketbroker.analytics.selection import EVERYTHING, Selection
+from rocketbroker.analytics.sent_topics import NOT_SENT_PREFIXES, NOT_SENT_TOPICS
 from rocketbroker.analytics.store_root import Stores, store_roots
 from rocketbroker.codec.message.message_const import KEY_SEPARATOR
-from rocketbroker.codec.message.topic_validator import DLQ_GROUP_TOPIC_PREFIX, RETRY_GROUP_TOPIC_PREFIX
+from rocketbroker.codec.message.topic_validator import RETRY_GROUP_TOPIC_PREFIX
 
 _MINUTE_MS: Final = 60_000
 # Different keys that are counted at a time; the most frequent of them are shown.
@@ -68,7 +69,7 @@ def collect_facts(
         keys=counts.keys.result(_KEYS_SHOWN),
         queues=queues,
         delays=counts.delays.result(),
-        retries=counts.retries.result(),
+        retries=by_group(roots, selection, counts.retries.result()),
         dead_letters=dead_letter_facts(roots, selection, pc.unique(queues.column("topic")).to_pylist()),
         lag=lag_facts(roots, queues) if selection.is_all else facts.LAG.empty_table(),
         corrupt=_corrupt(report),
@@ -95,8 +96,7 @@ class _Counts:
         stored = _millis(column["store_timestamp"])
         self._see_times(stored)
         base = {"topic": column["topic"], "messages": ones}
-        minutes = pc.multiply(pc.divide(stored, _MINUTE_MS), _MINUTE_MS)
-        self.traffic.add(pa.table(base | {"minute_ms": minutes, "bytes": sizes}))
+        self.traffic.add(pa.table(base | {"minute_ms": _minutes(stored), "bytes": sizes}))
         self.sizes.add(pa.table(base | {"size_class": _classes(sizes), "total": sizes, "most": sizes}))
         ends = pc.add(column["queue_offset"], 1)
         queue = {"broker": column["broker"], "queue_id": column["queue_id"].cast(pa.int64())}
@@ -112,8 +112,11 @@ class _Counts:
 
     def _add_keys(self, topics: pa.Array, keys: pa.Array) -> None:
         parts = pc.split_pattern(keys, KEY_SEPARATOR)
-        table = pa.table({"topic": topics.take(pc.list_parent_indices(parts)), "key": pc.list_flatten(parts)})
-        table = table.filter(pc.not_equal(table.column("key"), ""))
+        row, key = pc.list_parent_indices(parts), pc.list_flatten(parts)
+        table = pa.table({"row": row, "key": key}).filter(pc.not_equal(key, ""))
+        if table.num_rows > pc.count_distinct(table.column("row")).as_py():
+            table = table.group_by(["row", "key"]).aggregate([])  # one that stands twice in a message counts once
+        table = pa.table({"topic": topics.take(table.column("row")), "key": table.column("key")})
         self.keys.add(table.append_column("messages", pa.array(np.ones(table.num_rows, np.int64))))
 
     def _add_delays(self, column: dict[str, pa.Array], delays: pa.Array) -> None:
@@ -128,16 +131,28 @@ class _Counts:
         ).filter(pc.is_valid(delays))
         is_retry = pc.starts_with(rows.column("topic"), RETRY_GROUP_TOPIC_PREFIX)
         # A dead letter is as old as its group was patient.
-        is_first = pc.invert(pc.or_(is_retry, pc.starts_with(rows.column("topic"), DLQ_GROUP_TOPIC_PREFIX)))
+        is_first = pc.invert(_is_not_sent(rows.column("topic")))
         self.delays.add(rows.filter(is_first).drop_columns(["attempt"]))
         again = rows.filter(is_retry)
-        groups = pc.utf8_slice_codeunits(again.column("topic"), len(RETRY_GROUP_TOPIC_PREFIX))
-        self.retries.add(again.drop_columns(["topic"]).append_column("group", groups))
+        self.retries.add(again.rename_columns({"topic": "group"}))  # named by its group in the end
 
 
 def _millis(times: pa.Array) -> pa.Array:
     """Timestamps as ms since 1970; null stays null."""
     return times.cast(pa.timestamp("ms", tz="UTC"), safe=False).cast(pa.int64())
+
+
+def _is_not_sent(topics: pa.ChunkedArray) -> pa.ChunkedArray:
+    found = pc.is_in(topics, pa.array(sorted(NOT_SENT_TOPICS)))
+    for prefix in NOT_SENT_PREFIXES:
+        found = pc.or_(found, pc.starts_with(topics, prefix))
+    return found
+
+
+def _minutes(stored: pa.Array) -> pa.Array:
+    """When the minutes of times begin, also before 1970, where a division towards 0 gives the next one."""
+    below = pc.if_else(pc.less(stored, 0), _MINUTE_MS - 1, 0)
+    return pc.multiply(pc.divide(pc.subtract(stored, below), _MINUTE_MS), _MINUTE_MS)
 
 
 def _classes(values: pa.Array) -> pa.Array:

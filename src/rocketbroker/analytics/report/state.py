@@ -12,6 +12,7 @@ from rocketbroker.analytics.open_store import open_folder
 from rocketbroker.analytics.queue_end import queue_end
 from rocketbroker.analytics.report import facts
 from rocketbroker.analytics.report.sums import GroupedSums
+from rocketbroker.analytics.retry_topics import POP_RETRY_SEPARATOR_V1, retry_group
 from rocketbroker.analytics.selection import Selection
 from rocketbroker.analytics.store_root import StoreRoot
 from rocketbroker.analytics.tables.table_reader import read_table
@@ -45,6 +46,34 @@ def dead_letter_facts(stores: Sequence[StoreRoot], selection: Selection, topics:
     return sums.result()
 
 
+def by_group(stores: Sequence[StoreRoot], selection: Selection, retries: pa.Table) -> pa.Table:
+    """``facts.RETRIES`` out of sums that have the retry topics for their groups.
+
+    Of topics whose name alone does not tell, one message each is looked at.
+    """
+    topics = pc.unique(retries.column("group")).to_pylist()
+    found = {topic: retry_group(topic, {}) for topic in topics}
+    unclear = {topic for topic, group in found.items() if POP_RETRY_SEPARATOR_V1 in group}
+    found |= _groups_by_messages(stores, selection, unclear)
+    sums = GroupedSums(facts.RETRIES, {"messages": "sum", "most": "max"})
+    groups = pa.array([found[topic] for topic in retries.column("group").to_pylist()], pa.string())
+    sums.add(retries.set_column(retries.schema.get_field_index("group"), "group", groups))
+    return sums.result()
+
+
+def _groups_by_messages(stores: Sequence[StoreRoot], selection: Selection, topics: set[str]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    chosen = selection.and_(Selection(topics=frozenset(topics)))
+    for batch in read_store(stores, ["topic", "properties"], selection=chosen) if topics else ():
+        names = batch.column("topic")
+        for topic in set(pc.unique(names).to_pylist()) - set(found):
+            first = pc.index(names, topic).as_py()
+            found[topic] = retry_group(topic, dict(batch.column("properties")[first].as_py()))
+        if len(found) == len(topics):
+            break
+    return found
+
+
 def _origins(properties: pa.MapArray) -> pa.Array:
     """The topics that dead letters were sent to."""
     named = (pc.map_lookup(properties, name, "last") for name in (PROPERTY_RETRY_TOPIC, PROPERTY_DLQ_ORIGIN_TOPIC))
@@ -54,8 +83,9 @@ def _origins(properties: pa.MapArray) -> pa.Array:
 def lag_facts(stores: Sequence[StoreRoot], queues: pa.Table) -> pa.Table:
     """What the groups of ``stores`` have not consumed, as ``facts.LAG``, the most behind first.
 
-    A queue ends behind its last entry, or behind its last message in the log where a broker has stored more than it has
-    entered by now. One of which there is neither is passed over.
+    A queue ends behind its last entry, as for ``jobs.snapshots``: what the log still holds of a topic that was deleted
+    and made anew may have higher offsets. Only of a queue that the store does not have the log tells where it ends. One
+    of which there is neither is passed over.
 
     Args:
         queues: all queues, as ``facts.QUEUES``.
@@ -66,7 +96,7 @@ def lag_facts(stores: Sequence[StoreRoot], queues: pa.Table) -> pa.Table:
     rows = [row for root in stores for row in _committed(root)]
     committed = pa.Table.from_pylist(rows, facts.LAG).drop_columns(["lag"]).rename_columns({"end": "last_entry"})
     joined = committed.join(queues.select([*_QUEUE, "end"]), list(_QUEUE), join_type="left outer")
-    ends = pc.max_element_wise(joined.column("end"), joined.column("last_entry"))
+    ends = pc.coalesce(joined.column("last_entry"), joined.column("end"))
     lag = pc.max_element_wise(pc.subtract(ends, joined.column("committed")), 0)
     known = joined.drop_columns(["end"]).append_column("end", ends).append_column("lag", lag).filter(pc.is_valid(ends))
     found = known.select(facts.LAG.names).cast(facts.LAG)

@@ -21,6 +21,7 @@ from rocketbroker.codec.message.message_sys_flag import BORNHOST_V6_FLAG, INNER_
 from rocketbroker.codec.storefile.consume_queue_layout import BATCH_ENTRY
 from rocketbroker.common.errors import StoreError
 from tests.support.commit_log_writer import CommitLogWriter, overwrite
+from tests.support.consume_queue_writer import write_queues
 from tests.support.mixed_store import GROUPS, MixedStore
 from tests.support.slow_store_reader import slow_rows
 from tests.support.store_damage import damage, places
@@ -86,7 +87,7 @@ def test_sizes_are_counted_by_class(found: StoreFacts, rows: Rows):
 
 
 def test_delays_are_those_of_first_deliveries_and_retries_by_attempt(found: StoreFacts, rows: Rows):
-    first = [row for row in rows if not row["topic"].startswith(("%RETRY%", "%DLQ%"))]
+    first = [row for row in rows if not row["topic"].startswith(("%RETRY%", "%DLQ%", "SCHEDULE_TOPIC_XXXX"))]
     counted = Counter[str]()
     for each in found.delays.to_pylist():
         counted[each["topic"]] += each["messages"]
@@ -143,6 +144,57 @@ def test_lag_of_a_queue_of_batches_counts_the_messages_in_them(tmp_path: Path):
         "end": 15,
         "lag": 3,
     }
+
+
+def test_lag_of_a_topic_made_anew_is_that_of_its_new_queue(tmp_path: Path):
+    root = tmp_path / "store"
+    writer = CommitLogWriter(root)
+    for number in [*range(100), *range(5)]:
+        writer.append(b"x", b"T", b"", queue_offset=number)
+    write_queues(root, slow_rows(root / "commitlog")[100:])
+    (root / "config").mkdir()
+    offsets = {"offsetTable": {"T@G": {"0": 5}, "..@G": {"0": 1}}}
+    (root / "config" / "consumerOffset.json").write_text(json.dumps(offsets))
+    (row,) = collect_facts(root).lag.to_pylist()
+    assert (row["topic"], row["committed"], row["end"], row["lag"]) == ("T", 5, 5, 0)
+    shutil.rmtree(root / "consumequeue")
+    (row,) = collect_facts(root).lag.to_pylist()
+    assert (row["end"], row["lag"]) == (100, 95)
+
+
+def test_a_key_that_stands_twice_in_a_message_counts_once(tmp_path: Path):
+    writer = CommitLogWriter(tmp_path)
+    writer.append(b"x", b"T", b"KEYS\x01k  l k\x02")
+    writer.append(b"x", b"T", b"KEYS\x01k\x02")
+    writer.append(b"x", b"U", b"")
+    assert [tuple(row.values()) for row in collect_facts(tmp_path).keys.to_pylist()] == [("T", "k", 2), ("T", "l", 1)]
+
+
+def test_minutes_before_1970_begin_before_their_times(tmp_path: Path):
+    writer = CommitLogWriter(tmp_path)
+    for time_ms in (-60_001, -60_000, -1, 0, 59_999):
+        writer.append(b"x", b"T", b"", store_timestamp=time_ms)
+    minutes = {row["minute_ms"]: row["messages"] for row in collect_facts(tmp_path).traffic.to_pylist()}
+    assert minutes == {-120_000: 1, -60_000: 2, 0: 2}
+
+
+def test_delays_are_those_of_what_producers_sent(tmp_path: Path):
+    writer = CommitLogWriter(tmp_path)
+    for topic in (b"orders", b"rmq_sys_wheel_timer", b"TRANS_CHECK_MAX_TIME_TOPIC", b"SCHEDULE_TOPIC_XXXX"):
+        writer.append(b"x", topic, b"")
+    assert {row["topic"] for row in collect_facts(tmp_path).delays.to_pylist()} == {"orders"}
+
+
+def test_retries_of_pop_count_for_their_group(tmp_path: Path):
+    writer = CommitLogWriter(tmp_path)
+    popped = b"1ST_POP_TIME\x011\x02ORIGIN_GROUP\x01G\x02"
+    for topic in (b"%RETRY%G", b"%RETRY%G_T", b"%RETRY%G+T", b"%RETRY%G_U"):
+        properties = popped if topic == b"%RETRY%G_T" else b"RETRY_TOPIC\x01U\x02"
+        writer.append(b"x", topic, properties, reconsume_times=1)
+    counts = Counter[str]()
+    for row in collect_facts(tmp_path).retries.to_pylist():
+        counts[row["group"]] += row["messages"]
+    assert counts == {"G": 3, "G_U": 1}
 
 
 def test_a_selection_counts_for_all_but_lag_which_is_left_out(made: MixedStore, rows: Rows):
