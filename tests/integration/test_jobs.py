@@ -33,7 +33,7 @@ HOUR = 3_600_000
 
 
 def spark_plan(result: DataFrame) -> str:
-    return str(result._jdf.queryExecution().executedPlan().toString())  # type: ignore[operator]
+    return str(result._jdf.queryExecution().executedPlan().toString())
 
 
 def moment(time_ms: int) -> datetime:
