@@ -8,8 +8,9 @@ from typing import Any
 import fsspec
 import pyarrow as pa
 import pytest
+from pyarrow import fs
 
-from rocketbroker.analytics import DecodeReport, Selection, queue_plan, read_store
+from rocketbroker.analytics import DecodeReport, Selection, queue_plan, read_store, remote_files
 from rocketbroker.analytics.message_schema import MESSAGE_SCHEMA
 from rocketbroker.analytics.minute_turns import MINUTE_MS
 from rocketbroker.analytics.open_store import open_folder
@@ -219,6 +220,48 @@ def test_other_addresses_go_through_fsspec(tmp_path: Path) -> None:
         assert rows_of("s=memory://fsspec-store") == slow_rows(writer.directory, "s")
     finally:
         memory.rm("/fsspec-store", recursive=True)
+
+
+class PretendedPyarrow:
+    """In place of ``pyarrow.fs``: every address leads to one folder of this machine."""
+
+    FileSelector, FileType, FSSpecHandler, PyFileSystem = fs.FileSelector, fs.FileType, fs.FSSpecHandler, None
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self.asked: list[str] = []
+        self.FileSystem = self
+
+    def from_uri(self, uri: str) -> tuple[fs.FileSystem, str]:
+        self.asked.append(uri)
+        return fs.SubTreeFileSystem(str(self._folder), fs.LocalFileSystem()), "store/"
+
+
+@pytest.mark.parametrize("scheme", ["gs", "gcs", "hdfs", "viewfs", "abfs", "abfss"])
+def test_addresses_of_other_clouds_and_of_hadoop_go_to_pyarrow(
+    scheme: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer = CommitLogWriter(tmp_path / "store", file_size=1 << 16)
+    writer.append_many(300)
+    pyarrow = PretendedPyarrow(tmp_path)
+    monkeypatch.setattr(remote_files, "fs", pyarrow)
+    address = f"{scheme}://container@{tmp_path.name}/store"
+    assert rows_of(f"s={address}") == slow_rows(writer.directory, "s")
+    assert set(pyarrow.asked) == {address}
+
+
+def test_a_library_that_pyarrow_lacks_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for variable in ("ARROW_LIBHDFS_DIR", "HADOOP_HOME", "JAVA_HOME"):
+        monkeypatch.setenv(variable, str(tmp_path))
+    with pytest.raises(StoreError, match=r"cannot reach hdfs://namenode:9000/store: .*(libhdfs|libjvm)"):
+        plan_splits("hdfs://namenode:9000/store")
+
+
+def test_a_driver_that_fsspec_lacks_is_named() -> None:
+    with pytest.raises(StoreError, match=r"cannot reach dropbox://folder/store: .*dropboxdrivefs"):
+        plan_splits("dropbox://folder/store")
+    with pytest.raises(StoreError, match=r"cannot reach nothing://folder/store: Protocol not known: nothing"):
+        plan_splits("nothing://folder/store")
 
 
 def test_without_fsspec_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

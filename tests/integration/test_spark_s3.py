@@ -1,0 +1,76 @@
+"""Stores on an S3 server in a Spark session: the Python workers open them by their addresses."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from typer.testing import CliRunner
+
+from rocketbroker.app.mqanalytics.cli import app
+from tests.support import golden_store
+from tests.support.s3_server import ACCESS_KEY, SECRET_KEY, s3_server
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def credentials() -> Iterator[None]:
+    """In the environment, which the Java process and its Python workers take over: set before the session starts."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("AWS_ACCESS_KEY_ID", ACCESS_KEY)
+        patch.setenv("AWS_SECRET_ACCESS_KEY", SECRET_KEY)
+        yield
+
+
+@pytest.fixture(scope="module")
+def places(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
+    """The same two stores of two brokers: here, and on the server."""
+    here, there = [], []
+    with s3_server() as server:
+        for name in golden_store.NAMES:
+            root = golden_store.unpack(name, tmp_path_factory.mktemp(name))
+            server.put(root, f"stores/{name}")
+            here.append(f"{name}={root}")
+            there.append(f"{name}={server.address(f'stores/{name}')}")
+        yield ",".join(here), ",".join(there)
+
+
+def rows(frame: DataFrame) -> list[str]:
+    return sorted(str(row.asDict()) for row in frame.collect())
+
+
+@pytest.mark.parametrize("name", ["messages", "consume_queue", "topics", "consumer_offsets", "dead_letters"])
+def test_a_table_of_two_stores_has_the_same_rows_there_as_here(
+    spark: SparkSession, places: tuple[str, str], name: str
+) -> None:
+    here, there = (spark.read.format("rocketmq_store").option("table", name).load(place) for place in places)
+    expected = rows(here)
+    assert rows(there) == expected
+    if name == "messages":
+        assert {row["broker"] for row in there.select("broker").distinct().collect()} == set(golden_store.NAMES)
+
+
+def test_a_job_says_the_same_of_stores_there_as_here(spark: SparkSession, places: tuple[str, str]) -> None:
+    told: list[dict[str, Any]] = []
+    for place in places:
+        printed = CliRunner().invoke(app, ["traffic", *place.split(","), "--json"])
+        assert printed.exit_code == 0, printed.stderr
+        told.append(json.loads(printed.stdout))
+    here, there = told
+    assert there == here
+    assert sum(row["messages"] for row in here["rows"]) == sum(
+        len(golden_store.manifest(name)["messages"]) for name in golden_store.NAMES
+    )
+
+
+def test_a_job_on_a_place_without_a_store_says_so_without_credentials(
+    spark: SparkSession, places: tuple[str, str]
+) -> None:
+    address = places[1].split(",")[0].partition("=")[2].replace("s3://", f"s3://{ACCESS_KEY}:{SECRET_KEY}@")
+    printed = CliRunner().invoke(app, ["traffic", address.replace("stores/clean", "stores/none")])
+    assert printed.exit_code == 1
+    assert "s3://stores/none" in printed.stderr
+    assert "a RocketMQ store directory (with commitlog/ in it)" in printed.stderr
+    assert SECRET_KEY not in printed.stderr + printed.stdout
