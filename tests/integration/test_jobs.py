@@ -151,7 +151,9 @@ def test_skew_counts_queues_without_messages(spark: SparkSession) -> None:
         [("a", "T", 4), ("a", "Other", 8), ("b", "T", 9), ("a", "None", 0)],
         "broker string, topic string, write_queue_nums int",
     )
-    rows = found(skew(frame(spark, [row(queue_id=n % 2) for n in range(6)] + [row(queue_id=7)]), topics))
+    result = skew(frame(spark, [row(queue_id=n % 2) for n in range(6)] + [row(queue_id=7)]), topics)
+    assert spark_plan(result).count("LocalTableScan") == 1  # of messages: topics are of another kind here
+    rows = found(result)
     assert {each["queue_id"]: (each["messages"], each["of_mean"]) for each in rows} == {
         0: (3, pytest.approx(15 / 7)),
         1: (3, pytest.approx(15 / 7)),

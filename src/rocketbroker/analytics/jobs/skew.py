@@ -61,9 +61,16 @@ def skew(messages: DataFrame, topics: DataFrame | None = None) -> DataFrame:
 
 
 def _with_empty_queues(counted: DataFrame, topics: DataFrame) -> DataFrame:
-    """``counted`` with rows of zeros for queues of topics that have messages in others."""
-    used = counted.select("broker", "topic").distinct()
-    numbers = F.explode(F.sequence(F.lit(0), F.col("write_queue_nums") - 1)).alias("queue_id")
-    known = topics.where(F.col("write_queue_nums") > 0).join(used, ["broker", "topic"], "left_semi")
-    queues = known.select("broker", "topic", numbers)
-    return queues.join(counted, ["broker", "topic", "queue_id"], "full").fillna(0, ["messages", "bytes"])
+    """``counted`` with rows of zeros for queues of topics that have messages in others.
+
+    The topics are put below the rows, not joined with them: a join would need the messages twice.
+    """
+    nothing = [F.lit(0).cast("long").alias(name) for name in ("messages", "bytes")]
+    known = topics.where(F.col("write_queue_nums") > 0).select("broker", "topic", "write_queue_nums", *nothing)
+    both = counted.unionByName(known, allowMissingColumns=True)
+    used = F.max("messages").over(Window.partitionBy("broker", "topic"))
+    all_queues = F.sequence(F.lit(0), F.col("write_queue_nums") - 1)
+    queues = F.when(F.col("queue_id").isNull(), all_queues).otherwise(F.array("queue_id"))
+    each = both.withColumn("used", used).where(F.col("used") > 0).withColumn("queue_id", F.explode(queues))
+    sums = (F.sum(name).alias(name) for name in ("messages", "bytes"))
+    return each.groupBy("broker", "topic", "queue_id").agg(*sums)
