@@ -53,6 +53,12 @@ def test_each_test_that_a_page_names_is_there(page: Path):
     assert missing == []
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_no_page_shows_a_folder_of_the_machine_that_it_was_written_on(page: Path):
+    # mqdev makes a folder of its own there, and says so.
+    assert [path for path in re.findall(r"/tmp/[\w./-]+", page.read_text()) if not path.startswith("/tmp/mqdev-")] == []
+
+
 def is_defined(source: str, names: str) -> bool:
     """Whether a source file has a test, as ``::TestClass::test_name`` or ``::test_name``."""
     body = ast.parse(source).body

@@ -140,6 +140,21 @@ def test_each_job_counts_the_messages_of_a_recorded_store(
     assert +told == of_recorded(job, rows_of(recorded))
 
 
+def test_stores_are_compared_by_the_bytes_of_properties(spark: SparkSession, tmp_path: Path) -> None:
+    first = [b"K\x01v\xff\x02", b"A\x011\x02B\x012\x02", b"A\x011\x02B\x01\x02", b"A\x011\x02"]
+    second = [b"K\x01v\xfe\x02", b"B\x012\x02A\x011\x02", b"A\x011\x02C\x01\x02", b"A\x011\x02"]
+    for name, stored in (("first", first), ("second", second)):
+        writer = CommitLogWriter(tmp_path / name)
+        for number, properties in enumerate(stored):
+            writer.append(properties=properties, queue_offset=number)
+    printed = run("compare", tmp_path / "first", tmp_path / "second", "--json")
+    assert printed.exit_code == 3, printed.stderr
+    rows = json.loads(printed.stdout)["rows"]
+    assert [(each["queueOffset"], each["columns"]) for each in rows] == [(n, ["properties"]) for n in range(3)]
+    same = run("compare", tmp_path / "first", tmp_path / "second", "--ignore", "properties")
+    assert same.exit_code == 0, same.stderr
+
+
 def test_search_prints_what_it_found(spark: SparkSession, made: Path) -> None:
     printed = run("search", made, "--regex", "body 3[0-9] ", "--in", "body", "--topic", "T0")
     assert printed.exit_code == 0, printed.stderr

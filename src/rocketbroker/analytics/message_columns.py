@@ -13,7 +13,7 @@ from rocketbroker.analytics.arrow_slices import as_text, binary_slices
 from rocketbroker.analytics.commit_log_files import LogFile
 from rocketbroker.analytics.decode_report import DecodeReport
 from rocketbroker.analytics.message_bodies import check_bodies, inflated
-from rocketbroker.analytics.message_schema import DECOMPRESSED_BODY
+from rocketbroker.analytics.message_schema import DECOMPRESSED_BODY, STORED_PROPERTIES
 from rocketbroker.analytics.property_columns import properties_map
 from rocketbroker.analytics.shown_times import FIRST_MS, LAST_MS
 from rocketbroker.codec.byte_columns import Positions, gather
@@ -149,6 +149,11 @@ def _body(source: _Source) -> pa.Array:
     return binary_slices(records.data, records.body_at, records.body_length)
 
 
+def _stored_properties(source: _Source) -> pa.Array:
+    records = source.records
+    return binary_slices(records.data, records.properties_at, records.properties_length)
+
+
 def _born_host(source: _Source) -> pa.Array:
     records = source.records
     return _hosts(records, records.starts + BORN_HOST_POSITION, records.sys_flag & BORNHOST_V6_FLAG)
@@ -199,6 +204,7 @@ _MADE: Final[dict[str, Callable[[_Source], pa.Array]]] = {
     "store_host": _store_host,
     "msg_id": _msg_id,
     "body": _body,
+    STORED_PROPERTIES: _stored_properties,
     DECOMPRESSED_BODY: lambda source: source.bodies,
     "properties": lambda source: properties_map(source.properties),
 }

@@ -42,15 +42,21 @@ MESSAGE_SCHEMA: Final = pa.schema(
     ]
 )
 
-#: A column that is made only when it is asked for.
+#: Columns that are made only when they are asked for.
+STORED_PROPERTIES: Final = "stored_properties"
 DECOMPRESSED_BODY: Final = "decompressed_body"
 #: Name and type of every column there is.
 ALL_FIELDS: Final = {field.name: field for field in MESSAGE_SCHEMA} | {
+    STORED_PROPERTIES: pa.field(
+        STORED_PROPERTIES,
+        pa.binary(),
+        metadata={"comment": "the properties as stored: name, byte 1, value, byte 2, and so on"},
+    ),
     DECOMPRESSED_BODY: pa.field(
         DECOMPRESSED_BODY,
         pa.binary(),
         metadata={"comment": "the body unpacked if it is compressed, else as stored; null if it cannot be unpacked"},
-    )
+    ),
 }
 
 

@@ -38,6 +38,14 @@ def test_text_that_is_no_utf8_is_replaced_where_it_is_wrong(tmp_path: Path) -> N
     assert values(writer, "keys") == [None, "�"]
 
 
+def test_properties_as_stored_are_every_byte_of_them(tmp_path: Path) -> None:
+    writer = CommitLogWriter(tmp_path)
+    stored = [b"K\x01v\xff\x02K\x01w\x02Empty\x01\x02", b"", b"no separators", b"TAGS\x01a"]
+    for each in stored:
+        writer.append(properties=each)
+    assert values(writer, "stored_properties") == stored
+
+
 def test_a_crc_with_its_highest_bit_set_does_not_stop_the_reader(tmp_path: Path) -> None:
     writer = CommitLogWriter(tmp_path)
     writer.append(b"x")

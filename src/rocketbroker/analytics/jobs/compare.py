@@ -4,8 +4,10 @@ from typing import Final
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.types import BinaryType
 
 from rocketbroker.analytics.jobs.columns import millis
+from rocketbroker.analytics.message_schema import MESSAGE_SCHEMA, STORED_PROPERTIES
 from rocketbroker.common.errors import ConfigError
 
 #: What messages of both are known by, and the columns that are not compared then, since they may rightly differ.
@@ -17,14 +19,22 @@ KEYS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
     ),
 }
 ONLY_IN_FIRST, ONLY_IN_SECOND, DIFFERENT = "only-in-first", "only-in-second", "different"
+#: Columns of messages for ``as_stored``.
+STORED_COLUMNS: Final = tuple(STORED_PROPERTIES if name == "properties" else name for name in MESSAGE_SCHEMA.names)
 _SHOWN: Final = ("topic", "queue_id", "queue_offset", "physical_offset", "store_timestamp")
+
+
+def as_stored(messages: DataFrame) -> DataFrame:
+    """Messages with the columns ``STORED_COLUMNS``, and in ``properties`` the bytes that are stored of these."""
+    return messages.withColumnRenamed(STORED_PROPERTIES, "properties")
 
 
 def compare(first: DataFrame, second: DataFrame, by: str = "physical", ignored: tuple[str, ...] = ()) -> DataFrame:
     """The messages that only one of two stores has, and those that are not the same in both.
 
     Args:
-        first: messages with all columns of ``message_schema.MESSAGE_SCHEMA``.
+        first: messages with all columns of ``message_schema.MESSAGE_SCHEMA``. Its ``properties`` may be those of
+            ``as_stored``; as a map neither their order counts nor how bytes differ that are no UTF-8.
         second: likewise.
         by: what a message is known by: ``physical``, its offset in the commit log, or ``queue``, its topic, queue and
             queue offset; then offsets in the commit log, and ids made of them, may differ.
@@ -70,7 +80,7 @@ def _side(messages: DataFrame, keys: tuple[str, ...], compared: list[str], prefi
 def _short(messages: DataFrame, name: str) -> Column:
     if name.endswith("_timestamp"):
         return millis(messages, name)
-    if name == "body":
+    if isinstance(messages.schema[name].dataType, BinaryType):
         return F.sha2(F.col(name), 256)
     if name == "properties":
         return F.sha2(F.to_json(F.array_sort(F.map_entries(name))), 256)

@@ -37,11 +37,12 @@ def command(  # noqa: PLR0913, PLR0917 - its options
         roots = known_stores([first, second])
         with running("Comparing") as (spark, _):
             from rocketbroker.analytics.jobs.columns import as_time
-            from rocketbroker.analytics.jobs.compare import compare
+            from rocketbroker.analytics.jobs.compare import STORED_COLUMNS, as_stored, compare
             from rocketbroker.analytics.jobs.scope import Scope
 
             scopes = [Scope(spark, (root,), wanted) for root in roots]
-            found = compare(scopes[0].messages(), scopes[1].messages(), by, tuple(ignore or ()))
+            sides = [as_stored(scope.messages(STORED_COLUMNS)) for scope in scopes]
+            found = compare(*sides, by, tuple(ignore or ()))
             found = found.withColumn("store_timestamp", as_time(found["store_timestamp"]))
             rows, columns, more = collected(found, ("topic", "queue_id", "queue_offset", "physical_offset"), limit)
             parts = [scope.not_read() for scope in scopes]
