@@ -1,6 +1,7 @@
 """The commands of the jobs, and what they read of stores: what is selected, what is damaged, what is printed."""
 
 import json
+import re
 import shutil
 from collections import Counter
 from pathlib import Path
@@ -106,7 +107,7 @@ def of_recorded(job: str, rows: list[dict[str, Any]]) -> Counter[tuple[Any, ...]
     """Messages of each row that a job tells of the recorded store."""
     sent = [each for each in rows if not each["topic"].startswith(("%", "rmq_sys_", "RMQ_SYS_", "SCHEDULE_TOPIC_"))]
     back = [each for each in rows if each["topic"].startswith("%")]
-    group = {each["topic"]: each["topic"].rpartition("%")[2].removesuffix("P_StRetry") for each in back}
+    group = {each["topic"]: re.sub("(?<=P)_StRetry$", "", each["topic"].rpartition("%")[2]) for each in back}
     if job == "hot-keys":
         return Counter((each["topic"], key) for each in rows for key in set((each["keys"] or "").split()))
     if job == "skew":
