@@ -41,8 +41,8 @@ def command(  # noqa: PLR0913, PLR0917 - its options
             from rocketbroker.analytics.jobs.scope import Scope
 
             scopes = [Scope(spark, (root,), wanted) for root in roots]
-            sides = [as_stored(scope.messages(STORED_COLUMNS)) for scope in scopes]
-            found = compare(*sides, by, tuple(ignore or ()))
+            ours, theirs = (as_stored(scope.messages(STORED_COLUMNS)) for scope in scopes)
+            found = compare(ours, theirs, by, tuple(ignore or ()))
             found = found.withColumn("store_timestamp", as_time(found["store_timestamp"]))
             rows, columns, more = collected(found, ("topic", "queue_id", "queue_offset", "physical_offset"), limit)
             parts = [scope.not_read() for scope in scopes]
