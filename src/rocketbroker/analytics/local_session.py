@@ -95,7 +95,7 @@ def spark_home(folder: Path) -> Path:
     Spark has Python workers import PySpark from the archive in its home if there is one. Each worker then compiles
     anew what it imports, since nothing is cached of archives: that is most of the time that it takes to start.
     """
-    for name in ("bin", "jars"):
+    for name in ("bin", "conf", "jars"):  # conf is there only if somebody made it
         (folder / name).symlink_to(Path(pyspark.__file__).with_name(name))
     return folder
 
