@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 from typing import Final
 
+import pyspark
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, Observation
@@ -26,6 +27,10 @@ COLUMNS: Final = ("broker", *(name for name in MESSAGE_SCHEMA.names if name != "
 DAY, OF_TOPIC = "store_day", "of_topic"
 # Spark's errors name their condition so; one of them comes as the Java exception that it is.
 _CONDITION: Final = re.compile(r"\[([A-Z_]+)\]")
+# What Java says of a library that was made for another release of Spark.
+_MISFIT: Final = re.compile(
+    r"java\.lang\.(?:NoSuchMethod|NoSuchField|NoClassDefFound|AbstractMethod|IncompatibleClassChange)Error: .*"
+)
 _DAY_MS: Final = 86_400_000
 _COMPRESSION: Final = {"parquet": "zstd", "json": "gzip"}
 
@@ -66,7 +71,8 @@ def export(messages: DataFrame, target: str | Path, form: str = "parquet") -> in
         How many messages were written.
 
     Raises:
-        ConfigError: there is no such format, its library is not in the session, or the target is there already.
+        ConfigError: there is no such format, its library is not in the session or made for another release of Spark,
+            or the target is there already.
     """
     check_format(form)
     name, library = FORMATS[form]
@@ -93,6 +99,12 @@ def _refusal(said: str, target: str | Path, form: str, library: str) -> ConfigEr
         return ConfigError(
             f"this Spark session cannot write {form}: it lacks {library} to the session (spark.jars.packages), "
             "or export to parquet or jsonl"
+        )
+    misfit = _MISFIT.search(said)
+    if library and misfit:
+        return ConfigError(
+            f"this Spark session cannot write {form}: the jars in it are not made for Spark {pyspark.__version__} "
+            f"({misfit[0]}); it needs {library}, or export to parquet or jsonl"
         )
     if condition in {"PATH_ALREADY_EXISTS", "TABLE_OR_VIEW_ALREADY_EXISTS"}:
         return ConfigError(f"{target} is there already; an export needs a target that is not")
