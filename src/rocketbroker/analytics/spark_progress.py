@@ -15,10 +15,16 @@ _OURS = "rocketbroker.common.errors."
 _CALL = "An error occurred while calling"
 _TRACEBACK = "Traceback (most recent call last)"
 _STACK = ("\tat ", "Driver stacktrace:")
+# All that is said where one thread of Spark waited for another; what happened there is its cause.
+_AWAITED = "Exception thrown in awaitResult:"
+_CAUSE = "Caused by: "
 
 
 def reason_of(error: Exception) -> str:
     """Our own error where a worker raised one, without the stack around it; else what Spark says before its stack."""
+    cause = getattr(error, "_cause", None)  # of Spark's errors; it has no other name
+    if isinstance(cause, Exception) and str(error).strip().endswith(_AWAITED):
+        return reason_of(cause)
     lines = str(error).splitlines()
     ours = [line for line in lines if line.startswith(_OURS)]
     if ours:
@@ -26,7 +32,9 @@ def reason_of(error: Exception) -> str:
     said = list(takewhile(lambda line: not line.startswith(_STACK), lines))
     if any(_TRACEBACK in line for line in said):  # of Python: the error stands at its end
         return [line for line in said if line.strip() and not line[0].isspace()][-1]
-    return "\n".join(line.removeprefix(": ") for line in said if not line.startswith(_CALL)).strip() or str(error)
+    told = "\n".join(line.removeprefix(": ") for line in said if not line.startswith(_CALL)).strip() or str(error)
+    causes = [line.removeprefix(_CAUSE) for line in lines if line.startswith(_CAUSE)]
+    return causes[-1] if told.endswith(_AWAITED) and causes else told
 
 
 class SparkProgress:
