@@ -6,6 +6,7 @@ from rocketbroker.common.errors import ConfigError
 
 # In digits; Java's int has no more.
 _LONGEST_LEVEL: Final = 10
+_TOO_LARGE: Final = 1 << 63
 _UNITS_MS: Final = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
@@ -27,8 +28,11 @@ def parse_delay_levels(text: str) -> dict[int, int]:
 
 
 def deliver_timestamp(levels: dict[int, int], level: int, store_timestamp: int) -> int:
-    """When a message stored at ``store_timestamp`` with a delay level is due, in ms; an unknown level: in 1 s."""
-    return store_timestamp + levels.get(level, 1000)
+    """When a message stored at ``store_timestamp`` with a delay level is due, in ms; an unknown level: in 1 s.
+
+    It is a long, as in Java: that of a damaged record may be any, and what is too large for one begins again below 0.
+    """
+    return (store_timestamp + levels.get(level, 1000) + _TOO_LARGE) % (2 * _TOO_LARGE) - _TOO_LARGE
 
 
 def level_of(raw: bytes) -> int:

@@ -24,3 +24,8 @@ def test_a_message_is_due_its_level_after_it_was_stored():
 @pytest.mark.parametrize(("raw", "level"), [(b"3", 3), (b"", 0), (b"x", 0), (b"-1", 0), (b"9" * 11, 0)])
 def test_what_is_no_number_is_level_0(raw: bytes, level: int):
     assert level_of(raw) == level
+
+
+def test_when_a_damaged_message_is_due_is_a_long_as_in_java():
+    assert deliver_timestamp({2: 5000}, 2, (1 << 63) - 1) == -(1 << 63) + 4999
+    assert deliver_timestamp({2: 5000}, 2, -(1 << 63)) == -(1 << 63) + 5000
