@@ -24,6 +24,7 @@ from rocketbroker.codec.message.delay_levels import parse_delay_levels
 from rocketbroker.codec.message.message_decoder import decode_record
 from rocketbroker.codec.message.message_ext import MessageExt
 from rocketbroker.codec.message.message_sys_flag import INNER_BATCH_FLAG
+from rocketbroker.codec.message.topic_validator import RMQ_SYS_SCHEDULE_TOPIC
 from rocketbroker.codec.storefile.checkpoint_layout import StoreCheckpoint
 from rocketbroker.codec.storefile.consume_queue_layout import BATCH_ENTRY, ENTRY
 from rocketbroker.codec.storefile.index_file_layout import ENTRY as INDEX_ENTRY
@@ -45,6 +46,7 @@ from tests.support.audited_store import (
 )
 from tests.support.commit_log_writer import CommitLogWriter
 from tests.support.fakes import FakeClock
+from tests.support.slow_store_reader import slow_rows
 from tests.support.stores import LOG_FILE, make_store, message
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
@@ -182,6 +184,32 @@ def a_queue_that_ends_early(root: Path, queued: list[MessageExt]) -> None:
         patch(queue_place(root, number), bytes(20))
 
 
+MOST = (1 << 63) - 1
+LEAST = -(1 << 63)
+
+
+def far_delayed(root: Path, queued: list[MessageExt]) -> None:
+    """A delayed message was stored so late that no time is left to deliver it."""
+    rows = [row for row in slow_rows(root / "commitlog") if row["topic"] == RMQ_SYS_SCHEDULE_TOPIC]
+    patch(log_place(root, rows[3]["physical_offset"]), Struct(">q").pack(MOST), 56)
+
+
+def far_entry(offset: int) -> Damage:
+    return lambda root, queued: patch(queue_place(root, 35), ENTRY.pack(offset, 100, 0))
+
+
+def far_index_time(root: Path, queued: list[MessageExt]) -> None:
+    """The times of a whole index file."""
+    patch((min((root / "index").iterdir()), 0), Struct(">q").pack(MOST))
+
+
+def far_batch(root: Path, queued: list[MessageExt]) -> None:
+    """A queue of batches whose only entry leads to a message of another, and has the last queue offset of all."""
+    queue = root / "batchconsumequeue" / "Batches" / "0"
+    queue.mkdir(parents=True)
+    (queue / f"{0:020d}").write_bytes(BATCH_ENTRY.pack(0, 100, 0, 0, MOST, 5, 0, 0))
+
+
 # Of each store what is done to it; a number is that of a message of QUEUE, or of an index entry.
 DAMAGES: dict[str, list[Damage]] = {
     "sound": [],
@@ -215,6 +243,15 @@ DAMAGES: dict[str, list[Damage]] = {
     "ends": [repeated, first_index_file_gone, offset_beyond],
     "config": [damaged_config, in_entry(7, size=1)],
     "killed": [killed, a_queue_that_ends_early, in_record(2, 4, b"\0"), hole(7), hole(30)],
+    "far": [
+        in_record(17, 20, Struct(">q").pack(MOST)),  # queueOffset
+        in_record(21, 20, Struct(">q").pack(LEAST)),
+        in_record(25, 56, Struct(">q").pack(MOST)),  # storeTimestamp
+        in_record(29, 56, Struct(">q").pack(LEAST)),
+        far_delayed,
+        far_entry(LEAST + 1),
+    ],
+    "far-batch": [far_batch],
     "killed-ahead": [killed, beyond, offset_beyond, in_index_entry(20, key_hash=1)],
 }
 
@@ -255,8 +292,10 @@ def told(
 ) -> dict[str, Found]:
     """The findings of one audit by store: of those above, of one with batches, and of stores of Apache RocketMQ."""
     recorded = {name: golden_store.unpack(name, tmp_path_factory.mktemp(name)) for name in golden_store.NAMES}
-    known = {**stores, "batches": batches, **recorded}
-    assert len(known) == len(stores) + 1 + len(recorded)
+    far_index = shutil.copytree(stores["sound"], tmp_path_factory.mktemp("far-index") / "store")
+    far_index_time(far_index, [])
+    known = {**stores, "batches": batches, "far-index": far_index, **recorded}
+    assert len(known) == len(stores) + 2 + len(recorded)
     roots = tuple(StoreRoot(name, str(path)) for name, path in known.items())
     found, _ = run(spark, roots, AuditOptions(EARLY, LEVELS), limit=5, check_crc=True)
     by_store: dict[str, Found] = {name: [] for name in known}
@@ -321,6 +360,11 @@ def test_nothing_is_wrong_with_a_store_of_apache_rocketmq(told: dict[str, Found]
     assert told[name] == []
 
 
+def test_impossible_times_of_an_index_file_are_told(told: dict[str, Found]) -> None:
+    """Which of its entries have the time of their message then depends on what is added up too far."""
+    assert {(each["rule"], each["severity"]) for each in told["far-index"]} == {("index-entry-mismatch", "error")}
+
+
 def test_an_entry_of_a_batch_stands_for_all_messages_in_it(told: dict[str, Found]) -> None:
     assert sorted((each["rule"], each["queue_offset"], each["detail"]) for each in told["batches"]) == [
         ("consumer-offset-beyond-queue", None, "group Behind is at 13 of Batches/0, which ends at 12"),
@@ -383,12 +427,16 @@ async def test_messages_that_go_before_they_are_consumed_are_told(spark: SparkSe
 def test_what_is_unread_in_files_about_to_go_is_counted_by_group_and_queue(
     spark: SparkSession, hours: int, positions: dict[str, int], expected: list[tuple[str, int, int, int]]
 ) -> None:
-    """Two files, of which the second is written to; queue 0 has batches of 2 and 5, queue 1 single messages."""
+    """Two files, of which the second is written to; queue 0 has batches of 2 and 5, queue 1 single messages.
+
+    Two entries are damaged: nothing can be added to the queue offset of one, nor taken from where the other leads.
+    """
     records = spark.createDataFrame(
         [("a", at, at) for at in (0, 100, 200, 900, 1000)],
         "broker string, physical_offset bigint, store_timestamp bigint",
     )
     places = [(0, 0, 0, 1), (0, 1, 100, 2), (0, 3, 200, 5), (0, 8, 1000, 1), (1, 0, 900, 1), (1, 1, 1100, 1)]
+    places += [(0, MOST, 200, 5), (1, 2, LEAST + 1, 1)]
     entries = spark.createDataFrame(
         [("a", "T", *place) for place in places],
         "broker string, topic string, queue_id int, queue_offset bigint, physical_offset bigint, batch_size int",

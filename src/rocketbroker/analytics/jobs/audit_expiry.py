@@ -6,6 +6,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
 from rocketbroker.analytics.jobs.audit_findings import Kept, findings
+from rocketbroker.analytics.jobs.audit_queues import queue_offset_behind
 from rocketbroker.analytics.jobs.audited_stores import OfStore
 from rocketbroker.codec.storefile.audit_rules import AuditRule
 
@@ -43,7 +44,8 @@ def audit_expiry(frames: ExpiryFrames, now_ms: int, reserved_hours: int, within_
         kept: takes what is computed once.
     """
     files = _closed(frames.records, frames.of).groupBy("broker", "file").agg(F.max("store_timestamp").alias("newest"))
-    removed = F.col("newest") + reserved_hours * _HOUR_MS
+    # Null, so that it is not told, where a damaged time or offset would be too large: it is told by other rules.
+    removed = F.try_add(F.col("newest"), F.lit(reserved_hours * _HOUR_MS))
     files = files.select("broker", "file", removed.alias("removed"))
     files = kept.keep_few(files.where(F.col("removed") <= now_ms + within_hours * _HOUR_MS))
     groups = frames.offsets.select(
@@ -55,8 +57,9 @@ def audit_expiry(frames: ExpiryFrames, now_ms: int, reserved_hours: int, within_
     )
     going = _closed(frames.entries, frames.of).join(F.broadcast(files), ["broker", "file"])
     # An entry of a BatchConsumeQueue stands for several messages, and a group may be amid them.
-    behind = F.col("queue_offset") + F.greatest("batch_size", F.lit(0))
-    unread = going.withColumn("behind", behind).join(F.broadcast(groups), ["broker", "topic", "queue_id"])
+    unread = going.withColumn("behind", queue_offset_behind()).join(
+        F.broadcast(groups), ["broker", "topic", "queue_id"]
+    )
     unread = unread.where(F.col("behind") > F.col("at"))
     unread = unread.withColumn("queue_offset", F.greatest("queue_offset", "at"))
     counted = unread.groupBy("broker", "topic", "queue_id", "group_name", "at").agg(
@@ -79,5 +82,5 @@ def audit_expiry(frames: ExpiryFrames, now_ms: int, reserved_hours: int, within_
 def _closed(rows: DataFrame, of: OfStore) -> DataFrame:
     """The rows that lie in files which are written to no more, with the ``file`` of each."""
     offset = F.col("physical_offset")
-    placed = rows.withColumn("file", offset - F.pmod(offset, of.file_size()))
+    placed = rows.withColumn("file", F.try_subtract(offset, F.pmod(offset, of.file_size())))
     return placed.where(F.col("file") < of.last_file())

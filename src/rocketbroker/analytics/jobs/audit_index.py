@@ -97,7 +97,7 @@ def _judged(frames: IndexFrames, keys: DataFrame) -> DataFrame:
     found = sound.join(stored, ["broker", "physical_offset", "key_hash"], "left")
     second, time = F.col("store_timestamp"), F.col("stored")
     # timeDiff counts whole seconds from the file's begin, and is never below 0.
-    fits = (time >= second) & (time < second + _SECOND_MS)
+    fits = (time >= second) & (F.try_subtract(time, second) < _SECOND_MS)
     fits = fits | ((time < second) & (second == F.col("file_begin")))
     return found.withColumn("is_good", F.coalesce(fits, F.lit(False)))
 

@@ -80,13 +80,16 @@ def _entries(frames: QueueFrames) -> DataFrame:
         "physical_offset",
         F.col("size").alias("entry_size"),
         F.col("tags_code").alias("entry_tags_code"),
-        _behind().alias("behind"),
+        queue_offset_behind().alias("behind"),
     )
 
 
-def _behind() -> Column:
-    """The queue offset behind an entry: that of a BatchConsumeQueue is of several messages."""
-    found: Column = F.col("queue_offset") + F.greatest("batch_size", F.lit(0))
+def queue_offset_behind() -> Column:
+    """The queue offset behind an entry: that of a BatchConsumeQueue is of several messages.
+
+    Null where a damaged one would be too large: nothing lies behind it.
+    """
+    found: Column = F.try_add(F.col("queue_offset"), F.greatest("batch_size", F.lit(0)))
     return found
 
 
@@ -102,7 +105,7 @@ def _heads(entries: DataFrame, of: OfStore) -> DataFrame:
 
 def queue_ends(entries: DataFrame) -> DataFrame:
     """``broker``, ``topic``, ``queue_id`` and ``end``, the queue offset behind the last entry."""
-    return entries.groupBy(*_QUEUE).agg(F.max(_behind()).alias("end"))
+    return entries.groupBy(*_QUEUE).agg(F.max(queue_offset_behind()).alias("end"))
 
 
 def _without_queue(messages: DataFrame) -> DataFrame:
@@ -148,7 +151,7 @@ def _holes(entries: DataFrame, waiting: DataFrame, settled: DataFrame, frames: Q
     """Runs of queue offsets between entries that neither an entry nor a message has."""
     is_entry = F.lit(True)
     there = entries.select(*_PLACE, "behind", is_entry.alias("is_entry")).unionByName(
-        waiting.select(*_PLACE, (F.col("queue_offset") + 1).alias("behind"), (~is_entry).alias("is_entry"))
+        waiting.select(*_PLACE, F.try_add("queue_offset", F.lit(1)).alias("behind"), (~is_entry).alias("is_entry"))
     )
     places = there.groupBy(*_PLACE).agg(F.max("is_entry").alias("is_entry"), F.max("behind").alias("behind"))
     queue = Window.partitionBy(*_QUEUE)
