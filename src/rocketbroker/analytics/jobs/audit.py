@@ -27,6 +27,7 @@ from rocketbroker.analytics.jobs.audited_stores import (
     offsets_frame,
 )
 from rocketbroker.analytics.jobs.columns import millis
+from rocketbroker.analytics.jobs.damaged_ranges import DamagedRanges
 from rocketbroker.codec.message.delay_levels import deliver_timestamp, level_of
 from rocketbroker.codec.message.message_const import PROPERTY_DELAY_TIME_LEVEL
 from rocketbroker.codec.message.message_sys_flag import (
@@ -114,9 +115,10 @@ def audit(tables: AuditTables, stores: list[AuditedStore], options: AuditOptions
     is_final = (kind != TRANSACTION_PREPARED_TYPE) & (kind != TRANSACTION_ROLLBACK_TYPE)
     is_single = F.col("sys_flag").bitwiseAND(INNER_BATCH_FLAG) == 0
     indexed = messages.withColumn("is_dispatched", is_final & is_single)
-    damaged = ranges.where(F.col("kind").isin("broken", "missing")).select(
+    unreadable = ranges.where(F.col("kind").isin("broken", "missing")).select(
         "broker", F.col("physical_offset").alias("low"), (F.col("physical_offset") + F.col("length")).alias("high")
     )
+    damaged = DamagedRanges(unreadable.toArrow())
     ends = messages.groupBy("broker").agg(F.max(F.col("physical_offset") + F.col("size")).alias("log_end"))
     of = OfStore(stores, {row["broker"]: row["log_end"] for row in ends.collect()})
     expected = kept.keep(_expected(indexed.where("is_dispatched"), tables.scheduled, deleted, options))

@@ -14,6 +14,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from rocketbroker.analytics.jobs.audit_findings import Kept, findings
 from rocketbroker.analytics.jobs.audited_stores import OfStore
+from rocketbroker.analytics.jobs.damaged_ranges import DamagedRanges
 from rocketbroker.codec.message.java_hash_many import index_key_hash_many
 from rocketbroker.codec.message.message_properties import split_keys
 from rocketbroker.codec.message.tags_code import java_hash
@@ -34,14 +35,14 @@ class IndexFrames:
         messages: all that may be found by keys: ``broker``, ``topic``, ``physical_offset``, ``store_timestamp`` (ms),
             ``uniq_key``, ``keys``, ``tags``, and ``is_dispatched``.
         entries: the table ``index``, ``store_timestamp`` in ms.
-        damaged: ``broker``, ``low`` and ``high``, ranges of physical offsets that hold no sound record.
+        damaged: ranges of physical offsets that hold no sound record.
         of: what is known of each store.
         deleted: ``broker``, ``topic`` and ``mark``: messages before it were deleted with their topic.
     """
 
     messages: DataFrame
     entries: DataFrame
-    damaged: DataFrame
+    damaged: DamagedRanges
     of: OfStore
     deleted: DataFrame
 
@@ -53,7 +54,7 @@ def audit_index(frames: IndexFrames, kept: Kept) -> list[DataFrame]:
     ).mapInArrow(_hashed, _KEYS)
     keys = kept.keep(keys)
     entries = kept.keep(_judged(frames, keys))
-    bad = kept.keep_few(entries.where(~F.col("is_good")).drop("is_good"))
+    bad = kept.keep_few(entries.where(~F.col("is_good")).drop("is_good").where(~frames.damaged.column()))
     return [*_bad_entries(bad, frames), _missing(entries.where("is_good"), bad, keys, frames)]
 
 
@@ -83,18 +84,15 @@ def _hashed(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def _judged(frames: IndexFrames, keys: DataFrame) -> DataFrame:
-    """The entries with ``is_good``: they lead to a message with their key, or to what is gone or damaged."""
+    """The entries that lead to what is not gone, with ``is_good``: to a message with their key."""
     per_file = frames.entries.groupBy("broker", "file").agg(
         F.min("store_timestamp").alias("file_begin"), F.max("store_timestamp").alias("file_end")
     )
     entries = frames.entries.join(F.broadcast(per_file), ["broker", "file"])
     offset = F.col("physical_offset")
-    ranges = frames.damaged.select(F.col("broker").alias("in_broker"), "low", "high")
-    is_inside = (F.col("broker") == F.col("in_broker")) & (offset >= F.col("low")) & (offset < F.col("high"))
-    sound = entries.join(F.broadcast(ranges), is_inside, "left_anti")
-    sound = sound.where((offset < 0) | (offset >= frames.of.log_begin()))
+    there = entries.where((offset < 0) | (offset >= frames.of.log_begin()))
     stored = keys.groupBy("broker", "physical_offset", "key_hash").agg(F.max("store_timestamp").alias("stored"))
-    found = sound.join(stored, ["broker", "physical_offset", "key_hash"], "left")
+    found = there.join(stored, ["broker", "physical_offset", "key_hash"], "left")
     second, time = F.col("store_timestamp"), F.col("stored")
     # timeDiff counts whole seconds from the file's begin, and is never below 0.
     fits = (time >= second) & (F.try_subtract(time, second) < _SECOND_MS)

@@ -12,6 +12,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from rocketbroker.analytics.jobs.audit_findings import Kept, findings
 from rocketbroker.analytics.jobs.audited_stores import OfStore
+from rocketbroker.analytics.jobs.damaged_ranges import DamagedRanges
 from rocketbroker.codec.message.message_sys_flag import INNER_BATCH_FLAG
 from rocketbroker.codec.message.topic_validator import LMQ_PREFIX
 from rocketbroker.codec.storefile.audit_rules import AuditRule
@@ -30,14 +31,14 @@ class QueueFrames:
         expected: those that should have an entry: ``broker``, ``topic``, ``queue_id``, ``queue_offset``,
             ``physical_offset``, ``store_timestamp`` (ms), ``size``, ``tags_code``.
         entries: the table ``consume_queue``.
-        damaged: ``broker``, ``low`` and ``high``, ranges of physical offsets that hold no sound record.
+        damaged: ranges of physical offsets that hold no sound record.
         of: what is known of each store.
     """
 
     records: DataFrame
     expected: DataFrame
     entries: DataFrame
-    damaged: DataFrame
+    damaged: DamagedRanges
     of: OfStore
 
 
@@ -176,9 +177,7 @@ def _astray(entries: DataFrame, frames: QueueFrames) -> DataFrame:
     """Entries without their message, but for those that lead to what is gone by age or damaged."""
     offset = F.col("physical_offset")
     left = entries.where((offset < 0) | (offset >= frames.of.log_begin()))
-    ranges = frames.damaged.select(F.col("broker").alias("in_broker"), "low", "high")
-    is_inside = (F.col("broker") == F.col("in_broker")) & (offset >= F.col("low")) & (offset < F.col("high"))
-    left = left.join(F.broadcast(ranges), is_inside, "left_anti")
+    left = left.where(~frames.damaged.column())
     there = frames.records.select(
         "broker",
         "physical_offset",

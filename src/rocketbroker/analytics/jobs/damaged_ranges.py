@@ -1,0 +1,53 @@
+"""Which offsets of commit logs lie in ranges without a sound record."""
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+from pyspark.sql import Column
+from pyspark.sql import functions as F  # noqa: N812
+
+from rocketbroker.codec.byte_columns import Positions
+
+
+class DamagedRanges:
+    """Ranges of commit logs.
+
+    The driver holds them, and each worker that looks for offsets in them, 16 bytes a range; an offset is looked for by
+    bisection, where a join would hold each row against each range.
+
+    Args:
+        ranges: ``broker``, ``low`` and ``high``, the physical offset behind the range.
+    """
+
+    def __init__(self, ranges: pa.Table) -> None:
+        self._of = {broker: _ordered(ranges, broker) for broker in ranges.column("broker").unique().to_pylist()}
+
+    def have(self, brokers: pa.Array, offsets: pa.Array) -> NDArray[np.bool_]:
+        """Whether each of ``offsets`` lies in a range of its broker."""
+        found, values = np.zeros(len(offsets), np.bool_), offsets.to_numpy()
+        for broker, (lows, highs) in self._of.items():
+            chosen = np.flatnonzero(pc.equal(brokers, broker).to_numpy(zero_copy_only=False))
+            last = np.searchsorted(lows, values[chosen], "right") - 1
+            found[chosen] = (last >= 0) & (values[chosen] < highs[last])
+        return found
+
+    def column(self) -> Column:
+        """Whether the ``physical_offset`` of a row lies in a range of its ``broker``."""
+        if not self._of:
+            return F.lit(False)
+        # Spark's types do not know it yet. It goes by what it takes and gives.
+        is_damaged = F.arrow_udf(self._have, "boolean")  # type: ignore[attr-defined]
+        found: Column = is_damaged("broker", "physical_offset")
+        return found
+
+    def _have(self, brokers: pa.Array, offsets: pa.Array) -> pa.Array:
+        return pa.array(self.have(brokers, offsets))
+
+
+def _ordered(ranges: pa.Table, broker: str) -> tuple[Positions, Positions]:
+    """Where ranges begin, ascending, and the end of the one that reaches farthest of those up to each."""
+    mine = ranges.filter(pc.equal(ranges.column("broker"), broker))
+    lows, highs = mine.column("low").to_numpy(), mine.column("high").to_numpy()
+    order = np.argsort(lows, kind="stable")
+    return lows[order], np.maximum.accumulate(highs[order])
