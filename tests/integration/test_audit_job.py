@@ -7,17 +7,20 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from struct import Struct
+from typing import Any
 
 import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
+from rocketbroker.analytics.jobs import audit as audit_job
 from rocketbroker.analytics.jobs.audit import AuditOptions
 from rocketbroker.analytics.jobs.audit_expiry import ExpiryFrames, audit_expiry
 from rocketbroker.analytics.jobs.audit_findings import Kept
 from rocketbroker.analytics.jobs.audited_stores import AuditedStore, OfStore
 from rocketbroker.analytics.store_root import StoreRoot
+from rocketbroker.app.mqanalytics import audit as audit_command
 from rocketbroker.app.mqanalytics.audit import Found, run
 from rocketbroker.app.mqanalytics.cli import app
 from rocketbroker.codec.message.delay_levels import parse_delay_levels
@@ -391,6 +394,42 @@ async def test_nothing_is_lost_in_a_store_that_is_written_to_meanwhile(spark: Sp
         await store.stop()
     assert rounds > 1
     assert [each for each in found if each["severity"] == "error"] == []
+
+
+@pytest.mark.parametrize("is_read", ["nothing", "log"])
+def test_nothing_is_lost_in_a_store_that_is_cleaned_meanwhile(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_read: str
+) -> None:
+    """What is damaged where nothing was removed is told all the same."""
+    root, per_file = tmp_path / "store", 20
+    queued = asyncio.run(make_audited_store(root, max_index_num=1000, mapped_file_size_consume_queue=per_file * 20))
+    queue = root / "consumequeue" / QUEUE[0] / str(QUEUE[1])
+    files = sorted(queue.iterdir())
+    patch((files[-1], (len(queued) - 1) % per_file * 20), b"\0\0\x7f", 8)  # its size
+
+    def clean() -> None:
+        """As CleanCommitLogService does, and behind it CleanConsumeQueueService."""
+        for base in (0, LOG_FILE):
+            (root / "commitlog" / f"{base:020d}").unlink()
+        gone = [
+            path for path in files if queued[int(path.name) // 20 :][:per_file][-1].commit_log_offset < 2 * LOG_FILE
+        ]
+        assert 0 < len(gone) < len(files)
+        for path in gone:
+            path.unlink()
+
+    module, name = (audit_command, "_tables") if is_read == "nothing" else (audit_job, "_expected")
+    really = getattr(module, name)
+
+    def cleaned_before(*args: Any, **options: Any) -> Any:
+        clean()
+        return really(*args, **options)
+
+    monkeypatch.setattr(module, name, cleaned_before)
+    found, _ = run(spark, (StoreRoot("a", str(root)),), AuditOptions(EARLY, LEVELS), limit=5, check_crc=True)
+    assert [(each["rule"], each["queue_offset"], each["count"]) for each in found] == [
+        ("queue-entry-mismatch", len(queued) - 1, 1)
+    ]
 
 
 async def test_messages_that_go_before_they_are_consumed_are_told(spark: SparkSession, tmp_path: Path) -> None:

@@ -102,7 +102,8 @@ def audit(tables: AuditTables, stores: list[AuditedStore], options: AuditOptions
 
     Args:
         tables: of ``stores``, whole: what a selection leaves out would be told as lost.
-        stores: what there is to know of each besides.
+        stores: what there is to know of each besides. Where a broker removed files of the log meanwhile, findings tell
+            of what lay in them (``audited_stores.begins_moved`` and ``audit_findings.but_for_removed``).
         options: what to go by.
         kept: takes what is computed once; to be released when the findings were taken.
     """

@@ -1,5 +1,6 @@
 """Rows of an audit: places where a rule of ``codec/storefile/audit_rules.py`` is broken."""
 
+from collections.abc import Mapping
 from functools import reduce
 from typing import Final
 
@@ -13,6 +14,15 @@ from rocketbroker.codec.storefile.audit_rules import AuditRule, Severity
 COLUMNS: Final = ("broker", "rule", "severity", "topic", "queue_id", "queue_offset", "physical_offset", "detail")
 # So many rows are brought to the driver rather than computed where they are needed.
 _FEW: Final = 10_000
+# Rules about what leads to a message, or lacks where one is: they say nothing once its file was removed.
+_OF_ONE_PLACE: Final = (
+    AuditRule.QUEUE_ENTRY_MISMATCH,
+    AuditRule.QUEUE_ENTRY_UNREADABLE,
+    AuditRule.MESSAGE_NOT_QUEUED,
+    AuditRule.INDEX_ENTRY_MISMATCH,
+    AuditRule.INDEX_ENTRY_UNREADABLE,
+    AuditRule.INDEX_MISSING_KEY,
+)
 _TYPES: Final = {"queue_id": "int", "queue_offset": "bigint", "physical_offset": "bigint"}
 
 
@@ -77,6 +87,20 @@ def _own(rows: DataFrame, name: str) -> Column:
 def together(parts: list[DataFrame]) -> DataFrame:
     """The findings of all ``parts``."""
     return reduce(DataFrame.unionByName, parts)
+
+
+def but_for_removed(found: DataFrame, begins: Mapping[str, int]) -> DataFrame:
+    """The findings without those that a broker made by removing files of the log while it was audited.
+
+    Args:
+        found: with ``COLUMNS``.
+        begins: by broker the physical offset at which the log begins after all was read.
+    """
+    is_of_place = F.col("rule").isin(*[rule.value for rule in _OF_ONE_PLACE]) & (F.col("physical_offset") >= 0)
+    for broker, begin in begins.items():
+        is_removed = is_of_place & (F.col("broker") == broker) & (F.col("physical_offset") < begin)
+        found = found.where(~F.coalesce(is_removed, F.lit(False)))
+    return found
 
 
 def most_of_each_rule(found: DataFrame, limit: int) -> DataFrame:

@@ -65,6 +65,17 @@ def audited_stores(stores: Stores) -> list[AuditedStore]:
     return [_audited(root) for root in store_roots(stores)]
 
 
+def begins_moved(stores: Stores, known: Sequence[AuditedStore]) -> dict[str, int]:
+    """By broker where the log begins now, of those whose first files were removed since ``known``.
+
+    Raises:
+        StoreError: a store cannot be read any more.
+    """
+    begins = {store.broker: store.log_begin for store in known}
+    now = {root.broker: files[0].base for root in store_roots(stores) if (files := commit_log_files(root))}
+    return {broker: begin for broker, begin in now.items() if begin > begins[broker]}
+
+
 def _audited(root: StoreRoot) -> AuditedStore:
     folder, files = root_folder(root), commit_log_files(root)
     written = [file for file in files if file.data_end] or files

@@ -67,17 +67,20 @@ def run(
 ) -> "tuple[Found, NotRead]":
     """``limit`` findings of each broker, rule and severity, with ``count``; and what could not be read."""
     from rocketbroker.analytics.jobs.audit import audit
-    from rocketbroker.analytics.jobs.audit_findings import Kept, most_of_each_rule
-    from rocketbroker.analytics.jobs.audited_stores import audited_stores
+    from rocketbroker.analytics.jobs.audit_findings import Kept, but_for_removed, most_of_each_rule
+    from rocketbroker.analytics.jobs.audited_stores import audited_stores, begins_moved
     from rocketbroker.analytics.jobs.scope import NotRead, Scope
     from rocketbroker.analytics.selection import EVERYTHING
-    from rocketbroker.analytics.store_root import StoreRoot
 
-    stores = audited_stores([StoreRoot(root.broker, root.uri) for root in roots])
+    stores = audited_stores(roots)
     tables = _tables(Scope(spark, roots, EVERYTHING), check_crc=check_crc)
     with Kept() as kept:
         tables = replace(tables, corrupt_ranges=kept.keep_few(tables.corrupt_ranges))
-        found = most_of_each_rule(audit(tables, stores, options, kept), limit).toArrow().to_pylist()
+        told = audit(tables, stores, options, kept)
+        found = most_of_each_rule(told, limit).toArrow().to_pylist()
+        # What was removed while tables were read, one after the other, is in some and not in others.
+        if found and (begins := begins_moved(roots, stores)):
+            found = most_of_each_rule(but_for_removed(told, begins), limit).toArrow().to_pylist()
         unread = tables.corrupt_ranges.where("kind != 'wrong_body'").selectExpr("count(*) AS n", "sum(length) AS bytes")
         (totals,) = unread.toArrow().to_pylist()
     order = list(_RULES)
