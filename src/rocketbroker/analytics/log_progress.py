@@ -8,7 +8,7 @@ from zlib import crc32
 from rocketbroker.analytics.commit_log_files import LogFile, commit_log_files
 from rocketbroker.analytics.decode_report import DecodeReport, SkippedRange
 from rocketbroker.analytics.log_window import LogWindow
-from rocketbroker.analytics.record_walk import walk_split
+from rocketbroker.analytics.record_walk import walk_split, window_of
 from rocketbroker.analytics.split import Split
 from rocketbroker.analytics.store_root import StoreRoot
 
@@ -129,7 +129,7 @@ def _records(split: Split, report: DecodeReport) -> Iterator[tuple[int, int]]:
     """Where the last record of each window begins and ends."""
     if split.low >= split.high:
         return
-    with LogWindow(split.file, limit=split.high) as window:
+    with window_of(split) as window:
         for records in walk_split(split, window, report):
             begin = records.base + int(records.starts[-1])
             yield begin, begin + int(records.total_size[-1])

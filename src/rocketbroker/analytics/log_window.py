@@ -15,8 +15,6 @@ from rocketbroker.common.errors import StoreError
 WINDOW_SIZE: Final = 16 << 20
 #: Bytes read at a time here: what is made of them finds them in the processor's cache.
 LOCAL_WINDOW_SIZE: Final = 2 << 20
-#: The same where much is done for each window, whatever its size.
-WALKED_WINDOW_SIZE: Final = 4 << 20
 
 
 class LogWindow:

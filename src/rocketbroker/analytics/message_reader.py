@@ -8,12 +8,11 @@ import numpy as np
 import pyarrow as pa
 
 from rocketbroker.analytics.decode_report import DecodeReport
-from rocketbroker.analytics.log_window import WALKED_WINDOW_SIZE, LogWindow
 from rocketbroker.analytics.message_columns import message_batches
 from rocketbroker.analytics.message_schema import select_fields
 from rocketbroker.analytics.queue_entries import QueueNotWholeError
 from rocketbroker.analytics.queued_records import queued_records
-from rocketbroker.analytics.record_walk import walk_split
+from rocketbroker.analytics.record_walk import walk_split, window_of
 from rocketbroker.analytics.selection import EVERYTHING, Selection
 from rocketbroker.analytics.split import Split, plan_splits
 from rocketbroker.analytics.store_root import Stores
@@ -91,6 +90,5 @@ def _records(split: Split, report: DecodeReport) -> Iterator[Records]:
 
 
 def _walked(split: Split, report: DecodeReport) -> Iterator[Records]:
-    size = WALKED_WINDOW_SIZE if split.file.root.is_local else None
-    with LogWindow(split.file, size, limit=split.high) as window:
+    with window_of(split) as window:
         yield from walk_split(split, window, report)

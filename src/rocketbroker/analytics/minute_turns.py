@@ -33,6 +33,8 @@ _MOST_KNOWN: Final = 4 << 20
 # Stretches up to so long are read as a whole, together so much at the most.
 _SHORT: Final = 256 << 10
 _TOGETHER: Final = 8 << 20
+# Behind the last message that is known so many are looked at; more wait for queues that are far behind.
+_MOST_BEHIND: Final = 4096
 
 
 class MinuteTurns(NamedTuple):
@@ -108,11 +110,11 @@ def _risen(times: Positions) -> Positions:
 def _tail(files: Sequence[LogFile], offset: int) -> tuple[Positions, int]:
     """The offsets of the messages behind that at ``offset`` which are completely there, and where they end.
 
-    A broker may have put them into queues only after these were read.
+    A broker may have put them into queues after these were read.
     """
     file, found = next(file for file in reversed(files) if file.base <= offset), list[int]()
     with LogWindow(file) as window:
-        while (here := inspect(window, offset - file.base))[0] is Found.RECORD:
+        while len(found) < _MOST_BEHIND and (here := inspect(window, offset - file.base))[0] is Found.RECORD:
             found.append(offset)
             offset += here[1]
     return np.array(found[1:], np.int64), offset

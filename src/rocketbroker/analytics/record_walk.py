@@ -5,6 +5,7 @@ irregular it is walked record by record, which also says what is damaged.
 """
 
 from collections.abc import Iterator
+from typing import Final
 
 import numpy as np
 
@@ -17,6 +18,14 @@ from rocketbroker.codec.storefile.record_chains import chain_records
 from rocketbroker.codec.storefile.record_columns import Records
 from rocketbroker.codec.storefile.record_search import Found, find_record, inspect, is_complete
 from rocketbroker.common.errors import StoreError
+
+# Bytes of a window here: much is done for each, whatever its size.
+_WINDOW_SIZE: Final = 4 << 20
+
+
+def window_of(split: Split) -> LogWindow:
+    """A window to walk ``split`` in."""
+    return LogWindow(split.file, _WINDOW_SIZE if split.file.root.is_local else None, split.high)
 
 
 def walk_split(split: Split, window: LogWindow, report: DecodeReport) -> Iterator[Records]:

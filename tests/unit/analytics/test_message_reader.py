@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rocketbroker.analytics import DecodeReport, read_store
-from rocketbroker.analytics.log_window import LogWindow
+from rocketbroker.analytics import DecodeReport, read_store, record_walk
 from rocketbroker.analytics.message_reader import read_split
 from rocketbroker.analytics.message_schema import MESSAGE_SCHEMA
 from rocketbroker.analytics.split import plan_splits
@@ -137,7 +136,7 @@ def test_an_unknown_column_is_named_with_those_there_are(tmp_path: Path) -> None
 
 
 def test_a_record_larger_than_the_window_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(LogWindow.__init__, "__defaults__", (1000, None))
+    monkeypatch.setattr(record_walk, "_WINDOW_SIZE", 1000)
     writer = CommitLogWriter(tmp_path)
     for size in (10, 5_000, 10, 900, 20_000):
         writer.append(b"x" * size)

@@ -10,7 +10,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from rocketbroker.analytics.selection import Selection
-from rocketbroker.analytics.store_files import StoreFolder
+from rocketbroker.analytics.store_files import StoreFolder, opened
 from rocketbroker.analytics.store_root import StoreRoot
 from rocketbroker.analytics.tables.matching import chosen
 from rocketbroker.analytics.tables.root_folder import root_folder
@@ -115,9 +115,9 @@ def _slot_count(folder: StoreFolder, name: str, size: int) -> int:
         return MAX_HASH_SLOT_NUM
     path = f"{_FOLDER}/{name}"
     for turn in range(_TURNS):
-        data = folder.read(path)
         try:
-            return find_slot_count(decode_header(data), np.frombuffer(data, np.uint8))
+            with opened(folder, path, "index file") as file:
+                return find_slot_count(decode_header(file.read_at(0, INDEX_HEADER_SIZE)), file.size, file.read_at)
         except CodecError as error:
             # A broker sets slots before the header that knows of their entries: where one may be at it, look anew.
             if turn + 1 == _TURNS or folder.read_if_there("abort") is None:

@@ -3,7 +3,8 @@
 Apart from the layout, since importing numpy takes longer than a broker's start may.
 """
 
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,54 +15,74 @@ from rocketbroker.codec.storefile.index_file_layout import (
     INDEX_HEADER_SIZE,
     INDEX_SIZE,
     IndexHeader,
+    entry_position,
+    slot_position,
 )
 from rocketbroker.common.errors import CodecError
 
+# The entries fill what header and slots leave, so the slots come in steps of as many as an entry is long.
+_STEP: Final = INDEX_SIZE // HASH_SLOT_SIZE
+# So many entries or slots are looked at in one go.
+_AT_ONCE: Final = 1 << 16
+# Numbers of slots with which the last entry has the right offset: a message has fewer keys.
+_MOST: Final = 1 << 14
 
-def find_slot_count(header: IndexHeader, data: NDArray[np.uint8]) -> int:
-    """maxHashSlotNum: the one number that the slots and the last entry of the file in ``data`` agree with.
+#: Gives so many bytes from a position of the file, fewer at its end.
+ReadAt = Callable[[int, int], bytes]
+
+
+def find_slot_count(header: IndexHeader, size: int, read_at: ReadAt) -> int:
+    """maxHashSlotNum: the one number that the slots and the last entry of a file of ``size`` bytes agree with.
 
     With other numbers something else stands where the last entry would be: by chance an entry of the same message
-    whose slot would hold what it should. Then all entries decide.
+    whose slot would hold what it should. Then all entries decide. The file is read in pieces of a few MiB.
 
     Raises:
         CodecError: several numbers are possible, or none; ``maxHashSlotNum`` of the broker's settings says which.
     """
     last = header.index_count - 1
-    # The entries fill what header and slots leave, so the slots come in steps of five.
-    most = (len(data) - INDEX_HEADER_SIZE - INDEX_SIZE * (last + 1)) // HASH_SLOT_SIZE
-    rest = (len(data) - INDEX_HEADER_SIZE) // HASH_SLOT_SIZE % 5
-    counts = np.arange(rest or 5, most + 1, 5)
-    if last < 1 or not len(counts):
-        raise CodecError("its slots cannot be told from its entries")
-    at = INDEX_HEADER_SIZE + counts * HASH_SLOT_SIZE + last * INDEX_SIZE
-    agree = _int64_at(data, at + 4) == header.end_phy_offset
-    counts, at = counts[agree], at[agree]
-    slots = _int32_at(data, at) % counts
-    fitting = counts[_int32_at(data, INDEX_HEADER_SIZE + slots * HASH_SLOT_SIZE) == last]
-    wrong = [_wrong_slots(data, int(count), last) for count in fitting] if len(fitting) > 1 else [0] * len(fitting)
+    most = (size - INDEX_HEADER_SIZE - INDEX_SIZE * (last + 1)) // HASH_SLOT_SIZE
+    first = (size - INDEX_HEADER_SIZE) // HASH_SLOT_SIZE % _STEP or _STEP
+    fitting = list[int]()
+    if last >= 1:
+        counts = range(first, most + 1, _STEP)
+        for number, (count, key_hash) in enumerate(_with_offset(header.end_phy_offset, last, counts, read_at)):
+            if number == _MOST:
+                raise CodecError("its slots cannot be told from its entries")
+            slot = read_at(slot_position(key_hash, count), HASH_SLOT_SIZE)
+            if int.from_bytes(slot, "big", signed=True) == last:
+                fitting.append(count)
+    wrong = [_wrong_slots(read_at, count, last) for count in fitting] if len(fitting) > 1 else [0] * len(fitting)
     if not wrong or wrong.count(min(wrong)) > 1:
         raise CodecError("its slots cannot be told from its entries")
-    return int(fitting[wrong.index(min(wrong))])
+    return fitting[wrong.index(min(wrong))]
 
 
-def _wrong_slots(data: NDArray[np.uint8], count: int, last: int) -> int:
+def _with_offset(offset: int, last: int, counts: range, read_at: ReadAt) -> Iterator[tuple[int, int]]:
+    """Of ``counts`` those with which entry ``last`` has the physical offset ``offset``, and its key's hash then."""
+    for begin in range(0, len(counts), _AT_ONCE):
+        part = counts[begin : begin + _AT_ONCE]
+        # From one number to the next the entry is one further on.
+        entries = _values(read_at, INDEX_ENTRY, entry_position(last, part[0]), len(part))
+        for number in np.flatnonzero(entries["phy_offset"] == offset).tolist():
+            yield part[number], int(entries["key_hash"][number])
+
+
+def _wrong_slots(read_at: ReadAt, count: int, last: int) -> int:
     """How many of ``count`` slots do not lead to the newest of the entries 1 to ``last`` that they should lead to."""
-    entries = np.frombuffer(data, INDEX_ENTRY, last, INDEX_HEADER_SIZE + count * HASH_SLOT_SIZE + INDEX_SIZE)
-    expected = np.zeros(count, np.int64)
-    expected[entries["key_hash"].astype(np.int64) % count] = np.arange(1, last + 1)  # of several numpy keeps the last
-    return int(np.count_nonzero(expected != np.frombuffer(data, INDEX_SLOT, count, INDEX_HEADER_SIZE)))
+    expected = np.zeros(count, np.int32)
+    for begin in range(1, last + 1, _AT_ONCE):
+        entries = _values(read_at, INDEX_ENTRY, entry_position(begin, count), min(_AT_ONCE, last + 1 - begin))
+        numbers = np.arange(begin, begin + len(entries))
+        expected[entries["key_hash"].astype(np.int64) % count] = numbers  # of several numpy keeps the last
+    wrong = 0
+    for begin in range(0, count, _AT_ONCE):
+        slots = _values(read_at, INDEX_SLOT, INDEX_HEADER_SIZE + begin * HASH_SLOT_SIZE, min(_AT_ONCE, count - begin))
+        wrong += int(np.count_nonzero(expected[begin : begin + len(slots)] != slots))
+    return wrong
 
 
-def _int32_at(data: NDArray[np.uint8], at: NDArray[np.int64]) -> NDArray[np.int64]:
-    return _gather(data, ">i4", at)
-
-
-def _int64_at(data: NDArray[np.uint8], at: NDArray[np.int64]) -> NDArray[np.int64]:
-    return _gather(data, ">i8", at)
-
-
-def _gather(data: NDArray[np.uint8], kind: str, at: NDArray[np.int64]) -> NDArray[np.int64]:
-    size = np.dtype(kind).itemsize
-    view: NDArray[Any] = np.ndarray((len(data) - size + 1,), kind, buffer=data, strides=(1,))
-    return view[at].astype(np.int64)
+def _values(read_at: ReadAt, kind: np.dtype[Any], position: int, count: int) -> NDArray[Any]:
+    """Values that follow each other, fewer where the file became shorter."""
+    data = read_at(position, count * kind.itemsize)
+    return np.frombuffer(data, kind, len(data) // kind.itemsize)

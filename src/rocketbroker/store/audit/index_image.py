@@ -1,7 +1,8 @@
 """An index file as it lies on the disk, for reading only."""
 
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,7 +49,8 @@ class IndexImage:
         if self.size == file_size(MAX_HASH_SLOT_NUM, MAX_INDEX_NUM):
             return MAX_HASH_SLOT_NUM
         try:
-            return find_slot_count(self.header, np.fromfile(self.path, np.uint8))
+            with self.path.open("rb") as file:
+                return find_slot_count(self.header, self.size, partial(_read_at, file))
         except CodecError as error:
             raise StoreError(f"{error}; give maxHashSlotNum (-c)") from error
 
@@ -67,6 +69,11 @@ class IndexImage:
         upto = self.used if stop is None else min(stop, self.entry_count)
         at = entry_position(start, self.slot_count)
         return np.fromfile(self.path, INDEX_ENTRY, max(upto - start, 0), offset=at)
+
+
+def _read_at(file: BinaryIO, position: int, length: int) -> bytes:
+    file.seek(position)
+    return file.read(length)
 
 
 def index_paths(directory: Path) -> list[Path]:

@@ -1,20 +1,26 @@
 import struct
 
-import numpy as np
 import pytest
 
+from rocketbroker.codec.storefile import index_slot_count
 from rocketbroker.codec.storefile.index_file_layout import decode_header
 from rocketbroker.codec.storefile.index_slot_count import find_slot_count
 from rocketbroker.common.errors import CodecError
 from tests.support import golden_store
 
 
+def slot_count(data: bytes) -> int:
+    return find_slot_count(decode_header(data), len(data), lambda position, length: data[position : position + length])
+
+
+@pytest.mark.parametrize("at_once", [1, 7, 1 << 16])
 @pytest.mark.parametrize("name", golden_store.NAMES)
-def test_the_slots_of_recorded_files_are_found(name):
+def test_the_slots_of_recorded_files_are_found(name, at_once, monkeypatch):
+    monkeypatch.setattr(index_slot_count, "_AT_ONCE", at_once)
     found = [data for path, data in golden_store.files(name).items() if path.startswith("index/")]
     assert found
     for data in found:
-        count = find_slot_count(decode_header(data), np.frombuffer(data, np.uint8))
+        count = slot_count(data)
         assert count == golden_store.MAX_HASH_SLOT_NUM
 
 
@@ -22,15 +28,42 @@ def test_the_slots_of_recorded_files_are_found(name):
 def test_a_file_that_does_not_say_is_refused(entries):
     data = struct.pack(">qqqqii", 5, 6, 7, 8, 1, entries).ljust(4240, b"\0")
     with pytest.raises(CodecError, match="slots cannot be told from its entries"):
-        find_slot_count(decode_header(data), np.frombuffer(data, np.uint8))
+        slot_count(data)
 
 
-def test_where_another_number_fits_the_last_entry_by_chance_all_entries_decide():
+@pytest.mark.parametrize("at_once", [1, 2, 1 << 16])
+def test_where_another_number_fits_the_last_entry_by_chance_all_entries_decide(at_once, monkeypatch):
     """With 45 slots the first of two entries of a message stands where the second does with 50."""
+    monkeypatch.setattr(index_slot_count, "_AT_ONCE", at_once)
     slots = [0] * 50
     slots[52 % 50], slots[7 % 50] = 1, 2
     assert 52 % 45 == 7
     entries = bytes(20) + struct.pack(">iqii", 52, 100, 0, 0) + struct.pack(">iqii", 7, 100, 0, 0)
     data = struct.pack(">qqqqii", 5, 6, 100, 100, 2, 3) + struct.pack(">50i", *slots) + entries
     data = data.ljust(4240, b"\0")
-    assert find_slot_count(decode_header(data), np.frombuffer(data, np.uint8)) == 50
+    assert slot_count(data) == 50
+
+
+def test_little_of_a_large_file_is_held_at_once():
+    """Of 4 MiB, with 1,000 slots and three entries."""
+    slots = struct.pack(">1000i", *([0] * 7), 1, 2, 3, *([0] * 990))
+    entries = b"".join(struct.pack(">iqii", 1_007 + number, 100 * (number + 1), 0, 0) for number in range(3))
+    data = struct.pack(">qqqqii", 5, 6, 100, 300, 3, 4) + slots + bytes(20) + entries
+    data = data.ljust(40 + 4_000 + 200_000 * 20, b"\0")
+    asked = []
+
+    def read_at(position, length):
+        asked.append(length)
+        return data[position : position + length]
+
+    assert find_slot_count(decode_header(data), len(data), read_at) == 1_000
+    assert sum(asked) > 3 << 20
+    assert max(asked) < 2 << 20
+
+
+def test_a_file_in_which_all_entries_have_one_offset_is_refused(monkeypatch):
+    monkeypatch.setattr(index_slot_count, "_MOST", 10)
+    data = struct.pack(">qqqqii", 5, 6, 100, 100, 2, 3).ljust(4240, b"\0")
+    data = data[:240] + struct.pack(">iqii", 52, 100, 0, 0) * 200
+    with pytest.raises(CodecError, match="slots cannot be told from its entries"):
+        slot_count(data)
