@@ -41,7 +41,7 @@ class Table(ABC):
         comment: what a row is.
         schema: name, type and order of its columns; each field's metadata has a ``comment``.
         selects: what rows can be chosen by besides the broker: columns of ``Selection.columns``, and the table's own
-            ones that answer to them.
+            ones that answer to them, if it has one: ``corrupt_ranges`` are chosen by time when they are planned.
     """
 
     name: ClassVar[str]

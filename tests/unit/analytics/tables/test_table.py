@@ -15,7 +15,9 @@ def test_each_table_begins_with_its_broker_and_tells_what_its_columns_hold(table
     for column in table.schema:
         assert column.metadata[b"comment"]
         assert column.name.endswith("_timestamp") == pa.types.is_timestamp(column.type)
-    assert set(table.selects.values()) <= set(table.schema.names)
+    # What is damaged has no time: the split that it lies in is chosen by those of the messages around it.
+    by_planning = {"store_timestamp"} if table.name == "corrupt_ranges" else set()
+    assert set(table.selects.values()) - by_planning <= set(table.schema.names)
     check_table_schema(table, table_schema(table, None))
 
 
