@@ -46,7 +46,7 @@ function layout(figure, narrow) {
     paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", colorway: COLOURS[theme()],
     font: { family: getComputedStyle(document.body).fontFamily, size: narrow ? 11 : 12, color: soft },
     hoverlabel: { bgcolor: ink("--card"), bordercolor: line, font: { color: ink("--ink") } },
-    margin: { l: 8, r: 8, t: 8, b: 8 }, showlegend: false,
+    margin: { l: 8, r: 8, t: 8, b: 8 }, minreducedheight: 24, showlegend: false,
     xaxis: flat ? values : places, yaxis: flat ? places : values,
   };
 }
