@@ -138,12 +138,11 @@ def _in_range(given: Any, name: str) -> _Narrowed | None:
     bounds = _bounds(given, int, lambda value: value, lambda value: value + 1)
     if bounds is None:
         return None
-    low, high = bounds[0], min(bounds[1], _HIGHEST)
-    if low >= high:
+    if bounds[0] >= bounds[1]:
         return None
     if name == "store_timestamp":
         return _Narrowed(_times(*bounds), exact=True)
-    return _Narrowed(_selecting(f"{name}s", (low, high)), exact=True)
+    return _Narrowed(_selecting(f"{name}s", bounds), exact=True)
 
 
 def _times(since_ms: int, until_ms: int) -> Selection:

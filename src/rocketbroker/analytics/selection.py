@@ -18,6 +18,8 @@ Mask = NDArray[np.bool_]
 _T = TypeVar("_T")
 _SETS: Final = ("topics", "queue_ids", "tags", "keys", "brokers")
 _RANGES: Final = ("queue_offsets", "physical_offsets")
+# Of a field of 64 bits. A bound behind it leaves the range open: a damaged record may hold the highest number itself.
+_HIGHEST: Final = (1 << 63) - 1
 
 
 def _check_texts(name: str, values: Set[Any]) -> None:
@@ -193,7 +195,7 @@ def _between(values: NDArray[Any], low: int | None, high: int | None) -> Mask:
     mask = np.ones(len(values), np.bool_)
     if low is not None:
         mask &= values >= low
-    if high is not None:
+    if high is not None and high <= _HIGHEST:
         mask &= values < high
     return mask
 
@@ -202,7 +204,7 @@ def _arrow_between(values: pa.Array, low: int | None, high: int | None) -> pa.Ar
     mask = pc.is_valid(values)
     if low is not None:
         mask = pc.and_(mask, pc.greater_equal(values, low))
-    return mask if high is None else pc.and_(mask, pc.less(values, high))
+    return mask if high is None or high > _HIGHEST else pc.and_(mask, pc.less(values, high))
 
 
 def _latest(one: int | None, other: int | None) -> int | None:

@@ -51,9 +51,11 @@ def push(*filters: Filter, table: str = "messages", schema: pa.Schema | None = N
         (EqualTo(("queue_id",), 3), Selection(queue_ids={3})),
         (In(("queue_id",), (3, 4)), Selection(queue_ids={3, 4})),
         (EqualTo(("queue_offset",), 7), Selection(queue_offsets=(7, 8))),
-        (GreaterThan(("queue_offset",), 7), Selection(queue_offsets=(8, (1 << 63) - 1))),
+        (GreaterThan(("queue_offset",), 7), Selection(queue_offsets=(8, 1 << 63))),
         (LessThanOrEqual(("queue_offset",), 7), Selection(queue_offsets=(-(1 << 63), 8))),
-        (GreaterThanOrEqual(("physical_offset",), 7), Selection(physical_offsets=(7, (1 << 63) - 1))),
+        (GreaterThanOrEqual(("physical_offset",), 7), Selection(physical_offsets=(7, 1 << 63))),
+        (LessThanOrEqual(("queue_offset",), (1 << 63) - 1), Selection(queue_offsets=(-(1 << 63), 1 << 63))),
+        (EqualTo(("queue_offset",), (1 << 63) - 1), Selection(queue_offsets=((1 << 63) - 1, 1 << 63))),
         (LessThan(("physical_offset",), 7), Selection(physical_offsets=(-(1 << 63), 7))),
     ],
 )
@@ -212,3 +214,21 @@ def test_any_filters_give_the_rows_that_they_say(tmp_path):
         selection, left = push_filters(filters, find_table("messages"), in_ms("messages"), EVERYTHING)
         found = [row for row in table_rows(tmp_path, "messages", selection) if all(holds(row, each) for each in left)]
         assert found == [row for row in rows if all(holds(row, each) for each in filters)], filters
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        GreaterThanOrEqual(("queue_offset",), 5),
+        GreaterThan(("queue_offset",), 5),
+        LessThanOrEqual(("queue_offset",), (1 << 63) - 1),
+        EqualTo(("queue_offset",), (1 << 63) - 1),
+    ],
+)
+def test_a_damaged_record_with_the_highest_number_is_chosen_as_spark_does(tmp_path, given):
+    CommitLogWriter(tmp_path).append(queue_offset=(1 << 63) - 1)
+    selection, left = push(given)
+    assert left == []
+    (row,) = table_rows(tmp_path, "messages", selection)
+    batch = pa.RecordBatch.from_pylist([{"queue_offset": row["queue_offset"]}])
+    assert selection.arrow_mask(batch).to_pylist() == [True]
