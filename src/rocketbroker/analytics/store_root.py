@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
-from urllib.parse import unquote, urlsplit
+from urllib.parse import parse_qsl, unquote, urlsplit
 
 from rocketbroker.common.errors import ConfigError
 
@@ -22,6 +22,11 @@ _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 # A default name takes in so many folders before it is told from others by a number.
 _WIDEST_NAME: Final = 3
 _COMMIT_LOG: Final = "commitlog"
+# Schemes that lead to the same files as another one.
+_SAME_SCHEME: Final = {"gcs": "gs", "abfss": "abfs", "s3a": "s3", "s3n": "s3"}
+# Options in the query of an address, and variables, that name the host of an object store; the first one counts.
+_ENDPOINTS: Final = ("endpoint_override", "blob_storage_authority", "dfs_storage_authority")
+_S3_ENDPOINTS: Final = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -123,8 +128,7 @@ def _refuse_same_place(uris: list[str]) -> None:
     seen: dict[str, str] = {}
     for uri in uris:
         root = StoreRoot("", uri)
-        # A link, "..", or the commit-log directory leads to the same files under another name.
-        place = (os.path.realpath(uri) if root.is_local else root.shown).removesuffix(f"/{_COMMIT_LOG}")
+        place = _place(root)
         if place in seen:
             shown = seen[place]
             what = (
@@ -134,6 +138,26 @@ def _refuse_same_place(uris: list[str]) -> None:
             )
             raise ConfigError(f"{what}, so that its messages would count twice")
         seen[place] = root.shown
+
+
+def _place(root: StoreRoot) -> str:
+    """What is the same for all names of a store that lead to the same files."""
+    if root.is_local:  # by a link, "..", or as its commit-log directory
+        return os.path.realpath(root.uri).removesuffix(f"/{_COMMIT_LOG}")
+    address = urlsplit(root.shown)
+    scheme = _SAME_SCHEME.get(address.scheme, address.scheme)
+    folders = [part for part in address.path.split("/") if part]
+    path = "/".join(folders[:-1] if folders[-1:] == [_COMMIT_LOG] else folders)
+    return f"{scheme}://{address.netloc}/{path} {_endpoint(root.uri, scheme)}"
+
+
+def _endpoint(uri: str, scheme: str) -> str:
+    """The host that an object store is asked at, "" for that of its cloud: buckets of two may be called the same."""
+    query = dict(parse_qsl(urlsplit(uri).query))
+    given = [query[name] for name in _ENDPOINTS if query.get(name)]
+    if scheme == "s3":
+        given += [os.environ[name] for name in _S3_ENDPOINTS if os.environ.get(name)]
+    return given[0].rpartition("://")[2].rstrip("/").lower() if given else ""
 
 
 def _folders(uri: str) -> list[str]:

@@ -64,6 +64,11 @@ def test_a_relative_place_is_told_from_where_the_caller_is(tmp_path: Path, monke
         (["/a", "/a/commitlog"], "/a and /a/commitlog are one store, so that its messages would count twice"),
         (["x=/a/b/../c", "y=/a/c/"], "/a/b/../c and /a/c are one store"),
         (["s3://b/x/commitlog?region=1", "s3://b/x"], "s3://b/x/commitlog and s3://b/x are one store"),
+        (["gs://b/s", "gcs://b/s"], "gs://b/s and gcs://b/s are one store"),
+        (["x=abfs://c@account.dfs/s", "y=abfss://c@account.dfs/s"], "are one store"),
+        (["x=s3://b//store", "y=s3://b/store/"], "are one store"),
+        (["x=S3://b/store", "y=s3a://b/store"], "are one store"),
+        (["x=s3://b/s?endpoint_override=http://h:1/", "y=s3://b/s?endpoint_override=H:1"], "is named twice"),
         ("file://host/a", "file:///path is expected"),
         ("s3://[key:secret@b/x", "an address that begins with s3:// makes no sense: Invalid IPv6 URL"),
         ("/a\0b", r"'/a\x00b' names no directory"),
@@ -73,6 +78,17 @@ def test_what_makes_no_sense_is_refused(given, message: str) -> None:
     with pytest.raises(ConfigError) as error:
         store_roots(given)
     assert message in str(error.value)
+
+
+def test_buckets_of_one_name_at_two_hosts_are_two_stores(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"):
+        monkeypatch.delenv(name, raising=False)
+    here, there = (f"s3://b/store?endpoint_override={host}:9000" for host in ("here", "there"))
+    assert [uri for _, uri in named([f"x={here}", f"y={there}"])] == [here, there]
+    assert len(named([f"x={here}", "y=s3://b/store"])) == 2
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://here:9000")
+    with pytest.raises(ConfigError, match="is named twice"):
+        store_roots([f"x={here}", "y=s3://b/store"])
 
 
 def test_a_link_to_a_store_is_the_same_store(tmp_path: Path) -> None:
