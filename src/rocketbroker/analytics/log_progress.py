@@ -6,7 +6,7 @@ from typing import Final
 from zlib import crc32
 
 from rocketbroker.analytics.commit_log_files import LogFile, commit_log_files
-from rocketbroker.analytics.decode_report import DecodeReport, SkippedRange
+from rocketbroker.analytics.decode_report import DecodeReport, SkippedRange, UnprovenRange
 from rocketbroker.analytics.log_window import LogWindow
 from rocketbroker.analytics.record_walk import walk_split, window_of
 from rocketbroker.analytics.split import Split
@@ -145,6 +145,10 @@ class UnloggedReport(DecodeReport):
     def add_unfinished(self, skipped: SkippedRange) -> None:
         """Keep the unfinished end of the log."""
         self.unfinished.append(skipped)
+
+    def add_unproven(self, found: UnprovenRange) -> None:
+        """Keep a part of the log in which queues are not relied on."""
+        self.unproven.append(found)
 
     def add_missing(self, skipped: SkippedRange) -> None:
         """Keep what is in no file."""

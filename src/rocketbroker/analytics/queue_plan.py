@@ -105,17 +105,23 @@ class _Planner:
             raise QueueNotWholeError(f"its queues have more than {MOST_ENTRIES} entries")
         end = self._dispatched(seen) - _DISPATCH_MARGIN if self._has_all else self._log_end
         front, tail = bounds[0], min(bounds[1], end)
+        front, queues = self._queues(front)
+        if not self._has_all and _is_worth_it(queues, front, tail):
+            tail = self._shown(front, tail)
+            front, queues = self._queues(front)  # once more: of what came meanwhile it is shown that it is there
+        if not _is_worth_it(queues, front, tail):
+            return None
+        parts = [part for file in self._files for part in _parts(queues, file, (front, tail), part_size)]
+        return QueuePlan(front, tail, parts)
+
+    def _queues(self, front: int) -> tuple[int, list[tuple[QueueFiles, QueueEntries]]]:
+        """From where on chosen queues lead to all their messages, ``front`` at least, and what is wanted of them."""
         queues = []
         for files in self._chosen():  # listed anew: a broker may have begun a file since
             entries = files.whole()
             front = max(front, self._first_known(files, entries))
             queues.append((files, self._selected(entries)))
-        if not self._has_all and _is_worth_it(queues, front, tail):
-            tail = self._shown(front, tail)
-        if not _is_worth_it(queues, front, tail):
-            return None
-        parts = [part for file in self._files for part in _parts(queues, file, (front, tail), part_size)]
-        return QueuePlan(front, tail, parts)
+        return front, queues
 
     def _chosen(self) -> Iterator[QueueFiles]:
         for topic in sorted(self._selection.topics or ()):
@@ -155,10 +161,12 @@ class _Planner:
         known, log = front, self._log_end - self._files[0].base
         queues = all_queues(self._folder)
         most = _SHOWN_LOCAL if self._folder.root.is_local else _SHOWN_REMOTE
-        if tail - front >= log * _WORTH_SHOWING and len(queues) <= most:
+        worth_it = tail - front >= log * _WORTH_SHOWING and len(queues) <= most
+        if worth_it:
             known = min(max(shown_to(self._files, entries_of(self._folder, queues), front), front), tail)
         if known < tail:
-            self._report.add_unproven(UnprovenRange(self._folder.root.broker, known, tail, _NOT_CLOSED))
+            add = self._report.add_unproven if worth_it else self._report.unproven.append
+            add(UnprovenRange(self._folder.root.broker, known, tail, _NOT_CLOSED))
         return known
 
     def _dispatched(self, chosen: list[QueueFiles]) -> int:

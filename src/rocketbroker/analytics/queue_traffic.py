@@ -19,11 +19,11 @@ from rocketbroker.analytics.minute_turns import MINUTE_MS, MinuteTurns, minute_t
 from rocketbroker.analytics.open_store import open_folder
 from rocketbroker.analytics.queue_entries import QueueEntries, QueueFiles, QueueNotWholeError
 from rocketbroker.analytics.queue_folders import CONSUME_QUEUE, queue_numbers, queue_topics
+from rocketbroker.analytics.queue_proof import is_closed
 from rocketbroker.analytics.selection import EVERYTHING, Selection
 from rocketbroker.analytics.split import plan_splits
 from rocketbroker.analytics.store_root import StoreRoot, Stores, store_roots
 from rocketbroker.codec.byte_columns import Positions
-from rocketbroker.codec.message.message_encoder import BLANK_MAGIC_CODE
 from rocketbroker.common.errors import CodecError
 
 #: Columns of the result; ``minute_ms`` is the minute's beginning, ms since 1970.
@@ -179,15 +179,7 @@ class _Stretches:
             if size != end - file.base:
                 raise QueueNotWholeError(f"the queues have {size} bytes of {file.name}, which has {end - file.base}")
             if file is not self._files[-1]:
-                _check_end(file, end - file.base)
+                if not is_closed(file, end - file.base):
+                    raise QueueNotWholeError(f"{file.name} goes on at {end - file.base} with what is in no queue")
                 end = file.base + file.size
         return end
-
-
-def _check_end(file: LogFile, position: int) -> None:
-    """Hold against a file what closes it behind its last message."""
-    if position == file.size:
-        return
-    head = open_folder(file.root).read(file.name, position, 8)
-    if int.from_bytes(head[:4], "big") != file.size - position or int.from_bytes(head[4:], "big") != BLANK_MAGIC_CODE:
-        raise QueueNotWholeError(f"{file.name} goes on at {position} with what is in no queue")

@@ -12,12 +12,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.sql.datasource import EqualTo
+from pyspark.sql.types import IntegerType, StringType, StructField, StructType
 
 from rocketbroker.analytics import DecodeReport, Selection, queue_plan, queue_proof, read_store
 from rocketbroker.analytics.commit_log_files import commit_log_files
 from rocketbroker.analytics.open_store import open_folder
 from rocketbroker.analytics.queue_proof import all_queues, entries_of, has_all_queues, is_closed, shown_to
 from rocketbroker.analytics.report.collect import collect_facts
+from rocketbroker.analytics.rocketmq_store import RocketMQStore
 from rocketbroker.analytics.split import plan_splits
 from rocketbroker.analytics.store_root import StoreRoot
 from tests.support import golden_store
@@ -90,6 +93,15 @@ def test_entries_that_did_not_reach_the_disk_hide_no_message(tmp_path: Path, kee
     assert unproven.low <= first_lost < unproven.low + STRETCH + 1_000 or keep == 0
     facts = collect_facts(tmp_path, SLOW)
     assert sum(row["messages"] for row in facts.queues.to_pylist()) == 200
+
+
+def test_a_filter_that_spark_leaves_to_its_source_loses_none(tmp_path: Path) -> None:
+    store(tmp_path)
+    lose_entries(tmp_path, "Slow", 1, 60)
+    schema = StructType([StructField("size", IntegerType()), StructField("topic", StringType())])
+    reader = RocketMQStore({"path": str(tmp_path), "filterPushdown": "true"}).reader(schema)
+    assert list(reader.pushFilters([EqualTo(("topic",), "Slow")])) == []
+    assert sum(batch.num_rows for partition in reader.partitions() for batch in reader.read(partition)) == 200
 
 
 def test_a_queue_whose_folder_did_not_reach_the_disk_hides_none(tmp_path: Path) -> None:
