@@ -12,6 +12,7 @@ from rocketbroker.analytics.commit_log_files import commit_log_files
 from rocketbroker.analytics.jobs.local_frame import local_frame
 from rocketbroker.analytics.store_files import StoreFolder
 from rocketbroker.analytics.store_root import StoreRoot, Stores, store_roots
+from rocketbroker.analytics.tables.index import damaged_index_files
 from rocketbroker.analytics.tables.root_folder import root_folder
 from rocketbroker.analytics.tables.table import table_schema
 from rocketbroker.analytics.tables.table_list import find_table
@@ -40,7 +41,7 @@ class AuditedStore:
         last_file: physical offset of the file that is written to.
         state: how the last broker left it.
         deleted: by topic the physical offset before which its messages were deleted with it.
-        damaged: files of ``config/`` that cannot be read, each with the rule that it breaks and why.
+        damaged: files of ``config/`` and of the index that cannot be read, each with the rule that it breaks and why.
         consumer_offsets: its rows of the table of that name; none where neither file nor backup can be read.
     """
 
@@ -85,6 +86,7 @@ def _audited(root: StoreRoot) -> AuditedStore:
     offsets, lost = _consumer_offsets(root)
     if lost and not any(_OFFSETS in why for _, why in damaged):
         damaged.append((AuditRule.CONFIG_DAMAGED, lost))
+    damaged += [(AuditRule.INDEX_HEADER, why) for why in damaged_index_files(root)]
     return AuditedStore(
         root.broker,
         files[0].base if files else 0,
@@ -192,7 +194,7 @@ def deleted_frame(spark: SparkSession, stores: list[AuditedStore]) -> DataFrame:
 
 
 def damage_frame(spark: SparkSession, stores: list[AuditedStore]) -> DataFrame:
-    """A row for each damaged file of ``config/``: ``broker``, ``rule``, ``severity``, ``detail``."""
+    """A row for each damaged file of ``config/`` and of the index: ``broker``, ``rule``, ``severity``, ``detail``."""
     rows = [(store.broker, rule.value, rule.severity.value, why) for store in stores for rule, why in store.damaged]
     return local_frame(spark, _table(rows, _DAMAGED))
 

@@ -1,9 +1,10 @@
 """The table ``index``: the entries of IndexFiles, by which messages are found by key, unique id and tag."""
 
+import logging
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -21,7 +22,6 @@ from rocketbroker.codec.storefile.index_file_layout import (
     INDEX_SIZE,
     MAX_HASH_SLOT_NUM,
     MAX_INDEX_NUM,
-    IndexHeader,
     decode_header,
     entry_position,
     file_size,
@@ -34,6 +34,8 @@ _AT_ONCE: Final = 1 << 18
 # So often, and so long after the other, a file is read in which a broker is writing just then.
 _TURNS: Final = 20
 _TURN_SECONDS: Final = 0.05
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +78,7 @@ class IndexTable(Table):
     selects = select_by("store_timestamp", "physical_offset")
 
     def plan(self, stores: Sequence[StoreRoot], selection: Selection, options: TableOptions) -> list[IndexPart]:
-        """Parts of single files. :class:`StoreError` when slots of a file cannot be told from its entries."""
+        """Parts of single files. What is damaged is left out, and told in the log."""
         return [part for store in stores for part in _parts(root_folder(store), options)]
 
     def read(self, part: IndexPart, schema: pa.Schema, selection: Selection) -> Iterator[pa.RecordBatch]:
@@ -84,46 +86,101 @@ class IndexTable(Table):
         folder = root_folder(part.store)
         for start in range(part.start, part.stop, _AT_ONCE):
             length = (min(start + _AT_ONCE, part.stop) - start) * INDEX_SIZE
-            data = folder.read(f"{_FOLDER}/{part.file}", part.entries_at + start * INDEX_SIZE, length)
+            data = folder.read_if_there(f"{_FOLDER}/{part.file}", part.entries_at + start * INDEX_SIZE, length) or b""
             entries = np.frombuffer(data, INDEX_ENTRY, len(data) // INDEX_SIZE)
+            if len(data) < length:
+                path = folder.name_of(f"{_FOLDER}/{part.file}")
+                logger.warning("%s was cut or removed; entries from %d on are left out", path, start + len(entries))
             yield chosen(_rows(part, start, entries), self.selects, selection, schema)
+
+
+def damaged_index_files(store: StoreRoot) -> list[str]:
+    """What of the index files of ``store`` cannot be read, or is not all there, each with the file's name."""
+    told = list[str]()
+    for _ in _index_files(root_folder(store), None, told.append):
+        pass
+    return told
+
+
+class _IndexFile(NamedTuple):
+    """An index file; the numbers of its entries go from 1 to before ``stop``."""
+
+    name: str
+    entries_at: int
+    begin_timestamp: int
+    stop: int
 
 
 def _parts(folder: StoreFolder, options: TableOptions) -> Iterator[IndexPart]:
     step = max(options.split_size // INDEX_SIZE, 1)
+    for file in _index_files(folder, options.max_hash_slot_num, logger.warning):
+        for start in range(1, file.stop, step):
+            stop = min(start + step, file.stop)
+            yield IndexPart(folder.root, file.name, file.entries_at, file.begin_timestamp, start, stop)
+
+
+def _index_files(folder: StoreFolder, slot_count: int | None, tell: Callable[[str], None]) -> Iterator[_IndexFile]:
+    """The files with entries, by name.
+
+    Args:
+        folder: the store.
+        slot_count: slots of each, ``None`` to find it out.
+        tell: takes what is damaged.
+    """
     for name, size in folder.files(_FOLDER).items():
         if not (name.isascii() and name.isdigit()):
             continue  # a damaged file that a broker set aside
-        header = _header(folder, name)
-        if header.index_count <= 1:
+        try:
+            file = _index_file(folder, name, size, slot_count)
+        except CodecError as error:
+            tell(f"{folder.name_of(f'{_FOLDER}/{name}')}: {error}; none of its entries is read")
             continue
-        entries_at = entry_position(0, options.max_hash_slot_num or _slot_count(folder, name, size))
-        stop = min(header.index_count, (size - entries_at) // INDEX_SIZE)
-        for start in range(1, stop, step):
-            yield IndexPart(folder.root, name, entries_at, header.begin_timestamp, start, min(start + step, stop))
+        except StoreError as error:
+            if isinstance(error.__cause__, FileNotFoundError):
+                continue  # a broker has removed it
+            raise
+        if file is not None:
+            yield _as_far_as_it_is(file, folder, size, tell)
 
 
-def _header(folder: StoreFolder, name: str) -> IndexHeader:
-    try:
-        return decode_header(folder.read(f"{_FOLDER}/{name}", 0, INDEX_HEADER_SIZE))
-    except CodecError as error:
-        raise StoreError(f"{folder.name_of(f'{_FOLDER}/{name}')} is no index file: {error}") from error
+def _as_far_as_it_is(file: _IndexFile, folder: StoreFolder, size: int, tell: Callable[[str], None]) -> _IndexFile:
+    room = max((size - file.entries_at) // INDEX_SIZE, 1)
+    if room >= file.stop:
+        return file
+    tell(
+        f"{folder.name_of(f'{_FOLDER}/{file.name}')}: the header tells of {file.stop - 1} entries, of which the "
+        f"{size} bytes of the file have {room - 1}; the others are left out"
+    )
+    return file._replace(stop=room)
+
+
+def _index_file(folder: StoreFolder, name: str, size: int, slot_count: int | None) -> _IndexFile | None:
+    """A file as its header tells; ``None`` if it has no entries.
+
+    Raises:
+        CodecError: it is no index file, or its slots cannot be told from its entries.
+        StoreError: it is gone, or cannot be read.
+    """
+    header = decode_header(folder.read(f"{_FOLDER}/{name}", 0, INDEX_HEADER_SIZE))
+    if header.index_count <= 1:
+        return None
+    entries_at = entry_position(0, slot_count or _slot_count(folder, name, size))
+    return _IndexFile(name, entries_at, header.begin_timestamp, header.index_count)
 
 
 def _slot_count(folder: StoreFolder, name: str, size: int) -> int:
     if size == file_size(MAX_HASH_SLOT_NUM, MAX_INDEX_NUM):
         return MAX_HASH_SLOT_NUM
-    path = f"{_FOLDER}/{name}"
     for turn in range(_TURNS):
         try:
-            with opened(folder, path, "index file") as file:
-                return find_slot_count(decode_header(file.read_at(0, INDEX_HEADER_SIZE)), file.size, file.read_at)
+            with opened(folder, f"{_FOLDER}/{name}") as file:
+                return find_slot_count(decode_header(file.read_at(0, INDEX_HEADER_SIZE)), size, file.read_at)
         except CodecError as error:
             # A broker sets slots before the header that knows of their entries: where one may be at it, look anew.
             if turn + 1 == _TURNS or folder.read_if_there("abort") is None:
-                raise StoreError(
-                    f"{folder.name_of(path)}: {error}; the option maxHashSlotNum, with the number of the broker's "
-                    "settings, says how many slots there are"
+                raise CodecError(
+                    f"{error}; the option maxHashSlotNum, with the number of the broker's settings, says how many "
+                    "slots a sound file has"
                 ) from error
         time.sleep(_TURN_SECONDS)
     raise AssertionError("the last turn returns or raises")

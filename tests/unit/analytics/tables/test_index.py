@@ -1,14 +1,17 @@
+import shutil
 import struct
 
 import pytest
 
 from rocketbroker.analytics.selection import Selection
+from rocketbroker.analytics.store_root import StoreRoot
+from rocketbroker.analytics.tables.index import damaged_index_files
 from rocketbroker.analytics.tables.table import TableOptions
+from rocketbroker.analytics.tables.table_list import find_table
 from rocketbroker.codec.storefile.index_slot_count import find_slot_count
-from rocketbroker.common.errors import StoreError
 from tests.support.golden_store import MAX_HASH_SLOT_NUM
 from tests.support.slow_tables import slow_index
-from tests.support.table_rows import named, table_rows
+from tests.support.table_rows import in_ms, named, table_rows
 
 
 @pytest.mark.parametrize("options", [TableOptions(), TableOptions(split_size=100), TableOptions(1 << 20, 50)])
@@ -38,10 +41,12 @@ def test_a_file_without_entries_gives_none(tmp_path):
     assert table_rows(tmp_path, "index") == []
 
 
-def test_slots_that_cannot_be_told_from_entries_are_asked_for(tmp_path):
+def test_slots_that_cannot_be_told_from_entries_are_asked_for(tmp_path, caplog):
     path = index_file(tmp_path, struct.pack(">qqqqii", 5, 6, 7, 8, 1, 2), 4240)
-    with pytest.raises(StoreError, match=f"{path}: its slots cannot be told .*; the option maxHashSlotNum"):
-        table_rows(tmp_path, "index")
+    assert table_rows(tmp_path, "index") == []
+    (told,) = damaged_index_files(StoreRoot("b", str(tmp_path)))
+    assert caplog.messages == [told]
+    assert told.startswith(f"{path}: its slots cannot be told from its entries; the option maxHashSlotNum")
     (row,) = table_rows(tmp_path, "index", options=TableOptions(max_hash_slot_num=50))
     assert (row["entry"], row["store_timestamp"]) == (1, 5)
 
@@ -66,10 +71,35 @@ def test_a_file_is_read_anew_where_a_broker_was_amid_an_entry(tmp_path, monkeypa
     assert [row["physical_offset"] for row in table_rows(tmp_path, "index")] == [100, 200]
 
 
-def test_what_is_no_index_file_is_named(tmp_path):
-    path = index_file(tmp_path, b"", 39)
-    with pytest.raises(StoreError, match=f"{path} is no index file: index header needs 40 bytes, 39 are there"):
-        table_rows(tmp_path, "index")
+@pytest.mark.parametrize("left", [0, 1, 39, 40, 41, 100, 239, 240, 260, 279, 280, 281, 300, -5, -4, -1])
+def test_a_file_cut_to_any_length_is_told_and_gives_what_is_left(recorded, tmp_path, left, caplog):
+    root = shutil.copytree(recorded, tmp_path / "store")
+    (root / "abort").unlink(missing_ok=True)  # with it a broker may be writing, and the file is looked at for a second
+    path = min((root / "index").iterdir())
+    whole = slow_index(root, "broker-a", MAX_HASH_SLOT_NUM)
+    with path.open("r+b") as file:
+        file.truncate(left if left >= 0 else path.stat().st_size + left)
+    found = table_rows(named(root), "index")
+    assert all(row in whole for row in found)
+    assert [row for row in whole if row["file"] != path.name] == [row for row in found if row["file"] != path.name]
+    assert caplog.messages == damaged_index_files(StoreRoot("broker-a", str(root)))
+    assert [str(path) in each for each in caplog.messages] == [True]
+    given = table_rows(named(root), "index", options=TableOptions(max_hash_slot_num=MAX_HASH_SLOT_NUM))
+    there = max((path.stat().st_size - 40 - 4 * MAX_HASH_SLOT_NUM) // 20, 0) if left >= 40 or left < 0 else 0
+    assert given == [row for row in whole if row["file"] != path.name or row["entry"] < there]
+
+
+def test_a_file_that_is_removed_or_cut_meanwhile_gives_what_was_left(recorded, tmp_path, caplog):
+    root = shutil.copytree(recorded, tmp_path / "store")
+    whole = slow_index(root, "broker-a", MAX_HASH_SLOT_NUM)
+    path = min((root / "index").iterdir())
+    rows = [row for row in whole if row["file"] != path.name]
+    table = find_table("index")
+    parts = table.plan([StoreRoot("broker-a", str(root))], Selection(), TableOptions())
+    path.unlink()
+    batches = [batch for part in parts for batch in table.read(part, in_ms("index"), Selection())]
+    assert [row for batch in batches for row in batch.to_pylist()] == rows
+    assert "was cut or removed; entries from 1 on are left out" in caplog.text
 
 
 def test_a_header_that_claims_too_many_entries_gives_those_there_is_room_for(tmp_path):

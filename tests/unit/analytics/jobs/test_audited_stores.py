@@ -1,0 +1,19 @@
+"""What an audit knows of stores before it looks at their tables."""
+
+from pathlib import Path
+
+from rocketbroker.analytics.jobs.audited_stores import audited_stores
+from rocketbroker.codec.storefile.audit_rules import AuditRule
+from tests.support import golden_store
+
+
+def test_an_index_file_that_was_cut_is_a_finding_and_no_error(tmp_path: Path) -> None:
+    root = golden_store.unpack("clean", tmp_path)
+    assert audited_stores(root)[0].damaged == ()
+    path = min((root / "index").iterdir())
+    with path.open("r+b") as file:
+        file.truncate(10)
+    (store,) = audited_stores(root)
+    ((rule, why),) = store.damaged
+    assert rule is AuditRule.INDEX_HEADER
+    assert why.startswith(f"{path}: index header needs 40 bytes, 10 are there")
