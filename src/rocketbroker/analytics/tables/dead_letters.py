@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -28,6 +29,7 @@ from rocketbroker.analytics.tables.table import (
     field,
     select_by,
 )
+from rocketbroker.analytics.tables.unqueued_records import EVERYWHERE, LogPart, log_parts, logged_entries, queued_to
 from rocketbroker.codec.message.message_const import (
     PROPERTY_DLQ_ORIGIN_MESSAGE_ID,
     PROPERTY_DLQ_ORIGIN_TOPIC,
@@ -44,10 +46,11 @@ _PART_BYTES = 20 << 14
 
 @dataclass(frozen=True, slots=True)
 class DeadLetterPart:
-    """A slice of a group's dead-letter queue."""
+    """A slice of a group's dead-letter queue, as far as it leads to before the physical offset ``before``."""
 
     store: StoreRoot
     piece: QueueSlice
+    before: int = EVERYWHERE
 
 
 class DeadLettersTable(Table):
@@ -86,14 +89,32 @@ class DeadLettersTable(Table):
         "topic", "queue_id", "queue_offset", "physical_offset", "store_timestamp", "keys", "uniq_key", "tags"
     )
 
-    def plan(self, stores: Sequence[StoreRoot], selection: Selection, options: TableOptions) -> list[DeadLetterPart]:
-        """Parts of single queues."""
-        return [DeadLetterPart(store, piece) for store in stores for piece in _pieces(root_folder(store), selection)]
+    def plan(
+        self, stores: Sequence[StoreRoot], selection: Selection, options: TableOptions
+    ) -> list[DeadLetterPart | LogPart]:
+        """Parts of single queues, and of the log from where on queues may not have all of it."""
+        parts = list[DeadLetterPart | LogPart]()
+        for folder in map(root_folder, stores):
+            before = queued_to(folder)
+            parts += [DeadLetterPart(folder.root, piece, before) for piece in _pieces(folder, selection)]
+            parts += log_parts(folder, before, options.split_size)
+        return parts
 
-    def read(self, part: DeadLetterPart, schema: pa.Schema, selection: Selection) -> Iterator[pa.RecordBatch]:
+    def read(self, part: DeadLetterPart | LogPart, schema: pa.Schema, selection: Selection) -> Iterator[pa.RecordBatch]:
         """The dead letters of a part. Of an entry without a record all is null that the queue does not say."""
-        for entries in queued_entries(root_folder(part.store), iter([part.piece])):
-            yield chosen(_rows(part.store.broker, entries), self.selects, selection, schema)
+        broker = part.split.file.root.broker if isinstance(part, LogPart) else part.store.broker
+        for entries in _entries(part):
+            yield chosen(_rows(broker, entries), self.selects, selection, schema)
+
+
+def _entries(part: DeadLetterPart | LogPart) -> Iterator[QueuedEntries]:
+    if isinstance(part, LogPart):
+        yield from logged_entries(part, DLQ_GROUP_TOPIC_PREFIX)
+        return
+    for entries in queued_entries(root_folder(part.store), iter([part.piece])):
+        own = np.flatnonzero(entries.physical_offsets < part.before)
+        if len(own):
+            yield entries.taken(own)
 
 
 def _pieces(folder: StoreFolder, selection: Selection) -> Iterator[QueueSlice]:

@@ -23,7 +23,7 @@ from rocketbroker.analytics.tables.queue_files import queue_slices, queues
 from rocketbroker.analytics.tables.queued_columns import Maker, queued_columns
 from rocketbroker.analytics.tables.queued_entries import QueuedEntries, queued_entries
 from rocketbroker.analytics.tables.record_values import MOST_QUEUES, RecordValues
-from rocketbroker.analytics.tables.root_folder import root_folder
+from rocketbroker.analytics.tables.root_folder import queues_folder, root_folder
 from rocketbroker.analytics.tables.table import BROKER, TIME, Rows, Table, TableOptions, constant, field, select_by
 from rocketbroker.codec.message.message_const import (
     PROPERTY_REAL_QUEUE_ID,
@@ -78,7 +78,7 @@ class DelayedTable(Table):
 
     def plan(self, stores: Sequence[StoreRoot], selection: Selection, options: TableOptions) -> list[DelayedPart]:
         """A part for each queue in which messages wait."""
-        return [part for store in stores for part in _parts(root_folder(store))]
+        return [part for store in stores for part in _parts(queues_folder(store, self.name))]
 
     def read(self, part: DelayedPart, schema: pa.Schema, selection: Selection) -> Iterator[pa.RecordBatch]:
         """The messages that wait in a queue. Of an entry without a record all is null that the queue does not say."""

@@ -1,14 +1,18 @@
 """The folder of a store for tables that need more of it than the commit log."""
 
+import logging
 from typing import Final
 
 from rocketbroker.analytics.open_store import open_folder
+from rocketbroker.analytics.queue_proof import has_all_queues
 from rocketbroker.analytics.store_files import StoreFolder
 from rocketbroker.analytics.store_root import StoreRoot
 from rocketbroker.common.errors import StoreError
 
 # One of these makes a folder a store's root.
 _PARTS: Final = ("commitlog", "consumequeue", "config", "index")
+
+logger = logging.getLogger(__name__)
 
 
 def root_folder(root: StoreRoot) -> StoreFolder:
@@ -22,5 +26,22 @@ def root_folder(root: StoreRoot) -> StoreFolder:
         raise StoreError(
             f"{root.shown} is no root of a RocketMQ store: a directory with {', '.join(_PARTS)} in it is expected, "
             "since all tables but messages and corrupt_ranges need more than the commit log"
+        )
+    return folder
+
+
+def queues_folder(root: StoreRoot, table: str) -> StoreFolder:
+    """The same for ``table``, whose rows are found by their queues; the log tells where entries of these may lack.
+
+    Raises:
+        StoreError: as from :func:`root_folder`.
+    """
+    folder = root_folder(root)
+    if not has_all_queues(folder):
+        logger.warning(
+            "%s was not stopped in order: %s has no messages whose entries in the queues did not reach the disk; "
+            "messages chosen by their topics has them",
+            root.shown,
+            table,
         )
     return folder

@@ -4,6 +4,10 @@ import shutil
 import pytest
 
 from rocketbroker.analytics.selection import Selection
+from rocketbroker.analytics.store_root import StoreRoot
+from rocketbroker.analytics.tables.dead_letters import DeadLetterPart
+from rocketbroker.analytics.tables.table import TableOptions
+from rocketbroker.analytics.tables.table_list import find_table
 from tests.support.commit_log_writer import overwrite
 from tests.support.slow_tables import slow_dead_letters
 from tests.support.table_rows import named, table_rows
@@ -63,3 +67,26 @@ def test_those_that_were_removed_with_the_begin_of_the_log_do_not_count(clean, t
     (root / "commitlog" / ("0" * 20)).unlink()
     wanted = [row for row in slow_dead_letters(clean, "broker-a") if row["physical_offset"] >= 65536]
     assert table_rows(named(root), "dead_letters") == wanted
+
+
+@pytest.mark.parametrize("kept", [0, 1, 2])
+def test_those_whose_entries_did_not_reach_the_disk_are_found_in_the_log(clean, tmp_path, caplog, kept):
+    root = shutil.copytree(clean, tmp_path / "store")
+    (root / "abort").write_bytes(b"1")
+    path = root / "consumequeue" / "%DLQ%CG_StRetry" / "0" / f"{0:020d}"
+    path.write_bytes(path.read_bytes()[: kept * 20].ljust(path.stat().st_size, b"\0"))
+    if not kept:
+        shutil.rmtree(path.parent.parent)
+    expected = slow_dead_letters(clean, "broker-a")
+    found = table_rows(named(root), "dead_letters")
+    assert sorted(found, key=lambda row: row["physical_offset"]) == expected
+    assert len(caplog.messages) == (1 if kept < len(expected) else 0)
+    assert table_rows(named(root), "dead_letters", Selection(topics={"%DLQ%other"})) == []
+
+
+def test_nothing_is_gone_through_where_the_queues_have_all_of_the_log(clean, tmp_path, caplog):
+    root = shutil.copytree(clean, tmp_path / "store")
+    (root / "abort").write_bytes(b"1")
+    parts = find_table("dead_letters").plan([StoreRoot("broker-a", str(root))], Selection(), TableOptions())
+    assert {type(part) for part in parts} == {DeadLetterPart}
+    assert caplog.messages == []

@@ -1,0 +1,84 @@
+"""Records of the log that may lack in their queues, for tables of messages that a queue lists.
+
+After a power loss, or in a copy of a store in use, a queue may have got less far than the log. From where the queues of
+a store do not show that they have all of it, the log itself is gone through.
+"""
+
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import pyarrow.compute as pc
+
+from rocketbroker.analytics.commit_log_files import commit_log_files
+from rocketbroker.analytics.decode_report import DecodeReport
+from rocketbroker.analytics.log_window import LogWindow
+from rocketbroker.analytics.queue_proof import all_queues, entries_of, has_all_queues, shown_to
+from rocketbroker.analytics.record_walk import walk_split
+from rocketbroker.analytics.selection import Selection
+from rocketbroker.analytics.split import Split, plan_splits
+from rocketbroker.analytics.store_files import StoreFolder
+from rocketbroker.analytics.tables.queued_entries import QueuedEntries
+from rocketbroker.analytics.tables.record_values import RecordValues
+from rocketbroker.codec.storefile.record_columns import Records
+
+#: Behind any physical offset.
+EVERYWHERE: Final = (1 << 63) - 1
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class LogPart:
+    """A split of the log in which records are looked for that queues may lack."""
+
+    split: Split
+
+
+def queued_to(folder: StoreFolder) -> int:
+    """The physical offset up to which queues are relied on; mostly :data:`EVERYWHERE`, else the log tells of it."""
+    if has_all_queues(folder) or not folder.is_folder("commitlog"):
+        return EVERYWHERE
+    files = [file for file in commit_log_files(folder.root) if file.data_end]
+    if not files:
+        return EVERYWHERE
+    low = shown_to(files, entries_of(folder, all_queues(folder)), files[0].base)
+    end = files[-1].base + files[-1].data_end
+    if low < end:
+        logger.warning(
+            "%s was not stopped in order, and its queues do not show that they have all of the log: from offset %d to "
+            "%d it is read itself",
+            folder.root.shown,
+            low,
+            end,
+        )
+    return low
+
+
+def log_parts(folder: StoreFolder, low: int, split_size: int) -> Iterator[LogPart]:
+    """The log from the physical offset ``low`` on."""
+    if low < EVERYWHERE:
+        wanted = Selection(physical_offsets=(low, EVERYWHERE))
+        yield from (LogPart(split) for split in plan_splits([folder.root], split_size, wanted))
+
+
+def logged_entries(part: LogPart, prefix: str) -> Iterator[QueuedEntries]:
+    """What queues say, or should say, of the records of topics whose names begin with ``prefix``; tag codes are 0."""
+    with LogWindow(part.split.file, limit=part.split.high) as window:
+        for records in walk_split(part.split, window, DecodeReport()):
+            topics = RecordValues(records, part.split.file.root).column("topic")
+            queue_ids = records.field("queue_id").astype(np.int64)
+            for topic in pc.unique(topics.filter(pc.starts_with(topics, prefix))).to_pylist():
+                of_topic = pc.equal(topics, topic).to_numpy(zero_copy_only=False)
+                for queue_id in np.unique(queue_ids[of_topic]).tolist():
+                    own = records.starts[of_topic & (queue_ids == queue_id)]
+                    yield _entries(topic, queue_id, Records(records.base, records.data, own), part)
+
+
+def _entries(topic: str, queue_id: int, records: Records, part: LogPart) -> QueuedEntries:
+    queue_offsets, offsets = (records.field(name).astype(np.int64) for name in ("queue_offset", "physical_offset"))
+    sizes, tags_codes = records.total_size.astype(np.int64), np.zeros(len(records), np.int64)
+    values = RecordValues(records, part.split.file.root)
+    return QueuedEntries(topic, queue_id, queue_offsets, offsets, sizes, tags_codes, values)

@@ -1,0 +1,24 @@
+"""The folder of a store for tables."""
+
+import shutil
+
+import pytest
+
+from rocketbroker.analytics.store_root import StoreRoot
+from rocketbroker.analytics.tables.root_folder import queues_folder, root_folder
+from rocketbroker.common.errors import StoreError
+
+
+def test_a_commit_log_directory_is_not_enough(tmp_path):
+    with pytest.raises(StoreError, match="is no root of a RocketMQ store: a directory with commitlog, "):
+        root_folder(StoreRoot("b", str(tmp_path)))
+
+
+def test_it_is_told_where_queues_may_not_have_all(clean, tmp_path, caplog):
+    root = StoreRoot("b", str(shutil.copytree(clean, tmp_path / "store")))
+    assert queues_folder(root, "delayed").root == root
+    assert caplog.messages == []
+    (tmp_path / "store" / "abort").write_bytes(b"1")
+    queues_folder(root, "delayed")
+    (told,) = caplog.messages
+    assert told.startswith(f"{root.uri} was not stopped in order: delayed has no messages whose entries ")
