@@ -9,6 +9,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 from typer.testing import CliRunner
@@ -128,6 +129,19 @@ def test_damage_is_skipped_and_named_on_stderr(
     assert table.stdout.splitlines()[-1].endswith(f"; 1 range, {message['size']:,} bytes not read")
     printed = CliRunner().invoke(app, ["count", str(broken), "--json"])
     assert json.loads(printed.stdout)["notRead"] == {"ranges": 1, "bytes": message["size"]}
+
+
+def test_a_file_that_a_broker_removes_during_a_query_ends_it_by_an_error_that_names_it(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    writer = CommitLogWriter(tmp_path, file_size=1 << 13)
+    writer.append_many(100)
+    paths = sorted({path for path, _, _ in writer.records})
+    rows = spark.read.format("rocketmq_store").schema("size int").load(str(tmp_path)).rdd
+    assert rows.getNumPartitions() == len(paths)  # planned by now
+    paths[1].unlink()
+    with pytest.raises(Py4JJavaError, match=f"{paths[1]}: No such file or directory .a broker deletes old files"):
+        rows.collect()
 
 
 def test_a_store_is_counted_while_it_is_written(spark: SparkSession, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from rocketbroker.analytics import DecodeReport, read_store, record_walk
 from rocketbroker.analytics.message_reader import read_split
 from rocketbroker.analytics.message_schema import MESSAGE_SCHEMA
 from rocketbroker.analytics.split import plan_splits
-from rocketbroker.common.errors import ConfigError
+from rocketbroker.common.errors import ConfigError, StoreError
 from tests.support import golden_store
 from tests.support.commit_log_writer import V4_HOST, V6_HOST, CommitLogWriter
 from tests.support.slow_store_reader import slow_rows
@@ -141,3 +141,20 @@ def test_a_record_larger_than_the_window_is_read(tmp_path: Path, monkeypatch: py
     for size in (10, 5_000, 10, 900, 20_000):
         writer.append(b"x" * size)
     assert [len(row["body"]) for row in read_rows(tmp_path)] == [10, 5_000, 10, 900, 20_000]
+
+
+def test_a_file_that_a_broker_removes_while_it_is_read_ends_the_rows_by_an_error_that_names_it(tmp_path: Path) -> None:
+    writer = CommitLogWriter(tmp_path, file_size=1 << 13)
+    writer.append_many(100)
+    paths = sorted({path for path, _, _ in writer.records})
+    assert len(paths) > 2
+    batches = read_store(tmp_path, ["physical_offset"])
+    first = next(batches).num_rows
+    paths[1].unlink()
+    with pytest.raises(StoreError, match=f"cannot read the commit-log file {paths[1]}: .*a broker deletes old files"):
+        list(batches)
+    assert first == sum(path == paths[0] for path, _, _ in writer.records)
+    report = DecodeReport()
+    left = sum(batch.num_rows for batch in read_store(tmp_path, ["size"], report=report))
+    assert left == sum(path != paths[1] for path, _, _ in writer.records)
+    assert [(each.path, each.length) for each in report.missing] == [(str(paths[0]), 1 << 13)]
