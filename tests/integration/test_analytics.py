@@ -9,8 +9,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
-from pyspark.errors import AnalysisException
+from pyspark.errors import AnalysisException, PythonException
 from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
@@ -140,7 +139,7 @@ def test_a_file_that_a_broker_removes_during_a_query_ends_it_by_an_error_that_na
     rows = spark.read.format("rocketmq_store").schema("size int").load(str(tmp_path)).rdd
     assert rows.getNumPartitions() == len(paths)  # planned by now
     paths[1].unlink()
-    with pytest.raises(Py4JJavaError, match=f"{paths[1]}: No such file or directory .a broker deletes old files"):
+    with pytest.raises(PythonException, match=f"{paths[1]}: No such file or directory .a broker deletes old files"):
         rows.collect()
 
 
