@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from rocketbroker.analytics.arrow_slices import as_text, binary_slices
+from rocketbroker.analytics.arrow_slices import as_text, binary_slices, number_array, text_array
 from rocketbroker.analytics.commit_log_files import LogFile
 from rocketbroker.analytics.decode_report import DecodeReport
 from rocketbroker.analytics.message_bodies import check_bodies, inflated
@@ -88,7 +88,7 @@ def _column(source: _Source, field: pa.Field) -> pa.Array:
     if field.name.endswith("_timestamp"):
         return _timestamps(source.records, field)
     if field.name in _FIXED:
-        return pa.array(source.records.field(_FIXED[field.name]).astype(field.type.to_pandas_dtype(), copy=False))
+        return number_array(source.records.field(_FIXED[field.name]).astype(field.type.to_pandas_dtype(), copy=False))
     if field.name in _PROPERTIES:
         return _property(source, field.name)
     return _MADE[field.name](source)
@@ -128,15 +128,15 @@ def _timestamps(records: Records, field: pa.Field) -> pa.Array:
     """Milliseconds as stored for an int64 field; else a timestamp, null outside the years 1 to 9999."""
     millis = records.field(field.name)
     if pa.types.is_integer(field.type):
-        return pa.array(millis)
+        return number_array(millis)
     if not len(millis) or (millis.min() >= FIRST_MS and millis.max() <= LAST_MS):
-        return pa.array(millis * 1000).view(field.type)
+        return number_array(millis * 1000, field.type)
     outside = (millis < FIRST_MS) | (millis > LAST_MS)
-    return pa.array(np.where(outside, 0, millis) * 1000, mask=outside).cast(field.type)
+    return number_array(np.where(outside, 0, millis) * 1000, field.type, outside)
 
 
 def _broker(source: _Source) -> pa.Array:
-    return pa.repeat(pa.scalar(source.broker, pa.string()), len(source.records))
+    return text_array([source.broker]).take(number_array(np.zeros(len(source.records), np.int8)))
 
 
 def _topic(source: _Source) -> pa.Array:
@@ -167,7 +167,7 @@ def _store_host(source: _Source) -> pa.Array:
 def _hosts(records: Records, at: Positions, v6: NDArray[Any]) -> pa.Array:
     """Hosts as ``address:port``. They repeat a lot, so each different one is put into text once."""
     raw = binary_slices(records.data, at, np.where(v6, HOST_V6_LENGTH, HOST_V4_LENGTH)).dictionary_encode()
-    texts = pa.array([_host_text(host) for host in raw.dictionary.to_pylist()], pa.string())
+    texts = text_array([_host_text(host) for host in raw.dictionary.to_pylist()])
     return texts.take(raw.indices)
 
 
@@ -185,7 +185,7 @@ def _msg_id(source: _Source) -> pa.Array:
         hosts = gather(records.data, f"V{length}", records.store_host_at[chosen]).view(np.uint8).reshape(-1, length)
         parts.append(_hex_strings(np.concatenate((hosts, offsets[chosen]), axis=1)))
         order.append(chosen.nonzero()[0])
-    return pa.concat_arrays(parts).take(pa.array(np.argsort(np.concatenate(order))))
+    return pa.concat_arrays(parts).take(number_array(np.argsort(np.concatenate(order))))
 
 
 def _hex_strings(rows: NDArray[np.uint8]) -> pa.Array:

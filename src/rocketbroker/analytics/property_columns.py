@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from rocketbroker.analytics.arrow_slices import binary_slices
+from rocketbroker.analytics.arrow_slices import binary_slices, number_array
 from rocketbroker.codec.byte_columns import Positions
 
 _NAME_END: Final = 1
@@ -36,12 +36,12 @@ def properties_map(properties: pa.Array) -> pa.MapArray:
     names = binary_slices(data, pairs.name_at, pairs.name_length, pa.string())
     rows, kept = pairs.rows, _last_of_each_name(pairs.rows, names)
     if kept is not None:
-        names, rows = names.take(pa.array(kept)), rows[kept]
+        names, rows = names.take(number_array(kept)), rows[kept]
         pairs = _Pairs(*(column[kept] for column in pairs))
     values = binary_slices(data, pairs.value_at, pairs.value_length, pa.string())
     counts = np.bincount(rows, minlength=len(properties))
     begins = np.concatenate(([0], np.cumsum(counts))).astype(np.int32)
-    return pa.MapArray.from_arrays(pa.array(begins), names, values)
+    return pa.MapArray.from_arrays(number_array(begins), names, values)
 
 
 class _Pairs(NamedTuple):
@@ -96,7 +96,7 @@ def _last_of_each_name(rows: Positions, names: pa.Array) -> Positions | None:
     """Numbers of the pairs that no later pair of the same row and name follows, ascending; ``None`` if that is all."""
     encoded = names.dictionary_encode()
     different = max(len(encoded.dictionary), 1)
-    codes = rows * different + encoded.indices.to_numpy()
+    codes = rows * different + np.from_dlpack(encoded.indices)
     if len(codes) and int(codes[-1]) < len(codes) * _PLACES and np.bincount(codes).max() == 1:
         return None
     _, from_behind = np.unique(codes[::-1], return_index=True)
