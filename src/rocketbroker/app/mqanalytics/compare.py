@@ -1,5 +1,6 @@
 """``mqanalytics compare``: holds the messages of two stores against each other."""
 
+from enum import StrEnum
 from typing import Annotated
 
 import typer
@@ -10,17 +11,24 @@ from rocketbroker.app.mqanalytics.running import EXIT_FOUND, failing_in_one_line
 from rocketbroker.app.mqanalytics.table_jobs import collected
 
 
+class By(StrEnum):
+    """What a message is known by."""
+
+    physical = "physical"
+    queue = "queue"
+
+
 def command(  # noqa: PLR0913, PLR0917 - its options
     first: Annotated[str, typer.Argument(metavar="FIRST", help="A store.")],
     second: Annotated[str, typer.Argument(metavar="SECOND", help="The store that it is held against.")],
     by: Annotated[
-        str,
+        By,
         typer.Option(
             "--by",
             help="What a message is known by: physical, its offset in the commit log, as in a master and its slave; "
             "queue, its topic, queue and queue offset.",
         ),
-    ] = "physical",
+    ] = By.physical,
     ignore: Annotated[
         list[str] | None, typer.Option("--ignore", metavar="COLUMN", help="Do not compare this; may be repeated.")
     ] = None,
@@ -42,7 +50,7 @@ def command(  # noqa: PLR0913, PLR0917 - its options
 
             scopes = [Scope(spark, (root,), wanted) for root in roots]
             ours, theirs = (as_stored(scope.messages(STORED_COLUMNS)) for scope in scopes)
-            found = compare(ours, theirs, by, tuple(ignore or ()))
+            found = compare(ours, theirs, by.value, tuple(ignore or ()))
             found = found.withColumn("store_timestamp", as_time(found["store_timestamp"]))
             rows, columns, more = collected(found, ("topic", "queue_id", "queue_offset", "physical_offset"), limit)
             parts = [scope.not_read() for scope in scopes]

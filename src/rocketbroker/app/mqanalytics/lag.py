@@ -1,5 +1,6 @@
 """``mqanalytics lag``: how far consumer groups were behind."""
 
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -12,13 +13,21 @@ from rocketbroker.app.mqanalytics.table_jobs import SkipDamage, collected
 from rocketbroker.common.clock import SystemClock
 
 
+class Level(StrEnum):
+    """What lag is added up by."""
+
+    queue = "queue"
+    topic = "topic"
+    group = "group"
+
+
 def command(
     stores: Stores,
     snapshots: Annotated[
         Path | None,
         typer.Option("--snapshots", metavar="DIR", help="What `snapshot` has kept; without it, how it is now."),
     ] = None,
-    by: Annotated[str, typer.Option("--by", help="queue, topic or group: what lag is added up by.")] = "queue",
+    by: Annotated[Level, typer.Option("--by", help="What lag is added up by.")] = Level.queue,
     skip_damage: SkipDamage = False,
     limit: Limit = ROWS,
     as_json: AsJson = False,
@@ -38,7 +47,7 @@ def command(
             else:
                 taken = snapshot_frame(spark, snapshots)
             messages = scope.messages(["broker", "topic", "queue_id", "queue_offset", "store_timestamp"])
-            found = lag(taken, messages, by)
-            rows, columns, more = collected(found, ("time", *LEVELS[by]), limit)
+            found = lag(taken, messages, by.value)
+            rows, columns, more = collected(found, ("time", *LEVELS[by.value]), limit)
             summary = {"more": more, "notRead": None if skip_damage else scope.not_read()._asdict()}
     print_rows("lag", rows, columns, summary, as_json)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import typer
 
+from rocketbroker.app.mqanalytics.times import shown_ms
 from rocketbroker.common.errors import ConfigError, RocketBrokerError
 
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ def selection(since: int | None, until: int | None, topics: list[str] | None, *,
     from rocketbroker.analytics.selection import Selection
 
     if since is not None and until is not None and since >= until:
-        raise ConfigError(f"--since {since} is not before --until {until} (ms since 1970): no time lies between")
+        raise ConfigError(f"--since {shown_ms(since)} is not before --until {shown_ms(until)}: no time lies between")
     return Selection(since_ms=since, until_ms=until, topics=frozenset(topics) if topics else None, exact=exact)
 
 

@@ -41,6 +41,15 @@ def shown_time(moment: datetime) -> str:
     return text.removesuffix(".000") + "Z"
 
 
+def shown_ms(time_ms: int) -> str:
+    """As ``shown_time``, and with the number itself, which is all there is of a time that no calendar has."""
+    try:
+        moment = datetime(1970, 1, 1, tzinfo=UTC) + time_ms * _MILLISECOND
+    except OverflowError:
+        return f"{time_ms} (ms since 1970)"
+    return f"{shown_time(moment)} ({time_ms} ms since 1970)"
+
+
 def plain(value: Any) -> Any:
     """``value`` for JSON: times in ms since 1970."""
     return to_ms(value) if isinstance(value, datetime) else value

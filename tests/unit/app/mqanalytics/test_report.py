@@ -40,7 +40,11 @@ def test_what_is_selected_stands_on_the_page(store: Path, tmp_path: Path):
     [
         (["{tmp}/none"], 1, "does not exist; a RocketMQ store directory"),
         (["{store}", "-o", "{tmp}/none/x.html"], 2, "--output {tmp}/none/x.html: there is no folder {tmp}/none"),
-        (["{store}", "--since", "20", "--until", "10"], 2, "--since 20 is not before --until 10"),
+        (
+            ["{store}", "--since", "20", "--until", "10"],
+            2,
+            "--since 1970-01-01T00:00:00.020Z (20 ms since 1970) is not before",
+        ),
         (["{store}", "--since", "noon"], 2, "no time"),
         (["{store}", "--until", "2026-11-22T04:00:00"], 2, "no zone"),
         ([], 2, ""),
