@@ -105,6 +105,8 @@ def _address(place: str) -> str:
         parts = urlsplit(place)
     except ValueError as error:  # without the address: it may hold credentials
         raise ConfigError(f"an address that begins with {found[0]} makes no sense: {error}") from error
+    if not parts.netloc and not parts.path.strip("/"):
+        raise ConfigError(f"{found[0]} names no store: a bucket or host is expected behind it, and the folder there")
     if found[1].lower() != "file":
         return place
     if parts.netloc not in {"", "localhost"} or not parts.path:

@@ -71,6 +71,8 @@ def test_a_relative_place_is_told_from_where_the_caller_is(tmp_path: Path, monke
         (["x=s3://b/s?endpoint_override=http://h:1/", "y=s3://b/s?endpoint_override=H:1"], "is named twice"),
         ("file://host/a", "file:///path is expected"),
         ("s3://[key:secret@b/x", "an address that begins with s3:// makes no sense: Invalid IPv6 URL"),
+        ("s3://", "s3:// names no store: a bucket or host is expected behind it, and the folder there"),
+        ("a=hdfs:///", "hdfs:// names no store"),
         ("/a\0b", r"'/a\x00b' names no directory"),
     ],
 )
