@@ -11,13 +11,15 @@ from typer.testing import CliRunner
 from rocketbroker.app.mqanalytics.cli import app
 from tests.support import golden_store
 from tests.support.s3_server import ACCESS_KEY, SECRET_KEY, s3_server
+from tests.support.shared_session import SharedSession
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
 
 @pytest.fixture(scope="module", autouse=True)
-def credentials() -> Iterator[None]:
+def credentials(shared_session: SharedSession) -> Iterator[None]:
     """In the environment, which the Java process and its Python workers take over: set before the session starts."""
+    shared_session.close()
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("AWS_ACCESS_KEY_ID", ACCESS_KEY)
         patch.setenv("AWS_SECRET_ACCESS_KEY", SECRET_KEY)
