@@ -2,12 +2,16 @@
 
 import zlib
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
-from rocketbroker.analytics import DecodeReport, read_store
+from rocketbroker.analytics import DecodeReport, Selection, queue_plan, read_store, read_table
+from rocketbroker.analytics.selection import EVERYTHING
+from rocketbroker.analytics.split import plan_splits
 from tests.support.java import Java
 from tests.support.java_lines import Got, got, sent
 from tests.support.java_process import JavaServer
@@ -36,9 +40,12 @@ COLUMNS = (
 )
 
 
-def rows_of_topic(store: Path, report: DecodeReport | None = None) -> list[dict[str, Any]]:
+def rows_of_topic(
+    store: Path, report: DecodeReport | None = None, selection: Selection = EVERYTHING
+) -> list[dict[str, Any]]:
     """What reading the files gives of the topic, in the order of the log."""
-    rows = [row for batch in read_store(str(store), COLUMNS, report=report) for row in batch.to_pylist()]
+    batches = read_store(str(store), COLUMNS, report=report, selection=selection)
+    rows = [row for batch in batches for row in batch.to_pylist()]
     return [row | {"properties": dict(row["properties"])} for row in rows if row["topic"] == TOPIC]
 
 
@@ -131,3 +138,30 @@ def test_reading_while_the_broker_is_written_to_gives_what_consumers_get(
         assert rows == final[: len(rows)], "each reading gave a beginning of the log"
     assert len({len(rows) for rows in seen}) > 2, "several states were seen"
     assert our_servers.errors() == []
+
+
+@pytest.mark.parametrize("broker", ["ours", "apache"])
+def test_a_range_of_one_queue_is_what_a_consumer_gets_that_pulls_it(
+    java: Java, our_servers: OurServers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broker: str
+):
+    # The end of a log is walked, since it may not be in the queues yet; this log is less than that.
+    monkeypatch.setattr(queue_plan, "_DISPATCH_MARGIN", 1 << 12)
+    store, namesrv = tmp_path / "store", our_servers.namesrv().address
+    server = our_servers.broker(namesrv, store, **SIZES) if broker == "ours" else start_apache(java, namesrv, store)
+    make_topic(server.address, namesrv, TOPIC, QUEUES)
+    plan = f"plan=selector:{QUEUES * 350}:1"  # as many in each queue
+    produced = java.run("Produce", f"namesrv={namesrv}", f"topic={TOPIC}", plan)
+    assert produced.returncode == 0, produced.stdout[-2000:] + produced.stderr
+
+    for queue, low, high in ((0, 0, 350), (2, 280, 320)):  # the second lies in two files of the queue
+        where = [f"queue={queue}", f"from={low}", f"to={high}"]
+        pulled = java.run("PullQueue", f"namesrv={namesrv}", f"topic={TOPIC}", "group=CG_Queue", *where)
+        assert pulled.returncode == 0, pulled.stdout[-2000:] + pulled.stderr
+        chosen = Selection(topics={TOPIC}, queue_ids={queue}, queue_offsets=(low, high))
+        assert any(split.entries for split in plan_splits(str(store), selection=chosen)), "the queue is followed"
+        rows = rows_of_topic(store, selection=chosen)
+        assert [(row["queue_id"], row["queue_offset"]) for row in rows] == [(queue, n) for n in range(low, high)]
+        check_equal(rows, got(pulled.stdout))
+        assert rows == rows_of_topic(store, selection=replace(chosen, exact=True))
+        entries = pa.Table.from_batches(read_table(str(store), "consume_queue", ["queue_offset"], chosen))
+        assert entries["queue_offset"].to_pylist() == list(range(low, high))
