@@ -22,6 +22,9 @@ from rocketbroker.analytics.java_runtime import ensure_java_home
 from rocketbroker.common.errors import ConfigError
 
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+# Where else the JVM may be given options.
+_OTHER_JAVA_OPTIONS = "spark.driver.defaultJavaOptions"
+_JAVA_VARIABLES = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS", "SPARK_SUBMIT_OPTS", "PYSPARK_SUBMIT_ARGS")
 _LOOPBACK = "127.0.0.1"
 # A job is mostly short. Half of its CPU would go into compiling for the last bit of speed what runs too seldom to make
 # up for it, planning above all; the loop over rows gets there all the same. Ten times the JVM's own thresholds.
@@ -83,10 +86,16 @@ def _conf(app_name: str, settings: Mapping[str, str]) -> SparkConf:
     conf.set("spark.driver.host", _LOOPBACK).set("spark.driver.bindAddress", _LOOPBACK)
     conf.set("spark.sql.shuffle.partitions", str(os.cpu_count() or 1))
     conf.setAll(list(settings.items()))
-    given = settings.get(_JAVA_OPTIONS, "")
-    collector = "" if _OTHER_COLLECTOR.search(given) else _COLLECTOR  # two of them are refused
-    java_options = [f'"-Dlog4j2.configurationFile={log4j.as_uri()}"', _COMPILER, collector, given]
+    log_options = f'"-Dlog4j2.configurationFile={log4j.as_uri()}"'
+    java_options = [log_options, _COMPILER, _collector(settings), settings.get(_JAVA_OPTIONS, "")]
     return conf.set(_JAVA_OPTIONS, " ".join(filter(None, java_options)))
+
+
+def _collector(settings: Mapping[str, str]) -> str:
+    """The option for our collector; empty where another one is chosen, since Java starts with no two of them."""
+    given = [settings.get(name, "") for name in (_JAVA_OPTIONS, _OTHER_JAVA_OPTIONS)]
+    given += [os.environ.get(name, "") for name in _JAVA_VARIABLES]
+    return "" if any(map(_OTHER_COLLECTOR.search, given)) else _COLLECTOR
 
 
 def spark_home(folder: Path) -> Path:

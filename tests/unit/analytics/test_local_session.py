@@ -10,6 +10,8 @@ from rocketbroker.analytics import local_session
 from rocketbroker.analytics.java_runtime import JavaRuntimeError
 from rocketbroker.common.errors import ConfigError
 
+VARIABLES = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS", "SPARK_SUBMIT_OPTS", "PYSPARK_SUBMIT_ARGS")
+
 
 def test_settings_of_the_caller_win_and_java_options_join_ours() -> None:
     conf = local_session._conf("x", {"spark.ui.enabled": "true", "spark.driver.extraJavaOptions": "-XX:+UseSerialGC"})
@@ -20,7 +22,35 @@ def test_settings_of_the_caller_win_and_java_options_join_ours() -> None:
     assert options.startswith('"-Dlog4j2.configurationFile=file:///')
     assert options.endswith(" -XX:+UseSerialGC")
     assert options.count("GC") == 1
-    assert "UseParallelGC" in str(local_session._conf("x", {}).get("spark.driver.extraJavaOptions"))
+
+
+@pytest.fixture
+def no_java_options(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+
+
+def collectors(settings: dict[str, str]) -> int:
+    """How many of them the session's Java options choose."""
+    return str(local_session._conf("x", settings).get("spark.driver.extraJavaOptions")).count("GC")
+
+
+@pytest.mark.usefixtures("no_java_options")
+def test_our_collector_is_chosen_where_no_other_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JAVA_TOOL_OPTIONS", "-XX:+PrintGC -XX:-UseG1GC")
+    assert "-XX:+UseParallelGC" in str(local_session._conf("x", {}).get("spark.driver.extraJavaOptions"))
+
+
+@pytest.mark.usefixtures("no_java_options")
+@pytest.mark.parametrize("name", VARIABLES)
+def test_a_collector_that_a_variable_chooses_is_left_alone(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(name, "-Xmx1g -XX:+UseG1GC")
+    assert collectors({}) == 0
+
+
+@pytest.mark.usefixtures("no_java_options")
+def test_a_collector_among_the_default_java_options_is_left_alone() -> None:
+    assert collectors({"spark.driver.defaultJavaOptions": "-XX:+UseZGC"}) == 0
 
 
 def test_the_environment_is_as_before_when_spark_was_started(monkeypatch: pytest.MonkeyPatch) -> None:
