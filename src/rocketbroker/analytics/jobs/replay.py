@@ -92,8 +92,8 @@ def in_order(messages: DataFrame) -> Iterator[Mapping[str, Any]]:
     Raises:
         StoreError: while rows are taken, when they cannot be read.
     """
-    ordered = messages.select(*COLUMNS).orderBy("store_timestamp", "broker", "physical_offset")
     try:
+        ordered = messages.select(*COLUMNS).orderBy("store_timestamp", "broker", "physical_offset")
         yield from (row.asDict() for row in ordered.toLocalIterator(prefetchPartitions=True))
     except (PySparkException, Py4JError) as error:  # not all errors of Java are made those of Spark
         raise StoreError(f"the export cannot be read: {reason_of(error)}") from error

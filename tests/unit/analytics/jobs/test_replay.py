@@ -2,11 +2,13 @@
 
 import asyncio
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 
 import pytest
+from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame
 
-from rocketbroker.analytics.jobs.replay import Ready, Replay, prepare, rehearse
+from rocketbroker.analytics.jobs.replay import Ready, Replay, in_order, prepare, rehearse
 from rocketbroker.client.message import Message
 from rocketbroker.codec.message.compression import compress
 from rocketbroker.codec.message.message_sys_flag import COMPRESSED_FLAG, COMPRESSION_ZLIB_TYPE, INNER_BATCH_FLAG
@@ -192,6 +194,19 @@ async def test_an_error_that_nobody_foresaw_ends_a_replay_and_is_told(caplog: py
     assert (done.sent, done.failure) == ({"T": 3}, "T: OSError: the socket is gone")
     assert done.resume_ms == 1003
     assert [type(record.exc_info[1]) for record in caplog.records if record.exc_info] == [OSError]
+
+
+class FrameWithout:
+    """What Spark does where a column is not there."""
+
+    def select(self, *_columns: str) -> DataFrame:
+        raise AnalysisException("no column `broker` in it")
+
+
+def test_messages_that_lack_a_column_cannot_be_read() -> None:
+    rows = in_order(cast("DataFrame", FrameWithout()))
+    with pytest.raises(StoreError, match=r"^the export cannot be read: no column `broker` in it$"):
+        next(rows)
 
 
 def rows_up_to(count: int, error: Exception) -> Iterator[dict[str, Any]]:
