@@ -117,9 +117,20 @@ def _variables(folder: Path) -> dict[str, str]:
         "PYSPARK_PYTHON": sys.executable,
         "PYSPARK_DRIVER_PYTHON": sys.executable,
         "PYTHONPATH": os.pathsep.join(python_path),
-        "SPARK_HOME": os.environ.get("SPARK_HOME") or str(spark_home(folder)),
         "SPARK_LOCAL_IP": _LOOPBACK,
+        **_home_variable(folder),
     }
+
+
+def _home_variable(folder: Path) -> dict[str, str]:
+    """SPARK_HOME as given, or as made in ``folder``; none where PySpark has to search for Spark outside its package."""
+    if given := os.environ.get("SPARK_HOME"):
+        return {"SPARK_HOME": given}
+    package = Path(pyspark.__file__).parent
+    has_spark = (package / "bin" / "spark-submit").is_file() and (package / "jars").is_dir()
+    if not has_spark or (package / "spark-distribution").exists():  # PySpark prefers the Spark that was downloaded
+        return {}
+    return {"SPARK_HOME": str(spark_home(folder))}
 
 
 @contextmanager

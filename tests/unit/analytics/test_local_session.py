@@ -72,6 +72,29 @@ def test_python_workers_import_no_archive_of_pyspark(tmp_path: Path, monkeypatch
     assert local_session._variables(tmp_path)["SPARK_HOME"] == "/opt/spark"
 
 
+@pytest.mark.parametrize(
+    ("there", "is_set"),
+    [
+        (["bin/spark-submit", "jars/spark-core.jar"], True),
+        (["bin/spark-submit"], False),
+        (["jars/spark-core.jar"], False),
+        (["bin/spark-submit", "jars/spark-core.jar", "spark-distribution/bin/spark-submit"], False),
+    ],
+)
+def test_pyspark_searches_by_itself_where_its_package_is_not_the_spark_to_be_used(
+    there: list[str], is_set: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package, home = tmp_path / "pyspark", tmp_path / "home"
+    for name in there:
+        (package / name).parent.mkdir(parents=True, exist_ok=True)
+        (package / name).touch()
+    home.mkdir()
+    monkeypatch.delenv("SPARK_HOME", raising=False)
+    monkeypatch.setattr("pyspark.__file__", str(package / "__init__.py"))
+    assert ("SPARK_HOME" in local_session._variables(home)) is is_set
+    assert bool(list(home.iterdir())) is is_set
+
+
 def test_known_noise_is_kept_back_and_all_else_passed_on(capsys: pytest.CaptureFixture[str]) -> None:
     noise = [b"WARNING: Using incubator modules: jdk.incubator.vector", b'Setting default log level to "WARN".']
     local_session._forward(io.BytesIO(b"\n".join([*noise, b"an \xff error\n"])))
