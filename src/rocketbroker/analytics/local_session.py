@@ -27,9 +27,10 @@ _OTHER_JAVA_OPTIONS = "spark.driver.defaultJavaOptions"
 _JAVA_VARIABLES = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS", "SPARK_SUBMIT_OPTS", "PYSPARK_SUBMIT_ARGS")
 _LOOPBACK = "127.0.0.1"
 # A job is mostly short. Half of its CPU would go into compiling for the last bit of speed what runs too seldom to make
-# up for it, planning above all; the loop over rows gets there all the same. Ten times the JVM's own thresholds.
+# up for it, planning above all; the loop over rows gets there all the same. Ten times the JVM's own thresholds. A JVM
+# that does not know them starts anyway: Spark always has it ignore unknown options.
 _COMPILER = (
-    "-XX:+IgnoreUnrecognizedVMOptions -XX:Tier4InvocationThreshold=50000 -XX:Tier4MinInvocationThreshold=6000 "
+    "-XX:Tier4InvocationThreshold=50000 -XX:Tier4MinInvocationThreshold=6000 "
     "-XX:Tier4CompileThreshold=150000 -XX:Tier4BackEdgeThreshold=400000"
 )
 # Pauses do not matter here, and no thread marks memory beside the tasks.

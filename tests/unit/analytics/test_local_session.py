@@ -22,6 +22,7 @@ def test_settings_of_the_caller_win_and_java_options_join_ours() -> None:
     assert options.startswith('"-Dlog4j2.configurationFile=file:///')
     assert options.endswith(" -XX:+UseSerialGC")
     assert options.count("GC") == 1
+    assert "IgnoreUnrecognizedVMOptions" not in options  # which options are wrong is not ours to hide
 
 
 @pytest.fixture
