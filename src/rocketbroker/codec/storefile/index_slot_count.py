@@ -49,8 +49,7 @@ def find_slot_count(header: IndexHeader, size: int, read_at: ReadAt) -> int:
         for number, (count, key_hash) in enumerate(_with_offset(header.end_phy_offset, last, counts, read_at)):
             if number == _MOST:
                 raise CodecError("its slots cannot be told from its entries")
-            slot = read_at(slot_position(key_hash, count), HASH_SLOT_SIZE)
-            if int.from_bytes(slot, "big", signed=True) == last:
+            if _slot(read_at, key_hash, count) == last:
                 fitting.append(count)
     wrong = [_wrong_slots(read_at, count, last) for count in fitting] if len(fitting) > 1 else [0] * len(fitting)
     if not wrong or wrong.count(min(wrong)) > 1:
@@ -60,12 +59,19 @@ def find_slot_count(header: IndexHeader, size: int, read_at: ReadAt) -> int:
 
 def _with_offset(offset: int, last: int, counts: range, read_at: ReadAt) -> Iterator[tuple[int, int]]:
     """Of ``counts`` those with which entry ``last`` has the physical offset ``offset``, and its key's hash then."""
+    # Unwritten space looks like entries of hash 0 for a message at offset 0; the slot of hash 0 is the first in any case.
+    zero_hash = _slot(read_at, 0, counts[0]) == last if counts else False
     for begin in range(0, len(counts), _AT_ONCE):
         part = counts[begin : begin + _AT_ONCE]
         # From one number to the next the entry is one further on.
         entries = _values(read_at, INDEX_ENTRY, entry_position(last, part[0]), len(part))
-        for number in np.flatnonzero(entries["phy_offset"] == offset).tolist():
+        of_message = (entries["phy_offset"] == offset) & (zero_hash | (entries["key_hash"] != 0))
+        for number in np.flatnonzero(of_message).tolist():
             yield part[number], int(entries["key_hash"][number])
+
+
+def _slot(read_at: ReadAt, key_hash: int, count: int) -> int:
+    return int.from_bytes(read_at(slot_position(key_hash, count), HASH_SLOT_SIZE), "big", signed=True)
 
 
 def _wrong_slots(read_at: ReadAt, count: int, last: int) -> int:

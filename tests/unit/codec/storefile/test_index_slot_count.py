@@ -67,3 +67,23 @@ def test_a_file_in_which_all_entries_have_one_offset_is_refused(monkeypatch):
     data = data[:240] + struct.pack(">iqii", 52, 100, 0, 0) * 200
     with pytest.raises(CodecError, match="slots cannot be told from its entries"):
         slot_count(data)
+
+
+def test_unwritten_space_is_no_entry_of_the_first_message():
+    """A new store's only message with a key lies at offset 0, as unwritten entries say of theirs."""
+    slots, entries = 100_000, 400_000
+    data = bytearray(40 + slots * 4 + entries * 20)
+    data[:40] = struct.pack(">qqqqii", 5, 5, 0, 0, 1, 2)
+    struct.pack_into(">i", data, 40 + 4 * 12_345, 1)
+    struct.pack_into(">iqii", data, 40 + slots * 4 + 20, 12_345, 0, 0, 0)
+    assert slot_count(bytes(data)) == slots
+
+
+def test_a_key_of_hash_zero_may_be_the_last():
+    slots, entries = 50, 200
+    data = bytearray(40 + slots * 4 + entries * 20)
+    data[:40] = struct.pack(">qqqqii", 5, 6, 100, 200, 2, 3)
+    struct.pack_into(">ii", data, 40, 2, 1)
+    struct.pack_into(">iqii", data, 40 + slots * 4 + 20, 51, 100, 0, 0)
+    struct.pack_into(">iqii", data, 40 + slots * 4 + 40, 0, 200, 0, 0)
+    assert slot_count(bytes(data)) == slots
