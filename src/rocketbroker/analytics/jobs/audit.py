@@ -89,12 +89,14 @@ class AuditOptions:
         delay_levels: ms by level (``delay_levels.parse_delay_levels``).
         reserved_hours: fileReservedTime.
         within_hours: messages that are removed in so many hours count as about to be.
+        max_hash_slot_num: slots of an index file, 0 to have them found out from each.
     """
 
     now_ms: int
     delay_levels: dict[int, int]
     reserved_hours: int = 72
     within_hours: int = 24
+    max_hash_slot_num: int = 0
 
 
 def audit(tables: AuditTables, stores: list[AuditedStore], options: AuditOptions, kept: Kept) -> DataFrame:

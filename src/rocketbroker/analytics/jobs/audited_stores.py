@@ -55,15 +55,16 @@ class AuditedStore:
     consumer_offsets: pa.Table
 
 
-def audited_stores(stores: Stores) -> list[AuditedStore]:
+def audited_stores(stores: Stores, max_hash_slot_num: int = 0) -> list[AuditedStore]:
     """What there is to know of ``stores``.
 
-    A store with an ``abort`` file was not stopped in order, or a broker has it open.
+    A store with an ``abort`` file was not stopped in order, or a broker has it open. ``max_hash_slot_num`` is that of
+    the brokers' settings, 0 to have it found out from each index file.
 
     Raises:
         StoreError: one of them is no root of a store.
     """
-    return [_audited(root) for root in store_roots(stores)]
+    return [_audited(root, max_hash_slot_num) for root in store_roots(stores)]
 
 
 def begins_moved(stores: Stores, known: Sequence[AuditedStore]) -> dict[str, int]:
@@ -77,7 +78,7 @@ def begins_moved(stores: Stores, known: Sequence[AuditedStore]) -> dict[str, int
     return {broker: begin for broker, begin in now.items() if begin > begins[broker]}
 
 
-def _audited(root: StoreRoot) -> AuditedStore:
+def _audited(root: StoreRoot, slot_count: int) -> AuditedStore:
     folder, files = root_folder(root), commit_log_files(root)
     written = [file for file in files if file.data_end] or files
     sizes = [file.size for file in files]
@@ -86,7 +87,7 @@ def _audited(root: StoreRoot) -> AuditedStore:
     offsets, lost = _consumer_offsets(root)
     if lost and not any(_OFFSETS in why for _, why in damaged):
         damaged.append((AuditRule.CONFIG_DAMAGED, lost))
-    damaged += [(AuditRule.INDEX_HEADER, why) for why in damaged_index_files(root)]
+    damaged += [(AuditRule.INDEX_HEADER, why) for why in damaged_index_files(root, slot_count)]
     return AuditedStore(
         root.broker,
         files[0].base if files else 0,

@@ -94,10 +94,13 @@ class IndexTable(Table):
             yield chosen(_rows(part, start, entries), self.selects, selection, schema)
 
 
-def damaged_index_files(store: StoreRoot) -> list[str]:
-    """What of the index files of ``store`` cannot be read, or is not all there, each with the file's name."""
+def damaged_index_files(store: StoreRoot, slot_count: int = 0) -> list[str]:
+    """What of the index files of ``store`` cannot be read, or is not all there, each with the file's name.
+
+    ``slot_count`` is ``maxHashSlotNum`` of the broker's settings, 0 to have it found out from each file.
+    """
     told = list[str]()
-    for _ in _index_files(root_folder(store), None, told.append):
+    for _ in _index_files(root_folder(store), slot_count, told.append):
         pass
     return told
 
@@ -119,12 +122,12 @@ def _parts(folder: StoreFolder, options: TableOptions) -> Iterator[IndexPart]:
             yield IndexPart(folder.root, file.name, file.entries_at, file.begin_timestamp, start, stop)
 
 
-def _index_files(folder: StoreFolder, slot_count: int | None, tell: Callable[[str], None]) -> Iterator[_IndexFile]:
+def _index_files(folder: StoreFolder, slot_count: int, tell: Callable[[str], None]) -> Iterator[_IndexFile]:
     """The files with entries, by name.
 
     Args:
         folder: the store.
-        slot_count: slots of each, ``None`` to find it out.
+        slot_count: slots of each, 0 to find it out.
         tell: takes what is damaged.
     """
     for name, size in folder.files(_FOLDER).items():
@@ -154,7 +157,7 @@ def _as_far_as_it_is(file: _IndexFile, folder: StoreFolder, size: int, tell: Cal
     return file._replace(stop=room)
 
 
-def _index_file(folder: StoreFolder, name: str, size: int, slot_count: int | None) -> _IndexFile | None:
+def _index_file(folder: StoreFolder, name: str, size: int, slot_count: int) -> _IndexFile | None:
     """A file as its header tells; ``None`` if it has no entries.
 
     Raises:

@@ -28,7 +28,7 @@ _RULES = {rule.value: rule for rule in AuditRule}
 Found = list[dict[str, Any]]
 
 
-def command(
+def command(  # noqa: PLR0913, PLR0917 - typer makes an option of each argument
     stores: Stores,
     no_crc: Annotated[bool, typer.Option("--no-crc", help="Do not hold bodies against their checksums.")] = False,
     file_reserved_time: Annotated[
@@ -40,6 +40,9 @@ def command(
     delay_levels: Annotated[
         str, typer.Option("--delay-levels", help="The brokers' messageDelayLevel.")
     ] = _DEFAULTS.message_delay_level,
+    max_hash_slot_num: Annotated[
+        int, typer.Option("--max-hash-slot-num", min=0, help="The brokers' maxHashSlotNum; 0 finds out each file's.")
+    ] = 0,
     limit: Annotated[
         int, typer.Option("--limit", min=1, help="Show so many findings of each rule; all are counted.")
     ] = 20,
@@ -51,7 +54,7 @@ def command(
         with running("Auditing") as (spark, _):
             from rocketbroker.analytics.jobs.audit import AuditOptions
 
-            options = AuditOptions(SystemClock().time_ms(), levels, file_reserved_time, within)
+            options = AuditOptions(SystemClock().time_ms(), levels, file_reserved_time, within, max_hash_slot_num)
             found, not_read = run(spark, roots, options, limit=limit, check_crc=not no_crc)
     counts = Counter[tuple[str, str, str]]()
     for each in found:
@@ -72,8 +75,8 @@ def run(
     from rocketbroker.analytics.jobs.scope import NotRead, Scope
     from rocketbroker.analytics.selection import EVERYTHING
 
-    stores = audited_stores(roots)
-    tables = _tables(Scope(spark, roots, EVERYTHING), check_crc=check_crc)
+    stores = audited_stores(roots, options.max_hash_slot_num)
+    tables = _tables(Scope(spark, roots, EVERYTHING), options, check_crc=check_crc)
     with Kept() as kept:
         tables = replace(tables, corrupt_ranges=kept.keep_few(tables.corrupt_ranges))
         told = audit(tables, stores, options, kept)
@@ -88,14 +91,14 @@ def run(
     return found, NotRead(totals["n"], totals["bytes"] or 0)
 
 
-def _tables(scope: "Scope", *, check_crc: bool) -> "AuditTables":
+def _tables(scope: "Scope", options: "AuditOptions", *, check_crc: bool) -> "AuditTables":
     from rocketbroker.analytics.jobs.audit import MESSAGE_COLUMNS, AuditTables
 
     return AuditTables(
         messages=scope.messages(MESSAGE_COLUMNS),
         scheduled=_scheduled(scope),
         consume_queue=scope.table("consume_queue"),
-        index=scope.table("index"),
+        index=scope.table("index", maxHashSlotNum=str(options.max_hash_slot_num)),
         corrupt_ranges=scope.table("corrupt_ranges", checkCrc=str(check_crc).lower()),
     )
 

@@ -59,7 +59,7 @@ def find_slot_count(header: IndexHeader, size: int, read_at: ReadAt) -> int:
 
 def _with_offset(offset: int, last: int, counts: range, read_at: ReadAt) -> Iterator[tuple[int, int]]:
     """Of ``counts`` those with which entry ``last`` has the physical offset ``offset``, and its key's hash then."""
-    # Unwritten space looks like entries of hash 0 for a message at offset 0; the slot of hash 0 is the first in any case.
+    # Unwritten space looks like entries of hash 0 for a message at offset 0; its slot is the first in any case.
     zero_hash = _slot(read_at, 0, counts[0]) == last if counts else False
     for begin in range(0, len(counts), _AT_ONCE):
         part = counts[begin : begin + _AT_ONCE]
