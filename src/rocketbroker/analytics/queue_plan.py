@@ -25,7 +25,7 @@ from rocketbroker.analytics.queue_entries import (
     QueueNotWholeError,
 )
 from rocketbroker.analytics.queue_folders import CONSUME_QUEUE, queue_numbers, queue_topics
-from rocketbroker.analytics.queue_proof import all_queues, entries_of, has_all_queues, shown_to
+from rocketbroker.analytics.queue_proof import all_queues, entries_of, has_all_queues, most_queues, shown_to
 from rocketbroker.analytics.selection import Selection
 from rocketbroker.analytics.store_files import StoreFolder
 from rocketbroker.codec.storefile.record_search import Found, inspect
@@ -37,9 +37,7 @@ _OTHERS_LOCAL: Final = 4_096
 _OTHERS_REMOTE: Final = 16
 # A broker enters messages into queues by batches: one queue may be ahead of another by so many bytes of the log.
 _DISPATCH_MARGIN: Final = 16 << 20
-# To show that queues have all of the log so many are read, all of them; not for less than this part of the log.
-_SHOWN_LOCAL: Final = 65_536
-_SHOWN_REMOTE: Final = 256
+# That queues have all of the log is not shown for less than this part of it.
 _WORTH_SHOWING: Final = 1 / 8
 _NOT_CLOSED: Final = "the store was not stopped in order, and its queues do not show that they have all of the log"
 
@@ -160,8 +158,7 @@ class _Planner:
         """The offset, ``tail`` at most, up to which queues have all messages from ``front`` on."""
         known, log = front, self._log_end - self._files[0].base
         queues = all_queues(self._folder)
-        most = _SHOWN_LOCAL if self._folder.root.is_local else _SHOWN_REMOTE
-        worth_it = tail - front >= log * _WORTH_SHOWING and len(queues) <= most
+        worth_it = tail - front >= log * _WORTH_SHOWING and len(queues) <= most_queues(self._folder)
         if worth_it:
             known = min(max(shown_to(self._files, entries_of(self._folder, queues), front), front), tail)
         if known < tail:

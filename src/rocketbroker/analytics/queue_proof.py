@@ -30,6 +30,9 @@ STRETCH: Final = 16 << 20
 _LOCK: Final = "lock"
 # What a broker writes into it, once its queues are recovered.
 _LOCKED: Final = b"lock"
+# So many queues are gone through, all of them; on another machine each takes some requests, one after the other.
+_MOST_LOCAL: Final = 65_536
+_MOST_REMOTE: Final = 256
 # Entries of a BatchConsumeQueue that are read at a time.
 _BATCH_BLOCK: Final = 32 << 10
 _FAR: Final = (1 << 63) - 1
@@ -60,6 +63,11 @@ def all_queues(folder: StoreFolder) -> list[tuple[str, str, int]]:
         if not topic.startswith(LMQ_PREFIX)
         for number in queue_numbers(folder, kind, topic)
     ]
+
+
+def most_queues(folder: StoreFolder) -> int:
+    """So many queues at the most are gone through to show that a log has nothing that is in none of them."""
+    return _MOST_LOCAL if folder.root.is_local else _MOST_REMOTE
 
 
 def entries_of(folder: StoreFolder, queues: Iterable[tuple[str, str, int]]) -> Iterator[QueueEntries]:

@@ -5,17 +5,17 @@ a store do not show that they have all of it, the log itself is gone through.
 """
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 import pyarrow.compute as pc
 
-from rocketbroker.analytics.commit_log_files import commit_log_files
+from rocketbroker.analytics.commit_log_files import LogFile, commit_log_files
 from rocketbroker.analytics.decode_report import DecodeReport
 from rocketbroker.analytics.log_window import LogWindow
-from rocketbroker.analytics.queue_proof import all_queues, entries_of, has_all_queues, shown_to
+from rocketbroker.analytics.queue_proof import all_queues, entries_of, has_all_queues, most_queues, shown_to
 from rocketbroker.analytics.record_walk import walk_split
 from rocketbroker.analytics.selection import Selection
 from rocketbroker.analytics.split import Split, plan_splits
@@ -44,8 +44,7 @@ def queued_to(folder: StoreFolder) -> int:
     files = [file for file in commit_log_files(folder.root) if file.data_end]
     if not files:
         return EVERYWHERE
-    low = shown_to(files, entries_of(folder, all_queues(folder)), files[0].base)
-    end = files[-1].base + files[-1].data_end
+    low, end = _shown(folder, files), files[-1].base + files[-1].data_end
     if low < end:
         logger.warning(
             "%s was not stopped in order, and its queues do not show that they have all of the log: from offset %d to "
@@ -55,6 +54,18 @@ def queued_to(folder: StoreFolder) -> int:
             end,
         )
     return low
+
+
+def _shown(folder: StoreFolder, files: Sequence[LogFile]) -> int:
+    """The offset up to which queues have all; that of the log's begin where there are too many to look.
+
+    That no queue of a topic is there says nothing: its folder may be what did not reach the disk.
+    """
+    queues, most = all_queues(folder), most_queues(folder)
+    if len(queues) > most:
+        logger.info("%s: its %d queues are not gone through, as up to %d are", folder.root.shown, len(queues), most)
+        return files[0].base
+    return shown_to(files, entries_of(folder, queues), files[0].base)
 
 
 def log_parts(folder: StoreFolder, low: int, split_size: int) -> Iterator[LogPart]:
