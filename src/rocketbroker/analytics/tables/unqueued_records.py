@@ -14,9 +14,8 @@ import pyarrow.compute as pc
 
 from rocketbroker.analytics.commit_log_files import LogFile, commit_log_files
 from rocketbroker.analytics.decode_report import DecodeReport
-from rocketbroker.analytics.log_window import LogWindow
 from rocketbroker.analytics.queue_proof import all_queues, entries_of, has_all_queues, most_queues, shown_to
-from rocketbroker.analytics.record_walk import walk_split
+from rocketbroker.analytics.record_walk import walk_split, window_of
 from rocketbroker.analytics.selection import Selection
 from rocketbroker.analytics.split import Split, plan_splits
 from rocketbroker.analytics.store_files import StoreFolder
@@ -77,7 +76,7 @@ def log_parts(folder: StoreFolder, low: int, split_size: int) -> Iterator[LogPar
 
 def logged_entries(part: LogPart, prefix: str) -> Iterator[QueuedEntries]:
     """What queues say, or should say, of the records of topics whose names begin with ``prefix``; tag codes are 0."""
-    with LogWindow(part.split.file, limit=part.split.high) as window:
+    with window_of(part.split) as window:
         for records in walk_split(part.split, window, DecodeReport()):
             topics = RecordValues(records, part.split.file.root).column("topic")
             queue_ids = records.field("queue_id").astype(np.int64)

@@ -4,11 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from rocketbroker.analytics import queue_proof
+from rocketbroker.analytics import queue_proof, record_walk
 from rocketbroker.analytics.open_store import open_folder
+from rocketbroker.analytics.split import plan_splits
 from rocketbroker.analytics.store_root import StoreRoot
 from rocketbroker.analytics.tables import unqueued_records
-from rocketbroker.analytics.tables.unqueued_records import EVERYWHERE, queued_to
+from rocketbroker.analytics.tables.unqueued_records import EVERYWHERE, LogPart, logged_entries, queued_to
 from tests.support.commit_log_writer import CommitLogWriter
 from tests.support.consume_queue_writer import write_queues
 from tests.support.slow_store_reader import slow_rows
@@ -39,3 +40,11 @@ def test_no_queue_is_relied_on_where_there_are_more_than_are_gone_through(
     assert queued_to(folder) == 0
     Path(root.uri, "abort").unlink()
     assert queued_to(folder) == EVERYWHERE
+
+
+def test_the_log_is_gone_through_in_the_windows_of_a_walk(root: StoreRoot, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(record_walk, "_WINDOW_SIZE", 3_000)
+    (split,) = plan_splits([root])
+    found = list(logged_entries(LogPart(split), "%DLQ%"))
+    assert sum(map(len, found)) == COUNT
+    assert len(found) > 5 * QUEUES
