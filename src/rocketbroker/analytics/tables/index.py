@@ -31,7 +31,7 @@ from rocketbroker.common.errors import CodecError, StoreError
 
 _FOLDER: Final = "index"
 _AT_ONCE: Final = 1 << 18
-# So often, and so long after the other, a file is read in which a broker is writing just then.
+# So often, and so long after the other, the newest file is read: a broker may be writing in it just then.
 _TURNS: Final = 20
 _TURN_SECONDS: Final = 0.05
 
@@ -130,11 +130,12 @@ def _index_files(folder: StoreFolder, slot_count: int, tell: Callable[[str], Non
         slot_count: slots of each, 0 to find it out.
         tell: takes what is damaged.
     """
-    for name, size in folder.files(_FOLDER).items():
-        if not (name.isascii() and name.isdigit()):
-            continue  # a damaged file that a broker set aside
+    # Others are called as damaged files are that a broker set aside.
+    files = {name: size for name, size in folder.files(_FOLDER).items() if name.isascii() and name.isdigit()}
+    newest = max(files, default="")
+    for name, size in files.items():
         try:
-            file = _index_file(folder, name, size, slot_count)
+            file = _index_file(folder, name, size, slot_count, turns=_TURNS if name == newest else 1)
         except CodecError as error:
             tell(f"{folder.name_of(f'{_FOLDER}/{name}')}: {error}; none of its entries is read")
             continue
@@ -157,8 +158,8 @@ def _as_far_as_it_is(file: _IndexFile, folder: StoreFolder, size: int, tell: Cal
     return file._replace(stop=room)
 
 
-def _index_file(folder: StoreFolder, name: str, size: int, slot_count: int) -> _IndexFile | None:
-    """A file as its header tells; ``None`` if it has no entries.
+def _index_file(folder: StoreFolder, name: str, size: int, slot_count: int, turns: int) -> _IndexFile | None:
+    """A file as its header tells; ``None`` if it has no entries. It is read ``turns`` times at the most.
 
     Raises:
         CodecError: it is no index file, or its slots cannot be told from its entries.
@@ -167,20 +168,20 @@ def _index_file(folder: StoreFolder, name: str, size: int, slot_count: int) -> _
     header = decode_header(folder.read(f"{_FOLDER}/{name}", 0, INDEX_HEADER_SIZE))
     if header.index_count <= 1:
         return None
-    entries_at = entry_position(0, slot_count or _slot_count(folder, name, size))
+    entries_at = entry_position(0, slot_count or _slot_count(folder, name, size, turns))
     return _IndexFile(name, entries_at, header.begin_timestamp, header.index_count)
 
 
-def _slot_count(folder: StoreFolder, name: str, size: int) -> int:
+def _slot_count(folder: StoreFolder, name: str, size: int, turns: int) -> int:
     if size == file_size(MAX_HASH_SLOT_NUM, MAX_INDEX_NUM):
         return MAX_HASH_SLOT_NUM
-    for turn in range(_TURNS):
+    for turn in range(turns):
         try:
             with opened(folder, f"{_FOLDER}/{name}") as file:
                 return find_slot_count(decode_header(file.read_at(0, INDEX_HEADER_SIZE)), size, file.read_at)
         except CodecError as error:
             # A broker sets slots before the header that knows of their entries: where one may be at it, look anew.
-            if turn + 1 == _TURNS or folder.read_if_there("abort") is None:
+            if turn + 1 == turns or folder.read_if_there("abort") is None:
                 raise CodecError(
                     f"{error}; the option maxHashSlotNum, with the number of the broker's settings, says how many "
                     "slots a sound file has"

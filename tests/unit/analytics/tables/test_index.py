@@ -1,10 +1,13 @@
 import shutil
 import struct
+from collections import Counter
 
 import pytest
 
 from rocketbroker.analytics.selection import Selection
+from rocketbroker.analytics.store_files import LocalFolder
 from rocketbroker.analytics.store_root import StoreRoot
+from rocketbroker.analytics.tables import index
 from rocketbroker.analytics.tables.index import damaged_index_files
 from rocketbroker.analytics.tables.table import TableOptions
 from rocketbroker.analytics.tables.table_list import find_table
@@ -69,6 +72,25 @@ def test_a_file_is_read_anew_where_a_broker_was_amid_an_entry(tmp_path, monkeypa
     assert [row["physical_offset"] for row in table_rows(tmp_path, "index")] == [100]
     assert len(seen) == 2
     assert [row["physical_offset"] for row in table_rows(tmp_path, "index")] == [100, 200]
+
+
+def test_only_the_newest_file_is_read_anew_since_a_broker_writes_in_no_other(tmp_path, monkeypatch):
+    oldest = index_file(tmp_path, struct.pack(">qqqqii", 5, 6, 7, 8, 1, 2), 4240)
+    for name in ("20261122000000001", "20261122000000002"):
+        shutil.copy(oldest, oldest.with_name(name))
+    (tmp_path / "abort").touch()
+    opened = Counter[str]()
+
+    class Folder(LocalFolder):
+        def open(self, path, what="file"):
+            opened[path] += 1
+            return super().open(path, what)
+
+    monkeypatch.setattr(index, "root_folder", Folder)
+    monkeypatch.setattr(index, "_TURN_SECONDS", 0)
+    assert len(damaged_index_files(StoreRoot("b", str(tmp_path)))) == 3
+    # The header, then as often as the file is looked at.
+    assert [opened[f"index/2026112200000000{number}"] for number in range(3)] == [2, 2, 1 + index._TURNS]
 
 
 @pytest.mark.parametrize("left", [0, 1, 39, 40, 41, 100, 239, 240, 260, 279, 280, 281, 300, -5, -4, -1])
