@@ -24,6 +24,7 @@ from rocketbroker.analytics.selection import EVERYTHING, Selection
 from rocketbroker.analytics.split import plan_splits
 from rocketbroker.analytics.store_root import StoreRoot, Stores, store_roots
 from rocketbroker.codec.byte_columns import Positions
+from rocketbroker.codec.message.topic_validator import LMQ_PREFIX
 from rocketbroker.common.errors import CodecError
 
 #: Columns of the result; ``minute_ms`` is the minute's beginning, ms since 1970.
@@ -118,6 +119,7 @@ def _of_queues(root: StoreRoot, files: Sequence[LogFile]) -> tuple[pa.Table, int
     queues = {
         topic: [QueueFiles(folder, topic, number) for number in queue_numbers(folder, CONSUME_QUEUE, topic)]
         for topic in queue_topics(folder, CONSUME_QUEUE)
+        if not topic.startswith(LMQ_PREFIX)  # its messages are those of another topic's queue
     }
     turns = minute_turns(files, [queue for each in queues.values() for queue in each])
     log = _Stretches(files, turns)

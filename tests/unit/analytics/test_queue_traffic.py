@@ -216,3 +216,9 @@ def test_messages_of_a_deleted_topic_count_for_its_name(store: Path, caplog: pyt
     (store / "consumequeue" / "orders").rename(store / "consumequeue" / "orders.deleted-0")
     assert rows(store) == expected(store)
     assert len(told(caplog)) == 1
+
+
+def test_queues_that_lead_to_messages_of_another_topic_count_nothing(store: Path, caplog: pytest.LogCaptureFixture):
+    shutil.copytree(store / "consumequeue" / "orders" / "1", store / "consumequeue" / "%LMQ%orders" / "0")
+    assert rows(store) == expected(store)
+    assert told(caplog) == []
