@@ -23,6 +23,7 @@ from rocketbroker.codec.byte_columns import Positions
 from rocketbroker.codec.message.message_encoder import BLANK_MAGIC_CODE
 from rocketbroker.codec.message.topic_validator import LMQ_PREFIX
 from rocketbroker.codec.storefile.dtypes import BATCH_CONSUME_QUEUE_ENTRY
+from rocketbroker.common.errors import StoreError
 from rocketbroker.common.lock_holders import lock_holders
 
 #: What is shown of the log is shown for stretches of so many bytes.
@@ -71,14 +72,19 @@ def most_queues(folder: StoreFolder) -> int:
 
 
 def entries_of(folder: StoreFolder, queues: Iterable[tuple[str, str, int]]) -> Iterator[QueueEntries]:
-    """The entries of queues, some at a time, each queue up to its first damaged one; they are all read."""
+    """The entries of queues, some at a time, each queue up to its first damaged one; they are all read.
+
+    Of a queue of which a file is removed meanwhile those behind are left out, so that nothing is shown by them.
+    """
     for kind, topic, number in queues:
         try:
             if kind == CONSUME_QUEUE:
                 yield from QueueFiles(folder, topic, number).blocks()
             else:
                 yield from _batch_entries(folder, topic, number)
-        except QueueNotWholeError as error:
+        except StoreError as error:
+            if not isinstance(error, QueueNotWholeError) and not isinstance(error.__cause__, FileNotFoundError):
+                raise
             logger.info("%s: %s", folder.root.shown, error)
 
 

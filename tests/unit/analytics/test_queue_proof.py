@@ -22,7 +22,9 @@ from rocketbroker.analytics.queue_proof import all_queues, entries_of, has_all_q
 from rocketbroker.analytics.report.collect import collect_facts
 from rocketbroker.analytics.rocketmq_store import RocketMQStore
 from rocketbroker.analytics.split import plan_splits
+from rocketbroker.analytics.store_files import LocalFile, LocalFolder
 from rocketbroker.analytics.store_root import StoreRoot
+from rocketbroker.common.errors import StoreError
 from tests.support import golden_store
 from tests.support.commit_log_writer import CommitLogWriter, overwrite
 from tests.support.consume_queue_writer import write_queues
@@ -179,6 +181,47 @@ def test_queues_are_taken_for_whole_once_a_broker_has_recovered_them(tmp_path: P
     assert not has_all_queues(folder)
     (tmp_path / "abort").unlink()
     assert has_all_queues(folder)
+
+
+def batch_queue(root: Path, name: str = f"{0:020d}") -> Path:
+    """A BatchConsumeQueue of one entry."""
+    path = root / "batchconsumequeue" / "Batches" / "0" / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(struct.pack(">qiqqqhii", 4_000, 300, 0, 0, 0, 1, 0, 0))
+    return path
+
+
+class LosingFolder(LocalFolder):
+    """A store in which a broker removes the files of some queues once they were listed."""
+
+    removed = ("consumequeue/Busy/0/", "batchconsumequeue/Batches/0/")
+
+    def open(self, path: str, what: str = "file") -> LocalFile:
+        if path.startswith(self.removed):
+            Path(self.root.uri, path).unlink(missing_ok=True)
+        return super().open(path, what)
+
+
+def test_a_queue_whose_files_are_removed_meanwhile_is_passed_over(tmp_path: Path) -> None:
+    rows = store(tmp_path)
+    batch_queue(tmp_path)
+    folder = LosingFolder(StoreRoot("b", str(tmp_path)))
+    queues = all_queues(folder)
+    assert [topic for _, topic, _ in queues] == ["Busy", "Busy", "Slow", "Slow", "Batches"]
+    found = sorted(offset for entries in entries_of(folder, queues) for offset in entries.offsets.tolist())
+    left = [row for row in rows if (row["topic"], row["queue_id"]) != ("Busy", 0)]
+    assert found == [row["physical_offset"] for row in left]
+
+
+def test_a_queue_that_cannot_be_read_is_not_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = batch_queue(tmp_path)
+    folder = open_folder(StoreRoot("b", str(tmp_path)))
+    entries = entries_of(folder, all_queues(folder))
+    path.unlink()
+    path.symlink_to(path)
+    monkeypatch.setattr(folder, "files", lambda _: {path.name: 46})
+    with pytest.raises(StoreError, match="Batches"):
+        list(entries)
 
 
 def shown(root: Path, *, backwards: bool = False) -> int:
