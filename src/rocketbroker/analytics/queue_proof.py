@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rocketbroker.analytics.commit_log_files import LogFile
+from rocketbroker.analytics.mapped_files import mapped_files
 from rocketbroker.analytics.open_store import open_folder
 from rocketbroker.analytics.queue_entries import QueueEntries, QueueFiles, QueueNotWholeError
 from rocketbroker.analytics.queue_folders import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, queue_numbers, queue_topics
@@ -90,16 +91,14 @@ def entries_of(folder: StoreFolder, queues: Iterable[tuple[str, str, int]]) -> I
 
 def _batch_entries(folder: StoreFolder, topic: str, number: int) -> Iterator[QueueEntries]:
     where, unit = f"{BATCH_CONSUME_QUEUE}/{topic}/{number}", BATCH_CONSUME_QUEUE_ENTRY.itemsize
-    for name, size in folder.files(where).items():
-        if not (name.isascii() and name.isdigit()):
-            continue  # a draft, or a damaged file that a broker set aside
+    for _, path, size in mapped_files(folder, where):
         for low in range(0, size - size % unit, _BATCH_BLOCK * unit):
-            data = folder.read(f"{where}/{name}", low, min(size - low, _BATCH_BLOCK * unit))
+            data = folder.read(path, low, min(size - low, _BATCH_BLOCK * unit))
             entries = np.frombuffer(data, BATCH_CONSUME_QUEUE_ENTRY, len(data) // unit)
             offsets, sizes = (entries[field].astype(np.int64) for field in ("commit_log_offset", "size"))
             offsets, sizes = offsets[sizes != 0], sizes[sizes != 0]
             if len(sizes) and (offsets[0] < 0 or sizes.min() < 0 or (offsets[1:] < offsets[:-1] + sizes[:-1]).any()):
-                raise QueueNotWholeError(f"{where}/{name}: entries do not lead to records one after the other")
+                raise QueueNotWholeError(f"{path}: entries do not lead to records one after the other")
             yield QueueEntries(0, offsets, sizes)
 
 

@@ -224,6 +224,16 @@ def test_a_queue_that_cannot_be_read_is_not_passed_over(tmp_path: Path, monkeypa
         list(entries)
 
 
+def test_what_is_not_called_as_a_file_of_a_queue_is_none(tmp_path: Path) -> None:
+    batch_queue(tmp_path, "5")
+    batch_queue(tmp_path, f"{0:020d}.damaged")
+    folder = open_folder(StoreRoot("b", str(tmp_path)))
+    assert list(entries_of(folder, all_queues(folder))) == []
+    batch_queue(tmp_path)
+    (entries,) = entries_of(folder, all_queues(folder))
+    assert (entries.offsets.tolist(), entries.sizes.tolist()) == ([4_000], [300])
+
+
 def shown(root: Path, *, backwards: bool = False) -> int:
     at = StoreRoot("b", str(root))
     folder = open_folder(at)
