@@ -12,13 +12,12 @@ from rocketbroker.analytics.decode_report import DecodeReport
 from rocketbroker.analytics.jobs.intervals import check_interval
 from rocketbroker.analytics.minute_turns import MINUTE_MS
 from rocketbroker.analytics.queue_traffic import traffic_by_minute
+from rocketbroker.analytics.shown_times import FIRST_MS, LAST_MS
 from rocketbroker.analytics.store_root import Stores
 from rocketbroker.common.errors import ConfigError
 
 _MS: Final = 1000
 _BY: Final = ["broker", "topic", "from_ms"]
-# Years 1 to 9999, as jobs show times; a damaged record may have any number.
-_SHOWN_MS: Final = (-62_135_596_800_000, 253_402_300_799_999)
 
 
 def queue_traffic(
@@ -71,7 +70,7 @@ def _chosen(
 
 def _by_interval(found: pa.Table, interval_ms: int) -> pa.Table:
     minutes = found.column("minute_ms").to_numpy()
-    is_shown = (minutes >= _SHOWN_MS[0] + interval_ms) & (minutes <= _SHOWN_MS[1])
+    is_shown = (minutes >= FIRST_MS + interval_ms) & (minutes <= LAST_MS)
     begins = pa.array(minutes // interval_ms * interval_ms, mask=~is_shown)
     rows = found.drop_columns("minute_ms").append_column("from_ms", begins)
     grouped = rows.group_by(_BY).aggregate([("messages", "sum"), ("bytes", "sum")])

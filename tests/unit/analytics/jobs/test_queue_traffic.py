@@ -10,6 +10,7 @@ import pytest
 
 from rocketbroker.analytics.decode_report import DecodeReport
 from rocketbroker.analytics.jobs.queue_traffic import queue_traffic
+from rocketbroker.analytics.shown_times import LAST_MS
 from rocketbroker.codec.message.message_encoder import STORE_TIMESTAMP_POSITION
 from rocketbroker.common.errors import ConfigError
 from tests.support.commit_log_writer import overwrite
@@ -85,10 +86,12 @@ def test_what_the_log_cannot_give_is_reported_where_it_is_read(made: Path, tmp_p
     assert [(each.position, each.length) for each in report.ranges] == [(place.position, place.size)]
 
 
-def test_a_time_that_no_calendar_has_is_null(made: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("stored_ms", "shown"), [(1 << 62, 0), (LAST_MS + 1, 0), (LAST_MS, 1)])
+def test_a_time_that_no_calendar_has_is_null(made: Path, tmp_path: Path, stored_ms: int, shown: int) -> None:
     store = shutil.copytree(made, tmp_path / "store")
     shutil.rmtree(store / "consumequeue")
     place = next(iter(places(store / "commitlog")))
-    overwrite(store / "commitlog" / place.file, place.position + STORE_TIMESTAMP_POSITION, (1 << 62).to_bytes(8, "big"))
+    overwrite(store / "commitlog" / place.file, place.position + STORE_TIMESTAMP_POSITION, stored_ms.to_bytes(8, "big"))
     found = queue_traffic(store, QUARTER_S).to_pylist()
-    assert [row["messages"] for row in found if row["from_time"] is None] == [1]
+    assert sum(row["messages"] for row in found if row["from_time"] is None) == 1 - shown
+    assert sum(row["messages"] for row in found if row["from_time"] and row["from_time"].year == 9999) == shown
