@@ -36,7 +36,9 @@ def run(*arguments: object) -> Result:
 
 
 def contents(root: Path) -> dict[Path, bytes]:
-    return {path.relative_to(root): path.read_bytes() for path in root.rglob("*") if path.is_file()}
+    """All that is stored: what ``lock`` holds tells how far its holder is, and nothing once it is given back."""
+    files = (path for path in root.rglob("*") if path.is_file() and path != root / "lock")
+    return {path.relative_to(root): path.read_bytes() for path in files}
 
 
 @pytest.fixture
