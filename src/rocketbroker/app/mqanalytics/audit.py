@@ -94,11 +94,12 @@ def run(
 def _tables(scope: "Scope", options: "AuditOptions", *, check_crc: bool) -> "AuditTables":
     from rocketbroker.analytics.jobs.audit import MESSAGE_COLUMNS, AuditTables
 
+    slots = {"maxHashSlotNum": str(options.max_hash_slot_num)} if options.max_hash_slot_num else {}
     return AuditTables(
         messages=scope.messages(MESSAGE_COLUMNS),
         scheduled=_scheduled(scope),
         consume_queue=scope.table("consume_queue"),
-        index=scope.table("index", maxHashSlotNum=str(options.max_hash_slot_num)),
+        index=scope.table("index", **slots),
         corrupt_ranges=scope.table("corrupt_ranges", checkCrc=str(check_crc).lower()),
     )
 
