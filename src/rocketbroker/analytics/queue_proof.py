@@ -18,11 +18,10 @@ from rocketbroker.analytics.commit_log_files import LogFile
 from rocketbroker.analytics.mapped_files import mapped_files
 from rocketbroker.analytics.open_store import open_folder
 from rocketbroker.analytics.queue_entries import QueueEntries, QueueFiles, QueueNotWholeError
-from rocketbroker.analytics.queue_folders import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, queue_numbers, queue_topics
+from rocketbroker.analytics.queue_folders import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, owning_topics, queue_numbers
 from rocketbroker.analytics.store_files import StoreFolder
 from rocketbroker.codec.byte_columns import Positions
 from rocketbroker.codec.message.message_encoder import BLANK_MAGIC_CODE
-from rocketbroker.codec.message.topic_validator import LMQ_PREFIX
 from rocketbroker.codec.storefile.dtypes import BATCH_CONSUME_QUEUE_ENTRY
 from rocketbroker.common.errors import StoreError
 from rocketbroker.common.lock_holders import lock_holders
@@ -61,8 +60,7 @@ def all_queues(folder: StoreFolder) -> list[tuple[str, str, int]]:
     return [
         (kind, topic, number)
         for kind in (CONSUME_QUEUE, BATCH_CONSUME_QUEUE)
-        for topic in queue_topics(folder, kind)
-        if not topic.startswith(LMQ_PREFIX)
+        for topic in owning_topics(folder, kind)
         for number in queue_numbers(folder, kind, topic)
     ]
 

@@ -18,13 +18,12 @@ from rocketbroker.analytics.message_reader import read_split
 from rocketbroker.analytics.minute_turns import MINUTE_MS, MinuteTurns, minute_turns
 from rocketbroker.analytics.open_store import open_folder
 from rocketbroker.analytics.queue_entries import QueueEntries, QueueFiles, QueueNotWholeError
-from rocketbroker.analytics.queue_folders import CONSUME_QUEUE, queue_numbers, queue_topics
+from rocketbroker.analytics.queue_folders import CONSUME_QUEUE, owning_topics, queue_numbers
 from rocketbroker.analytics.queue_proof import is_closed
 from rocketbroker.analytics.selection import EVERYTHING, Selection
 from rocketbroker.analytics.split import plan_splits
 from rocketbroker.analytics.store_root import StoreRoot, Stores, store_roots
 from rocketbroker.codec.byte_columns import Positions
-from rocketbroker.codec.message.topic_validator import LMQ_PREFIX
 from rocketbroker.common.errors import CodecError
 
 #: Columns of the result; ``minute_ms`` is the minute's beginning, ms since 1970.
@@ -118,8 +117,7 @@ def _of_queues(root: StoreRoot, files: Sequence[LogFile]) -> tuple[pa.Table, int
     folder, tables = open_folder(root), []
     queues = {
         topic: [QueueFiles(folder, topic, number) for number in queue_numbers(folder, CONSUME_QUEUE, topic)]
-        for topic in queue_topics(folder, CONSUME_QUEUE)
-        if not topic.startswith(LMQ_PREFIX)  # its messages are those of another topic's queue
+        for topic in owning_topics(folder, CONSUME_QUEUE)
     }
     turns = minute_turns(files, [queue for each in queues.values() for queue in each])
     log = _Stretches(files, turns)
