@@ -1,0 +1,31 @@
+"""Names in logs: one line each, of bounded length."""
+
+import pytest
+
+from rocketbroker.common.shown_name import shown
+
+
+def test_an_ordinary_name_is_shown_as_it_is() -> None:
+    assert shown("%RETRY%orders_group-1") == "%RETRY%orders_group-1"
+    assert shown("Bestellung für Köln") == "Bestellung für Köln"
+    assert shown("x" * 100) == "x" * 100
+
+
+def test_a_long_name_is_cut_and_its_length_told() -> None:
+    assert shown("x" * 101) == "x" * 100 + "... (101 characters)"
+    assert len(shown("\0" * 1_000_000)) < 500
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("a\nERROR forged", r"a\nERROR forged"),
+        ("a\r\x1b[2Kb", r"a\r\x1b[2Kb"),
+        ("a\x85b\u2028c", r"a\x85b\u2028c"),
+        ("evil\u202etxt", r"evil\u202etxt"),
+        ("half \ud800", r"half \ud800"),
+    ],
+    ids=["newline", "terminal escape", "line separators", "direction override", "lone surrogate"],
+)
+def test_what_would_break_a_line_is_escaped(name: str, expected: str) -> None:
+    assert shown(name) == expected
