@@ -3,6 +3,7 @@
 from types import SimpleNamespace
 
 from rocketbroker.broker.pull_request_hold_service import PullRequestHoldService
+from rocketbroker.broker.subscription import SubscriptionLimit
 from rocketbroker.processor.heart_beat import HeartBeatProcessor
 from rocketbroker.processor.pull_filter import PullFilter
 from rocketbroker.processor.pull_message import PullMessageProcessor
@@ -18,6 +19,7 @@ def heart_beat_processor(parts: SimpleNamespace) -> HeartBeatProcessor:
         parts.producers,
         parts.consumer_filters,
         parts.clock,
+        SubscriptionLimit(parts.config),
     )
 
 

@@ -7,11 +7,56 @@ from functools import lru_cache
 
 from rocketbroker.codec.message.tags_code import tags_code
 from rocketbroker.codec.remoting.bodies.heartbeat import SubscriptionData
+from rocketbroker.codec.remoting.response_code import ResponseCode
+from rocketbroker.common.config import BrokerConfig
+from rocketbroker.common.errors import BrokerResponseError
 
 SUB_ALL = "*"
 TAG = "TAG"
 # Longer expressions are split each time, so that the cache stays small whatever clients send.
-LONGEST_CACHED = 1024
+LONGEST_CACHED = 256
+_MOST_CACHED = 1024
+
+
+class SubscriptionLimit:
+    """Bounds of one subscription, whether a pull or a heartbeat brings it.
+
+    Args:
+        config: ``maxSubscriptionLength`` and ``maxSubscriptionTags``.
+    """
+
+    def __init__(self, config: BrokerConfig) -> None:
+        self._config = config
+
+    def check(self, expression: str) -> None:
+        """Check an expression before it is parsed.
+
+        Raises:
+            BrokerResponseError: SUBSCRIPTION_PARSE_FAILED; it is too long or has too many tags.
+        """
+        self._check(len(expression), expression.count("||") + 1)
+
+    def check_data(self, data: SubscriptionData) -> None:
+        """Check all parts of a subscription that the broker keeps.
+
+        Raises:
+            BrokerResponseError: SUBSCRIPTION_PARSE_FAILED; it is too long or has too many tags.
+        """
+        length = len(data.sub_string) + len(data.expression_type)
+        self._check(length, max(data.sub_string.count("||") + 1, len(data.tags_set), len(data.code_set)))
+        self._check(sum(map(len, data.tags_set)), 0)
+
+    def _check(self, length: int, tags: int) -> None:
+        config = self._config
+        if length > config.max_subscription_length:
+            raise _refusal("maxSubscriptionLength", f"{length:,} characters", config.max_subscription_length)
+        if tags > config.max_subscription_tags:
+            raise _refusal("maxSubscriptionTags", f"{tags:,} tags", config.max_subscription_tags)
+
+
+def _refusal(name: str, found: str, limit: int) -> BrokerResponseError:
+    remark = f"{name}: a subscription of {found} exceeds the limit of {limit:,}; shorten it or raise {name}"
+    return BrokerResponseError(ResponseCode.SUBSCRIPTION_PARSE_FAILED, remark)
 
 
 def tag_codes_of(sub_string: str) -> frozenset[int] | None:
@@ -26,7 +71,7 @@ def _tag_codes_of(sub_string: str) -> frozenset[int] | None:
     return frozenset(tags_code(tag) for tag in tags if tag) or None
 
 
-_cached = lru_cache(maxsize=4096)(_tag_codes_of)
+_cached = lru_cache(maxsize=_MOST_CACHED)(_tag_codes_of)
 
 
 def is_tag_type(expression_type: str | None) -> bool:

@@ -1,7 +1,7 @@
 """CHECK_CLIENT_CONFIG (46): can the broker filter so? (ClientManageProcessor.checkClientConfig)."""
 
 from rocketbroker.broker.consumer_filter_manager import filter_of
-from rocketbroker.broker.subscription import is_tag_type
+from rocketbroker.broker.subscription import SubscriptionLimit, is_tag_type
 from rocketbroker.codec.remoting.bodies.heartbeat import CheckClientRequestBody
 from rocketbroker.codec.remoting.handler import Connection
 from rocketbroker.codec.remoting.remoting_command import Command, response
@@ -13,20 +13,24 @@ from rocketbroker.processor.request_body import read_body
 
 
 class CheckClientConfigProcessor:
-    """Says yes to tags and, with enablePropertyFilter, to SQL92 expressions that are right."""
+    """Accepts tags and, with enablePropertyFilter, valid SQL92 expressions, of a length that heartbeats may have."""
 
     def __init__(self, config: BrokerConfig) -> None:
         self._config = config
+        self._limit = SubscriptionLimit(config)
 
     def process(self, _connection: Connection, command: Command) -> Command:
         """Answer the request.
 
         Raises:
             BrokerResponseError: SYSTEM_ERROR, properties are not filtered; SUBSCRIPTION_PARSE_FAILED, the expression
-                is wrong.
+                is wrong or too long.
         """
         subscription = read_body(command.body, CheckClientRequestBody).subscription_data
-        if subscription is None or is_tag_type(subscription.expression_type):
+        if subscription is None:
+            return response()
+        self._limit.check_data(subscription)
+        if is_tag_type(subscription.expression_type):
             return response()
         if not self._config.enable_property_filter:
             raise BrokerResponseError(ResponseCode.SYSTEM_ERROR, not_supported(subscription.expression_type))

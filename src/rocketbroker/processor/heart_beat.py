@@ -6,6 +6,7 @@ from rocketbroker.broker.client_channel_info import ClientChannelInfo
 from rocketbroker.broker.consumer_filter_manager import ConsumerFilterManager
 from rocketbroker.broker.consumer_manager import ConsumerManager
 from rocketbroker.broker.producer_manager import ProducerManager
+from rocketbroker.broker.subscription import SubscriptionLimit
 from rocketbroker.broker.subscription_group_manager import SubscriptionGroupManager
 from rocketbroker.broker.topic_config_manager import TopicConfigManager
 from rocketbroker.codec.message.topic_validator import RETRY_GROUP_TOPIC_PREFIX, is_topic_or_group_illegal
@@ -40,6 +41,7 @@ class HeartBeatProcessor:
         producers: ProducerManager,
         consumer_filters: ConsumerFilterManager,
         clock: Clock,
+        limit: SubscriptionLimit,
     ) -> None:
         self._topic_configs = topic_configs
         self._subscription_groups = subscription_groups
@@ -47,34 +49,48 @@ class HeartBeatProcessor:
         self._producers = producers
         self._consumer_filters = consumer_filters
         self._clock = clock
+        self._limit = limit
 
     def process(self, connection: Connection, command: Command) -> Command:
         """Answer the request.
 
         Raises:
             BrokerResponseError: SYSTEM_ERROR for a body that is no heartbeat, INVALID_PARAMETER for an illegal name
-                of a group or topic; the legal groups are registered all the same.
+                of a group or topic, SUBSCRIPTION_PARSE_FAILED for a subscription that is too long; the legal groups
+                are registered all the same.
         """
         heartbeat = read_body(command.body, HeartbeatData)
         channel = ClientChannelInfo(
             connection, heartbeat.client_id, command.language, command.version, self._clock.monotonic()
         )
-        illegal = [_illegal_name(data) for data in heartbeat.consumer_data_set]
+        refusals = [self._refusal(data) for data in heartbeat.consumer_data_set]
         changed = [
             self._register_consumer(channel, data, heartbeat)
-            for data, name in zip(heartbeat.consumer_data_set, illegal, strict=True)
-            if name is None
+            for data, refusal in zip(heartbeat.consumer_data_set, refusals, strict=True)
+            if refusal is None
         ]
         for producer in heartbeat.producer_data_set:
             if is_topic_or_group_illegal(producer.group_name):
-                illegal.append(producer.group_name)
+                refusals.append(_illegal(producer.group_name))
             else:
                 self._producers.register(producer.group_name, channel)
-        for name in filter(None, illegal):
-            remark = f"the group or topic {name[:_SHOWN]!r} has illegal characters, ^[%|a-zA-Z0-9_-]+$ would be right"
-            raise BrokerResponseError(ResponseCode.INVALID_PARAMETER, remark)
+        for refusal in filter(None, refusals):
+            raise refusal
         sub_change = not heartbeat.heartbeat_fingerprint or any(changed)
         return response(header={"IS_SUPPORT_HEART_BEAT_V2": True, "IS_SUB_CHANGE": sub_change})
+
+    def _refusal(self, data: ConsumerData) -> BrokerResponseError | None:
+        """Return why a group is not registered, ``None`` when it is."""
+        names = [data.group_name, *(subscription.topic for subscription in data.subscription_data_set)]
+        for name in names:
+            if is_topic_or_group_illegal(name):
+                return _illegal(name)
+        try:
+            for subscription in data.subscription_data_set:
+                self._limit.check_data(subscription)
+        except BrokerResponseError as refusal:
+            return refusal
+        return None
 
     def _register_consumer(self, channel: ClientChannelInfo, data: ConsumerData, heartbeat: HeartbeatData) -> bool:
         """Register one group; returns whether the client must send its subscriptions again."""
@@ -104,6 +120,6 @@ class HeartBeatProcessor:
         return known != heartbeat.heartbeat_fingerprint or (heartbeat.without_sub and not subscribed)
 
 
-def _illegal_name(data: ConsumerData) -> str | None:
-    names = [data.group_name, *(subscription.topic for subscription in data.subscription_data_set)]
-    return next((name for name in names if is_topic_or_group_illegal(name)), None)
+def _illegal(name: str) -> BrokerResponseError:
+    remark = f"the group or topic {name[:_SHOWN]!r} has illegal characters, ^[%|a-zA-Z0-9_-]+$ would be right"
+    return BrokerResponseError(ResponseCode.INVALID_PARAMETER, remark)

@@ -5,7 +5,7 @@ from typing import Final
 from rocketbroker.broker.consumer_filter_manager import ConsumerFilterManager, filter_of
 from rocketbroker.broker.consumer_manager import ConsumerManager
 from rocketbroker.broker.retry_message_filter import RetryMessageFilter
-from rocketbroker.broker.subscription import TAG, is_tag_type, tag_codes_of
+from rocketbroker.broker.subscription import LONGEST_CACHED, TAG, SubscriptionLimit, is_tag_type, tag_codes_of
 from rocketbroker.broker.subscription_group_manager import SubscriptionGroupManager
 from rocketbroker.codec.message.topic_validator import RETRY_GROUP_TOPIC_PREFIX
 from rocketbroker.codec.remoting.bodies.heartbeat import MessageModel
@@ -49,15 +49,18 @@ class PullFilter:
         self._consumers = consumers
         self._subscription_groups = subscription_groups
         self._consumer_filters = consumer_filters
+        self._limit = SubscriptionLimit(config)
 
     def wanted(self, header: PullMessageRequestHeader, group: SubscriptionGroupConfig) -> Wanted:
         """What the pull wants.
 
         Raises:
-            BrokerResponseError: the group has no subscription, one that it may not use, one whose filter is wrong or
-                not served, or one older than its client's, which is not known to go by tags.
+            BrokerResponseError: the group has no subscription, one that it may not use, one whose filter is wrong, too
+                long or not served, or one older than its client's, which is not known to go by tags.
         """
         if header.sys_flag & FLAG_SUBSCRIPTION:
+            if header.subscription is not None and len(header.subscription) > LONGEST_CACHED:
+                self._limit.check(header.subscription)
             if is_tag_type(header.expression_type):
                 return tag_codes_of(header.subscription or ""), None
             return None, self._by_expression(header)

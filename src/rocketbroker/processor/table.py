@@ -5,6 +5,7 @@ Only this table sees all parts of the broker; each processor gets the few that i
 
 import os
 
+from rocketbroker.broker.subscription import SubscriptionLimit
 from rocketbroker.codec.remoting.handler import MethodTable, Route
 from rocketbroker.codec.remoting.headers.client import (
     GetConsumerListByGroupRequestHeader,
@@ -115,6 +116,7 @@ def _add_clients(table: MethodTable, parts: BrokerParts) -> None:
         parts.producers,
         parts.consumer_filters,
         parts.clock,
+        SubscriptionLimit(parts.config),
     )
     table.add(RequestCode.HEART_BEAT, heart_beat.process)
     unregister = UnregisterClientProcessor(parts.consumers, parts.producers)

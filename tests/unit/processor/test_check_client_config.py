@@ -89,3 +89,10 @@ def test_nothing_to_check():
 def test_wrong_body():
     with pytest.raises(BrokerResponseError):
         ask(b"x")
+
+
+@pytest.mark.parametrize("expression_type", ["TAG", "SQL92"])
+def test_a_subscription_that_is_too_long_is_refused_before_it_is_parsed(expression_type):
+    code, remark = refused(sql("a" * 20_000, expression_type))
+    assert code == ResponseCode.SUBSCRIPTION_PARSE_FAILED
+    assert remark.startswith("maxSubscriptionLength: a subscription of 20,0")

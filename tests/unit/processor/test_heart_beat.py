@@ -139,3 +139,17 @@ def test_broker_that_does_not_know_the_subscriptions_asks_for_them(processor):
     assert sub_change(processor.process(connection, without))
     processor.process(connection, heartbeat(("g", ["T"]), heartbeatFingerprint=11))
     assert not sub_change(processor.process(connection, without))
+
+
+def test_a_subscription_that_is_too_long_keeps_its_group_alone_out(processor, parts):
+    command = heartbeat(("g", ["T"]), ("h", ["T"]), producers=["p"])
+    body = json.loads(command.body)
+    body["consumerDataSet"][0]["subscriptionDataSet"][0]["subString"] = "a||" * 2_000
+    command.body = json.dumps(body).encode()
+
+    with pytest.raises(BrokerResponseError, match=r"maxSubscriptionTags: a subscription of 2,001 tags") as error:
+        processor.process(FakeConnection(), command)
+
+    assert error.value.code == ResponseCode.SUBSCRIPTION_PARSE_FAILED
+    assert list(parts.consumers.groups) == ["h"]
+    assert list(parts.producers.groups) == ["p"]

@@ -369,3 +369,12 @@ def test_what_apache_s_broker_found_by_a_filter_is_found_by_ours():
             assert each.properties["color"] == "red"
             found += 1
     assert found > 1
+
+
+@pytest.mark.parametrize("expression_type", ["TAG", "SQL92"])
+async def test_a_subscription_that_is_too_long_is_refused(consumer: Consumer, expression_type: str):
+    code, remark = consumer.refused("a" * 20_000, flags=SUSPEND, expression_type=expression_type)
+
+    assert code == ResponseCode.SUBSCRIPTION_PARSE_FAILED
+    assert remark.startswith("maxSubscriptionLength: a subscription of 20,000 characters exceeds the limit of 16,384")
+    assert held_count(consumer.holds) == 0

@@ -15,6 +15,7 @@ _TOPIC = re.compile(r"[%|a-zA-Z0-9_-]+\Z")
 _HOST = re.compile(r"[^\s,;/]+\Z")
 _MS = Trait(unit="ms")
 _HOT = Trait(hot=True)
+_HOT_OWN = Trait(hot=True, own=True)
 _HOT_MS = Trait(unit="ms", hot=True)
 _HOT_IMPORTANT = Trait(hot=True, important=True)
 _DAY_MS = 86_400_000
@@ -204,6 +205,23 @@ class BrokerConfig(ConfigModel):
         _HOT_MS,
         low=0,
         high=365 * _DAY_MS,
+    )
+    max_subscription_length: Whole = setting(
+        "maxSubscriptionLength",
+        16_384,
+        "Longest subscription to a topic that a pull or a heartbeat may bring; a longer one is refused with "
+        "SUBSCRIPTION_PARSE_FAILED.",
+        Trait(unit="characters", hot=True, own=True),
+        low=1_024,
+        high=1_048_576,
+    )
+    max_subscription_tags: Whole = setting(
+        "maxSubscriptionTags",
+        1_024,
+        "Most tags in a subscription; one with more is refused with SUBSCRIPTION_PARSE_FAILED.",
+        _HOT_OWN,
+        low=128,
+        high=65_536,
     )
     long_polling_enable: Flag = setting(
         "longPollingEnable", True, "Hold a pull that finds nothing for as long as it asks (suspendTimeoutMillis).", _HOT
