@@ -49,8 +49,9 @@ class FakeConnection:
     def answer_later(self, command: Command, waiting: Awaitable[Any]) -> None:
         self.waiting.append((command, waiting))
 
-    def send_oneway(self, command: Command) -> None:
+    def send_oneway(self, command: Command) -> bool:
         self.sent.append(command)
+        return True
 
     async def invoke(self, command: Command, timeout_s: float) -> Command:
         raise NotImplementedError

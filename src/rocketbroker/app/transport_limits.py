@@ -12,4 +12,5 @@ def limits_of(transport: TransportConfig) -> ConnectionLimits:
         write_high_water=transport.write_buffer_high_water_mark or WRITE_HIGH_WATER,
         max_idle_s=transport.server_channel_max_idle_time_seconds,
         send_buffer=transport.server_socket_snd_buf_size,
+        max_push_bytes=transport.max_push_bytes_per_connection,
     )

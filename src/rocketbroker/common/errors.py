@@ -14,6 +14,7 @@ RocketBrokerError
 ├── RemotingError              a request could not be completed
 │   ├── RemotingConnectError   no connection to the address
 │   ├── RemotingSendError      the connection was lost while a request was under way
+│   │   └── RemotingTooMuchRequestError  ... or the peer takes too slowly what it is sent already
 │   └── RemotingTimeoutError   no answer in time
 ├── BrokerResponseError        an answer other than success: code and remark
 ├── StoreError                 the store cannot do what was asked
@@ -74,6 +75,10 @@ class RemotingConnectError(RemotingError):
 
 class RemotingSendError(RemotingError):
     """The connection was lost while a request was under way (RemotingSendRequestException)."""
+
+
+class RemotingTooMuchRequestError(RemotingSendError):
+    """The request was not sent: too many bytes wait for the peer already (RemotingTooMuchRequestException)."""
 
 
 class RemotingTimeoutError(RemotingError):

@@ -26,12 +26,14 @@ from rocketbroker.codec.remoting.json_header import HeaderFieldError
 from rocketbroker.codec.remoting.remoting_command import FLAG_ONEWAY, FLAG_RESPONSE, Command, response
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.errors import (
-    BrokerResponseError,
     RemoteProtocolError,
     RemotingSendError,
     RemotingTimeoutError,
+    RemotingTooMuchRequestError,
 )
+from rocketbroker.transport.answers import encode_answer, error_answer
 from rocketbroker.transport.endpoint import Endpoint
+from rocketbroker.transport.peer_address import host_bytes
 from rocketbroker.transport.receive_buffer import ReceiveBuffer
 
 log = logging.getLogger(__name__)
@@ -48,16 +50,6 @@ _MOST_AT_WORK = 4
 _MAX_OPAQUE = 0x7FFFFFFF
 # Length and mark.
 _FRAME_HEAD = 8
-
-
-def host_bytes(address: Any) -> bytes:
-    """A socket address as message records hold it: 4 or 16 address bytes and an int32 port."""
-    family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
-    packed = socket.inet_pton(family, address[0].partition("%")[0])
-    if family == socket.AF_INET6 and packed.startswith(b"\0" * 10 + b"\xff\xff"):
-        packed = packed[12:]
-    port: int = address[1]
-    return packed + port.to_bytes(4, "big")
 
 
 class RemotingConnection(asyncio.BufferedProtocol):
@@ -87,6 +79,8 @@ class RemotingConnection(asyncio.BufferedProtocol):
         # Since when that waits for answers to others; 0 when the peer itself is what it waits for.
         self._unread_since = 0.0
         self.is_behind = False
+        # Requests written since the peer is behind.
+        self._pushed_bytes = 0
         self._caught_up = asyncio.Event()
         self._caught_up.set()
         self._open_requests = 0
@@ -152,6 +146,7 @@ class RemotingConnection(asyncio.BufferedProtocol):
         """Called by asyncio."""
         if self.is_behind:
             self.is_behind = False
+            self._pushed_bytes = 0
             self._taken_at = self._loop.time()
             self._caught_up.set()
             self._hear_again()
@@ -399,17 +394,38 @@ class RemotingConnection(asyncio.BufferedProtocol):
         answer.flag |= FLAG_RESPONSE
         self.write([encode_frame(answer)])
 
-    def send_oneway(self, command: Command) -> None:
-        """Send a request that wants no answer."""
+    def send_oneway(self, command: Command) -> bool:
+        """Send a request that wants no answer; false when it was dropped: the peer is gone or too far behind."""
+        if not self.is_open:
+            return False
         command.opaque = next(self._endpoint.opaque) & _MAX_OPAQUE
         command.flag |= FLAG_ONEWAY
-        self.write([encode_frame(command)])
+        try:
+            self._push(command)
+        except RemotingTooMuchRequestError as error:
+            log.debug("request code %d was not sent: %s", command.code, error)
+            return False
+        return True
+
+    def _push(self, command: Command) -> None:
+        """Write a request unless the peer is too far behind to be sent more."""
+        frame = encode_frame(command)
+        if self.is_behind:
+            limit = self._endpoint.limits.max_push_bytes
+            if self._pushed_bytes + len(frame) > limit:
+                raise RemotingTooMuchRequestError(
+                    f"{self.remote_address} takes too slowly what it is sent: {self._pushed_bytes:,} bytes of requests "
+                    f"wait beside its answers, {len(frame):,} more exceed the limit of {limit:,} "
+                    "(maxPushBytesPerConnection)"
+                )
+            self._pushed_bytes += len(frame)
+        self.write([frame])
 
     async def invoke(self, command: Command, timeout_s: float) -> Command:
         """Send a request and wait for its answer.
 
         Raises:
-            RemotingSendError: the connection was lost before the answer came.
+            RemotingSendError: the connection was lost before the answer came, or the peer is too far behind.
             RemotingTimeoutError: no answer in time.
         """
         if self._transport is None or self._transport.is_closing():
@@ -418,7 +434,7 @@ class RemotingConnection(asyncio.BufferedProtocol):
         future: asyncio.Future[Command] = self._loop.create_future()
         self._pending[opaque] = future
         try:
-            self.write([encode_frame(command)])
+            self._push(command)
             async with asyncio.timeout(timeout_s):
                 return await future
         except TimeoutError:
@@ -471,23 +487,3 @@ class RemotingConnection(asyncio.BufferedProtocol):
         self._endpoint.end_batch()
         self._flush()
         self.close(reason)
-
-
-def encode_answer(command: Command, answer: Command) -> bytes:
-    """The frame that answers a request; an answer that cannot be encoded becomes an error of its handler."""
-    try:
-        answer.opaque = command.opaque
-        answer.flag |= FLAG_RESPONSE
-        return encode_frame(answer)
-    except Exception as error:  # noqa: BLE001 - logged and answered; the connection goes on
-        failed = error_answer(command.code, error)
-        failed.opaque = command.opaque
-        return encode_frame(failed)
-
-
-def error_answer(code: int, error: BaseException) -> Command:
-    """The answer for an error of a handler; an unforeseen one is logged with its trace."""
-    if isinstance(error, BrokerResponseError):
-        return response(error.code, error.remark)
-    log.error("request code %d failed", code, exc_info=error)
-    return response(ResponseCode.SYSTEM_ERROR, f"{type(error).__name__}: {error}")

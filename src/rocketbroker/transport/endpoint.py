@@ -18,6 +18,8 @@ _CLOSE_TIMEOUT_S = 1.0
 _REPEAT_LOG_S = 10.0
 # Answers that wait to be sent; over it the connection is not heard until the peer has taken some.
 WRITE_HIGH_WATER = 1024 * 1024
+# Requests to a peer that is behind with its answers.
+MAX_PUSH_BYTES = 1024 * 1024
 # Codes from here on do not fit into the first 12 bytes of a header.
 _FOUR_DIGITS = 1000
 
@@ -28,7 +30,8 @@ class ConnectionLimits(NamedTuple):
     ``frame_max_length`` is the limit of the length field in bytes. ``max_connections`` may be open at a time, 0 is any
     number. Over ``write_high_water`` bytes of answers that a peer has not taken it is not heard. A connection is closed
     that sends nothing for ``max_idle_s``, and one that takes nothing of what waits for it. ``send_buffer`` is the
-    kernel's for each connection in bytes; 0 leaves it to the kernel.
+    kernel's for each connection in bytes; 0 leaves it to the kernel. While a peer is behind, requests to it may add
+    ``max_push_bytes`` to what waits.
     """
 
     frame_max_length: int = FRAME_MAX_LENGTH
@@ -36,6 +39,7 @@ class ConnectionLimits(NamedTuple):
     write_high_water: int = WRITE_HIGH_WATER
     max_idle_s: float = 120.0
     send_buffer: int = 0
+    max_push_bytes: int = MAX_PUSH_BYTES
 
 
 DEFAULT_LIMITS = ConnectionLimits()

@@ -7,7 +7,6 @@ import pytest
 
 from rocketbroker.codec.remoting.frame import SERIALIZE_ROCKETMQ
 from rocketbroker.codec.remoting.headers.offset import GetMinOffsetRequestHeader
-from rocketbroker.transport.connection import host_bytes
 from rocketbroker.transport.endpoint import ConnectionLimits
 from tests.support.transports import (
     ECHO,
@@ -193,16 +192,3 @@ class TestBatchEnd:
 
         assert [answer.opaque for answer in transport.answers] == [7]
         assert "no room" in caplog.text
-
-
-@pytest.mark.parametrize(
-    ("address", "expected"),
-    [
-        (("192.0.2.7", 10911), "c000020700002a9f"),
-        (("::ffff:192.0.2.7", 10911, 0, 0), "c000020700002a9f"),
-        (("2001:db8::1", 10911, 0, 0), "20010db800000000000000000000000100002a9f"),
-        (("fe80::1%lo", 1, 0, 1), "fe80000000000000000000000000000100000001"),
-    ],
-)
-def test_a_peer_as_records_hold_it(address, expected: str):
-    assert host_bytes(address).hex() == expected

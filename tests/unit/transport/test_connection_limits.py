@@ -8,6 +8,7 @@ import pytest
 
 from rocketbroker.codec.remoting.handler import Connection, Route
 from rocketbroker.codec.remoting.remoting_command import Command, request, response
+from rocketbroker.common.errors import RemotingTooMuchRequestError
 from rocketbroker.transport.endpoint import ConnectionLimits
 from tests.support.transports import (
     ECHO,
@@ -221,6 +222,43 @@ class TestSlowPeer:
         assert batches[0] == 0, "what is answered is readable before"
         transport.drained()
         assert len(transport.written) >= 50 * 100_000
+
+
+class TestPushes:
+    LIMITS = ConnectionLimits(max_push_bytes=10_000)
+
+    async def test_one_that_keeps_up_is_sent_all(self, handlers: Handlers):
+        connection, transport, _ = connect(handlers.routes(), limits=self.LIMITS)
+
+        for _ in range(10):
+            assert connection.send_oneway(request(FUTURE, None, bytes(5_000)))
+
+        assert len(transport.answers) == 10
+
+    async def test_one_that_is_behind_is_sent_so_much_and_no_more(self, handlers: Handlers):
+        connection, transport, _ = connect(handlers.routes(), limits=self.LIMITS)
+        transport.blocked = True
+        feed(connection, frame(ECHO, b"x" * 200))
+        waiting = transport.waiting
+
+        sent = [connection.send_oneway(request(FUTURE, None, bytes(900))) for _ in range(100)]
+
+        assert (sent[0], sent[-1], transport.closed) == (True, False, False)
+        assert 9_000 < transport.waiting - waiting <= 10_000
+        with pytest.raises(RemotingTooMuchRequestError, match=r"the limit of 10,000 \(maxPushBytesPerConnection\)"):
+            await connection.invoke(request(FUTURE, None, bytes(900)), 5)
+        assert not connection._pending
+
+        transport.drained()
+
+        assert connection.send_oneway(request(FUTURE, None, bytes(900)))
+
+    async def test_one_that_is_gone_is_sent_nothing(self, handlers: Handlers):
+        connection, transport, _ = connect(handlers.routes())
+        connection.close("done")
+
+        assert not connection.send_oneway(request(FUTURE))
+        assert not transport.written
 
 
 class TestIdle:

@@ -55,14 +55,14 @@ class Connection(Protocol):
         A few are at work at a time, and none while the peer is behind, so that large answers do not pile up.
         """
 
-    def send_oneway(self, command: Command) -> None:
-        """Send a request that wants no answer."""
+    def send_oneway(self, command: Command) -> bool:
+        """Send a request that wants no answer; false when it was dropped: the peer is gone or too far behind."""
 
     async def invoke(self, command: Command, timeout_s: float) -> Command:
         """Send a request and wait for its answer.
 
         Raises:
-            RemotingSendError: the connection was lost before the answer came.
+            RemotingSendError: the connection was lost before the answer came, or the peer is too far behind.
             RemotingTimeoutError: no answer in time.
         """
 

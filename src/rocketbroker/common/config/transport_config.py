@@ -43,6 +43,15 @@ class TransportConfig(ConfigModel):
         low=0,
         high=1 << 30,
     )
+    max_push_bytes_per_connection: Whole = setting(
+        "maxPushBytesPerConnection",
+        1_048_576,
+        "Requests to a client that has not taken its answers (writeBufferHighWaterMark) may add this much to what waits"
+        " for it; more are refused until it has caught up.",
+        Trait(unit="bytes", own=True),
+        low=4_096,
+        high=1 << 30,
+    )
     server_socket_snd_buf_size: Whole = setting(
         "serverSocketSndBufSize",
         0,

@@ -1,0 +1,30 @@
+"""Frames that answer requests, errors of handlers among them."""
+
+import logging
+
+from rocketbroker.codec.remoting.frame import encode_frame
+from rocketbroker.codec.remoting.remoting_command import FLAG_RESPONSE, Command, response
+from rocketbroker.codec.remoting.response_code import ResponseCode
+from rocketbroker.common.errors import BrokerResponseError
+
+log = logging.getLogger(__name__)
+
+
+def encode_answer(command: Command, answer: Command) -> bytes:
+    """The frame that answers a request; an answer that cannot be encoded becomes an error of its handler."""
+    try:
+        answer.opaque = command.opaque
+        answer.flag |= FLAG_RESPONSE
+        return encode_frame(answer)
+    except Exception as error:  # noqa: BLE001 - logged and answered; the connection goes on
+        failed = error_answer(command.code, error)
+        failed.opaque = command.opaque
+        return encode_frame(failed)
+
+
+def error_answer(code: int, error: BaseException) -> Command:
+    """The answer for an error of a handler; an unforeseen one is logged with its trace."""
+    if isinstance(error, BrokerResponseError):
+        return response(error.code, error.remark)
+    log.error("request code %d failed", code, exc_info=error)
+    return response(ResponseCode.SYSTEM_ERROR, f"{type(error).__name__}: {error}")
