@@ -1,68 +1,99 @@
-"""Whether the clients of a group subscribe to the same (what ConsumerRunningInfo.analyzeSubscription asks afterwards).
+"""Conflicts between the subscriptions of a group's clients (see ConsumerRunningInfo.analyzeSubscription).
 
 A group has one subscription in the broker: that of the last heartbeat. When clients differ, each heartbeat replaces the
 other's, and messages that one wants are passed over for all, or handed to one that does not want them.
 """
 
 from collections.abc import Iterable
+from itertools import islice
+from typing import NamedTuple
 
 from rocketbroker.broker.client_channel_info import ClientChannelInfo
 from rocketbroker.broker.subscription import TAG, is_tag_type
 from rocketbroker.codec.message.topic_validator import RETRY_GROUP_TOPIC_PREFIX
 from rocketbroker.codec.remoting.bodies.heartbeat import SubscriptionData
 from rocketbroker.codec.remoting.handler import Connection
+from rocketbroker.common.shown_name import shown
 
-# topic -> kind of expression and what it asks for, in a form that compares
-_Subscribed = dict[str, tuple[str, str]]
+# Each topic with the kind of expression and what it asks for, in a form that compares.
+_Subscribed = frozenset[tuple[str, tuple[str, str]]]
 
 _NOTHING = ("", "nothing")
 
 
-class ClientSubscriptions:
-    """What each client of a group subscribes to. All methods are for the event loop.
+class _Alike(NamedTuple):
+    """Clients that subscribe to the same, with their ids."""
 
-    Attributes:
-        conflict: two clients that differ, and in what; empty when all agree.
+    subscribed: _Subscribed
+    ids: dict[Connection, str]
+
+
+class ClientSubscriptions:
+    """Subscriptions of a group by the clients that have them. All methods are for the event loop.
+
+    A client without subscriptions is not compared: the first heartbeat of a consumer may come before it subscribes.
     """
 
     def __init__(self) -> None:
-        self.conflict = ""
-        self._clients: dict[Connection, tuple[str, _Subscribed]] = {}
+        self._clients: dict[Connection, _Alike] = {}
+        # One entry for all clients that agree: joining and leaving cost the same in a group of any size.
+        self._alike: dict[_Subscribed, _Alike] = {}
+
+    @property
+    def is_conflicting(self) -> bool:
+        """Whether clients differ in what they subscribe to."""
+        return len(self._alike) > 1
+
+    @property
+    def conflict(self) -> str:
+        """Two clients that differ, and in what; empty when all agree."""
+        if not self.is_conflicting:
+            return ""
+        (one, one_id), (other, other_id) = sorted(
+            ((alike.subscribed, next(iter(alike.ids.values()))) for alike in islice(self._alike.values(), 2)),
+            key=lambda client: client[1],
+        )
+        topic = min(topic for topic, _ in one ^ other)
+        wanted, other_wanted = dict(one).get(topic, _NOTHING), dict(other).get(topic, _NOTHING)
+        return (
+            f"its clients subscribe to different things: of topic {topic} {shown(one_id)} wants {_text(wanted)} "
+            f"and {shown(other_id)} wants {_text(other_wanted)}; all must say the same"
+        )
 
     def update(self, channel: ClientChannelInfo, subscriptions: Iterable[SubscriptionData]) -> bool:
-        """Take over a client's heartbeat; returns whether ``conflict`` has changed."""
-        said = (channel.client_id, _subscribed(subscriptions))
-        if self._clients.get(channel.connection) == said:
+        """Take over a client's heartbeat; returns whether clients began to differ, or agree again."""
+        before = self.is_conflicting
+        subscribed = _subscribed(subscriptions)
+        known = self._clients.get(channel.connection)
+        if known is not None and known.subscribed == subscribed:
             return False
-        self._clients[channel.connection] = said
-        return self._compare()
+        self._forget(channel.connection)
+        if subscribed:
+            alike = self._alike.setdefault(subscribed, _Alike(subscribed, {}))
+            alike.ids[channel.connection] = channel.client_id
+            self._clients[channel.connection] = alike
+        return self.is_conflicting != before
 
     def remove(self, connection: Connection) -> bool:
-        """Forget a client that has left; returns whether ``conflict`` has changed."""
-        return self._clients.pop(connection, None) is not None and self._compare()
+        """Forget a client that has left; returns whether clients agree again."""
+        before = self.is_conflicting
+        self._forget(connection)
+        return self.is_conflicting != before
 
-    def _compare(self) -> bool:
-        before, self.conflict = self.conflict, self._conflict()
-        return self.conflict != before
-
-    def _conflict(self) -> str:
-        clients = sorted(self._clients.values(), key=lambda client: client[0])
-        for client_id, subscribed in clients[1:]:
-            first_id, first = clients[0]
-            for topic in sorted(first.keys() | subscribed.keys()):
-                one, other = first.get(topic, _NOTHING), subscribed.get(topic, _NOTHING)
-                if one != other:
-                    return (
-                        f"its clients subscribe to different things: of topic {topic} {first_id} wants "
-                        f"{_text(one)} and {client_id} wants {_text(other)}; all must say the same"
-                    )
-        return ""
+    def _forget(self, connection: Connection) -> None:
+        alike = self._clients.pop(connection, None)
+        if alike is None:
+            return
+        del alike.ids[connection]
+        if not alike.ids:
+            del self._alike[alike.subscribed]
 
 
 def _subscribed(subscriptions: Iterable[SubscriptionData]) -> _Subscribed:
-    return {
+    by_topic = {
         data.topic: _comparable(data) for data in subscriptions if not data.topic.startswith(RETRY_GROUP_TOPIC_PREFIX)
     }
+    return frozenset(by_topic.items())
 
 
 def _comparable(data: SubscriptionData) -> tuple[str, str]:
@@ -74,4 +105,4 @@ def _comparable(data: SubscriptionData) -> tuple[str, str]:
 
 def _text(subscribed: tuple[str, str]) -> str:
     kind, expression = subscribed
-    return expression if kind in {"", TAG} else f"{kind} {expression}"
+    return shown(expression if kind in {"", TAG} else f"{kind} {expression}")

@@ -118,11 +118,11 @@ class ConsumerManager(ClientGroups):
         """How often subscriptions disagreed, and in how many groups they do, once they did (no keys of RocketMQ)."""
         if not self.conflict_count:
             return {}
-        now = sum(1 for info in self.groups.values() if info.client_subscriptions.conflict)
+        now = sum(1 for info in self.groups.values() if info.client_subscriptions.is_conflicting)
         return {"subscriptionConflicts": str(self.conflict_count), "subscriptionConflictGroups": str(now)}
 
     def _check_conflict(self, info: ConsumerGroupInfo, changed: bool) -> None:
-        """Tell of a conflict that is new or another than before, and of its end."""
+        """Log a conflict when it begins and when it ends."""
         if not changed:
             return
         if conflict := info.client_subscriptions.conflict:

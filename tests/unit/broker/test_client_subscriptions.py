@@ -1,5 +1,6 @@
 import pytest
 
+from rocketbroker.broker import client_subscriptions
 from rocketbroker.broker.client_channel_info import ClientChannelInfo
 from rocketbroker.broker.client_subscriptions import ClientSubscriptions
 from rocketbroker.codec.remoting.bodies.heartbeat import SubscriptionData
@@ -23,6 +24,9 @@ def says(expression, topic="T", kind="TAG", version=1):
         ([says("*"), says("*", "%RETRY%g")], [says("*")]),
         ([says("a > 1", kind="SQL92")], [says(" a > 1", kind="SQL92")]),
         ([SubscriptionData("T", "", 1, ["b", "a"])], [says("a||b")]),
+        ([says("*")], []),
+        ([], [says("*")]),
+        ([says("*")], [says("*", "%RETRY%g")]),
     ],
 )
 def test_the_same_in_other_words_is_no_conflict(one, other):
@@ -38,7 +42,6 @@ def test_the_same_in_other_words_is_no_conflict(one, other):
         ([says("a")], [says("b")], "of topic T one wants a and two wants b"),
         ([says("*")], [says("b")], "of topic T one wants * and two wants b"),
         ([says("*")], [says("*"), says("*", "U")], "of topic U one wants nothing and two wants *"),
-        ([says("*")], [], "of topic T one wants * and two wants nothing"),
         ([says("a > 1")], [says("a > 1", kind="SQL92")], "of topic T one wants a > 1 and two wants SQL92 a > 1"),
     ],
 )
@@ -62,3 +65,35 @@ def test_a_conflict_is_told_once_and_ends_when_a_client_changes_or_leaves():
     assert table.remove(two.connection)
     assert not table.remove(two.connection)
     assert table.conflict == ""
+
+
+def test_a_client_that_subscribes_to_nothing_any_more_is_not_compared():
+    table = ClientSubscriptions()
+    one, two = client("one"), client("two")
+    table.update(one, [says("a")])
+    table.update(two, [says("b")])
+    assert table.update(two, [])
+    assert not table.is_conflicting
+
+
+def test_joining_and_leaving_cost_the_same_in_a_group_of_any_size(monkeypatch):
+    table = ClientSubscriptions()
+    clients = [client(str(number)) for number in range(2_000)]
+    for channel in clients[:-1]:
+        table.update(channel, [says("a")])
+    looked_at = []
+    monkeypatch.setattr(client_subscriptions, "_comparable", lambda data: looked_at.append(data) or ("TAG", "a"))
+    assert not table.update(clients[-1], [says("a")])
+    assert len(looked_at) == 1
+    assert len(table._alike) == 1
+    for channel in clients:
+        assert not table.remove(channel.connection)
+    assert (table._clients, table._alike) == ({}, {})
+
+
+def test_a_long_expression_is_shortened_in_the_text():
+    table = ClientSubscriptions()
+    table.update(client("one"), [says("a" * 10_000)])
+    table.update(client("two"), [says("b\n")])
+    assert "aaa... (10000 characters) and two wants b" in table.conflict
+    assert len(table.conflict) < 500
