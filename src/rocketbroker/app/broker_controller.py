@@ -13,13 +13,13 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Self
 
 from rocketbroker.app.transport_limits import limits_of
-from rocketbroker.broker.broker2client import notify_consumer_ids_changed
 from rocketbroker.broker.broker_outer_api import BrokerOuterApi
 from rocketbroker.broker.broker_registration import BrokerRegistration
 from rocketbroker.broker.broker_stats_manager import BrokerStatsManager
 from rocketbroker.broker.client_housekeeping_service import ClientHousekeepingService
 from rocketbroker.broker.config_manager import ConfigPersistService
 from rocketbroker.broker.consumer_filter_manager import ConsumerFilterManager
+from rocketbroker.broker.consumer_ids_change_listener import ConsumerIdsChangeListener
 from rocketbroker.broker.consumer_manager import ConsumerManager
 from rocketbroker.broker.consumer_offset_manager import ConsumerOffsetManager
 from rocketbroker.broker.handle_schedule_message import HandleScheduleMessage
@@ -91,10 +91,11 @@ class BrokerController:
         self.consumer_offsets = ConsumerOffsetManager(folder / "consumerOffset.json", clock, submit)
         self.producers = ProducerManager(clock, config.channel_expired_timeout / 1000)
         self.consumer_filters = ConsumerFilterManager(folder / "consumerFilter.json", config, clock, submit)
+        self._ids_change_listener = ConsumerIdsChangeListener()
         self.consumers = ConsumerManager(
             clock,
             config.channel_expired_timeout / 1000,
-            notify_consumer_ids_changed,
+            self._ids_change_listener.group_changed,
             self.consumer_filters.unregister,
         )
         self._housekeeping = ClientHousekeepingService(self.producers, self.consumers)
@@ -205,6 +206,7 @@ class BrokerController:
             self.hold_service,
             self.stats,
             self._housekeeping,
+            self._ids_change_listener,
             self._server,
             self.outer_api,
         )

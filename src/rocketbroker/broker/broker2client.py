@@ -17,11 +17,10 @@ ASKS_FROM_VERSION = 28
 _CPP = "CPP"
 
 
-def notify_consumer_ids_changed(group: str, connections: Iterable[Connection]) -> None:
-    """Have the clients of a group share its queues anew."""
-    for connection in connections:
-        header = NotifyConsumerIdsChangedRequestHeader(group)
-        connection.send_oneway(request(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, header, oneway=True))
+def notify_consumer_ids_changed(group: str, connection: Connection) -> None:
+    """Have a client share the queues of its group anew."""
+    header = NotifyConsumerIdsChangedRequestHeader(group)
+    connection.send_oneway(request(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, header, oneway=True))
 
 
 def reset_consumer_client_offset(

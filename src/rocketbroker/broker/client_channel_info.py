@@ -1,6 +1,7 @@
 """A client on a connection (org.apache.rocketmq.broker.client.ClientChannelInfo)."""
 
 from rocketbroker.codec.remoting.handler import Connection
+from rocketbroker.common.shown_name import shown
 
 
 class ClientChannelInfo:
@@ -16,4 +17,4 @@ class ClientChannelInfo:
         self.last_update = last_update
 
     def __repr__(self) -> str:
-        return f"{self.client_id}@{self.connection.remote_address}"
+        return f"{shown(self.client_id)}@{self.connection.remote_address}"

@@ -6,8 +6,10 @@ from collections.abc import Iterable
 from rocketbroker.broker.client_channel_info import ClientChannelInfo
 from rocketbroker.broker.client_subscriptions import ClientSubscriptions
 from rocketbroker.broker.subscription import Subscription
+from rocketbroker.codec.remoting.bodies.connection import GetConsumerListByGroupResponseBody
 from rocketbroker.codec.remoting.bodies.heartbeat import ConsumeFromWhere, ConsumeType, MessageModel, SubscriptionData
 from rocketbroker.codec.remoting.handler import Connection
+from rocketbroker.common.shown_name import shown
 
 log = logging.getLogger(__name__)
 
@@ -24,9 +26,13 @@ class ConsumerGroupInfo:
         self.message_model: MessageModel | None = None
         self.consume_from_where: ConsumeFromWhere | None = None
         self.notify_enabled = True
+        # Before this time of the loop no change is told.
+        self.notify_again_at = 0.0
         # Of the subscriptions in the last heartbeat of 5.x, whichever client it came from; 0 from older clients.
         self.heartbeat_fingerprint = 0
         self.channels: dict[Connection, ClientChannelInfo] = {}
+        self._by_id: dict[str, dict[Connection, ClientChannelInfo]] = {}
+        self._encoded_ids: bytes | None = None
         self.subscription_table: dict[str, Subscription] = {}
         # What each client says that it consumes; all are to say the same.
         self.client_subscriptions = ClientSubscriptions()
@@ -42,11 +48,18 @@ class ConsumerGroupInfo:
 
     def find_channel(self, client_id: str) -> ClientChannelInfo | None:
         """The client of that id; of its connections the newest, as it may have lost those before."""
-        return next((channel for channel in reversed(self.channels.values()) if channel.client_id == client_id), None)
+        channels = self._by_id.get(client_id)
+        return None if channels is None else channels[next(reversed(channels))]
 
     def client_ids(self) -> list[str]:
         """Ids of all clients, in the order in which they came; one that came twice counts once."""
-        return list(dict.fromkeys(channel.client_id for channel in self.channels.values()))
+        return list(self._by_id)
+
+    def encoded_client_ids(self) -> bytes:
+        """The answer to GET_CONSUMER_LIST_BY_GROUP, which each client asks for after each change."""
+        if self._encoded_ids is None:
+            self._encoded_ids = GetConsumerListByGroupResponseBody(self.client_ids()).encode()
+        return self._encoded_ids
 
     def update_channel(self, channel: ClientChannelInfo) -> bool:
         """Register or renew a client; returns whether it is new."""
@@ -55,9 +68,24 @@ class ConsumerGroupInfo:
             known.last_update = channel.last_update
             return False
         if known is not None:
-            log.error("%s of group %s calls itself %s now", known, self.group_name, channel.client_id)
+            log.error("%s of group %s calls itself %s now", known, self.group_name, shown(channel.client_id))
+            self.remove_channel(channel.connection)
         self.channels[channel.connection] = channel
+        self._by_id.setdefault(channel.client_id, {})[channel.connection] = channel
+        self._encoded_ids = None
         return known is None
+
+    def remove_channel(self, connection: Connection) -> bool:
+        """Drop the client of a connection; returns whether there was one."""
+        channel = self.channels.pop(connection, None)
+        if channel is None:
+            return False
+        channels = self._by_id[channel.client_id]
+        del channels[connection]
+        if not channels:
+            del self._by_id[channel.client_id]
+        self._encoded_ids = None
+        return True
 
     def update_subscription(self, subscriptions: Iterable[SubscriptionData]) -> bool:
         """Take over a heartbeat's subscriptions; returns whether topics came or went.

@@ -13,9 +13,6 @@ from rocketbroker.common.clock import Clock
 
 log = logging.getLogger(__name__)
 
-# Told the group and the connections of all its clients.
-ConsumerIdsChangeListener = Callable[[str, list[Connection]], None]
-
 
 class ConsumerManager(ClientGroups):
     """Consumer groups that have clients, by name. All methods are for the event loop.
@@ -23,8 +20,8 @@ class ConsumerManager(ClientGroups):
     Args:
         clock: says how long a client has been silent.
         channel_expired_timeout_s: after how much silence a client is closed.
-        on_ids_changed: told when the clients or topics of a group have changed, unless it is broadcasting or does not
-            want to know (``notifyConsumerIdsChangedEnable``).
+        on_ids_changed: called with a group whose clients or topics have changed, unless it is broadcasting or does
+            not want to know (``notifyConsumerIdsChangedEnable``).
         on_unregister: told the group when its last client is gone.
     """
 
@@ -34,7 +31,7 @@ class ConsumerManager(ClientGroups):
         self,
         clock: Clock,
         channel_expired_timeout_s: float,
-        on_ids_changed: ConsumerIdsChangeListener,
+        on_ids_changed: Callable[[ConsumerGroupInfo], None],
         on_unregister: Callable[[str], None] | None = None,
     ) -> None:
         super().__init__(clock, channel_expired_timeout_s)
@@ -103,7 +100,7 @@ class ConsumerManager(ClientGroups):
 
     def _drop(self, group: str, connection: Connection) -> None:
         info = self.groups.get(group)
-        if info is None or info.channels.pop(connection, None) is None:
+        if info is None or not info.remove_channel(connection):
             return
         self._check_conflict(info, info.client_subscriptions.remove(connection))
         if info.channels:
@@ -133,4 +130,4 @@ class ConsumerManager(ClientGroups):
 
     def _notify(self, info: ConsumerGroupInfo) -> None:
         if info.notify_enabled and not info.is_broadcasting:
-            self._on_ids_changed(info.group_name, list(info.channels))
+            self._on_ids_changed(info)

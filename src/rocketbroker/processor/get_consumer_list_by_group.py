@@ -1,11 +1,11 @@
 """GET_CONSUMER_LIST_BY_GROUP (38): the clients of a group (ConsumerManageProcessor.getConsumerListByGroup)."""
 
 from rocketbroker.broker.consumer_manager import ConsumerManager
-from rocketbroker.codec.remoting.bodies.connection import GetConsumerListByGroupResponseBody
 from rocketbroker.codec.remoting.handler import Connection
 from rocketbroker.codec.remoting.headers.client import GetConsumerListByGroupRequestHeader
 from rocketbroker.codec.remoting.remoting_command import Command, RemotingCommand, response
 from rocketbroker.codec.remoting.response_code import ResponseCode
+from rocketbroker.common.shown_name import shown
 
 
 class GetConsumerListByGroupProcessor:
@@ -21,5 +21,5 @@ class GetConsumerListByGroupProcessor:
         group = command.header.consumer_group
         info = self._consumers.group_info(group)
         if info is None:
-            return response(ResponseCode.SYSTEM_ERROR, f"no consumer for this group, {group}", {})
-        return response(header={}, body=GetConsumerListByGroupResponseBody(info.client_ids()).encode())
+            return response(ResponseCode.SYSTEM_ERROR, f"no consumer for this group, {shown(group)}", {})
+        return response(header={}, body=info.encoded_client_ids())

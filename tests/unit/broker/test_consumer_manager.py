@@ -21,7 +21,11 @@ def clock():
 
 @pytest.fixture
 def manager(clock):
-    return ConsumerManager(clock, TIMEOUT_S, notify_consumer_ids_changed)
+    def notify(info):
+        for connection in info.channels:
+            notify_consumer_ids_changed(info.group_name, connection)
+
+    return ConsumerManager(clock, TIMEOUT_S, notify)
 
 
 def data(*subscriptions, group="g", model=MessageModel.CLUSTERING):

@@ -6,7 +6,6 @@ from types import SimpleNamespace
 
 import pytest
 
-from rocketbroker.broker.broker2client import notify_consumer_ids_changed
 from rocketbroker.broker.broker_stats_manager import BrokerStatsManager
 from rocketbroker.broker.consumer_filter_manager import ConsumerFilterManager
 from rocketbroker.broker.consumer_manager import ConsumerManager
@@ -39,7 +38,7 @@ def parts(tmp_path: Path) -> SimpleNamespace:
         subscription_groups=SubscriptionGroupManager(tmp_path / "subscriptionGroup.json", config, clock),
         offsets=ConsumerOffsetManager(tmp_path / "consumerOffset.json", clock),
         consumer_filters=consumer_filters,
-        consumers=ConsumerManager(clock, 120.0, notify_consumer_ids_changed, consumer_filters.unregister),
+        consumers=ConsumerManager(clock, 120.0, lambda _info: None, consumer_filters.unregister),
         producers=ProducerManager(clock, 120.0),
         locks=RebalanceLockManager(clock),
         stats=BrokerStatsManager(clock, "DefaultCluster"),
