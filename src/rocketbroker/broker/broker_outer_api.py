@@ -59,11 +59,11 @@ class BrokerOuterApi:
         if config.namesrv_addr:
             await self.update_name_servers(config.namesrv_addr.split(";"))
         elif config.fetch_namesrv_addr_by_address_server:
-            self._tasks.start(self._poll_address_server(), "address server")
+            self._tasks.forever(self._poll_address_server, "address server")
         else:
             log.warning("no name server is known (namesrvAddr): clients cannot find this broker")
         await asyncio.wait([self._tasks.start(self.settled(), "first registration")], timeout=START_TIMEOUT_S)
-        self._tasks.start(self._register_periodically(), "register")
+        self._tasks.forever(self._register_periodically, "register")
 
     async def stop(self) -> None:
         """Unregister everywhere."""

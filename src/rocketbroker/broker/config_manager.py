@@ -174,7 +174,7 @@ class ConfigPersistService:
     async def start(self) -> None:
         """Start writing."""
         self._executor = ThreadPoolExecutor(1, "ConfigPersistService")
-        self._tasks.start(self._run(), "run")
+        self._tasks.forever(self._run, "run")
 
     async def drain(self) -> Collection[Path]:
         """Wait until all that was submitted before is on disk, or its failure in the log; gives what is not on disk."""

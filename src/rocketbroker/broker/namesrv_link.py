@@ -60,7 +60,7 @@ class NamesrvLink:
 
     def start(self) -> None:
         """Start telling."""
-        self._tasks.start(self._run(), "run")
+        self._tasks.forever(self._run, "run")
 
     def register_whole(self) -> None:
         """Have all topics registered soon."""

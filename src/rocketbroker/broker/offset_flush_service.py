@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 
 from rocketbroker.broker.consumer_offset_manager import ConsumerOffsetManager
 from rocketbroker.broker.schedule_message_service import ScheduleMessageService
@@ -32,8 +33,10 @@ class OffsetFlushService:
         """Start flushing."""
         config, store_config = self._config, self._store_config
         consumer, delay = self._consumer_offsets.flush, self._schedule_message_service.flush
-        self._tasks.start(_repeat(lambda: config.flush_consumer_offset_interval, consumer), "consumer offsets")
-        self._tasks.start(_repeat(lambda: store_config.flush_delay_offset_interval, delay), "delay offsets")
+        flush_consumer = partial(_repeat, lambda: config.flush_consumer_offset_interval, consumer)
+        flush_delay = partial(_repeat, lambda: store_config.flush_delay_offset_interval, delay)
+        self._tasks.forever(flush_consumer, "consumer offsets")
+        self._tasks.forever(flush_delay, "delay offsets")
 
     async def stop(self) -> None:
         """Flush a last time."""

@@ -81,7 +81,7 @@ class PullRequestHoldService:
 
     async def start(self) -> None:
         """Start the check."""
-        self._tasks.start(self._check(), "check")
+        self._tasks.forever(self._check, "check")
 
     async def stop(self) -> None:
         """Stop the check and forget the held pulls."""

@@ -12,6 +12,9 @@ from typing import Any, Protocol
 
 log = logging.getLogger(__name__)
 
+#: Seconds before a loop that failed begins anew.
+RESTART_S = 1.0
+
 
 class TaskOwner:
     """Starts asyncio tasks, keeps them alive, logs those that fail, and cancels all of them at ``stop``."""
@@ -26,6 +29,21 @@ class TaskOwner:
         self._tasks.add(task)
         task.add_done_callback(self._done)
         return task
+
+    def forever(self, loop: Callable[[], Coroutine[Any, Any, None]], name: str) -> asyncio.Task[Any]:
+        """Run a coroutine function that loops without end.
+
+        An error that it does not expect is logged with its trace, and the loop begins anew after ``RESTART_S``.
+        """
+        return self.start(self._keep_running(loop, name), name)
+
+    async def _keep_running(self, loop: Callable[[], Coroutine[Any, Any, None]], name: str) -> None:
+        while True:
+            try:
+                return await loop()
+            except Exception:
+                log.exception("%s.%s failed; it begins anew in %s s", self._name, name, RESTART_S)
+            await asyncio.sleep(RESTART_S)
 
     def every(self, period_s: float, action: Callable[[], Awaitable[None] | None], name: str) -> asyncio.Task[Any]:
         """Call ``action`` each ``period_s`` seconds; a failing call is logged and the next one still comes."""

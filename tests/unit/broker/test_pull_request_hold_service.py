@@ -8,10 +8,12 @@ import pytest
 from rocketbroker.broker import pull_request_hold_service
 from rocketbroker.broker.pull_request_hold_service import PullRequest, PullRequestHoldService
 from rocketbroker.codec.remoting.response_code import ResponseCode
+from rocketbroker.common import lifecycle
 from rocketbroker.common.config import BrokerConfig
 from rocketbroker.common.errors import BrokerResponseError
 from tests.support.fakes import FakeConnection
 from tests.support.held_pulls import held_count
+from tests.support.waiting import until
 
 
 async def test_a_pull_that_wants_other_tags_ends_with_the_check() -> None:
@@ -33,6 +35,27 @@ async def test_a_pull_that_wants_other_tags_ends_with_the_check() -> None:
     assert resumed == [pulls[1]]
     assert held_count(service) == 1, "where nothing came, the pull stays held"
     await service.stop()
+
+
+async def test_an_error_that_nobody_foresaw_does_not_end_the_check(caplog, monkeypatch) -> None:
+    monkeypatch.setattr(lifecycle, "RESTART_S", 0.0)
+    asked: list[int] = []
+    resumed: list[PullRequest] = []
+
+    def max_offset(_topic: str, queue_id: int) -> int:
+        asked.append(queue_id)
+        if len(asked) == 1:
+            raise OSError("the first look fails")
+        return 11
+
+    config = BrokerConfig.model_validate({"longPollingEnable": "false", "shortPollingTimeMills": "1"})
+    service = PullRequestHoldService(config)
+    service.bind(resumed.append, max_offset)
+    service.suspend(PullRequest(FakeConnection(), None, "Topic", 0, 10, None), 60_000)
+    await service.start()
+    await until(lambda: resumed)
+    await service.stop()
+    assert "PullRequestHoldService.check failed" in caplog.text
 
 
 async def test_a_pull_that_cannot_be_answered_keeps_no_other_from_it(caplog) -> None:

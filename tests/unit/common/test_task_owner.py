@@ -1,5 +1,6 @@
 import asyncio
 
+from rocketbroker.common import lifecycle
 from rocketbroker.common.lifecycle import TaskOwner
 
 
@@ -21,3 +22,38 @@ async def test_whenever_waits_as_long_as_it_is_told_and_goes_on_after_an_error(c
         await called.wait()
     await tasks.stop()
     assert "Test.act failed; next try in 0.0 s" in caplog.text
+
+
+async def test_a_loop_that_fails_is_logged_with_its_trace_and_begins_anew(caplog, monkeypatch):
+    monkeypatch.setattr(lifecycle, "RESTART_S", 0.0)
+    rounds: list[int] = []
+    came_back = asyncio.Event()
+
+    async def loop():
+        rounds.append(len(rounds))
+        if len(rounds) < 3:
+            raise KeyError("nobody foresaw this")
+        came_back.set()
+        await asyncio.Event().wait()
+
+    tasks = TaskOwner("Test")
+    task = tasks.forever(loop, "loop")
+    async with asyncio.timeout(5):
+        await came_back.wait()
+    assert not task.done()
+    await tasks.stop()
+    assert task.cancelled()
+    assert caplog.text.count("Test.loop failed; it begins anew in") == 2
+    assert "KeyError: 'nobody foresaw this'" in caplog.text
+
+
+async def test_a_loop_that_ends_by_itself_is_not_begun_again():
+    rounds = []
+
+    async def loop():
+        rounds.append(1)
+
+    tasks = TaskOwner("Test")
+    await tasks.forever(loop, "loop")
+    assert rounds == [1]
+    await tasks.stop()

@@ -108,7 +108,7 @@ class TimerMessageStore:
         await self.load()
         self.progress.flush()
         self._tasks.whenever(self.advance, RETRY_S, "advance")
-        self._tasks.start(self._keep(), "keep")
+        self._tasks.forever(self._keep, "keep")
 
     async def stop(self) -> None:
         """Stop, and have all written: the next start goes on where this one ended."""
