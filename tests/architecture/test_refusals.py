@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from rocketbroker.common.config import BrokerConfig, MessageStoreConfig, TransportConfig
+from rocketbroker.common.config import BrokerConfig, MessageStoreConfig, NamesrvConfig, TransportConfig
 from rocketbroker.common.config.describe import fields_by_name
 from rocketbroker.processor.put_refusal import RESPONSE_CODES
 from rocketbroker.store.put_message import PutMessageStatus
@@ -27,7 +27,7 @@ def test_each_cause_that_lasts_has_its_own_status():
 
 def test_each_setting_on_the_page_is_one_of_ours():
     of_topics = {"writeQueueNums", "readQueueNums"}
-    models = (BrokerConfig, MessageStoreConfig, TransportConfig)
+    models = (BrokerConfig, MessageStoreConfig, NamesrvConfig, TransportConfig)
     names = {name for model in models for name in fields_by_name(model)} | of_topics
     cells = [line.rsplit("|", 2)[1] for line in PAGE.splitlines() if line.startswith("| ")]
     wanted = {word for cell in cells for word in re.findall(r"`([a-z]+[A-Z]\w+)`", cell)}

@@ -30,7 +30,7 @@ class NamesrvFixture:
         self.manager = RouteInfoManager(
             self.config, self.clock, MinBrokerIdNotifier(self.config, lambda address, header: None)
         )
-        self.kv_configs = KVConfigManager(self.config.kv_config_path, self.executor)
+        self.kv_configs = KVConfigManager(self.config, self.executor)
         store = ConfigStore([self.config], self.settings_path, self.executor, self.manager.routes.forget_all)
         self.routes = namesrv_routes(self.config, self.manager, self.kv_configs, store, self.clock)
 

@@ -43,7 +43,7 @@ class NamesrvController:
         self._client = RemotingClient()
         config = settings.namesrv
         clock = SystemClock()
-        self.kv_config_manager = KVConfigManager(config.kv_config_path, self._executor)
+        self.kv_config_manager = KVConfigManager(config, self._executor)
         self.route_info_manager = RouteInfoManager(config, clock, MinBrokerIdNotifier(config, self._notify))
         store = ConfigStore(
             settings.models, settings.persist_path, self._executor, self.route_info_manager.routes.forget_all

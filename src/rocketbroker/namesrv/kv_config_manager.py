@@ -11,14 +11,22 @@ from pathlib import Path
 
 import msgspec
 
-from rocketbroker.codec.remoting.bodies.tables import KVTable
+from rocketbroker.codec.remoting.frame import FRAME_MAX_LENGTH
+from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.atomic_file import replace_contents
-from rocketbroker.common.errors import CodecError
+from rocketbroker.common.config.namesrv_config import NamesrvConfig
+from rocketbroker.common.errors import BrokerResponseError, CodecError
+from rocketbroker.common.shown_name import shown
 from rocketbroker.common.table_file import load_table
+from rocketbroker.namesrv.kv_table import KVNamespaces, pair_size, text_size
 
 log = logging.getLogger(__name__)
 
 NAMESPACE_ORDER_TOPIC_CONFIG = "ORDER_TOPIC_CONFIG"
+
+# A namespace is answered whole or not at all; the rest of the frame is its header.
+_LARGEST_LIST = FRAME_MAX_LENGTH - 65_536
+_MOST_NAMED = 5
 
 Table = dict[str, dict[str, str]]
 
@@ -28,17 +36,24 @@ class _ConfigFile(msgspec.Struct, rename="camel"):
 
 
 class KVConfigManager:
-    """Key-value pairs by namespace.
+    """Key-value pairs by namespace, within the limits of the settings.
+
+    A file that was written before the limits, or with others, is loaded as it is: only new pairs are refused.
 
     Args:
-        path: the file of the configuration (kvConfigPath).
+        config: has the file (kvConfigPath) and the limits, which are read at each use.
         executor: runs the writes, one at a time and in order (so it must have one thread).
     """
 
-    def __init__(self, path: str, executor: Executor) -> None:
-        self._path = Path(path)
+    def __init__(self, config: NamesrvConfig, executor: Executor) -> None:
+        self._config = config
+        self._path = Path(config.kv_config_path)
         self._executor = executor
-        self._table: Table = {}
+        self._table = KVNamespaces()
+        self._order_topics: tuple[int, bytes] | None = None
+        self._changes = 0
+        self._written = 0
+        self._writing = asyncio.Lock()
 
     def load(self) -> None:
         """Read the file, else its ``.bak``, as ``load_table`` does; no file is an empty configuration.
@@ -46,26 +61,77 @@ class KVConfigManager:
         Raises:
             ConfigError: there are files, and none of them can be read.
         """
-        self._table = load_table(self._path, _parse, len) or {}
+        self._table = KVNamespaces(load_table(self._path, _parse, len))
+        self._order_topics = None
 
     def get(self, namespace: str, key: str) -> str | None:
         """The value, ``None`` when there is none."""
-        return self._table.get(namespace, {}).get(key)
+        return self._table.get(namespace, key)
+
+    def order_topic_conf(self, topic: str) -> str | None:
+        """Give a topic's value in ORDER_TOPIC_CONFIG unless it is over maxKvValueSize: it goes into routes."""
+        value = self._table.get(NAMESPACE_ORDER_TOPIC_CONFIG, topic)
+        return value if value is not None and len(value) <= self._config.max_kv_value_size else None
 
     def encoded_namespace(self, namespace: str) -> bytes | None:
-        """All pairs of a namespace as a KVTable, ``None`` when it was never used."""
-        table = self._table.get(namespace)
-        return None if table is None else KVTable(table).encode()
+        """All pairs of a namespace as a KVTable, ``None`` when it was never used.
+
+        Raises:
+            BrokerResponseError: SYSTEM_ERROR; they do not fit into a frame, as in a file from elsewhere.
+        """
+        if not self._table.has(namespace):
+            return None
+        if self._table.size_of(namespace) > _LARGEST_LIST:
+            text = (
+                f"the pairs of namespace {shown(namespace)} take {self._table.size_of(namespace):,} bytes, which no "
+                "frame holds; delete some of them (DELETE_KV_CONFIG) and ask again"
+            )
+            raise BrokerResponseError(ResponseCode.SYSTEM_ERROR, text)
+        return self._table.encoded(namespace)
+
+    def encoded_order_topics(self) -> bytes:
+        """ORDER_TOPIC_CONFIG for the answer to a registration: never over maxKvNamespaceSize, whatever is stored."""
+        limit = self._config.max_kv_namespace_size
+        if not self._table.has(NAMESPACE_ORDER_TOPIC_CONFIG):
+            return b""
+        if self._order_topics is None or self._order_topics[0] != limit:
+            body, left_out = self._table.encoded_part(NAMESPACE_ORDER_TOPIC_CONFIG, limit)
+            if left_out:
+                text = (
+                    "%s exceeds maxKvNamespaceSize (%d bytes): brokers are not told of %d of its %d topics, such as %s"
+                )
+                named = ", ".join(shown(key) for key in left_out[-_MOST_NAMED:])
+                count = self._table.entries_of(NAMESPACE_ORDER_TOPIC_CONFIG)
+                log.warning(text, NAMESPACE_ORDER_TOPIC_CONFIG, limit, len(left_out), count, named)
+            self._order_topics = limit, body
+        return self._order_topics[1]
 
     async def put(self, namespace: str, key: str, value: str) -> None:
         """Set a value and store all of them.
 
         Raises:
+            BrokerResponseError: INVALID_PARAMETER; a limit would be exceeded.
             OSError: the file cannot be written; the value holds until the name server stops.
         """
-        self._table.setdefault(namespace, {})[key] = value
-        log.info("KV config %s/%s was set", namespace, key)
+        self._check_room(namespace, key, value)
+        self._table.put(namespace, key, value)
+        log.info("KV config %s/%s was set", shown(namespace), shown(key))
         await self._persist()
+
+    def _check_room(self, namespace: str, key: str, value: str) -> None:
+        config, table = self._config, self._table
+        _check("maxKvValueSize", text_size(value), config.max_kv_value_size, "bytes of the value")
+        old = table.get(namespace, key)
+        if old is None:
+            more = 1 if table.has(namespace) else 2
+            _check("maxKvEntries", table.entries + more, config.max_kv_entries, "keys and namespaces")
+            entries = table.entries_of(namespace) + 1
+            _check("maxKvEntriesPerNamespace", entries, config.max_kv_entries_per_namespace, "keys of the namespace")
+        grown = pair_size(key, value) - (0 if old is None else pair_size(key, old))
+        if grown > 0:
+            size = table.size_of(namespace) + grown
+            _check("maxKvNamespaceSize", size, config.max_kv_namespace_size, "bytes of the namespace")
+            _check("maxKvConfigSize", table.size + grown, config.max_kv_config_size, "bytes of all namespaces")
 
     async def delete(self, namespace: str, key: str) -> None:
         """Drop a value, if there is one, and store the rest; the namespace stays, as in RocketMQ.
@@ -73,14 +139,29 @@ class KVConfigManager:
         Raises:
             OSError: the file cannot be written; the value is gone until the name server stops.
         """
-        if self._table.get(namespace, {}).pop(key, None) is None:
+        if not self._table.delete(namespace, key):
             return
-        log.info("KV config %s/%s was deleted", namespace, key)
+        log.info("KV config %s/%s was deleted", shown(namespace), shown(key))
         await self._persist()
 
     async def _persist(self) -> None:
-        data = msgspec.json.encode(_ConfigFile(self._table))
-        await asyncio.get_running_loop().run_in_executor(self._executor, replace_contents, self._path, data)
+        """Wait for a write that began after the change; changes that come during a write share the next one."""
+        self._order_topics = None
+        self._changes += 1
+        change = self._changes
+        async with self._writing:
+            if self._written >= change:
+                return
+            written = self._changes
+            data = msgspec.json.encode(_ConfigFile(self._table.as_dict()))
+            await asyncio.get_running_loop().run_in_executor(self._executor, replace_contents, self._path, data)
+            self._written = written
+
+
+def _check(setting: str, value: int, limit: int, what: str) -> None:
+    if value > limit:
+        text = f"{setting}: {value:,} {what} exceed the limit of {limit:,}; delete or shorten some, or raise {setting}."
+        raise BrokerResponseError(ResponseCode.INVALID_PARAMETER, text)
 
 
 def _parse(data: bytes) -> Table:

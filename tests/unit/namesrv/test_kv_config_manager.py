@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from rocketbroker.common.atomic_file import backup_of
-from rocketbroker.common.errors import ConfigError
+from rocketbroker.common.atomic_file import backup_of, replace_contents
+from rocketbroker.common.config import NamesrvConfig
+from rocketbroker.common.errors import BrokerResponseError, ConfigError
 from rocketbroker.namesrv.kv_config_manager import KVConfigManager
 
 
@@ -24,8 +25,17 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "namesrv" / "kvConfig.json"
 
 
+def manager_of(path: Path, executor: ThreadPoolExecutor, **settings: object) -> KVConfigManager:
+    return KVConfigManager(NamesrvConfig.model_validate({"kvConfigPath": str(path), **settings}), executor)
+
+
 def stored(path: Path) -> object:
     return json.loads(path.read_bytes())
+
+
+def store(path: Path, content: object) -> None:
+    path.parent.mkdir()
+    path.write_text(json.dumps(content))
 
 
 def is_stored(path: Path) -> bool:
@@ -37,7 +47,7 @@ def damage(path: Path) -> None:
 
 
 async def test_values_are_on_disk_when_put_returns(path: Path, executor: ThreadPoolExecutor) -> None:
-    manager = KVConfigManager(str(path), executor)
+    manager = manager_of(path, executor)
     manager.load()
     await manager.put("ns", "k", "v")
     assert stored(path) == {"configTable": {"ns": {"k": "v"}}}
@@ -47,13 +57,13 @@ async def test_values_are_on_disk_when_put_returns(path: Path, executor: ThreadP
 
 
 async def test_many_puts_at_once_leave_all_of_them(path: Path, executor: ThreadPoolExecutor) -> None:
-    manager = KVConfigManager(str(path), executor)
+    manager = manager_of(path, executor)
     await asyncio.gather(*(manager.put("ns", f"k{number}", "v") for number in range(20)))
     assert stored(path) == {"configTable": {"ns": {f"k{number}": "v" for number in range(20)}}}
 
 
 async def test_a_namespace_outlives_its_last_key(path: Path, executor: ThreadPoolExecutor) -> None:
-    manager = KVConfigManager(str(path), executor)
+    manager = manager_of(path, executor)
     await manager.put("ns", "k", "v")
     await manager.delete("ns", "k")
     assert manager.get("ns", "k") is None
@@ -62,15 +72,15 @@ async def test_a_namespace_outlives_its_last_key(path: Path, executor: ThreadPoo
 
 
 async def test_deleting_what_is_not_there_writes_nothing(path: Path, executor: ThreadPoolExecutor) -> None:
-    manager = KVConfigManager(str(path), executor)
+    manager = manager_of(path, executor)
     await manager.delete("ns", "k")
     assert not is_stored(path)
     assert manager.encoded_namespace("ns") is None
 
 
 async def test_what_was_put_is_loaded_again(path: Path, executor: ThreadPoolExecutor) -> None:
-    await KVConfigManager(str(path), executor).put("ns", "k", "v")
-    manager = KVConfigManager(str(path), executor)
+    await manager_of(path, executor).put("ns", "k", "v")
+    manager = manager_of(path, executor)
     manager.load()
     assert manager.encoded_namespace("ns") == b'{"table":{"k":"v"}}'
 
@@ -79,11 +89,11 @@ async def test_what_was_put_is_loaded_again(path: Path, executor: ThreadPoolExec
 async def test_the_backup_is_loaded_for_a_lost_file_and_not_damaged_by_the_next_write(
     path: Path, executor: ThreadPoolExecutor, damage: Callable[[Path], None]
 ) -> None:
-    manager = KVConfigManager(str(path), executor)
+    manager = manager_of(path, executor)
     await manager.put("ns", "k", "v")
     await manager.put("ns", "k", "w")
     damage(path)
-    again = KVConfigManager(str(path), executor)
+    again = manager_of(path, executor)
     again.load()
     assert again.get("ns", "k") == "v"
     await again.put("ns", "k", "x")
@@ -97,20 +107,93 @@ def test_a_damaged_file_without_backup_is_an_error(path: Path, executor: ThreadP
     path.parent.mkdir()
     path.write_bytes(content)
     with pytest.raises(ConfigError, match=r"kvConfig\.json is damaged: .*\(kvConfigPath\): .* is wanted"):
-        KVConfigManager(str(path), executor).load()
+        manager_of(path, executor).load()
 
 
 def test_a_file_that_cannot_be_read_is_an_error(path: Path, executor: ThreadPoolExecutor) -> None:
     path.mkdir(parents=True)
     with pytest.raises(ConfigError, match="cannot be read: Is a directory"):
-        KVConfigManager(str(path), executor).load()
+        manager_of(path, executor).load()
 
 
 async def test_a_disk_that_takes_nothing_is_reported_and_the_value_holds(
     path: Path, executor: ThreadPoolExecutor
 ) -> None:
     path.parent.write_bytes(b"a file where the folder should be")
-    manager = KVConfigManager(str(path), executor)
+    manager = manager_of(path, executor)
     with pytest.raises(OSError, match="namesrv"):
         await manager.put("ns", "k", "v")
     assert manager.get("ns", "k") == "v"
+
+
+# -- limits
+
+
+async def test_values_keys_and_bytes_are_bounded_and_a_refusal_names_the_setting(
+    path: Path, executor: ThreadPoolExecutor
+) -> None:
+    limits = {"maxKvEntriesPerNamespace": 3, "maxKvEntries": 7, "maxKvValueSize": 3000}
+    manager = manager_of(path, executor, maxKvNamespaceSize=4096, maxKvConfigSize=6000, **limits)
+    for key in ("a", "b", "c"):
+        await manager.put("n1", key, "v")
+    before = stored(path)
+    for namespace, key, value, setting in (
+        ("n1", "d", "v", "maxKvEntriesPerNamespace: 4 keys of the namespace exceed the limit of 3"),
+        ("n1", "a", "x" * 2999, "maxKvValueSize: 3,001 bytes of the value exceed the limit of 3,000"),
+        ("n1", "a", "\x01" * 600, "maxKvValueSize: 3,602 bytes"),
+    ):
+        with pytest.raises(BrokerResponseError, match=setting):
+            await manager.put(namespace, key, value)
+    assert stored(path) == before
+    await manager.put("n1", "a", "x" * 2990)
+    with pytest.raises(BrokerResponseError, match=r"maxKvNamespaceSize: .* raise maxKvNamespaceSize"):
+        await manager.put("n1", "b", "x" * 2990)
+    await manager.put("n2", "a", "x" * 2000)
+    with pytest.raises(BrokerResponseError, match=r"maxKvConfigSize: .* bytes of all namespaces"):
+        await manager.put("n2", "b", "x" * 2000)
+    await manager.put("n2", "b", "v")
+    with pytest.raises(BrokerResponseError, match="maxKvEntries: 9 keys and namespaces exceed the limit of 7"):
+        await manager.put("n3", "a", "v")
+
+
+async def test_what_was_deleted_makes_room_again(path: Path, executor: ThreadPoolExecutor) -> None:
+    manager = manager_of(path, executor, maxKvEntries=2, maxKvNamespaceSize=4096, maxKvValueSize=4096)
+    for number in range(5):
+        await manager.put("ns", f"k{number}", "x" * 4000)
+        await manager.delete("ns", f"k{number}")
+    assert stored(path) == {"configTable": {"ns": {}}}
+
+
+async def test_the_registration_s_answer_is_bounded_whatever_the_file_holds(
+    path: Path, executor: ThreadPoolExecutor, caplog: pytest.LogCaptureFixture
+) -> None:
+    table = {"Large": "x" * 5000, "T": "broker-a:2", "Huge": "x" * 20_000_000}
+    store(path, {"configTable": {"ORDER_TOPIC_CONFIG": table}})
+    manager = manager_of(path, executor, maxKvNamespaceSize=4096)
+    manager.load()
+    assert manager.encoded_order_topics() == b'{"table":{"T":"broker-a:2"}}'
+    assert "brokers are not told of 2 of its 3 topics, such as Large, Huge" in caplog.text
+    assert manager.encoded_order_topics() is manager.encoded_order_topics()
+    assert (manager.order_topic_conf("T"), manager.order_topic_conf("Huge")) == ("broker-a:2", None)
+    with pytest.raises(BrokerResponseError, match=r"take 20,005,\d\d\d bytes, which no frame holds; delete some"):
+        manager.encoded_namespace("ORDER_TOPIC_CONFIG")
+    await manager.put("ORDER_TOPIC_CONFIG", "T", "b:2")
+    await manager.delete("ORDER_TOPIC_CONFIG", "Huge")
+    await manager.delete("ORDER_TOPIC_CONFIG", "Large")
+    assert manager.encoded_order_topics() == manager.encoded_namespace("ORDER_TOPIC_CONFIG") == b'{"table":{"T":"b:2"}}'
+
+
+async def test_changes_that_come_during_a_write_share_the_next_one(
+    path: Path, executor: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writes: list[int] = []
+
+    def count(target: Path, data: bytes) -> None:
+        writes.append(len(data))
+        replace_contents(target, data)
+
+    monkeypatch.setattr("rocketbroker.namesrv.kv_config_manager.replace_contents", count)
+    manager = manager_of(path, executor)
+    await asyncio.gather(*(manager.put("ns", f"k{number}", "v") for number in range(200)))
+    assert len(writes) == 2
+    assert stored(path) == {"configTable": {"ns": {f"k{number}": "v" for number in range(200)}}}

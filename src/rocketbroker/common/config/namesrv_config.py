@@ -60,6 +60,46 @@ class NamesrvConfig(ConfigModel):
     notify_min_broker_id_changed: Flag = setting(
         "notifyMinBrokerIdChanged", False, "Tell brokers of one name when the smallest id among them changes.", _HOT
     )
+    max_kv_value_size: Whole = setting(
+        "maxKvValueSize",
+        65_536,
+        "Longest value that PUT_KV_CONFIG takes, as encoded in JSON.",
+        Trait(unit="bytes", hot=True, own=True),
+        low=256,
+        high=1 << 20,
+    )
+    max_kv_entries_per_namespace: Whole = setting(
+        "maxKvEntriesPerNamespace",
+        50_000,
+        "Most keys of a namespace of the key-value configuration.",
+        Trait(hot=True, own=True),
+        low=1,
+        high=1_000_000,
+    )
+    max_kv_entries: Whole = setting(
+        "maxKvEntries",
+        100_000,
+        "Most keys and namespaces of the key-value configuration in all.",
+        Trait(hot=True, own=True),
+        low=2,
+        high=1_000_000,
+    )
+    max_kv_namespace_size: Whole = setting(
+        "maxKvNamespaceSize",
+        4 << 20,
+        "Most bytes of a namespace, and of ORDER_TOPIC_CONFIG in the answer to a registration.",
+        Trait(unit="bytes", hot=True, own=True),
+        low=4_096,
+        high=12 << 20,
+    )
+    max_kv_config_size: Whole = setting(
+        "maxKvConfigSize",
+        8 << 20,
+        "Most bytes of all namespaces of the key-value configuration, whose file is written anew at each change.",
+        Trait(unit="bytes", hot=True, own=True),
+        low=4_096,
+        high=64 << 20,
+    )
     need_wait_for_service: Flag = setting(
         "needWaitForService", False, "Refuse routes for waitSecondsForService after the start.", _HOT
     )

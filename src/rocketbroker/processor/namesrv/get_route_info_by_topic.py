@@ -7,11 +7,11 @@ from rocketbroker.codec.remoting.remoting_command import Command, RemotingComman
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.clock import Clock
 from rocketbroker.common.config.namesrv_config import NamesrvConfig
-from rocketbroker.namesrv.kv_config_manager import NAMESPACE_ORDER_TOPIC_CONFIG, KVConfigManager
+from rocketbroker.common.shown_name import shown
+from rocketbroker.namesrv.kv_config_manager import KVConfigManager
 from rocketbroker.namesrv.topic_route import TopicRoutes
 
 _FAQ = "\nSee https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."
-_SHOWN = 255
 
 
 class GetRouteInfoByTopicProcessor:
@@ -32,14 +32,14 @@ class GetRouteInfoByTopicProcessor:
         standard_json = command.version >= V4_9_4 or bool(command.header.accept_standard_json_only)
         body = self._routes.encoded(topic, standard_json=standard_json, order_topic_conf=self._order_topic_conf(topic))
         if body is None:
-            remark = f"No topic route info in name server for the topic: {topic[:_SHOWN]}{_FAQ}"
+            remark = f"No topic route info in name server for the topic: {shown(topic)}{_FAQ}"
             return response(ResponseCode.TOPIC_NOT_EXIST, remark)
         return response(body=body)
 
     def _order_topic_conf(self, topic: str) -> str | None:
         if not self._config.order_message_enable:
             return None
-        return self._kv_configs.get(NAMESPACE_ORDER_TOPIC_CONFIG, topic)
+        return self._kv_configs.order_topic_conf(topic)
 
     def _ready(self) -> bool:
         return self._clock.monotonic() - self._started >= self._config.wait_seconds_for_service

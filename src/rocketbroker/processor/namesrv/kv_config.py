@@ -11,6 +11,7 @@ from rocketbroker.codec.remoting.headers.namesrv import (
 from rocketbroker.codec.remoting.remoting_command import Command, RemotingCommand, response
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.errors import BrokerResponseError
+from rocketbroker.common.shown_name import shown
 from rocketbroker.namesrv.kv_config_manager import NAMESPACE_ORDER_TOPIC_CONFIG, KVConfigManager
 from rocketbroker.namesrv.names import check_key, check_topic
 
@@ -25,7 +26,7 @@ class KVConfigProcessor:
         """Set a value (100).
 
         Raises:
-            BrokerResponseError: namespace or key is not allowed, or the value cannot be stored.
+            BrokerResponseError: namespace or key is not allowed, a limit is exceeded, or the value cannot be stored.
         """
         header = command.header
         check_key("namespace", header.namespace)
@@ -44,7 +45,7 @@ class KVConfigProcessor:
         header = command.header
         value = self._kv_configs.get(header.namespace, header.key)
         if value is None:
-            remark = f"No config item, Namespace: {header.namespace} Key: {header.key}"
+            remark = f"No config item, Namespace: {shown(header.namespace)} Key: {shown(header.key)}"
             return response(ResponseCode.QUERY_NOT_FOUND, remark, GetKVConfigResponseHeader())
         return response(header=GetKVConfigResponseHeader(value=value))
 
@@ -65,10 +66,15 @@ class KVConfigProcessor:
     def process_list(
         self, connection: Connection, command: RemotingCommand[GetKVListByNamespaceRequestHeader]
     ) -> Command:
-        """Answer all pairs of a namespace (219)."""
+        """Answer all pairs of a namespace (219).
+
+        Raises:
+            BrokerResponseError: no frame holds them.
+        """
         body = self._kv_configs.encoded_namespace(command.header.namespace)
         if body is None:
-            return response(ResponseCode.QUERY_NOT_FOUND, f"No config item, Namespace: {command.header.namespace}")
+            remark = f"No config item, Namespace: {shown(command.header.namespace)}"
+            return response(ResponseCode.QUERY_NOT_FOUND, remark)
         return response(body=body)
 
 

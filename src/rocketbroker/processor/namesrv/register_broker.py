@@ -14,7 +14,7 @@ from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.config.namesrv_config import NamesrvConfig
 from rocketbroker.common.errors import BrokerResponseError, CodecError
 from rocketbroker.namesrv.broker_registration import BrokerRegistration
-from rocketbroker.namesrv.kv_config_manager import NAMESPACE_ORDER_TOPIC_CONFIG, KVConfigManager
+from rocketbroker.namesrv.kv_config_manager import KVConfigManager
 from rocketbroker.namesrv.names import check_address, check_broker_name
 from rocketbroker.namesrv.route_info_manager import RouteInfoManager
 
@@ -57,7 +57,7 @@ class RegisterBrokerProcessor:
     def _order_topics(self) -> bytes:
         if not self._config.return_order_topic_config_to_broker:
             return b""
-        return self._kv_configs.encoded_namespace(NAMESPACE_ORDER_TOPIC_CONFIG) or b""
+        return self._kv_configs.encoded_order_topics()
 
 
 def check(header: RegisterBrokerRequestHeader) -> None:
