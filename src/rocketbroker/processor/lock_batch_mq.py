@@ -1,34 +1,50 @@
 """LOCK_BATCH_MQ (41) and UNLOCK_BATCH_MQ (42): orderly consumers hold their queues (AdminBrokerProcessor)."""
 
+from typing import TypeVar
+
 from rocketbroker.broker.consumer_manager import ConsumerManager
 from rocketbroker.broker.rebalance_lock_manager import RebalanceLockManager
 from rocketbroker.broker.subscription_group_manager import SubscriptionGroupManager
+from rocketbroker.broker.topic_config_manager import TopicConfigManager
 from rocketbroker.codec.remoting.bodies.lock_batch import (
     LockBatchRequestBody,
     LockBatchResponseBody,
     UnlockBatchRequestBody,
 )
+from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
 from rocketbroker.codec.remoting.handler import Connection
 from rocketbroker.codec.remoting.remoting_command import Command, response
 from rocketbroker.codec.remoting.response_code import ResponseCode
+from rocketbroker.common.config import BrokerConfig
 from rocketbroker.common.errors import BrokerResponseError
+from rocketbroker.common.shown_name import shown
 from rocketbroker.processor.name_check import check_known_group
 from rocketbroker.processor.request_body import read_body
 
-_SHOWN = 255
+T = TypeVar("T", bound=LockBatchRequestBody)
+
+# More than the names of a queue can take in a body, so that a longer body is refused before it is read.
+_MOST_BYTES_PER_QUEUE = 512
 
 
 class LockBatchMqProcessor:
-    """Locks queues for a client of a group, or renews its locks.
+    """Locks queues for a client of a group, or renews its locks; leaves out queues that this broker does not have.
 
     Apache RocketMQ locks for anybody; a stranger's lock keeps the group from its queues for a minute. After a restart
     clients renew their locks before their next heartbeat: of a known group none is refused while no client is there.
     """
 
     def __init__(
-        self, locks: RebalanceLockManager, consumers: ConsumerManager, subscription_groups: SubscriptionGroupManager
+        self,
+        config: BrokerConfig,
+        locks: RebalanceLockManager,
+        topics: TopicConfigManager,
+        consumers: ConsumerManager,
+        subscription_groups: SubscriptionGroupManager,
     ) -> None:
+        self._config = config
         self._locks = locks
+        self._topics = topics
         self._consumers = consumers
         self._subscription_groups = subscription_groups
 
@@ -36,14 +52,21 @@ class LockBatchMqProcessor:
         """Answer the request: the queues that the client holds now.
 
         Raises:
-            BrokerResponseError: SYSTEM_ERROR for a wrong body, INVALID_PARAMETER for an illegal group,
-                CONSUMER_NOT_ONLINE for a client that is not in the group.
+            BrokerResponseError: SYSTEM_ERROR for a wrong body, INVALID_PARAMETER for an illegal group or too many
+                queues, CONSUMER_NOT_ONLINE for a client that is not in the group.
         """
-        body = read_body(command.body, LockBatchRequestBody)
+        body = _read(self._config, command, LockBatchRequestBody)
         check_known_group(body.consumer_group)
         self._check_member(body.consumer_group, body.client_id)
-        locked = self._locks.try_lock_batch(body.consumer_group, body.mq_set, body.client_id)
+        queues = [queue for queue in dict.fromkeys(body.mq_set) if self._exists(queue)]
+        locked = self._locks.try_lock_batch(body.consumer_group, queues, body.client_id)
         return response(body=LockBatchResponseBody(locked).encode())
+
+    def _exists(self, queue: MessageQueue) -> bool:
+        topic = self._topics.select(queue.topic)
+        if topic is None or queue.broker_name != self._config.broker_name:
+            return False
+        return 0 <= queue.queue_id < max(topic.read_queue_nums, topic.write_queue_nums)
 
     def _check_member(self, group: str, client_id: str) -> None:
         if self._consumers.find_channel(group, client_id) is not None:
@@ -51,7 +74,7 @@ class LockBatchMqProcessor:
         if self._consumers.group_info(group) is None and self._subscription_groups.contains(group):
             return
         remark = (
-            f"The Consumer <{group}> <{client_id[:_SHOWN]}> not online: no lock is given to a client that is not in "
+            f"The Consumer <{group}> <{shown(client_id)}> not online: no lock is given to a client that is not in "
             "the group; a heartbeat that names the group comes first"
         )
         raise BrokerResponseError(ResponseCode.CONSUMER_NOT_ONLINE, remark)
@@ -60,15 +83,34 @@ class LockBatchMqProcessor:
 class UnlockBatchMqProcessor:
     """Releases queues."""
 
-    def __init__(self, locks: RebalanceLockManager) -> None:
+    def __init__(self, config: BrokerConfig, locks: RebalanceLockManager) -> None:
+        self._config = config
         self._locks = locks
 
     def process(self, _connection: Connection, command: Command) -> Command:
         """Answer the request; a lock that the client does not hold is no error.
 
         Raises:
-            BrokerResponseError: SYSTEM_ERROR for a wrong body.
+            BrokerResponseError: SYSTEM_ERROR for a wrong body, INVALID_PARAMETER for too many queues.
         """
-        body = read_body(command.body, UnlockBatchRequestBody)
+        body = _read(self._config, command, UnlockBatchRequestBody)
         self._locks.unlock_batch(body.consumer_group, body.mq_set, body.client_id)
         return response()
+
+
+def _read(config: BrokerConfig, command: Command, kind: type[T]) -> T:
+    limit = config.max_queues_per_lock_request
+    if len(command.body) > limit * _MOST_BYTES_PER_QUEUE:
+        raise _too_many(f"a body of {len(command.body):,} bytes", limit)
+    body = read_body(command.body, kind)
+    if len(body.mq_set) > limit:
+        raise _too_many(f"{len(body.mq_set):,} queues", limit)
+    return body
+
+
+def _too_many(found: str, limit: int) -> BrokerResponseError:
+    remark = (
+        f"maxQueuesPerLockRequest: {found} exceeds the limit of {limit:,} queues; lock them by several requests or "
+        "raise maxQueuesPerLockRequest"
+    )
+    return BrokerResponseError(ResponseCode.INVALID_PARAMETER, remark)

@@ -135,6 +135,8 @@ def _add_clients(table: MethodTable, parts: BrokerParts) -> None:
         parts.offset_reset,
     )
     table.add(RequestCode.UPDATE_CONSUMER_OFFSET, update.process, UpdateConsumerOffsetRequestHeader)
-    lock = LockBatchMqProcessor(parts.locks, parts.consumers, parts.subscription_groups)
+    lock = LockBatchMqProcessor(
+        parts.config, parts.locks, parts.topic_configs, parts.consumers, parts.subscription_groups
+    )
     table.add(RequestCode.LOCK_BATCH_MQ, lock.process)
-    table.add(RequestCode.UNLOCK_BATCH_MQ, UnlockBatchMqProcessor(parts.locks).process)
+    table.add(RequestCode.UNLOCK_BATCH_MQ, UnlockBatchMqProcessor(parts.config, parts.locks).process)

@@ -7,6 +7,7 @@ from functools import cache
 
 import pytest
 
+from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
 from rocketbroker.codec.remoting.custom_header import to_ext_fields
 from rocketbroker.codec.remoting.handler import MethodTable
 from rocketbroker.codec.remoting.headers.client import (
@@ -30,9 +31,11 @@ def client_table(parts):
     table.add(RequestCode.UNREGISTER_CLIENT, unregister.process, UnregisterClientRequestHeader)
     consumer_list = GetConsumerListByGroupProcessor(parts.consumers)
     table.add(RequestCode.GET_CONSUMER_LIST_BY_GROUP, consumer_list.process, GetConsumerListByGroupRequestHeader)
-    lock = LockBatchMqProcessor(parts.locks, parts.consumers, parts.subscription_groups)
+    lock = LockBatchMqProcessor(
+        parts.config, parts.locks, parts.topic_configs, parts.consumers, parts.subscription_groups
+    )
     table.add(RequestCode.LOCK_BATCH_MQ, lock.process)
-    table.add(RequestCode.UNLOCK_BATCH_MQ, UnlockBatchMqProcessor(parts.locks).process)
+    table.add(RequestCode.UNLOCK_BATCH_MQ, UnlockBatchMqProcessor(parts.config, parts.locks).process)
     return table.routes
 
 
@@ -101,6 +104,7 @@ class Replay:
     [("broker-a", {34: 232, 35: 178, 38: 177, 41: 66, 42: 4}), ("broker-a-slave", {34: 162, 35: 155})],
 )
 def test_recorded_client_management(parts, link, served):
+    parts.topic_configs.update(TopicConfig("GoldenTopic", 4, 4))
     replay = Replay(parts, link)
     replay.run()
     assert replay.differing == []

@@ -8,6 +8,7 @@ from rocketbroker.codec.remoting.bodies.lock_batch import (
     UnlockBatchRequestBody,
 )
 from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
+from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
 from rocketbroker.codec.remoting.remoting_command import request
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode
@@ -19,7 +20,10 @@ QUEUES = [MessageQueue("T", "broker-a", queue_id) for queue_id in range(3)]
 
 
 def locks_of(parts):
-    return LockBatchMqProcessor(parts.locks, parts.consumers, parts.subscription_groups)
+    parts.topic_configs.update(TopicConfig("T", 3, 3))
+    return LockBatchMqProcessor(
+        parts.config, parts.locks, parts.topic_configs, parts.consumers, parts.subscription_groups
+    )
 
 
 def join(parts, client, group="g"):
@@ -43,7 +47,7 @@ def test_lock_and_unlock(parts):
     assert lock(parts, "two", QUEUES) == QUEUES[2:]
     body = UnlockBatchRequestBody("g", "one", False, QUEUES).encode()
     command = request(RequestCode.UNLOCK_BATCH_MQ, body=body)
-    answer = UnlockBatchMqProcessor(parts.locks).process(FakeConnection(), command)
+    answer = UnlockBatchMqProcessor(parts.config, parts.locks).process(FakeConnection(), command)
     assert (answer.code, answer.header, answer.body) == (0, None, b"")
     assert lock(parts, "three", QUEUES) == QUEUES[:2]
 
@@ -79,6 +83,31 @@ def test_illegal_group(parts, group):
 
 @pytest.mark.parametrize("body", [b"", b"{}", b'{"clientId":"c","consumerGroup":"g","mqSet":[7]}'])
 def test_wrong_body(parts, body):
-    for processor in (locks_of(parts), UnlockBatchMqProcessor(parts.locks)):
+    for processor in (locks_of(parts), UnlockBatchMqProcessor(parts.config, parts.locks)):
         with pytest.raises(BrokerResponseError, match="the body of the request"):
             processor.process(FakeConnection(), request(RequestCode.LOCK_BATCH_MQ, body=body))
+
+
+def test_made_up_queues_are_not_locked(parts):
+    join(parts, "one")
+    made_up = [
+        MessageQueue("T", "broker-a", 3),
+        MessageQueue("T", "broker-a", -1),
+        MessageQueue("T", "broker-b", 0),
+        MessageQueue("U", "broker-a", 0),
+    ]
+    assert lock(parts, "one", [*made_up, QUEUES[0], QUEUES[0]]) == [QUEUES[0]]
+    assert lock(parts, "one", made_up) == []
+    assert list(parts.locks._table["g"]) == [QUEUES[0]]
+
+
+@pytest.mark.parametrize("queue", [MessageQueue("T", "broker-a", 0), MessageQueue("t" * 5_000, "broker-a", 0)])
+def test_too_many_queues_are_refused(parts, queue):
+    join(parts, "one")
+    body = LockBatchRequestBody("g", "one", False, [queue] * 4_097).encode()
+    for processor in (locks_of(parts), UnlockBatchMqProcessor(parts.config, parts.locks)):
+        with pytest.raises(
+            BrokerResponseError, match=r"maxQueuesPerLockRequest: .* exceeds the limit of 4,096"
+        ) as error:
+            processor.process(FakeConnection(), request(RequestCode.LOCK_BATCH_MQ, body=body))
+        assert error.value.code == ResponseCode.INVALID_PARAMETER

@@ -223,6 +223,14 @@ class BrokerConfig(ConfigModel):
         low=128,
         high=65_536,
     )
+    max_queues_per_lock_request: Whole = setting(
+        "maxQueuesPerLockRequest",
+        4_096,
+        "Most queues in a LOCK_BATCH_MQ or UNLOCK_BATCH_MQ; one with more is refused with INVALID_PARAMETER.",
+        _HOT_OWN,
+        low=16,
+        high=65_536,
+    )
     long_polling_enable: Flag = setting(
         "longPollingEnable", True, "Hold a pull that finds nothing for as long as it asks (suspendTimeoutMillis).", _HOT
     )
