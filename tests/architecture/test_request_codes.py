@@ -9,6 +9,7 @@ import pytest
 
 from rocketbroker.app import request_codes_doc
 from rocketbroker.app.request_codes_doc import Row
+from rocketbroker.codec.remoting.audience import Audience
 from rocketbroker.codec.remoting.request_code import RequestCode
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -90,3 +91,21 @@ def test_codes_share_a_file_only_where_they_are_of_one_kind():
         "send_message.py": {"SEND_MESSAGE", "SEND_MESSAGE_V2", "SEND_BATCH_MESSAGE"},
         "send_reply_message.py": {"SEND_REPLY_MESSAGE", "SEND_REPLY_MESSAGE_V2"},
     }
+
+
+def codes(title: str, audience: Audience) -> set[int]:
+    return {code for code, route in ROUTES[title].items() if route.audience is audience}
+
+
+def test_strangers_reach_what_clients_send_and_nothing_else():
+    """A new code is closed until it is listed here: official clients must need it in ordinary work."""
+    sends, pulls = {10, 310, 320, 324, 325, 370}, {11, 361}
+    offsets, messages = {14, 15, 29, 30, 31, 32}, {12, 33, 36, 37}
+    membership = {34, 35, 38, 41, 42, 46}
+    assert codes("Broker", Audience.CLIENT) == sends | pulls | offsets | messages | membership
+    assert codes("Name server", Audience.CLIENT) == {105, 106}
+
+
+def test_brokers_reach_registration_and_what_a_slave_copies():
+    assert codes("Name server", Audience.BROKER) == {103, 104, 217, 322, 901, 904}
+    assert codes("Broker", Audience.BROKER) == {21, 43, 45, 201}

@@ -50,6 +50,7 @@ from rocketbroker.processor.broker_parts import AdminParts, BrokerParts
 from rocketbroker.processor.table import broker_routes
 from rocketbroker.store.clean_files_service import CleanFilesService
 from rocketbroker.store.message_store import MessageStore
+from rocketbroker.transport.access import ProtectedMode
 from rocketbroker.transport.listening_sockets import bind_sockets, close_sockets, port_of
 from rocketbroker.transport.remoting_client import RemotingClient
 from rocketbroker.transport.remoting_server import RemotingServer
@@ -170,6 +171,7 @@ class BrokerController:
                 settings.persist_path,
                 self._executor,
                 self._register_anew,
+                self._readmit,
                 self._is_active,
                 self.cleaning,
             ),
@@ -183,6 +185,7 @@ class BrokerController:
             limits=limits_of(transport),
             on_batch_end=self.store.dispatch,
             on_close=self._connection_closed,
+            admit=ProtectedMode(transport),
         )
         if sockets:
             self._server.listen_on(sockets)
@@ -287,6 +290,9 @@ class BrokerController:
         """Tell the name servers of a changed address or permission, which they take over with a new version only."""
         self.topic_configs.changed()
         self.outer_api.register_all()
+
+    def _readmit(self) -> None:
+        self._server.readmit()
 
     def _connection_closed(self, connection: Connection) -> None:
         self._housekeeping.on_close(connection)

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from rocketbroker.app.access_notice import log_access
 from rocketbroker.app.command_line import server_app
 from rocketbroker.app.event_loop import run, serve
 from rocketbroker.app.logging_setup import set_up_logging
-from rocketbroker.app.trust_notice import trust_notice
 from rocketbroker.common.config.load import BrokerSettings, load_broker_settings
 from rocketbroker.common.errors import ConfigError, StoreError
 
@@ -55,6 +55,7 @@ def _run(settings: BrokerSettings) -> None:
     from rocketbroker.app.broker_controller import BrokerController
 
     set_up_logging()
+    log_access(settings.transport)
     for warning in settings.warnings:
         print(f"mqbroker: {warning}", file=sys.stderr)
     controller = BrokerController.bind(settings)
@@ -62,10 +63,7 @@ def _run(settings: BrokerSettings) -> None:
 
 
 def tell_booted(settings: BrokerSettings, controller: "BrokerController") -> None:
-    """Say that the broker serves, and whom it trusts."""
-    notice = trust_notice("broker", settings.transport.bind_address, controller.port)
-    if notice:
-        print(notice, file=sys.stderr)
+    """Say that the broker serves."""
     # Scripts wait for this line, so it is RocketMQ's to the letter.
     broker = settings.broker
     text = f"The broker[{broker.broker_name}, {controller.address}] boot success. serializeType=JSON"

@@ -21,6 +21,7 @@ from rocketbroker.namesrv.kv_config_manager import KVConfigManager
 from rocketbroker.namesrv.min_broker_id_notifier import MinBrokerIdNotifier
 from rocketbroker.namesrv.route_info_manager import RouteInfoManager
 from rocketbroker.processor.namesrv_table import ConfigStore, namesrv_routes
+from rocketbroker.transport.access import ProtectedMode
 from rocketbroker.transport.remoting_client import RemotingClient
 from rocketbroker.transport.remoting_server import RemotingServer
 
@@ -45,9 +46,7 @@ class NamesrvController:
         clock = SystemClock()
         self.kv_config_manager = KVConfigManager(config, self._executor)
         self.route_info_manager = RouteInfoManager(config, clock, MinBrokerIdNotifier(config, self._notify))
-        store = ConfigStore(
-            settings.models, settings.persist_path, self._executor, self.route_info_manager.routes.forget_all
-        )
+        store = ConfigStore(settings.models, settings.persist_path, self._executor, self._settings_changed)
         self.routes = namesrv_routes(config, self.route_info_manager, self.kv_config_manager, store, clock)
         transport = settings.transport
         self._server = RemotingServer(
@@ -56,6 +55,7 @@ class NamesrvController:
             port=transport.listen_port,
             limits=limits_of(transport),
             on_close=self.route_info_manager.connection_closed,
+            admit=ProtectedMode(transport),
         )
         self.address_server: AddressServer | None = None
         if config.address_server_enable:
@@ -97,6 +97,10 @@ class NamesrvController:
         await self._parts.stop()
         await self._client.stop()
         self._executor.shutdown()
+
+    def _settings_changed(self) -> None:
+        self.route_info_manager.routes.forget_all()
+        self._server.readmit()
 
     def _notify(self, address: str, header: NotifyMinBrokerIdChangeRequestHeader) -> None:
         self._tasks.start(self._send(address, header), "notifyMinBrokerIdChanged")

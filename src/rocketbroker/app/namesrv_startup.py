@@ -8,10 +8,10 @@ from typing import Annotated
 
 import typer
 
+from rocketbroker.app.access_notice import log_access
 from rocketbroker.app.command_line import server_app
 from rocketbroker.app.event_loop import run, serve
 from rocketbroker.app.logging_setup import set_up_logging
-from rocketbroker.app.trust_notice import trust_notice
 from rocketbroker.common.config.load import NamesrvSettings, load_namesrv_settings
 from rocketbroker.common.errors import ConfigError
 
@@ -49,6 +49,7 @@ def _run(settings: NamesrvSettings) -> None:
     from rocketbroker.app.namesrv_controller import NamesrvController
 
     set_up_logging()
+    log_access(settings.transport)
     for warning in settings.warnings:
         print(f"mqnamesrv: {warning}", file=sys.stderr)
     if settings.path is not None:
@@ -56,11 +57,7 @@ def _run(settings: NamesrvSettings) -> None:
     controller = NamesrvController(settings)
 
     def booted() -> None:
-        transport = settings.transport
-        notice = trust_notice("name server", transport.bind_address, controller.port)
-        if notice:
-            print(notice, file=sys.stderr)
-        where = f"address {transport.bind_address}:{controller.port}"
+        where = f"address {settings.transport.bind_address}:{controller.port}"
         # Scripts wait for this line, so it is RocketMQ's to the letter.
         print(f"The Name Server boot success. serializeType=JSON, {where}", flush=True)
 

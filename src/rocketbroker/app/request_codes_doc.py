@@ -22,6 +22,8 @@ Which requests are answered, and where. Names and numbers are those of RocketMQ'
 the tables that the servers run with. A code that is not listed is answered REQUEST_CODE_NOT_SUPPORTED (3).
 
 - *file*: the processor, below `src/rocketbroker/processor/`. Codes that differ only in their encoding share one.
+- *audience*: the least kind of peer that may send it in [protected mode](security.md): a client, a broker, or
+  administration.
 - *header*: the typed header, in `src/rocketbroker/codec/remoting/headers/`. A dash means that the request has none, or
   that its fields are taken as they come.
 
@@ -39,6 +41,7 @@ class Row(NamedTuple):
 
     code: int
     name: str
+    audience: str
     file: Path
     header: str
     meaning: str
@@ -66,6 +69,7 @@ def _row(route: Route) -> Row:
     return Row(
         route.code,
         RequestCode(route.code).name,
+        route.audience.word,
         Path(inspect.getfile(processor)).relative_to(_SOURCES / "processor"),
         header.__name__ if header else "",
         _first_paragraph(processor),
@@ -84,10 +88,10 @@ def render() -> str:
 
 def _section(title: str, table: str, routes: dict[int, Route]) -> Iterator[str]:
     yield f"## {title}\n\n{len(routes)} codes, from {table}.\n"
-    yield "| code | name | file | header | what its processor does |\n|---|---|---|---|---|"
+    yield "| code | name | audience | file | header | what its processor does |\n|---|---|---|---|---|---|"
     for row in rows(routes):
         header = f"`{row.header}`" if row.header else "-"
-        yield f"| {row.code} | {row.name} | `{row.file}` | {header} | {row.meaning} |"
+        yield f"| {row.code} | {row.name} | {row.audience} | `{row.file}` | {header} | {row.meaning} |"
     yield ""
 
 

@@ -1,5 +1,6 @@
 """Queries, offsets and administration: one line a code (org.apache.rocketmq.broker.processor.AdminBrokerProcessor)."""
 
+from rocketbroker.codec.remoting.audience import Audience
 from rocketbroker.codec.remoting.handler import MethodTable
 from rocketbroker.codec.remoting.headers.admin import ViewBrokerStatsDataRequestHeader
 from rocketbroker.codec.remoting.headers.client import (
@@ -109,19 +110,37 @@ def _add_queries(table: MethodTable, parts: BrokerParts) -> None:
         RequestCode.QUERY_MESSAGE,
         QueryMessageProcessor(parts.store.config, parts.store).process,
         QueryMessageRequestHeader,
+        Audience.CLIENT,
     )
-    add(RequestCode.VIEW_MESSAGE_BY_ID, ViewMessageByIdProcessor(parts.store).process, ViewMessageRequestHeader)
+    add(
+        RequestCode.VIEW_MESSAGE_BY_ID,
+        ViewMessageByIdProcessor(parts.store).process,
+        ViewMessageRequestHeader,
+        Audience.CLIENT,
+    )
     add(
         RequestCode.SEARCH_OFFSET_BY_TIMESTAMP,
         SearchOffsetByTimestampProcessor(parts.store).process,
         SearchOffsetRequestHeader,
+        Audience.CLIENT,
     )
-    add(RequestCode.GET_MAX_OFFSET, GetMaxOffsetProcessor(parts.store).process, GetMaxOffsetRequestHeader)
-    add(RequestCode.GET_MIN_OFFSET, GetMinOffsetProcessor(parts.store).process, GetMinOffsetRequestHeader)
+    add(
+        RequestCode.GET_MAX_OFFSET,
+        GetMaxOffsetProcessor(parts.store).process,
+        GetMaxOffsetRequestHeader,
+        Audience.CLIENT,
+    )
+    add(
+        RequestCode.GET_MIN_OFFSET,
+        GetMinOffsetProcessor(parts.store).process,
+        GetMinOffsetRequestHeader,
+        Audience.CLIENT,
+    )
     add(
         RequestCode.GET_EARLIEST_MSG_STORETIME,
         GetEarliestMsgStoretimeProcessor(parts.store).process,
         GetEarliestMsgStoretimeRequestHeader,
+        Audience.CLIENT,
     )
     add(
         RequestCode.QUERY_CONSUME_QUEUE,
@@ -150,6 +169,7 @@ def _add_topics(table: MethodTable, parts: BrokerParts) -> None:
         RequestCode.GET_ALL_TOPIC_CONFIG,
         GetAllTopicConfigProcessor(parts.topic_configs).process,
         GetAllTopicConfigRequestHeader,
+        Audience.BROKER,
     )
     add(RequestCode.GET_TOPIC_CONFIG, GetTopicConfigProcessor(parts.topic_configs).process, GetTopicConfigRequestHeader)
     add(
@@ -173,6 +193,7 @@ def _add_groups(table: MethodTable, parts: BrokerParts) -> None:
         RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG,
         GetAllSubscriptionGroupConfigProcessor(parts.subscription_groups).process,
         GetAllSubscriptionGroupRequestHeader,
+        Audience.BROKER,
     )
     add(
         RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG,
@@ -184,8 +205,12 @@ def _add_groups(table: MethodTable, parts: BrokerParts) -> None:
         DeleteSubscriptionGroupProcessor(parts.subscription_groups, parts.consumer_offsets, parts.stats).process,
         DeleteSubscriptionGroupRequestHeader,
     )
-    add(RequestCode.GET_ALL_CONSUMER_OFFSET, GetAllConsumerOffsetProcessor(parts.consumer_offsets).process)
-    add(RequestCode.GET_ALL_DELAY_OFFSET, GetAllDelayOffsetProcessor(parts.schedule).process)
+    add(
+        RequestCode.GET_ALL_CONSUMER_OFFSET,
+        GetAllConsumerOffsetProcessor(parts.consumer_offsets).process,
+        audience=Audience.BROKER,
+    )
+    add(RequestCode.GET_ALL_DELAY_OFFSET, GetAllDelayOffsetProcessor(parts.schedule).process, audience=Audience.BROKER)
     add(
         RequestCode.QUERY_TOPIC_CONSUME_BY_WHO,
         QueryTopicConsumeByWhoProcessor(parts.consumers, parts.consumer_offsets).process,
@@ -279,7 +304,9 @@ def _add_statistics(table: MethodTable, parts: BrokerParts) -> None:
     """Settings and figures of the broker."""
     add = table.add
     admin = parts.admin
-    settings = BrokerConfigProcessor(admin.models, admin.persist_path, admin.executor, admin.register, parts.clock)
+    settings = BrokerConfigProcessor(
+        admin.models, admin.persist_path, admin.executor, admin.register, admin.readmit, parts.clock
+    )
     collector = ConsumeStatsCollector(
         parts.config.broker_name, parts.topic_configs, parts.consumer_offsets, parts.consumers, parts.store, parts.stats
     )

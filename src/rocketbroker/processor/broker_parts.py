@@ -35,6 +35,7 @@ class AdminParts:
         persist_path: the file that changed settings go to.
         executor: for file work.
         register: has the broker registered anew, since its address or permission has changed.
+        readmit: settles anew what connected peers may send, since the settings of protected mode have changed.
         is_active: whether the services that only a master runs are on.
         cleaning: removes old files.
     """
@@ -43,6 +44,7 @@ class AdminParts:
     persist_path: Path
     executor: Executor
     register: Callable[[], None]
+    readmit: Callable[[], None]
     is_active: Callable[[], bool]
     cleaning: CleanFilesService
 

@@ -5,6 +5,7 @@ from concurrent.futures import Executor
 from dataclasses import dataclass
 from pathlib import Path
 
+from rocketbroker.codec.remoting.audience import Audience
 from rocketbroker.codec.remoting.handler import MethodTable, Route
 from rocketbroker.codec.remoting.headers import namesrv as headers
 from rocketbroker.codec.remoting.request_code import RequestCode
@@ -63,17 +64,33 @@ def namesrv_routes(
     add(code.GET_KV_CONFIG, kv.process_get, headers.GetKVConfigRequestHeader)
     add(code.DELETE_KV_CONFIG, kv.process_delete, headers.DeleteKVConfigRequestHeader)
     add(code.GET_KVLIST_BY_NAMESPACE, kv.process_list, headers.GetKVListByNamespaceRequestHeader)
-    add(code.REGISTER_BROKER, register.process, headers.RegisterBrokerRequestHeader)
-    add(code.UNREGISTER_BROKER, UnregisterBrokerProcessor(manager).process, headers.UnRegisterBrokerRequestHeader)
-    add(code.QUERY_DATA_VERSION, QueryDataVersionProcessor(manager).process, headers.QueryDataVersionRequestHeader)
-    add(code.BROKER_HEARTBEAT, BrokerHeartbeatProcessor(manager).process, headers.BrokerHeartbeatRequestHeader)
+    add(code.REGISTER_BROKER, register.process, headers.RegisterBrokerRequestHeader, Audience.BROKER)
+    add(
+        code.UNREGISTER_BROKER,
+        UnregisterBrokerProcessor(manager).process,
+        headers.UnRegisterBrokerRequestHeader,
+        Audience.BROKER,
+    )
+    add(
+        code.QUERY_DATA_VERSION,
+        QueryDataVersionProcessor(manager).process,
+        headers.QueryDataVersionRequestHeader,
+        Audience.BROKER,
+    )
+    add(
+        code.BROKER_HEARTBEAT,
+        BrokerHeartbeatProcessor(manager).process,
+        headers.BrokerHeartbeatRequestHeader,
+        Audience.BROKER,
+    )
     add(
         code.GET_BROKER_MEMBER_GROUP,
         GetBrokerMemberGroupProcessor(brokers).process,
         headers.GetBrokerMemberGroupRequestHeader,
+        Audience.BROKER,
     )
-    add(code.GET_BROKER_CLUSTER_INFO, GetBrokerClusterInfoProcessor(brokers).process)
-    add(code.GET_ROUTEINFO_BY_TOPIC, route.process, headers.GetRouteInfoRequestHeader)
+    add(code.GET_BROKER_CLUSTER_INFO, GetBrokerClusterInfoProcessor(brokers).process, audience=Audience.CLIENT)
+    add(code.GET_ROUTEINFO_BY_TOPIC, route.process, headers.GetRouteInfoRequestHeader, Audience.CLIENT)
     add(code.GET_ALL_TOPIC_LIST_FROM_NAMESERVER, all_topics.process)
     add(code.GET_TOPICS_BY_CLUSTER, by_cluster.process, headers.GetTopicsByClusterRequestHeader)
     add(code.GET_SYSTEM_TOPIC_LIST_FROM_NS, GetSystemTopicListFromNsProcessor(brokers).process)
@@ -89,6 +106,7 @@ def namesrv_routes(
         code.REGISTER_TOPIC_IN_NAMESRV,
         RegisterTopicInNamesrvProcessor(manager).process,
         headers.RegisterTopicRequestHeader,
+        Audience.BROKER,
     )
     add(code.WIPE_WRITE_PERM_OF_BROKER, perm.process_wipe, headers.WipeWritePermOfBrokerRequestHeader)
     add(code.ADD_WRITE_PERM_OF_BROKER, perm.process_add, headers.AddWritePermOfBrokerRequestHeader)

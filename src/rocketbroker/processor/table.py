@@ -6,6 +6,7 @@ Only this table sees all parts of the broker; each processor gets the few that i
 import os
 
 from rocketbroker.broker.subscription import SubscriptionLimit
+from rocketbroker.codec.remoting.audience import Audience
 from rocketbroker.codec.remoting.handler import MethodTable, Route
 from rocketbroker.codec.remoting.headers.client import (
     GetConsumerListByGroupRequestHeader,
@@ -70,12 +71,12 @@ def _add_messages(table: MethodTable, parts: BrokerParts) -> None:
         parts.handle_schedule_message,
         fast_failure,
     ).process
-    table.add(RequestCode.SEND_MESSAGE, send, SendMessageRequestHeader)
-    table.add(RequestCode.SEND_MESSAGE_V2, send, SendMessageRequestHeaderV2)
-    table.add(RequestCode.SEND_BATCH_MESSAGE, send, SendMessageRequestHeaderV2)
+    table.add(RequestCode.SEND_MESSAGE, send, SendMessageRequestHeader, Audience.CLIENT)
+    table.add(RequestCode.SEND_MESSAGE_V2, send, SendMessageRequestHeaderV2, Audience.CLIENT)
+    table.add(RequestCode.SEND_BATCH_MESSAGE, send, SendMessageRequestHeaderV2, Audience.CLIENT)
     reply = SendReplyMessageProcessor(parts.config, parts.store, targets, parts.producers, parts.clock).process
-    table.add(RequestCode.SEND_REPLY_MESSAGE, reply, SendMessageRequestHeader)
-    table.add(RequestCode.SEND_REPLY_MESSAGE_V2, reply, SendMessageRequestHeaderV2)
+    table.add(RequestCode.SEND_REPLY_MESSAGE, reply, SendMessageRequestHeader, Audience.CLIENT)
+    table.add(RequestCode.SEND_REPLY_MESSAGE_V2, reply, SendMessageRequestHeaderV2, Audience.CLIENT)
     pull = PullMessageProcessor(
         parts.config,
         parts.store,
@@ -87,8 +88,8 @@ def _add_messages(table: MethodTable, parts: BrokerParts) -> None:
         parts.hold_service,
     )
     parts.hold_service.bind(pull.resume, parts.store.max_offset_in_queue)
-    table.add(RequestCode.PULL_MESSAGE, pull.process, PullMessageRequestHeader)
-    table.add(RequestCode.LITE_PULL_MESSAGE, pull.process, PullMessageRequestHeader)
+    table.add(RequestCode.PULL_MESSAGE, pull.process, PullMessageRequestHeader, Audience.CLIENT)
+    table.add(RequestCode.LITE_PULL_MESSAGE, pull.process, PullMessageRequestHeader, Audience.CLIENT)
     send_back = ConsumerSendMsgBackProcessor(
         parts.config,
         parts.subscription_groups,
@@ -99,13 +100,13 @@ def _add_messages(table: MethodTable, parts: BrokerParts) -> None:
         stats=parts.stats,
         fast_failure=fast_failure,
     )
-    table.add(RequestCode.CONSUMER_SEND_MSG_BACK, send_back.process, ConsumerSendMsgBackRequestHeader)
+    table.add(RequestCode.CONSUMER_SEND_MSG_BACK, send_back.process, ConsumerSendMsgBackRequestHeader, Audience.CLIENT)
     end = EndTransactionProcessor(parts.config, parts.store, parts.transactions, store_host, parts.clock)
-    table.add(RequestCode.END_TRANSACTION, end.process, EndTransactionRequestHeader)
+    table.add(RequestCode.END_TRANSACTION, end.process, EndTransactionRequestHeader, Audience.CLIENT)
     recall = RecallMessageProcessor(
         parts.config, parts.topic_configs, parts.store, parts.handle_schedule_message, parts.clock, parts.stats
     )
-    table.add(RequestCode.RECALL_MESSAGE, recall.process, RecallMessageRequestHeader)
+    table.add(RequestCode.RECALL_MESSAGE, recall.process, RecallMessageRequestHeader, Audience.CLIENT)
 
 
 def _add_clients(table: MethodTable, parts: BrokerParts) -> None:
@@ -118,14 +119,21 @@ def _add_clients(table: MethodTable, parts: BrokerParts) -> None:
         parts.clock,
         SubscriptionLimit(parts.config),
     )
-    table.add(RequestCode.HEART_BEAT, heart_beat.process)
+    table.add(RequestCode.HEART_BEAT, heart_beat.process, audience=Audience.CLIENT)
     unregister = UnregisterClientProcessor(parts.consumers, parts.producers)
-    table.add(RequestCode.UNREGISTER_CLIENT, unregister.process, UnregisterClientRequestHeader)
-    table.add(RequestCode.CHECK_CLIENT_CONFIG, CheckClientConfigProcessor(parts.config).process)
+    table.add(RequestCode.UNREGISTER_CLIENT, unregister.process, UnregisterClientRequestHeader, Audience.CLIENT)
+    table.add(
+        RequestCode.CHECK_CLIENT_CONFIG, CheckClientConfigProcessor(parts.config).process, audience=Audience.CLIENT
+    )
     consumer_list = GetConsumerListByGroupProcessor(parts.consumers)
-    table.add(RequestCode.GET_CONSUMER_LIST_BY_GROUP, consumer_list.process, GetConsumerListByGroupRequestHeader)
+    table.add(
+        RequestCode.GET_CONSUMER_LIST_BY_GROUP,
+        consumer_list.process,
+        GetConsumerListByGroupRequestHeader,
+        Audience.CLIENT,
+    )
     query = QueryConsumerOffsetProcessor(parts.consumer_offsets, parts.store)
-    table.add(RequestCode.QUERY_CONSUMER_OFFSET, query.process, QueryConsumerOffsetRequestHeader)
+    table.add(RequestCode.QUERY_CONSUMER_OFFSET, query.process, QueryConsumerOffsetRequestHeader, Audience.CLIENT)
     update = UpdateConsumerOffsetProcessor(
         parts.consumer_offsets,
         parts.subscription_groups,
@@ -134,9 +142,11 @@ def _add_clients(table: MethodTable, parts: BrokerParts) -> None:
         parts.store,
         parts.offset_reset,
     )
-    table.add(RequestCode.UPDATE_CONSUMER_OFFSET, update.process, UpdateConsumerOffsetRequestHeader)
+    table.add(RequestCode.UPDATE_CONSUMER_OFFSET, update.process, UpdateConsumerOffsetRequestHeader, Audience.CLIENT)
     lock = LockBatchMqProcessor(
         parts.config, parts.locks, parts.topic_configs, parts.consumers, parts.subscription_groups
     )
-    table.add(RequestCode.LOCK_BATCH_MQ, lock.process)
-    table.add(RequestCode.UNLOCK_BATCH_MQ, UnlockBatchMqProcessor(parts.config, parts.locks).process)
+    table.add(RequestCode.LOCK_BATCH_MQ, lock.process, audience=Audience.CLIENT)
+    table.add(
+        RequestCode.UNLOCK_BATCH_MQ, UnlockBatchMqProcessor(parts.config, parts.locks).process, audience=Audience.CLIENT
+    )

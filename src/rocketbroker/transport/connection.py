@@ -65,6 +65,9 @@ class RemotingConnection(asyncio.BufferedProtocol):
         self._loop = asyncio.get_running_loop()
         self._buffer = ReceiveBuffer(endpoint.shared_buffer)
         self._transport: asyncio.Transport | None = None
+        # What the peer may send, settled when it connects.
+        self._routes: dict[int, Route] = {}
+        self._routes_by_prefix: dict[bytes, Route] = {}
         self._pending: dict[int, asyncio.Future[Command]] = {}
         self._out: list[Buffer] = []
         # Of large answers; those to sends are few bytes each.
@@ -99,6 +102,7 @@ class RemotingConnection(asyncio.BufferedProtocol):
         if not self._endpoint.has_room(self.remote_address):
             transport.abort()
             return
+        self.admit()
         sock = transport.get_extra_info("socket")
         if sock is not None and sock.family in (socket.AF_INET, socket.AF_INET6):
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -107,6 +111,11 @@ class RemotingConnection(asyncio.BufferedProtocol):
         transport.set_write_buffer_limits(high=self._endpoint.limits.write_high_water)
         self.last_read = self._heard_at = self._taken_at = self._loop.time()
         self._endpoint.connections.add(self)
+
+    def admit(self) -> None:
+        """Settle what the peer may send, by its address."""
+        if self._transport is not None:
+            self._routes, self._routes_by_prefix = self._endpoint.table_for(self._transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Called by asyncio."""
@@ -220,9 +229,7 @@ class RemotingConnection(asyncio.BufferedProtocol):
         header_end = start + 4 + (mark & MAX_HEADER_LENGTH)
         # A JSON header of a served code, in order: all others, broken ones included, take the longer way.
         header = data[start + 4 : header_end]
-        route = (
-            self._endpoint.routes_by_prefix.get(bytes(header[:12])) if header_end <= end and not mark >> 24 else None
-        )
+        route = self._routes_by_prefix.get(bytes(header[:12])) if header_end <= end and not mark >> 24 else None
         if route is None:
             self._handle_other(data[start:end])
             return
@@ -246,7 +253,7 @@ class RemotingConnection(asyncio.BufferedProtocol):
         if command.is_response:
             self._handle_response(command)
             return
-        route = self._endpoint.routes.get(command.code)
+        route = self._routes.get(command.code)
         if route is None:
             text = f" request type {command.code} not supported"
             self._answer(command, response(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, text))

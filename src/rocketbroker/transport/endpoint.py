@@ -10,6 +10,7 @@ from typing import NamedTuple, Protocol
 from rocketbroker.codec.remoting.frame import FRAME_MAX_LENGTH
 from rocketbroker.codec.remoting.handler import Connection, Route
 from rocketbroker.common.lifecycle import TaskOwner
+from rocketbroker.transport.access import Admit, RouteTable, admit_all, route_tables
 from rocketbroker.transport.receive_buffer import SHARED_SIZE
 
 log = logging.getLogger(__name__)
@@ -20,8 +21,6 @@ _REPEAT_LOG_S = 10.0
 WRITE_HIGH_WATER = 1024 * 1024
 # Requests to a peer that is behind with its answers.
 MAX_PUSH_BYTES = 1024 * 1024
-# Codes from here on do not fit into the first 12 bytes of a header.
-_FOUR_DIGITS = 1000
 
 
 class ConnectionLimits(NamedTuple):
@@ -48,6 +47,9 @@ DEFAULT_LIMITS = ConnectionLimits()
 class EndpointConnection(Connection, Protocol):
     """A connection as its endpoint knows it."""
 
+    def admit(self) -> None:
+        """Settle what the peer may send."""
+
     def abort(self, reason: str) -> None:
         """Close at once; what was not sent is lost."""
 
@@ -62,6 +64,7 @@ class Endpoint:
         on_close: called when a connection is gone.
         throttles: whether a peer that takes its answers slowly is not heard until it catches up. Only for servers: two
             peers that both stop reading while their writes wait would wait for each other for ever.
+        admit: says what a peer may send, by the hosts of its own and our end of the connection.
     """
 
     def __init__(
@@ -72,8 +75,10 @@ class Endpoint:
         on_batch_end: Callable[[], None] | None = None,
         on_close: Callable[[Connection], None] | None = None,
         throttles: bool = True,
+        admit: Admit = admit_all,
     ) -> None:
-        self.routes = routes
+        self._admit = admit
+        self._tables = route_tables(routes)
         self.throttles = throttles
         self.limits = limits
         self.frame_max_length = limits.frame_max_length
@@ -83,10 +88,6 @@ class Endpoint:
         self.connections: set[EndpointConnection] = set()
         self.opaque = itertools.count(1)
         self.shared_buffer = memoryview(bytearray(SHARED_SIZE))
-        # `{"code":310,` -> route: a look-up by the first 12 bytes spares a first pass over the header.
-        self.routes_by_prefix = {
-            (b'{"code":%d,"' % code)[:12]: route for code, route in routes.items() if code < _FOUR_DIGITS
-        }
         self._all_gone = asyncio.Event()
         self._batch_failure = ""
         self._batch_failure_told = 0.0
@@ -117,6 +118,16 @@ class Endpoint:
         if failure != self._batch_failure or now >= self._batch_failure_told + _REPEAT_LOG_S:
             self._batch_failure, self._batch_failure_told = failure, now
             log.error("the end of a batch failed", exc_info=error)
+
+    def table_for(self, transport: asyncio.BaseTransport) -> RouteTable:
+        """The routes of a peer, by the addresses of both ends of its connection."""
+        peer, own = transport.get_extra_info("peername"), transport.get_extra_info("sockname")
+        return self._tables[self._admit(peer[0] if peer else "", own[0] if own else "")]
+
+    def readmit(self) -> None:
+        """Settle anew what the peers of open connections may send."""
+        for connection in self.connections:
+            connection.admit()
 
     def has_room(self, address: str) -> bool:
         """Whether another connection may come; one that may not is logged with its peer's address."""

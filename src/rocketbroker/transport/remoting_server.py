@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import cast
 
 from rocketbroker.codec.remoting.handler import Connection, Route
+from rocketbroker.transport.access import Admit, admit_all
 from rocketbroker.transport.connection import RemotingConnection
 from rocketbroker.transport.endpoint import DEFAULT_LIMITS, ConnectionLimits, Endpoint
 from rocketbroker.transport.listening_sockets import bind_sockets, cannot_listen, port_of
@@ -24,6 +25,7 @@ class RemotingServer:
         limits: what the peers may take; a longer frame is refused before memory is taken.
         on_batch_end: called after the last frame of each read event, and always before answers are written.
         on_close: called when a connection is gone.
+        admit: says what a peer may send, by the hosts of its own and our end of the connection.
     """
 
     def __init__(
@@ -35,17 +37,22 @@ class RemotingServer:
         limits: ConnectionLimits = DEFAULT_LIMITS,
         on_batch_end: Callable[[], None] | None = None,
         on_close: Callable[[Connection], None] | None = None,
+        admit: Admit = admit_all,
     ) -> None:
         self.host = host
         self.port = port
         self._sockets: Sequence[socket.socket] = ()
-        self._endpoint = Endpoint("server", routes, limits, on_batch_end, on_close)
+        self._endpoint = Endpoint("server", routes, limits, on_batch_end, on_close, admit=admit)
         self._servers: list[asyncio.Server] = []
 
     @property
     def connections(self) -> set[RemotingConnection]:
         """The open connections."""
         return cast("set[RemotingConnection]", self._endpoint.connections)
+
+    def readmit(self) -> None:
+        """Settle anew what the peers of open connections may send."""
+        self._endpoint.readmit()
 
     def listen_on(self, sockets: Sequence[socket.socket]) -> None:
         """Have ``start`` listen on what ``bind_sockets`` gave, instead of binding host and port."""

@@ -7,11 +7,19 @@ import inspect
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Protocol
 
+from rocketbroker.codec.remoting.audience import Audience
 from rocketbroker.codec.remoting.custom_header import CommandCustomHeader
 from rocketbroker.codec.remoting.frame import SERIALIZE_JSON
-from rocketbroker.codec.remoting.json_header import TypedJsonDecoder, decode_json_header, with_typed_header
+from rocketbroker.codec.remoting.json_header import (
+    HeaderFieldError,
+    TypedJsonDecoder,
+    decode_json_header,
+    with_typed_header,
+)
 from rocketbroker.codec.remoting.remoting_command import Command
+from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.codec.remoting.rocketmq_header import decode_rocketmq_header
+from rocketbroker.common.errors import BrokerResponseError
 
 Buffer = bytes | bytearray | memoryview
 
@@ -73,6 +81,8 @@ class Connection(Protocol):
 # An encoded answer, its pieces, a command to encode, something to wait for, or None: nothing to send now.
 Answer = bytes | list[Buffer] | Command | Awaitable["bytes | list[Buffer] | Command | None"] | None
 Process = Callable[[Connection, Any], Answer]
+# Judges a request by its raw ``extFields``, before they are typed; raises BrokerResponseError to refuse it.
+Guard = Callable[[Connection, Command], None]
 
 
 class Route:
@@ -83,15 +93,23 @@ class Route:
         process: called with the connection and the command; may be a coroutine function. The command's body is a view
             of the receive buffer (a copy for coroutine functions), so what outlives the call must copy it.
         header_type: the typed header, or ``None`` for the raw ``extFields``.
+        audience: the least kind of peer that may send it.
 
     Attributes:
         runs_later: ``process`` is a coroutine function. Nothing of it runs before the connection gives it its turn, and
             by then the receive buffer holds other bytes, so that it is given a copy of the body.
     """
 
-    __slots__ = ("code", "decode_json", "header_type", "process", "runs_later")
+    __slots__ = ("audience", "code", "decode_json", "header_type", "process", "runs_later")
 
-    def __init__(self, code: int, process: Process, header_type: type[CommandCustomHeader] | None = None) -> None:
+    def __init__(
+        self,
+        code: int,
+        process: Process,
+        header_type: type[CommandCustomHeader] | None = None,
+        audience: Audience = Audience.ADMINISTRATION,
+    ) -> None:
+        self.audience = audience
         self.code = int(code)
         self.process = process
         self.header_type = header_type
@@ -112,6 +130,22 @@ class Route:
         command = decode_rocketmq_header(header)
         return command if self.header_type is None else with_typed_header(command, self.header_type)
 
+    def guarded(self, guard: Guard) -> "Route":
+        """The same route with a guard between decoding and handler; a connection takes it in place of this one."""
+
+        def process(connection: Connection, command: Command) -> Answer:
+            guard(connection, command)
+            if self.header_type is not None:
+                try:
+                    command = with_typed_header(command, self.header_type)
+                except HeaderFieldError as error:
+                    raise BrokerResponseError(ResponseCode.SYSTEM_ERROR, str(error)) from None
+            return self.process(connection, command)
+
+        route = Route(self.code, process, None, self.audience)
+        route.runs_later = self.runs_later
+        return route
+
 
 class MethodTable:
     """Collects routes; a code is served by one handler (BrokerController.registerProcessor)."""
@@ -119,12 +153,18 @@ class MethodTable:
     def __init__(self) -> None:
         self.routes: dict[int, Route] = {}
 
-    def add(self, code: int, process: Process, header_type: type[CommandCustomHeader] | None = None) -> None:
-        """Serve a code.
+    def add(
+        self,
+        code: int,
+        process: Process,
+        header_type: type[CommandCustomHeader] | None = None,
+        audience: Audience = Audience.ADMINISTRATION,
+    ) -> None:
+        """Serve a code; one whose audience is not named is closed to all but administrators.
 
         Raises:
             ValueError: the code is served already.
         """
         if code in self.routes:
             raise ValueError(f"request code {int(code)} is routed twice")
-        self.routes[int(code)] = Route(code, process, header_type)
+        self.routes[int(code)] = Route(code, process, header_type, audience)

@@ -1,10 +1,29 @@
 """Settings of a listening remoting server; answers to org.apache.rocketmq.remoting.netty.NettyServerConfig."""
 
-from rocketbroker.common.config.fields import ConfigModel, Text, Trait, Whole, setting
+from typing import Annotated
+
+from pydantic import AfterValidator
+
+from rocketbroker.common.config.fields import ConfigModel, Flag, Text, Trait, Whole, setting
+from rocketbroker.common.config.networks import parse_networks
 
 BROKER_PORT = 10911
 NAMESRV_PORT = 9876
 FRAME_MAX_LENGTH = 16_777_216
+_WHITE_LIST_MAX = 4_096
+_WHITE_LIST = Trait(
+    own=True, hot=True, takes="IP addresses and networks such as 10.0.0.0/8, joined by ';', 4096 characters at most"
+)
+
+
+def _check_white_list(value: str) -> str:
+    if len(value) > _WHITE_LIST_MAX:
+        raise ValueError("too long")
+    parse_networks(value)
+    return value
+
+
+WhiteList = Annotated[Text, AfterValidator(_check_white_list)]
 
 
 class TransportConfig(ConfigModel):
@@ -19,6 +38,26 @@ class TransportConfig(ConfigModel):
         high=65_535,
     )
     bind_address: Text = setting("bindAddress", "0.0.0.0", "Address to listen on; 0.0.0.0 means all.")  # noqa: S104
+    protected_mode: Flag = setting(
+        "protectedMode",
+        True,
+        "Admit peers on other machines as clients only, unless a white list has their address; false trusts every "
+        "peer, as RocketMQ does.",
+        Trait(own=True, hot=True, important=True),
+    )
+    admin_white_list: WhiteList = setting(
+        "adminWhiteList",
+        "",
+        "Peers that may send every request in protected mode, besides those on this machine: hosts of administration "
+        "tools and dashboards.",
+        _WHITE_LIST,
+    )
+    broker_white_list: WhiteList = setting(
+        "brokerWhiteList",
+        "",
+        "Peers that may also send in protected mode what brokers send: other brokers of the cluster.",
+        _WHITE_LIST,
+    )
     server_channel_max_idle_time_seconds: Whole = setting(
         "serverChannelMaxIdleTimeSeconds",
         120,

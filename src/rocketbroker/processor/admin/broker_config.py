@@ -18,6 +18,8 @@ log = logging.getLogger(__name__)
 
 # What name servers and clients know of a broker.
 REGISTERED_SETTINGS = frozenset({"brokerIP1", "listenPort", "brokerPermission"})
+# What connected peers may send.
+ACCESS_SETTINGS = frozenset({"protectedMode", "adminWhiteList", "brokerWhiteList"})
 
 
 class BrokerConfigProcessor:
@@ -29,6 +31,7 @@ class BrokerConfigProcessor:
         executor: runs the writes, one at a time.
         register: called when a setting that name servers know took effect. It is to raise the data version of the
             topics and register: name servers take over the topics' permissions only with a new version.
+        readmit: called when a setting of protected mode took effect.
         clock: dates the version of the settings.
     """
 
@@ -38,12 +41,14 @@ class BrokerConfigProcessor:
         path: Path,
         executor: Executor,
         register: Callable[[], None],
+        readmit: Callable[[], None],
         clock: Clock,
     ) -> None:
         self._models = models
         self._path = path
         self._executor = executor
         self._register = register
+        self._readmit = readmit
         self._clock = clock
         self._version = DataVersion(timestamp=clock.time_ms())
 
@@ -60,6 +65,8 @@ class BrokerConfigProcessor:
             self._version.next_version(self._clock.time_ms())
             if not REGISTERED_SETTINGS.isdisjoint(changed):
                 self._register()
+            if not ACCESS_SETTINGS.isdisjoint(changed):
+                self._readmit()
             await store_change(self._executor, self._path, changed)
         return response()
 

@@ -1,5 +1,6 @@
 import pytest
 
+from rocketbroker.codec.remoting.audience import Audience
 from rocketbroker.codec.remoting.frame import SERIALIZE_JSON, SERIALIZE_ROCKETMQ
 from rocketbroker.codec.remoting.handler import MethodTable, Route
 from rocketbroker.codec.remoting.headers.offset import GetMinOffsetRequestHeader
@@ -7,6 +8,8 @@ from rocketbroker.codec.remoting.json_header import HeaderFieldError, encode_jso
 from rocketbroker.codec.remoting.remoting_command import request
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.rocketmq_header import encode_rocketmq_header
+from rocketbroker.common.errors import BrokerResponseError
+from tests.support.fakes import FakeConnection
 
 ENCODERS = {SERIALIZE_JSON: encode_json_header, SERIALIZE_ROCKETMQ: encode_rocketmq_header}
 
@@ -68,3 +71,59 @@ class TestMethodTable:
         with pytest.raises(ValueError, match="request code 31 is routed twice"):
             table.add(RequestCode.GET_MIN_OFFSET, process_later)
         assert table.routes[31].process is process
+
+    def test_a_code_is_for_administration_unless_it_says_otherwise(self):
+        table = MethodTable()
+        table.add(31, process)
+        table.add(32, process, None, Audience.CLIENT)
+
+        assert [table.routes[code].audience for code in (31, 32)] == [Audience.ADMINISTRATION, Audience.CLIENT]
+
+
+class TestGuarded:
+    @staticmethod
+    def guarded(handler, guard, header_type=GetMinOffsetRequestHeader) -> Route:
+        return Route(31, handler, header_type, Audience.CLIENT).guarded(guard)
+
+    def test_the_guard_sees_raw_fields_and_the_handler_the_typed_header(self):
+        seen = []
+        route = self.guarded(
+            lambda _connection, command: seen.append(command.header),
+            lambda _connection, command: seen.append(dict(command.header)),
+        )
+        header = encode_json_header(request(31, {"topic": "T", "queueId": "3", "Signature": "abc"}))
+
+        route.process(FakeConnection(), route.decode(SERIALIZE_JSON, memoryview(header)))
+
+        assert seen == [{"topic": "T", "queueId": "3", "Signature": "abc"}, GetMinOffsetRequestHeader("T", 3)]
+        assert (route.code, route.audience) == (31, Audience.CLIENT)
+
+    def test_a_handler_without_a_type_gets_the_raw_fields(self):
+        seen = []
+        route = self.guarded(lambda _connection, command: seen.append(command.header), lambda *_: None, None)
+
+        route.process(
+            FakeConnection(), route.decode(SERIALIZE_JSON, memoryview(encode_json_header(request(31, {"a": "b"}))))
+        )
+
+        assert seen == [{"a": "b"}]
+
+    def test_a_refusal_keeps_the_handler_from_being_called(self):
+        def refuse(_connection, _command):
+            raise BrokerResponseError(16, "no")
+
+        route = self.guarded(lambda *_: pytest.fail("called"), refuse)
+
+        with pytest.raises(BrokerResponseError, match="no"):
+            route.process(FakeConnection(), request(31, {}))
+
+    def test_a_bad_field_is_answered_as_without_a_guard(self):
+        route = self.guarded(process, lambda *_: None)
+
+        with pytest.raises(BrokerResponseError, match="<queueId> is missing") as caught:
+            route.process(FakeConnection(), request(31, {"topic": "T"}))
+        assert caught.value.code == 1
+
+    def test_a_coroutine_function_still_runs_later(self):
+        assert self.guarded(process_later, lambda *_: None).runs_later
+        assert not self.guarded(process, lambda *_: None).runs_later

@@ -40,7 +40,20 @@ def path(tmp_path):
 
 @pytest.fixture
 def processor(parts, models, path, executor, registered):
-    return BrokerConfigProcessor(models, path, executor, lambda: registered.append(models[0].broker_ip1), parts.clock)
+    return BrokerConfigProcessor(
+        models,
+        path,
+        executor,
+        lambda: registered.append(models[0].broker_ip1),
+        lambda: registered.append("readmitted"),
+        parts.clock,
+    )
+
+
+@pytest.mark.parametrize("line", [b"protectedMode=false", b"adminWhiteList=192.0.2.7", b"brokerWhiteList=10.0.0.0/8"])
+async def test_connected_peers_are_admitted_anew(processor, registered, line: bytes):
+    assert (await call_async(processor.process_update, body=line))[0] == ResponseCode.SUCCESS
+    assert registered == ["readmitted"]
 
 
 async def test_a_change_acts_is_stored_and_raises_the_version(parts, models, processor, path, registered):

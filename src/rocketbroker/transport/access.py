@@ -1,0 +1,118 @@
+"""Protected mode: the kind of peer that an address is admitted as."""
+
+import logging
+import time
+from collections.abc import Callable
+from typing import NamedTuple
+
+from rocketbroker.codec.remoting.audience import Audience
+from rocketbroker.codec.remoting.handler import Connection, Guard, Route
+from rocketbroker.codec.remoting.remoting_command import Command
+from rocketbroker.codec.remoting.request_code import RequestCode
+from rocketbroker.codec.remoting.response_code import ResponseCode
+from rocketbroker.common.config.networks import contains, parse_address, parse_networks
+from rocketbroker.common.config.transport_config import TransportConfig
+from rocketbroker.common.errors import BrokerResponseError
+
+log = logging.getLogger(__name__)
+
+_REPEAT_LOG_S = 10.0
+# Codes from here on do not fit into the first 12 bytes of a header.
+_FOUR_DIGITS = 1000
+_WHITE_LISTS = {Audience.BROKER: "brokerWhiteList", Audience.ADMINISTRATION: "adminWhiteList"}
+
+# Host of the peer and of our own end of its connection -> what the peer is admitted as.
+Admit = Callable[[str, str], Audience]
+
+
+def admit_all(_peer: str, _own: str) -> Audience:
+    """Admit every peer to everything, as RocketMQ does."""
+    return Audience.ADMINISTRATION
+
+
+class ProtectedMode:
+    """Admits peers by their address; a hot change of the settings holds for the next call.
+
+    A process of this machine may send everything: its peer address is a loopback address, or the address that it
+    connected to. The latter is what a command gets when it takes the broker's address from a route.
+    """
+
+    def __init__(self, config: TransportConfig) -> None:
+        self._config = config
+
+    def __call__(self, peer: str, own: str) -> Audience:
+        """The audience of a peer; one whose address is unknown is a client."""
+        if not self._config.protected_mode:
+            return Audience.ADMINISTRATION
+        address = parse_address(peer)
+        if address is None:
+            return Audience.CLIENT
+        if address.is_loopback or address == parse_address(own):
+            return Audience.ADMINISTRATION
+        if contains(parse_networks(self._config.admin_white_list), address):
+            return Audience.ADMINISTRATION
+        if contains(parse_networks(self._config.broker_white_list), address):
+            return Audience.BROKER
+        return Audience.CLIENT
+
+
+class RouteTable(NamedTuple):
+    """Routes of one audience, by code and, for most, by the first 12 bytes of a JSON header."""
+
+    by_code: dict[int, Route]
+    by_prefix: dict[bytes, Route]
+
+
+def route_tables(routes: dict[int, Route]) -> dict[Audience, RouteTable]:
+    """The routes for each audience; those it may not send are guarded by a refusal.
+
+    A connection is given its table once, so that no message pays for the question.
+    """
+    return {audience: _table(routes, audience) for audience in Audience}
+
+
+def _table(routes: dict[int, Route], audience: Audience) -> RouteTable:
+    refusals = _RefusalLog()
+    by_code = {
+        code: route if route.audience <= audience else route.guarded(_refusal(route, audience, refusals))
+        for code, route in routes.items()
+    }
+    # `{"code":310,` -> route: a look-up by the first 12 bytes spares a first pass over the header.
+    return RouteTable(
+        by_code, {(b'{"code":%d,"' % code)[:12]: route for code, route in by_code.items() if code < _FOUR_DIGITS}
+    )
+
+
+def _refusal(route: Route, admitted: Audience, refusals: "_RefusalLog") -> Guard:
+    """A guard that refuses every request of a route."""
+    try:
+        name = f"{route.code} ({RequestCode(route.code).name})"
+    except ValueError:
+        name = str(route.code)
+    white_list = _WHITE_LISTS[route.audience]
+
+    def refuse(connection: Connection, _command: Command) -> None:
+        text = (
+            f"protectedMode: request code {name} is for {route.audience.word}, and {connection.remote_address} is "
+            f"admitted as {admitted.word}; add its address to {white_list}, or set protectedMode=false"
+        )
+        refusals.add(text)
+        raise BrokerResponseError(ResponseCode.NO_PERMISSION, text)
+
+    return refuse
+
+
+class _RefusalLog:
+    """Logs the newest refusal at most every 10 s: a stranger decides how many there are."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._told = float("-inf")
+
+    def add(self, text: str) -> None:
+        """Count a refusal, and log it when it is time."""
+        self._count += 1
+        now = time.monotonic()
+        if now >= self._told + _REPEAT_LOG_S:
+            log.warning("%s; refused since the last such line: %d", text, self._count)
+            self._count, self._told = 0, now
