@@ -5,7 +5,7 @@ plays a journal back and makes an image of what may be on disk at that moment: w
 all, or any pages in any version, whatever their order, since the kernel writes mapped pages back as it likes.
 """
 
-import mmap
+import ctypes
 import os
 import random
 import threading
@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from rocketbroker.common.file_system import LocalFileSystem, RangeWatcher, data_ranges
+from rocketbroker.common.shared_memory import Mapping
 
 PAGE = 4096
 SECTOR = 512
@@ -53,7 +54,9 @@ class RecordingFileSystem(LocalFileSystem):
         self._count = ROOT
         self._paths: dict[int, Path] = {}
         self._open: dict[int, int] = {}
-        self._maps: dict[int, mmap.mmap] = {}
+        self._maps: dict[int, Mapping] = {}
+        # Nodes of mapped files by address.
+        self._mapped: dict[int, int] = {}
         self._lock = threading.RLock()
         root.mkdir(parents=True, exist_ok=True)
         self._adopt(root)
@@ -92,9 +95,15 @@ class RecordingFileSystem(LocalFileSystem):
             return made
 
     def open(self, path: Path) -> int:
+        return self._opened(path, super().open)
+
+    def reopen(self, path: Path) -> int:
+        return self._opened(path, super().reopen)
+
+    def _opened(self, path: Path, really_open: Callable[[Path], int]) -> int:
         self.fault("open", path)
         with self._lock:
-            fd = super().open(path)
+            fd = really_open(path)
             if path not in self._nodes:
                 self._new_node("link", path)
             self._paths[fd], self._open[fd] = path, self._nodes[path]
@@ -113,16 +122,18 @@ class RecordingFileSystem(LocalFileSystem):
             super().set_size(fd, size)
             self.journal.append(Event("size", self._open[fd], size))
 
-    def map(self, fd: int, size: int) -> mmap.mmap:
+    def map(self, fd: int, size: int) -> Mapping:
         self.fault("map", self._paths[fd])
-        self._maps[fd] = super().map(fd, size)
+        with self._lock:
+            self._maps[fd] = super().map(fd, size)
+            self._mapped[ctypes.addressof(self._maps[fd])] = self._open[fd]
         return self._maps[fd]
 
     def watcher(self, fd: int) -> RangeWatcher | None:
         node, mapped = self._open[fd], self._maps[fd]
 
         def stored(start: int, end: int) -> None:
-            self.journal.append(Event("write", node, start, mapped[start:end]))
+            self.journal.append(Event("write", node, start, bytes(memoryview(mapped)[start:end])))
 
         return stored
 
@@ -137,10 +148,16 @@ class RecordingFileSystem(LocalFileSystem):
             self.journal.append(Event("write", self._open[fd], position, bytes(data)))
 
     def sync(self, fd: int) -> None:
-        node = self._open[fd]
+        self._sync(self._open[fd], self._paths[fd])
+
+    def sync_mapped(self, mapping: Mapping) -> None:
+        node = self._mapped[ctypes.addressof(mapping)]
+        self._sync(node, next((path for path, each in list(self._nodes.items()) if each == node), self.root))
+
+    def _sync(self, node: int, path: Path) -> None:
         self.journal.append(Event("sync-begin", node))
         try:
-            self.fault("sync", self._paths[fd])
+            self.fault("sync", path)
         except OSError:
             self.journal.append(Event("sync-failed", node))
             raise

@@ -139,7 +139,7 @@ def crash_copy(root: Path, into: Path) -> Path:
 
 
 def open_below(root: Path) -> list[str]:
-    """The paths below a folder that this process has open, sorted, one for each descriptor: a mapping has one as well.
+    """The paths below a folder that this process has open, sorted, one for each descriptor.
 
     Those of removed files end in "(deleted)". Other tests may have files open that the collector closes at any time.
     """

@@ -7,14 +7,19 @@ Reading is done without it: what was written is read back from the operating sys
 
 import contextlib
 import errno
-import mmap
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final, Protocol
 
+from rocketbroker.common.shared_memory import Mapping, map_shared, sync_shared
+
 #: Bytes that a disk writes as a whole, at the least.
 SECTOR: Final = 512
+
+# Messages are for the broker's user, and for its group to read; a stricter umask holds.
+_FILE_MODE: Final = 0o640
+_FOLDER_MODE: Final = 0o750
 
 # Told of each range (start, end) that was stored into a mapping.
 RangeWatcher = Callable[[int, int], None]
@@ -29,13 +34,16 @@ class FileSystem(Protocol):
     def open(self, path: Path) -> int:
         """A descriptor for reading and writing of a file, which is made when it does not exist."""
 
+    def reopen(self, path: Path) -> int:
+        """A descriptor for reading and writing of a file that exists."""
+
     def close(self, fd: int) -> None:
         """Give a descriptor back."""
 
     def set_size(self, fd: int, size: int) -> None:
         """Cut a file, or add a hole to it."""
 
-    def map(self, fd: int, size: int) -> mmap.mmap:
+    def map(self, fd: int, size: int) -> Mapping:
         """The first ``size`` bytes of a file as shared memory; who stores into it tells the file's ``watcher``."""
 
     def watcher(self, fd: int) -> RangeWatcher | None:
@@ -53,6 +61,9 @@ class FileSystem(Protocol):
         After an error the kernel may take what it could not write for clean: only what is written anew is synced by a
         later call.
         """
+
+    def sync_mapped(self, mapping: Mapping) -> None:
+        """As ``sync``, of a mapped file."""
 
     def sync_folder(self, path: Path) -> None:
         """Bring a folder's names to disk; one that is gone has none."""
@@ -73,12 +84,17 @@ class LocalFileSystem:
     def make_folders(self, path: Path) -> list[Path]:
         """See ``FileSystem``."""
         missing = [folder for folder in (path, *path.parents) if not folder.exists()]
-        path.mkdir(parents=True, exist_ok=True)
+        for folder in reversed(missing):
+            folder.mkdir(_FOLDER_MODE, exist_ok=True)
         return [folder.parent for folder in missing]
 
     def open(self, path: Path) -> int:
         """See ``FileSystem``."""
-        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _FILE_MODE)
+
+    def reopen(self, path: Path) -> int:
+        """See ``FileSystem``."""
+        return os.open(path, os.O_RDWR | os.O_CLOEXEC)
 
     def close(self, fd: int) -> None:
         """See ``FileSystem``."""
@@ -88,9 +104,9 @@ class LocalFileSystem:
         """See ``FileSystem``."""
         os.ftruncate(fd, size)
 
-    def map(self, fd: int, size: int) -> mmap.mmap:
+    def map(self, fd: int, size: int) -> Mapping:
         """See ``FileSystem``."""
-        return mmap.mmap(fd, size)
+        return map_shared(fd, size)
 
     def watcher(self, fd: int) -> RangeWatcher | None:
         """Nobody."""
@@ -111,6 +127,10 @@ class LocalFileSystem:
     def sync(self, fd: int) -> None:
         """See ``FileSystem``."""
         os.fdatasync(fd)
+
+    def sync_mapped(self, mapping: Mapping) -> None:
+        """See ``FileSystem``."""
+        sync_shared(mapping)
 
     def sync_folder(self, path: Path) -> None:
         """See ``FileSystem``."""

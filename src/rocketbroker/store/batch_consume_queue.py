@@ -4,7 +4,6 @@
 has two numbers: its place in the files, and the queue offset of its first message, which ascends with it.
 """
 
-import os
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -114,7 +113,7 @@ class BatchConsumeQueue(ConsumeQueue):
         if file is None:
             return _NOTHING
         position = number * BATCH_CQ_STORE_UNIT_SIZE - file.file_from_offset
-        return BatchEntry(*BATCH_ENTRY.unpack(os.pread(file.fd, BATCH_CQ_STORE_UNIT_SIZE, position))[:6])
+        return BatchEntry(*BATCH_ENTRY.unpack(file.read(position, BATCH_CQ_STORE_UNIT_SIZE))[:6])
 
     def _holding(self, queue_offset: int, entry_at: Callable[[int], BatchEntry]) -> int:
         """The number of the last entry that begins at or before a queue offset, of the first one when none does."""
@@ -302,7 +301,7 @@ class BatchConsumeQueue(ConsumeQueue):
         before, ended = (0,) * 6, False
         for file in self.queue.files:
             # Read, not taken from the mapping: see ``written_bytes``.
-            data = os.pread(file.fd, file.file_size, 0)
+            data = file.read(0, file.file_size)
             if ended:
                 self.is_doubtful = self.is_doubtful or any(data)
                 continue

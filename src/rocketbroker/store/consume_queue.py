@@ -75,7 +75,8 @@ class ConsumeQueue:
     ) -> None:
         self.topic = topic
         self.queue_id = queue_id
-        self.queue = MappedFileQueue(directory, file_size, min(_ALLOCATE_STEP, file_size), file_system)
+        step = min(_ALLOCATE_STEP, file_size)
+        self.queue = MappedFileQueue(directory, file_size, step, file_system, keeps_open=False)
         # What each record of the topic bears, and what each of its index keys begins with.
         encoded = topic.encode()
         self.topic_block = topic_block(encoded)
@@ -341,7 +342,7 @@ class ConsumeQueue:
         if file is None:
             return None
         position = queue_offset * CQ_STORE_UNIT_SIZE - file.file_from_offset
-        physical_offset, size, _ = ENTRY.unpack(os.pread(file.fd, CQ_STORE_UNIT_SIZE, position))
+        physical_offset, size, _ = ENTRY.unpack(file.read(position, CQ_STORE_UNIT_SIZE))
         return physical_offset if is_written(size) and physical_offset >= 0 else None
 
     def first_file_without_messages(self) -> MappedFile | None:
@@ -373,11 +374,12 @@ def written_bytes(file: MappedFile) -> int:
     Read, not taken from the mapping: a hole of a tmpfs gets its page when it is looked at, and SIGBUS without room.
     """
     low, high = 0, file.file_size // CQ_STORE_UNIT_SIZE
-    while low < high:
-        middle = (low + high) // 2
-        size = int.from_bytes(os.pread(file.fd, 4, middle * CQ_STORE_UNIT_SIZE + SIZE_POSITION), "big", signed=True)
-        if is_written(size):
-            low = middle + 1
-        else:
-            high = middle
+    with file.opened() as fd:
+        while low < high:
+            middle = (low + high) // 2
+            size = int.from_bytes(os.pread(fd, 4, middle * CQ_STORE_UNIT_SIZE + SIZE_POSITION), "big", signed=True)
+            if is_written(size):
+                low = middle + 1
+            else:
+                high = middle
     return low * CQ_STORE_UNIT_SIZE

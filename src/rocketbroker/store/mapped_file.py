@@ -12,6 +12,7 @@ import errno
 import mmap
 import os
 import weakref
+from collections.abc import Iterator
 from pathlib import Path
 
 from rocketbroker.codec.storefile.mapped_file_name import file_name_to_offset
@@ -32,6 +33,7 @@ _madvise = _libc.madvise
 _madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
 _mincore = _libc.mincore
 _mincore.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p)
+_UNMAPPED = (ctypes.c_char * 0)()
 
 
 class MappedFile:
@@ -42,6 +44,8 @@ class MappedFile:
         file_size: its size in bytes.
         step: blocks are allocated in steps of so many bytes; 0 allocates all at once.
         file_system: the disk.
+        keeps_open: whether it keeps a descriptor, for files that threads read from often. Others, of which a store may
+            have tens of thousands, are opened by name for the few things that the mapping does not do.
 
     Raises:
         StoreFullError: the disk has no room for it.
@@ -60,6 +64,7 @@ class MappedFile:
         "file_from_offset",
         "file_size",
         "flushed",
+        "keeps_open",
         "path",
         "stored",
         "to_write_again",
@@ -67,11 +72,20 @@ class MappedFile:
         "zeroed",
     )
 
-    def __init__(self, path: Path, file_size: int, step: int = 0, file_system: FileSystem = LOCAL) -> None:
+    def __init__(
+        self,
+        path: Path,
+        file_size: int,
+        step: int = 0,
+        file_system: FileSystem = LOCAL,
+        *,
+        keeps_open: bool = True,
+    ) -> None:
         self.fd = -1
         # While it is being removed: keeps its blocks, also from one try to the next.
         self._removed: RemovedFile | None = None
         self.path = path
+        self.keeps_open = keeps_open
         self._file_system = file_system
         self.file_size = file_size
         self.file_from_offset = file_name_to_offset(path.name) if len(path.name) == _NAME_LENGTH else 0
@@ -101,9 +115,11 @@ class MappedFile:
         except BaseException:
             self._close_descriptor()
             raise
-        self.buffer = memoryview(self._map)
+        self.buffer = memoryview(self._map).cast("B")
         # Who stores into the buffer tells this one of the range, where there is one.
         self.stored = file_system.watcher(self.fd)
+        if not keeps_open:
+            self._close_descriptor()
 
     def _open(self) -> int:
         try:
@@ -132,13 +148,35 @@ class MappedFile:
             return
         target = min(-(-end // self._step) * self._step, self.file_size)
         try:
-            self._file_system.allocate(self.fd, allocated, target - allocated)
+            with self.opened() as fd:
+                self._file_system.allocate(fd, allocated, target - allocated)
         except OSError as error:
             if error.errno in (errno.ENOSPC, errno.EDQUOT):
                 text = f"no room for {target - allocated} bytes of {self.path}: {error.strerror}"
                 raise StoreFullError(text) from error
             raise StoreError(f"cannot allocate {self.path}: {error.strerror}") from error
         self.allocated = max(self.allocated, target)
+
+    @contextlib.contextmanager
+    def opened(self) -> Iterator[int]:
+        """A descriptor of the file: its own, or one for the time of the block.
+
+        Raises:
+            OSError: it cannot be opened.
+        """
+        if self.keeps_open:
+            yield self.fd
+            return
+        fd = self._file_system.reopen(self.path)
+        try:
+            yield fd
+        finally:
+            self._file_system.close(fd)
+
+    def read(self, position: int, size: int) -> bytes:
+        """Bytes of the file by reading (blocks): unlike a page fault it holds up no other thread."""
+        with self.opened() as fd:
+            return os.pread(fd, size, position)
 
     def populate(self, start: int, end: int) -> None:
         """Make the pages of a range present and writable, so that the writer does not fault on each (blocks).
@@ -148,23 +186,24 @@ class MappedFile:
         start -= start % mmap.PAGESIZE
         end = min(end, self.allocated)
         if end > start:
-            address = ctypes.addressof(ctypes.c_char.from_buffer(self._map)) + start
+            address = ctypes.addressof(self._map) + start
             _madvise(address, end - start, _MADV_POPULATE_WRITE)
 
     def is_cached(self, start: int, end: int) -> bool:
         """Whether a range can be read from ``buffer`` without waiting for the disk, as things are now."""
         start -= start % mmap.PAGESIZE
         pages = bytearray(-(-(end - start) // mmap.PAGESIZE))
-        address = ctypes.addressof(ctypes.c_char.from_buffer(self._map)) + start
+        address = ctypes.addressof(self._map) + start
         refused = _mincore(address, end - start, ctypes.addressof(ctypes.c_char.from_buffer(pages)))
         return not refused and 0 not in pages
 
     def zero_from(self, position: int) -> None:
         """Overwrite with zeros all data at ``position`` and after it, so that no stale record is ever read again."""
-        for start, end in data_ranges(self.fd, position, self.file_size):
-            for at in range(start, end, _CHUNK):
-                self.zeroed = True
-                self._file_system.write(self.fd, at, bytes(min(end - at, _CHUNK)))
+        with self.opened() as fd:
+            for start, end in data_ranges(fd, position, self.file_size):
+                for at in range(start, end, _CHUNK):
+                    self.zeroed = True
+                    self._file_system.write(fd, at, bytes(min(end - at, _CHUNK)))
 
     def sync(self) -> None:
         """Write all dirty pages of the file to disk, and its name; blocks without holding the GIL.
@@ -172,7 +211,10 @@ class MappedFile:
         Raises:
             OSError: the disk refused; what is dirty may be lost.
         """
-        self._file_system.sync(self.fd)
+        if self.keeps_open:
+            self._file_system.sync(self.fd)
+        else:
+            self._file_system.sync_mapped(self._map)
         if self._new_names is None:
             self._new_names = parents_of(self.path)[:_FOLDERS]
         while self._new_names:
@@ -205,19 +247,19 @@ class MappedFile:
         self.flushed = wrote
 
     def _write_again(self, start: int, end: int) -> None:
-        for position in range(start, end, _CHUNK):
-            self._file_system.write(self.fd, position, bytes(self.buffer[position : min(position + _CHUNK, end)]))
+        with self.opened() as fd:
+            for position in range(start, end, _CHUNK):
+                self._file_system.write(fd, position, bytes(self.buffer[position : min(position + _CHUNK, end)]))
 
     def last_modified_ms(self) -> int:
         """When it was last written to, in ms since the epoch (blocks)."""
-        return os.fstat(self.fd).st_mtime_ns // 1_000_000
+        with self.opened() as fd:
+            return os.fstat(fd).st_mtime_ns // 1_000_000
 
     def close(self) -> None:
-        """Release the mapping as soon as nobody holds a slice of it, and close the file."""
+        """Release the mapping, which lives until nobody holds a slice of it, and close the file."""
         self.buffer.release()
-        # While slices of it are on their way to a peer it stays; the last of them unmaps it.
-        with contextlib.suppress(BufferError):
-            self._map.close()
+        self._map = _UNMAPPED
         self._close_descriptor()
 
     def _close_descriptor(self) -> None:
@@ -250,7 +292,7 @@ class MappedFile:
 
     def _drop_pages(self) -> None:
         """Give the mapped pages back, some at a time, so that the unmapping is short on whatever thread it comes."""
-        address = ctypes.addressof(ctypes.c_char.from_buffer(self._map))
+        address = ctypes.addressof(self._map)
         for start in range(0, self.file_size, _DROP_STEP):
             _madvise(address + start, min(_DROP_STEP, self.file_size - start), mmap.MADV_DONTNEED)
 

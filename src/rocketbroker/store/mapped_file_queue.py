@@ -19,11 +19,21 @@ class MappedFileQueue:
         file_size: size of each, in bytes.
         step: blocks are allocated in steps of so many bytes.
         file_system: the disk.
+        keeps_open: whether each file keeps a descriptor: see ``MappedFile``.
     """
 
-    __slots__ = ("directory", "file_size", "file_system", "files", "step")
+    __slots__ = ("_keeps_open", "directory", "file_size", "file_system", "files", "step")
 
-    def __init__(self, directory: Path, file_size: int, step: int = 0, file_system: FileSystem = LOCAL) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        file_size: int,
+        step: int = 0,
+        file_system: FileSystem = LOCAL,
+        *,
+        keeps_open: bool = True,
+    ) -> None:
+        self._keeps_open = keeps_open
         self.file_system = file_system
         self.directory = directory
         self.file_size = file_size
@@ -43,7 +53,7 @@ class MappedFileQueue:
                 # Made, but never grown to its size: a crash came between.
                 self.file_system.unlink(path)
                 continue
-            file = MappedFile(path, self.file_size, self.step, self.file_system)
+            file = self._map(path)
             self.files.append(file)
             self._check_order(file)
             file.wrote = file.flushed = file.file_size
@@ -93,9 +103,12 @@ class MappedFileQueue:
         """
         if self.files:
             offset = self.files[-1].file_from_offset + self.file_size
-        file = MappedFile(self.path_of(offset or 0), self.file_size, self.step, self.file_system)
+        file = self._map(self.path_of(offset or 0))
         self.files.append(file)
         return file
+
+    def _map(self, path: Path) -> MappedFile:
+        return MappedFile(path, self.file_size, self.step, self.file_system, keeps_open=self._keeps_open)
 
     def take_out(self, file: MappedFile) -> None:
         """Take the first file out of service; for the event loop, where files are added too. The last one stays.

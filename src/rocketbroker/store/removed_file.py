@@ -4,11 +4,11 @@ RocketMQ counts the readers of a mapped file (ReferenceResource). Here the mappi
 slices of it that are on their way to consumers.
 """
 
-import mmap
 import weakref
 from pathlib import Path
 
 from rocketbroker.common.file_system import FileSystem
+from rocketbroker.common.shared_memory import Mapping
 
 # Freeing a gibibyte at once would keep the file system's journal from the syncs of others.
 _STEP = 64 * 1024 * 1024
@@ -28,7 +28,7 @@ class RemovedFile:
     __slots__ = ("_fd", "_file_system", "_mapping", "path", "size")
 
     def __init__(
-        self, path: Path, fd: int, size: int, mapping: "weakref.ref[mmap.mmap]", file_system: FileSystem
+        self, path: Path, fd: int, size: int, mapping: "weakref.ref[Mapping]", file_system: FileSystem
     ) -> None:
         self.path = path
         self.size = size

@@ -98,3 +98,21 @@ def test_the_parts_of_a_file_that_are_no_holes(tmp_path: Path):
     assert list(data_ranges(fd, (1 << 16) + 1, (1 << 16) + 3)) == [((1 << 16) + 1, (1 << 16) + 3)]
     assert list(data_ranges(fd, 1 << 19, 1 << 20)) == []
     LOCAL.close(fd)
+
+
+def modes_below(folder: Path) -> dict[str, int]:
+    return {path.name: stat.S_IMODE(path.stat().st_mode) for path in folder.rglob("*")}
+
+
+@pytest.mark.parametrize(
+    ("umask", "folder", "file"), [(0o022, 0o750, 0o640), (0, 0o750, 0o640), (0o077, 0o700, 0o600)], ids=oct
+)
+def test_files_are_for_the_user_and_the_group_alone(tmp_path: Path, umask: int, folder: int, file: int):
+    before = os.umask(umask)
+    try:
+        LOCAL.make_folders(tmp_path / "a" / "b")
+        LOCAL.close(LOCAL.open(tmp_path / "a" / "b" / "file"))
+    finally:
+        os.umask(before)
+
+    assert modes_below(tmp_path) == {"a": folder, "b": folder, "file": file}

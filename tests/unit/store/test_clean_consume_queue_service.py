@@ -1,6 +1,5 @@
 import asyncio
 import logging
-import os
 import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -14,6 +13,7 @@ from rocketbroker.store.clean_thread import CleanThread
 from rocketbroker.store.consume_queue_store import FirstOffsets
 from rocketbroker.store.disk_watch import DiskWatch
 from rocketbroker.store.index_file import IndexFile
+from rocketbroker.store.mapped_file import MappedFile
 from rocketbroker.store.message_store import MessageStore
 from rocketbroker.store.write_refusal import Refusal
 from tests.support.cleaning import LOG_FILE, Losses, SaidDisk, age, fill, small_store
@@ -321,16 +321,15 @@ async def test_a_queue_that_cannot_be_read_keeps_neither_the_log_nor_the_others(
         fill(store, 12, topic)
     queue = store.queues.find("A", 0)
     assert queue
-    pread, folder = os.pread, queue.queue.directory
-    descriptors = {file.fd for file in queue.queue.files}
+    read, folder = MappedFile.read, queue.queue.directory
 
-    def refuse(fd: int, size: int, position: int) -> bytes:
-        if fd in descriptors:
+    def refuse(file: MappedFile, position: int, size: int) -> bytes:
+        if file.path.parent == folder:
             raise OSError(5, "Input/output error")
-        return pread(fd, size, position)
+        return read(file, position, size)
 
     with monkeypatch.context() as patch, caplog.at_level(logging.ERROR):
-        patch.setattr(os, "pread", refuse)
+        patch.setattr(MappedFile, "read", refuse)
         await cleaned.expire(5)
         assert store.min_physical_offset == 5 * LOG_FILE, "all five are removed"
         told = await cleaned.service.clean()

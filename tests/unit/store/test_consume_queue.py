@@ -8,6 +8,7 @@ import pytest
 from rocketbroker.codec.storefile.consume_queue_layout import ENTRY, FILLER_ENTRY
 from rocketbroker.common.errors import StoreError, StoreFullError
 from rocketbroker.store.consume_queue import ConsumeQueue
+from tests.support.stores import open_below
 
 FILE = 200  # ten entries
 
@@ -307,3 +308,32 @@ def test_a_full_disk_leaves_the_queue_as_it_was(queue: ConsumeQueue, monkeypatch
 def test_only_the_queue_of_delayed_messages_bears_delivery_times(tmp_path: Path):
     assert ConsumeQueue("SCHEDULE_TOPIC_XXXX", 0, tmp_path, FILE).schedule
     assert not ConsumeQueue("Topic", 0, tmp_path, FILE).schedule
+
+
+def test_no_file_of_a_queue_keeps_a_descriptor(queue: ConsumeQueue, tmp_path: Path):
+    put(queue, *range(35))
+    for file in queue.queue.files:
+        file.flush()
+    again = reloaded(queue)
+
+    assert len(queue.queue.files) == 4
+    assert again.first_offset_from(1000 + 100 * 25) == 25
+    assert open_below(tmp_path) == []
+    again.queue.close()
+
+
+def test_a_queue_is_read_on_without_descriptors(queue: ConsumeQueue, monkeypatch):
+    put(queue, *range(12))
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "open", too_many_open)
+        assert entries(queue) == list(range(12))
+        put(queue, *range(12, 20))
+        with pytest.raises(StoreError, match="Too many open files"):
+            put(queue, 20)
+    put(queue, 20)
+
+    assert entries(queue) == list(range(21))
+
+
+def too_many_open(*_: object) -> int:
+    raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))

@@ -193,18 +193,18 @@ def test_a_queue_that_cannot_be_read_is_told_once_until_it_can(store: ConsumeQue
     folder = tmp_path / "consumequeue" / "A" / "0"
 
     for _ in range(2):
-        file.fd, fd = -1, file.fd
+        path, file.path = file.path, folder / "missing"
         for _ in range(2):
             found = store.first_offsets(100)
             assert [(queue.topic, first) for queue, first in found.moved] == [("B", 1)]
             assert [(error.filename, error.strerror) for error in found.unreadable] == [
-                (str(folder), "Bad file descriptor")
+                (str(folder), "No such file or directory")
             ]
-        file.fd = fd
+        file.path = path
         assert [queue.topic for queue, _ in store.first_offsets(100).moved] == ["A", "B"]
 
     assert [record.message.split(";")[0] for record in caplog.records] == [
-        f"{folder} cannot be read: Bad file descriptor"
+        f"{folder} cannot be read: No such file or directory"
     ] * 2
 
 

@@ -1,6 +1,5 @@
 import contextlib
 import errno
-import mmap
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +9,7 @@ import pytest
 from rocketbroker.codec.message.message_batch import BatchParts
 from rocketbroker.codec.message.message_decoder import decode_record
 from rocketbroker.common.errors import StoreError
+from rocketbroker.common.file_system import LocalFileSystem
 from rocketbroker.store import commit_log_dispatcher
 from rocketbroker.store.commit_log import CommitLog
 from rocketbroker.store.commit_log_dispatcher import CommitLogDispatcher
@@ -268,7 +268,7 @@ def test_no_acknowledged_message_is_lost_when_a_queue_file_cannot_be_mapped(part
         parts.appender.put(message(b"%d" % number))
     parts.appender.dispatch()
     with monkeypatch.context() as patched:
-        patched.setattr(mmap, "mmap", fail)
+        patched.setattr(LocalFileSystem, "map", fail)
         if batched:
             assert parts.appender.put_batch(message(), batch(b"10", b"11")).status is PutMessageStatus.PUT_OK
         else:

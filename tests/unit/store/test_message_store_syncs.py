@@ -2,7 +2,6 @@
 
 import asyncio
 import errno
-import mmap
 import os
 import threading
 from pathlib import Path
@@ -10,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from rocketbroker.common.errors import StoreError
+from rocketbroker.common.file_system import LocalFileSystem
 from rocketbroker.store.index_file import IndexFile
 from rocketbroker.store.mapped_file import MappedFile
 from rocketbroker.store.message_store import MessageStore
@@ -180,15 +180,15 @@ class TestSync:
         store.put_message(message())
         store.dispatch()
         with monkeypatch.context() as patched:
-            patched.setattr(os, "fdatasync", refuse(errno.EIO))
+            patched.setattr(LocalFileSystem, "sync_mapped", refuse(errno.EIO))
             store._queue_flusher.flush()
-        synced: list[int] = []
+        synced: list[object] = []
         with monkeypatch.context() as patched:
-            patched.setattr(os, "fdatasync", synced.append)
+            patched.setattr(LocalFileSystem, "sync_mapped", lambda _, mapping: synced.append(mapping))
             store._queue_flusher.flush()
             store._queue_flusher.flush()
 
-        assert synced.count(store.topic_queues("Topic")[0].queue.files[0].fd) == 1
+        assert len(synced) == 1
 
     async def test_what_a_failed_sync_of_a_queue_left_out_is_checked(self, store: MessageStore, monkeypatch):
         for body in (b"a", b"b", b"c"):
@@ -196,7 +196,7 @@ class TestSync:
         store.dispatch()
         queue = store.topic_queues("Topic")[0]
         with monkeypatch.context() as patched:
-            patched.setattr(os, "fdatasync", refuse(errno.EIO))
+            patched.setattr(LocalFileSystem, "sync_mapped", refuse(errno.EIO))
             store._queue_flusher.flush()
         await until(lambda: queue.trusted_from == 3)
         # As the disk has it: the entry never got there, and was read back.
@@ -337,7 +337,7 @@ async def test_a_stop_with_messages_that_no_queue_has_is_unclean(tmp_path: Path,
     store = make_store(tmp_path / "store")
     await store.start()
     with monkeypatch.context() as patched:
-        patched.setattr(mmap, "mmap", refuse(errno.ENOMEM))
+        patched.setattr(LocalFileSystem, "map", refuse(errno.ENOMEM))
         assert store.put_message(message(b"kept", properties={"KEYS": "k"})).status is PutMessageStatus.PUT_OK
         await store.stop()
 
@@ -371,7 +371,7 @@ async def test_queue_entries_that_the_kernel_dropped_are_not_written_anew(tmp_pa
     store.dispatch()
     file = store.topic_queues("Topic")[0].queue.files[0]
     with monkeypatch.context() as patched:
-        patched.setattr(os, "fdatasync", refuse(errno.EIO))
+        patched.setattr(LocalFileSystem, "sync_mapped", refuse(errno.EIO))
         store._queue_flusher.flush()
     # As the disk has it: the page never got there.
     file.buffer[:20] = bytes(20)

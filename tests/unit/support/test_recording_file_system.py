@@ -60,7 +60,7 @@ def test_pages_stored_by_a_mapping_are_lost_one_by_one(files: RecordingFileSyste
     stored = files.watcher(fd)
     assert stored is not None
     for value in (b"x", b"y"):
-        mapped[:] = value * 2 * PAGE
+        memoryview(mapped).cast("B")[:] = value * 2 * PAGE
         stored(0, 2 * PAGE)
 
     found = images(files, tmp_path, Loss.PAGES, "a")
@@ -106,3 +106,19 @@ def test_a_rename_is_there_or_not(files: RecordingFileSystem, tmp_path: Path):
     assert images(files, tmp_path, Loss.PAGES, "a") == {b"old", b"new"}
     files.sync_folder(files.root)
     assert images(files, tmp_path / "later", Loss.ALL, "a") == {b"new"}
+
+
+def test_a_mapping_is_synced_without_a_descriptor(files: RecordingFileSystem, tmp_path: Path):
+    fd = files.open(files.root / "a")
+    files.set_size(fd, PAGE)
+    files.sync(fd)
+    files.sync_folder(files.root)
+    mapped, stored = files.map(fd, PAGE), files.watcher(fd)
+    files.close(fd)
+    assert stored is not None
+    memoryview(mapped).cast("B")[:] = b"x" * PAGE
+    stored(0, PAGE)
+
+    files.sync_mapped(mapped)
+
+    assert images(files, tmp_path, Loss.ALL, "a") == {b"x" * PAGE}
