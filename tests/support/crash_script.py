@@ -55,7 +55,7 @@ class Put(NamedTuple):
     queue: Queue
     queue_offset: int
     body: bytes
-    key: str
+    keys: tuple[str, ...]
 
 
 class Committed(NamedTuple):
@@ -166,24 +166,24 @@ class CrashScript(RecordedScript[Promised]):
     def _queue(self) -> Queue:
         return self._chance.choice([*QUEUES, DELETED])
 
-    def _marked(self, queue: Queue, result: PutMessageResult, bodies: list[bytes], keys: list[str]) -> None:
+    def _marked(self, queue: Queue, result: PutMessageResult, bodies: list[bytes], *keys: str) -> None:
         self.refused_last = result.status is not PutMessageStatus.PUT_OK
         if self.refused_last:
             assert result.reason
             self.refused.append(result.reason)
             return
-        for number, (body, key) in enumerate(zip(bodies, keys, strict=True)):
-            self.file_system.mark(Put(queue, result.queue_offset + number, body, key))
+        for number, body in enumerate(bodies):
+            self.file_system.mark(Put(queue, result.queue_offset + number, body, keys))
 
     async def _put(self) -> PutMessageResult:
         number = next(self._numbers)
         self._clock.advance(self._chance.choice([0, 0.001, 4]))
         body = self._body(number)
-        queue, key = self._queue(), f"k{number}"
-        properties = {"UNIQ_KEY": f"U{number}", "KEYS": key}
+        queue, keys = self._queue(), (f"U{number}", f"k{number}")
+        properties = {"UNIQ_KEY": keys[0], "KEYS": keys[1]}
         self.file_system.mark(Trying(queue, [body]))
         result = self._store.put_message(message(body, *queue, properties=properties))
-        self._marked(queue, result, [body], [key])
+        self._marked(queue, result, [body], *keys)
         with contextlib.suppress(StoreError):  # the queue has no room; the message is kept until it has
             self._store.dispatch()
         return result
@@ -210,7 +210,7 @@ class CrashScript(RecordedScript[Promised]):
                 self._store.dispatch()
         else:
             result = self._store.put_messages(message(b"", *queue), batch(*bodies))
-        self._marked(queue, result, bodies, [""] * len(bodies))
+        self._marked(queue, result, bodies)
 
     async def _commit(self) -> None:
         """A consumer has read to the end of a queue, and its offset is written."""
@@ -280,9 +280,10 @@ async def _check_queue(store: MessageStore, queue: Queue, promised: Promised, lo
     puts = promised.puts[queue]
     least = len(puts) if loss is Loss.NOTHING else promised.on_disk[queue]
     assert end >= least, f"{queue}: {least} messages were promised, {end} are there"
-    for put in [put for put in puts[:end][-3:] if put.key]:
-        records = (await store.query_message(queue[0], put.key, 64, 0, ALWAYS)).records
-        assert put.body in [decode_record(record).body for record in records], f"{put.key} is not found by its key"
+    for put in puts[:end][-3:]:
+        for key in put.keys:
+            records = (await store.query_message(queue[0], key, 64, 0, ALWAYS)).records
+            assert put.body in [decode_record(record).body for record in records], f"{key} does not find its message"
 
 
 def _check_offset(
