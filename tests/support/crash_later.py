@@ -119,7 +119,7 @@ class LaterLoad:
     def check_killed(self, store: Path) -> None:
         """What was acknowledged waits in the log of a dead broker, and what it knew to be delivered is there."""
         assert self.breaks == []
-        assert self.acknowledged <= self.waiting.keys(), "acknowledged, and not stored"
+        assert self.lost() == set(), "acknowledged, and not stored"
         self.amid.update(sent.kind for sent in self.waiting.keys() - self.copies.keys() if sent.kind != "rollback")
         self.noted_before = noted(store)
         is_delivered = delivered_by_progress(store)
@@ -151,11 +151,25 @@ class LaterLoad:
         assert unexplained == set(), "stored, and neither acknowledged nor refused"
         assert self.amid.keys() >= DELAYED.keys() | {"unknown"}, f"not all kinds waited when it was killed: {self.amid}"
 
+    def lost(self) -> set[Sent]:
+        """Sends that were acknowledged and are not in the log."""
+        return self.acknowledged - self.waiting.keys()
+
+    def early(self) -> list[Copy]:
+        """Copies that were stored before their message was due."""
+        return [
+            copy
+            for sent, copies in self.copies.items()
+            for copy in copies
+            if copy.record.store_timestamp < _due_ms(sent, self.waiting[sent])
+        ]
+
     def summary(self) -> str:
-        """What the run came to, in one line."""
+        """The counts of the run, in one line."""
         twice = sum(len(copies) - 1 for copies in self.copies.values())
         return (
-            f"{len(self.acknowledged)} delayed or in transactions acknowledged, 0 lost, 0 early, {len(self.missed)} "
+            f"{len(self.acknowledged)} delayed or in transactions acknowledged, {len(self.lost())} lost, "
+            f"{len(self.early())} early, {len(self.missed)} "
             f"sends failed, {len(self.copies)} delivered, {twice} copies more after a kill; waiting at kills: "
             f"{dict(self.amid)}"
         )
