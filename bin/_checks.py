@@ -1,9 +1,10 @@
 """What `bin/test` runs: format, lint, import contracts, types and docs on one core, the tests beside them.
 
-    bin/test [--soak] [--no-docs] [PYTEST_ARGUMENT]...
+    bin/test [--soak] [--no-docs] [--no-skips] [PYTEST_ARGUMENT]...
 
 A check that fails shows its output. The end says what was skipped, why and how often, then counts everything: each
 check and each test is one. Exit status 0 means that nothing failed. Paths and options for pytest narrow its part.
+--no-skips makes each skip a failure, but for the soak tests, which run with --soak: for a machine that has everything.
 """
 
 import os
@@ -21,6 +22,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PYTHON = sys.executable
 CHECK_LIMIT = 900  # seconds one check may take
 TESTS_LIMIT = 2700  # seconds after which no further test is started
+SOAK = "soak: "  # begins the reason of a skip that needs nothing of the machine
 
 CHECKS: dict[str, list[str]] = {
     "format (ruff format)": [PYTHON, "-m", "ruff", "format", "--check", "."],
@@ -108,6 +110,12 @@ def summarise(checks: Outcome, tests: Outcome) -> int:
     return 1 if failures else 0
 
 
+def refuse_skips(outcome: Outcome) -> None:
+    """Turn each skip that a fully equipped machine does not need into a failure."""
+    for reason in [reason for reason in outcome.skips if not reason.startswith(SOAK)]:
+        outcome.failures.append(f"{outcome.skips.pop(reason)} skipped: {reason}")
+
+
 def main(arguments: list[str]) -> int:
     if "-h" in arguments or "--help" in arguments:
         print(__doc__)
@@ -119,13 +127,18 @@ def main(arguments: list[str]) -> int:
         arguments = [word for word in arguments if word != "--no-docs"]
         del checks["docs (sphinx -W)"]
         outcome.skips["docs: --no-docs was given"] += 1
+    no_skips = "--no-skips" in arguments
+    arguments = [word for word in arguments if word != "--no-skips"]
     with tempfile.TemporaryDirectory(prefix="rocketbroker-test-") as folder:
         scratch = Path(folder)
         static = threading.Thread(target=run_checks, args=(checks, scratch, outcome), daemon=True)
         static.start()
         status = run_tests(arguments, scratch / "tests.xml")
         static.join()
-        return summarise(outcome, read_report(scratch / "tests.xml", status))
+        tests = read_report(scratch / "tests.xml", status)
+        if no_skips:
+            refuse_skips(tests)
+        return summarise(outcome, tests)
 
 
 if __name__ == "__main__":

@@ -61,6 +61,16 @@ def test_the_last_line_counts_checks_and_tests(checks: ModuleType, capsys: pytes
     assert capsys.readouterr().out.splitlines()[-2:] == ["skipped 2: soak", "15 passed, 0 failed, 2 skipped"]
 
 
+def test_without_skips_only_soak_tests_may_be_left_out(checks: ModuleType):
+    tests = checks.Outcome(passed=3)
+    tests.skips.update({"needs-namespaces: refused": 4, "soak: takes minutes, runs with --soak": 2})
+
+    checks.refuse_skips(tests)
+
+    assert tests.failures == ["4 skipped: needs-namespaces: refused"]
+    assert tests.skips == {"soak: takes minutes, runs with --soak": 2}
+
+
 def test_one_failure_makes_the_status_one(checks: ModuleType, capsys: pytest.CaptureFixture[str]):
     assert checks.summarise(checks.Outcome(failures=["lint"]), checks.Outcome(passed=1)) == 1
     assert capsys.readouterr().out.splitlines()[-3:] == [
