@@ -1,0 +1,296 @@
+"""Faults put into the code on purpose, each with the test that must fail then.
+
+    python -m tests.support.mutations            run all of them
+    python -m tests.support.mutations WORD...    run those whose name holds one of the words
+
+A mutation replaces one piece of text in a copy of the sources. A test that passes all the same proves less than it
+says.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+# What a run of tests needs of a checkout; the rest is left out of the copy.
+COPIED = ("src", "tests", "pyproject.toml", "conf")
+SOURCES = "src/rocketbroker"
+LIMIT_S = 900
+FAILED = 1  # pytest's exit status when tests ran and some failed
+
+
+class Mutation(NamedTuple):
+    """A fault: in ``file`` below the sources the text ``before``, which stands there once, becomes ``after``."""
+
+    name: str
+    file: str
+    before: str
+    after: str
+    test: str
+
+
+class MutationError(Exception):
+    """A mutation does not fit the code, or its test could not be run."""
+
+
+DAMAGED_STORES = "tests/property/test_damaged_stores.py::test_whatever_one_file_has_become"
+DAMAGED_FILES = "tests/property/test_damaged_files.py"
+DAMAGED_BATCHES = "tests/property/test_damaged_batches.py::test_whatever_one_file_has_become"
+CRASH = "tests/property/test_crash.py::test_a_crash_takes_nothing_that_was_promised"
+DISK_ERRORS = "tests/property/test_disk_errors.py::test_a_disk_that_refuses_for_a_while_takes_nothing"
+STORE = "tests/property/test_store.py"
+BATCH_QUEUES = "tests/property/test_batch_queues.py"
+DELAY_CRASH = "tests/property/test_delay_crash.py"
+TRANSACTION_CRASH = "tests/property/test_transaction_crash.py"
+CONNECTION = "tests/property/test_connection.py"
+DECODERS = "tests/property/test_fuzz_decoders.py::test_any_input_is_taken_or_refused"
+REQUESTS = "tests/property/test_fuzz_requests.py::test_requests_with_damage_are_answered"
+STREAMS = "tests/property/test_fuzz_connection.py"
+JAVA_KILL = "tests/interop/test_java_kill.py::test_a_killed_broker_keeps_what_it_acknowledged"
+
+MUTATIONS = (
+    Mutation(
+        "a query finds the first record whatever it is asked for",
+        "store/message_queries.py",
+        "record = self._commit_log.record(offset)",
+        "record = self._commit_log.record(0)",
+        DAMAGED_STORES,
+    ),
+    Mutation(
+        "a query finds nothing",
+        "store/message_queries.py",
+        "QueryMessageResult(await self._run(self._records, offsets), *last_update)",
+        "QueryMessageResult([], *last_update)",
+        DAMAGED_STORES,
+    ),
+    Mutation(
+        "a key is left out of the index",
+        "store/index_service.py",
+        "self._unique_keys += unique_keys",
+        "self._unique_keys += [None] * len(unique_keys)",
+        CRASH,
+    ),
+    Mutation(
+        "a pull does not look at the checksum of a body",
+        "codec/message/expected_record.py",
+        "or (body_length and crc32(body) & _CRC_BITS != crc)",
+        "or False",
+        DAMAGED_STORES,
+    ),
+    Mutation(
+        "a pull does not look at what a record says of its place",
+        "codec/message/expected_record.py",
+        "                or found_offset != queue_offset\n",
+        "",
+        DAMAGED_FILES,
+    ),
+    Mutation(
+        "a queue entry names the wrong record",
+        "store/commit_log_dispatcher.py",
+        "queue.put(queue_offset, physical_offset, size, tags_code)",
+        "queue.put(queue_offset, physical_offset - physical_offset % 7, size, tags_code)",
+        STORE,
+    ),
+    Mutation(
+        "a sync of a mapped file does nothing",
+        "store/mapped_file.py",
+        "        self._file_system.sync(self.fd)\n",
+        "",
+        CRASH,
+    ),
+    Mutation(
+        "the name of a new file is never synced",
+        "store/mapped_file.py",
+        "            self._file_system.sync_folder(self._new_names[-1])\n",
+        "",
+        CRASH,
+    ),
+    Mutation(
+        "a send is acknowledged before the sync",
+        "store/flush_service.py",
+        "            self._waiting.append((offset, loop.time() + timeout_s, tell))\n",
+        '            loop.call_soon(tell, "")\n',
+        "tests/integration/test_kill_before_answer.py",
+    ),
+    Mutation(
+        "what is appended during a sync is taken for synced by it",
+        "store/flush_service.py",
+        "        self.flushed_offset = self._synced_end()\n        self._checkpoint",
+        "        self.flushed_offset = self._queue.max_offset\n        self._checkpoint",
+        "tests/unit/store/test_flush_service.py",
+    ),
+    Mutation(
+        "a queue is taken for synced without a sync",
+        "store/flush_service.py",
+        "                    self._check_before_rewrite(queue, file)\n                    file.flush()",
+        "                    file.flushed = file.wrote",
+        CRASH,
+    ),
+    Mutation(
+        "a table is renamed before it is synced",
+        "common/atomic_file.py",
+        "        file_system.sync(fd)\n",
+        "",
+        CRASH,
+    ),
+    Mutation(
+        "a sync that failed is taken for one that succeeded",
+        "store/mapped_file.py",
+        "        except OSError:\n            self.to_write_again = True\n            raise\n",
+        "        except OSError:\n            pass\n",
+        DISK_ERRORS,
+    ),
+    Mutation(
+        "what a failed sync left out is not written again",
+        "store/mapped_file.py",
+        "            if self.to_write_again:\n                self._write_again(self.flushed, wrote)\n",
+        "",
+        DISK_ERRORS,
+    ),
+    Mutation(
+        "progress of delayed messages is written ahead of their copies",
+        "broker/durable_progress.py",
+        "while self._waiting and self._waiting[0][0] <= flushed:",
+        "while self._waiting:",
+        DELAY_CRASH,
+    ),
+    Mutation(
+        "a transaction that is rolled back is delivered",
+        "processor/end_transaction.py",
+        "self._put_real_message(half) if outcome == TRANSACTION_COMMIT_TYPE else None",
+        "self._put_real_message(half)",
+        TRANSACTION_CRASH,
+    ),
+    Mutation(
+        "the beginning of a frame is dropped",
+        "transport/connection.py",
+        "self._buffer.keep(data[position:], needed)",
+        "self._buffer.clear()",
+        CONNECTION,
+    ),
+    Mutation(
+        "memory is taken for the length that a frame claims",
+        "transport/receive_buffer.py",
+        "bytearray(min(needed, 2 * len(rest)))",
+        "bytearray(needed)",
+        "tests/unit/transport/test_receive_buffer.py",
+    ),
+    Mutation(
+        "a frame that breaks the protocol is not foreseen",
+        "transport/connection.py",
+        "        except RemoteProtocolError as error:\n",
+        "        except NotADirectoryError as error:\n",
+        STREAMS,
+    ),
+    Mutation(
+        "the lengths in a binary header are not checked",
+        "codec/remoting/rocketmq_header.py",
+        "    if length < 0 or end > len(header):\n",
+        "    if False:\n",
+        DECODERS,
+    ),
+    Mutation(
+        "a body that is no JSON is not foreseen",
+        "processor/request_body.py",
+        "    except CodecError as error:\n",
+        "    except NotADirectoryError as error:\n",
+        REQUESTS,
+    ),
+    Mutation(
+        "a batch is entered with one message too few",
+        "store/batch_consume_queue.py",
+        "self._append(BatchEntry(physical_offset, size, tags_code, store_timestamp, queue_offset, count))",
+        "self._append(BatchEntry(physical_offset, size, tags_code, store_timestamp, queue_offset, max(count - 1, 1)))",
+        BATCH_QUEUES,
+    ),
+    Mutation(
+        "entries of batches are taken as they stand",
+        "store/batch_consume_queue.py",
+        "        return count if agrees else count - 1\n",
+        "        return count\n",
+        DAMAGED_BATCHES,
+    ),
+    Mutation(
+        "delayed messages are delivered a second early",
+        "broker/schedule_message_service.py",
+        "            if due_at > now:\n",
+        "            if due_at > now + 1000:\n",
+        DELAY_CRASH,
+    ),
+    Mutation(
+        "each fiftieth message gets no queue entry",
+        "store/commit_log_dispatcher.py",
+        "            if queue_offset >= queue.max_offset:\n",
+        "            if queue_offset >= queue.max_offset and queue_offset % 50 != 49:\n",
+        JAVA_KILL,
+    ),
+)
+
+
+def mutate(mutation: Mutation, sources: Path) -> None:
+    """Put a fault into a copy of the sources.
+
+    Raises:
+        MutationError: the text to replace does not stand there once.
+    """
+    path = sources / mutation.file
+    text = path.read_text()
+    if text.count(mutation.before) != 1:
+        raise MutationError(f"{mutation.name}: its text stands {text.count(mutation.before)} times in {mutation.file}")
+    path.write_text(text.replace(mutation.before, mutation.after))
+
+
+def failure_with(mutation: Mutation) -> str:
+    """The line that says why the test of a mutation fails with it; empty when the test passes.
+
+    Raises:
+        MutationError: pytest ran no test, or not to its end.
+    """
+    with tempfile.TemporaryDirectory(prefix="rocketbroker-mutation-") as name:
+        folder = Path(name)
+        for each in COPIED:
+            copy = shutil.copytree if (ROOT / each).is_dir() else shutil.copy2
+            copy(ROOT / each, folder / each)
+        mutate(mutation, folder / SOURCES)
+        command = [sys.executable, "-P", "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", mutation.test]
+        environment = os.environ | {"PYTHONPATH": str(folder / "src")}
+        done = subprocess.run(
+            command,
+            cwd=folder,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=LIMIT_S,
+            check=False,
+        )
+        if done.returncode not in {0, FAILED} or " error" in done.stdout.splitlines()[-1]:
+            raise MutationError(f"{mutation.name}: pytest ended with {done.returncode}\n{done.stdout[-3000:]}")
+        return (
+            next((line for line in done.stdout.splitlines() if line.startswith("E  ")), "E") if done.returncode else ""
+        )
+
+
+def main(words: list[str]) -> int:
+    """Run mutations and print of each whether its test saw it; the exit status says whether all were seen."""
+    missed = 0
+    for mutation in MUTATIONS:
+        if words and not any(word in mutation.name for word in words):
+            continue
+        started = time.monotonic()
+        why = failure_with(mutation)
+        missed += not why
+        took = f"{time.monotonic() - started:.0f} s"
+        print(
+            f"{'seen  ' if why else 'MISSED'} {mutation.name} ({mutation.test}), {took}\n       {why[1:].strip()[:160]}"
+        )
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
