@@ -5,8 +5,6 @@ from dataclasses import dataclass
 
 DRAIN_MOST = 400_000  # messages
 DRAIN_LIMIT = 60  # seconds
-# The load whose messages another one reads.
-SENT_FOR = {"drain": "sync64", "sql92": "sql92_send"}
 SQL92_MOST = 4_000_000  # messages
 _SQL92_EVERY = 100
 # What is worth measuring when each answer waits for the disk, unless the caller says.
@@ -21,6 +19,7 @@ class Scenario:
         name: as in ``--only``.
         shows: what it is, for ``--help`` and the manual.
         arguments: of ``java/Load.java`` after the name server; ``{seconds}`` and ``{messages}`` are filled in.
+        reads: the load whose messages it reads; empty for one that sends.
         most: messages that it reads at the most.
         properties: what the broker has to be told, as ``KEY=VALUE``.
     """
@@ -29,6 +28,7 @@ class Scenario:
     shows: str
     load: str
     arguments: tuple[str, ...]
+    reads: str = ""
     most: int = DRAIN_MOST
     properties: tuple[str, ...] = ()
 
@@ -55,6 +55,7 @@ SCENARIOS = {
             "a push consumer reads what sync64 sent, 400,000 messages at most",
             "drain",
             ("Sync64", "bench_drain", "{messages}", str(DRAIN_LIMIT)),
+            "sync64",
         ),
         Scenario(
             "e2e200",
@@ -75,17 +76,38 @@ SCENARIOS = {
             "a push consumer filters by SQL92 what sql92_send sent, 4,000,000 messages at most, of which 1 % match",
             "drain",
             ("Numbered", "bench_sql92", "{messages}", str(DRAIN_LIMIT), "n = 7", str(_SQL92_EVERY)),
+            "sql92_send",
             SQL92_MOST,
             ("enablePropertyFilter=true",),
         ),
     )
 }  # fmt: skip
 
-# Unrecorded, before the scenarios of a round, so that a JIT compiler has seen the hot paths.
-WARM_UP = (
-    _send("warm-up", "", "WarmUp", 64, 128, "sync"),
-    _send("warm-up", "", "WarmUp", 8, 128, "async"),
+# Unrecorded, before the scenarios of a round, so that a JIT compiler has seen the hot paths, that of reading as well.
+_WARM_UP = (
+    _send("warm_sync", "", "WarmUp", 64, 128, "sync"),
+    _send("warm_async", "", "WarmUp", 8, 128, "async"),
+    Scenario("warm_drain", "", "drain", ("WarmUp", "bench_warm", "{messages}", str(DRAIN_LIMIT)), "warm_sync"),
+    Scenario("warm_deliver", "", "deliver", ("WarmUpEndToEnd", "200", "{seconds}")),
 )
+# Before a load that filters; the others need no property of the broker.
+_WARM_UP_SQL92 = (
+    _send("warm_sql92_send", "", "WarmUpNumbered", 16, 128, f"numbered:{_SQL92_EVERY}"),
+    Scenario(
+        "warm_sql92",
+        "",
+        "drain",
+        ("WarmUpNumbered", "bench_warm_sql92", "{messages}", str(DRAIN_LIMIT), "n = 7", str(_SQL92_EVERY)),
+        "warm_sql92_send",
+        SQL92_MOST // 4,
+    ),
+)
+
+
+def warm_up(scenarios: Sequence[Scenario]) -> list[Scenario]:
+    """The unrecorded loads before a round of scenarios: each kind of send and of read."""
+    filters = any(scenario.name == "sql92" for scenario in scenarios)
+    return [*_WARM_UP, *(_WARM_UP_SQL92 if filters else ())]
 
 
 def chosen(only: str | None) -> list[Scenario]:
@@ -103,7 +125,7 @@ def chosen(only: str | None) -> list[Scenario]:
 
 def _with_messages_to_read(names: Sequence[str]) -> list[str]:
     wanted = list(dict.fromkeys(names))
-    for reads, sends in SENT_FOR.items():
+    for reads, sends in [(scenario.name, scenario.reads) for scenario in SCENARIOS.values() if scenario.reads]:
         if reads in wanted and sends not in wanted[: wanted.index(reads)]:
             wanted = [name for name in wanted if name != sends]
             wanted.insert(wanted.index(reads), sends)

@@ -22,7 +22,7 @@ from bench.disk import probe_fdatasync
 from bench.machine import heading
 from bench.measure import anonymous_mib, cpu_seconds
 from bench.report import Row
-from bench.scenarios import SENT_FOR, SYNC_FLUSH_LOADS, WARM_UP, Scenario, chosen
+from bench.scenarios import SYNC_FLUSH_LOADS, Scenario, chosen, warm_up
 from bench.servers import Running, ServerError, Side, java_side, our_side, running
 from tests.support.java_toolchain import JavaError, missing_tools
 
@@ -62,16 +62,21 @@ def measure_scenario(scenario: Scenario, servers: Running, seconds: int, message
 def measure_side(number: int, side: Side, servers: Running, options: Options) -> Iterator[Row]:
     """One round of one side: the start, a warm-up that is not recorded, then each load."""
     yield Row(number, side.name, report.START, {report.START: servers.start_seconds})
-    for scenario in WARM_UP if options.warm else ():
-        outcome, _ = measure_scenario(scenario, servers, options.warm, 0)
+    sent: dict[str, int] = {}
+    for scenario in warm_up(options.scenarios) if options.warm else ():
+        outcome, _ = _run_next(scenario, servers, options.warm, sent)
         if outcome.trouble:
             yield Row(number, side.name, scenario.name, {}, outcome.trouble)
-    sent: dict[str, int] = {}
     for scenario in options.scenarios:
-        messages = sent.get(SENT_FOR.get(scenario.name, ""), 0)
-        outcome, cpu = measure_scenario(scenario, servers, options.seconds, messages)
-        sent[scenario.name] = outcome.done
+        outcome, cpu = _run_next(scenario, servers, options.seconds, sent)
         yield Row(number, side.name, scenario.name, _figures(outcome, cpu, servers.broker_pid), outcome.trouble)
+
+
+def _run_next(scenario: Scenario, servers: Running, seconds: int, sent: dict[str, int]) -> tuple[load.Outcome, float]:
+    """Run a load after those whose messages are in ``sent``, by name, and note its own there."""
+    measured = measure_scenario(scenario, servers, seconds, sent.get(scenario.reads, 0))
+    sent[scenario.name] = measured[0].done
+    return measured
 
 
 def _figures(outcome: load.Outcome, cpu: float, broker_pid: int) -> dict[str, float]:
@@ -133,7 +138,9 @@ def _bare_fdatasync(folder: Path | None) -> str:
 def side_by_side(  # noqa: PLR0913, PLR0917 - one argument for each option
     rounds: Annotated[int, typer.Option(min=1, help="Rounds; medians are over them.")] = 3,
     seconds: Annotated[int, typer.Option(min=3, help="Length of each load.")] = 20,
-    warm: Annotated[int, typer.Option(min=0, help="Seconds of unrecorded load, twice, before a side's loads.")] = 20,
+    warm: Annotated[
+        int, typer.Option(min=0, help="Seconds of each unrecorded load, sends and reads, before a side's loads.")
+    ] = 20,
     only: Annotated[
         str | None, typer.Option(callback=_check_only, metavar="A,B", help="Loads to run, by name.")
     ] = None,

@@ -1,8 +1,10 @@
 """Loads are chosen by name, and a drain has something to read."""
 
+from collections.abc import Iterable
+
 import pytest
 
-from bench.scenarios import SCENARIOS, SENT_FOR, chosen
+from bench.scenarios import SCENARIOS, Scenario, chosen, warm_up
 
 
 def names(only: str | None) -> list[str]:
@@ -45,9 +47,19 @@ def test_the_driver_is_told_seconds_and_messages():
     assert SCENARIOS["drain"].command("127.0.0.1:9", 20, 9)[-2] == "9"
 
 
-@pytest.mark.parametrize(("reads", "sends"), SENT_FOR.items())
-def test_what_reads_a_topic_reads_the_one_that_is_filled_for_it(reads: str, sends: str):
-    assert SCENARIOS[reads].arguments[0] == SCENARIOS[sends].arguments[0]
+@pytest.mark.parametrize("scenarios", [SCENARIOS.values(), warm_up([SCENARIOS["sql92"]])])
+def test_what_reads_a_topic_comes_after_the_load_that_fills_it(scenarios: Iterable[Scenario]):
+    before: dict[str, Scenario] = {}
+    for scenario in scenarios:
+        if scenario.reads:
+            assert scenario.arguments[0] == before[scenario.reads].arguments[0]
+        before[scenario.name] = scenario
+    assert any(scenario.reads for scenario in before.values())
+
+
+def test_a_filter_is_warmed_up_for_a_load_that_filters_alone():
+    assert [scenario.name for scenario in warm_up([SCENARIOS["drain"]])][-2:] == ["warm_drain", "warm_deliver"]
+    assert [scenario.name for scenario in warm_up([SCENARIOS["sql92"]])][-1] == "warm_sql92"
 
 
 def test_one_of_a_hundred_messages_matches():

@@ -72,6 +72,8 @@ def test_each_side_is_warmed_up_before_its_loads(bench: Bench):
     assert [call[2:] for call in bench.calls] == [
         ["WarmUp", "64", "128", "4", "sync"],
         ["WarmUp", "8", "128", "4", "async"],
+        ["WarmUp", "bench_warm", "50", "60"],
+        ["WarmUpEndToEnd", "200", "4"],
         ["Sync1", "1", "128", "9", "sync"],
     ]
 
