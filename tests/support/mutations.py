@@ -97,10 +97,10 @@ MUTATIONS = (
         STORE,
     ),
     Mutation(
-        "a sync of a mapped file does nothing",
+        "a sync of the log does nothing",
         "store/mapped_file.py",
-        "        self._file_system.sync(self.fd)\n",
-        "",
+        "            self._file_system.sync(self.fd)\n",
+        "            pass\n",
         CRASH,
     ),
     Mutation(
