@@ -5,4 +5,4 @@ from rocketbroker.broker.pull_request_hold_service import PullRequestHoldService
 
 def held_count(service: PullRequestHoldService) -> int:
     """How many are held."""
-    return sum(map(len, service._held.values()))
+    return sum(queue.count for queue in service._held.values())

@@ -4,6 +4,7 @@ from typing import Final
 
 from rocketbroker.broker.consumer_filter_manager import ConsumerFilterManager, filter_of
 from rocketbroker.broker.consumer_manager import ConsumerManager
+from rocketbroker.broker.pull_request import Wanted
 from rocketbroker.broker.retry_message_filter import RetryMessageFilter
 from rocketbroker.broker.subscription import LONGEST_CACHED, TAG, SubscriptionLimit, is_tag_type, tag_codes_of
 from rocketbroker.broker.subscription_group_manager import SubscriptionGroupManager
@@ -23,9 +24,6 @@ from rocketbroker.store.message_store import MessageStore
 _READ_FORBIDDEN: Final = 1 << INDEX_PERM_READ
 
 _ANY_SIZE: Final = 1 << 30
-
-#: Tags codes, ``None`` for all messages, and a filter on properties in their place.
-Wanted = tuple[frozenset[int] | None, MessageFilter | None]
 
 
 class PullFilter:

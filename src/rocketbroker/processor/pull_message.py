@@ -7,8 +7,10 @@ from typing import Final
 
 from rocketbroker.broker.broker_stats_manager import BrokerStatsManager
 from rocketbroker.broker.consumer_offset_manager import ConsumerOffsetManager
-from rocketbroker.broker.pull_request_hold_service import PullRequest, PullRequestHoldService
+from rocketbroker.broker.pull_request import PullRequest, Wanted
+from rocketbroker.broker.pull_request_hold_service import PullRequestHoldService
 from rocketbroker.broker.stats_item import StatsItem
+from rocketbroker.broker.subscription import TAG
 from rocketbroker.broker.subscription_group_manager import SubscriptionGroupManager
 from rocketbroker.broker.topic_config_manager import TopicConfigManager
 from rocketbroker.codec.remoting.bodies.subscription_group import SubscriptionGroupConfig
@@ -17,7 +19,7 @@ from rocketbroker.codec.remoting.handler import Buffer, Connection
 from rocketbroker.codec.remoting.headers.pull_message import PullMessageRequestHeader
 from rocketbroker.codec.remoting.hot_responses import pull_response_head
 from rocketbroker.codec.remoting.perm_name import PERM_READ
-from rocketbroker.codec.remoting.pull_sys_flag import FLAG_COMMIT_OFFSET, FLAG_SUSPEND
+from rocketbroker.codec.remoting.pull_sys_flag import FLAG_COMMIT_OFFSET, FLAG_SUBSCRIPTION, FLAG_SUSPEND
 from rocketbroker.codec.remoting.remoting_command import Command, RemotingCommand, response
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode
@@ -25,7 +27,6 @@ from rocketbroker.common.config import BrokerConfig
 from rocketbroker.common.errors import BrokerResponseError, StoreError
 from rocketbroker.processor.pull_filter import HeldFilter, PullFilter
 from rocketbroker.store.get_message import GetMessageResult, GetMessageStatus, UncheckedMessages
-from rocketbroker.store.message_filter import MessageFilter
 from rocketbroker.store.message_store import MessageStore
 
 log = logging.getLogger(__name__)
@@ -64,6 +65,15 @@ def _refusal(error: Exception) -> Command:
     return response(ResponseCode.SYSTEM_ERROR, f"{type(error).__name__}: {error}")
 
 
+def _drop_texts(command: PullCommand) -> None:
+    """Drop what a held pull needs no more of its request: the texts may be long, and the body is a view."""
+    command.body, command.remark, command.language, command.serialize_type = b"", None, "", ""
+    header = command.header
+    header.subscription = header.proxy_froward_client_id = header.lite_topic = None
+    if header.expression_type != TAG:
+        header.expression_type = None
+
+
 class PullMessageProcessor:
     """Answers pulls with slices of the log, and has those wait that find nothing.
 
@@ -100,7 +110,7 @@ class PullMessageProcessor:
 
     def process(self, connection: Connection, command: PullCommand) -> list[Buffer] | None:
         """Answer a pull, have it answered when its messages are read, or hold it."""
-        answer = self._pull(connection, command, may_suspend=True)
+        answer = self._pull(connection, command)
         if isinstance(answer, Awaitable):
             connection.answer_later(command, answer)
             return None
@@ -113,7 +123,7 @@ class PullMessageProcessor:
             return
         answer: PullAnswer
         try:
-            answer = self._pull(request.connection, request.command, may_suspend=False)
+            answer = self._pull(request.connection, request.command, held=request)
         except Exception as error:  # noqa: BLE001 - logged and answered: its consumer would wait until it gives up
             request.connection.reply(request.command.opaque, _refusal(error))
             return
@@ -123,10 +133,11 @@ class PullMessageProcessor:
             request.connection.answer_later(request.command, answer)
 
     async def _resume_later(self, request: PullRequest) -> list[Buffer] | None:
-        answer = self._pull(request.connection, request.command, may_suspend=False)
+        answer = self._pull(request.connection, request.command, held=request)
         return await answer if isinstance(answer, Awaitable) else answer
 
-    def _pull(self, connection: Connection, command: PullCommand, *, may_suspend: bool) -> PullAnswer:
+    def _pull(self, connection: Connection, command: PullCommand, held: PullRequest | None = None) -> PullAnswer:
+        """Answer a pull; one that was ``held`` is not held again."""
         header = command.header
         if command.code == RequestCode.LITE_PULL_MESSAGE and not self._config.lite_pull_message_enable:
             raise self._forbidden(
@@ -135,7 +146,10 @@ class PullMessageProcessor:
             )
         group = self._readable_group(header)
         topic = self._readable_topic(header, connection)
-        tag_codes, message_filter = self._pull_filter.wanted(header, group)
+        wanted = None if held is None else held.carried
+        if wanted is None:
+            wanted = self._pull_filter.wanted(header, group)
+        tag_codes, message_filter = wanted
         if self._offsets.resets:
             moved = self._redirect(connection, header)
             if moved is not None:
@@ -150,11 +164,11 @@ class PullMessageProcessor:
             message_filter,
         )
         self._offsets.commit_pull(header.consumer_group, header.topic, header.queue_id, result.next_begin_offset)
-        if may_suspend and header.sys_flag & FLAG_COMMIT_OFFSET and header.commit_offset >= 0:
+        if held is None and header.sys_flag & FLAG_COMMIT_OFFSET and header.commit_offset >= 0:
             self._offsets.commit(header.consumer_group, header.topic, header.queue_id, header.commit_offset)
         code = self._code_of(result, header)
-        if code == ResponseCode.PULL_NOT_FOUND and may_suspend and header.sys_flag & FLAG_SUSPEND:
-            self._suspend(connection, command, tag_codes, message_filter)
+        if code == ResponseCode.PULL_NOT_FOUND and held is None and header.sys_flag & FLAG_SUSPEND:
+            self._suspend(connection, command, wanted)
             return None
         stats = self._stats.group_get(header.topic, header.consumer_group)
         if code != ResponseCode.SUCCESS:
@@ -246,22 +260,17 @@ class PullMessageProcessor:
             return ResponseCode.PULL_OFFSET_MOVED if moved else ResponseCode.PULL_NOT_FOUND
         return _CODES[status]
 
-    def _suspend(
-        self,
-        connection: Connection,
-        command: PullCommand,
-        tag_codes: frozenset[int] | None,
-        message_filter: MessageFilter | None,
-    ) -> None:
+    def _suspend(self, connection: Connection, command: PullCommand, wanted: Wanted) -> None:
         header = command.header
         timeout_ms = header.suspend_timeout_millis
         if not self._config.long_polling_enable:
             timeout_ms = self._config.short_polling_time_mills
-        # The body is a view of the receive buffer.
-        command.body = b""
+        tag_codes, message_filter = wanted
         place = header.topic, header.queue_id, header.queue_offset
         has_match = None if message_filter is None else HeldFilter(self._store, *place, message_filter)
-        request = PullRequest(connection, command, *place, tag_codes, has_match)
+        carried = wanted if header.sys_flag & FLAG_SUBSCRIPTION else None
+        _drop_texts(command)
+        request = PullRequest(connection, command, *place, tag_codes, has_match, carried=carried)
         self._hold_service.suspend(request, timeout_ms)
 
     # -- what may be read

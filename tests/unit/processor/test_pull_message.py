@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from rocketbroker.broker.client_channel_info import ClientChannelInfo
-from rocketbroker.broker.pull_request_hold_service import PullRequest, PullRequestHoldService
+from rocketbroker.broker.pull_request import PullRequest
+from rocketbroker.broker.pull_request_hold_service import PullRequestHoldService
 from rocketbroker.codec.message.message_decoder import decode_messages
 from rocketbroker.codec.message.message_encoder import BODY_POSITION
 from rocketbroker.codec.remoting.bodies.heartbeat import ConsumerData, ConsumeType, MessageModel, SubscriptionData
@@ -226,11 +227,33 @@ async def test_a_held_pull_that_fails_unforeseen_is_answered(puller: Puller, mon
     await puller.holds.stop()
 
 
-async def test_a_held_pull_keeps_no_view_of_the_receive_buffer(puller: Puller):
-    puller.pull(0, SUBSCRIPTION | SUSPEND)
+async def test_a_held_pull_keeps_no_text_and_no_view_of_the_receive_buffer(puller: Puller):
+    long = "x" * 1_000_000
+    texts: dict[str, Any] = {
+        "proxy_froward_client_id": long,
+        "lite_topic": long,
+        "expression_type": "TAG",
+        "subscription": "b",
+    }
+    header = PullMessageRequestHeader("G", "T", 0, 0, 32, SUBSCRIPTION | SUSPEND, 0, 60_000, 100, **texts)
+    command = request(PULL, header, b"view")
+    command.language = command.remark = command.serialize_type = long
+    assert puller.processor.process(puller.connection, command) is None
+
     (held,) = puller.holds.suspended
     assert held.command.body == b""
+    assert sum(map(len, texts_of(held.command))) < 100
+
+    puller.put("a", "b")
+    puller.processor.resume(held)
+    assert bodies(puller.connection.written) == [b"b"], "it wants what it wanted"
     await puller.holds.stop()
+
+
+def texts_of(command: Command) -> list[str]:
+    """All texts that a command keeps."""
+    values = [getattr(part, name) for part in (command, command.header) for name in part.__struct_fields__]
+    return [value for value in values if isinstance(value, str)]
 
 
 def test_a_pull_commits_the_offset_it_carries(puller: Puller):

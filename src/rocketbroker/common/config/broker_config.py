@@ -242,6 +242,23 @@ class BrokerConfig(ConfigModel):
         low=1,
         high=_DAY_MS,
     )
+    max_held_pulls: Whole = setting(
+        "maxHeldPulls",
+        100_000,
+        "Most pulls that are held at a time; one more is refused with SYSTEM_BUSY. One that filters by 4 tags counts "
+        "as two, by 8 as three, and one that brings an SQL92 expression as 33.",
+        _HOT_OWN,
+        low=1,
+        high=10_000_000,
+    )
+    max_held_pulls_per_connection: Whole = setting(
+        "maxHeldPullsPerConnection",
+        16_384,
+        "Most pulls of one connection that are held at a time, counted like those of maxHeldPulls.",
+        _HOT_OWN,
+        low=1,
+        high=10_000_000,
+    )
     use_server_side_reset_offset: Flag = setting(
         "useServerSideResetOffset",
         True,

@@ -1,0 +1,106 @@
+"""Strangers that hold pulls: what they cost others and the broker's memory."""
+
+import contextlib
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from rocketbroker.codec.remoting.request_code import RequestCode
+from rocketbroker.codec.remoting.response_code import ResponseCode
+from tests.support.our_servers import Cluster, OurServers
+from tests.support.raw_client import RawClient, raw_frame, raw_header
+from tests.support.raw_requests import pull_fields, send_fields
+
+SUBSCRIPTION, SUSPEND = 4, 2
+CONNECTIONS, PULLS = 8, 16_384
+MOST_HELD = 100_000
+SENDS, WINDOW = 4_000, 200
+MIB = 1 << 20
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    servers = OurServers(tmp_path)
+    namesrv = servers.namesrv()
+    yield Cluster(namesrv, servers.broker(namesrv.address))
+    servers.close()
+
+
+def sends_a_second(client: RawClient) -> float:
+    """Send to queue 0 of T, so many at a time."""
+    frames = [
+        raw_frame(raw_header(RequestCode.SEND_MESSAGE_V2, send_fields("T", d="1"), number), b"body")
+        for number in range(SENDS)
+    ]
+    begin = time.perf_counter()
+    for start in range(0, SENDS, WINDOW):
+        client.send(b"".join(frames[start : start + WINDOW]))
+        for number in range(start, start + WINDOW):
+            assert client.answer(number).code == 0
+    return SENDS / (time.perf_counter() - begin)
+
+
+def held_pulls(offset: int, count: int, tag: str) -> bytes:
+    fields = pull_fields(
+        "T", offset, sysFlag=str(SUBSCRIPTION | SUSPEND), suspendTimeoutMillis="600000", subscription=tag
+    )
+    return b"".join(raw_frame(raw_header(RequestCode.PULL_MESSAGE, fields, number)) for number in range(count))
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(300)
+def test_pulls_for_a_tag_that_nobody_sends_slow_no_send(cluster: Cluster):
+    with contextlib.ExitStack() as stack:
+        sender = stack.enter_context(RawClient(cluster.broker.address))
+        sends_a_second(sender)  # makes the topic
+        alone = sends_a_second(sender)
+        before = cluster.broker.rss_bytes()
+        pullers = [stack.enter_context(RawClient(cluster.broker.address)) for _ in range(CONNECTIONS)]
+        refused = 0
+        left = MOST_HELD
+        for puller in pullers:
+            frames = held_pulls(2 * SENDS, PULLS, "nobody")
+            puller.send(frames)
+            beyond = max(PULLS - left, 0)
+            left -= PULLS - beyond
+            for _ in range(beyond):
+                answer = puller.read()
+                assert answer is not None
+                assert answer.code == ResponseCode.SYSTEM_BUSY, answer.remark
+                assert answer.remark.startswith("maxHeldPulls: 100,000 pulls are held and the limit is 100,000"), answer
+                refused += 1
+        # All of them have been read, once a later request of each connection is answered.
+        for puller in pullers[: MOST_HELD // PULLS]:
+            assert puller.ask(RequestCode.GET_MAX_OFFSET, {"topic": "T", "queueId": "0"}, opaque=PULLS).code == 0
+        held = cluster.broker.rss_bytes()
+        beside = sends_a_second(sender)
+
+    print(
+        f"{alone:,.0f} sends/s alone, {beside:,.0f} beside {MOST_HELD:,} held pulls in {(held - before) / MIB:,.0f} MiB"
+    )
+    assert refused == CONNECTIONS * PULLS - MOST_HELD
+    assert held - before < 300 * MIB
+    assert beside > alone / 4
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize(
+    ("subscription", "count"), [("x" * (8 * MIB), 150), ("a||" * (14 * MIB // 3), 3)], ids=["8 MiB", "tags"]
+)
+def test_a_pull_with_a_long_subscription_keeps_nothing(cluster: Cluster, subscription: str, count: int):
+    with contextlib.ExitStack() as stack:
+        bystander = stack.enter_context(RawClient(cluster.broker.address))
+        assert sends_a_second(bystander)
+        before = cluster.broker.rss_bytes()
+        for _ in range(count):
+            client = stack.enter_context(RawClient(cluster.broker.address))
+            # The peer may close before it has read all of a header that is too long by itself.
+            with contextlib.suppress(ConnectionError):
+                client.send(held_pulls(SENDS, 1, subscription))
+                answer = client.read()
+                assert answer is None or answer.code != 0
+        assert bystander.ask(RequestCode.GET_MAX_OFFSET, {"topic": "T", "queueId": "0"}).code == 0
+        assert cluster.broker.rss_bytes() - before < 256 * MIB
