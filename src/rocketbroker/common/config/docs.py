@@ -21,6 +21,8 @@ file over the environment variable `NAMESRV_ADDR`, and that over the defaults be
 - A property that RocketMQ 4.x or 5.x has and this version does not act on is named in a warning.
 - A property that nobody knows is an error that names file, line and the nearest known name.
 - A value that is not valid is an error that says what would be right; nothing is ignored in silence.
+- `aclEnable`, `authenticationEnabled`, `authorizationEnabled`, `migrateAuthFromV1Enabled`, `useTLS`, `tlsEnable` and
+  `tls.*` are refused where they turn something on, until there is access control and TLS; off they are taken.
 - `brokerRole=SLAVE` and `brokerRole=SYNC_MASTER` are refused until there is replication.
 - Settings marked *hot* can be changed while the process runs (by `updateBrokerConfig` and `updateNamesrvConfig` of
   Apache's `mqadmin`): the change is checked, and applied at once, all of it or nothing. Then it is written to the file

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from pydantic import ValidationError
 
-from rocketbroker.common.config import known_properties
+from rocketbroker.common.config import known_properties, security_switches
 from rocketbroker.common.config.describe import fields_by_name, problem, text_of
 from rocketbroker.common.config.fields import ConfigModel, trait_of
 from rocketbroker.common.config.properties_file import parse_properties, properties_text
@@ -39,6 +39,9 @@ def apply_updates(models: Sequence[ConfigModel], updates: Mapping[str, str]) -> 
     Raises NotChangeableError or ConfigError naming the key and the reason.
     """
     for name, text in updates.items():
+        refusal = security_switches.refusal(name, text)
+        if refusal:
+            raise NotChangeableError(refusal)
         _check_hot(models, name)
         if name == "listenPort" and not text.strip("0 "):  # at start 0 lets the system choose; nobody can connect to it
             raise ConfigError(f"listenPort={text} is not valid: it takes a whole number from 1 to 65535")

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from pydantic import ValidationError
 
-from rocketbroker.common.config import known_properties
+from rocketbroker.common.config import known_properties, security_switches
 from rocketbroker.common.config.broker_config import BrokerConfig
 from rocketbroker.common.config.describe import fields_by_name, problem
 from rocketbroker.common.config.fields import ConfigModel
@@ -80,12 +80,16 @@ def _build(
 
 
 def _unacted(entry: Entry, result: Resolved, problems: dict[str, str]) -> None:
+    refusal = security_switches.refusal(entry.key, entry.value)
+    if refusal:
+        problems[entry.key] = f"{entry.where}: {refusal}"
+        return
     own = [name for model in MODELS for name in fields_by_name(model)]
     known = known_properties.find(entry.key)
     if entry.key in own:
         result.warnings.append(f"{entry.where}: {entry.key} has no effect in this process")
-    elif known is not None:
-        until = f" up to {known.last_version}" if known.last_version else ""
+    elif known is not None or security_switches.is_security_switch(entry.key):
+        until = f" up to {known.last_version}" if known and known.last_version else ""
         result.warnings.append(
             f"{entry.where}: {entry.key} is a setting of RocketMQ{until} that this version does not act on"
         )
