@@ -21,7 +21,7 @@ from rocketbroker.store.get_message import GetMessageResult
 from rocketbroker.store.mapped_file_queue import MappedFileQueue
 from rocketbroker.store.message_arriving_listener import MessageArrivingListener, NoListener
 from rocketbroker.store.message_store import MessageStore
-from rocketbroker.store.put_message import MessageExtBrokerInner
+from rocketbroker.store.put_message import MessageExtBrokerInner, PutMessageStatus
 from tests.support.fakes import FakeClock
 
 V4_HOST = bytes([127, 0, 0, 1]) + (10911).to_bytes(4, "big")
@@ -100,6 +100,16 @@ def message(body: bytes = b"body", topic: str = "Topic", queue_id: int = 0, **fi
     born_host = fields.pop("born_host", V4_HOST)
     sys_flag = fields.pop("sys_flag", 0) | host_flags(born_host, fields.pop("store_host", V4_HOST))
     return MessageExtBrokerInner(topic, queue_id, body, raw, born_host=born_host, sys_flag=sys_flag, **fields)
+
+
+def put_forged(store: MessageStore, record: bytes) -> int:
+    """Store a copy of a record in the body of a message, with the offset that it will have; gives that offset."""
+    # A body comes 88 bytes after the begin of its record; the offset is at 28.
+    at = store.max_physical_offset + 88
+    forged = record[:28] + at.to_bytes(8, "big") + record[36:]
+    assert store.put_message(message(forged, "Carrier")).status is PutMessageStatus.PUT_OK
+    store.dispatch()
+    return at
 
 
 def read_queue(store: MessageStore, topic: str, queue_id: int, offset: int = 0) -> list[MessageExt]:

@@ -55,8 +55,8 @@ class RecordStore(Protocol):
     def waits_for_flush(self) -> bool:
         """Whether a message is acknowledged only when it is on disk (SYNC_FLUSH)."""
 
-    def look_message_by_offset(self, physical_offset: int) -> bytes | None:
-        """A whole record; ``None`` when none begins there."""
+    def queued_message(self, physical_offset: int) -> bytes | None:
+        """The record at an offset of the CommitLog, if a queue leads to it."""
 
     def put_message(self, message: MessageExtBrokerInner) -> PutMessageResult:
         """Store a message."""
@@ -172,7 +172,7 @@ class ConsumerSendMsgBackProcessor:
         return name
 
     def _find(self, physical_offset: int) -> MessageExt:
-        record = self._store.look_message_by_offset(physical_offset) if physical_offset >= 0 else None
+        record = self._store.queued_message(physical_offset) if physical_offset >= 0 else None
         if record is None:
             remark = f"look message by offset failed, {physical_offset}"
             raise BrokerResponseError(ResponseCode.SYSTEM_ERROR, remark)

@@ -1,13 +1,12 @@
 """END_TRANSACTION (37): commits a transaction or rolls it back (o.a.r.broker.processor.EndTransactionProcessor)."""
 
 import logging
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable
 from typing import Protocol
 
 from rocketbroker.broker.real_place import real_place
 from rocketbroker.broker.transaction.transactional_message_service import TransactionalMessageService
 from rocketbroker.broker.transaction.transactional_message_util import (
-    QUEUE_ID,
     immunity_ms,
     real_message,
 )
@@ -29,7 +28,6 @@ from rocketbroker.common.config import BrokerConfig
 from rocketbroker.common.errors import BrokerResponseError
 from rocketbroker.processor.flushed_answer import FlushedStore, answer_when_flushed
 from rocketbroker.processor.put_refusal import put_refusal
-from rocketbroker.store.consume_queue import ConsumeQueue
 from rocketbroker.store.put_message import PutMessageResult, PutMessageStatus
 
 log = logging.getLogger(__name__)
@@ -41,11 +39,8 @@ _SHOWN = 255
 class RecordStore(FlushedStore, Protocol):
     """What is needed of the message store."""
 
-    def topic_queues(self, topic: str) -> Mapping[int, ConsumeQueue]:
-        """The queues of a topic by their ids."""
-
-    def look_message_by_offset(self, physical_offset: int) -> bytes | None:
-        """A whole record; ``None`` when none begins there."""
+    def queued_message(self, physical_offset: int) -> bytes | None:
+        """The record at an offset of the CommitLog, if a queue leads to it."""
 
 
 class EndTransactionProcessor:
@@ -114,7 +109,7 @@ class EndTransactionProcessor:
     def _half_message(self, header: EndTransactionRequestHeader) -> MessageExt:
         """The half message that is named, if it is the group's (checkPrepareMessage)."""
         offset, queue_offset = header.commit_log_offset, header.tran_state_table_offset
-        record = self._store.look_message_by_offset(offset) if offset >= 0 else None
+        record = self._store.queued_message(offset) if offset >= 0 else None
         half = decode_record(record) if record else None
         if half is None or half.topic != RMQ_SYS_TRANS_HALF_TOPIC:
             found = "no message" if half is None else f"a message of topic {half.topic}"
@@ -124,11 +119,6 @@ class EndTransactionProcessor:
                 f"The transaction state table offset wrong: tranStateTableOffset is {queue_offset}, the half message "
                 f"at commitLogOffset {offset} has {half.queue_offset}"
             )
-        # The offset is a client's, and a body may hold what looks like a record: the queue knows which are.
-        queue = self._store.topic_queues(RMQ_SYS_TRANS_HALF_TOPIC).get(QUEUE_ID)
-        entry = queue.entry(queue_offset) if queue else None
-        if entry is None or entry[0] != offset:
-            raise _error(f"The commit log offset wrong: half message {queue_offset} is not at {offset}")
         group = half.get_property(PROPERTY_PRODUCER_GROUP)
         if group != header.producer_group:
             raise _error(

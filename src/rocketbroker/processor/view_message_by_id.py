@@ -11,20 +11,20 @@ from rocketbroker.codec.remoting.response_code import ResponseCode
 class RecordReader(Protocol):
     """What is needed of the message store."""
 
-    async def read_message(self, physical_offset: int) -> bytes | None:
-        """The record that begins at an offset of the CommitLog."""
+    async def read_queued_message(self, physical_offset: int) -> bytes | None:
+        """The record at an offset of the CommitLog, if a queue leads to it."""
 
 
 class ViewMessageByIdProcessor:
-    """Answers one whole record; the offset is the second half of an offset message id."""
+    """Answers one whole record that a queue leads to; the offset is the second half of an offset message id."""
 
     def __init__(self, store: RecordReader) -> None:
         self._store = store
 
     async def process(self, _connection: Connection, command: RemotingCommand[ViewMessageRequestHeader]) -> Command:
-        """Answer the request; SYSTEM_ERROR when no record begins there."""
+        """Answer the request; SYSTEM_ERROR when no message is there."""
         offset = command.header.offset
-        record = await self._store.read_message(offset)
+        record = await self._store.read_queued_message(offset)
         if record is None:
             return response(ResponseCode.SYSTEM_ERROR, f"can not find message by the offset, {offset}")
         return response(body=record)

@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import ParamSpec, TypeVar
 
+from rocketbroker.codec.message.message_decoder import decode_record
 from rocketbroker.common.config import MessageStoreConfig
 from rocketbroker.store.commit_log import CommitLog
 from rocketbroker.store.commit_log_dispatcher import CommitLogDispatcher
@@ -67,6 +68,25 @@ class MessageQueries:
     async def read_message(self, physical_offset: int) -> bytes | None:
         """The record at a CommitLog offset, or ``None`` when no record begins there."""
         return await self._run(self._commit_log.record, physical_offset)
+
+    def queued_message(self, physical_offset: int) -> bytes | None:
+        """The record at a CommitLog offset that a client named, ``None`` when no queue leads to one (blocks).
+
+        A body may hold what looks like a record, its own offset included.
+        """
+        return self._if_queued(physical_offset, self._commit_log.record(physical_offset))
+
+    async def read_queued_message(self, physical_offset: int) -> bytes | None:
+        """As ``queued_message``, without blocking."""
+        return self._if_queued(physical_offset, await self.read_message(physical_offset))
+
+    def _if_queued(self, physical_offset: int, record: bytes | None) -> bytes | None:
+        if record is None:
+            return None
+        message = decode_record(record, read_body=False)
+        queue = self._queues.find(message.topic, message.queue_id)
+        entry = queue.entry(message.queue_offset) if queue else None
+        return record if entry is not None and entry[:2] == (physical_offset, len(record)) else None
 
     async def query_message(
         self, topic: str, key: str, max_num: int, begin_ms: int, end_ms: int, index_type: str | None = None

@@ -150,7 +150,7 @@ class MessageStore:
         self._queries = MessageQueries(self.commit_log, self.queues, self._reader, self._dispatcher, config)
         self.query_message = self._queries.query_message
         self.offset_in_queue_by_time = self._queries.offset_in_queue_by_time
-        self.read_message = self._queries.read_message
+        self.read_message, self.read_queued_message = self._queries.read_message, self._queries.read_queued_message
         self._deletion = TopicDeletion(
             self._deleted_topics,
             self.commit_log,
@@ -445,6 +445,10 @@ class MessageStore:
     def look_message_by_offset(self, physical_offset: int) -> bytes | None:
         """The record at a CommitLog offset, or ``None`` when no record begins there (blocks when it is cold)."""
         return self.commit_log.record(physical_offset)
+
+    def queued_message(self, physical_offset: int) -> bytes | None:
+        """As ``look_message_by_offset``, for an offset of a client: ``None`` also when no queue leads to the record."""
+        return self._queries.queued_message(physical_offset)
 
     # -- keeping
 

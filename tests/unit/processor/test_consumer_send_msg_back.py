@@ -22,7 +22,7 @@ from rocketbroker.processor.broker_fast_failure import BrokerFastFailure
 from rocketbroker.processor.consumer_send_msg_back import ConsumerSendMsgBackProcessor
 from rocketbroker.store.put_message import MessageExtBrokerInner, PutMessageResult, PutMessageStatus
 from tests.support.fakes import FakeConnection
-from tests.support.stores import inner_batch, read_queue
+from tests.support.stores import inner_batch, put_forged, read_queue
 
 STORE_HOST = host_bytes("127.0.0.1", 10911)
 PRODUCER = host_bytes("10.1.2.3", 40000)
@@ -64,6 +64,14 @@ def put(store, topic="T", reconsume_times=0, born_host=PRODUCER, properties=None
     return result.physical_offset
 
 
+async def put_on_disk(store):
+    """Store a message under SYNC_FLUSH, which a queue leads to once it is on disk."""
+    offset = put(store)
+    assert await store.sync()
+    store.dispatch()
+    return offset
+
+
 def send_back(processor, offset, group="g", delay_level=0, version=513, **fields):
     header = ConsumerSendMsgBackRequestHeader(offset, group, delay_level, **fields)
     command = request(RequestCode.CONSUMER_SEND_MSG_BACK, header)
@@ -80,11 +88,21 @@ def stored(store, topic, queue_id, offset=0):
 def test_a_message_of_a_batch_in_one_record_cannot_be_sent_back_by_itself(processor, parts, store):
     parts.topic_configs.update(TopicConfig("Batches", 4, 4, attributes={"+queue.type": "BatchCQ"}))
     offset = store.put_inner_batch(inner_batch(b"one", b"two"), 2).physical_offset
+    store.dispatch()
     before = store.max_physical_offset
     with pytest.raises(BrokerResponseError) as error:
         send_back(processor, offset)
     assert error.value.code == ResponseCode.MESSAGE_ILLEGAL
     assert "is part of a batch in one record, of topic Batches with queue.type=BatchCQ" in error.value.remark
+    assert store.max_physical_offset == before
+
+
+def test_a_record_that_somebody_wrote_into_a_body_cannot_be_sent_back(processor, store):
+    forged = put_forged(store, store.look_message_by_offset(put(store)))
+    before = store.max_physical_offset
+
+    with pytest.raises(BrokerResponseError, match=f"look message by offset failed, {forged}"):
+        send_back(processor, forged)
     assert store.max_physical_offset == before
 
 
@@ -196,7 +214,7 @@ def test_group_without_retries(processor, parts, store):
 def test_copy_that_cannot_be_stored(processor, parts, store):
     class Full:
         waits_for_flush = False
-        look_message_by_offset = store.look_message_by_offset
+        queued_message = store.queued_message
         dispatch = store.dispatch
 
         def put_message(self, _message):
@@ -214,7 +232,7 @@ def test_properties_that_would_grow_too_long(processor, store):
 
 
 async def test_the_answer_waits_until_the_copy_is_on_disk(parts, sync_store):
-    answer = send_back(make(parts, sync_store), put(sync_store))
+    answer = send_back(make(parts, sync_store), await put_on_disk(sync_store))
 
     assert inspect.isawaitable(answer)
     assert ((await answer).code, sync_store.flushed_offset) == (0, sync_store.max_physical_offset)
@@ -223,18 +241,18 @@ async def test_the_answer_waits_until_the_copy_is_on_disk(parts, sync_store):
 
 async def test_a_copy_that_is_not_on_disk_in_time_is_not_acknowledged(parts, sync_store, monkeypatch):
     apply_updates([sync_store.config], {"syncFlushTimeout": "30"})
+    offset = await put_on_disk(sync_store)
     go = threading.Event()
     with monkeypatch.context() as patched:
         patched.setattr(os, "fdatasync", lambda _: go.wait(10))
-        late = await send_back(make(parts, sync_store), put(sync_store))
+        late = await send_back(make(parts, sync_store), offset)
         go.set()
 
     assert (late.code, late.remark) == (10, "the message was not on disk within 30 ms (syncFlushTimeout)")
 
 
 async def test_a_copy_whose_sync_failed_is_not_acknowledged(parts, sync_store, monkeypatch):
-    offset = put(sync_store)
-    assert await sync_store.sync()
+    offset = await put_on_disk(sync_store)
 
     def broken(_fd):
         raise OSError(errno.EIO, os.strerror(errno.EIO))
@@ -250,10 +268,10 @@ async def test_a_copy_whose_sync_failed_is_not_acknowledged(parts, sync_store, m
 async def test_those_that_wait_for_the_disk_are_bounded(parts, sync_store, monkeypatch):
     apply_updates([parts.config], {"sendThreadPoolQueueCapacity": "1"})
     processor = make(parts, sync_store)
+    offset = await put_on_disk(sync_store)
     go = threading.Event()
     with monkeypatch.context() as patched:
         patched.setattr(os, "fdatasync", lambda _: go.wait(10))
-        offset = put(sync_store)
         waiting = send_back(processor, offset)
         with pytest.raises(BrokerResponseError, match=r"the limit is 1 \(sendThreadPoolQueueCapacity\)") as error:
             send_back(processor, offset)

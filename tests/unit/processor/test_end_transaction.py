@@ -151,7 +151,7 @@ async def test_a_half_message_that_somebody_wrote_into_a_body_cannot_be_ended(tr
     code, remark = refused(transactions, half, commit_log_offset=at, tran_state_table_offset=1)
     assert (code, remark) == (
         ResponseCode.SYSTEM_ERROR,
-        f"The commit log offset wrong: half message 1 is not at {at}",
+        f"Find prepared transaction message failed: no message is at commitLogOffset {at}",
     )
 
 

@@ -5,6 +5,7 @@ from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.processor.view_message_by_id import ViewMessageByIdProcessor
 from tests.support.golden_store import records
 from tests.support.processor_calls import call_async, recorded
+from tests.support.stores import message, put_forged
 
 
 @pytest.fixture
@@ -23,6 +24,16 @@ async def test_where_no_record_begins(processor, offset):
     assert answer == (ResponseCode.SYSTEM_ERROR, f"can not find message by the offset, {offset}", {}, b"")
 
 
+async def test_a_record_that_somebody_wrote_into_a_body_is_not_answered(store):
+    result = store.put_message(message())
+    store.dispatch()
+    forged = put_forged(store, store.look_message_by_offset(result.physical_offset))
+
+    answer = await call_async(ViewMessageByIdProcessor(store).process, ViewMessageRequestHeader(forged))
+
+    assert answer == (ResponseCode.SYSTEM_ERROR, f"can not find message by the offset, {forged}", {}, b"")
+
+
 async def test_recorded_failures(processor):
     failures = 0
     for command, theirs in recorded(33, ViewMessageRequestHeader):
@@ -38,7 +49,7 @@ async def test_recorded_records_are_answered_as_they_lie_in_the_log(number):
 
     class Store:
         @staticmethod
-        async def read_message(physical_offset):
+        async def read_queued_message(physical_offset):
             return theirs.body if physical_offset == command.header.offset else None
 
     assert await call_async(ViewMessageByIdProcessor(Store()).process, command.header) == theirs

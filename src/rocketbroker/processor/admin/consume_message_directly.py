@@ -23,8 +23,8 @@ Header = ConsumeMessageDirectlyResultRequestHeader
 class RecordReader(Protocol):
     """What is needed of the message store."""
 
-    def look_message_by_offset(self, physical_offset: int) -> bytes | None:
-        """The record that begins at an offset of the CommitLog."""
+    def queued_message(self, physical_offset: int) -> bytes | None:
+        """The record at an offset of the CommitLog, if a queue leads to it."""
 
 
 class ConsumeMessageDirectlyProcessor:
@@ -62,7 +62,7 @@ class ConsumeMessageDirectlyProcessor:
             offset = decode_message_id(msg_id).offset
         except CodecError as error:
             raise BrokerResponseError(ResponseCode.INVALID_PARAMETER, f"the msgId of the request: {error}") from None
-        record = self._store.look_message_by_offset(offset)
+        record = self._store.queued_message(offset)
         if record is None:
             raise BrokerResponseError(ResponseCode.SYSTEM_ERROR, f"can not find message by the offset, {offset}")
         return record

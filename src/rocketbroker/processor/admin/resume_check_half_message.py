@@ -22,8 +22,8 @@ from rocketbroker.store.put_message import PutMessageResult, PutMessageStatus
 class ResumeStore(FlushedStore, QueriedStore, Protocol):
     """What is needed of the message store."""
 
-    async def read_message(self, physical_offset: int) -> bytes | None:
-        """The record that begins at an offset of the CommitLog."""
+    async def read_queued_message(self, physical_offset: int) -> bytes | None:
+        """The record at an offset of the CommitLog, if a queue leads to it."""
 
     def dispatch(self) -> None:
         """Make what was stored readable."""
@@ -102,7 +102,7 @@ class ResumeCheckHalfMessageProcessor:
             offset = decode_message_id(msg_id).offset
         except CodecError as error:
             raise _error(f"msgId is wrong: {error}") from error
-        record = await self._store.read_message(offset) if offset >= 0 else None
+        record = await self._store.read_queued_message(offset) if offset >= 0 else None
         if record is None:
             raise _error(f"Find prepared transaction message failed: no message is at {offset}, which msgId names")
         message = decode_record(record)

@@ -11,7 +11,7 @@ from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.processor.admin.consume_message_directly import ConsumeMessageDirectlyProcessor
 from tests.support.golden_frames import exchanges
 from tests.support.processor_calls import call_async, recorded, refusal_async
-from tests.support.stores import V4_HOST, message
+from tests.support.stores import V4_HOST, message, put_forged
 
 Header = ConsumeMessageDirectlyResultRequestHeader
 
@@ -40,6 +40,7 @@ def client(parts, consumer):
 
 async def test_the_client_gets_the_message_and_what_it_must_know(store, processor, client):
     result = store.put_message(message(topic="GoldenTopic", body=b"hello"))
+    store.dispatch()
     msg_id = create_message_id(V4_HOST, result.physical_offset)
     header = Header("CG_Live", "client", msg_id, topic="GoldenTopic")
     answer = await call_async(processor.process, header)
@@ -54,6 +55,7 @@ async def test_the_client_gets_the_message_and_what_it_must_know(store, processo
 async def test_recorded_requests_reach_the_client_with_the_same_fields(store, processor, client):
     """mqadmin asks the broker, the broker asks the client: both were recorded."""
     store.put_message(message(topic="GoldenTopic"))
+    store.dispatch()
     asked = {
         exchange.request.conversation[1]: exchange.request.command().header
         for exchange in exchanges()
@@ -69,10 +71,24 @@ async def test_recorded_requests_reach_the_client_with_the_same_fields(store, pr
 
 async def test_a_client_that_is_not_there(parts, store, processor):
     result = store.put_message(message(topic="GoldenTopic"))
+    store.dispatch()
     header = Header("CG_Live", "nobody", create_message_id(V4_HOST, result.physical_offset))
     answer = await refusal_async(processor.process, header)
     assert answer == (ResponseCode.SYSTEM_ERROR, "The Consumer <CG_Live> <nobody> not online")
     assert not parts.subscription_groups.contains("CG_Live"), "a request that is refused makes no group"
+
+
+async def test_no_client_gets_a_record_that_somebody_wrote_into_a_body(store, processor, client):
+    result = store.put_message(message(topic="GoldenTopic"))
+    store.dispatch()
+    forged = put_forged(store, store.look_message_by_offset(result.physical_offset))
+
+    code, remark = await refusal_async(
+        processor.process, Header("CG_Live", "client", create_message_id(V4_HOST, forged), topic="GoldenTopic")
+    )
+
+    assert (code, remark) == (ResponseCode.SYSTEM_ERROR, f"can not find message by the offset, {forged}")
+    assert client.asked == []
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from rocketbroker.common.errors import BrokerResponseError
 from rocketbroker.processor.admin.resume_check_half_message import ResumeCheckHalfMessageProcessor
 from rocketbroker.store.write_refusal import Refusal
 from tests.support.processor_calls import call_async, recorded, refusal_async
-from tests.support.stores import message, read_queue
+from tests.support.stores import message, put_forged, read_queue
 from tests.support.transactions import CHECK_MAX_TOPIC, COMMIT, ROLLBACK, Transactions
 
 CODE = 323
@@ -131,6 +131,7 @@ async def test_what_is_no_open_transaction_is_refused(
     ended = transactions.send()
     transactions.end(ended)
     plain = transactions.at(transactions.store.put_message(message(b"x", "Plain")).physical_offset)
+    transactions.store.dispatch()
     beyond = plain.offset_msg_id[:16] + f"{2**62:016X}"
     before = transactions.store.max_physical_offset
     for msg_id, why in (
@@ -145,6 +146,19 @@ async def test_what_is_no_open_transaction_is_refused(
         assert code == ResponseCode.SYSTEM_ERROR
         assert why in remark
     assert transactions.store.max_physical_offset == before
+
+
+async def test_one_that_somebody_wrote_into_a_body_is_not_taken_up(
+    transactions: Transactions, processor: ResumeCheckHalfMessageProcessor
+):
+    message = await given_up(transactions)
+    record = transactions.store.look_message_by_offset(message.commit_log_offset)
+    assert record is not None
+    forged = put_forged(transactions.store, record)
+
+    _, remark = await refusal_async(processor.process, header(transactions.at(forged).offset_msg_id))
+
+    assert f"no message is at {forged}, which msgId names" in remark
 
 
 async def test_one_that_cannot_be_stored_stays_given_up(
