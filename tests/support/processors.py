@@ -3,8 +3,8 @@
 from types import SimpleNamespace
 
 from rocketbroker.broker.pull_request_hold_service import PullRequestHoldService
-from rocketbroker.broker.subscription import SubscriptionLimit
 from rocketbroker.processor.heart_beat import HeartBeatProcessor
+from rocketbroker.processor.heartbeat_limit import HeartbeatLimit
 from rocketbroker.processor.pull_filter import PullFilter
 from rocketbroker.processor.pull_message import PullMessageProcessor
 from rocketbroker.store.message_store import MessageStore
@@ -19,7 +19,7 @@ def heart_beat_processor(parts: SimpleNamespace) -> HeartBeatProcessor:
         parts.producers,
         parts.consumer_filters,
         parts.clock,
-        SubscriptionLimit(parts.config),
+        HeartbeatLimit(parts.config, parts.consumers, parts.producers, parts.subscription_groups),
     )
 
 

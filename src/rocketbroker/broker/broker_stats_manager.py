@@ -58,6 +58,8 @@ class BrokerStatsManager:
         # What was counted under names that are deleted since.
         self._retired_put = StatsItem(now)
         self._retired_get = StatsItem(now)
+        # Pulls of groups that do not exist: their names are anybody's.
+        self.passing_gets = StatsItem(now)
         self._totals = deque([self._sum(now)], maxlen=TPS_WINDOWS_S[-1] // int(SAMPLE_PERIOD_S) + 1)
         self._day = self._day_of(now)
         self._mornings = [self._totals[0], self._totals[0]]
@@ -190,13 +192,13 @@ class BrokerStatsManager:
 
     def _sum(self, now_ms: int) -> _Totals:
         """Add up the items into the broker's own two."""
-        for total, retired, items in (
-            (self._broker_put, self._retired_put, self._puts),
-            (self._broker_get, self._retired_get, self._gets),
+        for total, items in (
+            (self._broker_put, [self._retired_put, *self._puts.values()]),
+            (self._broker_get, [self._retired_get, self.passing_gets, *self._gets.values()]),
         ):
-            total.nums = retired.nums + sum(item.nums for item in items.values())
-            total.times = retired.times + sum(item.times for item in items.values())
-            total.size = retired.size + sum(item.size for item in items.values())
-            total.misses = retired.misses + sum(item.misses for item in items.values())
+            total.nums = sum(item.nums for item in items)
+            total.times = sum(item.times for item in items)
+            total.size = sum(item.size for item in items)
+            total.misses = sum(item.misses for item in items)
         put, get = self._broker_put, self._broker_get
         return _Totals(now_ms, put.nums, put.size, get.times, get.misses, get.nums)

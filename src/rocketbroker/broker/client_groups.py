@@ -3,12 +3,15 @@
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
+from collections.abc import Set as AbstractSet
 
 from rocketbroker.broker.client_channel_info import ClientChannelInfo
 from rocketbroker.codec.remoting.handler import Connection
 from rocketbroker.common.clock import Clock
 
 log = logging.getLogger(__name__)
+
+_NONE: frozenset[str] = frozenset()
 
 
 class ClientGroups(ABC):
@@ -34,6 +37,10 @@ class ClientGroups(ABC):
     @abstractmethod
     def _drop(self, group: str, connection: Connection) -> None:
         """Take a client out of a group, if it is in it."""
+
+    def groups_of(self, connection: Connection) -> AbstractSet[str]:
+        """The groups that a client is in."""
+        return self._groups_of.get(connection, _NONE)
 
     def _joined(self, group: str, connection: Connection) -> None:
         """Keep that a client is in a group."""

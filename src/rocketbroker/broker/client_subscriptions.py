@@ -4,7 +4,7 @@ A group has one subscription in the broker: that of the last heartbeat. When cli
 other's, and messages that one wants are passed over for all, or handed to one that does not want them.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from itertools import islice
 from typing import NamedTuple
 
@@ -19,6 +19,22 @@ from rocketbroker.common.shown_name import shown
 _Subscribed = frozenset[tuple[str, tuple[str, str]]]
 
 _NOTHING = ("", "nothing")
+
+
+class SubscriptionSize(NamedTuple):
+    """Topics that a client subscribes to in a group, and the characters that name them."""
+
+    topics: int
+    characters: int
+
+
+_NO_SIZE = SubscriptionSize(0, 0)
+
+
+def size_of(subscriptions: Collection[SubscriptionData]) -> SubscriptionSize:
+    """Measure what the broker keeps of subscriptions."""
+    characters = sum(len(each.topic) + len(each.sub_string) + sum(map(len, each.tags_set)) for each in subscriptions)
+    return SubscriptionSize(len(subscriptions), characters)
 
 
 class _Alike(NamedTuple):
@@ -36,6 +52,7 @@ class ClientSubscriptions:
 
     def __init__(self) -> None:
         self._clients: dict[Connection, _Alike] = {}
+        self._sizes: dict[Connection, SubscriptionSize] = {}
         # One entry for all clients that agree: joining and leaving cost the same in a group of any size.
         self._alike: dict[_Subscribed, _Alike] = {}
 
@@ -60,9 +77,14 @@ class ClientSubscriptions:
             f"and {shown(other_id)} wants {_text(other_wanted)}; all must say the same"
         )
 
-    def update(self, channel: ClientChannelInfo, subscriptions: Iterable[SubscriptionData]) -> bool:
+    def size(self, connection: Connection) -> SubscriptionSize:
+        """Size of what a client subscribed to last."""
+        return self._sizes.get(connection, _NO_SIZE)
+
+    def update(self, channel: ClientChannelInfo, subscriptions: Collection[SubscriptionData]) -> bool:
         """Take over a client's heartbeat; returns whether clients began to differ, or agree again."""
         before = self.is_conflicting
+        self._sizes[channel.connection] = size_of(subscriptions)
         subscribed = _subscribed(subscriptions)
         known = self._clients.get(channel.connection)
         if known is not None and known.subscribed == subscribed:
@@ -77,6 +99,7 @@ class ClientSubscriptions:
     def remove(self, connection: Connection) -> bool:
         """Forget a client that has left; returns whether clients agree again."""
         before = self.is_conflicting
+        self._sizes.pop(connection, None)
         self._forget(connection)
         return self.is_conflicting != before
 

@@ -36,6 +36,8 @@ class ProducerManager(ClientGroups):
             known.last_update = channel.last_update
             return
         channels[channel.connection] = channel
+        if known is not None and self.clients.get(known.client_id) is channel.connection:
+            del self.clients[known.client_id]
         self.clients[channel.client_id] = channel.connection
         self._joined(group, channel.connection)
         log.info("producer %r has joined group %s", channel, group)

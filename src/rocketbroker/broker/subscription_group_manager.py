@@ -1,6 +1,7 @@
 """Consumer groups and ``config/subscriptionGroup.json`` (o.a.r.broker.subscription.SubscriptionGroupManager)."""
 
 import logging
+from collections import OrderedDict
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,10 +13,15 @@ from rocketbroker.broker.config_text import EntryTexts, file_text, struct_text
 from rocketbroker.codec.message.topic_validator import validate_group
 from rocketbroker.codec.remoting import fastjson
 from rocketbroker.codec.remoting.bodies.subscription_group import SubscriptionGroupConfig, SubscriptionGroupWrapper
+from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.clock import Clock
 from rocketbroker.common.config import BrokerConfig
+from rocketbroker.common.errors import BrokerResponseError
 
 log = logging.getLogger(__name__)
+
+# Groups that are remembered for their pulls alone.
+MOST_PASSING = 1_000
 
 BUILT_IN_GROUPS = (
     "TOOLS_CONSUMER",
@@ -49,23 +55,69 @@ class SubscriptionGroupManager(VersionedConfigManager[SubscriptionGroupWrapper])
         super().__init__(path, clock, on_persist)
         self._config = config
         self._texts: EntryTexts[SubscriptionGroupConfig] = EntryTexts()
+        # Groups that pulled and that nothing else is known of; oldest first.
+        self._passing: OrderedDict[str, SubscriptionGroupConfig] = OrderedDict()
         self.groups = {name: SubscriptionGroupConfig(group_name=name) for name in BUILT_IN_GROUPS}
         # group -> topic -> bits of what is forbidden; bit 0 is reading (GroupForbidden).
         self.forbidden_table: dict[str, dict[str, int]] = {}
 
+    def find_for_pull(self, group: str) -> SubscriptionGroupConfig | None:
+        """The group; one that could be created if it is new, and is then neither in the table nor on disk.
+
+        A pull needs no more. The latest of these are remembered, so that the offsets that they commit create them.
+        """
+        found = self.groups.get(group) or self._passing.get(group)
+        if found is None and self._may_create(group):
+            found = self._passing[group] = SubscriptionGroupConfig(group_name=group)
+            if len(self._passing) > MOST_PASSING:
+                self._passing.popitem(last=False)
+        return found
+
     def find(self, group: str) -> SubscriptionGroupConfig | None:
-        """The group; with ``autoCreateSubscriptionGroup`` one of a legal name is created when it is new."""
+        """The group; with ``autoCreateSubscriptionGroup`` one of a legal name is created when it is new.
+
+        Raises:
+            BrokerResponseError: SUBSCRIPTION_GROUP_NOT_EXIST, there are too many groups to create one.
+        """
         found = self.groups.get(group)
-        if found is not None or not self._config.auto_create_subscription_group or not validate_group(group).valid:
+        if found is not None or not self._may_create(group):
             return found
+        self.check_room(1)
         created = SubscriptionGroupConfig(group_name=group)
         log.info("consumer group %s is created", group)
+        self._passing.pop(group, None)
         self._put(created)
         return created
+
+    def check_room(self, count: int) -> None:
+        """Check that so many groups may be created without an administrator.
+
+        Raises:
+            BrokerResponseError: SUBSCRIPTION_GROUP_NOT_EXIST.
+        """
+        limit = self._config.max_auto_create_group_nums
+        if count and len(self.groups) + count > limit:
+            remark = (
+                f"maxAutoCreateGroupNums: {count:,} new consumer groups beside {len(self.groups):,} exceed the limit "
+                f"of {limit:,}; delete unused groups, create this one by an administrator or raise "
+                "maxAutoCreateGroupNums"
+            )
+            raise BrokerResponseError(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark)
 
     def contains(self, group: str) -> bool:
         """Whether the group exists; creates none."""
         return group in self.groups
+
+    def creates(self, group: str) -> bool:
+        """Whether ``find`` would create the group, were there room."""
+        return group not in self.groups and self._may_create(group)
+
+    def is_passing(self, group: str) -> bool:
+        """Whether the group has pulled of late and would be created by an offset."""
+        return group in self._passing and self.creates(group)
+
+    def _may_create(self, group: str) -> bool:
+        return self._config.auto_create_subscription_group and validate_group(group).valid
 
     def update(self, group: SubscriptionGroupConfig) -> None:
         """Create or replace a group; its attributes are changes, with ``+`` or ``-`` before each name.

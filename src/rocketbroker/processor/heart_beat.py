@@ -6,10 +6,13 @@ from rocketbroker.broker.client_channel_info import ClientChannelInfo
 from rocketbroker.broker.consumer_filter_manager import ConsumerFilterManager
 from rocketbroker.broker.consumer_manager import ConsumerManager
 from rocketbroker.broker.producer_manager import ProducerManager
-from rocketbroker.broker.subscription import SubscriptionLimit
 from rocketbroker.broker.subscription_group_manager import SubscriptionGroupManager
 from rocketbroker.broker.topic_config_manager import TopicConfigManager
-from rocketbroker.codec.message.topic_validator import RETRY_GROUP_TOPIC_PREFIX, is_topic_or_group_illegal
+from rocketbroker.codec.message.topic_validator import (
+    LEGACY_GROUP_MAX_LENGTH,
+    RETRY_GROUP_TOPIC_PREFIX,
+    is_topic_or_group_illegal,
+)
 from rocketbroker.codec.remoting.bodies.heartbeat import ConsumerData, HeartbeatData
 from rocketbroker.codec.remoting.handler import Connection
 from rocketbroker.codec.remoting.perm_name import PERM_READ_WRITE
@@ -17,6 +20,7 @@ from rocketbroker.codec.remoting.remoting_command import Command, response
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.clock import Clock
 from rocketbroker.common.errors import BrokerResponseError
+from rocketbroker.processor.heartbeat_limit import HeartbeatLimit
 from rocketbroker.processor.request_body import read_body
 
 log = logging.getLogger(__name__)
@@ -24,6 +28,8 @@ log = logging.getLogger(__name__)
 # TopicSysFlag.buildSysFlag(false, true)
 UNIT_SUB_FLAG = 2
 _SHOWN = 64
+# The retry topic of the longest group that brokers before 5.0 allowed.
+_LONGEST_NAME = len(RETRY_GROUP_TOPIC_PREFIX) + LEGACY_GROUP_MAX_LENGTH
 
 
 class HeartBeatProcessor:
@@ -41,7 +47,7 @@ class HeartBeatProcessor:
         producers: ProducerManager,
         consumer_filters: ConsumerFilterManager,
         clock: Clock,
-        limit: SubscriptionLimit,
+        limit: HeartbeatLimit,
     ) -> None:
         self._topic_configs = topic_configs
         self._subscription_groups = subscription_groups
@@ -57,9 +63,11 @@ class HeartBeatProcessor:
         Raises:
             BrokerResponseError: SYSTEM_ERROR for a body that is no heartbeat, INVALID_PARAMETER for an illegal name
                 of a group or topic, SUBSCRIPTION_PARSE_FAILED for a subscription that is too long; the legal groups
-                are registered all the same.
+                are registered all the same. Nothing is registered of a heartbeat that exceeds ``HeartbeatLimit``.
         """
+        self._limit.check_body(command.body)
         heartbeat = read_body(command.body, HeartbeatData)
+        self._limit.check(connection, heartbeat)
         channel = ClientChannelInfo(
             connection, heartbeat.client_id, command.language, command.version, self._clock.monotonic()
         )
@@ -70,7 +78,7 @@ class HeartBeatProcessor:
             if refusal is None
         ]
         for producer in heartbeat.producer_data_set:
-            if is_topic_or_group_illegal(producer.group_name):
+            if is_topic_or_group_illegal(producer.group_name) or len(producer.group_name) > _LONGEST_NAME:
                 refusals.append(_illegal(producer.group_name))
             else:
                 self._producers.register(producer.group_name, channel)
@@ -83,11 +91,11 @@ class HeartBeatProcessor:
         """Return why a group is not registered, ``None`` when it is."""
         names = [data.group_name, *(subscription.topic for subscription in data.subscription_data_set)]
         for name in names:
-            if is_topic_or_group_illegal(name):
+            if is_topic_or_group_illegal(name) or len(name) > _LONGEST_NAME:
                 return _illegal(name)
         try:
             for subscription in data.subscription_data_set:
-                self._limit.check_data(subscription)
+                self._limit.subscription.check_data(subscription)
         except BrokerResponseError as refusal:
             return refusal
         return None
@@ -122,4 +130,6 @@ class HeartBeatProcessor:
 
 def _illegal(name: str) -> BrokerResponseError:
     remark = f"the group or topic {name[:_SHOWN]!r} has illegal characters, ^[%|a-zA-Z0-9_-]+$ would be right"
+    if len(name) > _LONGEST_NAME:
+        remark = f"the group or topic {name[:_SHOWN]!r}... has {len(name):,} characters, {_LONGEST_NAME} are allowed"
     return BrokerResponseError(ResponseCode.INVALID_PARAMETER, remark)

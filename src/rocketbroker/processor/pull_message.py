@@ -163,14 +163,12 @@ class PullMessageProcessor:
             None if tag_codes is None else tag_codes.__contains__,
             message_filter,
         )
-        self._offsets.commit_pull(header.consumer_group, header.topic, header.queue_id, result.next_begin_offset)
-        if held is None and header.sys_flag & FLAG_COMMIT_OFFSET and header.commit_offset >= 0:
-            self._offsets.commit(header.consumer_group, header.topic, header.queue_id, header.commit_offset)
+        exists = self._keep_offsets(header, result.next_begin_offset, may_commit=held is None)
         code = self._code_of(result, header)
         if code == ResponseCode.PULL_NOT_FOUND and held is None and header.sys_flag & FLAG_SUSPEND:
             self._suspend(connection, command, wanted)
             return None
-        stats = self._stats.group_get(header.topic, header.consumer_group)
+        stats = self._stats.group_get(header.topic, header.consumer_group) if exists else self._stats.passing_gets
         if code != ResponseCode.SUCCESS:
             stats.misses += 1
             return [self._head(command.opaque, code, result, 0, topic, group)]
@@ -178,6 +176,23 @@ class PullMessageProcessor:
             return self._read_checked(command.opaque, result, result.unchecked, topic, group, stats)
         stats.add(result.message_count, result.total_size)
         return self._found(command.opaque, result, self._store.slices(result.ranges), topic, group)
+
+    def _keep_offsets(self, header: PullMessageRequestHeader, pulled: int, *, may_commit: bool) -> bool:
+        """Keep the offsets of a pull. A group that commits is created; of one that only pulls nothing is kept.
+
+        Returns:
+            Whether the group exists.
+        """
+        group = header.consumer_group
+        commits = may_commit and header.sys_flag & FLAG_COMMIT_OFFSET and header.commit_offset >= 0
+        if commits:
+            self._subscription_groups.find(group)
+        if not self._subscription_groups.contains(group):
+            return False
+        self._offsets.commit_pull(group, header.topic, header.queue_id, pulled)
+        if commits:
+            self._offsets.commit(group, header.topic, header.queue_id, header.commit_offset)
+        return True
 
     def _redirect(self, connection: Connection, header: PullMessageRequestHeader) -> GetMessageResult | None:
         """Where the pull has to go on, since the offset of its group was reset."""
@@ -284,7 +299,7 @@ class PullMessageProcessor:
                 f"the broker[{self._config.broker_ip1}] pulling message is forbidden: its brokerPermission is "
                 f"{self._config.broker_permission}, which lacks read (4)"
             )
-        group = self._subscription_groups.find(header.consumer_group)
+        group = self._subscription_groups.find_for_pull(header.consumer_group)
         if group is None:
             remark = f"subscription group [{header.consumer_group}] does not exist"
             raise BrokerResponseError(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark)

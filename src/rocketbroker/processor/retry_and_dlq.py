@@ -45,7 +45,7 @@ class RetryAndDlq:
             BrokerResponseError: SUBSCRIPTION_GROUP_NOT_EXIST.
         """
         name = header.topic.removeprefix(RETRY_GROUP_TOPIC_PREFIX)
-        group = self._subscription_groups.find(name)
+        group = self._subscription_groups.find_for_pull(name)
         if group is None:
             remark = f"subscription group not exist, {name}"
             raise BrokerResponseError(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark)

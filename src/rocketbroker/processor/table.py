@@ -5,7 +5,6 @@ Only this table sees all parts of the broker; each processor gets the few that i
 
 import os
 
-from rocketbroker.broker.subscription import SubscriptionLimit
 from rocketbroker.codec.remoting.audience import Audience
 from rocketbroker.codec.remoting.handler import MethodTable, Route
 from rocketbroker.codec.remoting.headers.client import (
@@ -33,6 +32,7 @@ from rocketbroker.processor.consumer_send_msg_back import ConsumerSendMsgBackPro
 from rocketbroker.processor.end_transaction import EndTransactionProcessor
 from rocketbroker.processor.get_consumer_list_by_group import GetConsumerListByGroupProcessor
 from rocketbroker.processor.heart_beat import HeartBeatProcessor
+from rocketbroker.processor.heartbeat_limit import HeartbeatLimit
 from rocketbroker.processor.lock_batch_mq import LockBatchMqProcessor, UnlockBatchMqProcessor
 from rocketbroker.processor.pull_filter import PullFilter
 from rocketbroker.processor.pull_message import PullMessageProcessor
@@ -117,7 +117,7 @@ def _add_clients(table: MethodTable, parts: BrokerParts) -> None:
         parts.producers,
         parts.consumer_filters,
         parts.clock,
-        SubscriptionLimit(parts.config),
+        HeartbeatLimit(parts.config, parts.consumers, parts.producers, parts.subscription_groups),
     )
     table.add(RequestCode.HEART_BEAT, heart_beat.process, audience=Audience.CLIENT)
     unregister = UnregisterClientProcessor(parts.consumers, parts.producers)

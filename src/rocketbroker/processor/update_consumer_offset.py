@@ -45,7 +45,8 @@ class UpdateConsumerOffsetProcessor:
         """Answer the request; -1 is kept too, it stands for nothing consumed.
 
         Raises:
-            BrokerResponseError: SYSTEM_ERROR, administration sets an offset behind the end of the queue.
+            BrokerResponseError: SYSTEM_ERROR, administration sets an offset behind the end of the queue, or there are
+                too many offsets; SUBSCRIPTION_GROUP_NOT_EXIST, there are too many groups to create one that has pulled.
         """
         header = command.header
         refused = self._refusal(header)
@@ -62,7 +63,8 @@ class UpdateConsumerOffsetProcessor:
         return response(header={})
 
     def _refusal(self, header: Header) -> Command | None:
-        if not self._subscription_groups.contains(header.consumer_group):
+        group = header.consumer_group
+        if not self._subscription_groups.contains(group) and not self._subscription_groups.is_passing(group):
             remark = f"Group {header.consumer_group[:_SHOWN]} not exist!"
             return response(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark, {})
         topic = self._topic_configs.select(header.topic)
@@ -72,6 +74,7 @@ class UpdateConsumerOffsetProcessor:
         if not 0 <= header.queue_id < queues:
             remark = f"QueueId {header.queue_id} is illegal, topic {header.topic} has the queues 0 to {queues - 1}"
             return response(ResponseCode.INVALID_PARAMETER, remark, {})
+        self._subscription_groups.find(group)
         return None
 
     def _commit(self, header: Header) -> Command:

@@ -74,3 +74,12 @@ def test_members_of_a_group_are_available_in_turn(clock, manager):
     members[0].is_behind = False
     assert manager.available_channel("p") is members[0]
     assert manager.available_channel("q") is None
+
+
+def test_a_client_that_changes_its_id_leaves_no_id_behind(clock, manager):
+    connection = FakeConnection()
+    for number in range(1_000):
+        manager.register("p", ClientChannelInfo(connection, f"c{number}", "JAVA", 513, clock.monotonic()))
+    assert manager.clients == {"c999": connection}
+    manager.close_connection(connection)
+    assert manager.clients == manager.groups == {}

@@ -1,7 +1,8 @@
 import pytest
 
-from rocketbroker.broker.subscription_group_manager import BUILT_IN_GROUPS, SubscriptionGroupManager
+from rocketbroker.broker.subscription_group_manager import BUILT_IN_GROUPS, MOST_PASSING, SubscriptionGroupManager
 from rocketbroker.codec.remoting.bodies.subscription_group import SubscriptionGroupConfig
+from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.config import BrokerConfig
 from rocketbroker.common.errors import BrokerResponseError, ConfigError
 from tests.support.fakes import FakeClock
@@ -33,6 +34,49 @@ def test_find_creates_a_group_of_legal_name(tmp_path):
     assert group == SubscriptionGroupConfig(group_name="g")
     assert manager.find("g") is group
     assert manager.data_version.counter == counter + 1
+
+
+def test_a_group_that_only_pulls_is_not_created(tmp_path):
+    manager = make(tmp_path)
+    counter = manager.data_version.counter
+    group = manager.find_for_pull("g")
+    assert group == SubscriptionGroupConfig(group_name="g")
+    assert manager.find_for_pull("g") is group
+    assert not manager.contains("g")
+    assert manager.is_passing("g")
+    assert manager.data_version.counter == counter
+    created = manager.find("g")
+    assert manager.find_for_pull("g") is created
+    assert manager.contains("g")
+    assert not manager.is_passing("g")
+
+
+def test_of_groups_that_only_pull_the_latest_are_remembered(tmp_path):
+    manager = make(tmp_path)
+    for number in range(100_000):
+        assert manager.find_for_pull(f"g{number}") is not None
+    assert len(manager._passing) == MOST_PASSING
+    assert manager.groups.keys() == set(BUILT_IN_GROUPS)
+    assert manager.is_passing("g99999")
+    assert not manager.is_passing("g0")
+    assert manager.find_for_pull("../etc") is None
+
+
+def test_clients_create_no_more_groups_than_the_limit(tmp_path):
+    manager = make(tmp_path, max_auto_create_group_nums=10)
+    manager.find("a")
+    manager.find("b")
+    with pytest.raises(BrokerResponseError) as error:
+        manager.find("c")
+    assert error.value.code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
+    assert error.value.remark.startswith(
+        "maxAutoCreateGroupNums: 1 new consumer groups beside 10 exceed the limit of 10; delete unused groups"
+    )
+    assert manager.find("a") is not None
+    manager.update(SubscriptionGroupConfig(group_name="made by an administrator"))
+    manager.delete("a")
+    manager.delete("b")
+    assert manager.find("c") is not None
 
 
 @pytest.mark.parametrize("name", ["", " ", "../../etc", "a/b", "a@b", "a" * 121, "\u00e4"])

@@ -153,3 +153,85 @@ def test_a_subscription_that_is_too_long_keeps_its_group_alone_out(processor, pa
     assert error.value.code == ResponseCode.SUBSCRIPTION_PARSE_FAILED
     assert list(parts.consumers.groups) == ["h"]
     assert list(parts.producers.groups) == ["p"]
+
+
+def refusal(processor, command, connection=None):
+    with pytest.raises(BrokerResponseError) as error:
+        processor.process(connection or FakeConnection(), command)
+    return error.value.code, error.value.remark
+
+
+def assert_nothing_left(parts, groups=()):
+    assert set(parts.consumers.groups) == set(groups)
+    assert parts.producers.groups == parts.producers.clients == {}
+    assert {name for name in parts.topic_configs.topics if name.startswith("%RETRY%")} == {
+        f"%RETRY%{group}" for group in groups
+    }
+
+
+MANY: list[tuple[str, list[str]]] = [(f"g{number}", []) for number in range(257)]
+
+
+@pytest.mark.parametrize(
+    ("command", "remark"),
+    [
+        (heartbeat(*MANY), "maxGroupsPerClient: 257 groups exceed the limit of 256; use several clients or raise"),
+        (heartbeat(*[("g", [])] * 257), "maxGroupsPerClient: 257 groups"),
+        (heartbeat(("g", []), producers=[f"p{number}" for number in range(256)]), "maxGroupsPerClient: 257 groups"),
+        (
+            heartbeat(*((f"g{group}", [f"T{number}" for number in range(1_025)]) for group in range(2))),
+            "maxSubscriptionsPerClient: 2,050 subscriptions exceed the limit of 2,048; use several",
+        ),
+        (
+            heartbeat(("g", []), client="c" * 1_025),
+            "maxClientIdLength: 1,025 characters of a clientID exceed the limit",
+        ),
+        (heartbeat(("g", []), padding="x" * 262_144), "maxHeartbeatSize: 262,"),
+    ],
+)
+def test_a_heartbeat_that_is_too_large_leaves_nothing_behind(processor, parts, command, remark):
+    code, text = refusal(processor, command)
+    assert code == ResponseCode.INVALID_PARAMETER
+    assert text.startswith(remark)
+    assert_nothing_left(parts)
+
+
+def test_groups_of_earlier_heartbeats_count(processor, parts):
+    connection = FakeConnection()
+    for number in range(256):
+        processor.process(connection, heartbeat((f"g{number}", [f"T{number}-{topic}" for topic in range(8)])))
+    processor.process(connection, heartbeat(("g0", [f"T{topic}" for topic in range(8)])))
+    assert refusal(processor, heartbeat(("h", [])), connection)[1].startswith("maxGroupsPerClient: 257 groups")
+    too_many = heartbeat(("g0", [f"T{topic}" for topic in range(9)]))
+    assert refusal(processor, too_many, connection)[1].startswith("maxSubscriptionsPerClient: 2,049 subscriptions")
+    parts.consumers.unregister("g1", connection)
+    processor.process(connection, heartbeat(("h", [])))
+
+
+def test_the_length_of_all_subscriptions_counts(processor):
+    connection = FakeConnection()
+    for number in range(2):
+        command = heartbeat((f"g{number}", [f"T{topic}" for topic in range(10)]))
+        command.body = command.body.replace(b'"*"', b'"' + b"a" * 12_000 + b'"')
+        processor.process(connection, command)
+    command.body = command.body.replace(b'"g1"', b'"g2"')
+    assert refusal(processor, command, connection)[1].startswith(
+        "maxHeartbeatSize: 360,060 characters of subscriptions exceed the limit of 262,144"
+    )
+
+
+def test_no_group_of_a_heartbeat_is_created_when_there_is_no_room_for_all(processor, parts):
+    apply_updates([parts.config], {"maxAutoCreateGroupNums": "10"})
+    processor.process(FakeConnection(), heartbeat(("a", [])))
+    code, remark = refusal(processor, heartbeat(("a", []), ("b", []), ("c", []), producers=["p"]))
+    assert code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
+    assert remark.startswith("maxAutoCreateGroupNums: 2 new consumer groups beside 9 exceed the limit of 10")
+    assert_nothing_left(parts, ["a"])
+    processor.process(FakeConnection(), heartbeat(("a", []), ("b", [])))
+
+
+@pytest.mark.parametrize("command", [heartbeat(("g" * 263, [])), heartbeat(producers=["p" * 263])])
+def test_a_name_that_is_too_long_is_refused(processor, parts, command):
+    code, remark = refusal(processor, command)
+    assert (code, "has 263 characters, 262 are allowed" in remark) == (ResponseCode.INVALID_PARAMETER, True)
+    assert_nothing_left(parts)

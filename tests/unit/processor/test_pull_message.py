@@ -103,6 +103,7 @@ class Puller:
 @pytest.fixture
 def puller(parts: SimpleNamespace, store: MessageStore) -> Puller:
     parts.topic_configs.update(TopicConfig("T", 4, 4))
+    parts.subscription_groups.find("G")
     return Puller(parts, store)
 
 
@@ -355,6 +356,25 @@ async def test_a_disk_that_cannot_be_read_is_no_reason_to_pass_over_messages(
     assert error.value.code == ResponseCode.SYSTEM_ERROR
 
 
+def test_pulls_of_unknown_groups_leave_nothing_behind(puller: Puller):
+    puller.put("a")
+    parts = puller.parts
+    before = parts.stats.runtime_info()["msgGetTotalTodayNow"]
+    for number in range(2_000):
+        assert bodies(puller.pull(consumer_group=f"made-up{number}"))
+    assert not any(parts.subscription_groups.contains(f"made-up{number}") for number in range(2_000))
+    assert parts.offsets.table == parts.offsets.pull_table == {}
+    assert parts.stats._gets == {}
+    assert int(parts.stats.runtime_info()["msgGetTotalTodayNow"]) - int(before) == 2_000
+
+
+def test_a_pull_that_commits_an_offset_creates_its_group(puller: Puller):
+    puller.put("a")
+    puller.pull(flags=SUBSCRIPTION | COMMIT, commit_offset=1, consumer_group="new")
+    assert puller.parts.subscription_groups.contains("new")
+    assert puller.parts.offsets.query("new", "T", 0) == 1
+
+
 def test_what_is_read_is_counted_by_group(puller: Puller):
     puller.put("a", "b")
     puller.pull()
@@ -396,7 +416,7 @@ def test_lite_pulls_can_be_switched_off(puller: Puller):
 
 def test_a_group_is_made_only_where_that_is_on(puller: Puller):
     apply_updates([puller.parts.config], {"autoCreateSubscriptionGroup": "false"})
-    assert puller.refused()[0] == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
+    assert puller.refused(consumer_group="new")[0] == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
 
 
 def test_a_group_that_sent_no_heartbeat_is_told_so(puller: Puller):

@@ -144,3 +144,20 @@ def test_recorded_commits(parts, offset_reset):
         assert (ours.code, ours.remark, ours.header) == (theirs.code, theirs.remark, theirs.header or {})
         kept = parts.offsets.query(command.header.consumer_group, command.header.topic, command.header.queue_id)
         assert (kept == command.header.commit_offset) == (theirs.code == 0)
+
+
+def test_a_group_that_has_pulled_is_created_by_its_first_offset(processor, parts):
+    parts.subscription_groups.find_for_pull("new")
+    assert commit(processor, "new", "U", 0, 1).code == ResponseCode.TOPIC_NOT_EXIST
+    assert not parts.subscription_groups.contains("new")
+    assert commit(processor, "new", "T", 0, 1).code == ResponseCode.SUCCESS
+    assert parts.subscription_groups.contains("new")
+    assert commit(processor, "never", "T", 0, 1).code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
+
+
+def test_made_up_names_leave_no_offsets_behind(processor, parts):
+    for number in range(100):
+        commit(processor, f"made-up{number}", "T", 0, 1)
+        commit(processor, "g", f"made-up{number}", 0, 1)
+        commit(processor, "g", "T", 4 + number, 1)
+    assert parts.offsets.table == {}

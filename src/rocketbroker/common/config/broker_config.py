@@ -223,6 +223,47 @@ class BrokerConfig(ConfigModel):
         low=128,
         high=65_536,
     )
+    max_heartbeat_size: Whole = setting(
+        "maxHeartbeatSize",
+        262_144,
+        "Longest heartbeat, and the most that the subscriptions of a client take in all its groups; a longer one is "
+        "refused with INVALID_PARAMETER.",
+        Trait(unit="bytes", hot=True, own=True),
+        low=4_096,
+        high=4_194_304,
+    )
+    max_groups_per_client: Whole = setting(
+        "maxGroupsPerClient",
+        256,
+        "Most groups that a client produces and consumes in; a heartbeat with more is refused with INVALID_PARAMETER.",
+        _HOT_OWN,
+        low=8,
+        high=10_000,
+    )
+    max_subscriptions_per_client: Whole = setting(
+        "maxSubscriptionsPerClient",
+        2_048,
+        "Most subscriptions of a client in all its groups; a heartbeat with more is refused with INVALID_PARAMETER.",
+        _HOT_OWN,
+        low=16,
+        high=100_000,
+    )
+    max_client_id_length: Whole = setting(
+        "maxClientIdLength",
+        1_024,
+        "Longest clientID of a heartbeat; a longer one is refused with INVALID_PARAMETER.",
+        Trait(unit="characters", hot=True, own=True),
+        low=64,
+        high=65_536,
+    )
+    max_auto_create_group_nums: Whole = setting(
+        "maxAutoCreateGroupNums",
+        10_000,
+        "Consumer groups above which only administrators create another: none is created by a client.",
+        _HOT_OWN,
+        low=1,
+        high=1_000_000,
+    )
     max_queues_per_lock_request: Whole = setting(
         "maxQueuesPerLockRequest",
         4_096,

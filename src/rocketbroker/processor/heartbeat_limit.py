@@ -1,0 +1,82 @@
+"""Bounds of what heartbeats bring and a client keeps in the broker."""
+
+from rocketbroker.broker.client_subscriptions import SubscriptionSize, size_of
+from rocketbroker.broker.consumer_manager import ConsumerManager
+from rocketbroker.broker.producer_manager import ProducerManager
+from rocketbroker.broker.subscription import SubscriptionLimit
+from rocketbroker.broker.subscription_group_manager import SubscriptionGroupManager
+from rocketbroker.codec.remoting.bodies.heartbeat import HeartbeatData
+from rocketbroker.codec.remoting.handler import Buffer, Connection
+from rocketbroker.codec.remoting.response_code import ResponseCode
+from rocketbroker.common.config import BrokerConfig
+from rocketbroker.common.errors import BrokerResponseError
+
+
+class HeartbeatLimit:
+    """Refuses a heartbeat as a whole before anything of it is registered.
+
+    What counts is the client with all its groups, those that it joined by earlier heartbeats included.
+
+    Args:
+        config: the limits.
+        consumers: have the groups that a client consumes in.
+        producers: have those that it produces in.
+        subscription_groups: say which groups are new.
+
+    Attributes:
+        subscription: checks each subscription by itself.
+    """
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        consumers: ConsumerManager,
+        producers: ProducerManager,
+        subscription_groups: SubscriptionGroupManager,
+    ) -> None:
+        self.subscription = SubscriptionLimit(config)
+        self._config = config
+        self._consumers = consumers
+        self._producers = producers
+        self._subscription_groups = subscription_groups
+
+    def check_body(self, body: Buffer) -> None:
+        """Check the length, before the body is read.
+
+        Raises:
+            BrokerResponseError: INVALID_PARAMETER, it is too long.
+        """
+        _check("maxHeartbeatSize", len(body), "bytes", self._config.max_heartbeat_size)
+
+    def check(self, connection: Connection, heartbeat: HeartbeatData) -> None:
+        """Check what the client would have in the broker.
+
+        Raises:
+            BrokerResponseError: INVALID_PARAMETER, it is too much; SUBSCRIPTION_GROUP_NOT_EXIST, there is no room for
+                its new groups.
+        """
+        config = self._config
+        _check("maxClientIdLength", len(heartbeat.client_id), "characters of a clientID", config.max_client_id_length)
+        consumed = {data.group_name for data in heartbeat.consumer_data_set}
+        produced = {data.group_name for data in heartbeat.producer_data_set}
+        others = self._consumers.groups_of(connection) - consumed
+        other_producers = self._producers.groups_of(connection) - produced
+        # Of each list and not of the names: a name that is repeated takes as long as another.
+        named = len(heartbeat.consumer_data_set) + len(heartbeat.producer_data_set)
+        _check("maxGroupsPerClient", named + len(others) + len(other_producers), "groups", config.max_groups_per_client)
+        sizes = [size_of(data.subscription_data_set) for data in heartbeat.consumer_data_set]
+        sizes += [self._size(group, connection) for group in others]
+        count, characters = sum(size.topics for size in sizes), sum(size.characters for size in sizes)
+        _check("maxSubscriptionsPerClient", count, "subscriptions", config.max_subscriptions_per_client)
+        _check("maxHeartbeatSize", characters, "characters of subscriptions", config.max_heartbeat_size)
+        self._subscription_groups.check_room(sum(map(self._subscription_groups.creates, consumed)))
+
+    def _size(self, group: str, connection: Connection) -> SubscriptionSize:
+        info = self._consumers.group_info(group)
+        return SubscriptionSize(0, 0) if info is None else info.client_subscriptions.size(connection)
+
+
+def _check(name: str, found: int, what: str, limit: int) -> None:
+    if found > limit:
+        remark = f"{name}: {found:,} {what} exceed the limit of {limit:,}; use several clients or raise {name}"
+        raise BrokerResponseError(ResponseCode.INVALID_PARAMETER, remark)
