@@ -101,7 +101,7 @@ class Handlers:
             SILENT: self._silent,
             FUTURE: self._future,
         }
-        routes = {code: Route(code, process) for code, process in handlers.items()}
+        routes = {code: Route(code, process, takes_large_bodies=True) for code, process in handlers.items()}
         routes[TYPED] = Route(TYPED, self._echo, GetMinOffsetRequestHeader)
         return routes
 
@@ -162,11 +162,16 @@ def split_frames(data: bytes) -> list[Command]:
 def connect(routes: dict[int, Route], **settings: Any) -> tuple[RemotingConnection, FakeTransport, Endpoint]:
     """A connection over a transport that records."""
     endpoint = Endpoint("test", routes, **settings)
+    return *attach(endpoint), endpoint
+
+
+def attach(endpoint: Endpoint) -> tuple[RemotingConnection, FakeTransport]:
+    """One more connection of an endpoint."""
     connection = RemotingConnection(endpoint)
     transport = FakeTransport()
     transport.protocol = connection
     connection.connection_made(transport)
-    return connection, transport, endpoint
+    return connection, transport
 
 
 def feed(connection: RemotingConnection, data: bytes, cuts: Sequence[int] = ()) -> None:

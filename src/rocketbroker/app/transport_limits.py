@@ -1,7 +1,7 @@
 """What peers may take of a server, from its settings (org.apache.rocketmq.remoting.netty.NettyServerConfig)."""
 
 from rocketbroker.common.config import TransportConfig
-from rocketbroker.transport.endpoint import WRITE_HIGH_WATER, ConnectionLimits
+from rocketbroker.transport.connection_limits import WRITE_HIGH_WATER, ConnectionLimits
 
 
 def limits_of(transport: TransportConfig) -> ConnectionLimits:
@@ -12,5 +12,9 @@ def limits_of(transport: TransportConfig) -> ConnectionLimits:
         write_high_water=transport.write_buffer_high_water_mark or WRITE_HIGH_WATER,
         max_idle_s=transport.server_channel_max_idle_time_seconds,
         send_buffer=transport.server_socket_snd_buf_size,
+        max_header_length=transport.max_header_length,
+        max_request_body_size=transport.max_request_body_size,
+        max_held_bytes=transport.max_held_bytes,
+        frame_timeout_s=transport.frame_timeout_seconds,
         max_push_bytes=transport.max_push_bytes_per_connection,
     )

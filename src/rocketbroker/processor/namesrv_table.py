@@ -64,7 +64,13 @@ def namesrv_routes(
     add(code.GET_KV_CONFIG, kv.process_get, headers.GetKVConfigRequestHeader)
     add(code.DELETE_KV_CONFIG, kv.process_delete, headers.DeleteKVConfigRequestHeader)
     add(code.GET_KVLIST_BY_NAMESPACE, kv.process_list, headers.GetKVListByNamespaceRequestHeader)
-    add(code.REGISTER_BROKER, register.process, headers.RegisterBrokerRequestHeader, Audience.BROKER)
+    add(
+        code.REGISTER_BROKER,
+        register.process,
+        headers.RegisterBrokerRequestHeader,
+        Audience.BROKER,
+        takes_large_bodies=True,
+    )
     add(
         code.UNREGISTER_BROKER,
         UnregisterBrokerProcessor(manager).process,

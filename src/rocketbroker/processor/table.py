@@ -71,12 +71,16 @@ def _add_messages(table: MethodTable, parts: BrokerParts) -> None:
         parts.handle_schedule_message,
         fast_failure,
     ).process
-    table.add(RequestCode.SEND_MESSAGE, send, SendMessageRequestHeader, Audience.CLIENT)
-    table.add(RequestCode.SEND_MESSAGE_V2, send, SendMessageRequestHeaderV2, Audience.CLIENT)
-    table.add(RequestCode.SEND_BATCH_MESSAGE, send, SendMessageRequestHeaderV2, Audience.CLIENT)
+    table.add(RequestCode.SEND_MESSAGE, send, SendMessageRequestHeader, Audience.CLIENT, takes_large_bodies=True)
+    table.add(RequestCode.SEND_MESSAGE_V2, send, SendMessageRequestHeaderV2, Audience.CLIENT, takes_large_bodies=True)
+    table.add(
+        RequestCode.SEND_BATCH_MESSAGE, send, SendMessageRequestHeaderV2, Audience.CLIENT, takes_large_bodies=True
+    )
     reply = SendReplyMessageProcessor(parts.config, parts.store, targets, parts.producers, parts.clock).process
-    table.add(RequestCode.SEND_REPLY_MESSAGE, reply, SendMessageRequestHeader, Audience.CLIENT)
-    table.add(RequestCode.SEND_REPLY_MESSAGE_V2, reply, SendMessageRequestHeaderV2, Audience.CLIENT)
+    table.add(RequestCode.SEND_REPLY_MESSAGE, reply, SendMessageRequestHeader, Audience.CLIENT, takes_large_bodies=True)
+    table.add(
+        RequestCode.SEND_REPLY_MESSAGE_V2, reply, SendMessageRequestHeaderV2, Audience.CLIENT, takes_large_bodies=True
+    )
     pull = PullMessageProcessor(
         parts.config,
         parts.store,

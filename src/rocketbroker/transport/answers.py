@@ -28,3 +28,12 @@ def error_answer(code: int, error: BaseException) -> Command:
         return response(error.code, error.remark)
     log.error("request code %d failed", code, exc_info=error)
     return response(ResponseCode.SYSTEM_ERROR, f"{type(error).__name__}: {error}")
+
+
+def body_too_long(code: int, length: int, limit: int) -> Command:
+    """The answer to a request whose body is longer than its route takes."""
+    return response(
+        ResponseCode.SYSTEM_ERROR,
+        f"maxRequestBodySize: the body of request code {code} has {length:,} bytes, over the limit of {limit:,}; "
+        "split the request or raise maxRequestBodySize",
+    )

@@ -5,17 +5,15 @@ read to response bytes is plain calls; only an answer that must wait becomes a t
 """
 
 import asyncio
-import inspect
 import logging
-import socket
-from collections.abc import Awaitable, Coroutine, Sequence
+from collections.abc import Awaitable, Sequence
 from functools import partial
 from typing import Any, cast
 
 from rocketbroker.codec.remoting.frame import (
     LENGTH,
     LENGTH_AND_MARK,
-    MAX_HEADER_LENGTH,
+    check_header_length,
     check_length,
     decode_frame,
     encode_frame,
@@ -27,14 +25,15 @@ from rocketbroker.codec.remoting.remoting_command import FLAG_ONEWAY, FLAG_RESPO
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.errors import (
     RemoteProtocolError,
-    RemotingSendError,
-    RemotingTimeoutError,
-    RemotingTooMuchRequestError,
 )
-from rocketbroker.transport.answers import encode_answer, error_answer
+from rocketbroker.transport.answers import body_too_long, encode_answer, error_answer
 from rocketbroker.transport.endpoint import Endpoint
+from rocketbroker.transport.outgoing_requests import OutgoingRequests
 from rocketbroker.transport.peer_address import host_bytes
+from rocketbroker.transport.peer_progress import PeerProgress
 from rocketbroker.transport.receive_buffer import ReceiveBuffer
+from rocketbroker.transport.request_turns import RequestTurns
+from rocketbroker.transport.socket_options import set_options
 
 log = logging.getLogger(__name__)
 
@@ -42,12 +41,12 @@ log = logging.getLogger(__name__)
 _FLUSH_PIECES = 64
 _FLUSH_BYTES = 256 * 1024
 _JOIN_LIMIT = 64 * 1024
-# Requests of one connection that wait for their answers; with so many it is not heard until half of them are answered.
+# Requests of one connection that wait for their answers, and bytes of their bodies; with so many it is not heard until
+# half of them are answered.
 _MOST_OPEN = 1024
-# So many of them are at work at a time, since each may make a large answer, and none while the peer is slow.
-_MOST_AT_WORK = 4
-# Opaques are Java ints; the count begins anew after 2,147,483,647 requests.
-_MAX_OPAQUE = 0x7FFFFFFF
+_MOST_BODY_BYTES = 4 * 1024 * 1024
+# Incomplete frames of fewer bytes are not worth accounting for.
+_SMALL_REST = 4 * 1024
 # Length and mark.
 _FRAME_HEAD = 8
 
@@ -62,32 +61,33 @@ class RemotingConnection(asyncio.BufferedProtocol):
 
     def __init__(self, endpoint: Endpoint) -> None:
         self._endpoint = endpoint
+        self._header_limit = endpoint.limits.max_header_length
+        self._body_limit = endpoint.limits.max_request_body_size
         self._loop = asyncio.get_running_loop()
         self._buffer = ReceiveBuffer(endpoint.shared_buffer)
         self._transport: asyncio.Transport | None = None
         # What the peer may send, settled when it connects.
         self._routes: dict[int, Route] = {}
         self._routes_by_prefix: dict[bytes, Route] = {}
-        self._pending: dict[int, asyncio.Future[Command]] = {}
         self._out: list[Buffer] = []
         # Of large answers; those to sends are few bytes each.
         self._out_bytes = 0
         self._flushes = False
-        # Bytes that waited for the peer at the last look, and when it last took some.
-        self._untaken = 0
-        self._taken_at = self._heard_at = 0.0
+        self._progress = PeerProgress(endpoint.limits)
+        self._heard_at = 0.0
         # Not heard for now, since it takes its answers slowly or has too many open requests.
         self._paused = False
         self._unread: bytes = b""
         # Since when that waits for answers to others; 0 when the peer itself is what it waits for.
         self._unread_since = 0.0
         self.is_behind = False
-        # Requests written since the peer is behind.
-        self._pushed_bytes = 0
-        self._caught_up = asyncio.Event()
-        self._caught_up.set()
+        self._outgoing = OutgoingRequests(self, endpoint.opaque, endpoint.limits.max_push_bytes)
         self._open_requests = 0
-        self._turns = asyncio.Semaphore(_MOST_AT_WORK)
+        self._turns = RequestTurns(self._begin, self._close_request)
+        # Memory that is held between events, as the endpoint knows it, and since when without progress.
+        self.held_bytes = 0
+        self.held_since = 0.0
+        self._is_settled = True
 
     # -- asyncio callbacks
 
@@ -103,13 +103,9 @@ class RemotingConnection(asyncio.BufferedProtocol):
             transport.abort()
             return
         self.admit()
-        sock = transport.get_extra_info("socket")
-        if sock is not None and sock.family in (socket.AF_INET, socket.AF_INET6):
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            if self._endpoint.limits.send_buffer:
-                sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self._endpoint.limits.send_buffer)
+        set_options(transport.get_extra_info("socket"), self._endpoint.limits.send_buffer)
         transport.set_write_buffer_limits(high=self._endpoint.limits.write_high_water)
-        self.last_read = self._heard_at = self._taken_at = self._loop.time()
+        self.last_read = self._heard_at = self._progress.taken_at = self._loop.time()
         self._endpoint.connections.add(self)
 
     def admit(self) -> None:
@@ -120,13 +116,8 @@ class RemotingConnection(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Called by asyncio."""
         self._transport = None
-        self._unread = b""
-        self._buffer.clear()
-        for future in self._pending.values():
-            if not future.done():
-                future.set_exception(RemotingSendError(f"the connection to {self.remote_address} was lost"))
-        self._pending.clear()
-        self._caught_up.set()
+        self._release()
+        self._outgoing.lost()
         self._endpoint.gone(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:
@@ -148,17 +139,21 @@ class RemotingConnection(asyncio.BufferedProtocol):
         """Called by asyncio: the peer reads slower than it asks, so it is not heard until it catches up."""
         if self._endpoint.throttles:
             self.is_behind = True
-            self._caught_up.clear()
+            self._turns.stop()
             self._stop_hearing()
+        if self._is_settled:
+            self._is_settled = False
+            self._loop.call_soon(self._settle)
 
     def resume_writing(self) -> None:
         """Called by asyncio."""
         if self.is_behind:
             self.is_behind = False
-            self._pushed_bytes = 0
-            self._taken_at = self._loop.time()
-            self._caught_up.set()
+            self._outgoing.caught_up()
+            self._progress.taken_at = self._loop.time()
+            self._turns.resume()
             self._hear_again()
+            self._settle(progressed=True)
 
     def _stop_hearing(self) -> None:
         if self._transport is not None:
@@ -167,6 +162,8 @@ class RemotingConnection(asyncio.BufferedProtocol):
 
     def _hear_again(self) -> None:
         if not self._paused or self.is_behind or self._open_requests > _MOST_OPEN // 2:
+            return
+        if self._turns.body_bytes > _MOST_BODY_BYTES // 2:
             return
         self._paused = False
         self._heard_at = self._loop.time()
@@ -194,10 +191,17 @@ class RemotingConnection(asyncio.BufferedProtocol):
             if not self.waited_s:
                 self._unread_since = 0.0 if self.is_behind else self._loop.time()
             self._buffer.clear()
+            self._is_settled = False
         else:
+            if position or not self._buffer.held:
+                self._progress.frame_began_at = self.last_read
             self._buffer.keep(data[position:], needed)
+            if len(data) - position > _SMALL_REST:
+                self._is_settled = False
         self._endpoint.end_batch()
         self._flush()
+        if not self._is_settled:
+            self._settle(progressed=position > 0)
 
     def _handle_frames(self, data: memoryview) -> tuple[int, int]:
         """Handle all complete frames; gives where it stopped and how long the frame there is."""
@@ -211,6 +215,7 @@ class RemotingConnection(asyncio.BufferedProtocol):
             start = position + 4
             following = start + length
             if following > end:
+                check_header_length(mark, self._header_limit)
                 return position, 4 + length
             self._handle_frame(data, start, mark, following)
             position = following
@@ -226,10 +231,13 @@ class RemotingConnection(asyncio.BufferedProtocol):
 
     def _handle_frame(self, data: memoryview, start: int, mark: int, end: int) -> None:
         """Handle one frame, whose mark lies at ``start``."""
-        header_end = start + 4 + (mark & MAX_HEADER_LENGTH)
+        # The high byte of the mark is 0 for a JSON header: one over the limit is long, of another encoding, or both.
+        header_end = start + 4 + mark
         # A JSON header of a served code, in order: all others, broken ones included, take the longer way.
         header = data[start + 4 : header_end]
-        route = self._routes_by_prefix.get(bytes(header[:12])) if header_end <= end and not mark >> 24 else None
+        route = (
+            self._routes_by_prefix.get(bytes(header[:12])) if header_end <= end and mark <= self._header_limit else None
+        )
         if route is None:
             self._handle_other(data[start:end])
             return
@@ -242,16 +250,28 @@ class RemotingConnection(asyncio.BufferedProtocol):
             # A response code may equal a served request code.
             self._handle_other(data[start:end])
             return
+        if end - header_end > self._body_limit and self._refuse_body(route, command, end - header_end):
+            return
         body = data[header_end:end]
         command.body = bytes(body) if route.runs_later else body
         self._process(route, command)
 
+    def _refuse_body(self, route: Route, command: Command, length: int) -> bool:
+        """Answer a request whose body is longer than its route takes; false when it may be served."""
+        if route.takes_large_bodies:
+            return False
+        answer = body_too_long(route.code, length, self._body_limit)
+        log.warning("%s: %s", self.remote_address, answer.remark)
+        self._answer(command, answer)
+        return True
+
     def _handle_other(self, frame: memoryview) -> None:
         """A response, an unknown code, a binary header, or one with errors."""
+        check_header_length(int.from_bytes(frame[:4], "big"), self._header_limit)
         serialize_type, header, body = split_frame(frame)
         command = decode_frame(frame)
         if command.is_response:
-            self._handle_response(command)
+            self._outgoing.answered(command)
             return
         route = self._routes.get(command.code)
         if route is None:
@@ -263,16 +283,10 @@ class RemotingConnection(asyncio.BufferedProtocol):
         except HeaderFieldError as error:
             self._answer(command, response(ResponseCode.SYSTEM_ERROR, str(error)))
             return
+        if len(body) > self._body_limit and self._refuse_body(route, command, len(body)):
+            return
         command.body = bytes(body) if route.runs_later else body
         self._process(route, command)
-
-    def _handle_response(self, command: Command) -> None:
-        future = self._pending.pop(command.opaque, None)
-        if future is None or future.done():
-            log.debug("%s answered %d, which nobody waits for", self.remote_address, command.opaque)
-            return
-        command.body = bytes(command.body)
-        future.set_result(command)
 
     def _process(self, route: Route, command: Command) -> None:
         try:
@@ -282,27 +296,38 @@ class RemotingConnection(asyncio.BufferedProtocol):
         if type(answer) is bytes:
             if not command.flag & FLAG_ONEWAY:
                 self._out.append(answer)
-        elif isinstance(answer, asyncio.Future):
+            return
+        if not route.runs_later:
+            # A request that is kept until it is answered keeps no receive buffer.
+            command.body = b""
+        if isinstance(answer, asyncio.Future):
             self._one_more_open()
             answer.add_done_callback(partial(self._answer_done, command))
         elif isinstance(answer, Awaitable):
             if route.runs_later:
                 self.answer_later(command, answer)
             else:
-                self._open(command, answer, self._answer_when_done(command, answer))
+                self._one_more_open()
+                self._begin(command, answer).add_done_callback(self._close_request)
         elif answer is not None:
             self._answer(command, answer)
 
     def answer_later(self, command: Command, waiting: Awaitable[Any]) -> None:
         """Answer a request with what ``waiting`` gives, when it is its turn; its error is answered as a handler's.
 
-        A coroutine does not run before.
+        A coroutine does not run before, nor ever when the connection is lost first.
         """
-        self._open(command, waiting, self._answer_in_turn(command, waiting))
+        if type(command.body) is memoryview:
+            command.body = b""
+        self._turns.add(command, waiting)
+        self._one_more_open()
+        if self._turns.body_bytes:
+            self._is_settled = False
 
     def _one_more_open(self) -> None:
         self._open_requests += 1
-        if self._open_requests >= _MOST_OPEN and self._endpoint.throttles and not self._paused:
+        is_full = self._open_requests >= _MOST_OPEN or self._turns.body_bytes > _MOST_BODY_BYTES
+        if is_full and self._endpoint.throttles and not self._paused:
             self._stop_hearing()
 
     def _answer_done(self, command: Command, future: asyncio.Future[Any]) -> None:
@@ -317,23 +342,48 @@ class RemotingConnection(asyncio.BufferedProtocol):
         if self._paused:
             self._hear_again()
 
-    def _open(self, command: Command, waiting: Awaitable[Any], answering: Coroutine[Any, Any, None]) -> None:
-        self._one_more_open()
-        task = self._endpoint.tasks.start(answering, f"request-{command.code}")
-        task.add_done_callback(partial(self._close_request, waiting))
+    def _begin(self, command: Command, work: Awaitable[Any]) -> asyncio.Task[None]:
+        return self._endpoint.tasks.start(self._answer_when_done(command, work), f"request-{command.code}")
 
-    def _close_request(self, waiting: Awaitable[Any], _task: asyncio.Task[None]) -> None:
-        if inspect.iscoroutine(waiting):
-            # One whose turn did not come, or whose task ended before it began; no matter for one that has ended.
-            waiting.close()
+    def _close_request(self, _task: asyncio.Task[None] | None = None) -> None:
         self._open_requests -= 1
         if self._paused:
             self._hear_again()
+        if not self._is_settled:
+            self._settle(progressed=True)
 
-    async def _answer_in_turn(self, command: Command, waiting: Awaitable[Any]) -> None:
-        async with self._turns:
-            await self._caught_up.wait()
-            await self._answer_when_done(command, waiting)
+    def drop_waiting(self) -> None:
+        """Forget the requests whose turn has not come."""
+        self._turns.stop()
+        self._open_requests -= self._turns.clear()
+
+    # -- memory
+
+    def _settle(self, *, progressed: bool = False) -> None:
+        """Account for the memory that is held until a later event."""
+        unwritten = 0 if self._transport is None else self._transport.get_write_buffer_size()
+        held = self._buffer.held + len(self._unread) + self._turns.body_bytes + unwritten
+        if progressed or not self.held_bytes:
+            self.held_since = self._loop.time()
+        change, self.held_bytes = held - self.held_bytes, held
+        self._is_settled = held == 0
+        if change:
+            self._endpoint.hold(change)
+
+    def _release(self) -> None:
+        """Free what is held, but for requests at work."""
+        self._unread = b""
+        self._buffer.clear()
+        self.drop_waiting()
+        self._settle()
+
+    def drop(self, reason: str) -> None:
+        """Close at once and free what is held; what was not sent is lost."""
+        transport, self._transport = self._transport, None
+        if transport is not None:
+            log.warning("dropping the connection from %s: %s", self.remote_address, reason)
+            transport.abort()
+        self._release()
 
     async def _answer_when_done(self, command: Command, waiting: Awaitable[Any]) -> None:
         try:
@@ -403,30 +453,7 @@ class RemotingConnection(asyncio.BufferedProtocol):
 
     def send_oneway(self, command: Command) -> bool:
         """Send a request that wants no answer; false when it was dropped: the peer is gone or too far behind."""
-        if not self.is_open:
-            return False
-        command.opaque = next(self._endpoint.opaque) & _MAX_OPAQUE
-        command.flag |= FLAG_ONEWAY
-        try:
-            self._push(command)
-        except RemotingTooMuchRequestError as error:
-            log.debug("request code %d was not sent: %s", command.code, error)
-            return False
-        return True
-
-    def _push(self, command: Command) -> None:
-        """Write a request unless the peer is too far behind to be sent more."""
-        frame = encode_frame(command)
-        if self.is_behind:
-            limit = self._endpoint.limits.max_push_bytes
-            if self._pushed_bytes + len(frame) > limit:
-                raise RemotingTooMuchRequestError(
-                    f"{self.remote_address} takes too slowly what it is sent: {self._pushed_bytes:,} bytes of requests "
-                    f"wait beside its answers, {len(frame):,} more exceed the limit of {limit:,} "
-                    "(maxPushBytesPerConnection)"
-                )
-            self._pushed_bytes += len(frame)
-        self.write([frame])
+        return self._outgoing.send_oneway(command)
 
     async def invoke(self, command: Command, timeout_s: float) -> Command:
         """Send a request and wait for its answer.
@@ -435,20 +462,7 @@ class RemotingConnection(asyncio.BufferedProtocol):
             RemotingSendError: the connection was lost before the answer came, or the peer is too far behind.
             RemotingTimeoutError: no answer in time.
         """
-        if self._transport is None or self._transport.is_closing():
-            raise RemotingSendError(f"the connection to {self.remote_address} is closed")
-        command.opaque = opaque = next(self._endpoint.opaque) & _MAX_OPAQUE
-        future: asyncio.Future[Command] = self._loop.create_future()
-        self._pending[opaque] = future
-        try:
-            self._push(command)
-            async with asyncio.timeout(timeout_s):
-                return await future
-        except TimeoutError:
-            text = f"no answer from {self.remote_address} to request code {command.code} within {timeout_s} s"
-            raise RemotingTimeoutError(text) from None
-        finally:
-            self._pending.pop(opaque, None)
+        return await self._outgoing.invoke(command, timeout_s)
 
     @property
     def is_open(self) -> bool:
@@ -461,31 +475,21 @@ class RemotingConnection(asyncio.BufferedProtocol):
             log.info("closing the connection from %s: %s", self.remote_address, reason)
             self._transport.close()
 
-    def close_if_idle(self, now: float) -> None:
-        """Close when the peer sent nothing for too long; drop when it took nothing of what waits for it.
-
-        What waits holds memory, and files of the log that were deleted since.
-        """
+    def check(self, now: float) -> None:
+        """Drop a peer that is late with a frame or with taking answers, close one that sends nothing for too long."""
         if self._transport is None:
             return
-        max_idle_s = self._endpoint.limits.max_idle_s
         waiting = self._transport.get_write_buffer_size()
-        if not waiting or waiting < self._untaken:
-            self._taken_at = now
-        self._untaken = waiting
-        if now - self._taken_at > max_idle_s:
-            self.abort(
-                f"it took none of the {waiting} bytes that wait for it within {max_idle_s:g} s "
-                "(serverChannelMaxIdleTimeSeconds)"
-            )
-        elif not waiting and not self._paused and now - max(self.last_read, self._heard_at) > max_idle_s:
+        if waiting or not self._is_settled:
+            self._settle()
+        reason = self._progress.lateness(now, waiting, self._buffer.received_bytes)
+        if reason:
+            self.drop(reason)
+            return
+        max_idle_s = self._endpoint.limits.max_idle_s
+        is_idle = not waiting and not self._paused and now - max(self.last_read, self._heard_at) > max_idle_s
+        if is_idle and self._endpoint.throttles:
             self.close(f"nothing was received for {max_idle_s:g} s (serverChannelMaxIdleTimeSeconds)")
-
-    def abort(self, reason: str) -> None:
-        """Close at once; what was not sent is lost."""
-        if self._transport is not None:
-            log.info("dropping the connection from %s: %s", self.remote_address, reason)
-            self._transport.abort()
 
     def _refuse(self, reason: str) -> None:
         """Answer a broken frame, whose opaque is unknown, and close: the next frame cannot be found."""

@@ -5,43 +5,21 @@ import itertools
 import logging
 import time
 from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
-from rocketbroker.codec.remoting.frame import FRAME_MAX_LENGTH
 from rocketbroker.codec.remoting.handler import Connection, Route
 from rocketbroker.common.lifecycle import TaskOwner
 from rocketbroker.transport.access import Admit, RouteTable, admit_all, route_tables
+from rocketbroker.transport.connection_limits import DEFAULT_LIMITS, ConnectionLimits
 from rocketbroker.transport.receive_buffer import SHARED_SIZE
 
 log = logging.getLogger(__name__)
 
 _CLOSE_TIMEOUT_S = 1.0
 _REPEAT_LOG_S = 10.0
-# Answers that wait to be sent; over it the connection is not heard until the peer has taken some.
-WRITE_HIGH_WATER = 1024 * 1024
-# Requests to a peer that is behind with its answers.
-MAX_PUSH_BYTES = 1024 * 1024
-
-
-class ConnectionLimits(NamedTuple):
-    """What the peers of an endpoint may take.
-
-    ``frame_max_length`` is the limit of the length field in bytes. ``max_connections`` may be open at a time, 0 is any
-    number. Over ``write_high_water`` bytes of answers that a peer has not taken it is not heard. A connection is closed
-    that sends nothing for ``max_idle_s``, and one that takes nothing of what waits for it. ``send_buffer`` is the
-    kernel's for each connection in bytes; 0 leaves it to the kernel. While a peer is behind, requests to it may add
-    ``max_push_bytes`` to what waits.
-    """
-
-    frame_max_length: int = FRAME_MAX_LENGTH
-    max_connections: int = 0
-    write_high_water: int = WRITE_HIGH_WATER
-    max_idle_s: float = 120.0
-    send_buffer: int = 0
-    max_push_bytes: int = MAX_PUSH_BYTES
-
-
-DEFAULT_LIMITS = ConnectionLimits()
+_SCAN_S = 10.0
+# What has been held for no time yet counts as held for so long.
+_MOMENT_S = 0.01
 
 
 class EndpointConnection(Connection, Protocol):
@@ -50,8 +28,26 @@ class EndpointConnection(Connection, Protocol):
     def admit(self) -> None:
         """Settle what the peer may send."""
 
-    def abort(self, reason: str) -> None:
-        """Close at once; what was not sent is lost."""
+    @property
+    def is_open(self) -> bool:
+        """Whether writes still reach the peer."""
+
+    @property
+    def held_bytes(self) -> int:
+        """Memory that it holds until a later event."""
+
+    @property
+    def held_since(self) -> float:
+        """When it last made progress since it holds memory."""
+
+    def check(self, now: float) -> None:
+        """End it when its peer is late or idle."""
+
+    def drop(self, reason: str) -> None:
+        """Close at once and free what is held; what was not sent is lost."""
+
+    def drop_waiting(self) -> None:
+        """Forget the requests whose turn has not come."""
 
 
 class Endpoint:
@@ -88,6 +84,7 @@ class Endpoint:
         self.connections: set[EndpointConnection] = set()
         self.opaque = itertools.count(1)
         self.shared_buffer = memoryview(bytearray(SHARED_SIZE))
+        self.held_bytes = 0
         self._all_gone = asyncio.Event()
         self._batch_failure = ""
         self._batch_failure_told = 0.0
@@ -101,6 +98,33 @@ class Endpoint:
             self._all_gone.set()
         if self.on_close is not None:
             self.on_close(connection)
+
+    def watch(self) -> None:
+        """Look for late and idle peers from now on."""
+        self.tasks.every(_SCAN_S, self._check, "idle-scan")
+
+    def _check(self) -> None:
+        now = asyncio.get_running_loop().time()
+        for connection in list(self.connections):
+            connection.check(now)
+
+    def hold(self, change: int) -> None:
+        """Account for memory that a connection holds or has freed; over the limit the worst of them is dropped.
+
+        The worst holds most for longest, so that a peer which makes progress is not dropped for others' sake.
+        """
+        self.held_bytes += change
+        limit = self.limits.max_held_bytes
+        while change > 0 and self.held_bytes > limit:
+            now = asyncio.get_running_loop().time()
+            held = [each for each in self.connections if each.is_open and each.held_bytes]
+            if not held:
+                return
+            worst = max(held, key=lambda each: each.held_bytes * (now - each.held_since + _MOMENT_S))
+            worst.drop(
+                f"the connections hold {self.held_bytes:,} bytes, the limit is {limit:,} (maxHeldBytes); "
+                f"this one holds {worst.held_bytes:,} since {now - worst.held_since:.1f} s"
+            )
 
     def end_batch(self) -> None:
         """Call the batch-end hook; its error is logged, and ends neither the connection nor the answers."""
@@ -146,6 +170,8 @@ class Endpoint:
 
     async def stop(self, reason: str) -> None:
         """End the tasks of open requests and close all connections; a peer has a second to take its last answers."""
+        for connection in list(self.connections):
+            connection.drop_waiting()
         await self.tasks.stop()
         for connection in list(self.connections):
             connection.close(reason)
@@ -156,4 +182,4 @@ class Endpoint:
                     await self._all_gone.wait()
         except TimeoutError:
             for connection in list(self.connections):
-                connection.abort(reason)
+                connection.drop(reason)

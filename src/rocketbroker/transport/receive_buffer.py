@@ -23,6 +23,16 @@ class ReceiveBuffer:
         self._large: bytearray | None = None
         self._length = 0
 
+    @property
+    def held(self) -> int:
+        """Bytes of memory that the incomplete frame takes."""
+        return len(self._rest) if self._large is None else len(self._large)
+
+    @property
+    def received_bytes(self) -> int:
+        """Bytes of the incomplete frame that came."""
+        return len(self._rest) if self._large is None else self._length
+
     def room(self) -> memoryview:
         """Where the next read goes; never empty."""
         if self._large is not None:

@@ -3,12 +3,13 @@
 import asyncio
 from collections.abc import Callable
 
-from rocketbroker.codec.remoting.frame import FRAME_MAX_LENGTH
+from rocketbroker.codec.remoting.frame import FRAME_MAX_LENGTH, MAX_HEADER_LENGTH
 from rocketbroker.codec.remoting.handler import Connection, Route
 from rocketbroker.codec.remoting.remoting_command import Command
 from rocketbroker.common.errors import RemotingConnectError
 from rocketbroker.transport.connection import RemotingConnection
-from rocketbroker.transport.endpoint import ConnectionLimits, Endpoint
+from rocketbroker.transport.connection_limits import ConnectionLimits
+from rocketbroker.transport.endpoint import Endpoint
 
 
 def split_address(address: str) -> tuple[str, int]:
@@ -42,9 +43,12 @@ class RemotingClient:
         on_close: Callable[[Connection], None] | None = None,
     ) -> None:
         self._connect_timeout_s = connect_timeout_s
-        self._endpoint = Endpoint(
-            "client", routes or {}, ConnectionLimits(frame_max_length), on_close=on_close, throttles=False
+        # Headers of answers to batches hold the ids of all their messages.
+        limits = ConnectionLimits(
+            frame_max_length, max_header_length=MAX_HEADER_LENGTH, max_request_body_size=frame_max_length
         )
+        self._endpoint = Endpoint("client", routes or {}, limits, on_close=on_close, throttles=False)
+        self._is_watching = False
         self._connections: dict[str, RemotingConnection] = {}
         self._locks: dict[str, asyncio.Lock] = {}
 
@@ -65,6 +69,9 @@ class RemotingClient:
 
     async def _open(self, address: str) -> RemotingConnection:
         host, port = split_address(address)
+        if not self._is_watching:
+            self._is_watching = True
+            self._endpoint.watch()
         try:
             async with asyncio.timeout(self._connect_timeout_s):
                 _, connection = await asyncio.get_running_loop().create_connection(

@@ -8,10 +8,10 @@ from typing import cast
 from rocketbroker.codec.remoting.handler import Connection, Route
 from rocketbroker.transport.access import Admit, admit_all
 from rocketbroker.transport.connection import RemotingConnection
-from rocketbroker.transport.endpoint import DEFAULT_LIMITS, ConnectionLimits, Endpoint
+from rocketbroker.transport.connection_limits import DEFAULT_LIMITS, ConnectionLimits
+from rocketbroker.transport.endpoint import Endpoint
 from rocketbroker.transport.listening_sockets import bind_sockets, cannot_listen, port_of
 
-_IDLE_SCAN_S = 10.0
 _BACKLOG = 1024
 
 
@@ -73,7 +73,7 @@ class RemotingServer:
         except BaseException:
             await self.stop()
             raise
-        self._endpoint.tasks.every(_IDLE_SCAN_S, self._close_idle, "idle-scan")
+        self._endpoint.watch()
 
     async def _listen(self, sock: socket.socket) -> None:
         loop = asyncio.get_running_loop()
@@ -85,11 +85,6 @@ class RemotingServer:
             raise cannot_listen(self.host, port, error) from error
         server = await loop.create_server(lambda: RemotingConnection(self._endpoint), sock=sock, backlog=_BACKLOG)
         self._servers.append(server)
-
-    def _close_idle(self) -> None:
-        now = asyncio.get_running_loop().time()
-        for connection in list(self.connections):
-            connection.close_if_idle(now)
 
     async def stop(self) -> None:
         """Stop accepting, end the tasks of open requests, close all connections."""

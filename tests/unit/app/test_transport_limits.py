@@ -1,6 +1,6 @@
 from rocketbroker.app.transport_limits import limits_of
 from rocketbroker.common.config import TransportConfig
-from rocketbroker.transport.endpoint import ConnectionLimits
+from rocketbroker.transport.connection_limits import ConnectionLimits
 
 
 def test_each_setting_becomes_a_limit():

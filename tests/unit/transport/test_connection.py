@@ -7,7 +7,7 @@ import pytest
 
 from rocketbroker.codec.remoting.frame import SERIALIZE_ROCKETMQ
 from rocketbroker.codec.remoting.headers.offset import GetMinOffsetRequestHeader
-from rocketbroker.transport.endpoint import ConnectionLimits
+from rocketbroker.transport.connection_limits import ConnectionLimits
 from tests.support.transports import (
     ECHO,
     ENCODED,

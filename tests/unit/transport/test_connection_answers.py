@@ -193,7 +193,7 @@ class TestRequests:
         late = response(0)
         late.opaque = transport.answers[0].opaque
         feed(connection, encode_frame(late))
-        assert connection._pending == {}
+        assert connection._outgoing._pending == {}
 
     async def test_a_lost_connection_ends_all_that_wait(self, handlers: Handlers):
         lost: list[object] = []

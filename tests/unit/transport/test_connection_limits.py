@@ -9,7 +9,7 @@ import pytest
 from rocketbroker.codec.remoting.handler import Connection, Route
 from rocketbroker.codec.remoting.remoting_command import Command, request, response
 from rocketbroker.common.errors import RemotingTooMuchRequestError
-from rocketbroker.transport.endpoint import ConnectionLimits
+from rocketbroker.transport.connection_limits import ConnectionLimits
 from tests.support.transports import (
     ECHO,
     FUTURE,
@@ -247,7 +247,7 @@ class TestPushes:
         assert 9_000 < transport.waiting - waiting <= 10_000
         with pytest.raises(RemotingTooMuchRequestError, match=r"the limit of 10,000 \(maxPushBytesPerConnection\)"):
             await connection.invoke(request(FUTURE, None, bytes(900)), 5)
-        assert not connection._pending
+        assert not connection._outgoing._pending
 
         transport.drained()
 
@@ -267,10 +267,10 @@ class TestIdle:
     async def test_one_that_sends_nothing_is_closed(self, handlers: Handlers):
         connection, transport, _ = connect(handlers.routes(), limits=self.LIMITS)
         started = connection.last_read
-        connection.close_if_idle(started + 9.9)
+        connection.check(started + 9.9)
         assert not transport.closed
 
-        connection.close_if_idle(started + 10.1)
+        connection.check(started + 10.1)
 
         assert (transport.closed, transport.aborted) == (True, False)
 
@@ -282,10 +282,10 @@ class TestIdle:
         started = connection.last_read
         for after in range(10):
             connection.last_read = started + after
-            connection.close_if_idle(started + after)
+            connection.check(started + after)
         assert not transport.closed
 
-        connection.close_if_idle(started + 10.1)
+        connection.check(started + 10.1)
 
         assert transport.aborted
         assert f"took none of the {transport.waiting} bytes" in caplog.text
@@ -300,14 +300,14 @@ class TestIdle:
         for _ in range(100):
             transport.waiting -= 1
             now += 9
-            connection.close_if_idle(now)
+            connection.check(now)
         assert not transport.closed
 
         transport.drained()
         connection._heard_at = now
-        connection.close_if_idle(now + 9)
+        connection.check(now + 9)
         assert not transport.closed
-        connection.close_if_idle(now + 11)
+        connection.check(now + 11)
         assert (transport.closed, transport.aborted) == (True, False)
 
     async def test_one_that_waits_for_its_answers_stays(self, handlers: Handlers):
@@ -315,7 +315,7 @@ class TestIdle:
         feed(connection, b"".join(frame(LATER, b"", number) for number in range(1100)))
         assert transport.stopped
 
-        connection.close_if_idle(connection.last_read + 100)
+        connection.check(connection.last_read + 100)
 
         assert not transport.closed
         handlers.gate.set()

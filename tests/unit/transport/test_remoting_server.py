@@ -8,8 +8,8 @@ import pytest
 from rocketbroker.codec.remoting.handler import Connection
 from rocketbroker.codec.remoting.remoting_command import request
 from rocketbroker.common.errors import ConfigError
-from rocketbroker.transport import remoting_server
-from rocketbroker.transport.endpoint import ConnectionLimits
+from rocketbroker.transport import endpoint
+from rocketbroker.transport.connection_limits import ConnectionLimits
 from rocketbroker.transport.listening_sockets import bind_sockets, port_of
 from rocketbroker.transport.remoting_server import RemotingServer
 from tests.support.transports import ECHO, LATER, Handlers, frame, split_frames
@@ -208,7 +208,7 @@ def split_up(data: bytes) -> list[tuple[int, int]]:
 
 
 async def test_silent_connections_are_closed(handlers: Handlers, monkeypatch):
-    monkeypatch.setattr(remoting_server, "_IDLE_SCAN_S", 0.02)
+    monkeypatch.setattr(endpoint, "_SCAN_S", 0.02)
     lost: list[Connection] = []
     server = RemotingServer(
         handlers.routes(), host="127.0.0.1", limits=ConnectionLimits(max_idle_s=0.2), on_close=lost.append
@@ -231,7 +231,7 @@ async def test_silent_connections_are_closed(handlers: Handlers, monkeypatch):
 
 async def test_one_that_takes_no_answers_is_dropped_though_it_was_closed_before(handlers: Handlers, monkeypatch):
     """A transport that is closed waits for the peer to take the rest, which may be for ever."""
-    monkeypatch.setattr(remoting_server, "_IDLE_SCAN_S", 0.02)
+    monkeypatch.setattr(endpoint, "_SCAN_S", 0.02)
     lost: list[Connection] = []
     limits = ConnectionLimits(max_idle_s=0.2)
     server = RemotingServer(handlers.routes(), host="127.0.0.1", limits=limits, on_close=lost.append)

@@ -35,6 +35,18 @@ def check_length(length: int, limit: int = FRAME_MAX_LENGTH) -> None:
         raise RemoteProtocolError(f"frame length {length} is over the limit of {limit} bytes (frameMaxLength)")
 
 
+def check_header_length(mark: int, limit: int) -> None:
+    """Check the header's length in the mark of a frame before the rest of the frame is awaited.
+
+    Raises:
+        RemoteProtocolError: it is over the limit.
+    """
+    if mark & MAX_HEADER_LENGTH > limit:
+        raise RemoteProtocolError(
+            f"header length {mark & MAX_HEADER_LENGTH} is over the limit of {limit} bytes (maxHeaderLength)"
+        )
+
+
 def split_frame(frame: memoryview) -> tuple[int, memoryview, memoryview]:
     """Header encoding, header and body of a frame that starts with its mark (the length field cut off).
 

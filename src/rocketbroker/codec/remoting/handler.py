@@ -94,13 +94,14 @@ class Route:
             of the receive buffer (a copy for coroutine functions), so what outlives the call must copy it.
         header_type: the typed header, or ``None`` for the raw ``extFields``.
         audience: the least kind of peer that may send it.
+        takes_large_bodies: bodies may fill a frame, as messages and registrations do; ``process`` bounds them itself.
 
     Attributes:
         runs_later: ``process`` is a coroutine function. Nothing of it runs before the connection gives it its turn, and
             by then the receive buffer holds other bytes, so that it is given a copy of the body.
     """
 
-    __slots__ = ("audience", "code", "decode_json", "header_type", "process", "runs_later")
+    __slots__ = ("audience", "code", "decode_json", "header_type", "process", "runs_later", "takes_large_bodies")
 
     def __init__(
         self,
@@ -108,11 +109,14 @@ class Route:
         process: Process,
         header_type: type[CommandCustomHeader] | None = None,
         audience: Audience = Audience.ADMINISTRATION,
+        *,
+        takes_large_bodies: bool = False,
     ) -> None:
         self.audience = audience
         self.code = int(code)
         self.process = process
         self.header_type = header_type
+        self.takes_large_bodies = takes_large_bodies
         self.runs_later = inspect.iscoroutinefunction(process)
         self.decode_json: Callable[[memoryview], Command] = (
             decode_json_header if header_type is None else TypedJsonDecoder(header_type)
@@ -142,7 +146,7 @@ class Route:
                     raise BrokerResponseError(ResponseCode.SYSTEM_ERROR, str(error)) from None
             return self.process(connection, command)
 
-        route = Route(self.code, process, None, self.audience)
+        route = Route(self.code, process, None, self.audience, takes_large_bodies=self.takes_large_bodies)
         route.runs_later = self.runs_later
         return route
 
@@ -159,6 +163,8 @@ class MethodTable:
         process: Process,
         header_type: type[CommandCustomHeader] | None = None,
         audience: Audience = Audience.ADMINISTRATION,
+        *,
+        takes_large_bodies: bool = False,
     ) -> None:
         """Serve a code; one whose audience is not named is closed to all but administrators.
 
@@ -167,4 +173,4 @@ class MethodTable:
         """
         if code in self.routes:
             raise ValueError(f"request code {int(code)} is routed twice")
-        self.routes[int(code)] = Route(code, process, header_type, audience)
+        self.routes[int(code)] = Route(code, process, header_type, audience, takes_large_bodies=takes_large_bodies)

@@ -82,6 +82,40 @@ class TransportConfig(ConfigModel):
         low=0,
         high=1 << 30,
     )
+    max_header_length: Whole = setting(
+        "maxHeaderLength",
+        262_144,
+        "Largest header that is taken. It holds a message's properties: 32,767 bytes, each written as six at worst.",
+        Trait(unit="bytes", own=True),
+        low=65_536,
+        high=0xFFFFFF,
+    )
+    max_request_body_size: Whole = setting(
+        "maxRequestBodySize",
+        1_048_576,
+        "Largest body of a request that carries neither messages (maxMessageSize) nor a broker's registration.",
+        Trait(unit="bytes", own=True),
+        low=65_536,
+        high=1 << 30,
+    )
+    max_held_bytes: Whole = setting(
+        "maxHeldBytes",
+        536_870_912,
+        "Most memory that all connections hold while they wait: incomplete frames, requests whose turn has not come,"
+        " answers that are not taken. Over it the connection that holds most for longest is dropped.",
+        Trait(unit="bytes", own=True),
+        low=33_554_432,
+        high=1 << 40,
+    )
+    frame_timeout_seconds: Whole = setting(
+        "frameTimeoutSeconds",
+        60,
+        "A connection is dropped whose frame is not whole so long after its first byte; each 64 KiB that came give it a"
+        " second more.",
+        Trait(unit="s", own=True),
+        low=1,
+        high=86_400,
+    )
     max_push_bytes_per_connection: Whole = setting(
         "maxPushBytesPerConnection",
         1_048_576,

@@ -1,0 +1,117 @@
+"""Requests of ours to the peer of one connection, which answers them among its own requests."""
+
+import asyncio
+import logging
+from collections.abc import Iterator, Sequence
+from typing import Protocol
+
+from rocketbroker.codec.remoting.frame import encode_frame
+from rocketbroker.codec.remoting.handler import Buffer
+from rocketbroker.codec.remoting.remoting_command import FLAG_ONEWAY, Command
+from rocketbroker.common.errors import RemotingSendError, RemotingTimeoutError, RemotingTooMuchRequestError
+
+log = logging.getLogger(__name__)
+
+# Opaques are Java ints; the count begins anew after 2,147,483,647 requests.
+_MAX_OPAQUE = 0x7FFFFFFF
+
+
+class Peer(Protocol):
+    """The connection that carries the requests."""
+
+    remote_address: str
+    is_behind: bool
+
+    @property
+    def is_open(self) -> bool:
+        """Whether writes still reach the peer."""
+
+    def write(self, buffers: Sequence[Buffer]) -> None:
+        """Send encoded frames."""
+
+
+class OutgoingRequests:
+    """Numbers and sends requests, and gives each its answer.
+
+    Args:
+        peer: the connection.
+        opaques: numbers that no other connection of the endpoint uses.
+        limit: bytes that may wait for a peer that is behind.
+    """
+
+    def __init__(self, peer: Peer, opaques: Iterator[int], limit: int) -> None:
+        self._peer = peer
+        self._opaques = opaques
+        self._limit = limit
+        self._pending: dict[int, asyncio.Future[Command]] = {}
+        # Written since the peer is behind.
+        self._pushed_bytes = 0
+
+    def send_oneway(self, command: Command) -> bool:
+        """Send a request that wants no answer; false when it was dropped: the peer is gone or too far behind."""
+        if not self._peer.is_open:
+            return False
+        command.opaque = next(self._opaques) & _MAX_OPAQUE
+        command.flag |= FLAG_ONEWAY
+        try:
+            self._push(command)
+        except RemotingTooMuchRequestError as error:
+            log.debug("request code %d was not sent: %s", command.code, error)
+            return False
+        return True
+
+    async def invoke(self, command: Command, timeout_s: float) -> Command:
+        """Send a request and wait for its answer.
+
+        Raises:
+            RemotingSendError: the connection was lost before the answer came, or the peer is too far behind.
+            RemotingTimeoutError: no answer in time.
+        """
+        address = self._peer.remote_address
+        if not self._peer.is_open:
+            raise RemotingSendError(f"the connection to {address} is closed")
+        command.opaque = opaque = next(self._opaques) & _MAX_OPAQUE
+        future: asyncio.Future[Command] = asyncio.get_running_loop().create_future()
+        self._pending[opaque] = future
+        try:
+            self._push(command)
+            async with asyncio.timeout(timeout_s):
+                return await future
+        except TimeoutError:
+            text = f"no answer from {address} to request code {command.code} within {timeout_s} s"
+            raise RemotingTimeoutError(text) from None
+        finally:
+            self._pending.pop(opaque, None)
+
+    def _push(self, command: Command) -> None:
+        """Write a request unless the peer is too far behind to be sent more."""
+        frame = encode_frame(command)
+        if self._peer.is_behind:
+            if self._pushed_bytes + len(frame) > self._limit:
+                raise RemotingTooMuchRequestError(
+                    f"{self._peer.remote_address} takes too slowly what it is sent: {self._pushed_bytes:,} bytes of "
+                    f"requests wait beside its answers, {len(frame):,} more exceed the limit of {self._limit:,} "
+                    "(maxPushBytesPerConnection)"
+                )
+            self._pushed_bytes += len(frame)
+        self._peer.write([frame])
+
+    def caught_up(self) -> None:
+        """Begin anew to count: the peer has taken what waited."""
+        self._pushed_bytes = 0
+
+    def answered(self, command: Command) -> None:
+        """Give an answer to whoever waits for it."""
+        future = self._pending.pop(command.opaque, None)
+        if future is None or future.done():
+            log.debug("%s answered %d, which nobody waits for", self._peer.remote_address, command.opaque)
+            return
+        command.body = bytes(command.body)
+        future.set_result(command)
+
+    def lost(self) -> None:
+        """Fail what waits for answers."""
+        for future in self._pending.values():
+            if not future.done():
+                future.set_exception(RemotingSendError(f"the connection to {self._peer.remote_address} was lost"))
+        self._pending.clear()
