@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.crash_points import crash_everywhere
+from tests.support.crash_points import crash_at_points, crash_everywhere
 from tests.support.crash_script import CrashScript, Promised
+from tests.support.ordered_threads import OrderedThreadsScript
 from tests.support.recording_file_system import Disk, Loss
 
 OPERATIONS = 200
@@ -21,7 +22,7 @@ pytestmark = pytest.mark.usefixtures("no_flush_by_itself")
 
 async def check_all(folder: Path, flush_disk_type: str, seed: int, step: int) -> int:
     """Check crashes at each ``step``-th point of a run of the script; gives how many."""
-    script = CrashScript(folder / "live", flush_disk_type, seed)
+    script = OrderedThreadsScript(folder / "live", flush_disk_type, seed)
     checked = await crash_everywhere(script, folder, Promised(), operations=OPERATIONS, step=step)
     assert not script.refused
     return checked
@@ -129,6 +130,28 @@ async def test_a_crash_amid_the_start_after_a_crash(tmp_path: Path, flush_disk_t
 @pytest.mark.parametrize("flush_disk_type", FLUSH_TYPES)
 async def test_a_crash_takes_nothing_that_was_promised(tmp_path: Path, flush_disk_type: str) -> None:
     assert await check_all(tmp_path, flush_disk_type, seed=1, step=17) > 50
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("flush_disk_type", FLUSH_TYPES)
+async def test_a_flush_amid_a_dispatch_covers_nothing_that_is_not_entered(tmp_path: Path, flush_disk_type: str) -> None:
+    """No message that a queue flush passed over is lost behind a checkpoint, and its queue offset is not used again.
+
+    Without an index, whose checkpoint would have the message entered again.
+    """
+    script = OrderedThreadsScript(tmp_path / "live", flush_disk_type, seed=5, message_index_enable=False)
+    await script.run_only(script.flush_queues_amid_dispatch)
+
+    assert await crash_at_points(script, tmp_path, Promised(), losses=[Loss.ALL]) > 40
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("flush_disk_type", FLUSH_TYPES)
+async def test_a_clock_that_was_set_back_takes_nothing_that_was_promised(tmp_path: Path, flush_disk_type: str) -> None:
+    script = OrderedThreadsScript(tmp_path / "live", flush_disk_type, seed=5, message_index_enable=False)
+    await script.run_only(script.set_clock_back)
+
+    assert await crash_at_points(script, tmp_path, Promised(), losses=[Loss.ALL]) > 40
 
 
 @pytest.mark.soak

@@ -1,6 +1,7 @@
 """Crashes at the points of a journal, each of them an image of what may be on disk then."""
 
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 
 from tests.support.recorded_script import PromisedT, RecordedScript
@@ -21,13 +22,25 @@ async def crash_everywhere(
     """
     await script.run(operations)
     await script.stop()
+    return await crash_at_points(script, folder, promised, step=step)
+
+
+async def crash_at_points(
+    script: RecordedScript[PromisedT],
+    folder: Path,
+    promised: PromisedT,
+    *,
+    step: int = 1,
+    losses: Sequence[Loss] = tuple(Loss),
+) -> int:
+    """Check crashes at each ``step``-th point of the journal of a script that has run, with each loss in turn."""
     disk, checked = Disk(), 0
     for number, event in enumerate(script.journal):
         disk.apply(event)
         if event.kind == "mark":
             promised.take(event.mark)
         elif number % step == script.seed % step:
-            loss = list(Loss)[checked % len(Loss)]
+            loss = losses[checked % len(losses)]
             image = folder / f"crash-{number}"
             disk.image(image, loss, seed=number)
             try:

@@ -120,9 +120,23 @@ MUTATIONS = (
     Mutation(
         "what is appended during a sync is taken for synced by it",
         "store/flush_service.py",
-        "        self.flushed_offset = self._synced_end()\n        self._checkpoint",
-        "        self.flushed_offset = self._queue.max_offset\n        self._checkpoint",
+        "        self.flushed_offset = self._synced_end()\n        if self.error",
+        "        self.flushed_offset = self._queue.max_offset\n        if self.error",
         "tests/unit/store/test_flush_service.py",
+    ),
+    Mutation(
+        "messages on their way into their queues count as entered",
+        "store/message_appender.py",
+        "        requests = pending[:ready]\n",
+        "        requests = pending[:ready]\n        self._pending = pending[ready:]\n",
+        CRASH,
+    ),
+    Mutation(
+        "the checkpoint on disk stays where it was when the clock is set back",
+        "store/flush_service.py",
+        "        if self._checkpoint.says_too_much:\n",
+        "        if False:\n",
+        CRASH,
     ),
     Mutation(
         "a queue is taken for synced without a sync",

@@ -45,7 +45,7 @@ class CommitLogDispatcher:
         """
         try:
             self._enter_queues(requests)
-        except StoreError:
+        except BaseException:
             # The rest comes again, and would be indexed twice.
             self._index([request for request in requests if request[1] < request[0].max_offset])
             raise

@@ -180,11 +180,25 @@ class CommitLogFlusher:
                     if self.error:
                         _check_before_rewrite(file)
                     file.flush()
+            self._note_on_disk(stored)
         except OSError as error:
             self._failed(error)
         else:
-            self._succeeded(stored)
+            self._succeeded()
         self._tell()
+
+    def _note_on_disk(self, stored: int) -> None:
+        """Tell the checkpoint up to which store time the log is on disk.
+
+        After the clock was set back, its file goes back before any message stored since is acknowledged: a start would
+        take that one to be in its queue as well.
+
+        Raises:
+            OSError: the disk refused the file.
+        """
+        self._checkpoint.advance(physic_msg_timestamp=min(stored, self._last_stored()))
+        if self._checkpoint.says_too_much:
+            self._checkpoint.save()
 
     def _failed(self, error: OSError) -> None:
         self._retry_at = time.monotonic() + RETRY_S
@@ -200,9 +214,8 @@ class CommitLogFlusher:
         if self._on_failed is not None:
             self._on_failed()
 
-    def _succeeded(self, stored: int) -> None:
+    def _succeeded(self) -> None:
         self.flushed_offset = self._synced_end()
-        self._checkpoint.advance(physic_msg_timestamp=stored)
         if self.error:
             log.warning("the CommitLog is on disk up to %s: messages are stored again", self.flushed_offset)
             self.error = ""
@@ -304,7 +317,8 @@ class ConsumeQueueFlusher:
             self._on_flushed(None)
         else:
             self.error = ""
-            self._on_flushed(stored)
+            # The clock may have been set back meanwhile.
+            self._on_flushed(min(stored, self._last_stored()))
 
     def _check_before_rewrite(self, queue: ConsumeQueue, file: MappedFile) -> None:
         """As for the log: make sure that each entry is still one of a message.

@@ -73,7 +73,10 @@ class MessageAppender:
         self._dispatcher = dispatcher
         self._config = config
         self._clock = clock
+        # In the log, and not all of them in their queues yet. Other threads look at it: it grows in place, and a
+        # shorter one takes its place only when what that lacks is entered.
         self._pending: list[DispatchRequest] = []
+        self._dispatching = False
         # Store time of the last message in ms.
         self.last_store_timestamp = 0
         self.put_count = 0
@@ -103,6 +106,7 @@ class MessageAppender:
             else:
                 tags_code = tags_code_bytes(found[0])
             self._pending.append((queue, queue_offset, offset, size, tags_code, timestamp, found))
+        # After the message is pending: see ``last_dispatched_timestamp``.
         self.last_store_timestamp = timestamp
         self.put_count += 1
         return PutMessageResult(PutMessageStatus.PUT_OK, offset, queue_offset, timestamp, size)
@@ -165,17 +169,22 @@ class MessageAppender:
 
     def _dispatch_run(self, run: DispatchRun) -> None:
         """Make a batch readable at once, being many enough; what cannot be now waits with the others."""
-        if self._sync_flusher is not None:
+        if self._sync_flusher is not None or self._dispatching:
             self._pending += run.requests()
             return
         try:
             self.dispatch()
+            self._dispatching = True
             self._dispatcher.dispatch_run(run)
         except Exception:  # noqa: BLE001 - it comes again at the end of the read event, where it is told
             self._pending += run.requests()
+        finally:
+            self._dispatching = False
 
     def dispatch(self) -> None:
         """Make appended messages readable, under SYNC_FLUSH those on disk; what was kept back is tried again next time.
+
+        A call from a listener does nothing: what it stored is dispatched by the next one.
 
         Raises:
             StoreFullError: the disk has no room for a queue's entries, or for the keys that wait.
@@ -183,24 +192,28 @@ class MessageAppender:
         """
         pending = self._pending
         held_back = self._refusals.current is not None and self._refusals.reason(Refusal.NOT_DISPATCHED)
-        if not pending and not held_back:
+        if self._dispatching or not (pending or held_back):
             return
-        self._pending = []
+        ready = len(pending)
         if self._sync_flusher is not None:
             ready = bisect_right(pending, self._sync_flusher.flushed_offset, key=_end_of)
-            pending, self._pending = pending[:ready], pending[ready:]
-            if self._pending:
+            if ready < len(pending):
                 # Also where no send waits for it, as for a delayed message that is due.
                 self._sync_flusher.wakeup()
+        requests = pending[:ready]
+        self._dispatching = True
         try:
-            self._dispatcher.dispatch(pending)
+            self._dispatcher.dispatch(requests)
         except BaseException as error:
             # Whatever it is, these are acknowledged: they stay until a queue has them.
-            held = [request for request in pending if request[1] >= request[0].max_offset]
-            self._pending = held + self._pending
+            held = [request for request in requests if request[1] >= request[0].max_offset]
+            self._pending = held + pending[ready:]
             # What cannot be read must not be acknowledged without end: sends wait until it can.
             self._refusals.set(Refusal.NOT_DISPATCHED, self._why_held(held, error))
             raise
+        finally:
+            self._dispatching = False
+        self._pending = pending[ready:]
         if held_back:
             self._refusals.clear(Refusal.NOT_DISPATCHED)
 
@@ -217,8 +230,11 @@ class MessageAppender:
     @property
     def last_dispatched_timestamp(self) -> int:
         """Store time in ms up to which all messages are in their queues; for any thread."""
+        # In this order: a message that is not pending any more by the second look is in its queue.
+        stored = self.last_store_timestamp
         pending = self._pending
-        return pending[0][5] - 1 if pending else self.last_store_timestamp
+        # Not that of the first alone: the clock may have been set back behind it.
+        return min(request[5] for request in pending) - 1 if pending else stored
 
     @property
     def has_pending(self) -> bool:
@@ -227,7 +243,7 @@ class MessageAppender:
 
     @property
     def dispatched_offset(self) -> int:
-        """CommitLog offset before which all messages are readable."""
+        """CommitLog offset before which all messages are readable; for the event loop."""
         return self._pending[0][2] if self._pending else self._commit_log.max_offset
 
     def _has_room_again(self) -> bool:

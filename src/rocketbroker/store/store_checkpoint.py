@@ -11,6 +11,7 @@ from rocketbroker.common.file_system import LOCAL, FileSystem
 # Java steps back so far, since messages of one millisecond may lie on both sides of a flush.
 _SAFETY_MS = 3000
 _DAY_MS = 24 * 3600 * 1000
+_TIMES = ("physic_msg_timestamp", "logics_msg_timestamp", "index_msg_timestamp")
 
 
 class StoreCheckpoint:
@@ -25,8 +26,12 @@ class StoreCheckpoint:
         self._file_system = file_system
         self._path = path
         self.layout = CheckpointLayout()
+        # Whether the file may hold a later time than ``layout``, since the clock was set back.
+        self.says_too_much = False
         # The flush threads and the readers' each set theirs.
         self._lock = threading.Lock()
+        # Held while the file is written, so that no thread puts older times over newer ones.
+        self._writing = threading.Lock()
 
     def load(self, now_ms: int | None = None) -> None:
         """Read the file, if there is one.
@@ -54,10 +59,17 @@ class StoreCheckpoint:
         """Set some of the times, by the names of the layout's fields; zero, when nothing was stored yet, is left out.
 
         They go back with a clock that is set back: what is stored then has earlier times than what is on disk, and
-        would be taken to be there as well.
+        would be taken to be there as well. Then no other time stays later than one that went back.
         """
+        given = {name: at for name, at in timestamps.items() if at}
         with self._lock:
-            self.layout = self.layout._replace(**{name: at for name, at in timestamps.items() if at})
+            before, layout = self.layout, self.layout._replace(**given)
+            back = [at for name, at in given.items() if at < getattr(before, name)]
+            if back:
+                times = {name: min(getattr(layout, name), *back) for name in _TIMES}
+                layout = layout._replace(**times)
+                self.says_too_much = True
+            self.layout = layout
 
     def min_timestamp(self, *, with_index: bool) -> int:
         """Messages stored before this time are on disk in the CommitLog and the queues (and the index)."""
@@ -72,9 +84,19 @@ class StoreCheckpoint:
         Raises:
             OSError: the disk refused.
         """
+        with self._writing:
+            said_too_much = self.says_too_much
+            self.says_too_much = False
+            try:
+                self._write(self.layout)
+            except OSError:
+                self.says_too_much |= said_too_much
+                raise
+
+    def _write(self, layout: CheckpointLayout) -> None:
         fd = self._file_system.open(self._path)
         try:
-            self._file_system.write(fd, 0, self.layout.encode())
+            self._file_system.write(fd, 0, layout.encode())
             self._file_system.sync(fd)
         finally:
             self._file_system.close(fd)

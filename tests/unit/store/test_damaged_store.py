@@ -254,8 +254,9 @@ async def test_the_index_is_cut_where_it_is_unknown_and_entered_anew(filled: Fil
 
 async def test_an_index_that_was_synced_before_the_queues_is_entered_anew_from_there(filled: Filled, tmp_path: Path):
     flushed(filled, tmp_path)
-    filled.store._checkpoint.advance(index_msg_timestamp=filled.clock.time_ms() - 7000)
-    filled.store._checkpoint.save()
+    checkpoint = filled.store._checkpoint
+    checkpoint.layout = checkpoint.layout._replace(index_msg_timestamp=filled.clock.time_ms() - 7000)
+    checkpoint.save()
     root = crash_copy(filled.root, tmp_path / "killed")
 
     store = await check(root, filled)

@@ -35,6 +35,10 @@ def make_queue(tmp_path: Path, files: int = 1) -> MappedFileQueue:
     return queue
 
 
+def refuse(*_: object) -> None:
+    raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+
 def failing_sync(monkeypatch: pytest.MonkeyPatch, code: int = errno.EIO) -> pytest.MonkeyPatch:
     def refuse(_: int) -> None:
         raise OSError(code, os.strerror(code))
@@ -93,7 +97,7 @@ def test_only_files_with_unsynced_bytes_are_synced(tmp_path: Path, monkeypatch):
 
     assert synced == [second.fd]
     assert log.flusher.flushed_offset == SIZE + 100
-    assert log.known == 2
+    assert log.known == 3, "as it was before the second sync; each flush looks before and after"
     log.queue.close()
 
 
@@ -115,7 +119,39 @@ def test_the_time_told_is_from_before_the_sync(tmp_path: Path, monkeypatch):
 
     log.flusher.flush()
 
-    assert (log.known, log.now) == (1, 2)
+    assert (log.known, log.now) == (1, 3)
+    log.queue.close()
+
+
+def test_after_the_clock_was_set_back_the_checkpoint_goes_back_before_anything_is_acknowledged(tmp_path: Path):
+    log = Log(tmp_path)
+    log.checkpoint.advance(physic_msg_timestamp=9000, logics_msg_timestamp=8000, index_msg_timestamp=7000)
+    log.checkpoint.save()
+    log.queue.files[0].wrote = 10
+
+    log.flusher.flush()
+
+    on_disk = StoreCheckpoint(tmp_path / "checkpoint")
+    on_disk.load()
+    assert on_disk.layout[:3] == (1, 1, 1)
+    assert log.flusher.flushed_offset == 10
+    log.queue.close()
+
+
+def test_nothing_is_acknowledged_while_the_checkpoint_cannot_go_back(tmp_path: Path, monkeypatch):
+    log = Log(tmp_path)
+    log.checkpoint.advance(physic_msg_timestamp=9000)
+    log.queue.files[0].wrote = 10
+
+    with monkeypatch.context() as patched:
+        patched.setattr(LocalFileSystem, "write", refuse)
+        log.flusher.flush()
+    refused_at = log.flusher.flushed_offset
+    log.flusher.flush()
+
+    on_disk = StoreCheckpoint(tmp_path / "checkpoint")
+    on_disk.load()
+    assert (refused_at, log.flusher.flushed_offset, on_disk.layout.physic_msg_timestamp) == (0, 10, 3)
     log.queue.close()
 
 

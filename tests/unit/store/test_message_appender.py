@@ -1,7 +1,7 @@
 import contextlib
 import errno
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -56,6 +56,29 @@ def parts(tmp_path: Path) -> Iterator[Parts]:
         made = Parts(tmp_path, log)
         yield made
         made.queues.close()
+
+
+class Watcher:
+    """A listener that looks at the appender while messages are being entered."""
+
+    waiting = True
+
+    def __init__(self, parts: Parts) -> None:
+        self.parts = parts
+        self.seen: list[tuple[int, int, bool]] = []
+        self.then: Callable[[], object] = lambda: None
+
+    def arriving(self, topic: str, queue_id: int, max_offset: int, tags_code: int) -> None:
+        appender = self.parts.appender
+        self.seen.append((appender.last_dispatched_timestamp, appender.dispatched_offset, appender.has_pending))
+        self.then()
+
+
+@pytest.fixture
+def watcher(parts: Parts) -> Watcher:
+    found = Watcher(parts)
+    parts.appender._dispatcher = CommitLogDispatcher(None, found)
+    return found
 
 
 def refuse(*_):
@@ -380,3 +403,65 @@ def test_keys_of_batches_do_not_wait_without_bound_either(tmp_path: Path, monkey
         assert index.waiting == 0
         parts.queues.close()
         index.close()
+
+
+def test_messages_are_pending_until_all_of_them_are_entered(parts: Parts, watcher: Watcher):
+    """The flush threads would else take those on their way for entered."""
+    first = parts.appender.put(message(b"one"))
+    parts.clock.advance(5)
+    parts.appender.put(message(b"two", queue_id=1))
+
+    parts.appender.dispatch()
+
+    assert watcher.seen == [(first.store_timestamp - 1, first.physical_offset, True)] * 2
+    assert parts.appender.last_dispatched_timestamp == parts.clock.time_ms()
+    assert not parts.appender.has_pending
+
+
+def test_the_clock_may_be_set_back_behind_a_pending_message(parts: Parts):
+    parts.appender.put(message(b"one"))
+    parts.clock.advance(-5)
+    parts.appender.put(message(b"two"))
+
+    assert parts.appender.last_dispatched_timestamp == parts.clock.time_ms() - 1
+
+
+def test_a_batch_counts_as_dispatched_when_it_is_entered(parts: Parts, watcher: Watcher):
+    parts.clock.advance(5)
+
+    parts.appender.put_batch(message(), batch(b"a", b"b"))
+
+    assert [seen[0] for seen in watcher.seen] == [0, 0]
+    assert parts.appender.last_dispatched_timestamp == parts.clock.time_ms()
+
+
+def test_what_a_listener_stores_is_entered_by_the_next_dispatch(parts: Parts, watcher: Watcher):
+    def store_more() -> None:
+        watcher.then = lambda: None
+        parts.appender.put(message(b"two"))
+        parts.appender.put_batch(message(), batch(b"three", b"four"))
+        parts.appender.dispatch()
+
+    watcher.then = store_more
+    parts.appender.put(message(b"one"))
+
+    parts.appender.dispatch()
+    after_the_first = parts.readable()
+    parts.appender.dispatch()
+
+    assert (after_the_first, parts.readable()) == (1, 4)
+    assert parts.bodies() == [b"one", b"two", b"three", b"four"]
+
+
+def test_what_a_listener_stores_amid_a_batch_follows_it(parts: Parts, watcher: Watcher):
+    def store_more() -> None:
+        watcher.then = lambda: None
+        parts.appender.put(message(b"three"))
+        parts.appender.dispatch()
+
+    watcher.then = store_more
+
+    parts.appender.put_batch(message(), batch(b"one", b"two"))
+    parts.appender.dispatch()
+
+    assert parts.bodies() == [b"one", b"two", b"three"]

@@ -69,10 +69,15 @@ def test_a_time_of_zero_is_none_and_other_fields_stay(tmp_path: Path):
 
 def test_times_go_back_with_the_clock(tmp_path: Path):
     checkpoint = StoreCheckpoint(tmp_path / "checkpoint")
-    checkpoint.advance(physic_msg_timestamp=50_000, logics_msg_timestamp=50_000)
+    checkpoint.advance(physic_msg_timestamp=50_000, logics_msg_timestamp=50_000, index_msg_timestamp=30_000)
 
     checkpoint.advance(physic_msg_timestamp=40_000)
 
+    assert checkpoint.layout[:3] == (40_000, 40_000, 30_000), "what is stored from now on is in no queue yet"
+    said_too_much = checkpoint.says_too_much
+    checkpoint.save()
+    checkpoint.advance(physic_msg_timestamp=41_000)
+    assert (said_too_much, checkpoint.says_too_much) == (True, False)
     assert checkpoint.min_timestamp(with_index=False) == 37_000
 
 
