@@ -1,0 +1,94 @@
+"""Each command that a page names for its figures runs, here in its shortest form."""
+
+import re
+import shlex
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+PAGES = ("performance.md", "scale.md", "reliability.md")
+RUN_LIMIT_S = 300
+
+# What makes each benchmark short; an option given later wins.
+SHORTEST = {
+    "analytics": ["--messages", "2000", "--rounds", "1", "--cores", "1", "--only", "pruned,full,spark_traffic"],
+    "big_store": ["--messages", "4000", "--pull", "100", "--rounds", "1"],
+    "cleaning": ["--segments", "2", "--mib", "16", "--rate", "100", "--seconds", "1"],
+    "delayed": ["--messages", "200", "--rate", "100", "--seconds", "1"],
+    "profile_send": ["--bursts", "3"],
+    "recovery": ["--mib", "2", "--rounds", "1"],
+    "scale": [],
+    "side_by_side": ["--rounds", "1", "--seconds", "3", "--warm", "0", "--ours-only"],
+}
+# All loads of the comparison take minutes: those that no other documented command runs.
+SHORTER_ONLY = ["--only", "sync1,drain"]
+JAVA = {"side_by_side", "big_store"}
+
+
+def commands(pattern: str) -> list[str]:
+    """Commands of the pages, in the order in which they stand there."""
+    lines = [line for page in PAGES for line in (ROOT / "docs" / page).read_text().splitlines()]
+    return list(dict.fromkeys(line.removeprefix("$ ").strip() for line in lines if re.match(pattern, line)))
+
+
+def short_form(command: str) -> list[str]:
+    name, *options = shlex.split(command)[1:]
+    if name == "side_by_side" and "--only" not in options:
+        options += SHORTER_ONLY
+    if name == "big_store":
+        options.remove("--java")  # drains 20 times; the load that it starts is that of side_by_side
+    return [name, *options, *SHORTEST[name]]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the commands run, one after the other: some read what others have written."""
+    return tmp_path_factory.mktemp("figures")
+
+
+def marked(command: str) -> object:
+    return pytest.param(command, marks=[pytest.mark.java] if shlex.split(command)[1] in JAVA else [])
+
+
+@pytest.mark.timeout(RUN_LIMIT_S + 30)
+@pytest.mark.parametrize("command", [marked(command) for command in commands(r"\$ bench/run ")])
+def test_a_benchmark_runs_in_its_shortest_form(command: str, folder: Path):
+    done = subprocess.run(
+        [ROOT / "bench" / "run", *short_form(command)],
+        cwd=folder, capture_output=True, text=True, timeout=RUN_LIMIT_S, check=False,
+    )  # fmt: skip
+
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+    assert re.search(r"\d\.\d", done.stdout), f"no figures: {done.stdout[-2000:]}"
+
+
+@pytest.mark.parametrize("command", commands(r"    bin/test "))
+def test_a_proof_names_tests_that_there_are(command: str):
+    """The short form of each is a part of every run; the long one has soak tests."""
+    words = shlex.split(command, comments=True)[1:]
+    files = [ROOT / word for word in words if word.startswith("tests/")]
+
+    assert files
+    assert [file for file in files if not file.is_file()] == []
+    if "--soak" in words:
+        assert [file for file in files if "pytest.mark.soak" not in file.read_text()] == []
+    assert set(words) <= {"--soak", *(str(file.relative_to(ROOT)) for file in files)}
+
+
+def test_each_commit_that_a_page_cites_is_in_the_repository():
+    cited = {
+        word
+        for page in PAGES
+        for word in re.findall(
+            r"\b(?=[0-9a-f]*[a-f])(?=[0-9a-f]*[0-9])[0-9a-f]{7,40}\b", (ROOT / "docs" / page).read_text()
+        )
+    }
+    history = subprocess.run(["git", "rev-list", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False)
+    # An export, or a clone of the last commit alone, has no history to look at.
+    is_whole = history.returncode == 0 and not (ROOT / ".git" / "shallow").exists()
+    known = history.stdout.split() if is_whole else [*cited]
+
+    assert cited
+    assert {word for word in cited if not any(commit.startswith(word) for commit in known)} == set()
