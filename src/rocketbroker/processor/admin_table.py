@@ -43,6 +43,7 @@ from rocketbroker.codec.remoting.headers.topic import (
 )
 from rocketbroker.codec.remoting.headers.transaction import ResumeCheckHalfMessageRequestHeader
 from rocketbroker.codec.remoting.request_code import RequestCode
+from rocketbroker.processor.admin.answer_encoder import AnswerEncoder
 from rocketbroker.processor.admin.broker_config import BrokerConfigProcessor
 from rocketbroker.processor.admin.clean_expired_consumequeue import CleanExpiredConsumequeueProcessor
 from rocketbroker.processor.admin.clean_unused_topic import CleanUnusedTopicProcessor
@@ -94,12 +95,13 @@ from rocketbroker.processor.view_message_by_id import ViewMessageByIdProcessor
 
 def add_admin_codes(table: MethodTable, parts: BrokerParts) -> None:
     """All codes that administration tools and the clients' queries use."""
+    encoder = AnswerEncoder(parts.config, parts.admin.executor)
     _add_queries(table, parts)
-    _add_topics(table, parts)
-    _add_groups(table, parts)
+    _add_topics(table, parts, encoder)
+    _add_groups(table, parts, encoder)
     _add_offsets(table, parts)
-    _add_clients(table, parts)
-    _add_statistics(table, parts)
+    _add_clients(table, parts, encoder)
+    _add_statistics(table, parts, encoder)
     _add_cleaning(table, parts)
 
 
@@ -154,7 +156,7 @@ def _add_queries(table: MethodTable, parts: BrokerParts) -> None:
     )
 
 
-def _add_topics(table: MethodTable, parts: BrokerParts) -> None:
+def _add_topics(table: MethodTable, parts: BrokerParts, encoder: AnswerEncoder) -> None:
     """Topics."""
     add = table.add
     update_topic = UpdateAndCreateTopicProcessor(parts.config, parts.topic_configs)
@@ -167,14 +169,16 @@ def _add_topics(table: MethodTable, parts: BrokerParts) -> None:
     )
     add(
         RequestCode.GET_ALL_TOPIC_CONFIG,
-        GetAllTopicConfigProcessor(parts.topic_configs).process,
+        GetAllTopicConfigProcessor(parts.topic_configs, encoder).process,
         GetAllTopicConfigRequestHeader,
         Audience.BROKER,
     )
     add(RequestCode.GET_TOPIC_CONFIG, GetTopicConfigProcessor(parts.topic_configs).process, GetTopicConfigRequestHeader)
     add(
         RequestCode.GET_TOPIC_STATS_INFO,
-        GetTopicStatsInfoProcessor(parts.config.broker_name, parts.topic_configs, parts.store, parts.stats).process,
+        GetTopicStatsInfoProcessor(
+            parts.config.broker_name, parts.topic_configs, parts.store, parts.stats, encoder
+        ).process,
         GetTopicStatsInfoRequestHeader,
     )
     add(
@@ -183,7 +187,7 @@ def _add_topics(table: MethodTable, parts: BrokerParts) -> None:
     )
 
 
-def _add_groups(table: MethodTable, parts: BrokerParts) -> None:
+def _add_groups(table: MethodTable, parts: BrokerParts, encoder: AnswerEncoder) -> None:
     """Groups and their offsets."""
     add = table.add
     update_group = UpdateAndCreateSubscriptionGroupProcessor(parts.subscription_groups)
@@ -191,7 +195,7 @@ def _add_groups(table: MethodTable, parts: BrokerParts) -> None:
     add(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST, update_group.process_list)
     add(
         RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG,
-        GetAllSubscriptionGroupConfigProcessor(parts.subscription_groups).process,
+        GetAllSubscriptionGroupConfigProcessor(parts.subscription_groups, encoder).process,
         GetAllSubscriptionGroupRequestHeader,
         Audience.BROKER,
     )
@@ -207,7 +211,7 @@ def _add_groups(table: MethodTable, parts: BrokerParts) -> None:
     )
     add(
         RequestCode.GET_ALL_CONSUMER_OFFSET,
-        GetAllConsumerOffsetProcessor(parts.consumer_offsets).process,
+        GetAllConsumerOffsetProcessor(parts.consumer_offsets, encoder).process,
         audience=Audience.BROKER,
     )
     add(RequestCode.GET_ALL_DELAY_OFFSET, GetAllDelayOffsetProcessor(parts.schedule).process, audience=Audience.BROKER)
@@ -263,22 +267,22 @@ def _add_offsets(table: MethodTable, parts: BrokerParts) -> None:
     )
 
 
-def _add_clients(table: MethodTable, parts: BrokerParts) -> None:
+def _add_clients(table: MethodTable, parts: BrokerParts, encoder: AnswerEncoder) -> None:
     """Clients, and what is relayed to them."""
     add = table.add
     add(
         RequestCode.GET_CONSUMER_CONNECTION_LIST,
-        GetConsumerConnectionListProcessor(parts.consumers).process,
+        GetConsumerConnectionListProcessor(parts.consumers, encoder).process,
         GetConsumerConnectionListRequestHeader,
     )
     add(
         RequestCode.GET_PRODUCER_CONNECTION_LIST,
-        GetProducerConnectionListProcessor(parts.producers).process,
+        GetProducerConnectionListProcessor(parts.producers, encoder).process,
         GetProducerConnectionListRequestHeader,
     )
     add(
         RequestCode.GET_ALL_PRODUCER_INFO,
-        GetAllProducerInfoProcessor(parts.producers, parts.clock).process,
+        GetAllProducerInfoProcessor(parts.producers, parts.clock, encoder).process,
         GetAllProducerInfoRequestHeader,
     )
     add(
@@ -300,7 +304,7 @@ def _add_clients(table: MethodTable, parts: BrokerParts) -> None:
     )
 
 
-def _add_statistics(table: MethodTable, parts: BrokerParts) -> None:
+def _add_statistics(table: MethodTable, parts: BrokerParts, encoder: AnswerEncoder) -> None:
     """Settings and figures of the broker."""
     add = table.add
     admin = parts.admin
@@ -308,7 +312,13 @@ def _add_statistics(table: MethodTable, parts: BrokerParts) -> None:
         admin.models, admin.persist_path, admin.executor, admin.register, admin.readmit, parts.clock
     )
     collector = ConsumeStatsCollector(
-        parts.config.broker_name, parts.topic_configs, parts.consumer_offsets, parts.consumers, parts.store, parts.stats
+        parts.config.broker_name,
+        parts.topic_configs,
+        parts.consumer_offsets,
+        parts.consumers,
+        parts.store,
+        parts.stats,
+        encoder,
     )
     add(RequestCode.UPDATE_BROKER_CONFIG, settings.process_update)
     add(RequestCode.GET_BROKER_CONFIG, settings.process_get)
@@ -334,7 +344,7 @@ def _add_statistics(table: MethodTable, parts: BrokerParts) -> None:
     add(
         RequestCode.QUERY_CONSUME_TIME_SPAN,
         QueryConsumeTimeSpanProcessor(
-            parts.config.broker_name, parts.topic_configs, parts.consumer_offsets, parts.store, parts.clock
+            parts.config.broker_name, parts.topic_configs, parts.consumer_offsets, parts.store, parts.clock, encoder
         ).process,
         QueryConsumeTimeSpanRequestHeader,
     )

@@ -264,6 +264,15 @@ class BrokerConfig(ConfigModel):
         low=1,
         high=1_000_000,
     )
+    max_entries_per_answer: Whole = setting(
+        "maxEntriesPerAnswer",
+        65_536,
+        "Most queues or clients that an answer to administration tells of; a request for more is refused with "
+        "SYSTEM_ERROR.",
+        _HOT_OWN,
+        low=1_024,
+        high=10_000_000,
+    )
     max_queues_per_lock_request: Whole = setting(
         "maxQueuesPerLockRequest",
         4_096,

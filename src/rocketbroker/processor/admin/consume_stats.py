@@ -8,7 +8,11 @@ from rocketbroker.broker.consumer_manager import ConsumerManager
 from rocketbroker.broker.consumer_offset_manager import ConsumerOffsetManager
 from rocketbroker.broker.topic_config_manager import TopicConfigManager
 from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
+from rocketbroker.codec.remoting.bodies.remoting_serializable import RemotingSerializable
 from rocketbroker.codec.remoting.bodies.statistics import OffsetWrapper
+from rocketbroker.common.shown_name import shown
+from rocketbroker.processor.admin.answer_encoder import AnswerEncoder
+from rocketbroker.processor.loop_share import LoopShare
 from rocketbroker.processor.queue_reader import QueueReader
 
 log = logging.getLogger(__name__)
@@ -24,6 +28,7 @@ class ConsumeStatsCollector:
         consumers: say what the groups subscribe to.
         store: how far the queues are.
         stats: rates.
+        encoder: encodes and bounds the answers.
     """
 
     def __init__(
@@ -34,6 +39,7 @@ class ConsumeStatsCollector:
         consumers: ConsumerManager,
         store: QueueReader,
         stats: BrokerStatsManager,
+        encoder: AnswerEncoder,
     ) -> None:
         self._broker_name = broker_name
         self._topics = topics
@@ -41,10 +47,15 @@ class ConsumeStatsCollector:
         self._consumers = consumers
         self._store = store
         self._stats = stats
+        self._encoder = encoder
 
     def topics_of(self, group: str) -> list[str]:
         """Topics that the group has offsets in, by alphabet."""
         return sorted(self._offsets.topics_of(group))
+
+    def topics_of_groups(self) -> dict[str, list[str]]:
+        """All groups that have offsets, each with its topics by alphabet."""
+        return {group: sorted(topics) for group, topics in self._offsets.group_topic_map().items()}
 
     def subscribed(self, group: str, topics: Iterable[str]) -> list[str]:
         """Those of the topics that the group subscribes to; all of them while no client of it is there."""
@@ -53,14 +64,34 @@ class ConsumeStatsCollector:
             return list(topics)
         return [topic for topic in topics if topic in info.subscription_table]
 
-    def offset_table(self, group: str, topic: str) -> dict[MessageQueue, OffsetWrapper] | None:
+    def count_queues(self, topics: Iterable[str]) -> int:
+        """Count the queues of topics, none for one that does not exist."""
+        configs = map(self._topics.select, topics)
+        return sum(config.read_queue_nums for config in configs if config is not None)
+
+    def check(self, queues: int) -> None:
+        """Check that an answer may tell of so many queues.
+
+        Raises:
+            BrokerResponseError: SYSTEM_ERROR, there are too many.
+        """
+        self._encoder.check(queues)
+
+    async def encode(self, body: RemotingSerializable, queues: int) -> bytes:
+        """Encode statistics of so many queues."""
+        return await self._encoder.encode(body, queues)
+
+    async def offset_table(self, group: str, topic: str, share: LoopShare) -> dict[MessageQueue, OffsetWrapper] | None:
         """The queues of a topic as the group sees them; ``None`` when there is no such topic."""
         config = self._topics.select(topic)
         if config is None:
-            log.warning("group %s has offsets in topic %s, which does not exist", group, topic)
+            log.debug("group %s has offsets in topic %s, which does not exist", group, shown(topic))
             return None
-        queues = range(config.read_queue_nums)
-        return {MessageQueue(topic, self._broker_name, i): self._queue(group, topic, i) for i in queues}
+        table = {}
+        for queue_id in range(config.read_queue_nums):
+            table[MessageQueue(topic, self._broker_name, queue_id)] = self._queue(group, topic, queue_id)
+            await share.turn()
+        return table
 
     def is_order(self, topic: str) -> bool:
         """Whether the topic is ordered."""

@@ -6,6 +6,8 @@ from rocketbroker.codec.remoting.bodies.connection import ProducerInfo, Producer
 from rocketbroker.codec.remoting.handler import Connection
 from rocketbroker.codec.remoting.remoting_command import Command, response
 from rocketbroker.common.clock import Clock
+from rocketbroker.processor.admin.answer_encoder import AnswerEncoder
+from rocketbroker.processor.loop_share import LoopShare
 
 
 class GetAllProducerInfoProcessor:
@@ -14,15 +16,26 @@ class GetAllProducerInfoProcessor:
     ``remoteIP`` has a slash before it, as Java writes addresses.
     """
 
-    def __init__(self, producers: ProducerManager, clock: Clock) -> None:
+    def __init__(self, producers: ProducerManager, clock: Clock, encoder: AnswerEncoder) -> None:
+        self._encoder = encoder
         self._producers = producers
         self._clock = clock
 
-    def process(self, _connection: Connection, _command: Command) -> Command:
-        """Answer the request."""
-        groups = self._producers.groups.items()
-        table = {group: [self._info(channel) for channel in channels.values()] for group, channels in groups}
-        return response(body=ProducerTableInfo(table).encode())
+    async def process(self, _connection: Connection, _command: Command) -> Command:
+        """Answer the request.
+
+        Raises:
+            BrokerResponseError: SYSTEM_ERROR, there are too many producers for one answer.
+        """
+        groups = self._producers.groups
+        count = sum(map(len, groups.values()))
+        self._encoder.check(count)
+        share = LoopShare()
+        table = {}
+        for group, channels in list(groups.items()):
+            table[group] = [self._info(channel) for channel in list(channels.values())]
+            await share.turn()
+        return response(body=await self._encoder.encode(ProducerTableInfo(table), count))
 
     def _info(self, channel: ClientChannelInfo) -> ProducerInfo:
         silent_s = self._clock.monotonic() - channel.last_update

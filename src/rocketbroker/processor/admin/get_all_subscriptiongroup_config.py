@@ -8,16 +8,18 @@ from rocketbroker.codec.remoting.headers.subscription_group import (
     GetAllSubscriptionGroupResponseHeader,
 )
 from rocketbroker.codec.remoting.remoting_command import Command, RemotingCommand, response
+from rocketbroker.processor.admin.answer_encoder import AnswerEncoder
 from rocketbroker.processor.admin.page import page_of
 
 
 class GetAllSubscriptionGroupConfigProcessor:
     """Answers the groups, and what is forbidden to those that it answers."""
 
-    def __init__(self, groups: SubscriptionGroupManager) -> None:
+    def __init__(self, groups: SubscriptionGroupManager, encoder: AnswerEncoder) -> None:
+        self._encoder = encoder
         self._groups = groups
 
-    def process(
+    async def process(
         self, _connection: Connection, command: RemotingCommand[GetAllSubscriptionGroupRequestHeader]
     ) -> Command:
         """Answer the request.
@@ -30,4 +32,7 @@ class GetAllSubscriptionGroupConfigProcessor:
         page = page_of(groups.groups, version, header.data_version, header.group_seq, header.max_group_num)
         forbidden = {name: topics for name, topics in groups.forbidden_table.items() if name in page}
         body = SubscriptionGroupWrapper(page, forbidden, version)
-        return response(header=GetAllSubscriptionGroupResponseHeader(len(groups.groups)), body=body.encode())
+        return response(
+            header=GetAllSubscriptionGroupResponseHeader(len(groups.groups)),
+            body=await self._encoder.encode(body, len(page)),
+        )

@@ -5,16 +5,20 @@ from rocketbroker.codec.remoting.bodies.topic_config import TopicConfigAndMappin
 from rocketbroker.codec.remoting.handler import Connection
 from rocketbroker.codec.remoting.headers.topic import GetAllTopicConfigRequestHeader, GetAllTopicConfigResponseHeader
 from rocketbroker.codec.remoting.remoting_command import Command, RemotingCommand, response
+from rocketbroker.processor.admin.answer_encoder import AnswerEncoder
 from rocketbroker.processor.admin.page import page_of
 
 
 class GetAllTopicConfigProcessor:
     """Answers the topics. There are no static ones, so that their mappings are empty."""
 
-    def __init__(self, topics: TopicConfigManager) -> None:
+    def __init__(self, topics: TopicConfigManager, encoder: AnswerEncoder) -> None:
+        self._encoder = encoder
         self._topics = topics
 
-    def process(self, _connection: Connection, command: RemotingCommand[GetAllTopicConfigRequestHeader]) -> Command:
+    async def process(
+        self, _connection: Connection, command: RemotingCommand[GetAllTopicConfigRequestHeader]
+    ) -> Command:
         """Answer the request.
 
         Raises:
@@ -23,4 +27,6 @@ class GetAllTopicConfigProcessor:
         header, topics = command.header, self._topics
         page = page_of(topics.topics, topics.data_version, header.data_version, header.topic_seq, header.max_topic_num)
         body = TopicConfigAndMappingSerializeWrapper(page, topics.data_version)
-        return response(header=GetAllTopicConfigResponseHeader(len(topics.topics)), body=body.encode())
+        return response(
+            header=GetAllTopicConfigResponseHeader(len(topics.topics)), body=await self._encoder.encode(body, len(page))
+        )

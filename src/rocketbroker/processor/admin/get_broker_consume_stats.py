@@ -9,6 +9,7 @@ from rocketbroker.codec.remoting.headers.subscription_group import GetConsumeSta
 from rocketbroker.codec.remoting.remoting_command import Command, RemotingCommand, response
 from rocketbroker.common.config import BrokerConfig
 from rocketbroker.processor.admin.consume_stats import ConsumeStatsCollector
+from rocketbroker.processor.loop_share import LoopShare
 
 
 class GetBrokerConsumeStatsProcessor:
@@ -24,25 +25,41 @@ class GetBrokerConsumeStatsProcessor:
         self._groups = groups
         self._collector = collector
 
-    def process(self, _connection: Connection, command: RemotingCommand[GetConsumeStatsInBrokerHeader]) -> Command:
-        """Answer the request; with ``isOrder`` only ordered topics."""
+    async def process(
+        self, _connection: Connection, command: RemotingCommand[GetConsumeStatsInBrokerHeader]
+    ) -> Command:
+        """Answer the request; with ``isOrder`` only ordered topics.
+
+        Raises:
+            BrokerResponseError: SYSTEM_ERROR, there are too many queues for one answer.
+        """
         only_order = command.header.is_order
         body = ConsumeStatsList(broker_addr=f"{self._config.broker_ip1}:{self._config.listen_port}")
+        share = LoopShare()
+        topics = self._collector.topics_of_groups()
+        queues = 0
         for group in list(self._groups.groups):
-            stats = self._stats_of(group, only_order=only_order)
+            wanted = self._wanted(group, topics.get(group, ()), only_order=only_order)
+            queues += self._collector.count_queues(wanted)
+            self._collector.check(queues)
+            stats = await self._stats_of(group, wanted, share)
+            await share.turn()
             body.consume_stats_list.append({group: stats})
             for topic in stats:
                 body.total_diff += total_diff(topic.offset_table.values())
                 body.total_inflight_diff += total_inflight_diff(topic.offset_table.values())
-        return response(body=body.encode())
+        return response(body=await self._collector.encode(body, queues))
 
-    def _stats_of(self, group: str, *, only_order: bool) -> list[ConsumeStats]:
+    def _wanted(self, group: str, topics: Iterable[str], *, only_order: bool) -> list[str]:
+        collector = self._collector
+        subscribed = collector.subscribed(group, topics)
+        return [topic for topic in subscribed if collector.is_order(topic)] if only_order else subscribed
+
+    async def _stats_of(self, group: str, topics: Iterable[str], share: LoopShare) -> list[ConsumeStats]:
         collector = self._collector
         found = []
-        for topic in collector.subscribed(group, collector.topics_of(group)):
-            if only_order and not collector.is_order(topic):
-                continue
-            table = collector.offset_table(group, topic)
+        for topic in topics:
+            table = await collector.offset_table(group, topic, share)
             if table is not None:
                 found.append(ConsumeStats(table, collector.consume_tps(group, topic)))
         return found

@@ -5,6 +5,7 @@ from rocketbroker.codec.remoting.handler import Connection
 from rocketbroker.codec.remoting.headers.subscription_group import GetConsumeStatsRequestHeader
 from rocketbroker.codec.remoting.remoting_command import Command, RemotingCommand, response
 from rocketbroker.processor.admin.consume_stats import ConsumeStatsCollector
+from rocketbroker.processor.loop_share import LoopShare
 from rocketbroker.processor.name_check import check_known_group, check_known_topic
 
 
@@ -18,21 +19,27 @@ class GetConsumeStatsProcessor:
     def __init__(self, collector: ConsumeStatsCollector) -> None:
         self._collector = collector
 
-    def process(self, _connection: Connection, command: RemotingCommand[GetConsumeStatsRequestHeader]) -> Command:
+    async def process(self, _connection: Connection, command: RemotingCommand[GetConsumeStatsRequestHeader]) -> Command:
         """Answer the request.
 
         Raises:
-            BrokerResponseError: INVALID_PARAMETER, the group or a topic is illegal.
+            BrokerResponseError: INVALID_PARAMETER, the group or a topic is illegal; SYSTEM_ERROR, the topics have too
+                many queues for one answer.
         """
         group = command.header.consumer_group
         check_known_group(group)
         stats = ConsumeStats()
-        for topic in self._topics(command.header):
-            table = self._collector.offset_table(group, topic)
+        topics = list(dict.fromkeys(self._topics(command.header)))
+        queues = self._collector.count_queues(topics)
+        self._collector.check(queues)
+        share = LoopShare()
+        for topic in topics:
+            table = await self._collector.offset_table(group, topic, share)
+            await share.turn()
             if table is not None:
                 stats.offset_table.update(table)
                 stats.consume_tps += self._collector.consume_tps(group, topic)
-        return response(body=stats.encode())
+        return response(body=await self._collector.encode(stats, queues))
 
     def _topics(self, header: GetConsumeStatsRequestHeader) -> list[str]:
         group = header.consumer_group

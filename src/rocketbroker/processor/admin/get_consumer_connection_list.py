@@ -6,6 +6,7 @@ from rocketbroker.codec.remoting.handler import Connection
 from rocketbroker.codec.remoting.headers.client import GetConsumerConnectionListRequestHeader
 from rocketbroker.codec.remoting.remoting_command import Command, RemotingCommand, response
 from rocketbroker.codec.remoting.response_code import ResponseCode
+from rocketbroker.processor.admin.answer_encoder import AnswerEncoder
 from rocketbroker.processor.admin.client_connections import client_connections
 from rocketbroker.processor.name_check import check_known_group
 
@@ -13,10 +14,11 @@ from rocketbroker.processor.name_check import check_known_group
 class GetConsumerConnectionListProcessor:
     """Answers the group as its clients' last heartbeats gave it; the remark says in what they disagree."""
 
-    def __init__(self, consumers: ConsumerManager) -> None:
+    def __init__(self, consumers: ConsumerManager, encoder: AnswerEncoder) -> None:
+        self._encoder = encoder
         self._consumers = consumers
 
-    def process(
+    async def process(
         self, _connection: Connection, command: RemotingCommand[GetConsumerConnectionListRequestHeader]
     ) -> Command:
         """Answer the request; CONSUMER_NOT_ONLINE for a group without clients.
@@ -36,4 +38,6 @@ class GetConsumerConnectionListProcessor:
             message_model=info.message_model,
             consume_from_where=info.consume_from_where,
         )
-        return response(remark=info.client_subscriptions.conflict or None, body=body.encode())
+        return response(
+            remark=info.client_subscriptions.conflict or None, body=await self._encoder.encode(body, len(info.channels))
+        )

@@ -6,6 +6,7 @@ from rocketbroker.codec.remoting.handler import Connection
 from rocketbroker.codec.remoting.headers.client import GetProducerConnectionListRequestHeader
 from rocketbroker.codec.remoting.remoting_command import Command, RemotingCommand, response
 from rocketbroker.codec.remoting.response_code import ResponseCode
+from rocketbroker.processor.admin.answer_encoder import AnswerEncoder
 from rocketbroker.processor.admin.client_connections import client_connections
 from rocketbroker.processor.name_check import check_known_group
 
@@ -13,10 +14,11 @@ from rocketbroker.processor.name_check import check_known_group
 class GetProducerConnectionListProcessor:
     """Answers the producers that sent a heartbeat for the group."""
 
-    def __init__(self, producers: ProducerManager) -> None:
+    def __init__(self, producers: ProducerManager, encoder: AnswerEncoder) -> None:
+        self._encoder = encoder
         self._producers = producers
 
-    def process(
+    async def process(
         self, _connection: Connection, command: RemotingCommand[GetProducerConnectionListRequestHeader]
     ) -> Command:
         """Answer the request; SYSTEM_ERROR for a group without clients, as in RocketMQ.
@@ -29,4 +31,5 @@ class GetProducerConnectionListProcessor:
         channels = self._producers.groups.get(group)
         if channels is None:
             return response(ResponseCode.SYSTEM_ERROR, f"the producer group[{group}] not exist")
-        return response(body=ProducerConnection(client_connections(channels.values())).encode())
+        body = ProducerConnection(client_connections(channels.values()))
+        return response(body=await self._encoder.encode(body, len(channels)))

@@ -7,7 +7,9 @@ from rocketbroker.codec.remoting.bodies.statistics import TopicOffset, TopicStat
 from rocketbroker.codec.remoting.handler import Connection
 from rocketbroker.codec.remoting.headers.topic import GetTopicStatsInfoRequestHeader
 from rocketbroker.codec.remoting.remoting_command import Command, RemotingCommand, response
+from rocketbroker.processor.admin.answer_encoder import AnswerEncoder
 from rocketbroker.processor.admin.existing_topic import existing_topic
+from rocketbroker.processor.loop_share import LoopShare
 from rocketbroker.processor.queue_reader import QueueReader
 
 
@@ -15,25 +17,40 @@ class GetTopicStatsInfoProcessor:
     """Answers offsets and last store time of each queue, those without messages included, and the rate of puts."""
 
     def __init__(
-        self, broker_name: str, topics: TopicConfigManager, store: QueueReader, stats: BrokerStatsManager
+        self,
+        broker_name: str,
+        topics: TopicConfigManager,
+        store: QueueReader,
+        stats: BrokerStatsManager,
+        encoder: AnswerEncoder,
     ) -> None:
         self._broker_name = broker_name
         self._topics = topics
         self._store = store
         self._stats = stats
+        self._encoder = encoder
 
-    def process(self, _connection: Connection, command: RemotingCommand[GetTopicStatsInfoRequestHeader]) -> Command:
+    async def process(
+        self, _connection: Connection, command: RemotingCommand[GetTopicStatsInfoRequestHeader]
+    ) -> Command:
         """Answer the request.
 
         Raises:
-            BrokerResponseError: TOPIC_NOT_EXIST, or INVALID_PARAMETER for an illegal name.
+            BrokerResponseError: TOPIC_NOT_EXIST, INVALID_PARAMETER for an illegal name, or SYSTEM_ERROR, the topic has
+                too many queues for one answer.
         """
         config = existing_topic(self._topics, command.header.topic)
         topic = config.topic_name
         queue_nums = max(config.read_queue_nums, config.write_queue_nums)
-        table = {MessageQueue(topic, self._broker_name, i): self._queue(topic, i) for i in range(queue_nums)}
+        self._encoder.check(queue_nums)
+        table = {}
+        share = LoopShare()
+        for queue_id in range(queue_nums):
+            table[MessageQueue(topic, self._broker_name, queue_id)] = self._queue(topic, queue_id)
+            await share.turn()
         put = self._stats.view(TOPIC_PUT_NUMS, topic)
-        return response(body=TopicStatsTable(table, put.stats_minute.tps if put else 0.0).encode())
+        body = TopicStatsTable(table, put.stats_minute.tps if put else 0.0)
+        return response(body=await self._encoder.encode(body, queue_nums))
 
     def _queue(self, topic: str, queue_id: int) -> TopicOffset:
         end = self._store.max_offset_in_queue(topic, queue_id)

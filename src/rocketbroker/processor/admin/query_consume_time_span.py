@@ -10,7 +10,9 @@ from rocketbroker.codec.remoting.handler import Connection
 from rocketbroker.codec.remoting.headers.topic import QueryConsumeTimeSpanRequestHeader
 from rocketbroker.codec.remoting.remoting_command import Command, RemotingCommand, response
 from rocketbroker.common.clock import Clock
+from rocketbroker.processor.admin.answer_encoder import AnswerEncoder
 from rocketbroker.processor.admin.existing_topic import existing_topic
+from rocketbroker.processor.loop_share import LoopShare
 from rocketbroker.processor.name_check import check_known_group
 from rocketbroker.processor.queue_reader import QueueReader
 
@@ -25,24 +27,34 @@ class QueryConsumeTimeSpanProcessor:
         offsets: ConsumerOffsetManager,
         store: QueueReader,
         clock: Clock,
+        encoder: AnswerEncoder,
     ) -> None:
         self._broker_name = broker_name
         self._topics = topics
         self._offsets = offsets
         self._store = store
         self._clock = clock
+        self._encoder = encoder
 
-    def process(self, _connection: Connection, command: RemotingCommand[QueryConsumeTimeSpanRequestHeader]) -> Command:
+    async def process(
+        self, _connection: Connection, command: RemotingCommand[QueryConsumeTimeSpanRequestHeader]
+    ) -> Command:
         """Answer the request.
 
         Raises:
-            BrokerResponseError: TOPIC_NOT_EXIST, or INVALID_PARAMETER for an illegal name.
+            BrokerResponseError: TOPIC_NOT_EXIST, INVALID_PARAMETER for an illegal name, or SYSTEM_ERROR, the topic has
+                too many queues for one answer.
         """
         header = command.header
         check_known_group(header.group)
         config = existing_topic(self._topics, header.topic)
-        spans = [self._span(header.group, header.topic, queue_id) for queue_id in range(config.write_queue_nums)]
-        return response(body=QueryConsumeTimeSpanBody(spans).encode())
+        self._encoder.check(config.write_queue_nums)
+        spans = []
+        share = LoopShare()
+        for queue_id in range(config.write_queue_nums):
+            spans.append(self._span(header.group, header.topic, queue_id))
+            await share.turn()
+        return response(body=await self._encoder.encode(QueryConsumeTimeSpanBody(spans), len(spans)))
 
     def _span(self, group: str, topic: str, queue_id: int) -> QueueTimeSpan:
         store = self._store

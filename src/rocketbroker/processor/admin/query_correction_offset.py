@@ -5,6 +5,7 @@ from rocketbroker.codec.remoting.bodies.offset import QueryCorrectionOffsetBody
 from rocketbroker.codec.remoting.handler import Connection
 from rocketbroker.codec.remoting.headers.offset import QueryCorrectionOffsetHeader
 from rocketbroker.codec.remoting.remoting_command import Command, RemotingCommand, response
+from rocketbroker.processor.loop_share import LoopShare
 from rocketbroker.processor.name_check import check_known_group, check_known_topic
 from rocketbroker.processor.offset_range import QueueRange
 
@@ -22,7 +23,7 @@ class QueryCorrectionOffsetProcessor:
         self._offsets = offsets
         self._store = store
 
-    def process(self, _connection: Connection, command: RemotingCommand[QueryCorrectionOffsetHeader]) -> Command:
+    async def process(self, _connection: Connection, command: RemotingCommand[QueryCorrectionOffsetHeader]) -> Command:
         """Answer the request.
 
         Raises:
@@ -31,16 +32,18 @@ class QueryCorrectionOffsetProcessor:
         header = command.header
         check_known_topic(header.topic)
         check_known_group(header.compare_group)
-        least = self._least(header.topic, {name.strip() for name in (header.filter_groups or "").split(",")})
+        least = await self._least(header.topic, {name.strip() for name in (header.filter_groups or "").split(",")})
         for queue_id, offset in self._offsets.offsets_of(header.compare_group, header.topic).items():
             if queue_id in least and least[queue_id] > offset:
                 least[queue_id] = _NO_CORRECTION
         return response(body=QueryCorrectionOffsetBody(least).encode())
 
-    def _least(self, topic: str, left_out: set[str]) -> dict[int, int]:
+    async def _least(self, topic: str, left_out: set[str]) -> dict[int, int]:
         least: dict[int, int] = {}
+        share = LoopShare()
         for group in self._offsets.groups_of(topic) - left_out:
             for queue_id, offset in self._offsets.offsets_of(group, topic).items():
                 if offset >= self._store.min_offset_in_queue(topic, queue_id):
                     least[queue_id] = min(offset, least.get(queue_id, offset))
+                await share.turn()
         return dict(sorted(least.items()))

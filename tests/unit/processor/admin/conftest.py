@@ -1,5 +1,7 @@
 """Clients and progress for the administration of a broker."""
 
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -15,6 +17,7 @@ from rocketbroker.codec.remoting.bodies.heartbeat import (
     MessageModel,
     SubscriptionData,
 )
+from rocketbroker.processor.admin.answer_encoder import AnswerEncoder
 from rocketbroker.store.message_store import MessageStore
 from tests.support.fakes import FakeConnection
 
@@ -56,6 +59,13 @@ def producer(parts: SimpleNamespace):
         return connection
 
     return register
+
+
+@pytest.fixture
+def encoder(parts: SimpleNamespace) -> Iterator[AnswerEncoder]:
+    """Encodes long answers on a thread."""
+    with ThreadPoolExecutor(1) as executor:
+        yield AnswerEncoder(parts.config, executor)
 
 
 @pytest.fixture

@@ -1,15 +1,15 @@
 from rocketbroker.codec.remoting import fastjson
 from rocketbroker.codec.remoting.headers.offset import UpdateConsumerOffsetRequestHeader
 from rocketbroker.processor.admin.get_all_consumer_offset import GetAllConsumerOffsetProcessor
-from tests.support.processor_calls import call, recorded
+from tests.support.processor_calls import call_async, recorded
 
 
-def test_recorded_tables(parts):
-    processor = GetAllConsumerOffsetProcessor(parts.offsets)
+async def test_recorded_tables(parts, encoder):
+    processor = GetAllConsumerOffsetProcessor(parts.offsets, encoder)
     sizes = set()
     for _, theirs in recorded(43):
         parts.offsets.decode(fastjson.dumps(theirs.body))
-        ours = call(processor.process)
+        ours = await call_async(processor.process)
         # Broadcasting groups keep their offsets under a name with a further @, which Java leaves out of this map.
         ours.body["groupTopicMap"].pop("CG_Bcast@broadcast", None)
         for answer in (ours, theirs):
@@ -20,9 +20,9 @@ def test_recorded_tables(parts):
     assert len(sizes) > 3
 
 
-def test_what_was_committed_is_told(parts):
+async def test_what_was_committed_is_told(parts, encoder):
     header = UpdateConsumerOffsetRequestHeader("G", "T", 3, 17)
     parts.offsets.commit(header.consumer_group, header.topic, header.queue_id, header.commit_offset)
-    body = call(GetAllConsumerOffsetProcessor(parts.offsets).process).body
+    body = (await call_async(GetAllConsumerOffsetProcessor(parts.offsets, encoder).process)).body
     assert body["offsetTable"] == {"T@G": {3: 17}}
     assert body["groupTopicMap"] == {"G": ["T"]}

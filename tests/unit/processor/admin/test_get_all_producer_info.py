@@ -1,10 +1,10 @@
 from rocketbroker.processor.admin.get_all_producer_info import GetAllProducerInfoProcessor
-from tests.support.processor_calls import call, recorded
+from tests.support.processor_calls import call_async, recorded
 
 
-def test_recorded_answers(parts, producer):
-    processor = GetAllProducerInfoProcessor(parts.producers, parts.clock)
-    assert call(processor.process).body == {"data": {}}
+async def test_recorded_answers(parts, producer, encoder):
+    processor = GetAllProducerInfoProcessor(parts.producers, parts.clock, encoder)
+    assert (await call_async(processor.process)).body == {"data": {}}
     _, theirs = max(recorded(328), key=lambda each: len(str(each[1].body)))
     clients = {info["clientId"]: info for group in theirs.body["data"].values() for info in group}
     for info in sorted(clients.values(), key=lambda info: info["lastUpdateTimestamp"]):
@@ -14,7 +14,7 @@ def test_recorded_answers(parts, producer):
                 producer(group, info["clientId"], port=int(info["remoteIP"].rpartition(":")[2]))
     parts.clock.advance(12.5)
 
-    ours = call(processor.process)
+    ours = await call_async(processor.process)
 
     for answer in (ours, theirs):
         for members in answer.body["data"].values():

@@ -2,12 +2,12 @@ from rocketbroker.codec.remoting import fastjson
 from rocketbroker.codec.remoting.bodies.subscription_group import SubscriptionGroupConfig, SubscriptionGroupWrapper
 from rocketbroker.codec.remoting.headers.subscription_group import GetAllSubscriptionGroupRequestHeader
 from rocketbroker.processor.admin.get_all_subscriptiongroup_config import GetAllSubscriptionGroupConfigProcessor
-from tests.support.processor_calls import call, recorded
+from tests.support.processor_calls import call_async, recorded
 
 
-def test_recorded_tables_and_pages(parts):
+async def test_recorded_tables_and_pages(parts, encoder):
     groups = parts.subscription_groups
-    processor = GetAllSubscriptionGroupConfigProcessor(groups)
+    processor = GetAllSubscriptionGroupConfigProcessor(groups, encoder)
     whole = pages = 0
     for command, theirs in recorded(201, GetAllSubscriptionGroupRequestHeader):
         total = int(theirs.fields["totalGroupNum"])
@@ -20,22 +20,24 @@ def test_recorded_tables_and_pages(parts):
         else:
             continue  # a page of a table of which no whole was recorded just before
         groups.forbidden_table, groups.data_version = wrapper.forbidden_table, wrapper.data_version
-        assert call(processor.process, command.header) == theirs
+        assert await call_async(processor.process, command.header) == theirs
     assert whole > 30
     assert pages > 0
 
 
-def test_whole_table_without_fields(parts):
+async def test_whole_table_without_fields(parts, encoder):
     header = GetAllSubscriptionGroupRequestHeader()
-    answer = call(GetAllSubscriptionGroupConfigProcessor(parts.subscription_groups).process, header)
+    answer = await call_async(
+        GetAllSubscriptionGroupConfigProcessor(parts.subscription_groups, encoder).process, header
+    )
     assert set(answer.body["subscriptionGroupTable"]) == set(parts.subscription_groups.groups)
 
 
-def test_a_page_says_what_is_forbidden_to_its_groups_only(parts):
+async def test_a_page_says_what_is_forbidden_to_its_groups_only(parts, encoder):
     groups = parts.subscription_groups
     groups.groups = {name: SubscriptionGroupConfig(name) for name in "ab"}
     groups.forbidden_table = {"a": {"T": 1}, "b": {"T": 1}}
     header = GetAllSubscriptionGroupRequestHeader(0, "", 1)
-    answer = call(GetAllSubscriptionGroupConfigProcessor(groups).process, header)
+    answer = await call_async(GetAllSubscriptionGroupConfigProcessor(groups, encoder).process, header)
     assert answer.body["forbiddenTable"] == {"a": {"T": 1}}
     assert answer.fields == {"totalGroupNum": "2"}

@@ -2,7 +2,7 @@ from rocketbroker.codec.remoting import fastjson
 from rocketbroker.codec.remoting.bodies.topic_config import TopicConfigAndMappingSerializeWrapper
 from rocketbroker.codec.remoting.headers.topic import GetAllTopicConfigRequestHeader
 from rocketbroker.processor.admin.get_all_topic_config import GetAllTopicConfigProcessor
-from tests.support.processor_calls import call, recorded
+from tests.support.processor_calls import call_async, recorded
 
 
 def load(parts, body):
@@ -12,8 +12,8 @@ def load(parts, body):
     parts.topic_configs.data_version = wrapper.data_version
 
 
-def test_recorded_tables_and_pages(parts):
-    processor = GetAllTopicConfigProcessor(parts.topic_configs)
+async def test_recorded_tables_and_pages(parts, encoder):
+    processor = GetAllTopicConfigProcessor(parts.topic_configs, encoder)
     whole = pages = 0
     for command, theirs in recorded(21, GetAllTopicConfigRequestHeader):
         total, size = int(theirs.fields["totalTopicNum"]), len(theirs.body["topicConfigTable"])
@@ -27,7 +27,7 @@ def test_recorded_tables_and_pages(parts):
                 TopicConfigAndMappingSerializeWrapper.decode(fastjson.dumps(theirs.body)).data_version
             )
             pages += 1
-        ours = call(processor.process, command.header)
+        ours = await call_async(processor.process, command.header)
         # There are no static topics here, hence no version of theirs.
         ours.body["mappingDataVersion"] = theirs.body["mappingDataVersion"]
         theirs.body.setdefault("topicQueueMappingInfoMap", {})
@@ -37,7 +37,9 @@ def test_recorded_tables_and_pages(parts):
     assert pages > 0
 
 
-def test_whole_table_without_fields(parts):
-    answer = call(GetAllTopicConfigProcessor(parts.topic_configs).process, GetAllTopicConfigRequestHeader())
+async def test_whole_table_without_fields(parts, encoder):
+    answer = await call_async(
+        GetAllTopicConfigProcessor(parts.topic_configs, encoder).process, GetAllTopicConfigRequestHeader()
+    )
     assert set(answer.body["topicConfigTable"]) == set(parts.topic_configs.topics)
     assert answer.fields == {"totalTopicNum": str(len(parts.topic_configs.topics))}

@@ -1,17 +1,19 @@
+from unittest.mock import Mock
+
 import pytest
 
 from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
 from rocketbroker.codec.remoting.headers.subscription_group import GetConsumeStatsInBrokerHeader
 from rocketbroker.processor.admin.consume_stats import ConsumeStatsCollector
 from rocketbroker.processor.admin.get_broker_consume_stats import GetBrokerConsumeStatsProcessor
-from tests.support.processor_calls import call, recorded
+from tests.support.processor_calls import call_async, recorded
 from tests.support.stores import message
 
 
 @pytest.fixture
-def processor(parts, store):
+def processor(parts, store, encoder):
     collector = ConsumeStatsCollector(
-        "broker-a", parts.topic_configs, parts.offsets, parts.consumers, store, parts.stats
+        "broker-a", parts.topic_configs, parts.offsets, parts.consumers, store, parts.stats, encoder
     )
     return GetBrokerConsumeStatsProcessor(parts.config, parts.subscription_groups, collector)
 
@@ -35,8 +37,8 @@ def by_group(answer):
     return {group: stats for entry in answer.body["consumeStatsList"] for group, stats in entry.items()}
 
 
-def test_all_groups(parts, filled, processor):
-    answer = call(processor.process, GetConsumeStatsInBrokerHeader(False))
+async def test_all_groups(parts, filled, processor):
+    answer = await call_async(processor.process, GetConsumeStatsInBrokerHeader(False))
     assert answer.body["brokerAddr"] == "127.0.0.1:10911"
     assert answer.body["totalDiff"] == 3 + 1
     assert answer.body["totalInflightDiff"] == 2
@@ -46,16 +48,16 @@ def test_all_groups(parts, filled, processor):
     assert groups["TOOLS_CONSUMER"] == []
 
 
-def test_only_ordered_topics(filled, processor):
-    answer = call(processor.process, GetConsumeStatsInBrokerHeader(True))
+async def test_only_ordered_topics(filled, processor):
+    answer = await call_async(processor.process, GetConsumeStatsInBrokerHeader(True))
     ((row,),) = (stats["offsetTable"].values() for stats in by_group(answer)["G"])
     assert (row["brokerOffset"], row["consumerOffset"]) == (5, 4)
     assert answer.body["totalDiff"] == 1
 
 
-def test_recorded_answers_have_the_same_shape(filled, processor):
+async def test_recorded_answers_have_the_same_shape(filled, processor):
     for command, theirs in recorded(317, GetConsumeStatsInBrokerHeader):
-        ours = call(processor.process, command.header)
+        ours = await call_async(processor.process, command.header)
         assert ours[:3] == theirs[:3]
         assert set(ours.body) == set(theirs.body)
         shapes = []
@@ -67,3 +69,15 @@ def test_recorded_answers_have_the_same_shape(filled, processor):
             inflight = [row["pullOffset"] - row["consumerOffset"] for row in rows]
             assert (sum(diffs), sum(inflight)) == (answer.body["totalDiff"], answer.body["totalInflightDiff"])
         assert shapes[0] == shapes[1]
+
+
+async def test_the_offsets_are_gone_through_once_for_all_groups(parts, processor, monkeypatch):
+    parts.topic_configs.update(TopicConfig("T", 1, 1))
+    for number in range(100):
+        parts.subscription_groups.find(f"G{number}")
+        parts.offsets.commit(f"G{number}", "T", 0, 1)
+    topics_of = Mock(side_effect=parts.offsets.topics_of)
+    monkeypatch.setattr(parts.offsets, "topics_of", topics_of)
+    answer = await call_async(processor.process, GetConsumeStatsInBrokerHeader(False))
+    assert sum(len(stats) for stats in by_group(answer).values()) == 100
+    assert topics_of.call_count == 0

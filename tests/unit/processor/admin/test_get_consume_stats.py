@@ -1,19 +1,22 @@
+import asyncio
+
 import pytest
 
 from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
 from rocketbroker.codec.remoting.fastjson import ObjectKey
 from rocketbroker.codec.remoting.headers.subscription_group import GetConsumeStatsRequestHeader
 from rocketbroker.codec.remoting.response_code import ResponseCode
+from rocketbroker.processor import loop_share
 from rocketbroker.processor.admin.consume_stats import ConsumeStatsCollector
 from rocketbroker.processor.admin.get_consume_stats import GetConsumeStatsProcessor
-from tests.support.processor_calls import call, recorded, refusal
+from tests.support.processor_calls import call_async, recorded, refusal_async
 from tests.support.stores import message
 
 
 @pytest.fixture
-def processor(parts, store):
+def processor(parts, store, encoder):
     collector = ConsumeStatsCollector(
-        "broker-a", parts.topic_configs, parts.offsets, parts.consumers, store, parts.stats
+        "broker-a", parts.topic_configs, parts.offsets, parts.consumers, store, parts.stats, encoder
     )
     return GetConsumeStatsProcessor(collector)
 
@@ -26,7 +29,7 @@ def topics_in(answer):
     return {key.as_dict()["topic"] for key in answer.body["offsetTable"]}
 
 
-def test_offsets_of_group_and_queue(parts, store, processor):
+async def test_offsets_of_group_and_queue(parts, store, processor):
     parts.topic_configs.update(TopicConfig("T", read_queue_nums=2, write_queue_nums=4))
     for _ in range(3):
         parts.clock.advance(1)
@@ -38,7 +41,7 @@ def test_offsets_of_group_and_queue(parts, store, processor):
     parts.clock.advance(10)
     parts.stats.sample()
 
-    answer = call(processor.process, GetConsumeStatsRequestHeader("G"))
+    answer = await call_async(processor.process, GetConsumeStatsRequestHeader("G"))
 
     empty = {"brokerOffset": 0, "consumerOffset": 0, "lastTimestamp": 0, "pullOffset": 0}
     last = parts.clock.time_ms() - 11_000
@@ -47,18 +50,18 @@ def test_offsets_of_group_and_queue(parts, store, processor):
     assert answer.body["consumeTps"] == parts.stats.view("GROUP_GET_NUMS", "T@G").stats_minute.tps > 0
 
 
-def test_which_topics(parts, processor, consumer):
+async def test_which_topics(parts, processor, consumer):
     for topic in ("A", "B", "C"):
         parts.topic_configs.update(TopicConfig(topic, 1, 1))
         parts.offsets.commit("G", topic, 0, 1)
     parts.offsets.commit("G", "Deleted", 0, 1)
-    assert topics_in(call(processor.process, GetConsumeStatsRequestHeader("G"))) == {"A", "B", "C"}
-    assert topics_in(call(processor.process, GetConsumeStatsRequestHeader("G", "B"))) == {"B"}
-    assert topics_in(call(processor.process, GetConsumeStatsRequestHeader("G", " "))) == {"A", "B", "C"}
+    assert topics_in(await call_async(processor.process, GetConsumeStatsRequestHeader("G"))) == {"A", "B", "C"}
+    assert topics_in(await call_async(processor.process, GetConsumeStatsRequestHeader("G", "B"))) == {"B"}
+    assert topics_in(await call_async(processor.process, GetConsumeStatsRequestHeader("G", " "))) == {"A", "B", "C"}
     consumer("G", "client", "A", "C")
-    assert topics_in(call(processor.process, GetConsumeStatsRequestHeader("G"))) == {"A", "C"}
-    assert topics_in(call(processor.process, GetConsumeStatsRequestHeader("G", "B"))) == set()
-    assert topics_in(call(processor.process, GetConsumeStatsRequestHeader("G", "A", "B;C;"))) == {"B", "C"}
+    assert topics_in(await call_async(processor.process, GetConsumeStatsRequestHeader("G"))) == {"A", "C"}
+    assert topics_in(await call_async(processor.process, GetConsumeStatsRequestHeader("G", "B"))) == set()
+    assert topics_in(await call_async(processor.process, GetConsumeStatsRequestHeader("G", "A", "B;C;"))) == {"B", "C"}
 
 
 async def test_recorded_answers(parts, store, processor):
@@ -83,7 +86,7 @@ async def test_recorded_answers(parts, store, processor):
             parts.offsets.commit(group, topic, queue_id, row["consumerOffset"])
             parts.offsets.commit_pull(group, topic, queue_id, row["pullOffset"])
         store.dispatch()
-        ours = call(processor.process, command.header)
+        ours = await call_async(processor.process, command.header)
         # The rate is that of the last minute of the recording.
         assert ours.body.pop("consumeTps") == 0.0
         assert theirs.body.pop("consumeTps") >= 0.0
@@ -100,7 +103,40 @@ async def test_recorded_answers(parts, store, processor):
         (GetConsumeStatsRequestHeader("G", None, "A;a/b"), "'a/b'"),
     ],
 )
-def test_bad_names_are_named(processor, header, named):
-    code, remark = refusal(processor.process, header)
+async def test_bad_names_are_named(processor, header, named):
+    code, remark = await refusal_async(processor.process, header)
     assert code == ResponseCode.INVALID_PARAMETER
     assert named in remark
+
+
+async def test_a_topic_that_is_named_often_is_looked_at_once(parts, store, processor, monkeypatch):
+    parts.topic_configs.update(TopicConfig("Wide", 16_384, 16_384))
+    looked_at = []
+
+    def max_offset(topic, queue_id):
+        looked_at.append((topic, queue_id))
+        return 0
+
+    monkeypatch.setattr(store, "max_offset_in_queue", max_offset)
+    answer = await call_async(processor.process, GetConsumeStatsRequestHeader("G", topic_list="Wide;" * 1_000))
+    assert len(answer.body["offsetTable"]) == len(looked_at) == 16_384
+
+
+async def test_more_queues_than_an_answer_may_have_are_refused_before_they_are_looked_at(parts, store, processor):
+    names = [f"Wide{number}" for number in range(5)]
+    for name in names:
+        parts.topic_configs.update(TopicConfig(name, 16_384, 16_384))
+    code, remark = await refusal_async(processor.process, GetConsumeStatsRequestHeader("G", topic_list=";".join(names)))
+    assert code == ResponseCode.SYSTEM_ERROR
+    assert remark.startswith("maxEntriesPerAnswer: 81,920 entries exceed the limit of 65,536")
+
+
+async def test_others_have_their_turn_meanwhile(parts, processor, monkeypatch):
+    monkeypatch.setattr(loop_share, "HELD_S", 0.0)
+    parts.topic_configs.update(TopicConfig("T", 100, 100))
+    asked = asyncio.ensure_future(call_async(processor.process, GetConsumeStatsRequestHeader("G", "T")))
+    turns = 0
+    while not asked.done():
+        turns += 1
+        await asyncio.sleep(0)
+    assert turns >= 100

@@ -5,24 +5,24 @@ from rocketbroker.codec.remoting.fastjson import ObjectKey
 from rocketbroker.codec.remoting.headers.topic import GetTopicStatsInfoRequestHeader
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.processor.admin.get_topic_stats_info import GetTopicStatsInfoProcessor
-from tests.support.processor_calls import call, recorded, refusal
+from tests.support.processor_calls import call_async, recorded, refusal_async
 from tests.support.stores import message
 
 
 @pytest.fixture
-def processor(parts, store):
-    return GetTopicStatsInfoProcessor("broker-a", parts.topic_configs, store, parts.stats)
+def processor(parts, store, encoder):
+    return GetTopicStatsInfoProcessor("broker-a", parts.topic_configs, store, parts.stats, encoder)
 
 
-def test_a_row_for_each_queue_of_an_empty_topic(parts, processor):
+async def test_a_row_for_each_queue_of_an_empty_topic(parts, processor):
     parts.topic_configs.update(TopicConfig("T", read_queue_nums=1, write_queue_nums=3))
-    answer = call(processor.process, GetTopicStatsInfoRequestHeader("T"))
+    answer = await call_async(processor.process, GetTopicStatsInfoRequestHeader("T"))
     row = {"lastUpdateTimestamp": 0, "maxOffset": 0, "minOffset": 0}
     keys = [ObjectKey.of(brokerName="broker-a", queueId=i, topic="T") for i in range(3)]
     assert answer == (0, None, {}, {"offsetTable": dict.fromkeys(keys, row), "topicPutTps": 0.0})
 
 
-def test_offsets_times_and_rate(parts, store, processor):
+async def test_offsets_times_and_rate(parts, store, processor):
     parts.topic_configs.update(TopicConfig("T", read_queue_nums=2, write_queue_nums=2))
     for _ in range(3):
         parts.clock.advance(10)
@@ -30,7 +30,7 @@ def test_offsets_times_and_rate(parts, store, processor):
         parts.stats.topic_put("T").add(1, 100)
         parts.stats.sample()
     store.dispatch()
-    table = call(processor.process, GetTopicStatsInfoRequestHeader("T")).body
+    table = (await call_async(processor.process, GetTopicStatsInfoRequestHeader("T"))).body
     key = ObjectKey.of(brokerName="broker-a", queueId=1, topic="T")
     assert table["offsetTable"][key] == {"lastUpdateTimestamp": parts.clock.time_ms(), "maxOffset": 3, "minOffset": 0}
     assert table["topicPutTps"] == parts.stats.view("TOPIC_PUT_NUMS", "T").stats_minute.tps > 0
@@ -45,16 +45,16 @@ async def test_recorded_answer(parts, store, processor):
         for _ in range(row["maxOffset"]):
             store.put_message(message(topic="GoldenTopic", queue_id=queue_id))
     store.dispatch()
-    ours = call(processor.process, command.header)
+    ours = await call_async(processor.process, command.header)
     assert ours == theirs
 
 
-def test_unknown_topic(processor):
-    answer = refusal(processor.process, GetTopicStatsInfoRequestHeader("Nope"))
+async def test_unknown_topic(processor):
+    answer = await refusal_async(processor.process, GetTopicStatsInfoRequestHeader("Nope"))
     assert answer == (ResponseCode.TOPIC_NOT_EXIST, "topic[Nope] not exist")
 
 
-def test_bad_name(processor):
-    code, remark = refusal(processor.process, GetTopicStatsInfoRequestHeader("../up"))
+async def test_bad_name(processor):
+    code, remark = await refusal_async(processor.process, GetTopicStatsInfoRequestHeader("../up"))
     assert code == ResponseCode.INVALID_PARAMETER
     assert "'../up'" in remark

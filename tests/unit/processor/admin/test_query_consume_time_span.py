@@ -6,13 +6,13 @@ from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
 from rocketbroker.codec.remoting.headers.topic import QueryConsumeTimeSpanRequestHeader
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.processor.admin.query_consume_time_span import QueryConsumeTimeSpanProcessor
-from tests.support.processor_calls import call, recorded, refusal
+from tests.support.processor_calls import call_async, recorded, refusal_async
 from tests.support.stores import message
 
 
 @pytest.fixture
-def processor(parts, store):
-    return QueryConsumeTimeSpanProcessor("broker-a", parts.topic_configs, parts.offsets, store, parts.clock)
+def processor(parts, store, encoder):
+    return QueryConsumeTimeSpanProcessor("broker-a", parts.topic_configs, parts.offsets, store, parts.clock, encoder)
 
 
 @pytest.fixture
@@ -48,7 +48,7 @@ async def test_recorded_answers(parts, store, processor):
         now = max(span["maxTimeStamp"] for span in theirs.body["consumeTimeSpanSet"]) + 5
         parts.clock.advance((now - parts.clock.time_ms()) / 1000)
 
-        ours = call(processor.process, command.header)
+        ours = await call_async(processor.process, command.header)
 
         for mine, span in zip(ours.body["consumeTimeSpanSet"], theirs.body["consumeTimeSpanSet"], strict=True):
             waits = now - span["consumeTimeStamp"] - 1 if span["delayTime"] else 0
@@ -59,13 +59,13 @@ async def test_recorded_answers(parts, store, processor):
 
 
 @pytest.mark.usefixtures("utc")
-def test_queue_without_messages_and_group_without_offset(parts, store, processor):
+async def test_queue_without_messages_and_group_without_offset(parts, store, processor):
     parts.topic_configs.update(TopicConfig("GoldenTopic", 2, 2))
     put_at(parts, store, 1, parts.clock.time_ms())
     store.dispatch()
     stored = parts.clock.time_ms()
     parts.clock.advance(2)
-    answer = call(processor.process, QueryConsumeTimeSpanRequestHeader("GoldenTopic", "G"))
+    answer = await call_async(processor.process, QueryConsumeTimeSpanRequestHeader("GoldenTopic", "G"))
     empty, waiting = answer.body["consumeTimeSpanSet"]
     assert {empty[key] for key in ("minTimeStamp", "maxTimeStamp", "consumeTimeStamp")} == {-1}
     assert empty["delayTime"] == 0
@@ -74,8 +74,8 @@ def test_queue_without_messages_and_group_without_offset(parts, store, processor
     assert waiting["delayTime"] == 2000
 
 
-def test_unknown_topic_and_bad_names(processor):
-    answer = refusal(processor.process, QueryConsumeTimeSpanRequestHeader("Nope", "G"))
+async def test_unknown_topic_and_bad_names(processor):
+    answer = await refusal_async(processor.process, QueryConsumeTimeSpanRequestHeader("Nope", "G"))
     assert answer == (ResponseCode.TOPIC_NOT_EXIST, "topic[Nope] not exist")
-    assert refusal(processor.process, QueryConsumeTimeSpanRequestHeader("../up", "G"))[0] == 29
-    assert refusal(processor.process, QueryConsumeTimeSpanRequestHeader("T", "../up"))[0] == 29
+    assert (await refusal_async(processor.process, QueryConsumeTimeSpanRequestHeader("../up", "G")))[0] == 29
+    assert (await refusal_async(processor.process, QueryConsumeTimeSpanRequestHeader("T", "../up")))[0] == 29

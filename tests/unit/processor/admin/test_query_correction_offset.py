@@ -3,7 +3,7 @@ import pytest
 from rocketbroker.codec.remoting.headers.offset import QueryCorrectionOffsetHeader as Header
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.processor.admin.query_correction_offset import QueryCorrectionOffsetProcessor
-from tests.support.processor_calls import call, recorded, refusal
+from tests.support.processor_calls import call_async, recorded, refusal_async
 
 MAX = 2**63 - 1
 
@@ -26,8 +26,8 @@ def processor(parts):
     return QueryCorrectionOffsetProcessor(parts.offsets, Queues())
 
 
-def ask(processor, *fields):
-    answer = call(processor.process, Header(*fields))
+async def ask(processor, *fields):
+    answer = await call_async(processor.process, Header(*fields))
     assert answer.code == 0
     return answer.body["correctionOffsets"]
 
@@ -42,29 +42,29 @@ def ask(processor, *fields):
         ("slow", "far,slow", {0: MAX, 1: 15, 2: MAX}),
     ],
 )
-def test_the_least_offset_of_the_others(parts, processor, compare, filtered, expected):
+async def test_the_least_offset_of_the_others(parts, processor, compare, filtered, expected):
     before = {key: dict(queues) for key, queues in parts.offsets.table.items()}
-    assert ask(processor, compare, "T", filtered) == expected
+    assert await ask(processor, compare, "T", filtered) == expected
     assert parts.offsets.table == before, "asking changes nothing"
 
 
-def test_nothing_is_known_of_a_topic(processor):
-    assert ask(processor, "slow", "U") == {}
+async def test_nothing_is_known_of_a_topic(processor):
+    assert await ask(processor, "slow", "U") == {}
 
 
 @pytest.mark.parametrize("wrong", [Header("../up", "T"), Header("g", "a/b")])
-def test_bad_names(processor, wrong):
-    assert refusal(processor.process, wrong)[0] == ResponseCode.INVALID_PARAMETER
+async def test_bad_names(processor, wrong):
+    assert (await refusal_async(processor.process, wrong))[0] == ResponseCode.INVALID_PARAMETER
 
 
-def test_recorded_questions(parts):
+async def test_recorded_questions(parts):
     processor = QueryCorrectionOffsetProcessor(parts.offsets, Queues())
     for group in ("CG_Live", "CG_Push"):
         for queue_id in range(4):
             parts.offsets.commit(group, "GoldenTopic", queue_id, 50 * (queue_id == 2))
     seen = 0
     for command, theirs in recorded(308, Header):
-        ours = call(processor.process, command.header)
+        ours = await call_async(processor.process, command.header)
         expected = {**theirs.body["correctionOffsets"], 2: 50}
         assert ours == theirs._replace(body={"correctionOffsets": expected})
         seen += 1
