@@ -71,7 +71,7 @@ class BatchConsumeQueue(ConsumeQueue):
         file_system: the disk.
     """
 
-    __slots__ = ("_end_number", "_read_log", "is_doubtful")
+    __slots__ = ("_end_number", "_read_log", "_room_number", "is_doubtful")
 
     holds_batches: ClassVar[bool] = True
 
@@ -88,6 +88,8 @@ class BatchConsumeQueue(ConsumeQueue):
         self._read_log = read_log
         # The number of the next entry.
         self._end_number = 0
+        # Behind the entries that there is room for since records were, or are about to be, appended for them.
+        self._room_number = 0
         # Whether, when it was loaded, behind its end was something that contradicts what stands before it.
         self.is_doubtful = False
 
@@ -190,6 +192,15 @@ class BatchConsumeQueue(ConsumeQueue):
                 yield start + number * BATCH_CQ_STORE_UNIT_SIZE, offset, size
 
     # -- writing
+
+    def make_room(self, end: int) -> None:
+        """See ``ConsumeQueue``. Called for each record: how many entries offsets take is not known before."""
+        waiting = self.next_offset - self.max_offset
+        # An entry has one message at least; and some that room was made for may not have been appended.
+        room_number = min(max(self._room_number, self._end_number), self._end_number + waiting)
+        room_number += end - self.next_offset
+        self.queue.make_room(self._end_number * BATCH_CQ_STORE_UNIT_SIZE, room_number * BATCH_CQ_STORE_UNIT_SIZE)
+        self._room_number = room_number
 
     def put(self, queue_offset: int, physical_offset: int, size: int, tags_code: int) -> None:
         """Enter a record whose first message has ``queue_offset``; its messages become the last that readers find.

@@ -59,6 +59,7 @@ class ConsumeQueue:
         "queue",
         "queue_id",
         "record_check",
+        "room_end",
         "schedule",
         "tag_hashes",
         "tags_codes",
@@ -88,6 +89,8 @@ class ConsumeQueue:
         self.min_offset = 0
         self.max_offset = 0
         self.next_offset = 0
+        # A message that gets this queue offset, or a later one, needs ``make_room`` first.
+        self.room_end = 0
         # What stands before this queue offset was stored by an earlier process, or before a sync that failed, and is
         # checked before it is given out. Changed on the event loop.
         self.trusted_from = 0
@@ -106,6 +109,23 @@ class ConsumeQueue:
         if len(self.tag_hashes) < _REMEMBERED_TAGS:
             self.tag_hashes[tags] = found
         return found
+
+    def make_room(self, end: int) -> None:
+        """Have files and blocks for all entries before queue offset ``end``, those that wait for ``put`` included.
+
+        Called before a message is appended to the CommitLog, so that no disk can refuse its entry afterwards.
+
+        Raises:
+            StoreFullError: the disk has no room.
+            StoreError: a file cannot be had.
+        """
+        if self.next_offset == self.max_offset:
+            # Nothing waits: the file that the next entry goes to is selected as ``put`` would.
+            self._select_file(self.next_offset)
+        self.queue.make_room(self.max_offset * CQ_STORE_UNIT_SIZE, end * CQ_STORE_UNIT_SIZE)
+        last = self.queue.find((end - 1) * CQ_STORE_UNIT_SIZE)
+        if last is not None:
+            self.room_end = (last.file_from_offset + last.allocated) // CQ_STORE_UNIT_SIZE
 
     def put(self, queue_offset: int, physical_offset: int, size: int, tags_code: int) -> None:
         """Enter a message; it becomes the last one that readers find.
@@ -240,9 +260,10 @@ class ConsumeQueue:
         for file in reversed(self.queue.files):
             file.wrote = file.flushed = written_bytes(file)
             if file.wrote or file is self.queue.files[0]:
+                # Those behind it were made for messages that never came.
+                self.max_offset = self.next_offset = (file.file_from_offset + file.wrote) // CQ_STORE_UNIT_SIZE
                 break
         if self.queue.files:
-            self.max_offset = self.next_offset = self.queue.max_offset // CQ_STORE_UNIT_SIZE
             self.min_offset = self._first_entry(self.queue.files[0])
 
     @staticmethod
@@ -300,7 +321,7 @@ class ConsumeQueue:
             self.put_entries(self.max_offset, ENTRY.pack(last[0], MIN_RECORD_SIZE, 0) * missing)
         else:
             self.queue.delete_all()
-            self._start = self._end = 0
+            self._start = self._end = self.room_end = 0
             self._select_file(queue_offset)
             self.min_offset = self.max_offset = queue_offset
             self.dirty = True
@@ -315,7 +336,7 @@ class ConsumeQueue:
         self.queue.truncate(queue_offset * CQ_STORE_UNIT_SIZE)
         # The zeros have to get to disk before the checkpoint goes on: what they hide would be taken for entries.
         self.dirty = True
-        self._start = self._end = 0
+        self._start = self._end = self.room_end = 0
 
     def first_offset_from(self, physical_offset: int) -> int:
         """Queue offset of the first message at or after a CommitLog offset, the end when there is none (blocks).
@@ -346,9 +367,9 @@ class ConsumeQueue:
         return physical_offset if is_written(size) and physical_offset >= 0 else None
 
     def first_file_without_messages(self) -> MappedFile | None:
-        """The first file, if all it holds lies before ``min_offset`` and it is not the last."""
+        """The first file, if all it holds lies before ``min_offset`` and another one has entries."""
         files = self.queue.files
-        if len(files) > 1 and files[1].file_from_offset <= self.min_offset * CQ_STORE_UNIT_SIZE:
+        if len(files) > 1 and files[1].wrote and files[1].file_from_offset <= self.min_offset * CQ_STORE_UNIT_SIZE:
             return files[0]
         return None
 

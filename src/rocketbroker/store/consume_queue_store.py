@@ -64,7 +64,7 @@ class ConsumeQueueStore:
         self._unreadable: set[ConsumeQueue] = set()
         # Held while a file is removed by its path, and while a deleted topic gives up its paths to a new one. Both wait
         # for the disk, so that the event loop never takes it.
-        self._paths = threading.Lock()
+        self._paths = threading.RLock()
 
     def find(self, topic: str, queue_id: int) -> ConsumeQueue | None:
         """The queue, if it has ever had a message."""
@@ -321,7 +321,9 @@ class ConsumeQueueStore:
         found = FirstOffsets([], [])
         for queue in self:
             try:
-                first = queue.first_offset_from(physical_offset)
+                # Files are opened by name: the folder of a deleted topic gets another one meanwhile.
+                with self._paths:
+                    first = queue.first_offset_from(physical_offset)
             except OSError as error:
                 # Where its topic was deleted meanwhile, the files are closed.
                 if self._serves(queue):

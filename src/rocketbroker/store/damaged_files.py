@@ -136,9 +136,17 @@ def mend_queue(
     for path in foreign:
         before_change()
         told.append(f"{path}: is no file of a queue, and set aside as {set_aside(path, file_system).name}")
+    # Files behind it were made for messages that never came.
+    last = next((file for file in reversed(files) if file.size and _is_begun(file.path)), None)
     for number, file in enumerate(files):
         why = _why_damaged(files, number, file_size)
-        if not why and clean_stop and file is not files[-1] and not _has_entries(file.path, file_size, unit_size):
+        if (
+            not why
+            and clean_stop
+            and last
+            and file.offset < last.offset
+            and not _has_entries(file.path, file_size, unit_size)
+        ):
             why = "has no entries, but others follow it"
         if why:
             before_change()
@@ -170,6 +178,12 @@ def _has_entries(path: Path, file_size: int, unit_size: int) -> bool:
     with path.open("rb", buffering=0) as file:
         sizes = (os.pread(file.fileno(), 4, at + SIZE_POSITION) for at in (0, file_size - unit_size))
         return all(is_written(int.from_bytes(size, "big", signed=True)) for size in sizes)
+
+
+def _is_begun(path: Path) -> bool:
+    """Whether the first entry of a file is written."""
+    with path.open("rb", buffering=0) as file:
+        return is_written(int.from_bytes(os.pread(file.fileno(), 4, SIZE_POSITION), "big", signed=True))
 
 
 def set_aside(path: Path, file_system: FileSystem) -> Path:

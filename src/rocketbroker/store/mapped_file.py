@@ -18,6 +18,7 @@ from pathlib import Path
 from rocketbroker.codec.storefile.mapped_file_name import file_name_to_offset
 from rocketbroker.common.errors import StoreError, StoreFullError
 from rocketbroker.common.file_system import LOCAL, FileSystem, data_ranges, parents_of
+from rocketbroker.common.open_files import why_not_mapped, why_refused
 from rocketbroker.store.removed_file import RemovedFile
 
 # Queue files are named by their offset, 20 digits; index files by their time.
@@ -110,8 +111,7 @@ class MappedFile:
             self._map = file_system.map(self.fd, file_size)
         except OSError as error:
             self._close_descriptor()
-            # ENOMEM stands for the process's number of mappings as well (vm.max_map_count).
-            raise StoreError(f"cannot map {path}: {error.strerror}") from error
+            raise StoreError(f"cannot map {path}: {why_not_mapped(error)}") from error
         except BaseException:
             self._close_descriptor()
             raise
@@ -127,7 +127,7 @@ class MappedFile:
                 self._file_system.make_folders(self.path.parent)
             return self._file_system.open(self.path)
         except OSError as error:
-            raise StoreError(f"cannot open {self.path}: {error.strerror}") from error
+            raise StoreError(f"cannot open {self.path}: {why_refused(error)}") from error
 
     def _check_size(self, size: int) -> None:
         if size not in (0, self.file_size):
@@ -154,7 +154,7 @@ class MappedFile:
             if error.errno in (errno.ENOSPC, errno.EDQUOT):
                 text = f"no room for {target - allocated} bytes of {self.path}: {error.strerror}"
                 raise StoreFullError(text) from error
-            raise StoreError(f"cannot allocate {self.path}: {error.strerror}") from error
+            raise StoreError(f"cannot allocate {self.path}: {why_refused(error)}") from error
         self.allocated = max(self.allocated, target)
 
     @contextlib.contextmanager

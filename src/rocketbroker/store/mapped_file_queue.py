@@ -107,6 +107,20 @@ class MappedFileQueue:
         self.files.append(file)
         return file
 
+    def make_room(self, start: int, end: int) -> None:
+        """Have files and blocks for bytes that follow what is written; files are made behind the last one.
+
+        Raises:
+            StoreFullError: the disk has no room.
+            StoreError: a file cannot be had.
+        """
+        while not self.files or self.max_file_end < end:
+            self.create_next()
+        for position in range(start - start % self.file_size, end, self.file_size):
+            file = self.find(position)
+            if file is not None:
+                file.ensure_allocated(min(end - file.file_from_offset, self.file_size))
+
     def _map(self, path: Path) -> MappedFile:
         return MappedFile(path, self.file_size, self.step, self.file_system, keeps_open=self._keeps_open)
 

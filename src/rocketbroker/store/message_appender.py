@@ -94,7 +94,12 @@ class MessageAppender:
         timestamp = self._clock.time_ms()
         try:
             queue = self._queues.find_or_create(message.topic, message.queue_id)
-            queue_offset = queue.next_offset if queued else 0
+            queue_offset = 0
+            if queued:
+                queue_offset = queue.next_offset
+                if queue_offset >= queue.room_end:
+                    # Before the log has the message: a queue without room refuses its own messages and no others.
+                    queue.make_room(queue_offset + 1)
             offset, size = self._commit_log.append(message, queue, queue_offset, timestamp)
         except StoreError as error:
             return failed(error)
@@ -150,8 +155,10 @@ class MessageAppender:
         try:
             queue = self._queues.find_or_create(message.topic, message.queue_id)
             batch = AppendBatch(message, parts)
-            offset = commit_log.reserve(batch.total)
             first = queue.next_offset
+            if (end := first + len(parts.bodies)) > queue.room_end:
+                queue.make_room(end)
+            offset = commit_log.reserve(batch.total)
             records, offsets = batch.encode(offset, first, timestamp, commit_log.store_host)
             commit_log.append_encoded(records, offset)
         except StoreError as error:

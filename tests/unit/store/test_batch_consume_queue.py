@@ -1,5 +1,7 @@
 """Queues whose records may be batches."""
 
+import errno
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,8 +13,10 @@ from rocketbroker.codec.message.message_sys_flag import INNER_BATCH_FLAG, NEED_U
 from rocketbroker.codec.storefile.consume_queue_layout import BATCH_CQ_STORE_UNIT_SIZE, BATCH_ENTRY
 from rocketbroker.codec.storefile.inner_batch import inner_batch
 from rocketbroker.common.errors import StoreError
+from rocketbroker.common.file_system import LocalFileSystem
 from rocketbroker.store.batch_consume_queue import BatchConsumeQueue
 from rocketbroker.store.commit_log import CommitLog
+from rocketbroker.store.put_message import MessageExtBrokerInner
 from tests.support.stores import message, open_log
 
 FILE = 4 * BATCH_CQ_STORE_UNIT_SIZE
@@ -40,16 +44,19 @@ class Filled:
     def put(self, count: int, base: int | None = None, timestamp: int = 7) -> int:
         """Store a batch of so many, or a single message for 1; gives its CommitLog offset."""
         base = self.queue.max_offset if base is None else base
-        if count == 1:
-            put = message(b"one", "B")
-        else:
-            flags = INNER_BATCH_FLAG | NEED_UNWRAP_FLAG
-            body = encode_batch([(0, b"x", b"")] * count)
-            put = message(body, "B", sys_flag=flags, properties={"INNER_NUM": str(count)})
-        offset, size = self.log.append(put, self.queue, base, timestamp)
+        offset, size = self.log.append(inner_batch_of(count), self.queue, base, timestamp)
         self.queue.put(base, offset, size, 5)
         self.offsets.append(offset)
         return offset
+
+
+def inner_batch_of(count: int) -> MessageExtBrokerInner:
+    """A batch of so many, or a single message for 1."""
+    if count == 1:
+        return message(b"one", "B")
+    flags = INNER_BATCH_FLAG | NEED_UNWRAP_FLAG
+    body = encode_batch([(0, b"x", b"")] * count)
+    return message(body, "B", sys_flag=flags, properties={"INNER_NUM": str(count)})
 
 
 @pytest.fixture
@@ -236,3 +243,29 @@ def test_a_count_that_is_none_is_one(filled: Filled):
         put = message(b"b", "B", sys_flag=INNER_BATCH_FLAG, properties=f"INNER_NUM\x01{text}\x02".encode())
         offset, _ = filled.log.append(put, filled.queue, 0, 5)
         assert inner_batch(filled.log.record(offset) or b"") == (5, 1)
+
+
+def test_room_is_made_for_each_record_that_waits_and_for_no_more(filled: Filled, monkeypatch):
+    queue, pending = filled.queue, []
+    for count in (3, 1, 100, 2, 1, 7):
+        base = queue.next_offset
+        for _ in range(3):  # an append that fails, and is tried again
+            queue.make_room(base + 1)
+        offset, size = filled.log.append(inner_batch_of(count), queue, base, 7)
+        pending.append((base, offset, size))
+        queue.next_offset = base + count
+    files = len(queue.queue.files)
+    monkeypatch.setattr(LocalFileSystem, "open", no_more)
+    monkeypatch.setattr(LocalFileSystem, "reopen", no_more)
+    for base, offset, size in pending:
+        queue.put(base, offset, size, 5)
+
+    assert queue.max_offset == queue.next_offset == 114
+    assert [entry.messages for entry in queue.batches(0, 9)] == [3, 1, 100, 2, 1, 7]
+    assert files <= 5
+    with pytest.raises(StoreError, match="Too many open files"):
+        queue.make_room(queue.next_offset + 5 * 4)
+
+
+def no_more(*_: object) -> int:
+    raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))

@@ -337,3 +337,39 @@ def test_a_queue_is_read_on_without_descriptors(queue: ConsumeQueue, monkeypatch
 
 def too_many_open(*_: object) -> int:
     raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+
+def test_files_that_were_made_for_messages_that_never_came_are_no_gap(queue: ConsumeQueue):
+    put(queue, *range(8))
+    queue.next_offset = 8
+    queue.make_room(33)
+    assert (len(queue.queue.files), queue.room_end) == (4, 40)
+
+    again = reloaded(queue)
+
+    assert (again.min_offset, again.max_offset, again.next_offset) == (0, 8, 8)
+    put(again, *range(8, 15))
+    assert entries(again) == list(range(15))
+    assert [file.wrote for file in again.queue.files] == [200, 100, 0, 0]
+    again.queue.close()
+
+
+def test_the_last_file_with_entries_stays_although_an_empty_one_follows(queue: ConsumeQueue):
+    put(queue, *range(10))
+    queue.next_offset = 10
+    queue.make_room(11)
+    queue.min_offset = 10
+
+    assert queue.first_file_without_messages() is None
+    put(queue, 10)
+    assert queue.first_file_without_messages() is queue.queue.files[0]
+
+
+def test_room_begins_where_a_queue_does(queue: ConsumeQueue):
+    queue.max_offset = queue.next_offset = 13
+
+    queue.make_room(14)
+
+    assert queue.room_end == 20
+    put(queue, 13)
+    assert entries(queue) == [13]

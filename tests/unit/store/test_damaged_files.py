@@ -12,6 +12,7 @@ from rocketbroker.store.message_store import MessageStore
 from rocketbroker.store.queue_ends import FILE_NAME
 from tests.support.commit_log_writer import overwrite
 from tests.support.filled_store import COUNT, Filled, check, flushed, log_file, opened, serves_all_but, stopped
+from tests.support.store_audit import check_store
 from tests.support.stores import LOG_FILE, QUEUE_FILE, crash_copy, message
 
 CLEAN = pytest.mark.parametrize("clean", [True, False])
@@ -296,3 +297,17 @@ async def test_a_damaged_checkpoint_is_set_aside(filled: Filled, tmp_path: Path,
     assert path.with_name("checkpoint.damaged").read_bytes() == data
     assert any("set aside as checkpoint.damaged" in text for text in store.recovery_report.damaged_files)
     await store.stop()
+
+
+async def test_queue_files_that_were_made_for_messages_that_never_came_are_no_damage(filled: Filled, tmp_path: Path):
+    root = await stopped(filled, tmp_path)
+    last = max((root / "consumequeue" / "Topic" / "1").iterdir())
+    for number in (1, 2):
+        ahead = last.with_name(f"{int(last.name) + number * QUEUE_FILE:020d}")
+        ahead.write_bytes(bytes(QUEUE_FILE))
+
+    store = await check(root, filled)
+
+    assert store.recovery_report.damaged_files == []
+    await store.stop()
+    check_store(root)

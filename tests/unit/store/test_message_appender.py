@@ -1,6 +1,7 @@
 import contextlib
 import errno
 import os
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -8,7 +9,7 @@ import pytest
 
 from rocketbroker.codec.message.message_batch import BatchParts
 from rocketbroker.codec.message.message_decoder import decode_record
-from rocketbroker.common.errors import StoreError
+from rocketbroker.common.errors import StoreError, StoreFullError
 from rocketbroker.common.file_system import LocalFileSystem
 from rocketbroker.store import commit_log_dispatcher
 from rocketbroker.store.commit_log import CommitLog
@@ -18,7 +19,7 @@ from rocketbroker.store.consume_queue_store import ConsumeQueueStore
 from rocketbroker.store.index_service import IndexService
 from rocketbroker.store.message_appender import MessageAppender
 from rocketbroker.store.message_arriving_listener import NoListener
-from rocketbroker.store.put_message import PutMessageStatus
+from rocketbroker.store.put_message import PutMessageResult, PutMessageStatus
 from rocketbroker.store.write_refusal import Refusal, StandingRefusals
 from tests.support.fakes import FakeClock
 from tests.support.stores import batch, message, open_log, store_config
@@ -29,11 +30,11 @@ FILE = 4096
 class Parts:
     """An appender and what it writes to."""
 
-    def __init__(self, root: Path, log: CommitLog) -> None:
+    def __init__(self, root: Path, log: CommitLog, queue_file: int = 200) -> None:
         self.refusals = StandingRefusals()
         self.clock = FakeClock()
         self.log = log
-        self.queues = ConsumeQueueStore(root / "consumequeue", 200)
+        self.queues = ConsumeQueueStore(root / "consumequeue", queue_file)
         self.config = store_config(root, max_message_size=3000)
         self.appender = MessageAppender(
             log, self.queues, CommitLogDispatcher(None, NoListener()), self.config, self.clock, {}, self.refusals
@@ -83,6 +84,14 @@ def watcher(parts: Parts) -> Watcher:
 
 def refuse(*_):
     raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def refuse_entry(*_: object) -> None:
+    raise StoreFullError("no room")
+
+
+def too_many_open(*_: object) -> int:
+    raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
 
 
 def put_and_dispatch(appender: MessageAppender, body: bytes) -> None:
@@ -182,25 +191,20 @@ def test_a_full_disk_refuses_sends_and_the_next_one_after_it_fits(parts: Parts, 
     assert parts.appender.put(message()).queue_offset == 1 + taken
 
 
-@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO])
-def test_what_a_queue_could_not_take_is_dispatched_later_in_order(parts: Parts, monkeypatch, code: int):
-    def fail(*_):
-        raise OSError(code, os.strerror(code))
-
+def test_what_a_queue_could_not_take_is_dispatched_later_in_order(parts: Parts, monkeypatch):
     for number in range(12):
         parts.appender.put(message(b"%d" % number))
     parts.appender.put(message(b"other", queue_id=1))
     with monkeypatch.context() as patched:
-        patched.setattr(os, "posix_fallocate", fail)
-        with pytest.raises(StoreError, match=r"no room|cannot allocate"):
+        patched.setattr(ConsumeQueue, "put", refuse_entry)
+        with pytest.raises(StoreError, match="no room"):
             parts.appender.dispatch()
         refused = parts.appender.put(message(b"12"))
     assert refused.status is PutMessageStatus.NOT_DISPATCHED
     assert refused.reason.startswith(
         "13 messages, from 0 of the CommitLog on, are stored but cannot be entered into their queues in "
-        f"{parts.config.consume_queue_dir} (storePathConsumeQueue); each send tries again: "
+        f"{parts.config.consume_queue_dir} (storePathConsumeQueue); each send tries again: no room"
     )
-    assert refused.reason.endswith(os.strerror(code))
 
     assert parts.appender.put(message(b"12")).status is PutMessageStatus.PUT_OK
     parts.appender.dispatch()
@@ -223,7 +227,7 @@ def test_what_waits_for_its_queue_is_not_told_while_a_graver_cause_stands(parts:
         parts.appender.put(message(b"%d" % number))
     parts.refusals.set(Refusal.READ_ONLY, "the disk is broken")
     with monkeypatch.context() as patched:
-        patched.setattr(os, "posix_fallocate", refuse)
+        patched.setattr(ConsumeQueue, "put", refuse_entry)
         with pytest.raises(StoreError, match="no room"):
             parts.appender.dispatch()
         assert parts.appender.put(message(b"12")).status is PutMessageStatus.READ_ONLY
@@ -267,7 +271,8 @@ def test_a_batch_that_a_queue_could_not_take_is_acknowledged_and_dispatched_late
     for number in range(8):
         parts.appender.put(message(b"%d" % number))
     with monkeypatch.context() as patched:
-        patched.setattr(os, "posix_fallocate", refuse)
+        patched.setattr(ConsumeQueue, "put", refuse_entry)
+        patched.setattr(ConsumeQueue, "put_run", refuse_entry)
         held = parts.appender.put_batch(message(), batch(b"8", b"9", b"10"))
         assert (held.status, held.queue_offset) == (PutMessageStatus.PUT_OK, 8)
         with pytest.raises(StoreError, match="no room"):
@@ -282,31 +287,81 @@ def test_a_batch_that_a_queue_could_not_take_is_acknowledged_and_dispatched_late
     assert parts.bodies() == [b"%d" % number for number in range(13)]
 
 
-@pytest.mark.parametrize("batched", [False, True])
-def test_no_acknowledged_message_is_lost_when_a_queue_file_cannot_be_mapped(parts: Parts, monkeypatch, batched: bool):
+@pytest.mark.parametrize(
+    ("code", "status", "reason"),
+    [
+        (errno.ENOSPC, "DISK_FULL", "No space left on device"),
+        (errno.EMFILE, "CREATE_MAPPED_FILE_FAILED", r"Too many open files: .*[\d,]+ \(ulimit -n\)"),
+        (errno.ENOMEM, "CREATE_MAPPED_FILE_FAILED", r"[\d,]+ mappings \(vm\.max_map_count\)"),
+    ],
+)
+@pytest.mark.parametrize("many", [0, 1, 2, 25])
+def test_a_queue_without_room_refuses_its_own_messages_before_the_log_has_them(
+    parts: Parts, monkeypatch, code: int, status: str, reason: str, many: int
+):
+    """``many`` messages in a batch, 0 for one that is none; a file of a queue has ten."""
+
     def fail(*_):
-        raise OSError(errno.ENOMEM, "Cannot allocate memory")
+        raise OSError(code, os.strerror(code))
 
-    for number in range(10):
+    def put(queue_id: int) -> PutMessageResult:
+        if not many:
+            return parts.appender.put(message(b"late", queue_id=queue_id))
+        return parts.appender.put_batch(message(queue_id=queue_id), batch(*[b"late"] * many))
+
+    for number in range(9 if many > 1 else 10):
         parts.appender.put(message(b"%d" % number))
+    parts.appender.put(message(b"other", queue_id=1))
     parts.appender.dispatch()
+    end = parts.log.max_offset
     with monkeypatch.context() as patched:
-        patched.setattr(LocalFileSystem, "map", fail)
-        if batched:
-            assert parts.appender.put_batch(message(), batch(b"10", b"11")).status is PutMessageStatus.PUT_OK
-        else:
-            assert parts.appender.put(message(b"10")).status is PutMessageStatus.PUT_OK
-            assert parts.appender.put(message(b"11")).status is PutMessageStatus.PUT_OK
-        with pytest.raises(StoreError, match="cannot map"):
-            parts.appender.dispatch()
-        assert parts.appender.has_pending
-        assert parts.appender.put(message(b"12")).status is PutMessageStatus.NOT_DISPATCHED
+        patched.setattr(LocalFileSystem, "map", fail if code == errno.ENOMEM else LocalFileSystem.map)
+        patched.setattr(LocalFileSystem, "open", fail if code == errno.EMFILE else LocalFileSystem.open)
+        patched.setattr(os, "posix_fallocate", fail if code == errno.ENOSPC else os.posix_fallocate)
+        for queue_id in (0, 2):
+            refused = put(queue_id)
+            assert refused.status.name == status
+            assert re.search(reason, refused.reason)
+        assert parts.log.max_offset == end
+        assert parts.appender.put(message(b"others go on", queue_id=1)).status is PutMessageStatus.PUT_OK
+        parts.appender.dispatch()
+        assert parts.readable(queue_id=1) == 2
 
-    assert parts.appender.put(message(b"12")).status is PutMessageStatus.PUT_OK
+    for queue_id in (0, 2):
+        assert put(queue_id).status is PutMessageStatus.PUT_OK
     parts.appender.dispatch()
+    assert parts.bodies()[-1] == parts.bodies(queue_id=2)[0] == b"late"
+    assert parts.readable() == len(parts.bodies()) == (9 if many > 1 else 10) + max(many, 1)
 
-    assert parts.bodies() == [b"%d" % number for number in range(13)]
-    assert not parts.appender.has_pending
+
+def test_messages_that_wait_have_room_in_the_files_that_follow(parts: Parts, monkeypatch):
+    for number in range(35):
+        assert parts.appender.put(message(b"%d" % number)).status is PutMessageStatus.PUT_OK
+    with monkeypatch.context() as patched:
+        patched.setattr(LocalFileSystem, "open", too_many_open)
+        patched.setattr(LocalFileSystem, "reopen", too_many_open)
+        parts.appender.dispatch()
+
+    assert parts.bodies() == [b"%d" % number for number in range(35)]
+
+
+def test_room_is_made_once_for_many_messages(tmp_path: Path, monkeypatch):
+    made: list[int] = []
+    make_room = ConsumeQueue.make_room
+
+    def counted(queue: ConsumeQueue, end: int) -> None:
+        made.append(end)
+        make_room(queue, end)
+
+    monkeypatch.setattr(ConsumeQueue, "make_room", counted)
+    with open_log(tmp_path / "commitlog", 1 << 20) as log:
+        parts = Parts(tmp_path, log, queue_file=6_000_000)
+        for _ in range(4000):
+            parts.appender.put(message(b""))
+        parts.appender.dispatch()
+        parts.queues.close()
+
+    assert made == [1, 3277]
 
 
 @pytest.mark.parametrize("batched", [False, True])
