@@ -144,6 +144,7 @@ class BrokerStatsManager:
             "getTotalTps": self._tps(now, lambda totals: totals.get_found + totals.get_miss),
             "getTransferredTps": self._tps(now, lambda totals: totals.got),
             "putMessageTimesTotal": str(now.put),
+            "putMessageFailedTimes": str(self._broker_put.misses),
             "putMessageSizeTotal": str(now.put_size),
             "putMessageAverageSize": str(now.put_size / max(now.put, 1)),
             "msgPutTotalYesterdayMorning": str(yesterday.put),

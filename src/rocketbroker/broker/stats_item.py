@@ -39,7 +39,7 @@ class StatsItem:
         nums: messages.
         times: requests that put or got messages.
         size: bytes.
-        misses: requests that got none.
+        misses: requests that got none, or whose messages the store refused.
     """
 
     __slots__ = ("_windows", "misses", "nums", "size", "times")

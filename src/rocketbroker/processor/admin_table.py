@@ -84,6 +84,7 @@ from rocketbroker.processor.admin.update_and_create_subscriptiongroup import Upd
 from rocketbroker.processor.admin.update_and_create_topic import UpdateAndCreateTopicProcessor
 from rocketbroker.processor.admin.update_and_get_group_forbidden import UpdateAndGetGroupForbiddenProcessor
 from rocketbroker.processor.admin.view_broker_stats_data import ViewBrokerStatsDataProcessor
+from rocketbroker.processor.broker_fast_failure import BrokerFastFailure
 from rocketbroker.processor.broker_parts import BrokerParts
 from rocketbroker.processor.get_earliest_msg_storetime import GetEarliestMsgStoretimeProcessor
 from rocketbroker.processor.get_max_offset import GetMaxOffsetProcessor
@@ -93,7 +94,7 @@ from rocketbroker.processor.search_offset_by_timestamp import SearchOffsetByTime
 from rocketbroker.processor.view_message_by_id import ViewMessageByIdProcessor
 
 
-def add_admin_codes(table: MethodTable, parts: BrokerParts) -> None:
+def add_admin_codes(table: MethodTable, parts: BrokerParts, fast_failure: BrokerFastFailure) -> None:
     """All codes that administration tools and the clients' queries use."""
     encoder = AnswerEncoder(parts.config, parts.admin.executor)
     _add_queries(table, parts)
@@ -101,7 +102,7 @@ def add_admin_codes(table: MethodTable, parts: BrokerParts) -> None:
     _add_groups(table, parts, encoder)
     _add_offsets(table, parts)
     _add_clients(table, parts, encoder)
-    _add_statistics(table, parts, encoder)
+    _add_statistics(table, parts, encoder, fast_failure)
     _add_cleaning(table, parts)
 
 
@@ -134,7 +135,7 @@ def _add_queries(table: MethodTable, parts: BrokerParts) -> None:
     )
     add(
         RequestCode.GET_MIN_OFFSET,
-        GetMinOffsetProcessor(parts.store).process,
+        GetMinOffsetProcessor(parts.store, parts.topic_configs).process,
         GetMinOffsetRequestHeader,
         Audience.CLIENT,
     )
@@ -304,7 +305,9 @@ def _add_clients(table: MethodTable, parts: BrokerParts, encoder: AnswerEncoder)
     )
 
 
-def _add_statistics(table: MethodTable, parts: BrokerParts, encoder: AnswerEncoder) -> None:
+def _add_statistics(
+    table: MethodTable, parts: BrokerParts, encoder: AnswerEncoder, fast_failure: BrokerFastFailure
+) -> None:
     """Settings and figures of the broker."""
     add = table.add
     admin = parts.admin
@@ -333,6 +336,7 @@ def _add_statistics(table: MethodTable, parts: BrokerParts, encoder: AnswerEncod
             parts.clock,
             parts.admin.executor,
             parts.timer.runtime_info,
+            fast_failure.runtime_info,
         ).process,
     )
     add(RequestCode.GET_CONSUME_STATS, GetConsumeStatsProcessor(collector).process, GetConsumeStatsRequestHeader)

@@ -6,6 +6,7 @@ that wait for the disk, and a send waits for its turn when its connection, havin
 """
 
 import asyncio
+from collections import deque
 from collections.abc import Callable
 from functools import partial
 from typing import TypeVar
@@ -28,8 +29,22 @@ class BrokerFastFailure:
 
     def __init__(self, config: BrokerConfig) -> None:
         self._config = config
-        # Sends that are stored and not answered yet.
-        self.waiting = 0
+        # When each send was stored that is not answered yet, oldest first.
+        self._since: deque[float] = deque()
+
+    @property
+    def waiting(self) -> int:
+        """Number of sends that are stored and not answered yet."""
+        return len(self._since)
+
+    def runtime_info(self) -> dict[str, str]:
+        """Return the queue of sends for GET_BROKER_RUNTIME_INFO, under RocketMQ's keys."""
+        head_ms = (asyncio.get_running_loop().time() - self._since[0]) * 1000 if self._since else 0
+        return {
+            "sendThreadPoolQueueSize": str(self.waiting),
+            "sendThreadPoolQueueCapacity": str(self._config.send_thread_pool_queue_capacity),
+            "sendThreadPoolQueueHeadWaitTimeMills": str(int(head_ms)),
+        }
 
     def check(self, connection: Connection) -> None:
         """Let a send of this connection in.
@@ -39,7 +54,7 @@ class BrokerFastFailure:
         """
         config = self._config
         capacity = config.send_thread_pool_queue_capacity
-        if self.waiting >= capacity:
+        if len(self._since) >= capacity:
             raise _busy(
                 f"[OVERLOAD]system busy, start flow control for a while: {self.waiting} sends wait for the disk, "
                 f"the limit is {capacity} (sendThreadPoolQueueCapacity)"
@@ -59,13 +74,15 @@ class BrokerFastFailure:
             wait: has that told, as ``MessageStore.when_flushed`` does for a message.
             answer: makes the answer; not called when nobody waits for it any more.
         """
-        self.waiting += 1
-        future: asyncio.Future[A] = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        self._since.append(loop.time())
+        future: asyncio.Future[A] = loop.create_future()
         wait(partial(self._flushed, future, answer))
         return future
 
     def _flushed(self, future: asyncio.Future[A], answer: Callable[[str], A], why: str) -> None:
-        self.waiting -= 1
+        # They are flushed in the order in which they were stored.
+        self._since.popleft()
         if not future.done():
             future.set_result(answer(why))
 

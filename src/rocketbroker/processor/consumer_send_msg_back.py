@@ -205,9 +205,11 @@ class ConsumerSendMsgBackProcessor:
         )
         self._schedule(message)
         result = self._store.put_message(message)
+        stats = self._stats.topic_put(message.topic)
         if result.status is not PutMessageStatus.PUT_OK:
+            stats.misses += 1
             raise put_refusal(result)
-        self._stats.topic_put(message.topic).add(1, result.size)
+        stats.add(1, result.size)
         return result
 
     def _count(self, found: MessageExt, group: str, *, is_dlq: bool) -> None:

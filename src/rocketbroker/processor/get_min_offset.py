@@ -1,17 +1,29 @@
 """GET_MIN_OFFSET (31): the start of a queue (AdminBrokerProcessor.getMinOffset)."""
 
+from typing import Final
+
+from rocketbroker.broker.topic_config_manager import TopicConfigManager
 from rocketbroker.codec.remoting.handler import Connection
 from rocketbroker.codec.remoting.headers.offset import GetMinOffsetRequestHeader, GetMinOffsetResponseHeader
 from rocketbroker.codec.remoting.remoting_command import Command, RemotingCommand, response
 from rocketbroker.processor.name_check import check_queue
 from rocketbroker.processor.queue_reader import QueueReader
 
+# As BatchConsumeQueue of RocketMQ has it before its first batch.
+_NO_BATCH: Final = -1
+
 
 class GetMinOffsetProcessor:
-    """Answers the offset of the first message there is; 0 for a queue without messages."""
+    """Answers the offset of the first message there is; without messages 0, and -1 where queues hold batches.
 
-    def __init__(self, store: QueueReader) -> None:
+    Args:
+        store: tells where queues begin.
+        topic_configs: tells which topics have ``queue.type=BatchCQ``.
+    """
+
+    def __init__(self, store: QueueReader, topic_configs: TopicConfigManager) -> None:
         self._store = store
+        self._topic_configs = topic_configs
 
     def process(self, _connection: Connection, command: RemotingCommand[GetMinOffsetRequestHeader]) -> Command:
         """Answer the request, with an empty remark as RocketMQ does.
@@ -22,4 +34,8 @@ class GetMinOffsetProcessor:
         header = command.header
         check_queue(header.topic, header.queue_id)
         offset = self._store.min_offset_in_queue(header.topic, header.queue_id)
+        if not self._store.max_offset_in_queue(header.topic, header.queue_id):
+            topic = self._topic_configs.select(header.topic)
+            if topic is not None and topic.is_batch_cq:
+                offset = _NO_BATCH
         return response(remark="", header=GetMinOffsetResponseHeader(offset))

@@ -134,6 +134,7 @@ class SendMessageProcessor:
         message = self._message(connection, command, target, queue_id)
         result = self._store.put_message(message)
         if result.status is not PutMessageStatus.PUT_OK:
+            target.stats.misses += 1
             raise put_refusal(result)
         is_half = message.topic is RMQ_SYS_TRANS_HALF_TOPIC
         (self._targets.half_stats if is_half else target.stats).add(1, result.size)
@@ -232,6 +233,7 @@ class SendMessageProcessor:
         else:
             result = self._store.put_messages(message, parts)
         if result.status is not PutMessageStatus.PUT_OK:
+            target.stats.misses += 1
             raise put_refusal(result)
         target.stats.add(len(parts.flags), result.size)
         ids = self._message_ids(result.physical_offsets or [result.physical_offset])

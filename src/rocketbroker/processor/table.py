@@ -50,17 +50,17 @@ from rocketbroker.processor.update_consumer_offset import UpdateConsumerOffsetPr
 def broker_routes(parts: BrokerParts) -> dict[int, Route]:
     """All codes that the broker serves."""
     table = MethodTable()
-    _add_messages(table, parts)
+    # As in RocketMQ, where one queue of threads serves sends and what is sent back.
+    fast_failure = BrokerFastFailure(parts.config)
+    _add_messages(table, parts, fast_failure)
     _add_clients(table, parts)
-    add_admin_codes(table, parts)
+    add_admin_codes(table, parts, fast_failure)
     return table.routes
 
 
-def _add_messages(table: MethodTable, parts: BrokerParts) -> None:
+def _add_messages(table: MethodTable, parts: BrokerParts, fast_failure: BrokerFastFailure) -> None:
     store_host = parts.store.commit_log.store_host
     retry_and_dlq = RetryAndDlq(parts.subscription_groups, parts.topic_configs, parts.locks, parts.stats)
-    # As in RocketMQ, where one queue of threads serves both.
-    fast_failure = BrokerFastFailure(parts.config)
     targets = TopicTargets(parts.config, parts.topic_configs, parts.stats)
     send = SendMessageProcessor(
         parts.config,

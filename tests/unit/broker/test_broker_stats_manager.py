@@ -74,16 +74,41 @@ def test_runtime_info(clock, stats):
 
 
 def test_totals_of_days(clock, stats):
-    put = stats.topic_put("T")
+    put, got = stats.topic_put("T"), stats.group_get("T", "g")
     put.add(5, 50)
+    got.add(3, 30)
     run(clock, stats, 86_400)
     put.add(7, 70)
-    info = stats.runtime_info()
-    assert (info["msgPutTotalTodayMorning"], info["msgPutTotalTodayNow"]) == ("5", "12")
+    got.add(1, 10)
+    assert days(stats) == {
+        "msgPutTotalYesterdayMorning": "0",
+        "msgPutTotalTodayMorning": "5",
+        "msgPutTotalTodayNow": "12",
+        "msgGetTotalYesterdayMorning": "0",
+        "msgGetTotalTodayMorning": "3",
+        "msgGetTotalTodayNow": "4",
+    }
     run(clock, stats, 86_400)
-    info = stats.runtime_info()
-    assert (info["msgPutTotalYesterdayMorning"], info["msgPutTotalTodayMorning"]) == ("5", "12")
-    assert info["msgGetTotalTodayNow"] == "0"
+    got.add(2, 20)
+    assert days(stats) == {
+        "msgPutTotalYesterdayMorning": "5",
+        "msgPutTotalTodayMorning": "12",
+        "msgPutTotalTodayNow": "12",
+        "msgGetTotalYesterdayMorning": "3",
+        "msgGetTotalTodayMorning": "4",
+        "msgGetTotalTodayNow": "6",
+    }
+
+
+def days(stats):
+    return {key: value for key, value in stats.runtime_info().items() if key.startswith("msg")}
+
+
+def test_messages_that_the_store_refuses_are_counted(stats):
+    stats.topic_put("T").misses += 2
+    stats.topic_put("U").misses += 1
+    stats.group_get("T", "g").misses += 5
+    assert stats.runtime_info()["putMessageFailedTimes"] == "3"
 
 
 def test_deleted_names_begin_anew_and_totals_stay(clock, stats):

@@ -1,3 +1,6 @@
+import asyncio
+from collections.abc import Iterator
+
 import pytest
 
 from rocketbroker.codec.remoting.response_code import ResponseCode
@@ -5,19 +8,28 @@ from rocketbroker.common.config import BrokerConfig
 from rocketbroker.common.config.hot_change import apply_updates
 from rocketbroker.common.errors import BrokerResponseError
 from rocketbroker.processor.broker_fast_failure import BrokerFastFailure
+from rocketbroker.store.flush_service import WhenFlushed
 from tests.support.fakes import FakeConnection
 
 
-def test_a_send_comes_in_while_there_is_room():
+def waiting(fast_failure: BrokerFastFailure, count: int) -> list[WhenFlushed]:
+    """Have so many sends wait for the disk; returns what ends the wait of each."""
+    ends: list[WhenFlushed] = []
+    for _ in range(count):
+        fast_failure.answer_when_flushed(ends.append, str)
+    return ends
+
+
+async def test_a_send_comes_in_while_there_is_room():
     fast_failure = BrokerFastFailure(BrokerConfig(send_thread_pool_queue_capacity=2))
-    fast_failure.waiting = 1
+    waiting(fast_failure, 1)
 
     fast_failure.check(FakeConnection())
 
 
-def test_one_more_than_may_wait_is_refused_until_one_is_answered():
+async def test_one_more_than_may_wait_is_refused_until_one_is_answered():
     fast_failure = BrokerFastFailure(BrokerConfig(send_thread_pool_queue_capacity=2))
-    fast_failure.waiting = 2
+    first, _ = waiting(fast_failure, 2)
 
     with pytest.raises(BrokerResponseError) as error:
         fast_failure.check(FakeConnection())
@@ -25,8 +37,41 @@ def test_one_more_than_may_wait_is_refused_until_one_is_answered():
     assert error.value.code == ResponseCode.SYSTEM_BUSY
     assert "[OVERLOAD]system busy" in error.value.remark
     assert "2 sends wait for the disk, the limit is 2 (sendThreadPoolQueueCapacity)" in error.value.remark
-    fast_failure.waiting -= 1
+    first("")
     fast_failure.check(FakeConnection())
+
+
+async def test_the_queue_of_sends_is_measured(monkeypatch):
+    fast_failure = BrokerFastFailure(BrokerConfig(send_thread_pool_queue_capacity=7))
+    loop = FakeLoop(asyncio.get_running_loop(), iter([10.0, 11.5, 12.25, 13.0]))
+    monkeypatch.setattr(asyncio, "get_running_loop", lambda: loop)
+    assert told(fast_failure) == ("0", "7", "0")
+    first, second = waiting(fast_failure, 2)
+    assert told(fast_failure) == ("2", "7", "2250")
+    first("")
+    assert told(fast_failure) == ("1", "7", "1500")
+    second("")
+    assert told(fast_failure) == ("0", "7", "0")
+
+
+class FakeLoop:
+    """A loop whose time goes by these steps."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, times: Iterator[float]) -> None:
+        self._loop = loop
+        self._times = times
+
+    def time(self) -> float:
+        return next(self._times)
+
+    def create_future(self) -> asyncio.Future[str]:
+        return self._loop.create_future()
+
+
+def told(fast_failure: BrokerFastFailure) -> tuple[str, ...]:
+    keys = ("Size", "Capacity", "HeadWaitTimeMills")
+    info = fast_failure.runtime_info()
+    return tuple(info[f"sendThreadPoolQueue{key}"] for key in keys)
 
 
 def test_a_send_that_waited_too_long_for_its_turn_is_refused():

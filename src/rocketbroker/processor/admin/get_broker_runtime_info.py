@@ -1,15 +1,7 @@
 """GET_BROKER_RUNTIME_INFO (28): how the broker is doing (AdminBrokerProcessor.prepareRuntimeInfo).
 
-Each value is measured. These keys of RocketMQ are absent, since there is nothing here to measure by them:
-
-- ``*ThreadPoolQueueSize``, ``*ThreadPoolQueueCapacity``, ``*ThreadPoolQueueHeadWaitTimeMills``,
-  ``EndTransactionQueueSize``: requests are handled as they are read and wait in no queue;
-- ``pageCacheLockTimeMills``, ``remainTransientStoreBufferNumbs``, ``remainHowManyDataToCommit``, ``dispatchMaxBuffer``:
-  there is no lock around puts, no pool of buffers, and no buffer between log and queues;
-- ``putMessageDistributeTime``, ``putMessageEntireTimeMax``, ``getMessageEntireTimeMax``, ``putLatency99``,
-  ``putLatency999``, ``putMessageFailedTimes``: single puts and gets are not timed, failed puts not counted;
-- ``startAcceptSendRequestTimeStamp``: there is no such setting;
-- ``earliestMessageTimeStamp``, while there is no message.
+Each key of RocketMQ is answered, since exporters and dashboards read them as numbers. Values are measured, except those
+in ``NOT_MEASURED``.
 
 No keys of RocketMQ, and absent while they would be 0:
 
@@ -23,7 +15,7 @@ import os
 from collections.abc import Callable
 from concurrent.futures import Executor
 from pathlib import Path
-from typing import Protocol
+from typing import Final, Protocol
 
 from rocketbroker.broker.broker_stats_manager import BrokerStatsManager
 from rocketbroker.broker.consumer_manager import ConsumerManager
@@ -40,6 +32,30 @@ from rocketbroker.store.disk_space import disk_of, used_ratio
 # The name of RemotingCommand's CURRENT_VERSION (513) in MQVersion: what the broker speaks.
 BROKER_VERSION_DESC = "V5_5_0"
 _UNITS = "KMGTPE"
+_NO_THREADS = ("pullThreadPool", "litePullThreadPool", "queryThreadPool", "ackThreadPool")
+_DURATIONS = ("<=0ms", "0~10ms", "10~50ms", "50~100ms", "100~200ms", "200~500ms", "500ms~1s", "1~2s", "2~3s", "3~4s")
+_LONG_DURATIONS = ("4~5s", "5~10s", "10s~")
+#: Keys of RocketMQ that tell of what this broker does not have or time.
+NOT_MEASURED: Final = {
+    # Requests are handled as they are read: no thread pool has a queue in which they could wait.
+    **{f"{pool}Queue{value}": "0" for pool in _NO_THREADS for value in ("Size", "Capacity", "HeadWaitTimeMills")},
+    "EndTransactionQueueSize": "0",
+    "EndTransactionThreadPoolQueueCapacity": "0",
+    # There is no lock around puts, and no buffer between the log and its queues.
+    "pageCacheLockTimeMills": "0",
+    "dispatchMaxBuffer": "0",
+    # RocketMQ's value without a pool of buffers, for which it leaves out remainHowManyDataToCommit.
+    "remainTransientStoreBufferNumbs": "2147483647",
+    # Sends are served from the start; RocketMQ's value for that.
+    "startAcceptSendRequestTimeStamp": "0",
+    # Single puts and gets are not timed.
+    "putMessageDistributeTime": "".join(f"[{duration}]:0 " for duration in _DURATIONS + _LONG_DURATIONS),
+    "putMessageEntireTimeMax": "0",
+    "getMessageEntireTimeMax": "0",
+    "putLatency99": "0.00",
+    "putLatency999": "0.00",
+}
+_NO_MESSAGE = "-1"
 
 
 class RuntimeStore(Protocol):
@@ -80,7 +96,8 @@ class GetBrokerRuntimeInfoProcessor:
         is_active: whether delayed messages are delivered by this broker (``brokerActive``).
         clock: says how long the store is open.
         executor: asks the disks, which may block.
-        timer_info: what there is to tell of timer messages.
+        timer_info: gives the keys of timer messages.
+        send_info: gives the keys of the queue in which sends wait for the disk.
     """
 
     def __init__(  # noqa: PLR0913, PLR0917 - each tells something of its own
@@ -93,6 +110,7 @@ class GetBrokerRuntimeInfoProcessor:
         clock: Clock,
         executor: Executor,
         timer_info: Callable[[], dict[str, str]],
+        send_info: Callable[[], dict[str, str]],
     ) -> None:
         self._store = store
         self._stats = stats
@@ -102,6 +120,7 @@ class GetBrokerRuntimeInfoProcessor:
         self._clock = clock
         self._executor = executor
         self._timer_info = timer_info
+        self._send_info = send_info
 
     async def process(self, _connection: Connection, _command: Command) -> Command:
         """Answer the request."""
@@ -109,7 +128,7 @@ class GetBrokerRuntimeInfoProcessor:
         disks = await loop.run_in_executor(self._executor, disk_info, self._store.config)
         table = self._store_info() | self._stats.runtime_info() | self._schedule.runtime_info() | disks
         table |= self._consumers.runtime_info()
-        table |= self._timer_info()
+        table |= NOT_MEASURED | self._timer_info() | self._send_info()
         table["brokerActive"] = str(self._is_active()).lower()
         table["brokerVersionDesc"] = BROKER_VERSION_DESC
         return response(body=KVTable(table).encode())
@@ -128,8 +147,8 @@ class GetBrokerRuntimeInfoProcessor:
         if store.damage_log.count:
             info["damagedMessages"] = str(store.damage_log.count)
         first = store.look_message_by_offset(store.min_physical_offset)
-        if first is not None:
-            info["earliestMessageTimeStamp"] = str(decode_record(first, read_body=False).store_timestamp)
+        earliest = _NO_MESSAGE if first is None else str(decode_record(first, read_body=False).store_timestamp)
+        info["earliestMessageTimeStamp"] = earliest
         return info
 
 

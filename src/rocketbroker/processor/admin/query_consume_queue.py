@@ -67,7 +67,8 @@ class QueryConsumeQueueProcessor:
         return queue
 
     def _add_subscription(self, body: QueryConsumeQueueResponseBody, group: str, topic: str) -> None:
-        check_known_group(group)
+        if group:  # consoles send an empty one where their user names none
+            check_known_group(group)
         found = self._consumers.find_subscription_data(group, topic)
         if found is None:
             body.filter_data = f"{group}@{topic} is not online!"

@@ -10,6 +10,7 @@ from rocketbroker.store.put_message import MessageExtBrokerInner, PutMessageResu
 from tests.support.golden_store import records
 from tests.support.stores import read_queue
 from tests.support.timers import TIMER_TOPIC
+from tests.support.waiting import until
 
 
 async def test_not_before_its_time_and_within_the_precision_after_it(timer, clock):
@@ -312,3 +313,35 @@ async def test_what_is_due_does_not_wait_for_a_file_that_is_needed_later(timer, 
     clock.advance(600)
     await timer.run()
     assert timer.bodies() == [b"due", b"later"]
+
+
+async def test_how_late_it_is_is_told_in_seconds(timer, clock):
+    timer.put(TIMER_DELAY_SEC=10)
+    await timer.run()
+    clock.advance(10)
+    assert timer.service.runtime_info()["timerReadBehind"] == "0"
+    clock.advance(42.5)
+    precision_s = timer.service.precision_ms / 1000
+    assert int(timer.service.runtime_info()["timerReadBehind"]) in {int(42.5 - precision_s), int(42.5)}
+    await timer.run()
+    assert timer.bodies() == [b"body"]
+    assert timer.service.runtime_info()["timerReadBehind"] == "0"
+
+
+async def test_rates_are_told_as_they_were_measured(again, clock):
+    timer = await again(timer_flush_interval_ms=100)
+    timer.service._rates.measure(asyncio.get_running_loop().time() - 1, 0, 0)
+    for _ in range(30):
+        timer.put(TIMER_DELAY_SEC=10)
+    timer.put(TIMER_DELAY_SEC=1)
+    await timer.run()
+    clock.advance(3)
+    await timer.run()
+    keeping = asyncio.ensure_future(timer.service._keep())
+    await until(lambda: timer.service._rates.taken_in > 0)
+    keeping.cancel()
+
+    rates, info = timer.service._rates, timer.service.runtime_info()
+    assert rates.taken_in > rates.delivered > 0
+    assert info["timerEnqueueTps"] == f"{rates.taken_in:.1f}"
+    assert info["timerDequeueTps"] == f"{rates.delivered:.1f}"

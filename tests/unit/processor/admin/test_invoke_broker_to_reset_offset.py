@@ -91,6 +91,20 @@ async def test_all_queues_forward_and_backward(parts, processor, start, timestam
     assert parts.offsets.offsets_of("g", "T") == expected
 
 
+async def test_to_a_time_whose_message_is_removed_while_it_is_looked_for(parts, processor, store, times, monkeypatch):
+    find = store.offset_in_queue_by_time
+
+    async def find_and_remove(*arguments):
+        found = await find(*arguments)
+        queue = store.queues.find("T", 0)
+        store.queues.correct_min_offsets(queue.entry(3)[0])
+        return found
+
+    monkeypatch.setattr(store, "offset_in_queue_by_time", find_and_remove)
+    answer = await call_async(processor.process, header(times[0][1], queue_id=0))
+    assert offsets_in(answer) == {0: 3}
+
+
 @pytest.mark.parametrize("offset", [0, 3, 5])
 async def test_to_an_offset_whatever_is_forced(parts, processor, offset):
     parts.offsets.commit("g", "T", 0, 4)

@@ -3,6 +3,7 @@ import json
 import pytest
 
 from rocketbroker.codec.remoting.bodies.heartbeat import SubscriptionData
+from rocketbroker.codec.remoting.custom_header import from_ext_fields
 from rocketbroker.codec.remoting.headers.query_message import QueryConsumeQueueRequestHeader
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.config.hot_change import apply_updates
@@ -39,6 +40,20 @@ def test_what_the_group_subscribes_to(consumer, processor):
     assert online["subscriptionData"]["subString"] == "*"
     assert online["filterData"] == "null"
     assert online["queueData"] == offline["queueData"]
+
+
+def test_an_empty_group_is_none_that_is_online(processor):
+    answer = call(processor.process, header(group=""))
+    assert answer.code == 0
+    assert answer.body["filterData"] == "@StFill is not online!"
+    assert answer.body["queueData"] == call(processor.process, header()).body["queueData"]
+
+
+def test_a_request_without_a_group_is_answered(processor):
+    fields = {"topic": "StFill", "queueId": "0", "index": "0", "count": "3"}
+    answer = call(processor.process, from_ext_fields(fields, QueryConsumeQueueRequestHeader))
+    assert (answer.code, len(answer.body["queueData"])) == (0, 3)
+    assert answer.body.keys() & {"filterData", "subscriptionData"} == set()
 
 
 def test_the_filter_that_the_group_has(parts, consumer, processor):
