@@ -1,6 +1,7 @@
 """Offsets of running and stopped official Java consumers, moved by Apache's admin client: what is delivered changes."""
 
 import asyncio
+import os
 import time
 from pathlib import Path
 
@@ -204,7 +205,7 @@ def test_what_is_not_finished_holds_the_offset(java: Java, our_servers: OurServe
 def test_where_new_groups_start(java: Java, our_servers: OurServers):
     namesrv = our_servers.namesrv()
     # The first 640 messages need more than one file of this size, and all later ones fit into the second.
-    broker = our_servers.broker(namesrv.address, mappedFileSizeCommitLog=196_608, fileReservedTime=0)
+    broker = our_servers.broker(namesrv.address, mappedFileSizeCommitLog=196_608, fileReservedTime=1)
     cluster = Cluster(namesrv, broker)
     cluster.make_topic("Start")
     produce(java, cluster, "Start", "selector:640:1")
@@ -237,6 +238,9 @@ def test_where_new_groups_start(java: Java, our_servers: OurServers):
 
 def without_first_messages(cluster: Cluster, topic: str) -> None:
     """Have the first file of the log removed, so that no queue begins at 0 any more."""
+
+    first = min((cluster.broker.store / "commitlog").iterdir())
+    os.utime(first, (time.time() - 7_200,) * 2)
 
     async def remove() -> None:
         async with AdminClient(cluster.address) as admin:

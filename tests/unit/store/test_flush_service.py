@@ -156,7 +156,7 @@ def test_nothing_is_acknowledged_while_the_checkpoint_cannot_go_back(tmp_path: P
 
 
 async def test_a_few_bytes_wait_for_the_thorough_interval(tmp_path: Path):
-    log = Log(tmp_path, flush_interval_commit_log=1, flush_commit_log_thorough_interval=3_600_000)
+    log = Log(tmp_path, flush_interval_commit_log=1, flush_commit_log_thorough_interval=600_000)
     log.flusher.start()
     file = log.queue.files[0]
     await until(lambda: log.now > 0)  # the first round is a thorough one
@@ -183,7 +183,7 @@ async def test_enough_pages_are_synced_at_the_interval(tmp_path: Path):
         tmp_path,
         flush_interval_commit_log=1,
         flush_commit_log_least_pages=1,
-        flush_commit_log_thorough_interval=3_600_000,
+        flush_commit_log_thorough_interval=600_000,
     )
     log.flusher.start()
     await until(lambda: log.now > 0)

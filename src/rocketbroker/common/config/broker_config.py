@@ -7,25 +7,46 @@ from pydantic import AfterValidator
 
 from rocketbroker.common.config.fields import ConfigModel, Flag, Text, Trait, Whole, setting
 from rocketbroker.common.config.local_host import local_address, local_name
+from rocketbroker.common.config.texts import (
+    HOST_WORDS,
+    LINE_WORDS,
+    URL_HOST_WORDS,
+    URL_PATH_WORDS,
+    Host,
+    Line,
+    UrlHost,
+    UrlPath,
+    is_host,
+)
 from rocketbroker.common.config.transport_config import BROKER_PORT
 
 NAME_MAX = 127
 _NAME = re.compile(r"[%|a-zA-Z0-9_.:-]+\Z")
 _TOPIC = re.compile(r"[%|a-zA-Z0-9_-]+\Z")
-_HOST = re.compile(r"[^\s,;/]+\Z")
 _MS = Trait(unit="ms")
 _HOT = Trait(hot=True)
 _HOT_OWN = Trait(hot=True, own=True)
 _HOT_MS = Trait(unit="ms", hot=True)
 _HOT_IMPORTANT = Trait(hot=True, important=True)
+_MINUTE_MS = 60_000
+_HOUR_MS = 3_600_000
 _DAY_MS = 86_400_000
+_ADDRESS_LIST_MAX = 4_096
 
 
 def _check_namesrv_addr(value: str) -> str:
     """`host:port` or several of them joined by `;`, as RocketMQ's NAMESRV_ADDR; empty means none."""
+    if len(value) > _ADDRESS_LIST_MAX:
+        raise ValueError("too long")
     for address in value.split(";") if value else ():
         host, colon, port = address.rpartition(":")
-        if not (colon and _HOST.match(host) and port.isascii() and port.isdigit() and 0 < int(port) <= 65_535):
+        if not (
+            colon
+            and is_host(host.removeprefix("[").removesuffix("]"))
+            and port.isascii()
+            and port.isdigit()
+            and 0 < int(port) <= 65_535
+        ):
             raise ValueError("not an address list")
     return value
 
@@ -40,12 +61,6 @@ def _check_name(value: str) -> str:
 def _check_topic(value: str) -> str:
     if not 0 < len(value) <= NAME_MAX or not _TOPIC.match(value):
         raise ValueError("not a topic name")
-    return value
-
-
-def _check_address(value: str) -> str:
-    if not value or any(char.isspace() or char in ";,/" for char in value):
-        raise ValueError("not an address")
     return value
 
 
@@ -64,13 +79,11 @@ def _check_permission(value: int) -> int:
 AddressList = Annotated[Text, AfterValidator(_check_namesrv_addr)]
 Name = Annotated[Text, AfterValidator(_check_name)]
 TopicName = Annotated[Text, AfterValidator(_check_topic)]
-Address = Annotated[Text, AfterValidator(_check_address)]
 MasterId = Annotated[Whole, AfterValidator(_check_master)]
 Permission = Annotated[Whole, AfterValidator(_check_permission)]
 
 _NAME_WORDS = "1 to 127 of the characters a-z A-Z 0-9 _ - . : % |, not dots alone"
 _TOPIC_WORDS = "1 to 127 of the characters a-z A-Z 0-9 _ - % |"
-_ADDRESS_WORDS = "an IP address or host name, without a port"
 
 
 class BrokerConfig(ConfigModel):
@@ -88,13 +101,17 @@ class BrokerConfig(ConfigModel):
         "Ask an address server over HTTP for the name servers when namesrvAddr is empty.",
         Trait(important=True),
     )
-    rmq_address_server_domain: Text = setting(
+    rmq_address_server_domain: UrlHost = setting(
         "rmqAddressServerDomain",
         "jmenv.tbsite.net",
         "Host of the address server, with :port unless that is 8080.",
+        Trait(takes=URL_HOST_WORDS),
     )
-    rmq_address_server_sub_group: Text = setting(
-        "rmqAddressServerSubGroup", "nsaddr", "Last part of the address server's path /rocketmq/<sub group>."
+    rmq_address_server_sub_group: UrlPath = setting(
+        "rmqAddressServerSubGroup",
+        "nsaddr",
+        "Last part of the address server's path /rocketmq/<sub group>.",
+        Trait(takes=URL_PATH_WORDS),
     )
     fetch_namesrv_addr_interval: Whole = setting(
         "fetchNamesrvAddrInterval",
@@ -102,7 +119,7 @@ class BrokerConfig(ConfigModel):
         "How often the address server is asked while no name server is known.",
         _MS,
         low=100,
-        high=_DAY_MS,
+        high=_HOUR_MS,
     )
     update_name_server_addr_period: Whole = setting(
         "updateNameServerAddrPeriod",
@@ -110,7 +127,7 @@ class BrokerConfig(ConfigModel):
         "How often the address server is asked again.",
         _MS,
         low=1_000,
-        high=_DAY_MS,
+        high=_HOUR_MS,
     )
     broker_name: Name = setting(
         "brokerName",
@@ -122,17 +139,17 @@ class BrokerConfig(ConfigModel):
         "brokerClusterName", "DefaultCluster", "Cluster the broker belongs to.", Trait(takes=_NAME_WORDS)
     )
     broker_id: MasterId = setting("brokerId", 0, "0 for a master, the only kind in this version.", Trait(takes="0"))
-    broker_ip1: Address = setting(
+    broker_ip1: Host = setting(
         "brokerIP1",
         local_address,
         "Address that clients are told to connect to.",
-        Trait(hot=True, important=True, takes=_ADDRESS_WORDS, shown_default="the host's address"),
+        Trait(hot=True, important=True, takes=HOST_WORDS, shown_default="the host's address"),
     )
-    broker_ip2: Address = setting(
+    broker_ip2: Host = setting(
         "brokerIP2",
         local_address,
         "Address that slaves are told to connect to.",
-        Trait(takes=_ADDRESS_WORDS, shown_default="the host's address"),
+        Trait(takes=HOST_WORDS, shown_default="the host's address"),
     )
     listen_port: Whole = setting(
         "listenPort",
@@ -182,7 +199,9 @@ class BrokerConfig(ConfigModel):
     trace_topic_enable: Flag = setting(
         "traceTopicEnable", False, "Create the trace topic at start.", Trait(important=True)
     )
-    region_id: Text = setting("regionId", "DefaultRegion", "Put into each message as MSG_REGION.", _HOT)
+    region_id: Line = setting(
+        "regionId", "DefaultRegion", "Put into each message as MSG_REGION.", Trait(hot=True, takes=LINE_WORDS)
+    )
     trace_on: Flag = setting("traceOn", True, "Put into each message as TRACE_ON, which makes clients trace.", _HOT)
     lite_pull_message_enable: Flag = setting("litePullMessageEnable", True, "Serve LITE_PULL_MESSAGE.", _HOT)
     enable_property_filter: Flag = setting(
@@ -290,7 +309,7 @@ class BrokerConfig(ConfigModel):
         "How long a pull is held when longPollingEnable=false.",
         _HOT_MS,
         low=1,
-        high=_DAY_MS,
+        high=_MINUTE_MS,
     )
     max_held_pulls: Whole = setting(
         "maxHeldPulls",
@@ -337,7 +356,7 @@ class BrokerConfig(ConfigModel):
         "with SYSTEM_BUSY.",
         _HOT_MS,
         low=1,
-        high=_DAY_MS,
+        high=10 * _MINUTE_MS,
     )
     broker_fast_failure_enable: Flag = setting(
         "brokerFastFailureEnable", True, "Whether waitTimeMillsInSendQueue is kept.", _HOT
@@ -367,7 +386,7 @@ class BrokerConfig(ConfigModel):
         "How often open transactions are gone through, to ask for those that are due.",
         Trait(unit="ms", hot=True, important=True),
         low=100,
-        high=_DAY_MS,
+        high=_HOUR_MS,
     )
     transaction_op_msg_max_size: Whole = setting(
         "transactionOpMsgMaxSize",
@@ -383,7 +402,7 @@ class BrokerConfig(ConfigModel):
         "How long ended transactions wait to be noted together.",
         _HOT_MS,
         low=0,
-        high=_DAY_MS,
+        high=10 * _MINUTE_MS,
     )
     channel_expired_timeout: Whole = setting(
         "channelExpiredTimeout",
@@ -399,7 +418,7 @@ class BrokerConfig(ConfigModel):
         "How often the broker registers with every name server.",
         _HOT_MS,
         low=1_000,
-        high=_DAY_MS,
+        high=_MINUTE_MS,
     )
     register_broker_timeout_mills: Whole = setting(
         "registerBrokerTimeoutMills",
@@ -407,7 +426,7 @@ class BrokerConfig(ConfigModel):
         "How long one registration may take.",
         _HOT_MS,
         low=100,
-        high=_DAY_MS,
+        high=_MINUTE_MS,
     )
     force_register: Flag = setting(
         "forceRegister", True, "Register each period even when no topic has changed since.", _HOT
@@ -419,5 +438,5 @@ class BrokerConfig(ConfigModel):
         "How often consumer offsets are written to config/consumerOffset.json.",
         _HOT_MS,
         low=100,
-        high=_DAY_MS,
+        high=10 * _MINUTE_MS,
     )

@@ -6,6 +6,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 from rocketbroker.common.config.fields import ConfigModel, trait_of
+from rocketbroker.common.shown_name import shown
 
 
 def fields_by_name(model: type[ConfigModel]) -> dict[str, tuple[str, FieldInfo]]:
@@ -50,6 +51,7 @@ def text_of(value: object) -> str:
 def problem(model: type[ConfigModel], error: ErrorDetails, value: str) -> str:
     """One validation error in one line, without its place."""
     name = str(error["loc"][0])
+    value = shown(value)
     reason = str(error.get("ctx", {}).get("error", ""))
     if reason.startswith("refused: "):
         return f"{name}={value} is {reason}"

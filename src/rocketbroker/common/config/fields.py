@@ -11,6 +11,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from pydantic.fields import FieldInfo
 
 DIGITS_MAX = 20
+PATH_MAX = 4_096
 
 
 def _read_flag(value: object) -> object:
@@ -38,7 +39,7 @@ def _read_text(value: object) -> object:
 
 
 def _check_path(value: str) -> str:
-    if not value or "\0" in value:
+    if not value or "\0" in value or len(value) > PATH_MAX:
         raise ValueError("not a path")
     return value
 

@@ -13,6 +13,7 @@ from rocketbroker.common.config.describe import fields_by_name, problem, text_of
 from rocketbroker.common.config.fields import ConfigModel, trait_of
 from rocketbroker.common.config.properties_file import parse_properties, properties_text
 from rocketbroker.common.errors import ConfigError
+from rocketbroker.common.shown_name import shown
 
 
 class NotChangeableError(ConfigError):
@@ -63,7 +64,7 @@ def _check_hot(models: Sequence[ConfigModel], name: str) -> None:
     if known:
         raise NotChangeableError(f"{name} cannot be changed at run time; these can: {', '.join(hot)}")
     near = known_properties.nearest(name, hot)
-    raise ConfigError(f"no setting is called {name}" + (f"; did you mean {near}?" if near else ""))
+    raise ConfigError(f"no setting is called {shown(name)}" + (f"; did you mean {near}?" if near else ""))
 
 
 def _checked(model: ConfigModel, updates: Mapping[str, str]) -> dict[str, object]:

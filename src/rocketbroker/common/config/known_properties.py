@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+_NAME_MAX = 100
+
 
 @dataclass(frozen=True, slots=True)
 class KnownProperty:
@@ -55,6 +57,8 @@ def nearest(name: str, own: list[str]) -> str | None:
     """The name most like a mistyped one, among RocketMQ's and `own`; letter case does not count."""
     import difflib
 
+    if len(name) > _NAME_MAX:  # the time that it takes grows with the square of it
+        return None
     document = _document()
     names = {known.lower(): known for properties in document["properties"].values() for known in properties}
     names |= {known.lower(): known for known in document["others"]} | {known.lower(): known for known in own}

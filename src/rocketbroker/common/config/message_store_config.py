@@ -7,11 +7,16 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, BeforeValidator
 
 from rocketbroker.common.config.fields import ConfigModel, FilePath, Flag, Text, Trait, Whole, setting
+from rocketbroker.common.config.texts import OptionalPath
 
 CQ_STORE_UNIT_SIZE = 20
 BATCH_CQ_STORE_UNIT_SIZE = 46
 _INT_MAX = 2**31 - 1
+_MINUTE_MS = 60_000
+_HOUR_MS = 3_600_000
 _DAY_MS = 86_400_000
+_MOST_LEVELS = 255
+_HOURS_MAX = 255
 _HOURS_OF_DAY = 24
 _TIMER_PRECISIONS_MS = (100, 200, 500, 1_000)
 _LEVEL = re.compile(r"[1-9][0-9]{0,8}[smhd]\Z")
@@ -44,12 +49,15 @@ def _check_role(value: object) -> object:
 
 
 def _check_levels(value: str) -> str:
-    if not value or not all(_LEVEL.match(level) for level in value.split(" ")):
+    levels = value.split(" ")
+    if not value or len(levels) > _MOST_LEVELS or not all(_LEVEL.match(level) for level in levels):
         raise ValueError("not a level list")
     return value
 
 
 def _check_hours(value: str) -> str:
+    if len(value) > _HOURS_MAX:
+        raise ValueError("too long")
     hours = value.removesuffix(";").split(";")
     if not all(hour.isascii() and hour.isdigit() and int(hour) < _HOURS_OF_DAY for hour in hours):
         raise ValueError("not hours")
@@ -79,7 +87,7 @@ def _supported_precision(value: int) -> int:
 
 BrokerRole = Annotated[Literal["ASYNC_MASTER"], BeforeValidator(_check_role)]
 FlushDiskType = Annotated[Literal["ASYNC_FLUSH", "SYNC_FLUSH"], BeforeValidator(_upper)]
-OneDirectory = Annotated[Text, AfterValidator(_check_one_directory)]
+OneDirectory = Annotated[OptionalPath, AfterValidator(_check_one_directory)]
 Hours = Annotated[Text, AfterValidator(_check_hours)]
 DelayLevels = Annotated[Text, AfterValidator(_check_levels)]
 TimerPrecision = Annotated[Whole, AfterValidator(_supported_precision)]
@@ -99,22 +107,22 @@ class MessageStoreConfig(ConfigModel):
     store_path_commit_log: OneDirectory = setting(
         "storePathCommitLog", "", "Directory of the commit log; empty means <root>/commitlog.", _PATH
     )
-    store_path_consume_queue: Text = setting(
+    store_path_consume_queue: OptionalPath = setting(
         "storePathConsumeQueue",
         "",
         "Directory of the consume queues; empty means <root>/consumequeue.",
         Trait(takes="a path", own=True),
     )
-    store_path_index: Text = setting(
+    store_path_index: OptionalPath = setting(
         "storePathIndex",
         "",
         "Directory of the index files; empty means <root>/index.",
         Trait(takes="a path", own=True),
     )
-    store_checkpoint: Text = setting(
+    store_checkpoint: OptionalPath = setting(
         "storeCheckpoint", "", "The checkpoint file; empty means <root>/checkpoint.", Trait(takes="a path", own=True)
     )
-    abort_file: Text = setting(
+    abort_file: OptionalPath = setting(
         "abortFile", "", "The abort file; empty means <root>/abort.", Trait(takes="a path", own=True)
     )
     mapped_file_size_commit_log: Whole = setting(
@@ -175,7 +183,7 @@ class MessageStoreConfig(ConfigModel):
         "SYNC_FLUSH: a send waiting longer than this is answered FLUSH_DISK_TIMEOUT.",
         _HOT_MS,
         low=1,
-        high=_DAY_MS,
+        high=10 * _MINUTE_MS,
     )
     flush_interval_commit_log: Whole = setting(
         "flushIntervalCommitLog",
@@ -183,7 +191,7 @@ class MessageStoreConfig(ConfigModel):
         "How often the commit log is flushed.",
         Trait(unit="ms", important=True),
         low=1,
-        high=_DAY_MS,
+        high=_MINUTE_MS,
     )
     flush_commit_log_least_pages: Whole = setting(
         "flushCommitLogLeastPages",
@@ -191,7 +199,7 @@ class MessageStoreConfig(ConfigModel):
         "Pages of 4,096 bytes that must have been written for the commit log to be flushed at its interval.",
         _HOT,
         low=0,
-        high=1_000_000,
+        high=16_384,
     )
     flush_commit_log_thorough_interval: Whole = setting(
         "flushCommitLogThoroughInterval",
@@ -199,10 +207,10 @@ class MessageStoreConfig(ConfigModel):
         "How often the commit log is flushed, however little was written.",
         _HOT_MS,
         low=1,
-        high=_DAY_MS,
+        high=10 * _MINUTE_MS,
     )
     flush_interval_consume_queue: Whole = setting(
-        "flushIntervalConsumeQueue", 1_000, "How often the consume queues are flushed.", _MS, low=1, high=_DAY_MS
+        "flushIntervalConsumeQueue", 1_000, "How often the consume queues are flushed.", _MS, low=1, high=_MINUTE_MS
     )
     os_page_cache_busy_time_out_mills: Whole = setting(
         "osPageCacheBusyTimeOutMills",
@@ -210,14 +218,14 @@ class MessageStoreConfig(ConfigModel):
         "How long a send waits for blocks of the commit log; then sends are refused with SYSTEM_BUSY until they come.",
         _MS,
         low=1,
-        high=_DAY_MS,
+        high=10_000,
     )
     file_reserved_time: Whole = setting(
         "fileReservedTime",
         72,
         "How long a commit log file is kept after its last change.",
         Trait(unit="h", hot=True, important=True),
-        low=0,
+        low=1,
         high=876_000,
     )
     delete_when: Hours = setting(
@@ -232,7 +240,7 @@ class MessageStoreConfig(ConfigModel):
         "How often it is looked for files to remove and for the room on the disks.",
         _HOT_MS,
         low=10,
-        high=_DAY_MS,
+        high=10 * _MINUTE_MS,
     )
     delete_file_batch_max: Whole = setting(
         "deleteFileBatchMax",
@@ -248,7 +256,7 @@ class MessageStoreConfig(ConfigModel):
         "Pause between two commit log files that are removed.",
         _HOT_MS,
         low=0,
-        high=_DAY_MS,
+        high=_MINUTE_MS,
     )
     delete_consume_queue_files_interval: Whole = setting(
         "deleteConsumeQueueFilesInterval",
@@ -256,7 +264,7 @@ class MessageStoreConfig(ConfigModel):
         "Pause between two consume queue or index files that are removed.",
         _HOT_MS,
         low=0,
-        high=_DAY_MS,
+        high=_MINUTE_MS,
     )
     redelete_hanged_file_interval: Whole = setting(
         "redeleteHangedFileInterval",
@@ -264,7 +272,7 @@ class MessageStoreConfig(ConfigModel):
         "A file that the disk refused to remove is tried again after this time.",
         _HOT_MS,
         low=1,
-        high=_DAY_MS,
+        high=_HOUR_MS,
     )
     destroy_maped_file_interval_forcibly: Whole = setting(
         "destroyMapedFileIntervalForcibly",
@@ -272,14 +280,14 @@ class MessageStoreConfig(ConfigModel):
         "Forced removal counts so long on the room of a removed file whose messages are still on their way.",
         _HOT_MS,
         low=0,
-        high=_DAY_MS,
+        high=_HOUR_MS,
     )
     disk_max_used_space_ratio: Whole = setting(
         "diskMaxUsedSpaceRatio",
         75,
         "A disk fuller than this has expired commit log files removed at any hour.",
         _HOT_PERCENT,
-        low=1,
+        low=10,
         high=100,
     )
     disk_space_clean_forcibly_ratio: Whole = setting(
@@ -287,7 +295,7 @@ class MessageStoreConfig(ConfigModel):
         85,
         "A disk fuller than this has the oldest commit log files removed, expired or not, if cleanFileForciblyEnable.",
         _HOT_PERCENT,
-        low=1,
+        low=30,
         high=100,
     )
     disk_space_warning_level_ratio: Whole = setting(
@@ -295,7 +303,7 @@ class MessageStoreConfig(ConfigModel):
         90,
         "A disk fuller than this has sends refused until there is room again; 100 never refuses for this reason.",
         _HOT_PERCENT,
-        low=1,
+        low=35,
         high=100,
     )
     clean_file_forcibly_enable: Flag = setting(
@@ -360,7 +368,7 @@ class MessageStoreConfig(ConfigModel):
         "messageDelayLevel",
         "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h",
         "Delays of the levels 1, 2, ...",
-        Trait(takes="numbers with s, m, h or d, joined by single blanks"),
+        Trait(takes="up to 255 numbers with s, m, h or d, joined by single blanks"),
     )
     flush_delay_offset_interval: Whole = setting(
         "flushDelayOffsetInterval",
@@ -368,7 +376,7 @@ class MessageStoreConfig(ConfigModel):
         "How often config/delayOffset.json is written.",
         _HOT_MS,
         low=100,
-        high=_DAY_MS,
+        high=10 * _MINUTE_MS,
     )
     timer_wheel_enable: Flag = setting(
         "timerWheelEnable", True, "Take timer messages, which are delivered at any time that they give.", _HOT
@@ -404,7 +412,7 @@ class MessageStoreConfig(ConfigModel):
         "How often config/timerProgress.json is written, which says what timer messages were delivered.",
         _HOT_MS,
         low=100,
-        high=_DAY_MS,
+        high=_MINUTE_MS,
     )
     broker_role: BrokerRole = setting(
         "brokerRole", "ASYNC_MASTER", "Role in replication.", Trait(important=True, takes="ASYNC_MASTER")

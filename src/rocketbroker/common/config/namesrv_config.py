@@ -3,7 +3,8 @@
 from pathlib import Path
 
 from rocketbroker.common.config.broker_config import AddressList
-from rocketbroker.common.config.fields import ConfigModel, FilePath, Flag, Text, Trait, Whole, setting
+from rocketbroker.common.config.fields import ConfigModel, FilePath, Flag, Trait, Whole, setting
+from rocketbroker.common.config.texts import BIND_WORDS, BindAddress
 
 _HOT = Trait(hot=True)
 
@@ -33,7 +34,7 @@ class NamesrvConfig(ConfigModel):
         "How often silent brokers are looked for.",
         Trait(unit="ms"),
         low=100,
-        high=86_400_000,
+        high=60_000,
     )
     order_message_enable: Flag = setting(
         "orderMessageEnable", False, "Tell clients the order configuration of topics in routes.", _HOT
@@ -109,7 +110,7 @@ class NamesrvConfig(ConfigModel):
         "How long brokers have to register before routes are given, where needWaitForService is on.",
         Trait(unit="s", hot=True),
         low=0,
-        high=86_400,
+        high=3_600,
     )
     address_server_enable: Flag = setting(
         "addressServerEnable",
@@ -120,11 +121,11 @@ class NamesrvConfig(ConfigModel):
     address_server_port: Whole = setting(
         "addressServerPort", 8080, "HTTP port of the address server.", Trait(own=True), low=0, high=65_535
     )
-    address_server_bind_address: Text = setting(
+    address_server_bind_address: BindAddress = setting(
         "addressServerBindAddress",
         "0.0.0.0",  # noqa: S104
         "Address the address server listens on.",
-        Trait(own=True),
+        Trait(own=True, takes=BIND_WORDS),
     )
     address_server_name_servers: AddressList = setting(
         "addressServerNameServers",

@@ -3,6 +3,8 @@
 Answers to AuthConfig, BrokerConfig.aclEnable and TlsSystemConfig.
 """
 
+from rocketbroker.common.shown_name import shown
+
 _ACCESS_CONTROL = frozenset({"aclEnable", "authenticationEnabled", "authorizationEnabled", "migrateAuthFromV1Enabled"})
 _TLS = frozenset({"tlsEnable", "enableTls", "useTLS"})
 _TLS_PREFIX = "tls."
@@ -21,6 +23,6 @@ def refusal(name: str, value: str) -> str:
         return ""
     lacks = "TLS" if name not in _ACCESS_CONTROL else "access control by users and rights"
     return (
-        f"{name}={value} is refused: this version has no {lacks}, and would serve as if it were off; remove the "
-        "setting, and limit who can connect by protectedMode, bindAddress or a firewall"
+        f"{shown(name)}={shown(value)} is refused: this version has no {lacks}, and would serve as if it were off; "
+        "remove the setting, and limit who can connect by protectedMode, bindAddress or a firewall"
     )

@@ -6,6 +6,7 @@ from pydantic import AfterValidator
 
 from rocketbroker.common.config.fields import ConfigModel, Flag, Text, Trait, Whole, setting
 from rocketbroker.common.config.networks import parse_networks
+from rocketbroker.common.config.texts import BIND_WORDS, BindAddress
 
 BROKER_PORT = 10911
 NAMESRV_PORT = 9876
@@ -37,7 +38,12 @@ class TransportConfig(ConfigModel):
         low=0,
         high=65_535,
     )
-    bind_address: Text = setting("bindAddress", "0.0.0.0", "Address to listen on; 0.0.0.0 means all.")  # noqa: S104
+    bind_address: BindAddress = setting(
+        "bindAddress",
+        "0.0.0.0",  # noqa: S104
+        "Address to listen on; 0.0.0.0 means all.",
+        Trait(takes=BIND_WORDS),
+    )
     protected_mode: Flag = setting(
         "protectedMode",
         True,
