@@ -11,6 +11,9 @@ from rocketbroker.common.config.hot_change import NotChangeableError, apply_upda
 from rocketbroker.common.config.properties_file import save_changes
 from rocketbroker.common.errors import BrokerResponseError, ConfigError
 
+# Lines are read in Python, at 1 µs a byte; all settings together are shorter.
+_MOST_BYTES = 32 * 1024
+
 
 def apply_change(models: Sequence[ConfigModel], body: bytes) -> dict[str, str]:
     """Change settings in place, all or none; gives those that became another with their new text.
@@ -19,6 +22,9 @@ def apply_change(models: Sequence[ConfigModel], body: bytes) -> dict[str, str]:
         BrokerResponseError: NO_PERMISSION for a setting that is fixed, INVALID_PARAMETER for one that is unknown or has
             a wrong value.
     """
+    if len(body) > _MOST_BYTES:
+        text = f"the settings have {len(body):,} bytes, over the limit of {_MOST_BYTES:,}; send fewer at a time"
+        raise BrokerResponseError(ResponseCode.INVALID_PARAMETER, text)
     try:
         return apply_updates(models, parse_updates(body))
     except NotChangeableError as error:

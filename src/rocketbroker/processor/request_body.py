@@ -8,6 +8,10 @@ from rocketbroker.common.errors import BrokerResponseError, CodecError
 
 T = TypeVar("T", bound=RemotingSerializable)
 
+# Bodies of official clients are plain JSON, which msgspec reads at some 300 MB a second; the other dialects are read in
+# Python, with so many values in 50 ms.
+MOST_VALUES = 10_000
+
 
 def read_body(body: Buffer, kind: type[T]) -> T:
     """The body of a request.
@@ -16,6 +20,6 @@ def read_body(body: Buffer, kind: type[T]) -> T:
         BrokerResponseError: SYSTEM_ERROR, it is no JSON, or a field is missing or of the wrong type, which is named.
     """
     try:
-        return kind.decode(body)
+        return kind.decode(body, most_values=MOST_VALUES)
     except CodecError as error:
         raise BrokerResponseError(ResponseCode.SYSTEM_ERROR, f"the body of the request: {error}") from None

@@ -18,6 +18,8 @@ _FIXED = Struct(">hbhiii")
 _KEY_LENGTH = Struct(">h")
 _LENGTH = Struct(">i")
 _MAX_KEY_LENGTH = 0x7FFF
+# Requests and answers of RocketMQ have some twenty; a pair costs about 2 µs.
+_MOST_FIELDS = 1_024
 
 
 def _cut(header: memoryview, position: int, length: int, what: str) -> tuple[bytes, int]:
@@ -36,8 +38,11 @@ def _number(struct: Struct, header: memoryview, position: int, what: str) -> tup
 
 def _ext_fields(pairs: memoryview) -> dict[str, str]:
     fields = {}
-    position = 0
+    position = count = 0
     while position < len(pairs):
+        count += 1
+        if count > _MOST_FIELDS:
+            raise RemoteProtocolError(f"ROCKETMQ header: over {_MOST_FIELDS} fields in extFields")
         length, position = _number(_KEY_LENGTH, pairs, position, "key length")
         key, position = _cut(pairs, position, length, "key")
         length, position = _number(_LENGTH, pairs, position, "value length")

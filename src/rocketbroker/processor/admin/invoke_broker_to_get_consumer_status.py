@@ -15,6 +15,7 @@ from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.errors import BrokerResponseError, CodecError, RemotingError
 from rocketbroker.processor.name_check import check_known_group, check_known_topic
+from rocketbroker.processor.request_body import MOST_VALUES
 
 Header = GetConsumerStatusRequestHeader
 Offsets = dict[MessageQueue, int]
@@ -79,7 +80,7 @@ async def _ask(channel: ClientChannelInfo, question: Header) -> Offsets | str:
     try:
         answer = await channel.connection.invoke(command, TIMEOUT_S)
         if answer.code == ResponseCode.SUCCESS:
-            return GetConsumerStatusBody.decode(answer.body).message_queue_table
+            return GetConsumerStatusBody.decode(answer.body, most_values=MOST_VALUES).message_queue_table
     except (RemotingError, CodecError) as error:
         return str(error)
     return f"code {answer.code}, {answer.remark}"

@@ -7,6 +7,7 @@ from rocketbroker.codec.remoting.remoting_command import Command, RemotingComman
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.errors import BrokerResponseError, CodecError
 from rocketbroker.namesrv.route_info_manager import RouteInfoManager
+from rocketbroker.processor.request_body import MOST_VALUES
 
 
 class QueryDataVersionProcessor:
@@ -34,7 +35,7 @@ def asked_version(command: RemotingCommand[QueryDataVersionRequestHeader]) -> Da
     if not command.body:
         return None
     try:
-        return DataVersion.decode(command.body)
+        return DataVersion.decode(command.body, most_values=MOST_VALUES)
     except CodecError as error:
         text = f"the body of QUERY_DATA_VERSION is no DataVersion: {error}"
         raise BrokerResponseError(ResponseCode.SYSTEM_ERROR, text) from error

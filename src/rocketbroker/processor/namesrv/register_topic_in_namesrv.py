@@ -8,6 +8,7 @@ from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.errors import BrokerResponseError, CodecError
 from rocketbroker.namesrv.names import check_topic
 from rocketbroker.namesrv.route_info_manager import RouteInfoManager
+from rocketbroker.processor.request_body import MOST_VALUES
 
 
 class RegisterTopicInNamesrvProcessor:
@@ -31,7 +32,7 @@ class RegisterTopicInNamesrvProcessor:
 def route_of(command: RemotingCommand[RegisterTopicRequestHeader]) -> TopicRouteData:
     """The body."""
     try:
-        return TopicRouteData.decode(command.body)
+        return TopicRouteData.decode(command.body, most_values=MOST_VALUES)
     except CodecError as error:
         text = f"the body of REGISTER_TOPIC_IN_NAMESRV is no TopicRouteData: {error}"
         raise BrokerResponseError(ResponseCode.SYSTEM_ERROR, text) from error

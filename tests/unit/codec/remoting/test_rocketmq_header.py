@@ -87,3 +87,11 @@ def test_a_field_name_the_length_has_no_room_for_is_not_sent():
     assert decode(encode_rocketmq_header(request(1, {"k" * 32767: "v"}))).header == {"k" * 32767: "v"}
     with pytest.raises(LocalProtocolError, match="32768 bytes"):
         encode_rocketmq_header(request(1, {"k" * 32768: "v"}))
+
+
+def test_empty_pairs_cost_no_more_than_a_header_of_real_fields():
+    at_most = pack(">h", 1) + b"k" + pack(">i", 0)
+    assert decode(FIXED + pack(">ii", 0, 1_024 * len(at_most)) + at_most * 1_024).header == {"k": ""}
+
+    with pytest.raises(RemoteProtocolError, match="over 1024 fields"):
+        decode(FIXED + pack(">ii", 0, 1_025 * 6) + bytes(1_025 * 6))

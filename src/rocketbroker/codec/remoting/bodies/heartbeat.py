@@ -14,6 +14,7 @@ from rocketbroker.codec.remoting.bodies.remoting_serializable import (
     Buffer,
     RemotingSerializable,
     body_from,
+    check_values,
     decode_body,
 )
 from rocketbroker.codec.remoting.java_types import Int, Long
@@ -92,15 +93,17 @@ class HeartbeatData(RemotingSerializable):
     without_sub: bool = False
 
     @classmethod
-    def decode(cls, body: Buffer) -> Self:
+    def decode(cls, body: Buffer, *, most_values: int | None = None) -> Self:
         """Read a heartbeat of any client.
 
         Raises:
             CodecError: it is no JSON, or a field is missing or of the wrong type; the text names it.
         """
         try:
-            return decode_body(body, cls)
-        except CodecError:
+            return decode_body(body, cls, most_values)
+        except CodecError as error:
+            if most_values is not None:
+                check_values(body, cls, most_values, error)
             return body_from(_with_enum_names(fastjson.loads(body)), cls)
 
 

@@ -21,16 +21,20 @@ class RemotingSerializable(msgspec.Struct, rename="camel"):
         return fastjson.dumps(self)
 
     @classmethod
-    def decode(cls, body: Buffer) -> Self:
+    def decode(cls, body: Buffer, *, most_values: int | None = None) -> Self:
         """Read a body in any of the dialects that clients write; unknown fields are skipped.
+
+        Args:
+            body: JSON.
+            most_values: bounds the work on a body that is not plain JSON of this kind; ``None`` for a trusted peer.
 
         Raises:
             CodecError: it is no JSON, or a field is missing or of the wrong type; the text names it.
         """
-        return decode_body(body, cls)
+        return decode_body(body, cls, most_values)
 
 
-def decode_body(body: Buffer, kind: type[T]) -> T:
+def decode_body(body: Buffer, kind: type[T], most_values: int | None = None) -> T:
     """Read a JSON body as ``kind``.
 
     Raises:
@@ -38,10 +42,28 @@ def decode_body(body: Buffer, kind: type[T]) -> T:
     """
     try:
         decoded: T = _decoder(kind)(body)  # type: ignore[arg-type]
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         # Unquoted keys, nulls where Java has a default, or an error: read without types, then say what is wrong.
+        if most_values is not None:
+            check_values(body, kind, most_values, error)
         decoded = body_from(fastjson.loads(body), kind)
     return decoded
+
+
+def check_values(body: Buffer, kind: type[Any], limit: int, error: Exception) -> None:
+    """Refuse a body whose values are too many to be read one by one in Python, some 5 µs each.
+
+    Raises:
+        CodecError: they are over the limit.
+    """
+    text = bytes(body)
+    # Those within strings are counted as well.
+    values = text.count(b",") + text.count(b"[") + text.count(b"{")
+    if values > limit:
+        raise CodecError(
+            f"{kind.__name__}: {error}; a body with a wrong field or an unquoted key may hold {limit:,} values, "
+            f"and this one has about {values:,}"
+        )
 
 
 def body_from(value: Any, kind: type[T]) -> T:
