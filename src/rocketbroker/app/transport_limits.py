@@ -9,6 +9,7 @@ def limits_of(transport: TransportConfig) -> ConnectionLimits:
     return ConnectionLimits(
         frame_max_length=transport.frame_max_length,
         max_connections=transport.max_connections,
+        max_connections_per_address=transport.max_connections_per_address,
         write_high_water=transport.write_buffer_high_water_mark or WRITE_HIGH_WATER,
         max_idle_s=transport.server_channel_max_idle_time_seconds,
         send_buffer=transport.server_socket_snd_buf_size,

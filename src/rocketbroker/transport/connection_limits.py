@@ -20,6 +20,7 @@ class ConnectionLimits(NamedTuple):
     Attributes:
         frame_max_length: of the length field.
         max_connections: open at a time; 0 is any number.
+        max_connections_per_address: of them; 0 is half of ``max_connections``, and any number on this machine.
         write_high_water: a peer that has not taken so much of its answers is not heard.
         max_idle_s: a connection is closed that sends nothing, and dropped that takes nothing of what waits for it.
         send_buffer: the kernel's for each connection; 0 leaves it to the kernel.
@@ -32,6 +33,7 @@ class ConnectionLimits(NamedTuple):
 
     frame_max_length: int = FRAME_MAX_LENGTH
     max_connections: int = 0
+    max_connections_per_address: int = 0
     write_high_water: int = WRITE_HIGH_WATER
     max_idle_s: float = 120.0
     send_buffer: int = 0

@@ -10,6 +10,7 @@ from typing import Protocol
 from rocketbroker.codec.remoting.handler import Connection, Route
 from rocketbroker.common.lifecycle import TaskOwner
 from rocketbroker.transport.access import Admit, RouteTable, admit_all, route_tables
+from rocketbroker.transport.connection_count import ConnectionCount
 from rocketbroker.transport.connection_limits import DEFAULT_LIMITS, ConnectionLimits
 from rocketbroker.transport.receive_buffer import SHARED_SIZE
 
@@ -88,12 +89,13 @@ class Endpoint:
         self._all_gone = asyncio.Event()
         self._batch_failure = ""
         self._batch_failure_told = 0.0
-        self._turned_away = 0
-        self._turned_away_told = float("-inf")
+        self._count = ConnectionCount(limits)
 
     def gone(self, connection: EndpointConnection) -> None:
         """Forget a connection that was lost."""
-        self.connections.discard(connection)
+        if connection in self.connections:
+            self.connections.remove(connection)
+            self._count.leave(connection.remote_address)
         if not self.connections:
             self._all_gone.set()
         if self.on_close is not None:
@@ -153,20 +155,12 @@ class Endpoint:
         for connection in self.connections:
             connection.admit()
 
-    def has_room(self, address: str) -> bool:
-        """Whether another connection may come; one that may not is logged with its peer's address."""
-        limit = self.limits.max_connections
-        if not limit or len(self.connections) < limit:
-            return True
-        self._turned_away += 1
-        now = time.monotonic()
-        if now >= self._turned_away_told + _REPEAT_LOG_S:
-            text = (
-                "turned %s away: %d connections are open, the limit is %d (maxConnections); %d since the last such line"
-            )
-            log.warning(text, address, len(self.connections), limit, self._turned_away)
-            self._turned_away, self._turned_away_told = 0, now
-        return False
+    def accept(self, connection: EndpointConnection) -> bool:
+        """Take one more connection; false when there are too many, in all or from its address."""
+        if not self._count.enter(connection.remote_address):
+            return False
+        self.connections.add(connection)
+        return True
 
     async def stop(self, reason: str) -> None:
         """End the tasks of open requests and close all connections; a peer has a second to take its last answers."""

@@ -80,6 +80,15 @@ class TransportConfig(ConfigModel):
         low=1,
         high=1_000_000,
     )
+    max_connections_per_address: Whole = setting(
+        "maxConnectionsPerAddress",
+        0,
+        "Most connections from one address (of IPv6, from one /64 network). 0 is half of maxConnections, and any number"
+        " from this machine.",
+        Trait(own=True),
+        low=0,
+        high=1_000_000,
+    )
     write_buffer_high_water_mark: Whole = setting(
         "writeBufferHighWaterMark",
         0,

@@ -1,0 +1,75 @@
+"""Numbers of open connections, in all and from each address."""
+
+import ipaddress
+import logging
+import time
+from collections import Counter
+
+from rocketbroker.transport.connection_limits import ConnectionLimits
+
+log = logging.getLogger(__name__)
+
+_REPEAT_LOG_S = 10.0
+
+
+def _source(address: str) -> tuple[str, bool]:
+    """The part of ``ip:port`` that connections are counted by, and whether it is this machine.
+
+    A host has a whole network of IPv6 addresses to call from.
+    """
+    host = address.rpartition(":")[0].strip("[]").partition("%")[0]
+    try:
+        ip = ipaddress.ip_address(host)
+    except ValueError:
+        return host, False
+    if isinstance(ip, ipaddress.IPv6Address):
+        if ip.ipv4_mapped is None:
+            return str(ipaddress.ip_network((ip, 64), strict=False)), ip.is_loopback
+        ip = ip.ipv4_mapped
+    return str(ip), ip.is_loopback
+
+
+class ConnectionCount:
+    """Turns connections away that are too many, and logs how many there were.
+
+    No address takes all connections: where ``maxConnectionsPerAddress`` is 0, half of ``maxConnections`` are for the
+    others, unless the address is this machine's.
+    """
+
+    def __init__(self, limits: ConnectionLimits) -> None:
+        self._limit = limits.max_connections
+        self._address_limit = limits.max_connections_per_address
+        self._count = 0
+        self._by_source: Counter[str] = Counter()
+        self._turned_away = 0
+        self._told = float("-inf")
+
+    def enter(self, address: str) -> bool:
+        """Count one more connection from ``ip:port``; false when it must be closed instead."""
+        if self._limit and self._count >= self._limit:
+            self._log(address, f"{self._count} connections are open, the limit is {self._limit} (maxConnections)")
+            return False
+        source, is_local = _source(address)
+        limit = self._address_limit or (0 if is_local else self._limit // 2)
+        if limit and self._by_source[source] >= limit:
+            set_by = "maxConnectionsPerAddress" if self._address_limit else "half of maxConnections"
+            self._log(address, f"{limit} connections are open from {source}, the limit of each address ({set_by})")
+            return False
+        self._count += 1
+        self._by_source[source] += 1
+        return True
+
+    def leave(self, address: str) -> None:
+        """Count one connection less."""
+        source, _ = _source(address)
+        self._count -= 1
+        self._by_source[source] -= 1
+        if not self._by_source[source]:
+            del self._by_source[source]
+
+    def _log(self, address: str, reason: str) -> None:
+        self._turned_away += 1
+        now = time.monotonic()
+        if now >= self._told + _REPEAT_LOG_S:
+            log.warning("turned %s away: %s; %d since the last such line", address, reason, self._turned_away)
+            self._turned_away, self._told = 0, now
