@@ -1,10 +1,11 @@
 """Requests of the broker to its clients (org.apache.rocketmq.broker.client.net.Broker2Client)."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from rocketbroker.broker.client_channel_info import ClientChannelInfo
 from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
 from rocketbroker.codec.remoting.bodies.offset import MessageQueueForC, ResetOffsetBody, ResetOffsetBodyForC
+from rocketbroker.codec.remoting.bodies.remoting_serializable import RemotingSerializable
 from rocketbroker.codec.remoting.handler import Connection
 from rocketbroker.codec.remoting.headers.client import NotifyConsumerIdsChangedRequestHeader
 from rocketbroker.codec.remoting.headers.offset import ResetOffsetRequestHeader
@@ -23,13 +24,16 @@ def notify_consumer_ids_changed(group: str, connection: Connection) -> None:
     connection.send_oneway(request(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, header, oneway=True))
 
 
-def reset_consumer_client_offset(
-    channels: Iterable[ClientChannelInfo], header: ResetOffsetRequestHeader, offsets: Mapping[MessageQueue, int]
-) -> None:
-    """Have clients go to these offsets, as far as they consume the queues."""
-    body = ResetOffsetBody(dict(offsets)).encode()
-    queues = [MessageQueueForC(queue.topic, queue.broker_name, queue.queue_id, at) for queue, at in offsets.items()]
-    body_for_c = ResetOffsetBodyForC(queues).encode()
-    for channel in channels:
-        fitting = body_for_c if channel.language == _CPP else body
-        channel.connection.send_oneway(request(RequestCode.RESET_CONSUMER_CLIENT_OFFSET, header, fitting, oneway=True))
+def reset_consumer_client_offset(channel: ClientChannelInfo, header: ResetOffsetRequestHeader, body: bytes) -> bool:
+    """Have a client go to the offsets of a body, as far as it consumes the queues; false when it is too far behind."""
+    command = request(RequestCode.RESET_CONSUMER_CLIENT_OFFSET, header, body, oneway=True)
+    return channel.connection.send_oneway(command)
+
+
+def reset_offset_body(channel: ClientChannelInfo, offsets: Mapping[MessageQueue, int]) -> RemotingSerializable:
+    """The offsets in the form that a client reads."""
+    if channel.language != _CPP:
+        return ResetOffsetBody(dict(offsets))
+    return ResetOffsetBodyForC(
+        [MessageQueueForC(queue.topic, queue.broker_name, queue.queue_id, at) for queue, at in offsets.items()]
+    )

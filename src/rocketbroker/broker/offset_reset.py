@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping
+from itertools import islice
 from pathlib import Path
 
 from rocketbroker.broker.consumer_group_info import ConsumerGroupInfo
@@ -11,6 +12,9 @@ from rocketbroker.common.config import BrokerConfig
 from rocketbroker.common.errors import StoreError
 
 log = logging.getLogger(__name__)
+
+# Offsets that a log line names.
+_SHOWN = 8
 
 
 class OffsetReset:
@@ -47,9 +51,17 @@ class OffsetReset:
         """Move a group to these offsets, by queue number."""
         for queue_id, offset in targets.items():
             before = self._offsets.query(group, topic, queue_id)
-            log.info("group %s in topic %s, queue %d, is reset from %d to %d", group, topic, queue_id, before, offset)
+            log.debug("group %s in topic %s, queue %d, is reset from %d to %d", group, topic, queue_id, before, offset)
             self._offsets.assign_reset(group, topic, queue_id, offset)
             self._hold_service.wake_group(group, topic, queue_id)
+        some = dict(islice(targets.items(), _SHOWN))
+        log.info(
+            "group %s in topic %s is reset in %d queues, among them (queue: offset) %s",
+            group,
+            topic,
+            len(targets),
+            some,
+        )
 
     def keep(self, group: str, topic: str, offsets: Mapping[int, int]) -> None:
         """Keep these offsets, by queue number, for consumers that start later; what one that runs commits counts."""

@@ -7,18 +7,19 @@ consumer that dies then, or one of 4.x, which waits for 10 s before it moves, ma
 """
 
 from collections.abc import Callable, Mapping
+from weakref import WeakSet
 
 from rocketbroker.codec.remoting.handler import Connection
 
 
 class _Reset:
-    """The offset to go to, and the connections whose pulls were told of it."""
+    """The offset to go to, and the connections whose pulls were told of it; those that are closed are forgotten."""
 
     __slots__ = ("offset", "told")
 
     def __init__(self, offset: int) -> None:
         self.offset = offset
-        self.told: set[Connection] = set()
+        self.told: WeakSet[Connection] = WeakSet()
 
 
 class ResetOffsetTable:

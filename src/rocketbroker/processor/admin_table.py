@@ -45,6 +45,7 @@ from rocketbroker.codec.remoting.headers.transaction import ResumeCheckHalfMessa
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.processor.admin.answer_encoder import AnswerEncoder
 from rocketbroker.processor.admin.broker_config import BrokerConfigProcessor
+from rocketbroker.processor.admin.call_consumer import ConsumerCalls
 from rocketbroker.processor.admin.clean_expired_consumequeue import CleanExpiredConsumequeueProcessor
 from rocketbroker.processor.admin.clean_unused_topic import CleanUnusedTopicProcessor
 from rocketbroker.processor.admin.clone_group_offset import CloneGroupOffsetProcessor
@@ -100,7 +101,7 @@ def add_admin_codes(table: MethodTable, parts: BrokerParts, fast_failure: Broker
     _add_queries(table, parts)
     _add_topics(table, parts, encoder)
     _add_groups(table, parts, encoder)
-    _add_offsets(table, parts)
+    _add_offsets(table, parts, encoder)
     _add_clients(table, parts, encoder)
     _add_statistics(table, parts, encoder, fast_failure)
     _add_cleaning(table, parts)
@@ -238,7 +239,7 @@ def _add_groups(table: MethodTable, parts: BrokerParts, encoder: AnswerEncoder) 
     )
 
 
-def _add_offsets(table: MethodTable, parts: BrokerParts) -> None:
+def _add_offsets(table: MethodTable, parts: BrokerParts, encoder: AnswerEncoder) -> None:
     """What moves groups, or compares how far they are."""
     add = table.add
     add(
@@ -251,6 +252,7 @@ def _add_offsets(table: MethodTable, parts: BrokerParts) -> None:
             parts.consumer_offsets,
             parts.store,
             parts.offset_reset,
+            encoder,
         ).process,
         ResetOffsetRequestHeader,
     )
@@ -271,6 +273,7 @@ def _add_offsets(table: MethodTable, parts: BrokerParts) -> None:
 def _add_clients(table: MethodTable, parts: BrokerParts, encoder: AnswerEncoder) -> None:
     """Clients, and what is relayed to them."""
     add = table.add
+    calls = ConsumerCalls(parts.config, parts.consumers)
     add(
         RequestCode.GET_CONSUMER_CONNECTION_LIST,
         GetConsumerConnectionListProcessor(parts.consumers, encoder).process,
@@ -288,7 +291,7 @@ def _add_clients(table: MethodTable, parts: BrokerParts, encoder: AnswerEncoder)
     )
     add(
         RequestCode.GET_CONSUMER_RUNNING_INFO,
-        GetConsumerRunningInfoProcessor(parts.consumers).process,
+        GetConsumerRunningInfoProcessor(calls).process,
         GetConsumerRunningInfoRequestHeader,
     )
     add(
@@ -299,7 +302,7 @@ def _add_clients(table: MethodTable, parts: BrokerParts, encoder: AnswerEncoder)
     add(
         RequestCode.CONSUME_MESSAGE_DIRECTLY,
         ConsumeMessageDirectlyProcessor(
-            parts.config.broker_name, parts.topic_configs, parts.subscription_groups, parts.consumers, parts.store
+            parts.config.broker_name, parts.topic_configs, parts.subscription_groups, calls, parts.store
         ).process,
         ConsumeMessageDirectlyResultRequestHeader,
     )

@@ -1,4 +1,4 @@
-from rocketbroker.broker.broker2client import reset_consumer_client_offset
+from rocketbroker.broker.broker2client import reset_consumer_client_offset, reset_offset_body
 from rocketbroker.broker.client_channel_info import ClientChannelInfo
 from rocketbroker.codec.remoting import fastjson
 from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
@@ -13,7 +13,8 @@ def test_each_client_gets_the_offsets_in_its_form():
     connections = {language: FakeConnection() for language in ("JAVA", "CPP")}
     clients = [ClientChannelInfo(found, language, language, 513, 0.0) for language, found in connections.items()]
     header = ResetOffsetRequestHeader("g", "T", 5, True)
-    reset_consumer_client_offset(clients, header, {queue: 42})
+    for client in clients:
+        assert reset_consumer_client_offset(client, header, reset_offset_body(client, {queue: 42}).encode())
     sent = {}
     for language, connection in connections.items():
         (command,) = connection.sent

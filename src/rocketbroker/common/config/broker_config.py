@@ -292,6 +292,15 @@ class BrokerConfig(ConfigModel):
         low=1_024,
         high=10_000_000,
     )
+    max_calls_per_consumer: Whole = setting(
+        "maxCallsPerConsumer",
+        16,
+        "Most requests of administration (CONSUME_MESSAGE_DIRECTLY, GET_CONSUMER_RUNNING_INFO) that a consumer has not "
+        "answered yet; one more is refused with SYSTEM_BUSY.",
+        _HOT_OWN,
+        low=1,
+        high=10_000,
+    )
     max_queues_per_lock_request: Whole = setting(
         "maxQueuesPerLockRequest",
         4_096,

@@ -1,5 +1,7 @@
 """CLONE_GROUP_OFFSET (314): a group goes on where another is (AdminBrokerProcessor.cloneGroupOffset)."""
 
+import asyncio
+
 from rocketbroker.broker.consumer_manager import ConsumerManager
 from rocketbroker.broker.consumer_offset_manager import ConsumerOffsetManager
 from rocketbroker.broker.offset_reset import OffsetReset
@@ -10,6 +12,7 @@ from rocketbroker.codec.remoting.headers.offset import CloneGroupOffsetRequestHe
 from rocketbroker.codec.remoting.remoting_command import Command, RemotingCommand, response
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.errors import BrokerResponseError, StoreError
+from rocketbroker.processor.loop_share import parts_of
 from rocketbroker.processor.name_check import check_known_group, check_known_topic
 
 Header = CloneGroupOffsetRequestHeader
@@ -56,7 +59,9 @@ class CloneGroupOffsetProcessor:
         info = self._consumers.group_info(header.dest_group)
         move = self._reset.assign if self._reset.reaches(info) else self._reset.keep
         for topic, offsets in cloned.items():
-            move(header.dest_group, topic, offsets)
+            for part in parts_of(offsets):
+                move(header.dest_group, topic, part)
+                await asyncio.sleep(0)
         try:
             await self._reset.store()
         except StoreError as error:

@@ -4,7 +4,6 @@ from typing import Protocol
 
 import msgspec
 
-from rocketbroker.broker.consumer_manager import ConsumerManager
 from rocketbroker.broker.subscription_group_manager import SubscriptionGroupManager
 from rocketbroker.broker.topic_config_manager import TopicConfigManager
 from rocketbroker.codec.message.message_id import decode_message_id
@@ -14,7 +13,7 @@ from rocketbroker.codec.remoting.remoting_command import Command, RemotingComman
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.errors import BrokerResponseError, CodecError
-from rocketbroker.processor.admin.call_consumer import call_consumer
+from rocketbroker.processor.admin.call_consumer import ConsumerCalls
 from rocketbroker.processor.name_check import check_known_group
 
 Header = ConsumeMessageDirectlyResultRequestHeader
@@ -35,13 +34,13 @@ class ConsumeMessageDirectlyProcessor:
         broker_name: str,
         topics: TopicConfigManager,
         groups: SubscriptionGroupManager,
-        consumers: ConsumerManager,
+        calls: ConsumerCalls,
         store: RecordReader,
     ) -> None:
         self._broker_name = broker_name
         self._topics = topics
         self._groups = groups
-        self._consumers = consumers
+        self._calls = calls
         self._store = store
 
     async def process(self, _connection: Connection, command: RemotingCommand[Header]) -> Command:
@@ -55,7 +54,7 @@ class ConsumeMessageDirectlyProcessor:
         check_known_group(header.consumer_group)
         record = self._record(header.msg_id or "")
         question = request(RequestCode.CONSUME_MESSAGE_DIRECTLY, self._for_client(header), record)
-        return await call_consumer(self._consumers, header.consumer_group, header.client_id or "", question)
+        return await self._calls.call(header.consumer_group, header.client_id or "", question)
 
     def _record(self, msg_id: str) -> bytes:
         try:

@@ -22,6 +22,8 @@ Offsets = dict[MessageQueue, int]
 
 # What Broker2Client gives each client to answer.
 TIMEOUT_S = 5.0
+# Clients that are asked without a turn for others.
+_AT_A_TIME = 100
 
 
 class InvokeBrokerToGetConsumerStatusProcessor:
@@ -45,7 +47,8 @@ class InvokeBrokerToGetConsumerStatusProcessor:
         check_known_topic(header.topic)
         channels = self._channels(header)
         question = Header(header.topic, header.group)
-        answers = await asyncio.gather(*(_ask(channel, question) for channel in channels))
+        asked = (_ask(channel, question, index // _AT_A_TIME) for index, channel in enumerate(channels))
+        answers = await asyncio.gather(*asked)
         by_client = {channel.client_id: answer for channel, answer in zip(channels, answers, strict=True)}
         found = {client_id: answer for client_id, answer in by_client.items() if isinstance(answer, dict)}
         silent = "; ".join(f"{client_id}: {why}" for client_id, why in by_client.items() if isinstance(why, str))
@@ -74,8 +77,10 @@ class InvokeBrokerToGetConsumerStatusProcessor:
         return channels
 
 
-async def _ask(channel: ClientChannelInfo, question: Header) -> Offsets | str:
-    """The offsets that a client tells, or why it does not."""
+async def _ask(channel: ClientChannelInfo, question: Header, turns: int) -> Offsets | str:
+    """The offsets that a client tells, or why it does not; asked once others had so many turns."""
+    for _ in range(turns):
+        await asyncio.sleep(0)
     command = request(RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT, question)
     try:
         answer = await channel.connection.invoke(command, TIMEOUT_S)

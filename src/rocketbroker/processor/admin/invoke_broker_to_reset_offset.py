@@ -1,6 +1,10 @@
 """INVOKE_BROKER_TO_RESET_OFFSET (222): moves a group to a time or an offset (AdminBrokerProcessor.resetOffset)."""
 
-from rocketbroker.broker.broker2client import ASKS_FROM_VERSION, reset_consumer_client_offset
+import asyncio
+from collections.abc import Iterable
+
+from rocketbroker.broker.broker2client import ASKS_FROM_VERSION, reset_consumer_client_offset, reset_offset_body
+from rocketbroker.broker.client_channel_info import ClientChannelInfo
 from rocketbroker.broker.consumer_group_info import ConsumerGroupInfo
 from rocketbroker.broker.consumer_manager import ConsumerManager
 from rocketbroker.broker.consumer_offset_manager import ConsumerOffsetManager
@@ -16,7 +20,10 @@ from rocketbroker.codec.remoting.remoting_command import Command, RemotingComman
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.config import BrokerConfig
 from rocketbroker.common.errors import BrokerResponseError, StoreError
+from rocketbroker.common.shown_name import shown
+from rocketbroker.processor.admin.answer_encoder import AnswerEncoder
 from rocketbroker.processor.admin.existing_group import check_existing_group
+from rocketbroker.processor.loop_share import LoopShare, parts_of
 from rocketbroker.processor.name_check import check_known_topic, check_queue
 from rocketbroker.processor.offset_range import check_offset_range
 from rocketbroker.processor.queue_reader import QueueReader
@@ -35,7 +42,7 @@ class InvokeBrokerToResetOffsetProcessor:
     RESET_CONSUMER_CLIENT_OFFSET (220).
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913, PLR0917 - each is one thing that a reset depends on
         self,
         config: BrokerConfig,
         topics: TopicConfigManager,
@@ -44,6 +51,7 @@ class InvokeBrokerToResetOffsetProcessor:
         offsets: ConsumerOffsetManager,
         store: QueueReader,
         reset: OffsetReset,
+        encoder: AnswerEncoder,
     ) -> None:
         self._config = config
         self._topics = topics
@@ -52,6 +60,7 @@ class InvokeBrokerToResetOffsetProcessor:
         self._offsets = offsets
         self._store = store
         self._reset = reset
+        self._encoder = encoder
 
     async def process(self, _connection: Connection, command: RemotingCommand[Header]) -> Command:
         """Answer the request when the offsets are on disk, or the clients were told.
@@ -68,12 +77,16 @@ class InvokeBrokerToResetOffsetProcessor:
         offsets = {
             MessageQueue(header.topic, self._config.broker_name, queue_id): at for queue_id, at in targets.items()
         }
+        missed: list[str] = []
         if self._reset.reaches(info):
-            self._reset.assign(header.group, header.topic, targets)
+            for part in parts_of(targets):
+                self._reset.assign(header.group, header.topic, part)
+                await asyncio.sleep(0)
             await self._stored()
         else:
-            self._tell_clients(header, info, offsets)
-        return response(body=ResetOffsetBody(offsets).encode())
+            missed = await self._tell_clients(header, self._clients(header, info), offsets)
+        remark = f"these are behind and were not told: {', '.join(missed)}" if missed else None
+        return response(remark=remark, body=await self._encoder.encode(ResetOffsetBody(offsets), len(offsets)))
 
     def _queues(self, header: Header) -> range:
         """The queues to move."""
@@ -98,7 +111,11 @@ class InvokeBrokerToResetOffsetProcessor:
         if header.offset is not None and header.offset != _BY_TIME:
             check_offset_range(self._store, header.topic, header.queue_id, header.offset)
             return {header.queue_id: header.offset}
-        targets = {queue_id: await self._at_time(header.topic, queue_id, header.timestamp) for queue_id in queues}
+        targets = {}
+        share = LoopShare()
+        for queue_id in queues:
+            targets[queue_id] = await self._at_time(header.topic, queue_id, header.timestamp)
+            await share.turn()
         if header.is_force:
             return targets
         back = {queue_id: at for queue_id, at in targets.items() if self._goes_back(header, queue_id, at)}
@@ -126,7 +143,25 @@ class InvokeBrokerToResetOffsetProcessor:
         except StoreError as error:
             raise _system_error(str(error)) from error
 
-    def _tell_clients(self, header: Header, info: ConsumerGroupInfo | None, offsets: dict[MessageQueue, int]) -> None:
+    async def _tell_clients(
+        self, header: Header, channels: Iterable[ClientChannelInfo], offsets: dict[MessageQueue, int]
+    ) -> list[str]:
+        """Tell clients to move; gives the ids of those that were not told."""
+        bodies: dict[str, bytes] = {}
+        missed = []
+        share = LoopShare()
+        for channel in channels:
+            if channel.language not in bodies:
+                body = reset_offset_body(channel, offsets)
+                bodies[channel.language] = await self._encoder.encode(body, len(offsets))
+            if not reset_consumer_client_offset(channel, header, bodies[channel.language]):
+                missed.append(shown(channel.client_id))
+            await share.turn()
+        return missed
+
+    @staticmethod
+    def _clients(header: Header, info: ConsumerGroupInfo | None) -> list[ClientChannelInfo]:
+        """The clients to tell."""
         if info is None:
             remark = (
                 f"Consumer not online, so can not reset offset, Group: {header.group} Topic: {header.topic} "
@@ -145,7 +180,7 @@ class InvokeBrokerToResetOffsetProcessor:
                     f"the client does not support this feature. version={channel.version} of {channel!r}, "
                     f"{ASKS_FROM_VERSION} (V3_0_7_SNAPSHOT) or more would be right"
                 )
-        reset_consumer_client_offset(channels, header, offsets)
+        return channels
 
 
 def _system_error(remark: str) -> BrokerResponseError:

@@ -8,6 +8,7 @@ from rocketbroker.codec.remoting.headers.client import ConsumeMessageDirectlyRes
 from rocketbroker.codec.remoting.remoting_command import response
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode
+from rocketbroker.processor.admin.call_consumer import ConsumerCalls
 from rocketbroker.processor.admin.consume_message_directly import ConsumeMessageDirectlyProcessor
 from tests.support.golden_frames import exchanges
 from tests.support.processor_calls import call_async, recorded, refusal_async
@@ -20,7 +21,11 @@ Header = ConsumeMessageDirectlyResultRequestHeader
 def processor(parts, store):
     parts.topic_configs.update(TopicConfig("GoldenTopic"))
     return ConsumeMessageDirectlyProcessor(
-        "broker-a", parts.topic_configs, parts.subscription_groups, parts.consumers, store
+        "broker-a",
+        parts.topic_configs,
+        parts.subscription_groups,
+        ConsumerCalls(parts.config, parts.consumers),
+        store,
     )
 
 

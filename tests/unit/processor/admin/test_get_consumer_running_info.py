@@ -5,6 +5,7 @@ from rocketbroker.codec.remoting.remoting_command import response
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.errors import RemotingSendError, RemotingTimeoutError
+from rocketbroker.processor.admin.call_consumer import ConsumerCalls
 from rocketbroker.processor.admin.get_consumer_running_info import GetConsumerRunningInfoProcessor
 from tests.support.processor_calls import answered, call_async, recorded, refusal_async
 
@@ -13,7 +14,7 @@ HEADER = GetConsumerRunningInfoRequestHeader("CG_Live", "client")
 
 @pytest.fixture
 def processor(parts):
-    return GetConsumerRunningInfoProcessor(parts.consumers)
+    return GetConsumerRunningInfoProcessor(ConsumerCalls(parts.config, parts.consumers))
 
 
 def answers(connection, answer):

@@ -1,3 +1,5 @@
+import logging
+
 import msgspec
 import pytest
 
@@ -17,9 +19,16 @@ from tests.support.processor_calls import call_async, recorded, refusal_async
 from tests.support.stores import message
 
 
-def make(parts, store, reset):
+def make(parts, store, reset, encoder):
     return InvokeBrokerToResetOffsetProcessor(
-        parts.config, parts.topic_configs, parts.subscription_groups, parts.consumers, parts.offsets, store, reset
+        parts.config,
+        parts.topic_configs,
+        parts.subscription_groups,
+        parts.consumers,
+        parts.offsets,
+        store,
+        reset,
+        encoder,
     )
 
 
@@ -39,8 +48,8 @@ def times(parts, store):
 
 
 @pytest.fixture
-def processor(parts, store, offset_reset, times):
-    return make(parts, store, offset_reset)
+def processor(parts, store, offset_reset, times, encoder):
+    return make(parts, store, offset_reset, encoder)
 
 
 @pytest.fixture
@@ -162,12 +171,12 @@ async def test_a_topic_that_nobody_can_read(parts, processor):
     assert (code, "No queues to reset." in remark) == (ResponseCode.SYSTEM_ERROR, True)
 
 
-async def test_a_disk_that_refuses_is_told_of(parts, store, times):
+async def test_a_disk_that_refuses_is_told_of(parts, store, times, encoder):
     async def drain():
         return {parts.offsets.path}
 
     reset = OffsetReset(parts.config, parts.offsets, PullRequestHoldService(parts.config), drain)
-    code, remark = await refusal_async(make(parts, store, reset).process, header())
+    code, remark = await refusal_async(make(parts, store, reset, encoder).process, header())
     assert code == ResponseCode.SYSTEM_ERROR
     assert "hold until this process stops" in remark
 
@@ -188,6 +197,24 @@ async def test_clients_are_told_where_the_broker_cannot_do_it(parts, processor, 
     assert parts.offsets.table == {}
 
 
+async def test_a_client_that_is_behind_is_named_and_not_told(parts, processor, client):
+    slow, quick = client("slow", model=MessageModel.BROADCASTING), client("quick", model=MessageModel.BROADCASTING)
+    slow.send_oneway = lambda _command: False
+    quick.sent.clear()
+    answer = await call_async(processor.process, header(0, queue_id=0, offset=4))
+    assert answer.remark == "these are behind and were not told: slow"
+    assert (len(slow.sent), len(quick.sent)) == (0, 1)
+
+
+async def test_a_reset_of_many_queues_writes_one_line(parts, processor, caplog):
+    parts.topic_configs.update(TopicConfig("T", 16_384, 16_384))
+    with caplog.at_level(logging.INFO):
+        answer = await call_async(processor.process, header(-1, force=True))
+    assert len(offsets_in(answer)) == 16_384
+    assert caplog.text.count("is reset in") < 20
+    assert len(caplog.text) < 10_000
+
+
 @pytest.mark.parametrize(
     ("clients", "code", "named"),
     [
@@ -205,7 +232,7 @@ async def test_clients_that_cannot_be_told(parts, processor, client, clients, co
     assert all(connection.sent == [] for connection in connections)
 
 
-async def test_recorded_requests(parts, store, offset_reset):
+async def test_recorded_requests(parts, store, offset_reset, encoder):
     """mqadmin's requests, with queues that end where the recorded ones did."""
     seen = 0
     for command, theirs in recorded(222, ResetOffsetRequestHeader):
@@ -216,6 +243,6 @@ async def test_recorded_requests(parts, store, offset_reset):
                 store.put_message(message(topic=command.header.topic, queue_id=queue_id))
         store.dispatch()
         at_end = msgspec.structs.replace(command.header, timestamp=-1)
-        assert await call_async(make(parts, store, offset_reset).process, at_end) == theirs
+        assert await call_async(make(parts, store, offset_reset, encoder).process, at_end) == theirs
         seen += 1
     assert seen == 5
