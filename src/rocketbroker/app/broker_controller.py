@@ -286,10 +286,10 @@ class BrokerController:
     def _is_active(self) -> bool:
         return self._active
 
-    def _register_anew(self) -> None:
+    def _register_anew(self) -> list[asyncio.Future[None]]:
         """Tell the name servers of a changed address or permission, which they take over with a new version only."""
         self.topic_configs.changed()
-        self.outer_api.register_all()
+        return self.outer_api.register_all()
 
     def _readmit(self) -> None:
         self._server.readmit()

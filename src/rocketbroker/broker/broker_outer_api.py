@@ -6,8 +6,7 @@ import logging
 from rocketbroker.broker.broker_registration import BrokerRegistration
 from rocketbroker.broker.namesrv_link import NamesrvLink
 from rocketbroker.broker.top_addressing import TopAddressing
-from rocketbroker.broker.topic_config_manager import TopicConfigManager
-from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
+from rocketbroker.broker.topic_config_manager import TopicChange, TopicConfigManager
 from rocketbroker.common.config import BrokerConfig
 from rocketbroker.common.lifecycle import TaskOwner
 from rocketbroker.transport.remoting_client import RemotingClient
@@ -41,7 +40,7 @@ class BrokerOuterApi:
         self._top_addressing = TopAddressing(config)
         self._tasks = TaskOwner("BrokerOuterApi")
         self._links: dict[str, NamesrvLink] = {}
-        topic_configs.on_change(self.register_increment)
+        topic_configs.on_change(self.register_change)
 
     @property
     def name_servers(self) -> list[str]:
@@ -71,15 +70,13 @@ class BrokerOuterApi:
         links, self._links = self._links, {}
         await asyncio.gather(*(link.stop(unregister=True) for link in links.values()))
 
-    def register_all(self) -> None:
-        """Have all topics registered at every name server soon."""
-        for link in self._links.values():
-            link.register_whole()
+    def register_all(self) -> list[asyncio.Future[None]]:
+        """Have all topics registered at every name server soon; the futures are done when they are, or could not be."""
+        return [link.register_whole() for link in self._links.values()]
 
-    def register_increment(self, topics: list[TopicConfig]) -> None:
-        """Have changed topics registered at every name server soon."""
-        for link in self._links.values():
-            link.register_increment(topics)
+    def register_change(self, change: TopicChange) -> list[asyncio.Future[None]]:
+        """Have changed topics registered at every name server soon; the futures as those of ``register_all``."""
+        return [link.register_change(change) for link in self._links.values()]
 
     async def settled(self) -> None:
         """Wait until all that was asked for is done or has failed."""

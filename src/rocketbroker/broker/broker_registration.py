@@ -1,23 +1,37 @@
-"""What a broker tells name servers about itself (BrokerController.registerBrokerAll, BrokerOuterAPI)."""
+"""Requests of a broker to name servers (BrokerController.registerBrokerAll, BrokerOuterAPI).
+
+A registration in parts, or of changed topics, leaves the broker's other topics alone. A name server with
+``deleteTopicWithBrokerRegistration=true`` takes it for the whole and would drop them, except from a broker with static
+topics: so such a registration names one, of a topic that does not exist.
+"""
 
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final
 
 import msgspec
 
-from rocketbroker.broker.topic_config_manager import TopicConfigManager
+from rocketbroker.broker.topic_config_manager import TopicChange, TopicConfigManager
 from rocketbroker.codec.remoting.bodies.data_version import DataVersion
 from rocketbroker.codec.remoting.bodies.register_broker_body import RegisterBrokerBody
+from rocketbroker.codec.remoting.bodies.route import QueueData, TopicRouteData
 from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig, TopicConfigAndMappingSerializeWrapper
 from rocketbroker.codec.remoting.headers.namesrv import (
     QueryDataVersionRequestHeader,
     RegisterBrokerRequestHeader,
+    RegisterTopicRequestHeader,
     UnRegisterBrokerRequestHeader,
 )
 from rocketbroker.codec.remoting.perm_name import PERM_READ_WRITE
 from rocketbroker.codec.remoting.remoting_command import Command, request
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.common.config import BrokerConfig, MessageStoreConfig
+
+# Topics of a registration in parts: about 2 MB, where a frame may have 16 MiB and takes the loop no 50 ms to encode.
+MOST_IN_PART: Final = 10_000
+# Bytes of a body above which a part is halved: attributes may be long.
+MOST_BYTES: Final = 8 << 20
+_NOT_ALL: Final = "rocketbroker-not-all-topics"
 
 
 class BrokerRegistration:
@@ -36,24 +50,48 @@ class BrokerRegistration:
         self._store_config = store_config
         self._topic_configs = topic_configs
         # The whole table takes long to encode and goes to several name servers each time.
-        self._whole: tuple[object, bytes] = (None, b"")
+        self._whole: tuple[object, list[bytes]] = (None, [])
 
     @property
     def broker_addr(self) -> str:
         """The address that clients are told."""
         return f"{self._config.broker_ip1}:{self._config.listen_port}"
 
-    def whole(self) -> Command:
-        """REGISTER_BROKER with all topics."""
+    def whole(self) -> Iterator[Command]:
+        """REGISTER_BROKER with all topics, in as many parts as it takes; each is made when it is asked for."""
         config, version = self._config, self._topic_configs.data_version
-        key = (version.copy(), config.broker_permission, config.compressed_register)
+        most = config.split_registration_size if config.enable_split_registration else MOST_IN_PART
+        key = (version.copy(), config.broker_permission, config.compressed_register, most)
         if self._whole[0] != key:
-            self._whole = key, self._body(self._topic_configs.topics.values())
-        return self._register(self._whole[1])
+            yield from self._made_anew(key, version.copy(), most)
+            return
+        for body in self._whole[1]:
+            yield self._register(body)
 
-    def increment(self, topics: Iterable[TopicConfig]) -> Command:
+    def _made_anew(self, key: object, version: DataVersion, most: int) -> Iterator[Command]:
+        parts = _parts(list(self._topic_configs.topics.values()), most)
+        bodies: list[bytes] = []
+        for number, topics in enumerate(parts, 1):
+            # A name server takes over changed topics with another version only; the last part has the true one.
+            part_version = DataVersion(version.timestamp, version.counter + number - len(parts), version.state_version)
+            for body in self._bodies(topics, part_version, is_all=len(parts) == 1):
+                bodies.append(body)
+                yield self._register(body)
+        self._whole = key, bodies
+
+    def increment(self, change: TopicChange) -> list[Command]:
         """REGISTER_BROKER with the topics that were created or changed."""
-        return self._register(self._body(topics))
+        parts = _parts(change.topics, MOST_IN_PART)
+        return [self._register(body) for topics in parts for body in self._bodies(topics, change.version)]
+
+    def single(self, topic: TopicConfig) -> Command:
+        """REGISTER_TOPIC_IN_NAMESRV with one topic (enableSingleTopicRegister)."""
+        topic = self._permitted(topic)
+        queues = QueueData(
+            self._config.broker_name, topic.read_queue_nums, topic.write_queue_nums, topic.perm, topic.topic_sys_flag
+        )
+        header = RegisterTopicRequestHeader(topic.topic_name)
+        return request(RequestCode.REGISTER_TOPIC_IN_NAMESRV, header, TopicRouteData(queue_datas=[queues]).encode())
 
     def query_data_version(self) -> Command:
         """QUERY_DATA_VERSION: does the name server know the topics as they are?"""
@@ -85,15 +123,28 @@ class BrokerRegistration:
         )
         return request(RequestCode.REGISTER_BROKER, header, body)
 
-    def _body(self, topics: Iterable[TopicConfig]) -> bytes:
-        version = self._topic_configs.data_version.copy()
+    def _bodies(self, topics: Sequence[TopicConfig], version: DataVersion, *, is_all: bool = False) -> list[bytes]:
+        body = self._body(topics, version, is_all=is_all)
+        if len(body) <= MOST_BYTES or len(topics) == 1:
+            return [body]
+        half = len(topics) // 2
+        return self._bodies(topics[:half], version) + self._bodies(topics[half:], version)
+
+    def _body(self, topics: Iterable[TopicConfig], version: DataVersion, *, is_all: bool) -> bytes:
+        mappings = {} if is_all else {_NOT_ALL: self._not_all()}
         wrapper = TopicConfigAndMappingSerializeWrapper(
             topic_config_table={topic.topic_name: self._permitted(topic) for topic in topics},
             data_version=version,
             mapping_data_version=DataVersion(timestamp=version.timestamp),
+            topic_queue_mapping_info_map=mappings,
         )
         body = RegisterBrokerBody(wrapper)
         return body.encode_compressed() if self._config.compressed_register else body.encode()
+
+    def _not_all(self) -> dict[str, Any]:
+        """A TopicQueueMappingInfo without queues."""
+        name = self._config.broker_name
+        return {"bname": name, "currIdMap": {}, "dirty": False, "epoch": 0, "topic": _NOT_ALL, "totalQueues": 0}
 
     def _permitted(self, topic: TopicConfig) -> TopicConfig:
         """The topic with no more permissions than the broker has."""
@@ -101,3 +152,7 @@ class BrokerRegistration:
         if permission == PERM_READ_WRITE:
             return topic
         return msgspec.structs.replace(topic, perm=topic.perm & permission)
+
+
+def _parts(topics: Sequence[TopicConfig], most: int) -> list[Sequence[TopicConfig]]:
+    return [topics[start : start + most] for start in range(0, len(topics), most)]

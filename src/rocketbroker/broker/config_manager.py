@@ -2,17 +2,20 @@
 
 The event loop owns each table. ``persist`` marks it as changed; ``ConfigPersistService`` encodes changed tables on the
 loop and writes them on a thread of its own (``replace_contents``), so that at any moment the file or its ``.bak`` is
-whole.
+whole. Who changed a table waits for the future of that write before it acknowledges the change; a write that the disk
+refuses is undone in memory.
 """
 
 import asyncio
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
+from rocketbroker.broker.table_changes import TableChanges
 from rocketbroker.codec.remoting import fastjson
 from rocketbroker.codec.remoting.bodies.data_version import DataVersion
 from rocketbroker.codec.remoting.bodies.remoting_serializable import RemotingSerializable, body_from
@@ -30,17 +33,21 @@ RETRY_S = 5.0
 
 F = TypeVar("F")
 
+# The reason why a change is not on disk, "" once it is there and whoever depends on it was told.
+Settled: TypeAlias = asyncio.Future[str]
+# ``ConfigPersistService.submit``.
+OnPersist: TypeAlias = Callable[["AnyConfigManager"], Settled | None]
+
 
 class ConfigManager(ABC, Generic[F]):
     """One table and its file, whose contents make an ``F``.
 
     Args:
         path: the file; its folder is created when first written.
-        on_persist: told each time the table is to be written (``ConfigPersistService.submit``); ``None`` keeps it in
-            memory only.
+        on_persist: has the table written (``ConfigPersistService.submit``); ``None`` keeps it in memory only.
     """
 
-    def __init__(self, path: Path, on_persist: "Callable[[AnyConfigManager], None] | None" = None) -> None:
+    def __init__(self, path: Path, on_persist: OnPersist | None = None) -> None:
         self.path = path
         self._on_persist = on_persist
         # Whether ``load`` found a file or its backup.
@@ -74,10 +81,23 @@ class ConfigManager(ABC, Generic[F]):
         """
         self.take(self.parse(data))
 
-    def persist(self) -> None:
-        """Have the table written soon."""
+    def persist(self) -> Settled | None:
+        """Have the table written soon; gives the future of that write, ``None`` for a table in memory only."""
         if self._on_persist is not None:
-            self._on_persist(self)
+            return self._on_persist(self)
+        self.begin_write()
+        self.written()
+        return None
+
+    def begin_write(self) -> None:
+        """Note what a write covers; called in one step with ``encode``."""
+
+    def written(self) -> Sequence[asyncio.Future[None]]:
+        """The disk has what the write covers; gives what those who changed it are to wait for as well."""
+        return ()
+
+    def refused(self) -> None:
+        """The disk refused the write: undo what it covers, where that can be undone."""
 
     def load(self, file_system: FileSystem = LOCAL) -> bool:
         """Read the file, else its ``.bak``, as ``load_table`` does.
@@ -102,7 +122,7 @@ AnyConfigManager: TypeAlias = ConfigManager[Any]
 
 
 class VersionedConfigManager(ConfigManager[F]):
-    """A table whose data version says whether another has the same; each change raises it.
+    """A table whose data version says whether another has the same; each change raises it, and each undone one.
 
     Args:
         path: as in ``ConfigManager``.
@@ -110,17 +130,54 @@ class VersionedConfigManager(ConfigManager[F]):
         on_persist: as in ``ConfigManager``.
     """
 
-    def __init__(
-        self, path: Path, clock: Clock, on_persist: "Callable[[AnyConfigManager], None] | None" = None
-    ) -> None:
+    def __init__(self, path: Path, clock: Clock, on_persist: OnPersist | None = None) -> None:
         super().__init__(path, on_persist)
         self._clock = clock
         self.data_version = DataVersion(timestamp=clock.time_ms())
+        self._unsettled: dict[str, Settled] = {}
 
-    def changed(self) -> None:
-        """Raise the version and have the table written soon."""
+    @abstractmethod
+    def _tables(self) -> Iterable[TableChanges[Any]]:
+        """The changes of each table in the file."""
+
+    def changed(self, name: str = "") -> Settled | None:
+        """Raise the version and have the table written soon.
+
+        Args:
+            name: the entry that was changed, which is unsettled until the change is on disk or undone.
+        """
         self.data_version.next_version(self._clock.time_ms())
-        self.persist()
+        settled = self.persist()
+        if name and settled is not None:
+            self._unsettled[name] = settled
+            settled.add_done_callback(partial(self._settle, name))
+        return settled
+
+    def settled(self, name: str) -> Settled | None:
+        """The future of an entry's last change; ``None`` when none is under way."""
+        return self._unsettled.get(name)
+
+    def _settle(self, name: str, settled: Settled) -> None:
+        if self._unsettled.get(name) is settled:
+            del self._unsettled[name]
+
+    def begin_write(self) -> None:
+        """See ``ConfigManager``."""
+        for table in self._tables():
+            table.begin_write()
+
+    def written(self) -> Sequence[asyncio.Future[None]]:
+        """See ``ConfigManager``."""
+        for table in self._tables():
+            table.written()
+        return ()
+
+    def refused(self) -> None:
+        """Take back the changes that the write covers; the version goes up, as others may have seen them."""
+        undone = [name for table in self._tables() for name in table.refused()]
+        if undone:
+            log.warning("%s: %d changes are undone, that of %.200r first", self.path, len(undone), undone[0])
+            self.data_version.next_version(self._clock.time_ms())
 
 
 def encode_file(table: RemotingSerializable) -> bytes:
@@ -145,6 +202,13 @@ def decode_file(data: bytes, file_type: type[F], table: str) -> F:
     return body_from(value, file_type)
 
 
+class _Submitted(NamedTuple):
+    """A table to be written, and the future of that write."""
+
+    manager: AnyConfigManager
+    settled: Settled
+
+
 class ConfigPersistService:
     """Writes changed tables, one after the other; changes that come while one is written make one further write.
 
@@ -158,18 +222,29 @@ class ConfigPersistService:
         self._file_system = file_system
         # What was told last of each table that could not be written, until it is.
         self._told: dict[Path, str] = {}
-        self._changed: dict[Path, AnyConfigManager] = {}
+        self._changed: dict[Path, _Submitted] = {}
         self._wake = asyncio.Event()
         self._idle = asyncio.Event()
         self._idle.set()
         self._tasks = TaskOwner("ConfigPersistService")
         self._executor: ThreadPoolExecutor | None = None
 
-    def submit(self, manager: AnyConfigManager) -> None:
-        """Have a table written soon; cheap, and callable before ``start``."""
-        self._changed[manager.path] = manager
+    def submit(self, manager: AnyConfigManager) -> Settled:
+        """Have a table written soon; cheap, and callable before ``start``.
+
+        Returns:
+            The future of the write that will have the table as it is now. It is shared: wait for it, never cancel it.
+        """
         self._idle.clear()
         self._wake.set()
+        return self._enqueue(manager).settled
+
+    def _enqueue(self, manager: AnyConfigManager) -> _Submitted:
+        submitted = self._changed.get(manager.path)
+        if submitted is None:
+            submitted = _Submitted(manager, asyncio.get_running_loop().create_future())
+            self._changed[manager.path] = submitted
+        return submitted
 
     async def start(self) -> None:
         """Start writing."""
@@ -186,10 +261,12 @@ class ConfigPersistService:
         await self._tasks.stop()
         if self._executor is not None:
             await self._write_changed()
-            for path in self._changed:
+            for path, submitted in self._changed.items():
                 log.error("%s lacks its last changes: it could not be written before the stop", path)
+                _settle(submitted.settled, f"{path} could not be written before the broker stopped")
             self._executor.shutdown()
             self._executor = None
+        await self._tasks.stop()
         self._idle.set()
 
     async def _run(self) -> None:
@@ -208,26 +285,54 @@ class ConfigPersistService:
         for path in list(self._changed):
             await self._write(path, self._changed.pop(path))
 
-    async def _write(self, path: Path, manager: AnyConfigManager) -> None:
+    async def _write(self, path: Path, submitted: _Submitted) -> None:
+        manager = submitted.manager
+        manager.begin_write()
         try:
             data = manager.encode()
         except Exception as error:  # noqa: BLE001 - told; whatever it is, the other tables are still to be written
-            self._failed(path, f"cannot be encoded: {error}; it is tried again with its next change", error)
+            text = f"cannot be encoded: {error}"
+            self._refused(path, submitted, text, f"{text}; it is tried again with its next change", error)
             return
         loop = asyncio.get_running_loop()
         try:
             await loop.run_in_executor(self._executor, replace_contents, path, data, self._file_system)
         except asyncio.CancelledError:  # at stop: the thread goes on with this write, and is given it once more
-            self._changed.setdefault(path, manager)
+            self._enqueue(manager).settled.add_done_callback(lambda again: _settle(submitted.settled, again.result()))
             raise
-        except OSError as error:
-            self._changed.setdefault(path, manager)
-            self._failed(path, f"cannot be written: {error.strerror}; it is tried each {RETRY_S:g} s")
+        except Exception as error:  # noqa: BLE001 - told, an unforeseen one with its trace; the table is tried again
+            self._enqueue(manager)
+            cause, unforeseen = (error.strerror, None) if isinstance(error, OSError) else (repr(error), error)
+            text = f"cannot be written: {cause}"
+            self._refused(path, submitted, text, f"{text}; it is tried each {RETRY_S:g} s", unforeseen)
         else:
             if self._told.pop(path, ""):
                 log.warning("%s is written again", path)
+            self._settle_after(submitted.settled, manager.written())
 
-    def _failed(self, path: Path, text: str, error: Exception | None = None) -> None:
+    def _settle_after(self, settled: Settled, waits: Sequence[asyncio.Future[None]]) -> None:
+        if waits:
+            self._tasks.start(_settle_later(settled, waits), "settle")
+        else:
+            _settle(settled, "")
+
+    def _refused(
+        self, path: Path, submitted: _Submitted, reason: str, text: str, error: Exception | None = None
+    ) -> None:
         if self._told.get(path) != text:
             self._told[path] = text
             log.error("%s %s", path, text, exc_info=error)
+        submitted.manager.refused()
+        _settle(submitted.settled, f"{path} {reason}")
+
+
+async def _settle_later(settled: Settled, waits: Sequence[asyncio.Future[None]]) -> None:
+    try:
+        await asyncio.wait(waits)
+    finally:
+        _settle(settled, "")
+
+
+def _settle(settled: Settled, reason: str) -> None:
+    if not settled.done():
+        settled.set_result(reason)

@@ -45,10 +45,10 @@ def file_text(**fields: str) -> bytes:
 
 
 class EntryTexts(Generic[V]):
-    """Texts of the entries of a table, each made anew only when its entry has changed."""
+    """Texts of the entries of a table, each made anew when its entry is another object: none is altered in place."""
 
     def __init__(self) -> None:
-        self._texts: dict[str, tuple[bytes, str]] = {}
+        self._texts: dict[str, tuple[V, str]] = {}
 
     def object_text(self, table: Mapping[str, V]) -> str:
         """The object ``table`` as a field of a file."""
@@ -56,10 +56,8 @@ class EntryTexts(Generic[V]):
         self._texts = texts
         return object_text([text for _, text in texts.values()], 1)
 
-    def _text(self, name: str, value: V) -> tuple[bytes, str]:
-        # The fast encoder tells whether anything has changed, wherever it was changed.
-        state = msgspec.msgpack.encode(value)
+    def _text(self, name: str, value: V) -> tuple[V, str]:
         known = self._texts.get(name)
-        if known is not None and known[0] == state:
+        if known is not None and known[0] is value:
             return known
-        return state, f"\t\t{text_of(name)}:{struct_text(value, 2)}"
+        return value, f"\t\t{text_of(name)}:{struct_text(value, 2)}"

@@ -5,12 +5,12 @@ Heartbeats register them. A filter whose group has no client any more is dead; i
 """
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 
 import msgspec
 
-from rocketbroker.broker.config_manager import AnyConfigManager, ConfigManager, decode_file, encode_file
+from rocketbroker.broker.config_manager import ConfigManager, OnPersist, decode_file, encode_file
 from rocketbroker.broker.subscription import is_tag_type
 from rocketbroker.codec.filter.bloom_filter import ERROR_RATE, EXPECTED_CONSUMERS, bit_count, bit_positions
 from rocketbroker.codec.filter.sql_filter import SqlFilter, compiled
@@ -71,7 +71,7 @@ class ConsumerFilterManager(ConfigManager[ConsumerFilterWrapper]):
         path: Path,
         config: BrokerConfig,
         clock: Clock,
-        on_persist: Callable[[AnyConfigManager], None] | None = None,
+        on_persist: OnPersist | None = None,
     ) -> None:
         super().__init__(path, on_persist)
         self._config = config

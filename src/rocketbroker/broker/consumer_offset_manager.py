@@ -8,7 +8,7 @@ import logging
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from rocketbroker.broker.config_manager import AnyConfigManager, ConfigManager, decode_file
+from rocketbroker.broker.config_manager import ConfigManager, OnPersist, Settled, decode_file
 from rocketbroker.broker.config_text import file_text, object_text, struct_text, text_of
 from rocketbroker.broker.reset_offset_table import ResetOffsetTable
 from rocketbroker.codec.remoting import fastjson
@@ -34,7 +34,7 @@ class ConsumerOffsetManager(ConfigManager[ConsumerOffsetSerializeWrapper]):
         on_persist: see ``ConfigManager``.
     """
 
-    def __init__(self, path: Path, clock: Clock, on_persist: Callable[[AnyConfigManager], None] | None = None) -> None:
+    def __init__(self, path: Path, clock: Clock, on_persist: OnPersist | None = None) -> None:
         super().__init__(path, on_persist)
         self.data_version = DataVersion(timestamp=clock.time_ms())
         self.table: OffsetTable = {}
@@ -150,11 +150,12 @@ class ConsumerOffsetManager(ConfigManager[ConsumerOffsetSerializeWrapper]):
         self.resets.take(resets)
         return told
 
-    def flush(self) -> None:
-        """Have the table written when it has changed since."""
-        if self._changed:
-            self._changed = False
-            self.persist()
+    def flush(self) -> Settled | None:
+        """Have the table written when it has changed since; gives the future of that write."""
+        if not self._changed:
+            return None
+        self._changed = False
+        return self.persist()
 
     def group_topic_map(self) -> dict[str, list[str]]:
         """Group -> its topics, as the file holds it for readers; it is made from the offset table."""

@@ -45,7 +45,7 @@ class OffsetFlushService:
         self._schedule_message_service.flush()
 
 
-async def _repeat(interval_ms: Callable[[], int], action: Callable[[], None]) -> None:
+async def _repeat(interval_ms: Callable[[], int], action: Callable[[], object]) -> None:
     while True:
         await asyncio.sleep(interval_ms() / 1000)  # asked each time: both settings can be changed at run time
         action()

@@ -7,12 +7,12 @@ may be behind, and what was delivered since is delivered once more.
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
 from rocketbroker.broker.broker_stats_manager import BrokerStatsManager
-from rocketbroker.broker.config_manager import AnyConfigManager, ConfigManager, decode_file, encode_file
+from rocketbroker.broker.config_manager import ConfigManager, OnPersist, decode_file, encode_file
 from rocketbroker.broker.durable_progress import DurableProgress, LogEnds
 from rocketbroker.broker.waiting_message import WaitingMessages
 from rocketbroker.codec.message.expected_record import ExpectedRecord
@@ -84,7 +84,7 @@ class ScheduleMessageService(ConfigManager[DelayOffsetSerializeWrapper]):
         delay_levels: dict[int, int],
         clock: Clock,
         stats: BrokerStatsManager,
-        on_persist: Callable[[AnyConfigManager], None] | None = None,
+        on_persist: OnPersist | None = None,
     ) -> None:
         super().__init__(path, on_persist)
         self._store = store

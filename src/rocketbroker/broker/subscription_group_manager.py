@@ -2,14 +2,16 @@
 
 import logging
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from rocketbroker.broker.attribute_util import alter_attributes
-from rocketbroker.broker.config_manager import AnyConfigManager, VersionedConfigManager, decode_file
+from rocketbroker.broker.config_manager import OnPersist, VersionedConfigManager, decode_file
 from rocketbroker.broker.config_text import EntryTexts, file_text, struct_text
+from rocketbroker.broker.table_changes import TableChanges
 from rocketbroker.codec.message.topic_validator import validate_group
 from rocketbroker.codec.remoting import fastjson
 from rocketbroker.codec.remoting.bodies.subscription_group import SubscriptionGroupConfig, SubscriptionGroupWrapper
@@ -50,7 +52,7 @@ class SubscriptionGroupManager(VersionedConfigManager[SubscriptionGroupWrapper])
         path: Path,
         config: BrokerConfig,
         clock: Clock,
-        on_persist: Callable[[AnyConfigManager], None] | None = None,
+        on_persist: OnPersist | None = None,
     ) -> None:
         super().__init__(path, clock, on_persist)
         self._config = config
@@ -60,6 +62,8 @@ class SubscriptionGroupManager(VersionedConfigManager[SubscriptionGroupWrapper])
         self.groups = {name: SubscriptionGroupConfig(group_name=name) for name in BUILT_IN_GROUPS}
         # group -> topic -> bits of what is forbidden; bit 0 is reading (GroupForbidden).
         self.forbidden_table: dict[str, dict[str, int]] = {}
+        self._changes = TableChanges(self.groups)
+        self._forbidden_changes = TableChanges(self.forbidden_table)
 
     def find_for_pull(self, group: str) -> SubscriptionGroupConfig | None:
         """The group; one that could be created if it is new, and is then neither in the table nor on disk.
@@ -131,10 +135,12 @@ class SubscriptionGroupManager(VersionedConfigManager[SubscriptionGroupWrapper])
 
     def delete(self, group: str) -> bool:
         """Forget a group and what is forbidden to it. Returns whether there was one."""
-        found = self.groups.pop(group, None) is not None
-        if self.forbidden_table.pop(group, None) is not None or found:
+        found = group in self.groups
+        if found or group in self.forbidden_table:
             log.info("consumer group %s is deleted", group)
-            self.changed()
+            self._changes.put(group, None)
+            self._forbidden_changes.put(group, None)
+            self.changed(group)
         return found
 
     def forbidden(self, group: str, topic: str) -> int:
@@ -145,13 +151,11 @@ class SubscriptionGroupManager(VersionedConfigManager[SubscriptionGroupWrapper])
         """Set or clear bit ``index`` (0 to 30) of what the group may not do with the topic."""
         bit = 1 << index
         bits = self.forbidden(group, topic)
-        topics = self.forbidden_table.setdefault(group, {})
-        topics[topic] = bits | bit if forbid else bits & ~bit
+        topics = self.forbidden_table.get(group, {}) | {topic: bits | bit if forbid else bits & ~bit}
         if not topics[topic]:
             del topics[topic]
-        if not topics:
-            del self.forbidden_table[group]
-        self.changed()
+        self._forbidden_changes.put(group, topics or None)
+        self.changed(group)
 
     def encode(self) -> bytes:
         """``subscriptionGroup.json`` as RocketMQ writes it."""
@@ -177,5 +181,8 @@ class SubscriptionGroupManager(VersionedConfigManager[SubscriptionGroupWrapper])
         self.data_version = file.data_version
 
     def _put(self, group: SubscriptionGroupConfig) -> None:
-        self.groups[group.group_name] = group
-        self.changed()
+        self._changes.put(group.group_name, group)
+        self.changed(group.group_name)
+
+    def _tables(self) -> Iterable[TableChanges[Any]]:
+        return self._changes, self._forbidden_changes

@@ -1,6 +1,7 @@
 """The parts of a broker that the tables hand to processors, each of which gets the few that it needs."""
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Callable, Collection
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,7 +44,7 @@ class AdminParts:
     models: tuple[ConfigModel, ...]
     persist_path: Path
     executor: Executor
-    register: Callable[[], None]
+    register: Callable[[], Collection[asyncio.Future[None]]]
     readmit: Callable[[], None]
     is_active: Callable[[], bool]
     cleaning: CleanFilesService

@@ -33,6 +33,7 @@ from rocketbroker.common.errors import BrokerResponseError
 from rocketbroker.processor.broker_fast_failure import BrokerFastFailure
 from rocketbroker.processor.flushed_answer import flushed_answer
 from rocketbroker.processor.put_refusal import put_refusal
+from rocketbroker.processor.table_change import answer_when_created, unsettled_queues
 from rocketbroker.store.put_message import MessageExtBrokerInner, PutMessageResult, PutMessageStatus
 
 log = logging.getLogger(__name__)
@@ -130,13 +131,15 @@ class ConsumerSendMsgBackProcessor:
         else:
             topic, queue_nums = retry_topic, group.retry_queue_nums
             delay_level = header.delay_level or FIRST_RETRY_LEVEL + found.reconsume_times
-        result = self._store_copy(found, topic, random.randrange(queue_nums), delay_level)
+        queue_id = random.randrange(queue_nums)
+        result = self._store_copy(found, topic, queue_id, delay_level)
         self._count(found, header.group, is_dlq=is_dlq)
-        answer = response()
-        if not self._waits_for_flush:
-            return answer
-        wait = partial(self._store.when_flushed, result)
-        return self._fast_failure.answer_when_flushed(wait, partial(flushed_answer, answer))
+        answer: Command | Awaitable[Command] = response()
+        if self._waits_for_flush:
+            wait = partial(self._store.when_flushed, result)
+            answer = self._fast_failure.answer_when_flushed(wait, partial(flushed_answer, response()))
+        unsettled = unsettled_queues(self._topic_configs, (topic, queue_id))
+        return answer_when_created(self._topic_configs, unsettled, answer) if unsettled else answer
 
     def _writable_group(self, name: str) -> SubscriptionGroupConfig:
         group = self._subscription_groups.find(name)

@@ -1,6 +1,7 @@
 """HEART_BEAT (34): which groups a client produces and consumes in (ClientManageProcessor.heartBeat)."""
 
 import logging
+from collections.abc import Awaitable
 
 from rocketbroker.broker.client_channel_info import ClientChannelInfo
 from rocketbroker.broker.consumer_filter_manager import ConsumerFilterManager
@@ -22,6 +23,7 @@ from rocketbroker.common.clock import Clock
 from rocketbroker.common.errors import BrokerResponseError
 from rocketbroker.processor.heartbeat_limit import HeartbeatLimit
 from rocketbroker.processor.request_body import read_body
+from rocketbroker.processor.table_change import answer_within
 
 log = logging.getLogger(__name__)
 
@@ -30,6 +32,8 @@ UNIT_SUB_FLAG = 2
 _SHOWN = 64
 # The retry topic of the longest group that brokers before 5.0 allowed.
 _LONGEST_NAME = len(RETRY_GROUP_TOPIC_PREFIX) + LEGACY_GROUP_MAX_LENGTH
+# Clients give a heartbeat 3 s. Once it is answered they look for the route of their retry topic.
+TOPIC_WAIT_S = 1.0
 
 
 class HeartBeatProcessor:
@@ -57,8 +61,10 @@ class HeartBeatProcessor:
         self._clock = clock
         self._limit = limit
 
-    def process(self, connection: Connection, command: Command) -> Command:
-        """Answer the request.
+    def process(self, connection: Connection, command: Command) -> Command | Awaitable[Command]:
+        """Answer the request, where retry topics are made when they are on disk and registered, or after a second.
+
+        A slow disk or a dead name server fails no heartbeat.
 
         Raises:
             BrokerResponseError: SYSTEM_ERROR for a body that is no heartbeat, INVALID_PARAMETER for an illegal name
@@ -85,7 +91,10 @@ class HeartBeatProcessor:
         for refusal in filter(None, refusals):
             raise refusal
         sub_change = not heartbeat.heartbeat_fingerprint or any(changed)
-        return response(header={"IS_SUPPORT_HEART_BEAT_V2": True, "IS_SUB_CHANGE": sub_change})
+        answer = response(header={"IS_SUPPORT_HEART_BEAT_V2": True, "IS_SUB_CHANGE": sub_change})
+        topics = [RETRY_GROUP_TOPIC_PREFIX + data.group_name for data in heartbeat.consumer_data_set]
+        made = {settled for topic in topics if (settled := self._topic_configs.settled(topic)) is not None}
+        return answer_within(made, answer, TOPIC_WAIT_S) if made else answer
 
     def _refusal(self, data: ConsumerData) -> BrokerResponseError | None:
         """Return why a group is not registered, ``None`` when it is."""
@@ -106,13 +115,16 @@ class HeartBeatProcessor:
         if group is None:
             log.debug("%r consumes in the group %s, which does not exist", channel, data.group_name)
             return False
-        self._topic_configs.create_in_send_message_back(
-            RETRY_GROUP_TOPIC_PREFIX + data.group_name,
-            group.retry_queue_nums,
-            PERM_READ_WRITE,
-            UNIT_SUB_FLAG if data.unit_mode else 0,
-            order=any(self._topic_configs.is_order_topic(each.topic) for each in data.subscription_data_set),
-        )
+        retry_topic = RETRY_GROUP_TOPIC_PREFIX + data.group_name
+        # Without one the group consumes all the same, and what it sends back is refused.
+        if self._topic_configs.may_create(retry_topic):
+            self._topic_configs.create_in_send_message_back(
+                retry_topic,
+                group.retry_queue_nums,
+                PERM_READ_WRITE,
+                UNIT_SUB_FLAG if data.unit_mode else 0,
+                order=any(self._topic_configs.is_order_topic(each.topic) for each in data.subscription_data_set),
+            )
         info = self._consumers.group_info(data.group_name)
         subscribed = info is not None and bool(info.subscription_table)
         self._consumers.register(

@@ -146,8 +146,8 @@ class SendMessageProcessor:
             message.found[1],  # type: ignore[index]  # set by _message
             self._region_suffix + self._recall_handle(message) if message.topic is TIMER_TOPIC else self._region_suffix,
         )
-        if self._waits_for_flush:
-            return self._after_flush(answer, result)
+        if target.waits:
+            return self._answer_later(answer, result, target, (queue_id, message))
         return answer
 
     def _message(
@@ -238,8 +238,8 @@ class SendMessageProcessor:
         target.stats.add(len(parts.flags), result.size)
         ids = self._message_ids(result.physical_offsets or [result.physical_offset])
         answer = send_response(command.opaque, queue_id, result.queue_offset, ids, unique_key, suffix)
-        if self._waits_for_flush:
-            return self._after_flush(answer, result)
+        if target.waits:
+            return self._answer_later(answer, result, target, (queue_id, message))
         return answer
 
     def _make_inner(self, message: MessageExtBrokerInner, command: SendCommand, count: int) -> None:
@@ -305,6 +305,24 @@ class SendMessageProcessor:
                 "its rejectTransactionMessage is true"
             )
             raise BrokerResponseError(ResponseCode.NO_PERMISSION, remark)
+
+    def _answer_later(
+        self, answer: bytes, result: PutMessageResult, target: TopicTarget, sent: tuple[int, MessageExtBrokerInner]
+    ) -> bytes | Awaitable[bytes | Command]:
+        """The answer once the message is on disk, under SYNC_FLUSH, and its topic, when that is new.
+
+        A dead letter goes to a topic of its own.
+        """
+        queue_id, message = sent
+        queues = [(target.config.topic_name, queue_id)]
+        if target.is_retry:
+            queues.append((message.topic, message.queue_id))
+        unsettled = self._targets.unsettled(*queues)
+        later = self._after_flush(answer, result) if self._waits_for_flush else answer
+        if unsettled:
+            return self._targets.answer_when_created(unsettled, later)
+        target.waits = self._waits_for_flush or target.is_retry
+        return later
 
     def _after_flush(self, answer: bytes, result: PutMessageResult) -> Awaitable[bytes | Command]:
         """The answer once the message is on disk, or FLUSH_DISK_TIMEOUT: the disk refused or took too long."""

@@ -164,6 +164,10 @@ class SendReplyMessageProcessor:
         self._store.dispatch()
         if not why and self._store.waits_for_flush:
             why = await self._store.wait_flushed(result)
+        try:
+            await self._targets.answer_when_created(self._targets.unsettled((message.topic, message.queue_id)), None)
+        except BrokerResponseError as error:
+            why = error.remark
         if why:
             log.warning("a reply was passed on, and is not in %s: %s", message.topic, why)
             return _NOT_STORED

@@ -1,6 +1,8 @@
 """What the send path needs to know of a topic, checked once and kept until the topic changes."""
 
 import random
+from collections.abc import Awaitable
+from typing import TypeVar
 
 from rocketbroker.broker.attribute_util import unserved_attribute
 from rocketbroker.broker.broker_stats_manager import BrokerStatsManager
@@ -20,6 +22,9 @@ from rocketbroker.codec.remoting.perm_name import PERM_READ_WRITE, PERM_WRITE
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.config import BrokerConfig
 from rocketbroker.common.errors import BrokerResponseError
+from rocketbroker.processor.table_change import UnsettledQueue, answer_when_created, unsettled_queues
+
+A = TypeVar("A")
 
 _UNIT_FLAG = 1
 _NOT_WRITTEN = "which this broker does not write; send to a topic without it"
@@ -27,9 +32,12 @@ _UNIT_SUB_FLAG = 2
 
 
 class TopicTarget:
-    """A topic that may be sent to."""
+    """A topic that may be sent to.
 
-    __slots__ = ("config", "is_batch_cq", "is_retry", "order", "queue_nums", "stats", "sys_flag")
+    ``waits`` says that the answer to a send may have to wait: for the disk, or for the topic itself, when that is new.
+    """
+
+    __slots__ = ("config", "is_batch_cq", "is_retry", "order", "queue_nums", "stats", "sys_flag", "waits")
 
     def __init__(self, config: TopicConfig, stats: StatsItem) -> None:
         self.config = config
@@ -39,6 +47,7 @@ class TopicTarget:
         self.order = config.order
         self.is_batch_cq = config.is_batch_cq
         self.is_retry = config.topic_name.startswith(RETRY_GROUP_TOPIC_PREFIX)
+        self.waits = True
 
 
 def other_queue(header: SendMessageRequestHeader, target: TopicTarget) -> int:
@@ -98,6 +107,18 @@ class TopicTargets:
             )
             raise BrokerResponseError(ResponseCode.NO_PERMISSION, remark)
         return target
+
+    def unsettled(self, *queues: tuple[str, int]) -> list[UnsettledQueue]:
+        """Those of ``queues`` (topic and number) whose topic is not on disk yet, or not registered."""
+        return unsettled_queues(self._manager, *queues)
+
+    async def answer_when_created(self, queues: list[UnsettledQueue], answer: A | Awaitable[A]) -> A:
+        """The answer to a send once the topics of its queues are on disk.
+
+        Raises:
+            BrokerResponseError: SERVICE_NOT_AVAILABLE, the disk refused.
+        """
+        return await answer_when_created(self._manager, queues, answer)
 
     def _forget_deleted(self) -> None:
         for topic in self._targets.keys() - self._topics.keys():

@@ -23,12 +23,12 @@ def test_text_is_what_the_general_encoder_writes():
     assert written(EntryTexts(), {}) == general({})
 
 
-def test_changes_are_seen_wherever_they_are_made():
+def test_another_object_has_another_text():
     texts: EntryTexts = EntryTexts()
     table = {name: TopicConfig(name) for name in "abc"}
     assert written(texts, table) == general(table)
-    table["a"].perm = 4
-    table["b"].attributes["queue.type"] = "BatchCQ"
+    table["a"] = TopicConfig("a", perm=4)
+    table["b"] = TopicConfig("b", attributes={"queue.type": "BatchCQ"})
     del table["c"]
     table["d"] = TopicConfig("d")
     assert written(texts, table) == general(table)

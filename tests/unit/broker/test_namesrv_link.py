@@ -4,7 +4,8 @@ import pytest
 
 from rocketbroker.broker.broker_registration import BrokerRegistration
 from rocketbroker.broker.namesrv_link import NamesrvLink
-from rocketbroker.broker.topic_config_manager import TopicConfigManager
+from rocketbroker.broker.topic_config_manager import TopicChange, TopicConfigManager
+from rocketbroker.codec.remoting.bodies.data_version import DataVersion
 from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
 from rocketbroker.common.config import BrokerConfig, MessageStoreConfig
 from rocketbroker.transport.remoting_client import RemotingClient
@@ -29,6 +30,10 @@ def make(tmp_path, client, address):
     return NamesrvLink(address, client, CONFIG, registration, lambda _topics: None)
 
 
+def changed(*topics, is_deletion=False):
+    return TopicChange(list(topics), DataVersion(5, len(topics), 0), is_deletion)
+
+
 async def test_nothing_is_sent_before_it_is_asked_for(tmp_path, client):
     namesrv = FakeNamesrv()
     await namesrv.start()
@@ -47,8 +52,8 @@ async def test_whole_and_increments_arrive_in_order(tmp_path, client):
     link.start()
     link.register_whole()
     await link.settled()
-    link.register_increment([TopicConfig("A")])
-    link.register_increment([TopicConfig("B"), TopicConfig("A", perm=4)])
+    link.register_change(changed(TopicConfig("A")))
+    link.register_change(changed(TopicConfig("B"), TopicConfig("A", perm=4)))
     await link.settled()
     assert namesrv.topics() == {"A": TopicConfig("A", perm=4), "B": TopicConfig("B")}
     await link.stop(unregister=False)

@@ -21,6 +21,17 @@ def make(tmp_path, **settings):
     return TopicConfigManager(tmp_path / "topics.json", config, FakeClock())
 
 
+def listen(manager):
+    changes: list[list[TopicConfig]] = []
+
+    def listener(change):
+        changes.append(change.topics)
+        return []
+
+    manager.on_change(listener)
+    return changes
+
+
 def test_system_topics_are_those_of_the_recorded_broker(tmp_path):
     recorded = make(tmp_path)
     recorded.topics.clear()
@@ -54,8 +65,7 @@ def test_recorded_file_encodes_back_to_the_same_bytes(tmp_path):
 
 def test_auto_create_inherits_from_tbw102(tmp_path):
     manager = make(tmp_path)
-    changes: list[list[TopicConfig]] = []
-    manager.on_change(changes.append)
+    changes = listen(manager)
     counter = manager.data_version.counter
     topic = manager.create_in_send_message("New", "TBW102", "127.0.0.1:1", 4, 2)
     assert topic == TopicConfig("New", 4, 4, 6, topic_sys_flag=2)
@@ -84,8 +94,7 @@ def test_auto_create_can_be_off_even_when_the_file_has_tbw102(tmp_path):
 
 def test_create_in_send_message_back(tmp_path):
     manager = make(tmp_path)
-    changes: list[list[TopicConfig]] = []
-    manager.on_change(changes.append)
+    changes = listen(manager)
     topic = manager.create_in_send_message_back("%RETRY%g", 1, 6)
     assert topic == TopicConfig("%RETRY%g", 1, 1, 6)
     assert manager.create_in_send_message_back("%RETRY%g", 1, 6) is topic

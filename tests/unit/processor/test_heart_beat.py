@@ -10,6 +10,7 @@ from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.config.hot_change import apply_updates
 from rocketbroker.common.errors import BrokerResponseError
 from tests.support.fakes import FakeConnection
+from tests.support.heard_topics import HeardTopics
 from tests.support.processors import heart_beat_processor
 
 
@@ -39,8 +40,8 @@ def heartbeat(*groups, producers=(), client="c1", **fields):
 
 
 def test_registers_producers_and_consumers(processor, parts):
-    changes: list[TopicConfig] = []
-    parts.topic_configs.on_change(changes.extend)
+    changes = HeardTopics()
+    parts.topic_configs.on_change(changes)
     answer = processor.process(FakeConnection(), heartbeat(("g", ["T"]), producers=["p"]))
     assert answer.header == {"IS_SUPPORT_HEART_BEAT_V2": True, "IS_SUB_CHANGE": True}
     assert parts.consumers.group_info("g").client_ids() == ["c1"]

@@ -4,10 +4,10 @@ Apache RocketMQ has ``timercheck`` for it, which says up to which time all is de
 clock is set back: what is sent then has its turn before that time.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 
-from rocketbroker.broker.config_manager import AnyConfigManager, ConfigManager, decode_file, encode_file
+from rocketbroker.broker.config_manager import ConfigManager, OnPersist, decode_file, encode_file
 from rocketbroker.broker.durable_progress import DurableProgress, LogEnds
 from rocketbroker.codec.storefile.timer_slots import Delivered, TimerProgressFile, with_delivered
 
@@ -21,9 +21,7 @@ class TimerProgress(ConfigManager[TimerProgressFile]):
         on_persist: see ``ConfigManager``.
     """
 
-    def __init__(
-        self, path: Path, store: LogEnds, on_persist: Callable[[AnyConfigManager], None] | None = None
-    ) -> None:
+    def __init__(self, path: Path, store: LogEnds, on_persist: OnPersist | None = None) -> None:
         super().__init__(path, on_persist)
         self.file = TimerProgressFile()
         self.delivered: Delivered = ()

@@ -441,6 +441,42 @@ class BrokerConfig(ConfigModel):
         "forceRegister", True, "Register each period even when no topic has changed since.", _HOT
     )
     compressed_register: Flag = setting("compressedRegister", False, "Deflate the body of registrations.", _HOT)
+    enable_single_topic_register: Flag = setting(
+        "enableSingleTopicRegister",
+        False,
+        "Register changed topics by REGISTER_TOPIC_IN_NAMESRV, one by one, instead of by REGISTER_BROKER.",
+        _HOT,
+    )
+    enable_split_registration: Flag = setting(
+        "enableSplitRegistration",
+        False,
+        "Register in parts of splitRegistrationSize topics. Without it a part has up to 10,000.",
+        _HOT,
+    )
+    split_registration_size: Whole = setting(
+        "splitRegistrationSize",
+        800,
+        "Topics of each part of a registration, where enableSplitRegistration is on.",
+        _HOT,
+        low=1,
+        high=10_000,
+    )
+    max_topic_nums: Whole = setting(
+        "maxTopicNums",
+        100_000,
+        "Topics that a broker has, those of the system included; none is made above it.",
+        _HOT,
+        low=1,
+        high=1_000_000,
+    )
+    max_auto_create_topic_nums: Whole = setting(
+        "maxAutoCreateTopicNums",
+        50_000,
+        "Topics above which only administrators make another: none is made by a send, a heartbeat or a send-back.",
+        _HOT,
+        low=1,
+        high=1_000_000,
+    )
     flush_consumer_offset_interval: Whole = setting(
         "flushConsumerOffsetInterval",
         5_000,

@@ -1,7 +1,8 @@
 """UPDATE_BROKER_CONFIG (25), GET_BROKER_CONFIG (26): settings as properties text (AdminBrokerProcessor)."""
 
+import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Executor
 from pathlib import Path
 
@@ -30,7 +31,8 @@ class BrokerConfigProcessor:
         path: the file that changes are written to.
         executor: runs the writes, one at a time.
         register: called when a setting that name servers know took effect. It is to raise the data version of the
-            topics and register: name servers take over the topics' permissions only with a new version.
+            topics and register: name servers take over the topics' permissions only with a new version. Gives what
+            the answer waits for.
         readmit: called when a setting of protected mode took effect.
         clock: dates the version of the settings.
     """
@@ -40,7 +42,7 @@ class BrokerConfigProcessor:
         models: Sequence[ConfigModel],
         path: Path,
         executor: Executor,
-        register: Callable[[], None],
+        register: Callable[[], Collection[asyncio.Future[None]]],
         readmit: Callable[[], None],
         clock: Clock,
     ) -> None:
@@ -63,11 +65,12 @@ class BrokerConfigProcessor:
         if changed:
             log.info("%s changes settings: %s", connection.remote_address, changed)
             self._version.next_version(self._clock.time_ms())
-            if not REGISTERED_SETTINGS.isdisjoint(changed):
-                self._register()
+            registered = () if REGISTERED_SETTINGS.isdisjoint(changed) else self._register()
             if not ACCESS_SETTINGS.isdisjoint(changed):
                 self._readmit()
             await store_change(self._executor, self._path, changed)
+            if registered:
+                await asyncio.wait(registered)
         return response()
 
     def process_get(self, _connection: Connection, _command: Command) -> Command:

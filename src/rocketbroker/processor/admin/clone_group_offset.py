@@ -14,6 +14,7 @@ from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.errors import BrokerResponseError, StoreError
 from rocketbroker.processor.loop_share import parts_of
 from rocketbroker.processor.name_check import check_known_group, check_known_topic
+from rocketbroker.processor.table_change import wait_settled
 
 Header = CloneGroupOffsetRequestHeader
 
@@ -50,6 +51,7 @@ class CloneGroupOffsetProcessor:
         """
         header = command.header
         self._check(header)
+        await wait_settled([self._groups.settled(header.dest_group)])
         found = {topic: self._offsets.offsets_of(header.src_group, topic) for topic in self._topics_of(header)}
         cloned = {topic: offsets for topic, offsets in found.items() if offsets}
         if not cloned:

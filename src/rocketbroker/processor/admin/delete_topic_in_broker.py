@@ -10,6 +10,7 @@ from rocketbroker.codec.remoting.headers.topic import DeleteTopicRequestHeader
 from rocketbroker.codec.remoting.remoting_command import Command, RemotingCommand, response
 from rocketbroker.processor.admin.topic_remover import QueueRemover, TopicRemover
 from rocketbroker.processor.admin.update_and_create_topic import check_changeable_topic
+from rocketbroker.processor.table_change import wait_settled
 
 log = logging.getLogger(__name__)
 
@@ -18,13 +19,14 @@ class DeleteTopicInBrokerProcessor:
     """Forgets the topic, the offsets that groups have in it, its queues and its counters.
 
     The messages stay in the CommitLog until its files expire. A topic that does not exist is removed all the same,
-    since parts of it may be left.
+    since parts of it may be left. The answer comes when the tables are on disk and the name servers know.
     """
 
     def __init__(
         self, topics: TopicConfigManager, offsets: ConsumerOffsetManager, store: QueueRemover, stats: BrokerStatsManager
     ) -> None:
         self._topics = topics
+        self._offsets = offsets
         self._remover = TopicRemover(offsets, store, stats)
 
     async def process(self, connection: Connection, command: RemotingCommand[DeleteTopicRequestHeader]) -> Command:
@@ -32,11 +34,15 @@ class DeleteTopicInBrokerProcessor:
 
         Raises:
             BrokerResponseError: INVALID_PARAMETER, the name is illegal or one of the system's; SYSTEM_ERROR, the disk
-                refused. Nothing was removed.
+                refused. The remark says what is left.
         """
         topic = command.header.topic
         check_changeable_topic(self._topics, topic)
         log.info("%s deletes topic %s", connection.remote_address, topic)
         await self._remover.remove(topic, ", it stays")
         self._topics.delete(topic)
+        await wait_settled(
+            [self._topics.settled(topic), self._offsets.flush()],
+            f"the messages of topic {topic} are removed, the rest may stay; delete it again when the disk takes it",
+        )
         return response()

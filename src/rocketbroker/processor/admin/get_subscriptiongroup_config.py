@@ -1,11 +1,14 @@
 """GET_SUBSCRIPTIONGROUP_CONFIG (352): one consumer group (AdminBrokerProcessor.getSubscriptionGroup)."""
 
+from collections.abc import Awaitable
+
 from rocketbroker.broker.subscription_group_manager import SubscriptionGroupManager
 from rocketbroker.codec.remoting.handler import Connection
 from rocketbroker.codec.remoting.headers.subscription_group import GetSubscriptionGroupConfigRequestHeader
 from rocketbroker.codec.remoting.remoting_command import Command, RemotingCommand, response
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.processor.name_check import check_known_group
+from rocketbroker.processor.table_change import answer_when_settled
 
 
 class GetSubscriptionGroupConfigProcessor:
@@ -16,7 +19,7 @@ class GetSubscriptionGroupConfigProcessor:
 
     def process(
         self, _connection: Connection, command: RemotingCommand[GetSubscriptionGroupConfigRequestHeader]
-    ) -> Command:
+    ) -> Command | Awaitable[Command]:
         """Answer the request; SUBSCRIPTION_GROUP_NOT_EXIST for a group that is not there.
 
         Raises:
@@ -26,4 +29,4 @@ class GetSubscriptionGroupConfigProcessor:
         config = self._groups.find(command.header.group)
         if config is None:
             return response(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, "No group in this broker")
-        return response(body=config.encode())
+        return answer_when_settled([self._groups.settled(config.group_name)], response(body=config.encode()))

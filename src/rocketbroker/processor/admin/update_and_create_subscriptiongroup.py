@@ -1,7 +1,7 @@
 """UPDATE_AND_CREATE_SUBSCRIPTIONGROUP (200) and its list form (225): makes or changes consumer groups."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 
 from rocketbroker.broker.subscription_group_manager import SubscriptionGroupManager
 from rocketbroker.codec.remoting.bodies.subscription_group import SubscriptionGroupConfig, SubscriptionGroupList
@@ -11,6 +11,7 @@ from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.errors import BrokerResponseError
 from rocketbroker.processor.name_check import check_group
 from rocketbroker.processor.request_body import read_body
+from rocketbroker.processor.table_change import answer_when_settled
 
 log = logging.getLogger(__name__)
 
@@ -18,12 +19,12 @@ _MAX_RETRY_QUEUE_NUMS = 16384
 
 
 class UpdateAndCreateSubscriptionGroupProcessor:
-    """Changes the table of consumer groups."""
+    """Changes the table of consumer groups; answers when it is on disk."""
 
     def __init__(self, groups: SubscriptionGroupManager) -> None:
         self._groups = groups
 
-    def process(self, connection: Connection, command: Command) -> Command:
+    def process(self, connection: Connection, command: Command) -> Command | Awaitable[Command]:
         """Make or change one group (200).
 
         Raises:
@@ -31,7 +32,7 @@ class UpdateAndCreateSubscriptionGroupProcessor:
         """
         return self._update(connection, [read_body(command.body, SubscriptionGroupConfig)])
 
-    def process_list(self, connection: Connection, command: Command) -> Command:
+    def process_list(self, connection: Connection, command: Command) -> Command | Awaitable[Command]:
         """Make or change several groups (225): all or none.
 
         Raises:
@@ -39,13 +40,15 @@ class UpdateAndCreateSubscriptionGroupProcessor:
         """
         return self._update(connection, read_body(command.body, SubscriptionGroupList).group_config_list)
 
-    def _update(self, connection: Connection, configs: Sequence[SubscriptionGroupConfig]) -> Command:
+    def _update(
+        self, connection: Connection, configs: Sequence[SubscriptionGroupConfig]
+    ) -> Command | Awaitable[Command]:
         for config in configs:
             _check(config)
         for config in configs:
             log.info("%s updates group %s", connection.remote_address, config)
             self._groups.update(config)
-        return response()
+        return answer_when_settled([self._groups.settled(config.group_name) for config in configs], response())
 
 
 def _check(config: SubscriptionGroupConfig) -> None:

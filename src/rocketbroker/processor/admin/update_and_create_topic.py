@@ -1,7 +1,7 @@
 """UPDATE_AND_CREATE_TOPIC (17), UPDATE_AND_CREATE_TOPIC_LIST (18): makes or changes topics (AdminBrokerProcessor)."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 
 from rocketbroker.broker.attribute_util import TOPIC_ATTRIBUTES, alter_attributes
 from rocketbroker.broker.topic_config_manager import TopicConfigManager
@@ -15,6 +15,7 @@ from rocketbroker.common.config import BrokerConfig
 from rocketbroker.common.errors import BrokerResponseError
 from rocketbroker.processor.name_check import check_topic
 from rocketbroker.processor.request_body import read_body
+from rocketbroker.processor.table_change import answer_when_settled
 
 log = logging.getLogger(__name__)
 
@@ -26,13 +27,15 @@ _MESSAGE_TYPE = "+message.type"
 
 
 class UpdateAndCreateTopicProcessor:
-    """Changes the table of topics; what listens to it registers them at the name servers."""
+    """Changes the table of topics; answers when it is on disk and the name servers know."""
 
     def __init__(self, config: BrokerConfig, topics: TopicConfigManager) -> None:
         self._config = config
         self._topics = topics
 
-    def process(self, connection: Connection, command: RemotingCommand[CreateTopicRequestHeader]) -> Command:
+    def process(
+        self, connection: Connection, command: RemotingCommand[CreateTopicRequestHeader]
+    ) -> Command | Awaitable[Command]:
         """Make or change one topic (17).
 
         Raises:
@@ -40,7 +43,7 @@ class UpdateAndCreateTopicProcessor:
         """
         return self._update(connection, [topic_config(command.header)])
 
-    def process_list(self, connection: Connection, command: Command) -> Command:
+    def process_list(self, connection: Connection, command: Command) -> Command | Awaitable[Command]:
         """Make or change several topics (18): all or none.
 
         Raises:
@@ -48,14 +51,15 @@ class UpdateAndCreateTopicProcessor:
         """
         return self._update(connection, read_body(command.body, CreateTopicListRequestBody).topic_config_list)
 
-    def _update(self, connection: Connection, configs: Sequence[TopicConfig]) -> Command:
+    def _update(self, connection: Connection, configs: Sequence[TopicConfig]) -> Command | Awaitable[Command]:
         for config in configs:
             self._check(config)
+        self._topics.check_room(len({config.topic_name for config in configs} - self._topics.topics.keys()))
         for config in configs:
             if config != self._topics.select(config.topic_name):
                 log.info("%s updates topic %s", connection.remote_address, config)
                 self._topics.update(config)
-        return response()
+        return answer_when_settled([self._topics.settled(config.topic_name) for config in configs], response())
 
     def _check(self, config: TopicConfig) -> None:
         check_changeable_topic(self._topics, config.topic_name)

@@ -1,6 +1,7 @@
 """UPDATE_AND_GET_GROUP_FORBIDDEN (353): whether a group may read a topic (AdminBrokerProcessor)."""
 
 import logging
+from collections.abc import Awaitable
 
 from rocketbroker.broker.subscription_group_manager import SubscriptionGroupManager
 from rocketbroker.broker.topic_config_manager import TopicConfigManager
@@ -11,6 +12,7 @@ from rocketbroker.codec.remoting.perm_name import INDEX_PERM_READ
 from rocketbroker.codec.remoting.remoting_command import Command, RemotingCommand, response
 from rocketbroker.processor.admin.existing_group import check_existing_group
 from rocketbroker.processor.admin.existing_topic import existing_topic
+from rocketbroker.processor.table_change import answer_when_settled
 
 log = logging.getLogger(__name__)
 
@@ -22,7 +24,9 @@ class UpdateAndGetGroupForbiddenProcessor:
         self._topics = topics
         self._groups = groups
 
-    def process(self, connection: Connection, command: RemotingCommand[UpdateGroupForbiddenRequestHeader]) -> Command:
+    def process(
+        self, connection: Connection, command: RemotingCommand[UpdateGroupForbiddenRequestHeader]
+    ) -> Command | Awaitable[Command]:
         """Answer the request.
 
         Raises:
@@ -37,4 +41,5 @@ class UpdateAndGetGroupForbiddenProcessor:
             log.info("%s %s group %s to read topic %s", connection.remote_address, what, header.group, header.topic)
             self._groups.update_forbidden(header.group, header.topic, INDEX_PERM_READ, forbid=not header.readable)
         readable = not self._groups.forbidden(header.group, header.topic) & 1 << INDEX_PERM_READ
-        return response(remark="", body=GroupForbidden(header.topic, header.group, readable).encode())
+        answer = response(remark="", body=GroupForbidden(header.topic, header.group, readable).encode())
+        return answer_when_settled([self._groups.settled(header.group)], answer)

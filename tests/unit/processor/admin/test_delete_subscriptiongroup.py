@@ -3,7 +3,7 @@ import pytest
 from rocketbroker.codec.remoting.headers.subscription_group import DeleteSubscriptionGroupRequestHeader
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.processor.admin.delete_subscriptiongroup import DeleteSubscriptionGroupProcessor
-from tests.support.processor_calls import call, recorded, refusal
+from tests.support.processor_calls import call_async, recorded, refusal_async
 
 
 @pytest.fixture
@@ -16,22 +16,22 @@ def processor(parts):
 
 
 @pytest.mark.parametrize(("clean", "left"), [(True, -1), (False, 5)])
-def test_offsets_go_only_when_asked(parts, processor, clean, left):
-    assert call(processor.process, DeleteSubscriptionGroupRequestHeader("G", clean)) == (0, None, {}, b"")
+async def test_offsets_go_only_when_asked(parts, processor, clean, left):
+    assert await call_async(processor.process, DeleteSubscriptionGroupRequestHeader("G", clean)) == (0, None, {}, b"")
     assert not parts.subscription_groups.contains("G")
     assert parts.offsets.query("G", "T", 0) == left
     assert parts.offsets.query("Other", "T", 0) == 6
     assert parts.stats.view("GROUP_GET_NUMS", "T@G") is None
 
 
-def test_recorded_request(processor):
+async def test_recorded_request(processor):
     ((command, theirs),) = recorded(207, DeleteSubscriptionGroupRequestHeader)
-    assert call(processor.process, command.header) == theirs
+    assert await call_async(processor.process, command.header) == theirs
     assert command.header.clean_offset
 
 
 @pytest.mark.parametrize("group", ["../up", "", "g" * 256])
-def test_bad_names_are_named(processor, group):
-    code, remark = refusal(processor.process, DeleteSubscriptionGroupRequestHeader(group, True))
+async def test_bad_names_are_named(processor, group):
+    code, remark = await refusal_async(processor.process, DeleteSubscriptionGroupRequestHeader(group, True))
     assert code == ResponseCode.INVALID_PARAMETER
     assert "The specified group" in remark

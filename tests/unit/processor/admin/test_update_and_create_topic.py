@@ -10,6 +10,7 @@ from rocketbroker.processor.admin.update_and_create_topic import (
     UpdateAndCreateTopicProcessor,
     parse_attributes,
 )
+from tests.support.heard_topics import HeardTopics
 from tests.support.processor_calls import call, recorded, refusal
 
 
@@ -20,8 +21,8 @@ def header(topic="T", **fields):
 
 @pytest.fixture
 def told(parts):
-    heard: list[TopicConfig] = []
-    parts.topic_configs.on_change(heard.extend)
+    heard = HeardTopics()
+    parts.topic_configs.on_change(heard)
     return heard
 
 
