@@ -43,6 +43,7 @@ DAMAGED_FILES = "tests/property/test_damaged_files.py"
 DAMAGED_BATCHES = "tests/property/test_damaged_batches.py::test_whatever_one_file_has_become"
 CRASH = "tests/property/test_crash.py::test_a_crash_takes_nothing_that_was_promised"
 DISK_ERRORS = "tests/property/test_disk_errors.py::test_a_disk_that_refuses_for_a_while_takes_nothing"
+TABLE_CRASH = "tests/property/test_table_crash.py"
 STORE = "tests/property/test_store.py"
 BATCH_QUEUES = "tests/property/test_batch_queues.py"
 DELAY_CRASH = "tests/property/test_delay_crash.py"
@@ -54,6 +55,20 @@ STREAMS = "tests/property/test_fuzz_connection.py"
 JAVA_KILL = "tests/interop/test_java_kill.py::test_a_killed_broker_keeps_what_it_acknowledged"
 
 MUTATIONS = (
+    Mutation(
+        "a change to a table is answered before it is written",
+        "processor/table_change.py",
+        "return _answer_when_settled(waits, answer) if waits else answer",
+        "return answer",
+        TABLE_CRASH,
+    ),
+    Mutation(
+        "a change that the disk refuses stays in memory",
+        "broker/config_manager.py",
+        "submitted.manager.refused()",
+        "pass",
+        TABLE_CRASH,
+    ),
     Mutation(
         "a query finds the first record whatever it is asked for",
         "store/message_queries.py",
