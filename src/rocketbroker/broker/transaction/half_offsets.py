@@ -31,6 +31,13 @@ class HalfOffsets:
         """Whether the half message is one that is not dealt with."""
         return offset >= self.position and offset not in self.ended
 
+    def first_open(self, offset: int) -> int:
+        """Return the first offset from one on that is not dealt with, which may be behind the last half message."""
+        offset = max(offset, self.position)
+        while offset in self.ended:
+            offset += 1
+        return offset
+
     def end(self, offset: int, key: TransactionKey | None = None) -> None:
         """Keep that a half message is dealt with, and with it its transaction where ``key`` is given."""
         if offset >= self.position:

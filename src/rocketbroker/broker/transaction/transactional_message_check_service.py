@@ -4,14 +4,18 @@ Each ``transactionCheckInterval`` the open half messages are gone through in ord
 end of its queue, checked once more, and a member of its producer group is asked; the answer is an END_TRANSACTION that
 names the copy. So the queue moves on whatever the outcome of one transaction, and half messages outlive the files they
 were first stored in.
+
+Copies take ``transactionCheckBytesPerSecond`` of the log. Beyond that a half message stays where it is: its producer is
+asked all the same, and how often is kept in memory until there is room for a copy.
 """
 
 import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
+from rocketbroker.broker.byte_budget import ByteBudget
 from rocketbroker.broker.transaction.transactional_message_check_listener import TransactionalMessageCheckListener
 from rocketbroker.broker.transaction.transactional_message_service import TransactionalMessageService
 from rocketbroker.broker.transaction.transactional_message_util import (
@@ -22,6 +26,7 @@ from rocketbroker.broker.transaction.transactional_message_util import (
     immunity_ms,
     is_copy,
     transaction_key,
+    with_check_times,
 )
 from rocketbroker.codec.message.message_const import PROPERTY_PRODUCER_GROUP
 from rocketbroker.codec.message.message_decoder import decode_record
@@ -43,6 +48,20 @@ log = logging.getLogger(__name__)
 
 _TICK_S = 0.1
 _HOUR_MS = 3_600_000
+
+
+class _InPlace(NamedTuple):
+    """An open half message that there was no room to copy.
+
+    Attributes:
+        times: how often its producer group was asked; 0 while it is immune.
+        born_timestamp: when it was born, in ms.
+        immunity: for how long after that it is not asked for, in ms.
+    """
+
+    times: int
+    born_timestamp: int
+    immunity: int
 
 
 class HalfMessageStore(Protocol):
@@ -102,6 +121,8 @@ class TransactionalMessageCheckService:
         self._store_host = store_host
         self._clock = clock
         self._last_check = 0.0
+        self._copy_budget = ByteBudget(clock)
+        self._in_place: dict[int, _InPlace] = {}
         # Producer groups that nobody was there of, and for how many transactions; told with each turn.
         self._absent: Counter[str | None] = Counter()
         self._tasks = TaskOwner("TransactionalMessageCheckService")
@@ -136,7 +157,10 @@ class TransactionalMessageCheckService:
         # What is put back comes after that, and is left to the next time.
         end = queue.max_offset
         half_offsets.skip_to(min(queue.min_offset, end))
-        while half_offsets.position < end and await self._check_next(queue):
+        self._in_place = {offset: kept for offset, kept in self._in_place.items() if half_offsets.is_open(offset)}
+        offset = half_offsets.position
+        while (offset := half_offsets.first_open(offset)) < end and await self._check_next(queue, offset):
+            offset += 1
             self._store.dispatch()
         self._tell_absent()
 
@@ -146,17 +170,19 @@ class TransactionalMessageCheckService:
             log.warning(text, group, count)
         self._absent.clear()
 
-    async def _check_next(self, queue: ConsumeQueue) -> bool:
-        """Deal with the first open half message; false when it has to wait, and those after it with it."""
+    async def _check_next(self, queue: ConsumeQueue, offset: int) -> bool:
+        """Deal with an open half message; false when it has to wait, and those after it with it."""
         half_offsets = self._transactions.half_offsets
-        offset = half_offsets.position
+        kept = self._in_place.get(offset)
+        if kept is not None and self._is_immune(self._clock.time_ms() - kept.born_timestamp, kept.immunity):
+            return True
         half = await self._read(queue, offset)
         if not half_offsets.is_open(offset):
             return True  # it was ended meanwhile
         if half is None:
             half_offsets.end(offset)
             return True
-        return self._check_half(half)
+        return self._check_half(half if kept is None or not kept.times else with_check_times(half, kept.times))
 
     async def _read(self, queue: ConsumeQueue, offset: int) -> MessageExt | None:
         """A half message; ``None`` (logged) when it is lost."""
@@ -175,11 +201,22 @@ class TransactionalMessageCheckService:
             return self._discard(half, times)
         immunity = immunity_ms(half, self._config.transaction_time_out)
         # A time before its birth comes from a clock that was set back: it is due, as what waited long enough.
-        if immunity is not None and 0 <= age_ms <= immunity:
+        if immunity is not None and self._is_immune(age_ms, immunity):
+            if not self._may_copy(half):
+                self._in_place[half.queue_offset] = _InPlace(0, half.born_timestamp, immunity)
+                return True
             return self._put_back(half, immune_copy(half, self._store_host)) is not None
         if immunity is None and not is_copy(half) and self._is_young(half):
             return False
         return self._ask(half, times + 1)
+
+    def _is_immune(self, age_ms: int, immunity_ms: int) -> bool:
+        """Whether it is not asked for yet, whatever its age; never when it is older than all messages."""
+        return 0 <= age_ms <= immunity_ms and not self._is_too_old(age_ms)
+
+    def _may_copy(self, half: MessageExt) -> bool:
+        """Take room for a copy of the half message in the log; false when there is none now."""
+        return self._copy_budget.take(half.store_size, self._config.transaction_check_bytes_per_second)
 
     def _is_young(self, half: MessageExt) -> bool:
         """Whether its producer may be at it still; by the broker's own clock."""
@@ -190,6 +227,10 @@ class TransactionalMessageCheckService:
 
     def _ask(self, half: MessageExt, times: int) -> bool:
         copy = checked_copy(half, times, self._store_host)
+        if not self._may_copy(half):
+            self._in_place[half.queue_offset] = _InPlace(times, 0, -1)
+            self._resolve(half, copy, _place_of(half))
+            return True
         stored = self._put_back(half, copy)
         if stored is None:
             return False
@@ -243,3 +284,10 @@ class TransactionalMessageCheckService:
             return False
         self._transactions.half_offsets.end(half.queue_offset, transaction_key(half))
         return True
+
+
+def _place_of(half: MessageExt) -> PutMessageResult:
+    """Return where a half message is stored, as a put would have told it."""
+    return PutMessageResult(
+        PutMessageStatus.PUT_OK, half.commit_log_offset, half.queue_offset, half.store_timestamp, half.store_size
+    )

@@ -8,6 +8,8 @@ real message    what consumers get once the transaction is committed
 from collections.abc import Sequence
 from typing import Final
 
+import msgspec
+
 from rocketbroker.broker.delay_rewrite import DELAY
 from rocketbroker.broker.message_copy import copy_message
 from rocketbroker.broker.real_place import Place, with_real_place, without_real_place
@@ -113,6 +115,12 @@ def is_copy(half: MessageExt) -> bool:
 def check_times(half: MessageExt) -> int:
     """How often the producer group was asked for its outcome."""
     return max(_number(get_property(half.properties_bytes, CHECK_TIMES)), 0)
+
+
+def with_check_times(half: MessageExt, times: int) -> MessageExt:
+    """Return a half message that says how often its producer group was asked."""
+    properties = replace_property(half.properties_bytes, CHECK_TIMES, b"%d" % times)
+    return msgspec.structs.replace(half, properties_bytes=properties, _properties=None)
 
 
 def immunity_ms(half: MessageExt, timeout_ms: int) -> int | None:

@@ -394,8 +394,17 @@ class BrokerConfig(ConfigModel):
         30_000,
         "How often open transactions are gone through, to ask for those that are due.",
         Trait(unit="ms", hot=True, important=True),
-        low=100,
+        low=1_000,
         high=_HOUR_MS,
+    )
+    transaction_check_bytes_per_second: Whole = setting(
+        "transactionCheckBytesPerSecond",
+        262_144,
+        "Bytes of the log that copies of checked half messages take each second, with what was not taken in the last "
+        "10 s. Beyond that producers are asked all the same, and how often is kept in memory.",
+        Trait(unit="bytes/s", hot=True, own=True),
+        low=1,
+        high=1 << 30,
     )
     transaction_op_msg_max_size: Whole = setting(
         "transactionOpMsgMaxSize",

@@ -1,10 +1,12 @@
 """Open transactions are asked for in turn; time stands still but for what a test lets pass."""
 
 import asyncio
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
+from rocketbroker.codec.message.message_decoder import decode_record
 from rocketbroker.store.put_message import PutMessageResult, PutMessageStatus
 from rocketbroker.store.write_refusal import Refusal
 from tests.support.stores import read_queue
@@ -235,3 +237,139 @@ async def test_a_store_without_open_transactions_is_left_alone(transactions: Tra
         transactions.end(transactions.send())
     await transactions.check(1000)
     assert len(transactions.halves()) == count
+
+
+# -- the room that copies may take
+
+
+RATE = 1_000
+
+
+@pytest.fixture
+async def slow(tmp_path: Path) -> AsyncIterator[Transactions]:
+    """Transactions whose copies may take 1,000 bytes a second."""
+    found = await Transactions.open(tmp_path / "slow", settings={"transaction_check_bytes_per_second": RATE})
+    yield found
+    await found.close()
+
+
+async def test_checks_write_no_more_than_they_may_and_ask_as_often_as_ever(slow: Transactions):
+    producer = slow.producer("one")
+    halves = [slow.send(b"%d" % number * 5_000) for number in range(10)]
+    stored = slow.store.max_physical_offset
+    await slow.check(7)
+    asked = [slow.asked(producer)]
+    for _ in range(14):
+        await slow.check(1)
+        asked.append(slow.asked(producer))
+
+    copied = slow.store.max_physical_offset - stored
+    assert copied <= 10 * RATE + 14 * RATE + max(half.store_size for half in halves) + 100
+    assert [len(each) for each in asked] == [10] * 15
+    for _ in range(2):
+        await slow.check(1)
+    assert slow.asked(producer) == []
+    given_up = read_queue(slow.store, CHECK_MAX_TOPIC, 0)
+    assert sorted(each.body for each in given_up) == sorted(half.body for half in halves)
+    assert {each.get_property("TRANSACTION_CHECK_TIMES") for each in given_up} == {"15"}
+    assert slow.service.half_offsets.position == len(slow.halves())
+
+
+async def test_a_producer_is_told_how_often_it_was_asked_and_ends_it_where_it_is(slow: Transactions):
+    producer = slow.producer("one")
+    first, second = slow.send(b"1" * 15_000), slow.send(b"2" * 15_000)
+    await slow.check()
+    slow.asked(producer)
+    await slow.check(0.001)
+    shown = [decode_record(command.body) for command in producer.sent]
+    assert {each.get_property("TRANSACTION_CHECK_TIMES") for each in shown} == {"2"}
+    places = [each.queue_offset for each in slow.asked(producer)]
+    assert places == [1, 2], "the first has a copy, the second is where it was"
+
+    assert slow.end(second, from_transaction_check=True).code == 0
+    assert slow.bodies() == [second.body]
+    await slow.check(0.001)
+    (copy,) = slow.asked(producer)
+    assert copy.body == first.body
+
+
+async def test_one_that_stayed_is_copied_when_there_is_room_with_all_its_checks(slow: Transactions):
+    producer = slow.producer("one")
+    slow.send(b"1" * 15_000)
+    other = slow.send(b"2" * 3_000)
+    await slow.check()
+    await slow.check(0.001)
+    slow.asked(producer)
+    slow.end(slow.halves()[2])
+    await slow.check(60)
+    (copy,) = slow.asked(producer)
+    assert (copy.body, copy.queue_offset) == (other.body, 3)
+    assert copy.get_property("TRANSACTION_CHECK_TIMES") == "3"
+    assert slow.checks._in_place.keys() <= {1}
+    await slow.check(60)
+    assert slow.checks._in_place == {}
+
+
+async def test_immune_ones_stay_where_they_are_and_are_not_read_again(slow: Transactions, monkeypatch):
+    producer = slow.producer("one")
+    for number in range(10):
+        slow.send(b"%d" % number * 15_000, CHECK_IMMUNITY_TIME_IN_SECONDS="100000000")
+    other = slow.send()
+    read = slow.store.read_message
+    reads: list[int] = []
+
+    async def counted(physical_offset: int) -> bytes | None:
+        reads.append(physical_offset)
+        return await read(physical_offset)
+
+    monkeypatch.setattr(slow.store, "read_message", counted)
+    stored = slow.store.max_physical_offset
+    await slow.check()
+    assert len(reads) == 11
+    for _ in range(20):
+        await slow.check(1)
+    assert len(reads) <= 11 + 20 * 3
+    assert slow.store.max_physical_offset - stored <= 30 * RATE + 2 * 15_500
+    assert {each.body for each in slow.asked(producer)} == {other.body}
+
+
+async def test_one_that_is_immune_for_years_is_asked_for_when_it_is_older_than_all_messages(slow: Transactions):
+    producer = slow.producer("one")
+    immune = slow.send(CHECK_IMMUNITY_TIME_IN_SECONDS="1000000000")
+    await slow.check(71 * 3600)
+    assert slow.asked(producer) == []
+    await slow.check(2 * 3600)
+    assert [each.body for each in slow.asked(producer)] == [immune.body]
+    await slow.check()
+    assert len(read_queue(slow.store, CHECK_MAX_TOPIC, 0)) == 1
+
+
+async def test_one_that_stayed_is_open_after_a_kill(slow: Transactions, tmp_path: Path):
+    slow.producer("one")
+    first, second = slow.send(b"1" * 15_000), slow.send(b"2" * 15_000)
+    await slow.check()
+    await slow.check(0.001)
+    slow.sync()
+    again = await slow.killed(tmp_path / "killed", slow.committed())
+    producer = again.producer("one")
+    await again.check()
+    assert sorted(each.body for each in again.asked(producer)) == [first.body, second.body]
+    await again.close()
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(120)
+async def test_40_mib_of_half_messages_checked_each_second_take_little_more_of_the_log(tmp_path: Path):
+    transactions = await Transactions.open(tmp_path / "store", mapped_file_size_commit_log=64 << 20)
+    for number in range(10):
+        transactions.send(bytes([number]) * ((4 << 20) - 4096))
+    stored = transactions.store.max_physical_offset
+    await transactions.check(7)
+    for _ in range(25):
+        await transactions.check(1)
+
+    assert len(read_queue(transactions.store, CHECK_MAX_TOPIC, 0)) == 10
+    written = transactions.store.max_physical_offset - stored
+    print(f"{stored >> 20} MiB of half messages, {written >> 20} MiB more after 15 checks and their discard")
+    assert written < stored + (5 + 10 + 25) * 262_144 + (5 << 20)
+    await transactions.close()
