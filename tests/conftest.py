@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, settings
 from tests.support.java import Java
 from tests.support.java_process import JavaServer
 from tests.support.java_toolchain import require_java
+from tests.support.other_machine import OtherMachine
 from tests.support.shared_session import SharedSession
 
 FETCH_LIMIT = 400  # seconds a test may take that may be the first to fetch the jars by Maven
@@ -22,6 +23,9 @@ settings.load_profile("untimed")
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--soak", action="store_true", help="also run the tests marked soak, which take minutes")
+    parser.addoption(
+        "--from-other-address", action="store_true", help="run official clients with an address of another machine"
+    )
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -86,13 +90,29 @@ def no_session(shared_session: SharedSession) -> None:
     shared_session.close()
 
 
+@pytest.fixture(scope="session")
+def other_machine() -> Iterator[OtherMachine]:
+    """A network namespace that peers with another address run in."""
+    with OtherMachine() as other:
+        yield other
+
+
 @pytest.fixture
-def java(tmp_path: Path) -> Iterator[Java]:
+def clients_machine(request: pytest.FixtureRequest) -> OtherMachine | None:
+    """Where official clients run, and servers have to be reached from; None for beside the servers."""
+    if not request.config.getoption("--from-other-address"):
+        return None
+    machine: OtherMachine = request.getfixturevalue("other_machine")
+    return machine
+
+
+@pytest.fixture
+def java(tmp_path: Path, clients_machine: OtherMachine | None) -> Iterator[Java]:
     """Runs Java for one test (tests/support/java.py says how); whatever it started ends with the test."""
     require_java()
     home = tmp_path / "java"
     home.mkdir()
-    runner = Java(home)
+    runner = Java(home, clients_machine)
     yield runner
     runner.close()
 

@@ -5,15 +5,17 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.java_process import LOOPBACK
+from tests.support.other_machine import OtherMachine
 from tests.support.our_servers import Cluster, OurServers
 
 
 @pytest.fixture
-def our_servers(tmp_path: Path) -> Iterator[OurServers]:
+def our_servers(tmp_path: Path, clients_machine: OtherMachine | None) -> Iterator[OurServers]:
     """Starts our servers for one test; what still runs is ended with it."""
     home = tmp_path / "ours"
     home.mkdir()
-    servers = OurServers(home)
+    servers = OurServers(home, clients_machine.servers_host if clients_machine else LOOPBACK)
     yield servers
     servers.close()
 

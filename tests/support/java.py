@@ -13,11 +13,13 @@ Use it through the fixtures of tests/conftest.py:
 
 import os
 import subprocess
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.support.java_process import LOOPBACK, JavaProcess, JavaServer, free_ports, wait_registered
 from tests.support.java_toolchain import OPENS, driver_classpath, find_tools, jars
+from tests.support.other_machine import OtherMachine
 
 # Without a settings file for its logging, the official code prints pages about it to standard output.
 LOGGING = """\
@@ -30,12 +32,18 @@ LOGGING = """\
 </configuration>
 """
 
+ADMINISTRATION = frozenset({"Admin", "GroupAdmin"})
+
 
 @dataclass(slots=True)
 class Java:
-    """Starts JVMs for one test; `home` holds their logs, settings and user.home."""
+    """Starts JVMs for one test; `home` holds their logs, settings and user.home.
+
+    Drivers run on `other` where there is one, but for those that administer: these run beside the servers.
+    """
 
     home: Path
+    other: OtherMachine | None = None
     started: list[JavaProcess] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -47,6 +55,14 @@ class Java:
         defined |= {"rmq.logback.configurationFile": f"{home}/logback.xml", **properties}
         options = [f"-D{key}={value}" for key, value in defined.items()]
         return [find_tools()["java"], "-Xms64m", f"-Xmx{heap}", *OPENS, *options, "-cp", classpath, main]
+
+    def _driver(self, driver: str, client: str, properties: dict[str, str]) -> list[str]:
+        command = self._command(driver_classpath(driver, client), driver, "512m", properties)
+        return command if self.other is None or driver in ADMINISTRATION else [*self.other.runner, *command]
+
+    @property
+    def _host(self) -> str:
+        return LOOPBACK if self.other is None else self.other.servers_host
 
     def _environment(self) -> dict[str, str]:
         return {**os.environ, "ROCKETMQ_HOME": str(self.home), "NAMESRV_ADDR": ""}
@@ -79,23 +95,28 @@ class Java:
         properties: dict[str, str] | None = None,
     ) -> subprocess.CompletedProcess[str]:
         """Run a driver of tests/interop/java with the given official client to its end."""
-        command = self._command(driver_classpath(driver, client), driver, "512m", properties or {})
+        command = self._driver(driver, client, properties or {})
         return self._run([*command, *args], timeout)
 
     def start(
         self, driver: str, *args: str, client: str = "5.5.0", properties: dict[str, str] | None = None
     ) -> JavaProcess:
         """Start a driver and return at once."""
-        command = self._command(driver_classpath(driver, client), driver, "512m", properties or {})
+        command = self._driver(driver, client, properties or {})
         process = JavaProcess(driver, *self._open(driver, [*command, *args]))
         self.started.append(process)
         return process
 
-    def mqadmin(self, *args: str, namesrv: str, timeout: float = 90) -> subprocess.CompletedProcess[str]:
-        """Run Apache's mqadmin 5.5.0: `java.mqadmin("topicRoute", "-t", "T", namesrv="127.0.0.1:9876")`."""
+    def mqadmin(
+        self, *args: str, namesrv: str, timeout: float = 90, runner: Sequence[str] = ()
+    ) -> subprocess.CompletedProcess[str]:
+        """Run Apache's mqadmin 5.5.0: `java.mqadmin("topicRoute", "-t", "T", namesrv="127.0.0.1:9876")`.
+
+        `runner` goes before its command line; without one it runs beside the servers.
+        """
         main = "org.apache.rocketmq.tools.command.MQAdminStartup"
         command = self._command(f"{jars('5.5.0')}/*", main, "512m", {"rocketmq.namesrv.addr": namesrv})
-        return self._run([*command, *args], timeout)
+        return self._run([*runner, *command, *args], timeout)
 
     def namesrv(self, **properties: str | int) -> JavaServer:
         """Start Apache's name server 5.5.0 on a free port; ready when this returns."""
@@ -112,7 +133,7 @@ class Java:
         port = free_ports(-2, 1)  # listenPort - 2 is the VIP port, listenPort + 1 the one for HA
         store = store or self.home / f"store-{port}"
         settings: dict[str, str | int] = {
-            "brokerClusterName": "DefaultCluster", "brokerName": "broker-a", "brokerId": 0, "brokerIP1": LOOPBACK,
+            "brokerClusterName": "DefaultCluster", "brokerName": "broker-a", "brokerId": 0, "brokerIP1": self._host,
             "listenPort": port, "haListenPort": port + 1, "namesrvAddr": namesrv, "storePathRootDir": str(store),
             "storePathCommitLog": f"{store}/commitlog", "autoCreateTopicEnable": "true", "defaultTopicQueueNums": 8,
             "diskMaxUsedSpaceRatio": 99, **properties,
@@ -126,7 +147,7 @@ class Java:
         conf = self.home / f"{name}-{port}.properties"
         conf.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
         command = self._command(f"{jars('5.5.0')}/*", main, "512m", {})
-        server = JavaServer(name, *self._open(name, [*command, "-c", str(conf)]), port=port)
+        server = JavaServer(name, *self._open(name, [*command, "-c", str(conf)]), port=port, host=self._host)
         self.started.append(server)
         server.wait_for("boot success")
         return server

@@ -122,7 +122,8 @@ class JavaServer(JavaProcess):
 
     port: int = 0
     store: Path = Path()  # storePathRootDir of a broker
+    host: str = LOOPBACK
 
     @property
     def address(self) -> str:
-        return f"{LOOPBACK}:{self.port}"
+        return f"{self.host}:{self.port}"

@@ -16,6 +16,7 @@ from tests.support.java_process import LOOPBACK, JavaServer, free_ports, wait_re
 ROOT = Path(__file__).resolve().parents[2]
 BOOT_LIMIT = 60  # seconds, on a machine that may have other work
 BOOTED = "boot success"
+ALL_ADDRESSES = "0.0.0.0"
 
 
 @dataclass(slots=True)
@@ -30,10 +31,16 @@ class OurServer(JavaServer):
 
 @dataclass(slots=True)
 class OurServers:
-    """Starts servers whose settings, stores and logs are in ``home``."""
+    """Starts servers whose settings, stores and logs are in ``home``; clients are told that they are at ``host``."""
 
     home: Path
+    host: str = LOOPBACK
     started: list[OurServer] = field(default_factory=list)
+
+    @property
+    def _bound(self) -> str:
+        """The address to listen on; all, where others than this machine are to connect."""
+        return LOOPBACK if self.host == LOOPBACK else ALL_ADDRESSES
 
     def command(self, module: str, *arguments: str) -> list[str]:
         """The command line of one of our programs, such as ``app.broker_startup``."""
@@ -50,7 +57,12 @@ class OurServers:
     def namesrv(self, **settings: str | int) -> OurServer:
         """Start mqnamesrv; it listens when this returns."""
         port = free_ports()
-        given = {"listenPort": port, "bindAddress": LOOPBACK, "kvConfigPath": f"{self.home}/kvConfig.json", **settings}
+        given = {
+            "listenPort": port,
+            "bindAddress": self._bound,
+            "kvConfigPath": f"{self.home}/kvConfig.json",
+            **settings,
+        }
         server = self._launch("namesrv", port, given, "app.namesrv_startup")
         server.wait_for(BOOTED, BOOT_LIMIT)
         return server
@@ -75,8 +87,8 @@ class OurServers:
         port = port or free_ports(-2)  # the VIP port
         store = store or self.home / f"store-{port}"
         given: dict[str, str | int] = {
-            "brokerClusterName": "DefaultCluster", "brokerName": "broker-a", "brokerId": 0, "brokerIP1": LOOPBACK,
-            "bindAddress": LOOPBACK, "listenPort": port, "namesrvAddr": namesrv, "storePathRootDir": str(store),
+            "brokerClusterName": "DefaultCluster", "brokerName": "broker-a", "brokerId": 0, "brokerIP1": self.host,
+            "bindAddress": self._bound, "listenPort": port, "namesrvAddr": namesrv, "storePathRootDir": str(store),
             "mappedFileSizeCommitLog": 16 << 20, "maxHashSlotNum": 50_000, "maxIndexNum": 200_000, **settings,
         }  # fmt: skip
         server = self._launch("broker", port, given, module, arguments, runner)
@@ -103,7 +115,7 @@ class OurServers:
                 cwd=self.home,
                 env=self.environment(),
             )
-        server = OurServer(f"mq{name}", process, log, port=port)
+        server = OurServer(f"mq{name}", process, log, port=port, host=self.host)
         self.started.append(server)
         return server
 

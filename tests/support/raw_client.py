@@ -41,12 +41,16 @@ def raw_header(code: int, fields: dict[str, Any] | None = None, opaque: int = 1,
     return {**header, **({} if fields is None else {"extFields": fields}), **others}
 
 
-class RawClient:
-    """One TCP connection to "host:port"."""
+def _connect(address: str) -> socket.socket:
+    host, _, port = address.rpartition(":")
+    return socket.create_connection((host, int(port)), timeout=TIMEOUT_S)
 
-    def __init__(self, address: str) -> None:
-        host, _, port = address.rpartition(":")
-        self._socket = socket.create_connection((host, int(port)), timeout=TIMEOUT_S)
+
+class RawClient:
+    """One TCP connection to "host:port", or over a socket that is connected already."""
+
+    def __init__(self, to: str | socket.socket) -> None:
+        self._socket = to if isinstance(to, socket.socket) else _connect(to)
         self._stream = self._socket.makefile("rb")
 
     def __enter__(self) -> Self:
