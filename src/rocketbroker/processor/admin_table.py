@@ -93,6 +93,7 @@ from rocketbroker.processor.get_min_offset import GetMinOffsetProcessor
 from rocketbroker.processor.query_message import QueryMessageProcessor
 from rocketbroker.processor.search_offset_by_timestamp import SearchOffsetByTimestampProcessor
 from rocketbroker.processor.view_message_by_id import ViewMessageByIdProcessor
+from rocketbroker.processor.waiting_queries import WaitingQueries
 
 
 def add_admin_codes(table: MethodTable, parts: BrokerParts, fast_failure: BrokerFastFailure) -> None:
@@ -110,21 +111,22 @@ def add_admin_codes(table: MethodTable, parts: BrokerParts, fast_failure: Broker
 def _add_queries(table: MethodTable, parts: BrokerParts) -> None:
     """Messages and offsets."""
     add = table.add
+    queries = WaitingQueries(parts.config)
     add(
         RequestCode.QUERY_MESSAGE,
-        QueryMessageProcessor(parts.store.config, parts.store).process,
+        QueryMessageProcessor(parts.store.config, parts.store, queries).process,
         QueryMessageRequestHeader,
         Audience.CLIENT,
     )
     add(
         RequestCode.VIEW_MESSAGE_BY_ID,
-        ViewMessageByIdProcessor(parts.store).process,
+        ViewMessageByIdProcessor(parts.store, queries).process,
         ViewMessageRequestHeader,
         Audience.CLIENT,
     )
     add(
         RequestCode.SEARCH_OFFSET_BY_TIMESTAMP,
-        SearchOffsetByTimestampProcessor(parts.store).process,
+        SearchOffsetByTimestampProcessor(parts.store, queries).process,
         SearchOffsetRequestHeader,
         Audience.CLIENT,
     )

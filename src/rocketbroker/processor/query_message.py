@@ -7,8 +7,9 @@ from rocketbroker.codec.remoting.headers.query_message import QueryMessageReques
 from rocketbroker.codec.remoting.remoting_command import Command, RemotingCommand, response
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.config import MessageStoreConfig
-from rocketbroker.common.errors import BrokerResponseError
+from rocketbroker.common.errors import BrokerResponseError, StoreError
 from rocketbroker.processor.name_check import check_known_topic
+from rocketbroker.processor.waiting_queries import WaitingQueries
 from rocketbroker.store.query_message import QueryMessageResult
 
 _NOT_FOUND = "can not find message, maybe time range not correct"
@@ -27,15 +28,17 @@ class KeyIndex(Protocol):
 class QueryMessageProcessor:
     """Answers whole records back to back, newest first, as many as fit into one frame."""
 
-    def __init__(self, config: MessageStoreConfig, store: KeyIndex) -> None:
+    def __init__(self, config: MessageStoreConfig, store: KeyIndex, queries: WaitingQueries) -> None:
         self._config = config
         self._store = store
+        self._queries = queries
 
     async def process(self, _connection: Connection, command: RemotingCommand[QueryMessageRequestHeader]) -> Command:
         """Answer the request; QUERY_NOT_FOUND when no message in the time range has the key.
 
         Raises:
-            BrokerResponseError: INVALID_PARAMETER, the topic, ``maxNum`` or ``indexType`` is illegal.
+            BrokerResponseError: INVALID_PARAMETER, the topic, ``maxNum`` or ``indexType`` is illegal; SYSTEM_BUSY, too
+                many queries wait; SYSTEM_ERROR, too many entries of the index would have to be looked at.
         """
         header = command.header
         check(header)
@@ -43,7 +46,11 @@ class QueryMessageProcessor:
         max_num = self._config.default_query_max_num if header.unique_key_query else header.max_num
         index_type = header.index_type or None
         begin, end = header.begin_timestamp, header.end_timestamp
-        found = await self._store.query_message(header.topic, header.key, max_num, begin, end, index_type)
+        try:
+            with self._queries.one_more():
+                found = await self._store.query_message(header.topic, header.key, max_num, begin, end, index_type)
+        except StoreError as error:
+            raise BrokerResponseError(ResponseCode.SYSTEM_ERROR, str(error)) from error
         answer = QueryMessageResponseHeader(found.index_last_update_timestamp, found.index_last_update_physical_offset)
         if not found.records:
             return response(ResponseCode.QUERY_NOT_FOUND, _NOT_FOUND, answer)

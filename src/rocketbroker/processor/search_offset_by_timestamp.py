@@ -7,6 +7,7 @@ from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.errors import BrokerResponseError
 from rocketbroker.processor.name_check import check_queue
 from rocketbroker.processor.queue_reader import QueueReader
+from rocketbroker.processor.waiting_queries import WaitingQueries
 
 _BOUNDARY_TYPES = ("LOWER", "UPPER")
 
@@ -14,14 +15,16 @@ _BOUNDARY_TYPES = ("LOWER", "UPPER")
 class SearchOffsetByTimestampProcessor:
     """Answers a queue offset; 0 for a queue without messages."""
 
-    def __init__(self, store: QueueReader) -> None:
+    def __init__(self, store: QueueReader, queries: WaitingQueries) -> None:
         self._store = store
+        self._queries = queries
 
     async def process(self, _connection: Connection, command: RemotingCommand[SearchOffsetRequestHeader]) -> Command:
         """Answer the request.
 
         Raises:
-            BrokerResponseError: INVALID_PARAMETER, the topic, the queue or ``boundaryType`` is illegal.
+            BrokerResponseError: INVALID_PARAMETER, the topic, the queue or ``boundaryType`` is illegal; SYSTEM_BUSY,
+                too many queries wait.
         """
         header = command.header
         check_queue(header.topic, header.queue_id)
@@ -29,5 +32,7 @@ class SearchOffsetByTimestampProcessor:
         if boundary not in _BOUNDARY_TYPES:
             remark = f"the boundaryType {boundary[:64]!r} is illegal, LOWER or UPPER would be right"
             raise BrokerResponseError(ResponseCode.INVALID_PARAMETER, remark)
-        offset = await self._store.offset_in_queue_by_time(header.topic, header.queue_id, header.timestamp, boundary)
+        place = header.topic, header.queue_id
+        with self._queries.one_more():
+            offset = await self._store.offset_in_queue_by_time(*place, header.timestamp, boundary)
         return response(header=SearchOffsetResponseHeader(offset))

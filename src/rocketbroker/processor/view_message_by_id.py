@@ -6,6 +6,7 @@ from rocketbroker.codec.remoting.handler import Connection
 from rocketbroker.codec.remoting.headers.pull_message import ViewMessageRequestHeader
 from rocketbroker.codec.remoting.remoting_command import Command, RemotingCommand, response
 from rocketbroker.codec.remoting.response_code import ResponseCode
+from rocketbroker.processor.waiting_queries import WaitingQueries
 
 
 class RecordReader(Protocol):
@@ -18,13 +19,19 @@ class RecordReader(Protocol):
 class ViewMessageByIdProcessor:
     """Answers one whole record that a queue leads to; the offset is the second half of an offset message id."""
 
-    def __init__(self, store: RecordReader) -> None:
+    def __init__(self, store: RecordReader, queries: WaitingQueries) -> None:
         self._store = store
+        self._queries = queries
 
     async def process(self, _connection: Connection, command: RemotingCommand[ViewMessageRequestHeader]) -> Command:
-        """Answer the request; SYSTEM_ERROR when no message is there."""
+        """Answer the request; SYSTEM_ERROR when no message is there.
+
+        Raises:
+            BrokerResponseError: SYSTEM_BUSY, too many queries wait.
+        """
         offset = command.header.offset
-        record = await self._store.read_queued_message(offset)
+        with self._queries.one_more():
+            record = await self._store.read_queued_message(offset)
         if record is None:
             return response(ResponseCode.SYSTEM_ERROR, f"can not find message by the offset, {offset}")
         return response(body=record)

@@ -6,6 +6,8 @@ entries themselves are a handful of array operations, whatever the number of key
 
 import os
 from bisect import bisect_left
+from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -147,21 +149,28 @@ class IndexFile:
         It may run on any thread while keys are entered. A chain may be long and cold, so that it is read: a page fault
         on the mapping would hold up all threads.
         """
-        found: list[int] = []
+        hits = (offset for offset in self.chain(key_hash, begin_ms, end_ms) if offset is not None)
+        return list(islice(hits, max_num))
+
+    def chain(self, key_hash: int, begin_ms: int, end_ms: int) -> Iterator[int | None]:
+        """Follow the chain of a key hash: an offset for each message that ``select`` finds, ``None`` for others."""
+        last = None
         (number,) = SLOT.unpack(self._read(slot_position(key_hash, self._slot_count), SLOT.size))
         # Chains lead to ever smaller numbers; a damaged one that does not is not followed.
         limit = self.header.index_count
-        while 0 < number < limit and len(found) < max_num and not self.given_up:
+        while 0 < number < limit and not self.given_up:
             entry = self._read(entry_position(number, self._slot_count), ENTRY.size)
             entry_hash, offset, diff, previous = ENTRY.unpack(entry)
             # Entries know seconds only: a second's messages are all taken.
             stored = self.header.begin_timestamp + diff * 1000
             if stored <= begin_ms - 1000:
                 break
-            if entry_hash == key_hash and stored <= end_ms and offset not in found[-1:]:
-                found.append(offset)
+            if entry_hash == key_hash and stored <= end_ms and offset != last:
+                last = offset
+                yield offset
+            else:
+                yield None
             limit, number = number, previous
-        return found
 
     def _read(self, position: int, size: int) -> bytes:
         return os.pread(self.file.fd, size, position)
@@ -223,11 +232,13 @@ class IndexFile:
 
     def close(self) -> None:
         """Release the mapping and close the file."""
+        self.given_up = True
         del self._slots, self._entries
         self.file.close()
 
     def delete(self) -> None:
         """Close and remove the file."""
+        self.given_up = True
         del self._slots, self._entries
         self.file.delete()
 

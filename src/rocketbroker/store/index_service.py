@@ -7,8 +7,8 @@ query, so that it finds every message that was dispatched.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
-from itertools import repeat
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice, repeat
 from math import inf
 from operator import attrgetter
 from pathlib import Path
@@ -323,15 +323,20 @@ class IndexService:
 
         What still waits is found after a ``flush`` only.
         """
+        hits = (offset for offset in self.search(topic, key, begin_ms, end_ms, tag=tag) if offset is not None)
+        return list(islice(hits, max_num))
+
+    def search(self, topic: str, key: str, begin_ms: int, end_ms: int, *, tag: bool = False) -> Iterator[int | None]:
+        """Look at the entries one by one: an offset for each that ``query`` finds, ``None`` for others (blocks)."""
         key_hash = key_hash_of(java_hash(build_tag_key(topic, key) if tag else build_key(topic, key)))
         # A message whose keys lie in two files may be in both, entered again after an unclean stop.
-        found: dict[int, None] = {}
+        found: set[int] = set()
         for file in self.files[::-1]:
-            if len(found) >= max_num:
-                break
             if file.covers(begin_ms, end_ms):
-                found.update(dict.fromkeys(file.select(key_hash, max_num, begin_ms, end_ms)))
-        return list(found)[:max_num]
+                for offset in file.chain(key_hash, begin_ms, end_ms):
+                    yield None if offset in found else offset
+                    if offset is not None:
+                        found.add(offset)
 
     @property
     def last_update(self) -> tuple[int, int]:

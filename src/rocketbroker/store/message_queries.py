@@ -4,13 +4,15 @@ What may wait for the disk has a thread of its own, apart from the pulls, which 
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from itertools import islice
 from typing import ParamSpec, TypeVar
 
 from rocketbroker.codec.message.message_decoder import decode_record
 from rocketbroker.common.config import MessageStoreConfig
+from rocketbroker.common.errors import StoreError
 from rocketbroker.store.commit_log import CommitLog
 from rocketbroker.store.commit_log_dispatcher import CommitLogDispatcher
 from rocketbroker.store.consume_queue_store import ConsumeQueueStore
@@ -22,6 +24,8 @@ T = TypeVar("T")
 
 # What the answer to a query may carry; a frame has 16 MiB.
 _QUERY_BYTES = 12 * 1024 * 1024
+# Entries of the index that a query looks at before it is the turn of the next, some 50 ms.
+ENTRIES_AT_A_TIME = 20_000
 
 
 class MessageQueries:
@@ -94,6 +98,9 @@ class MessageQueries:
         """Messages by key or unique id (``K``, ``U``, ``None``) or by tag (``T``), newest first.
 
         As many as one frame can carry, at least one.
+
+        Raises:
+            StoreError: too many entries of the index would have to be looked at.
         """
         index_service = self._dispatcher.index_service
         if index_service is None:
@@ -101,9 +108,20 @@ class MessageQueries:
         self._dispatcher.flush_index()
         limit = min(max_num, self._config.max_msgs_num_batch)
         last_update = index_service.last_update
-        find = partial(index_service.query, tag=index_type == "T")
-        offsets = await self._run(find, topic, key, limit, begin_ms, end_ms)
+        offsets = await self._find(index_service.search(topic, key, begin_ms, end_ms, tag=index_type == "T"), limit)
         return QueryMessageResult(await self._run(self._records, offsets), *last_update)
+
+    async def _find(self, search: Iterator[int | None], limit: int) -> list[int]:
+        """The first offsets of a search. Others have their turn amid a long one."""
+        found: list[int] = []
+        for _ in range(0, self._config.max_index_entries_per_query, ENTRIES_AT_A_TIME):
+            if await self._run(_advance, search, found, limit):
+                return found
+        raise StoreError(
+            f"maxIndexEntriesPerQuery: {len(found):,} messages were found in "
+            f"{self._config.max_index_entries_per_query:,} entries of the index, and there are more to look at; ask "
+            "for fewer messages or a later time, or raise maxIndexEntriesPerQuery"
+        )
 
     def _records(self, offsets: Sequence[int]) -> list[bytes]:
         """The records at CommitLog offsets, as many as one frame can carry."""
@@ -127,3 +145,15 @@ class MessageQueries:
         if self._dispatcher.index_service is not None:
             self._dispatcher.index_service.give_up_queries()
         self._executor.shutdown()
+
+
+def _advance(search: Iterator[int | None], found: list[int], limit: int) -> bool:
+    """Go on with a search; gives whether it has ended (blocks)."""
+    looked_at = 0
+    for offset in islice(search, ENTRIES_AT_A_TIME):
+        looked_at += 1
+        if offset is not None:
+            found.append(offset)
+            if len(found) >= limit:
+                return True
+    return looked_at < ENTRIES_AT_A_TIME

@@ -3,7 +3,9 @@ import pytest
 from rocketbroker.codec.message.message_decoder import decode_messages
 from rocketbroker.codec.remoting.headers.query_message import QueryMessageRequestHeader
 from rocketbroker.codec.remoting.response_code import ResponseCode
+from rocketbroker.common.config import BrokerConfig
 from rocketbroker.processor.query_message import QueryMessageProcessor
+from rocketbroker.processor.waiting_queries import WaitingQueries
 from tests.support.golden_store import manifest
 from tests.support.processor_calls import call_async, recorded, refusal_async
 
@@ -22,7 +24,7 @@ def offsets(answer):
 
 @pytest.fixture
 def processor(golden_store):
-    return QueryMessageProcessor(golden_store.config, golden_store)
+    return QueryMessageProcessor(golden_store.config, golden_store, WaitingQueries(BrokerConfig()))
 
 
 @pytest.mark.parametrize("key", ["k1", "k2", "k3"])

@@ -2,7 +2,9 @@ import pytest
 
 from rocketbroker.codec.remoting.headers.offset import SearchOffsetRequestHeader
 from rocketbroker.codec.remoting.response_code import ResponseCode
+from rocketbroker.common.config import BrokerConfig
 from rocketbroker.processor.search_offset_by_timestamp import SearchOffsetByTimestampProcessor
+from rocketbroker.processor.waiting_queries import WaitingQueries
 from tests.support.golden_store import manifest
 from tests.support.processor_calls import call_async, recorded, refusal_async
 
@@ -11,7 +13,7 @@ QUEUE = [m for m in manifest("clean")["messages"] if (m["topic"], m["queueId"]) 
 
 @pytest.fixture
 def processor(golden_store):
-    return SearchOffsetByTimestampProcessor(golden_store)
+    return SearchOffsetByTimestampProcessor(golden_store, WaitingQueries(BrokerConfig()))
 
 
 @pytest.mark.parametrize("boundary", [None, "LOWER", "lower", ""])

@@ -2,15 +2,19 @@ import pytest
 
 from rocketbroker.codec.remoting.headers.pull_message import ViewMessageRequestHeader
 from rocketbroker.codec.remoting.response_code import ResponseCode
+from rocketbroker.common.config import BrokerConfig
 from rocketbroker.processor.view_message_by_id import ViewMessageByIdProcessor
+from rocketbroker.processor.waiting_queries import WaitingQueries
 from tests.support.golden_store import records
 from tests.support.processor_calls import call_async, recorded
 from tests.support.stores import message, put_forged
 
+QUERIES = WaitingQueries(BrokerConfig())
+
 
 @pytest.fixture
 def processor(golden_store):
-    return ViewMessageByIdProcessor(golden_store)
+    return ViewMessageByIdProcessor(golden_store, QUERIES)
 
 
 async def test_every_record_of_a_recorded_store(processor):
@@ -29,7 +33,7 @@ async def test_a_record_that_somebody_wrote_into_a_body_is_not_answered(store):
     store.dispatch()
     forged = put_forged(store, store.look_message_by_offset(result.physical_offset))
 
-    answer = await call_async(ViewMessageByIdProcessor(store).process, ViewMessageRequestHeader(forged))
+    answer = await call_async(ViewMessageByIdProcessor(store, QUERIES).process, ViewMessageRequestHeader(forged))
 
     assert answer == (ResponseCode.SYSTEM_ERROR, f"can not find message by the offset, {forged}", {}, b"")
 
@@ -52,4 +56,4 @@ async def test_recorded_records_are_answered_as_they_lie_in_the_log(number):
         async def read_queued_message(physical_offset):
             return theirs.body if physical_offset == command.header.offset else None
 
-    assert await call_async(ViewMessageByIdProcessor(Store()).process, command.header) == theirs
+    assert await call_async(ViewMessageByIdProcessor(Store(), QUERIES).process, command.header) == theirs

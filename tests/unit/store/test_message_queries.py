@@ -1,9 +1,16 @@
 """Which records an offset of a client leads to."""
 
+import asyncio
+from collections.abc import AsyncIterator
 from pathlib import Path
 
+import pytest
+
 from rocketbroker.codec.message.topic_validator import RMQ_SYS_SCHEDULE_TOPIC, RMQ_SYS_TRANS_HALF_TOPIC
+from rocketbroker.common.errors import StoreError
+from rocketbroker.store import message_queries
 from rocketbroker.store.message_store import MessageStore
+from tests.support.fakes import FakeClock
 from tests.support.stores import inner_batch, make_store, message, put_forged
 
 
@@ -79,3 +86,47 @@ async def test_those_of_a_deleted_topic_are_found_no_more_even_if_it_is_made_ane
     anew = put(store, "Topic")
     assert await found(store, offset) is None
     assert await found(store, anew) is not None
+
+
+@pytest.fixture
+async def long_chain(tmp_path: Path) -> AsyncIterator[MessageStore]:
+    """One message with the key ``k``, 2,000 newer ones with the same key, and one with another."""
+    clock = FakeClock()
+    made = make_store(tmp_path / "long", clock, max_index_num=10_000)
+    await made.start()
+    made.put_message(message(b"first", properties={"KEYS": "k"}))
+    clock.advance(60)
+    for _ in range(2_000):
+        made.put_message(message(b"later", properties={"KEYS": "k"}))
+    made.put_message(message(b"other", properties={"KEYS": "o"}))
+    made.dispatch()
+    yield made
+    await made.stop()
+
+
+TOPIC = "Topic"
+
+
+async def test_a_short_query_does_not_wait_for_a_long_one(long_chain: MessageStore, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(message_queries, "ENTRIES_AT_A_TIME", 10)
+    ended = []
+
+    async def query(key: str, end_ms: int) -> None:
+        result = await long_chain.query_message(TOPIC, key, 64, 0, end_ms)
+        assert len(result.records) == 1
+        ended.append(key)
+
+    first_ms = long_chain.earliest_message_time(TOPIC, 0)
+    await asyncio.gather(query("k", first_ms + 1_000), query("o", 2**62))
+    assert ended == ["o", "k"]
+
+
+async def test_a_query_that_looks_at_too_many_entries_is_refused(
+    long_chain: MessageStore, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(message_queries, "ENTRIES_AT_A_TIME", 10)
+    monkeypatch.setitem(long_chain.config.__dict__, "max_index_entries_per_query", 1_000)
+    first_ms = long_chain.earliest_message_time(TOPIC, 0)
+    with pytest.raises(StoreError, match=r"maxIndexEntriesPerQuery: 0 messages were found in 1,000 entries"):
+        await long_chain.query_message(TOPIC, "k", 64, 0, first_ms + 1_000)
+    assert len((await long_chain.query_message(TOPIC, "k", 64, 0, 2**62)).records) == 64

@@ -301,6 +301,14 @@ class BrokerConfig(ConfigModel):
         low=1,
         high=10_000,
     )
+    max_waiting_queries: Whole = setting(
+        "maxWaitingQueries",
+        256,
+        "Most queries by key, id and time that are under way; one more is refused with SYSTEM_BUSY.",
+        _HOT_OWN,
+        low=1,
+        high=100_000,
+    )
     max_queues_per_lock_request: Whole = setting(
         "maxQueuesPerLockRequest",
         4_096,

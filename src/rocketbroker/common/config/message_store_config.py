@@ -168,6 +168,14 @@ class MessageStoreConfig(ConfigModel):
     max_msgs_num_batch: Whole = setting(
         "maxMsgsNumBatch", 64, "Most messages that one QUERY_MESSAGE looks up.", _HOT, low=1, high=10_000
     )
+    max_index_entries_per_query: Whole = setting(
+        "maxIndexEntriesPerQuery",
+        5_000_000,
+        "Entries of the index that one QUERY_MESSAGE looks at; one that needs more is refused with SYSTEM_ERROR.",
+        Trait(hot=True, own=True),
+        low=20_000,
+        high=1_000_000_000,
+    )
     default_query_max_num: Whole = setting(
         "defaultQueryMaxNum", 32, "Messages that a query by unique id returns at most.", _HOT, low=1, high=10_000
     )
