@@ -5,7 +5,8 @@ from typing import Annotated
 
 from pydantic import AfterValidator
 
-from rocketbroker.common.config.fields import ConfigModel, Flag, Text, Trait, Whole, setting
+from rocketbroker.common.config.client_limits import ClientLimits
+from rocketbroker.common.config.fields import Flag, Text, Trait, Whole, setting
 from rocketbroker.common.config.local_host import local_address, local_name
 from rocketbroker.common.config.texts import (
     HOST_WORDS,
@@ -86,7 +87,7 @@ _NAME_WORDS = "1 to 127 of the characters a-z A-Z 0-9 _ - . : % |, not dots alon
 _TOPIC_WORDS = "1 to 127 of the characters a-z A-Z 0-9 _ - % |"
 
 
-class BrokerConfig(ConfigModel):
+class BrokerConfig(ClientLimits):
     """Who the broker is, where it registers, and how it treats clients."""
 
     namesrv_addr: AddressList = setting(
@@ -240,81 +241,6 @@ class BrokerConfig(ConfigModel):
         "Most tags in a subscription; one with more is refused with SUBSCRIPTION_PARSE_FAILED.",
         _HOT_OWN,
         low=128,
-        high=65_536,
-    )
-    max_heartbeat_size: Whole = setting(
-        "maxHeartbeatSize",
-        262_144,
-        "Longest heartbeat, and the most that the subscriptions of a client take in all its groups; a longer one is "
-        "refused with INVALID_PARAMETER.",
-        Trait(unit="bytes", hot=True, own=True),
-        low=4_096,
-        high=4_194_304,
-    )
-    max_groups_per_client: Whole = setting(
-        "maxGroupsPerClient",
-        256,
-        "Most groups that a client produces and consumes in; a heartbeat with more is refused with INVALID_PARAMETER.",
-        _HOT_OWN,
-        low=8,
-        high=10_000,
-    )
-    max_subscriptions_per_client: Whole = setting(
-        "maxSubscriptionsPerClient",
-        2_048,
-        "Most subscriptions of a client in all its groups; a heartbeat with more is refused with INVALID_PARAMETER.",
-        _HOT_OWN,
-        low=16,
-        high=100_000,
-    )
-    max_client_id_length: Whole = setting(
-        "maxClientIdLength",
-        1_024,
-        "Longest clientID of a heartbeat; a longer one is refused with INVALID_PARAMETER.",
-        Trait(unit="characters", hot=True, own=True),
-        low=64,
-        high=65_536,
-    )
-    max_auto_create_group_nums: Whole = setting(
-        "maxAutoCreateGroupNums",
-        10_000,
-        "Consumer groups above which only administrators create another: none is created by a client.",
-        _HOT_OWN,
-        low=1,
-        high=1_000_000,
-    )
-    max_entries_per_answer: Whole = setting(
-        "maxEntriesPerAnswer",
-        65_536,
-        "Most queues or clients that an answer to administration tells of; a request for more is refused with "
-        "SYSTEM_ERROR.",
-        _HOT_OWN,
-        low=1_024,
-        high=10_000_000,
-    )
-    max_calls_per_consumer: Whole = setting(
-        "maxCallsPerConsumer",
-        16,
-        "Most requests of administration (CONSUME_MESSAGE_DIRECTLY, GET_CONSUMER_RUNNING_INFO) that a consumer has not "
-        "answered yet; one more is refused with SYSTEM_BUSY.",
-        _HOT_OWN,
-        low=1,
-        high=10_000,
-    )
-    max_waiting_queries: Whole = setting(
-        "maxWaitingQueries",
-        256,
-        "Most queries by key, id and time that are under way; one more is refused with SYSTEM_BUSY.",
-        _HOT_OWN,
-        low=1,
-        high=100_000,
-    )
-    max_queues_per_lock_request: Whole = setting(
-        "maxQueuesPerLockRequest",
-        4_096,
-        "Most queues in a LOCK_BATCH_MQ or UNLOCK_BATCH_MQ; one with more is refused with INVALID_PARAMETER.",
-        _HOT_OWN,
-        low=16,
         high=65_536,
     )
     long_polling_enable: Flag = setting(
@@ -482,7 +408,7 @@ class BrokerConfig(ConfigModel):
         "maxTopicNums",
         100_000,
         "Topics that a broker has, those of the system included; none is made above it.",
-        _HOT,
+        _HOT_OWN,
         low=1,
         high=1_000_000,
     )
@@ -490,7 +416,7 @@ class BrokerConfig(ConfigModel):
         "maxAutoCreateTopicNums",
         50_000,
         "Topics above which only administrators make another: none is made by a send, a heartbeat or a send-back.",
-        _HOT,
+        _HOT_OWN,
         low=1,
         high=1_000_000,
     )

@@ -10,8 +10,9 @@ from rocketbroker.common.shown_name import shown
 
 
 def fields_by_name(model: type[ConfigModel]) -> dict[str, tuple[str, FieldInfo]]:
-    """RocketMQ's name of each setting -> attribute name and field."""
-    return {str(field.alias): (attribute, field) for attribute, field in model.model_fields.items()}
+    """RocketMQ's name of each setting -> attribute name and field; those of a base class come last."""
+    fields = sorted(model.model_fields.items(), key=lambda field: field[0] not in model.__annotations__)
+    return {str(field.alias): (attribute, field) for attribute, field in fields}
 
 
 def type_word(field: FieldInfo) -> str:
