@@ -13,7 +13,7 @@ from rocketbroker.common.errors import BrokerResponseError
 from rocketbroker.namesrv.kv_config_manager import KVConfigManager
 from rocketbroker.namesrv.min_broker_id_notifier import MinBrokerIdNotifier
 from rocketbroker.namesrv.route_info_manager import RouteInfoManager
-from rocketbroker.processor.namesrv_table import ConfigStore, namesrv_routes
+from rocketbroker.processor.namesrv_table import ConfigStore, NamesrvExecutors, namesrv_routes
 from tests.support.fakes import FakeClock, FakeConnection
 from tests.support.namesrv_session import RecordedFrame, feed, recorded_requests
 
@@ -31,8 +31,9 @@ class NamesrvFixture:
             self.config, self.clock, MinBrokerIdNotifier(self.config, lambda address, header: None)
         )
         self.kv_configs = KVConfigManager(self.config, self.executor)
-        store = ConfigStore([self.config], self.settings_path, self.executor, self.manager.routes.forget_all)
-        self.routes = namesrv_routes(self.config, self.manager, self.kv_configs, store, self.clock)
+        store = ConfigStore([self.config], self.settings_path, self.manager.answers.forget)
+        executors = NamesrvExecutors(self.executor, self.executor)
+        self.routes = namesrv_routes(self.config, self.manager, self.kv_configs, store, executors, self.clock)
 
     def ask(self, code: int, header: object = None, body: bytes = b"", version: int = 513) -> Command:
         """The answer to a request; what a handler raises is the answer's code and remark, as on a connection."""

@@ -4,28 +4,23 @@
 """
 
 import ipaddress
-import logging
 from concurrent.futures import ThreadPoolExecutor
 
 from rocketbroker.app.transport_limits import limits_of
 from rocketbroker.codec.remoting.headers.namesrv import NotifyMinBrokerIdChangeRequestHeader
-from rocketbroker.codec.remoting.remoting_command import request
-from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.common.clock import SystemClock
 from rocketbroker.common.config.load import NamesrvSettings
 from rocketbroker.common.config.local_host import local_address
-from rocketbroker.common.errors import RemotingError
 from rocketbroker.common.lifecycle import PartList, TaskOwner
 from rocketbroker.namesrv.address_server import AddressServer
 from rocketbroker.namesrv.kv_config_manager import KVConfigManager
 from rocketbroker.namesrv.min_broker_id_notifier import MinBrokerIdNotifier
+from rocketbroker.namesrv.min_broker_id_sender import MinBrokerIdSender
 from rocketbroker.namesrv.route_info_manager import RouteInfoManager
-from rocketbroker.processor.namesrv_table import ConfigStore, namesrv_routes
+from rocketbroker.processor.namesrv_table import ConfigStore, NamesrvExecutors, namesrv_routes
 from rocketbroker.transport.access import ProtectedMode
 from rocketbroker.transport.remoting_client import RemotingClient
 from rocketbroker.transport.remoting_server import RemotingServer
-
-log = logging.getLogger(__name__)
 
 
 class NamesrvController:
@@ -41,13 +36,16 @@ class NamesrvController:
         self._settings = settings
         self._tasks = TaskOwner("namesrv")
         self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="namesrv-persist")
+        self._decoder = ThreadPoolExecutor(max_workers=1, thread_name_prefix="namesrv-decode")
         self._client = RemotingClient()
         config = settings.namesrv
         clock = SystemClock()
         self.kv_config_manager = KVConfigManager(config, self._executor)
         self.route_info_manager = RouteInfoManager(config, clock, MinBrokerIdNotifier(config, self._notify))
-        store = ConfigStore(settings.models, settings.persist_path, self._executor, self._settings_changed)
-        self.routes = namesrv_routes(config, self.route_info_manager, self.kv_config_manager, store, clock)
+        self._sender = MinBrokerIdSender(self.route_info_manager.brokers.live, self._client, self._tasks)
+        executors = NamesrvExecutors(persist=self._executor, decode=self._decoder)
+        store = ConfigStore(settings.models, settings.persist_path, self._settings_changed)
+        self.routes = namesrv_routes(config, self.route_info_manager, self.kv_config_manager, store, executors, clock)
         transport = settings.transport
         self._server = RemotingServer(
             self.routes,
@@ -97,19 +95,14 @@ class NamesrvController:
         await self._parts.stop()
         await self._client.stop()
         self._executor.shutdown()
+        self._decoder.shutdown(cancel_futures=True)
 
     def _settings_changed(self) -> None:
-        self.route_info_manager.routes.forget_all()
+        self.route_info_manager.answers.forget()
         self._server.readmit()
 
     def _notify(self, address: str, header: NotifyMinBrokerIdChangeRequestHeader) -> None:
-        self._tasks.start(self._send(address, header), "notifyMinBrokerIdChanged")
-
-    async def _send(self, address: str, header: NotifyMinBrokerIdChangeRequestHeader) -> None:
-        try:
-            await self._client.invoke_oneway(address, request(RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE, header))
-        except RemotingError as error:
-            log.warning("broker at %s was not told of the smallest broker id: %s", address, error)
+        self._sender.send(address, header)
 
 
 def _is_unspecified(host: str) -> bool:

@@ -7,7 +7,7 @@ topics: so such a registration names one, of a topic that does not exist.
 
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -15,7 +15,11 @@ from rocketbroker.broker.topic_config_manager import TopicChange, TopicConfigMan
 from rocketbroker.codec.remoting.bodies.data_version import DataVersion
 from rocketbroker.codec.remoting.bodies.register_broker_body import RegisterBrokerBody
 from rocketbroker.codec.remoting.bodies.route import QueueData, TopicRouteData
-from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig, TopicConfigAndMappingSerializeWrapper
+from rocketbroker.codec.remoting.bodies.topic_config import (
+    TopicConfig,
+    TopicConfigAndMappingSerializeWrapper,
+    TopicQueueMappingInfo,
+)
 from rocketbroker.codec.remoting.headers.namesrv import (
     QueryDataVersionRequestHeader,
     RegisterBrokerRequestHeader,
@@ -131,7 +135,7 @@ class BrokerRegistration:
         return self._bodies(topics[:half], version) + self._bodies(topics[half:], version)
 
     def _body(self, topics: Iterable[TopicConfig], version: DataVersion, *, is_all: bool) -> bytes:
-        mappings = {} if is_all else {_NOT_ALL: self._not_all()}
+        mappings = {} if is_all else {_NOT_ALL: TopicQueueMappingInfo(self._config.broker_name, topic=_NOT_ALL)}
         wrapper = TopicConfigAndMappingSerializeWrapper(
             topic_config_table={topic.topic_name: self._permitted(topic) for topic in topics},
             data_version=version,
@@ -140,11 +144,6 @@ class BrokerRegistration:
         )
         body = RegisterBrokerBody(wrapper)
         return body.encode_compressed() if self._config.compressed_register else body.encode()
-
-    def _not_all(self) -> dict[str, Any]:
-        """A TopicQueueMappingInfo without queues."""
-        name = self._config.broker_name
-        return {"bname": name, "currIdMap": {}, "dirty": False, "epoch": 0, "topic": _NOT_ALL, "totalQueues": 0}
 
     def _permitted(self, topic: TopicConfig) -> TopicConfig:
         """The topic with no more permissions than the broker has."""

@@ -1,17 +1,33 @@
-"""What a broker says of itself when it registers (REGISTER_BROKER), in the terms of the route tables."""
+"""A registration (REGISTER_BROKER) in the terms of the route tables.
 
+Made of a decoded body on whatever thread decoded it, so that the event loop only swaps tables in.
+"""
+
+import logging
+from collections.abc import Iterable
 from dataclasses import dataclass
 
+from rocketbroker.codec.remoting.bodies.data_version import DataVersion
 from rocketbroker.codec.remoting.bodies.register_broker_body import RegisterBrokerBody
+from rocketbroker.codec.remoting.bodies.route import QueueData
+from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig, TopicQueueMappingInfo
 from rocketbroker.codec.remoting.handler import Connection
+from rocketbroker.codec.remoting.perm_name import PERM_WRITE
+from rocketbroker.common.shown_name import shown
+from rocketbroker.namesrv.broker_table import MASTER_ID
+from rocketbroker.namesrv.names import is_registered_topic
+
+log = logging.getLogger(__name__)
+
+_MOST_NAMED = 5
 
 
 @dataclass(frozen=True, slots=True)
-class BrokerRegistration:
-    """One registration.
+class BrokerIdentity:
+    """The header of a registration.
 
     ``enable_acting_master`` is ``None`` for brokers too old to say it. ``heartbeat_timeout_ms`` is ``None`` where the
-    default of 120 s holds. ``body`` holds all topics of the broker, or only the changed ones.
+    default of 120 s holds.
     """
 
     cluster_name: str
@@ -21,8 +37,24 @@ class BrokerRegistration:
     ha_server_addr: str
     heartbeat_timeout_ms: int | None
     enable_acting_master: bool | None
-    body: RegisterBrokerBody
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerRegistration:
+    """One registration, with all topics of the broker or only some.
+
+    ``topics_sent`` and ``static_topics_sent`` count those without a route as well: some names are not allowed,
+    and a registration of some topics only names a static one that is in no table.
+    """
+
+    broker: BrokerIdentity
     connection: Connection
+    data_version: DataVersion
+    queues: dict[str, QueueData]
+    mappings: dict[str, TopicQueueMappingInfo]
+    filter_servers: list[str]
+    topics_sent: int
+    static_topics_sent: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,3 +63,47 @@ class RegisterBrokerResult:
 
     ha_server_addr: str | None = None
     master_addr: str | None = None
+
+
+def registration_of(broker: BrokerIdentity, body: RegisterBrokerBody, connection: Connection) -> BrokerRegistration:
+    """Make a registration of a decoded body; topics whose names are not allowed are named in the log."""
+    wrapper = body.topic_config_serialize_wrapper
+    writable = broker.broker_id == MASTER_ID or not broker.enable_acting_master
+    configs = _allowed(broker, wrapper.topic_config_table.values())
+    queues = {config.topic_name: _queue_data(broker.broker_name, config, writable=writable) for config in configs}
+    infos = wrapper.topic_queue_mapping_info_map
+    return BrokerRegistration(
+        broker,
+        connection,
+        wrapper.data_version,
+        queues,
+        {topic: infos[topic] for topic in infos.keys() & queues.keys()},
+        body.filter_server_list,
+        len(wrapper.topic_config_table),
+        len(infos),
+    )
+
+
+def _allowed(broker: BrokerIdentity, topics: Iterable[TopicConfig]) -> list[TopicConfig]:
+    good: list[TopicConfig] = []
+    bad: list[str] = []
+    for config in topics:
+        if is_registered_topic(config.topic_name, broker.broker_name, broker.cluster_name):
+            good.append(config)
+        else:
+            bad.append(config.topic_name)
+    if bad:
+        text = "broker %s at %s registers %d topics that are not ^[%%|a-zA-Z0-9_-]+$ or too long; no route for %s"
+        named = ", ".join(f"'{shown(name)}'" for name in bad[:_MOST_NAMED])
+        log.warning(text, shown(broker.broker_name), shown(broker.broker_addr), len(bad), named)
+    return good
+
+
+def _queue_data(broker_name: str, config: TopicConfig, *, writable: bool) -> QueueData:
+    return QueueData(
+        broker_name=broker_name,
+        read_queue_nums=config.read_queue_nums,
+        write_queue_nums=config.write_queue_nums,
+        perm=config.perm if writable else config.perm & ~PERM_WRITE,
+        topic_sys_flag=config.topic_sys_flag,
+    )

@@ -1,4 +1,4 @@
-"""Which brokers there are, in which clusters, and which live (brokerAddrTable, clusterAddrTable, brokerLiveTable)."""
+"""Brokers, their clusters and their liveness (brokerAddrTable, clusterAddrTable, brokerLiveTable)."""
 
 import logging
 from dataclasses import dataclass, field
@@ -10,6 +10,7 @@ from rocketbroker.codec.remoting.handler import Connection
 log = logging.getLogger(__name__)
 
 MASTER_ID = 0
+_PORT_BYTES = 4
 
 
 @dataclass(slots=True)
@@ -17,6 +18,8 @@ class BrokerLiveInfo:
     """One registered broker process; times in seconds of the monotonic clock."""
 
     cluster_name: str
+    broker_name: str
+    broker_id: int
     last_update: float
     heartbeat_timeout_s: float
     data_version: DataVersion
@@ -25,50 +28,75 @@ class BrokerLiveInfo:
     filter_servers: list[str] = field(default_factory=list)
 
     def expired(self, now: float) -> bool:
-        """Whether it was silent for too long."""
+        """Tell if it was silent for too long."""
         return self.last_update + self.heartbeat_timeout_s < now
+
+    def is_gone(self, now: float) -> bool:
+        """Tell if its place is free: its connection is closed, or it was silent for too long."""
+        return not self.connection.is_open or self.expired(now)
+
+    def is_on_host_of(self, connection: Connection) -> bool:
+        """Tell if a connection comes from the host that the broker registered from."""
+        return self.connection.remote_host[:-_PORT_BYTES] == connection.remote_host[:-_PORT_BYTES]
 
 
 class BrokerTable:
-    """Brokers by name, their names by cluster, their processes by address."""
+    """Brokers by name, and their processes by address: each address is that of one name and id, and is watched."""
 
     def __init__(self) -> None:
         self.by_name: dict[str, BrokerData] = {}
-        self.clusters: dict[str, set[str]] = {}
         self.live: dict[str, BrokerLiveInfo] = {}
 
-    def group(self, cluster_name: str, broker_name: str) -> BrokerData:
-        """The brokers of a name (one master and its slaves); made when there were none."""
-        self.clusters.setdefault(cluster_name, set()).add(broker_name)
-        data = self.by_name.get(broker_name)
-        if data is None:
-            data = BrokerData(cluster=cluster_name, broker_name=broker_name, broker_addrs={})
-            self.by_name[broker_name] = data
-        return data
+    @property
+    def clusters(self) -> dict[str, set[str]]:
+        """Names of brokers by cluster."""
+        clusters: dict[str, set[str]] = {}
+        for info in self.live.values():
+            clusters.setdefault(info.cluster_name, set()).add(info.broker_name)
+        return clusters
 
-    def find(self, broker_addr: str) -> tuple[BrokerData, int] | None:
-        """The brokers among which an address is, and its id there."""
-        for data in self.by_name.values():
-            for broker_id, address in data.broker_addrs.items():
-                if address == broker_addr:
-                    return data, broker_id
-        return None
+    def enter(self, address: str, info: BrokerLiveInfo) -> tuple[BrokerData, bool]:
+        """Put a broker below its name and id, and nowhere else; gives its group, and whether that changed."""
+        group = self.by_name.get(info.broker_name)
+        if group is None:
+            group = BrokerData(cluster=info.cluster_name, broker_name=info.broker_name, broker_addrs={})
+            self.by_name[info.broker_name] = group
+        addresses = {held_id: held for held_id, held in group.broker_addrs.items() if held != address}
+        former = addresses.pop(info.broker_id, None)
+        if former is not None:
+            log.info("broker %s:%d is at %s now, no more at %s", info.broker_name, info.broker_id, address, former)
+            del self.live[former]
+        # In the order in which RocketMQ tells them: by id, the master first.
+        addresses = dict(sorted([*addresses.items(), (info.broker_id, address)]))
+        changed = addresses != group.broker_addrs
+        group.broker_addrs = addresses
+        self.live[address] = info
+        return group, changed
+
+    def remove(self, address: str) -> tuple[BrokerData, int] | None:
+        """Drop an address; gives the brokers among which it was, and its id there."""
+        info = self.live.pop(address, None)
+        if info is None:
+            return None
+        group = self.by_name[info.broker_name]
+        del group.broker_addrs[info.broker_id]
+        if not group.broker_addrs:
+            del self.by_name[info.broker_name]
+            log.info("broker %s is gone", info.broker_name)
+        return group, info.broker_id
 
     def live_info(self, cluster_name: str, broker_addr: str) -> BrokerLiveInfo | None:
-        """What is known of a live broker, if it is of that cluster."""
+        """The state of a live broker, if it is of that cluster."""
         info = self.live.get(broker_addr)
         return info if info is not None and info.cluster_name == cluster_name else None
 
-    def drop_group(self, broker_name: str) -> None:
-        """Forget a name whose last broker is gone, and each cluster where it was the last."""
-        self.by_name.pop(broker_name, None)
-        for cluster, names in list(self.clusters.items()):
-            names.discard(broker_name)
-            if not names:
-                del self.clusters[cluster]
-        log.info("broker %s is gone", broker_name)
+    def holder(self, broker_name: str, broker_id: int) -> tuple[str, BrokerLiveInfo] | None:
+        """The broker that has a name and id, with its address."""
+        group = self.by_name.get(broker_name)
+        address = None if group is None else group.broker_addrs.get(broker_id)
+        return None if address is None else (address, self.live[address])
 
     def has_master(self, broker_name: str) -> bool:
-        """Whether the smallest id of a name is the master's."""
+        """Tell if the smallest id of a name is the master's."""
         data = self.by_name.get(broker_name)
-        return data is not None and bool(data.broker_addrs) and min(data.broker_addrs) <= MASTER_ID
+        return data is not None and min(data.broker_addrs) <= MASTER_ID

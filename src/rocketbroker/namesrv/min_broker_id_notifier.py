@@ -45,6 +45,7 @@ class MinBrokerIdNotifier:
             offline_broker_addr=offline,
             ha_broker_addr=ha_broker_addr,
         )
-        log.info("the smallest id of broker %s is %d now; telling %s", group.broker_name, smallest, addresses)
+        text = "the smallest id of broker %s is %d now; telling %d brokers"
+        log.info(text, group.broker_name, smallest, len(addresses))
         for address in addresses:
             self._send(address, header)

@@ -1,4 +1,4 @@
-"""Which names may key the tables of the name server.
+"""Names that may key the tables of the name server.
 
 Topics follow RocketMQ's rule. Brokers are named after their host by default, so that their names and those of clusters
 may hold dots and colons as well; RocketMQ makes topics that carry the name of a broker or cluster, dots included.
@@ -13,12 +13,12 @@ from rocketbroker.codec.message.topic_validator import (
 )
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.errors import BrokerResponseError
+from rocketbroker.common.shown_name import shown
 
 NAME_MAX_LENGTH = 255
-_SHOWN = 64
 
 _BROKER = re.compile(r"[%|a-zA-Z0-9_-][%|a-zA-Z0-9_.:-]*")
-_PRINTABLE = re.compile(r"[^\x00-\x20\x7f]+")
+_HOST = re.compile(r"[\x21-\x7e]+")
 _PORT_MAX = 65_535
 
 
@@ -57,21 +57,21 @@ def check_address(address: str) -> None:
     BrokerResponseError: INVALID_PARAMETER; not ``host:port``.
     """
     host, _, port = address.rpartition(":")
-    fits = len(address) <= NAME_MAX_LENGTH and _PRINTABLE.fullmatch(host) is not None
+    fits = len(address) <= NAME_MAX_LENGTH and _HOST.fullmatch(host) is not None
     if not (fits and port.isascii() and port.isdigit() and len(port) <= 5 and 0 < int(port) <= _PORT_MAX):
         raise _refusal("brokerAddr", address, "host:port, such as 192.0.2.1:10911")
 
 
 def check_key(kind: str, name: str) -> None:
-    """``kind`` is ``namespace`` or ``key`` of the key-value configuration, whose keys may be addresses.
+    """``kind`` is ``namespace`` or ``key`` of the KV configuration, or names an address that is only passed on.
 
     Raises:
         BrokerResponseError: INVALID_PARAMETER; the name is empty, too long or has blanks or control characters.
     """
-    if len(name) > NAME_MAX_LENGTH or _PRINTABLE.fullmatch(name) is None:
+    if not 0 < len(name) <= NAME_MAX_LENGTH or " " in name or not name.isprintable():
         raise _refusal(kind, name, f"1 to {NAME_MAX_LENGTH} characters without blanks and control characters")
 
 
 def _refusal(kind: str, name: str, wanted: str) -> BrokerResponseError:
-    shown = repr(name if len(name) <= _SHOWN else name[:_SHOWN] + "...")
-    return BrokerResponseError(ResponseCode.INVALID_PARAMETER, f"the {kind} {shown} is not allowed; right is: {wanted}")
+    text = f"the {kind} '{shown(name)}' is not allowed; right is: {wanted}"
+    return BrokerResponseError(ResponseCode.INVALID_PARAMETER, text)

@@ -8,17 +8,19 @@ import logging
 
 from rocketbroker.codec.remoting.bodies.data_version import DataVersion
 from rocketbroker.codec.remoting.bodies.route import BrokerData, QueueData
-from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
 from rocketbroker.codec.remoting.handler import Connection
 from rocketbroker.codec.remoting.perm_name import PERM_READ_WRITE, PERM_WRITE
+from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.clock import Clock
 from rocketbroker.common.config.namesrv_config import NamesrvConfig
+from rocketbroker.common.errors import BrokerResponseError
+from rocketbroker.common.shown_name import shown
 from rocketbroker.namesrv.broker_registration import BrokerRegistration, RegisterBrokerResult
 from rocketbroker.namesrv.broker_table import MASTER_ID, BrokerLiveInfo, BrokerTable
+from rocketbroker.namesrv.encoded_answers import EncodedAnswers
 from rocketbroker.namesrv.min_broker_id_notifier import MinBrokerIdNotifier
-from rocketbroker.namesrv.names import is_registered_topic
-from rocketbroker.namesrv.topic_queue_table import TopicQueueTable, queue_data
-from rocketbroker.namesrv.topic_route import Mappings, TopicRoutes
+from rocketbroker.namesrv.topic_queue_table import TopicQueueTable
+from rocketbroker.namesrv.topic_route import TopicRoutes
 
 log = logging.getLogger(__name__)
 
@@ -38,169 +40,179 @@ class RouteInfoManager:
         self._config = config
         self._clock = clock
         self._notifier = notifier
-        self._mappings: Mappings = {}
+        self.answers = EncodedAnswers()
         self.brokers = BrokerTable()
-        self.topic_queues = TopicQueueTable(self._topic_changed)
-        self.routes = TopicRoutes(config, self.brokers, self.topic_queues, self._mappings)
-
-    def _topic_changed(self, topic: str) -> None:
-        self.routes.forget(topic)
+        self.topic_queues = TopicQueueTable(self.answers.forget)
+        self.routes = TopicRoutes(config, self.brokers, self.topic_queues, self.answers)
 
     # -- registration
 
     def register_broker(self, said: BrokerRegistration) -> RegisterBrokerResult | None:
-        """Take a registration; ``None`` when it carries a single topic of a broker that did not register as a whole."""
-        known = self.brokers.by_name.get(said.broker_name)
-        addresses = known.broker_addrs if known is not None else {}
-        if self._conflicts(said, addresses.get(said.broker_id)):
-            self._forget(said.broker_addr)
-            return RegisterBrokerResult()
-        if said.broker_id not in addresses and len(said.body.topic_config_serialize_wrapper.topic_config_table) == 1:
-            log.warning("broker %s at %s sent one topic before it registered", said.broker_name, said.broker_addr)
+        """Take a registration; ``None`` when it carries a single topic of a broker that did not register as a whole.
+
+        Raises:
+            BrokerResponseError: SYSTEM_ERROR; another broker holds the address or name and id, or a limit is met.
+        """
+        broker = said.broker
+        self._check_place(said)
+        known = self.brokers.by_name.get(broker.broker_name)
+        held = known.broker_addrs if known is not None else {}
+        if broker.broker_id not in held and said.topics_sent == 1:
+            text = "broker %s at %s sent one topic before it registered"
+            log.warning(text, broker.broker_name, shown(broker.broker_addr))
             return None
+        leads = self._leads(said, held)
+        self._check_limits(said, leads=leads)
         self._forget_former_self(said)
-        group = self.brokers.group(said.cluster_name, said.broker_name)
-        group.enable_acting_master = bool(said.enable_acting_master)
-        smallest = min(group.broker_addrs, default=MASTER_ID)
-        first = self._enter(group, said)
-        self._take_topics(group, said, first)
-        self._keep_alive(said)
-        self.routes.forget_all()
-        if said.broker_id < smallest:
-            self._notifier.smaller_id_came(group, said.ha_server_addr)
+        changed = self.is_broker_topic_config_changed(broker.cluster_name, broker.broker_addr, said.data_version)
+        first = broker.broker_id not in held
+        smallest = min(held, default=MASTER_ID)
+        group = self._enter(said)
+        if leads:
+            self._take_topics(said, changed=first or changed)
+        if broker.broker_id < smallest:
+            self._notifier.smaller_id_came(group, broker.ha_server_addr)
         return self._result(group, said)
 
-    def _conflicts(self, said: BrokerRegistration, address: str | None) -> bool:
-        """Whether another process holds name and id with a newer state; then the newcomer is ignored."""
-        if address is None or address == said.broker_addr:
-            return False
-        holder = self.brokers.live_info(said.cluster_name, address)
-        version = said.body.topic_config_serialize_wrapper.data_version
-        if holder is None or holder.data_version.state_version <= version.state_version:
-            return False
-        text = "broker %s:%d at %s is ignored: %s has a newer state"
-        log.warning(text, said.broker_name, said.broker_id, said.broker_addr, address)
-        return True
+    def _check_place(self, said: BrokerRegistration) -> None:
+        """Refuse an address, or a name and id, that another broker holds; who is gone holds nothing any more."""
+        broker, now = said.broker, self._clock.monotonic()
+        holder = self.brokers.live.get(broker.broker_addr)
+        if holder is not None and not holder.is_on_host_of(said.connection):
+            if not holder.is_gone(now):
+                raise _taken(said, broker.broker_addr, holder)
+            self._expire(broker.broker_addr, holder)
+        other = self.brokers.holder(broker.broker_name, broker.broker_id)
+        if other is None or other[0] == broker.broker_addr or other[1].connection is said.connection:
+            return
+        if other[1].is_gone(now):
+            self._expire(*other)
+        elif not self._is_elected(said, other[1]):
+            raise _taken(said, *other)
+
+    def _is_elected(self, said: BrokerRegistration, master: BrokerLiveInfo) -> bool:
+        """Tell if a registered slave of the name takes an id with a newer state, as after an election."""
+        info = self.brokers.live.get(said.broker.broker_addr)
+        newer = said.data_version.state_version > master.data_version.state_version
+        return newer and info is not None and info.broker_name == master.broker_name
+
+    def _check_limits(self, said: BrokerRegistration, *, leads: bool) -> None:
+        """Refuse what exceeds a limit; a broker that is refused only for its topics keeps those it has."""
+        broker, config = said.broker, self._config
+        if broker.broker_addr not in self.brokers.live:
+            _check("maxBrokers", len(self.brokers.live) + 1, config.max_brokers, "brokers")
+        if not leads:
+            return
+        held = self.topic_queues.queues_of(broker.broker_name)
+        more = len(said.queues.keys() - held.keys())
+        mapped = sum(len(info.curr_id_map) for info in said.mappings.values())
+        try:
+            count = len(said.queues) if self._drops_others(said) else len(held) + more
+            _check("maxTopicsPerBroker", count, config.max_topics_per_broker, f"topics of {broker.broker_name}")
+            if more or mapped:
+                entries = self.topic_queues.entries() + more + mapped
+                _check("maxTopicQueueEntries", entries, config.max_topic_queue_entries, "topics of all brokers")
+        except BrokerResponseError:
+            self.update_broker_info_update_timestamp(broker.cluster_name, broker.broker_addr, said.connection)
+            raise
 
     def _forget_former_self(self, said: BrokerRegistration) -> None:
         """A broker that came again under another name or in another cluster is no longer what it was."""
-        found = self.brokers.find(said.broker_addr)
-        info = self.brokers.live.get(said.broker_addr)
-        renamed = found is not None and found[0].broker_name != said.broker_name
-        if renamed or (info is not None and info.cluster_name != said.cluster_name):
-            self._forget(said.broker_addr)
+        info = self.brokers.live.get(said.broker.broker_addr)
+        now = (said.broker.broker_name, said.broker.cluster_name)
+        if info is not None and (info.broker_name, info.cluster_name) != now:
+            self._forget(said.broker.broker_addr)
 
-    @staticmethod
-    def _enter(group: BrokerData, said: BrokerRegistration) -> bool:
-        """Put the address below its id, and nowhere else; gives whether the id is new."""
-        for broker_id, address in list(group.broker_addrs.items()):
-            if address == said.broker_addr and broker_id != said.broker_id:
-                del group.broker_addrs[broker_id]  # a slave that became master, or the other way round
-        first = not group.broker_addrs.get(said.broker_id)
-        group.broker_addrs[said.broker_id] = said.broker_addr
-        # In the order in which RocketMQ tells them: by id, the master first.
-        group.broker_addrs = dict(sorted(group.broker_addrs.items()))
-        return first
-
-    def _take_topics(self, group: BrokerData, said: BrokerRegistration, first: bool) -> None:
-        """Topics come from the master, or from the slave with the smallest id where there is none."""
-        is_master = said.broker_id == MASTER_ID
-        leads = said.enable_acting_master is not None and said.broker_id == min(group.broker_addrs)
-        if not is_master and not leads:
-            return
-        wrapper = said.body.topic_config_serialize_wrapper
-        changed = first or self.is_broker_topic_config_changed(
-            said.cluster_name, said.broker_addr, wrapper.data_version
-        )
-        mappings = wrapper.topic_queue_mapping_info_map
-        topics = self._allowed(said, list(wrapper.topic_config_table.values()))
-        if self._config.delete_topic_with_broker_registration and not mappings:
-            self._drop_others(said.broker_name, {config.topic_name for config in topics})
-        writable = is_master or not group.enable_acting_master
-        for config in topics:
-            if changed or said.broker_name not in self.topic_queues.queues(config.topic_name):
-                self.topic_queues.put(config.topic_name, queue_data(said.broker_name, config, writable=writable))
-        if changed:
-            for topic in mappings.keys() & {config.topic_name for config in topics}:
-                self._mappings.setdefault(topic, {})[said.broker_name] = mappings[topic]
-
-    @staticmethod
-    def _allowed(said: BrokerRegistration, topics: list[TopicConfig]) -> list[TopicConfig]:
-        """The topics whose names follow the rule; the others are named in the log and get no route."""
-        good: list[TopicConfig] = []
-        bad: list[str] = []
-        for config in topics:
-            if is_registered_topic(config.topic_name, said.broker_name, said.cluster_name):
-                good.append(config)
-            else:
-                bad.append(repr(config.topic_name[:64]))
-        if bad:
-            text = "broker %s at %s registers %d topics that are not ^[%%|a-zA-Z0-9_-]+$ or too long; no route for %s"
-            log.warning(text, said.broker_name, said.broker_addr, len(bad), ", ".join(bad[:5]))
-        return good
-
-    def _drop_others(self, broker_name: str, topics: set[str]) -> None:
-        for topic in self.topic_queues.topics_of_broker(broker_name):
-            if topic not in topics:
-                self.topic_queues.delete(topic, [broker_name])
-
-    def _keep_alive(self, said: BrokerRegistration) -> None:
-        timeout_ms = said.heartbeat_timeout_ms
-        if said.broker_addr not in self.brokers.live:
-            log.info("broker %s:%d at %s registered", said.broker_name, said.broker_id, said.broker_addr)
-        self.brokers.live[said.broker_addr] = BrokerLiveInfo(
-            cluster_name=said.cluster_name,
+    def _enter(self, said: BrokerRegistration) -> BrokerData:
+        """Put the broker into the tables of brokers, with the time of this sign of life."""
+        broker, timeout_ms = said.broker, said.broker.heartbeat_timeout_ms
+        former = self.brokers.live.get(broker.broker_addr)
+        if former is None:
+            log.info("broker %s:%d at %s registered", broker.broker_name, broker.broker_id, shown(broker.broker_addr))
+        info = BrokerLiveInfo(
+            cluster_name=broker.cluster_name,
+            broker_name=broker.broker_name,
+            broker_id=broker.broker_id,
             last_update=self._clock.monotonic(),
             heartbeat_timeout_s=DEFAULT_BROKER_EXPIRED_S if timeout_ms is None else timeout_ms / 1000,
-            data_version=said.body.topic_config_serialize_wrapper.data_version,
+            data_version=said.data_version,
             connection=said.connection,
-            ha_server_addr=said.ha_server_addr,
-            filter_servers=said.body.filter_server_list,
+            ha_server_addr=broker.ha_server_addr,
+            filter_servers=said.filter_servers,
         )
+        group, changed = self.brokers.enter(broker.broker_addr, info)
+        acting = bool(broker.enable_acting_master)
+        if changed or group.enable_acting_master != acting or (former and former.filter_servers != info.filter_servers):
+            self.answers.forget()
+        group.enable_acting_master = acting
+        return group
+
+    @staticmethod
+    def _leads(said: BrokerRegistration, held: dict[int, str]) -> bool:
+        """Topics come from the master, or from the slave with the smallest id where there is none."""
+        broker = said.broker
+        others = [broker_id for broker_id, address in held.items() if address != broker.broker_addr]
+        smallest = min([broker.broker_id, *others])
+        return broker.broker_id == MASTER_ID or (
+            broker.enable_acting_master is not None and broker.broker_id == smallest
+        )
+
+    def _drops_others(self, said: BrokerRegistration) -> bool:
+        return self._config.delete_topic_with_broker_registration and not said.static_topics_sent
+
+    def _take_topics(self, said: BrokerRegistration, *, changed: bool) -> None:
+        """Swap in the topics that were sent; those that an unchanged broker has already stay as they are."""
+        name = said.broker.broker_name
+        held = self.topic_queues.queues_of(name)
+        if self._drops_others(said):
+            held = {topic: queues for topic, queues in held.items() if topic in said.queues}
+        self.topic_queues.replace(name, {**held, **said.queues} if changed else {**said.queues, **held})
+        if changed:
+            self.topic_queues.map(name, said.mappings)
 
     def _result(self, group: BrokerData, said: BrokerRegistration) -> RegisterBrokerResult:
         address = group.broker_addrs.get(MASTER_ID)
         master = self.brokers.live.get(address) if address is not None else None
-        if said.broker_id == MASTER_ID or master is None:
+        if said.broker.broker_id == MASTER_ID or master is None:
             return RegisterBrokerResult()
         return RegisterBrokerResult(master.ha_server_addr, address)
 
     # -- leaving
 
-    def unregister_broker(self, broker_addr: str, broker_name: str) -> None:
-        """Forget a broker; the topics stay routed as long as another one of its name lives."""
-        found = self.brokers.find(broker_addr)
-        if found is None or found[0].broker_name != broker_name:
-            log.info("broker %s at %s leaves, and was not there", broker_name, broker_addr)
+    def unregister_broker(self, broker_addr: str, broker_name: str, connection: Connection) -> None:
+        """Forget a broker; the topics stay routed as long as another one of its name lives.
+
+        Raises:
+            BrokerResponseError: NO_PERMISSION; the broker lives and registered from another host.
+        """
+        info = self.brokers.live.get(broker_addr)
+        if info is None or info.broker_name != broker_name:
+            log.info("broker %s at %s leaves, and was not there", shown(broker_name), shown(broker_addr))
             return
+        if not info.is_on_host_of(connection) and not info.is_gone(self._clock.monotonic()):
+            text = (
+                f"broker {broker_name} at {broker_addr} lives and registered from {info.connection.remote_address}: "
+                "only that host can unregister it; stop the broker, which unregisters itself."
+            )
+            log.warning("%s asks to unregister another: %s", connection.remote_address, text)
+            raise BrokerResponseError(ResponseCode.NO_PERMISSION, text)
         self._forget(broker_addr)
 
     def _forget(self, broker_addr: str) -> None:
         """Drop all that is known of the broker at an address."""
-        self.brokers.live.pop(broker_addr, None)
-        found = self.brokers.find(broker_addr)
+        found = self.brokers.remove(broker_addr)
         if found is None:
             return
         group, broker_id = found
-        log.info("broker %s:%d at %s leaves", group.broker_name, broker_id, broker_addr)
-        was_smallest = broker_id == min(group.broker_addrs)
-        del group.broker_addrs[broker_id]
-        self.routes.forget_all()
+        log.info("broker %s:%d at %s leaves", group.broker_name, broker_id, shown(broker_addr))
+        self.answers.forget()
         if not group.broker_addrs:
-            self.brokers.drop_group(group.broker_name)
             self.topic_queues.delete_broker(group.broker_name)
-            self._drop_mappings(group.broker_name)
             return
         if group.enable_acting_master and not self.brokers.has_master(group.broker_name):
             self.wipe_write_perm_of_broker(group.broker_name)
-        if was_smallest:
+        if broker_id < min(group.broker_addrs):
             self._notifier.smallest_id_left(group, broker_addr)
-
-    def _drop_mappings(self, broker_name: str) -> None:
-        for topic, by_broker in list(self._mappings.items()):
-            by_broker.pop(broker_name, None)
-            if not by_broker:
-                del self._mappings[topic]
 
     def connection_closed(self, connection: Connection) -> None:
         """Forget the brokers that registered over a connection that is gone."""
@@ -213,8 +225,11 @@ class RouteInfoManager:
         now = self._clock.monotonic()
         for address, info in list(self.brokers.live.items()):
             if info.expired(now):
-                info.connection.close(f"the broker at {address} was silent for {info.heartbeat_timeout_s:g} s")
-                self._forget(address)
+                self._expire(address, info)
+
+    def _expire(self, address: str, info: BrokerLiveInfo) -> None:
+        info.connection.close(f"the broker at {shown(address)} was silent for {info.heartbeat_timeout_s:g} s")
+        self._forget(address)
 
     # -- liveness and versions
 
@@ -230,20 +245,32 @@ class RouteInfoManager:
         known = self.data_version(cluster_name, broker_addr)
         return known is None or known != data_version
 
-    def update_broker_info_update_timestamp(self, cluster_name: str, broker_addr: str) -> None:
-        """A broker was heard."""
+    def update_broker_info_update_timestamp(self, cluster_name: str, broker_addr: str, connection: Connection) -> None:
+        """Note a sign of life of a broker, which only its own host can give."""
         info = self.brokers.live_info(cluster_name, broker_addr)
-        if info is not None:
+        if info is not None and info.is_on_host_of(connection):
             info.last_update = self._clock.monotonic()
 
     # -- topics
 
     def register_topic(self, topic: str, queues: list[QueueData]) -> None:
-        """Route a topic to queues; ignored as a whole when one of the brokers is unknown."""
+        """Route a topic to queues; ignored as a whole when one of the brokers is unknown.
+
+        Raises:
+            BrokerResponseError: SYSTEM_ERROR; a limit is exceeded.
+        """
         unknown = [data.broker_name for data in queues if data.broker_name not in self.brokers.by_name]
         if unknown:
-            log.warning("topic %s is not registered: no broker %s", topic, ", ".join(unknown))
+            text = "topic %s is not registered: %d of its brokers are unknown, such as %s"
+            log.warning(text, shown(topic), len(unknown), shown(unknown[0]))
             return
+        more = {data.broker_name for data in queues} - self.topic_queues.queues(topic).keys()
+        if more:
+            entries = self.topic_queues.entries() + len(more)
+            _check("maxTopicQueueEntries", entries, self._config.max_topic_queue_entries, "topics of all brokers")
+        for name in more:
+            count = len(self.topic_queues.queues_of(name)) + 1
+            _check("maxTopicsPerBroker", count, self._config.max_topics_per_broker, f"topics of {name}")
         for data in queues:
             self.topic_queues.put(topic, data)
 
@@ -264,5 +291,25 @@ class RouteInfoManager:
 
     def topics_by_cluster(self, cluster_name: str) -> list[str]:
         """The topics with queues on a broker of the cluster, each once."""
-        names = self.brokers.clusters.get(cluster_name, set())
-        return [topic for topic in self.topic_queues.topics() if not names.isdisjoint(self.topic_queues.queues(topic))]
+        return self.topic_queues.topics_of(sorted(self.brokers.clusters.get(cluster_name, ())))
+
+
+def _check(setting: str, value: int, limit: int, what: str) -> None:
+    if value > limit:
+        text = f"{setting}: {value:,} {what} exceed the limit of {limit:,}; delete some or raise {setting}."
+        log.warning("%s", text)
+        raise BrokerResponseError(ResponseCode.SYSTEM_ERROR, text)
+
+
+def _taken(said: BrokerRegistration, address: str, holder: BrokerLiveInfo) -> BrokerResponseError:
+    """The refusal of a broker whose place another one holds."""
+    broker = said.broker
+    text = (
+        f"broker {broker.broker_name}:{broker.broker_id} at {broker.broker_addr} is refused: "
+        f"{holder.broker_name}:{holder.broker_id} at {address}, connected from {holder.connection.remote_address}, "
+        "holds the place. Give each broker its own brokerName, brokerId and address; if this one replaces the other, "
+        "stop that first: its place is free once its connection closes or it was silent for "
+        f"{holder.heartbeat_timeout_s:g} s."
+    )
+    log.warning("%s", text)
+    return BrokerResponseError(ResponseCode.SYSTEM_ERROR, text)

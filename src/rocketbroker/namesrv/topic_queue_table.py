@@ -1,94 +1,129 @@
-"""Which brokers hold how many queues of which topic (topicQueueTable of RouteInfoManager)."""
+"""Queues of topics by broker (topicQueueTable of RouteInfoManager).
+
+A table for each broker name, so that a registration of many thousand topics is swapped in at once.
+"""
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from itertools import chain
 
 from rocketbroker.codec.remoting.bodies.route import QueueData
-from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
-from rocketbroker.codec.remoting.perm_name import PERM_WRITE
+from rocketbroker.codec.remoting.bodies.topic_config import TopicQueueMappingInfo
+from rocketbroker.common.shown_name import shown
 
 log = logging.getLogger(__name__)
 
 SYS_FLAG_UNIT = 1
 SYS_FLAG_UNIT_SUB = 2
+_MOST_NAMED = 5
+
+
+@dataclass(slots=True)
+class _BrokerTopics:
+    queues: dict[str, QueueData] = field(default_factory=dict)
+    mappings: dict[str, TopicQueueMappingInfo] = field(default_factory=dict)
 
 
 class TopicQueueTable:
-    """Queues by topic and broker name.
+    """Queues, and the logical queues of static topics, by broker name and topic.
 
     Args:
-        on_change: called with a topic when its queues changed.
+        on_change: called when queues changed.
     """
 
-    def __init__(self, on_change: Callable[[str], None]) -> None:
+    def __init__(self, on_change: Callable[[], None]) -> None:
         self._on_change = on_change
-        self._table: dict[str, dict[str, QueueData]] = {}
+        self._brokers: dict[str, _BrokerTopics] = {}
 
     def topics(self) -> list[str]:
         """All topics."""
-        return list(self._table)
+        return self.topics_of(self._brokers)
+
+    def topics_of(self, broker_names: Iterable[str]) -> list[str]:
+        """The topics that have queues on one of the brokers, each once."""
+        return list(dict.fromkeys(chain.from_iterable(map(self.queues_of, broker_names))))
 
     def queues(self, topic: str) -> dict[str, QueueData]:
-        """The queues of a topic by broker name, empty when it is unknown; not to be changed."""
-        return self._table.get(topic, {})
+        """The queues of a topic by broker name, empty when it is unknown."""
+        return {name: held.queues[topic] for name, held in self._brokers.items() if topic in held.queues}
 
-    def topics_of_broker(self, broker_name: str) -> list[str]:
-        """The topics that have queues on a broker."""
-        return [topic for topic, queues in self._table.items() if broker_name in queues]
+    def queues_of(self, broker_name: str) -> Mapping[str, QueueData]:
+        """The queues on a broker by topic; not to be changed."""
+        held = self._brokers.get(broker_name)
+        return {} if held is None else held.queues
+
+    def mappings(self, topic: str) -> dict[str, TopicQueueMappingInfo]:
+        """The logical queues of a static topic by broker name."""
+        return {name: held.mappings[topic] for name, held in self._brokers.items() if topic in held.mappings}
+
+    def entries(self) -> int:
+        """The number of topics of all brokers together, and of the logical queues of static topics."""
+        mapped = (info for held in self._brokers.values() for info in held.mappings.values())
+        topics = sum(len(held.queues) for held in self._brokers.values())
+        return topics + sum(len(info.curr_id_map) for info in mapped)
 
     def topics_by_flag(self, *, with_flag: int, without_flag: int = 0) -> list[str]:
         """The topics whose first queues have one system flag and lack another."""
-        return [topic for topic, queues in self._table.items() if _has(queues, with_flag, without_flag)]
+        first: dict[str, QueueData] = {}
+        for held in reversed(self._brokers.values()):
+            first.update(held.queues)
+        return [topic for topic, queues in first.items() if _has(queues, with_flag, without_flag)]
 
     def put(self, topic: str, queues: QueueData) -> None:
         """Set the queues of a topic on one broker."""
-        by_broker = self._table.setdefault(topic, {})
-        if by_broker.get(queues.broker_name) == queues:
+        held = self._brokers.setdefault(queues.broker_name, _BrokerTopics())
+        if held.queues.get(topic) == queues:
             return
-        log.info("topic %s has new queues: %s", topic, queues)
-        by_broker[queues.broker_name] = queues
-        self._on_change(topic)
+        log.info("topic %s has new queues: %s", shown(topic), queues)
+        held.queues[topic] = queues
+        self._on_change()
+
+    def replace(self, broker_name: str, queues: dict[str, QueueData]) -> None:
+        """Set the queues of all topics on one broker."""
+        held = self._brokers.setdefault(broker_name, _BrokerTopics())
+        if held.queues == queues:
+            return
+        come, gone = queues.keys() - held.queues.keys(), held.queues.keys() - queues.keys()
+        text = "broker %s has %d topics, %d of them new%s; %d are gone%s"
+        log.info(text, shown(broker_name), len(queues), len(come), _named(come), len(gone), _named(gone))
+        held.queues = queues
+        self._on_change()
+
+    def map(self, broker_name: str, mappings: dict[str, TopicQueueMappingInfo]) -> None:
+        """Set the logical queues of static topics on one broker; those of other topics stay."""
+        if mappings:
+            self._brokers.setdefault(broker_name, _BrokerTopics()).mappings.update(mappings)
+            self._on_change()
 
     def delete(self, topic: str, broker_names: Iterable[str] | None = None) -> None:
         """Forget a topic, or its queues on some brokers."""
-        by_broker = self._table.get(topic)
-        if by_broker is None:
-            return
-        gone = list(by_broker) if broker_names is None else [name for name in broker_names if name in by_broker]
+        names = list(self._brokers) if broker_names is None else broker_names
+        gone = [name for name in names if topic in self.queues_of(name)]
         for name in gone:
-            del by_broker[name]
-        if not by_broker:
-            del self._table[topic]
+            del self._brokers[name].queues[topic]
         if gone:
-            log.info("topic %s has no queues any more on %s", topic, ", ".join(gone))
-            self._on_change(topic)
+            log.info("topic %s has no queues any more on %d brokers%s", shown(topic), len(gone), _named(gone))
+            self._on_change()
 
     def delete_broker(self, broker_name: str) -> None:
         """Forget all queues of a broker."""
-        for topic in self.topics_of_broker(broker_name):
-            self.delete(topic, [broker_name])
+        if self._brokers.pop(broker_name, None) is not None:
+            self._on_change()
 
     def set_permission(self, broker_name: str, change: Callable[[int], int]) -> int:
         """Change the permission of all queues of a broker; gives how many topics that were."""
-        topics = self.topics_of_broker(broker_name)
-        for topic in topics:
-            queues = self._table[topic][broker_name]
+        table = self.queues_of(broker_name)
+        for queues in table.values():
             queues.perm = change(queues.perm)
-            self._on_change(topic)
-        return len(topics)
+        self._on_change()
+        return len(table)
 
 
-def _has(queues: dict[str, QueueData], with_flag: int, without_flag: int) -> bool:
-    flags = next(iter(queues.values())).topic_sys_flag
-    return bool(flags & with_flag) and not flags & without_flag
+def _named(names: Iterable[str]) -> str:
+    some = [shown(name) for name, _ in zip(names, range(_MOST_NAMED), strict=False)]
+    return f" ({', '.join(some)}{', ...' if len(some) == _MOST_NAMED else ''})" if some else ""
 
 
-def queue_data(broker_name: str, config: TopicConfig, *, writable: bool) -> QueueData:
-    """What the route says of a topic's queues on one broker."""
-    return QueueData(
-        broker_name=broker_name,
-        read_queue_nums=config.read_queue_nums,
-        write_queue_nums=config.write_queue_nums,
-        perm=config.perm if writable else config.perm & ~PERM_WRITE,
-        topic_sys_flag=config.topic_sys_flag,
-    )
+def _has(queues: QueueData, with_flag: int, without_flag: int) -> bool:
+    return bool(queues.topic_sys_flag & with_flag) and not queues.topic_sys_flag & without_flag

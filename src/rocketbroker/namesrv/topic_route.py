@@ -1,7 +1,4 @@
-"""What clients are told of a topic (pickupTopicRouteData of RouteInfoManager), kept as encoded bytes.
-
-Clients ask for each of their topics every 30 s, while routes change seldom.
-"""
+"""Routes of topics, for clients (pickupTopicRouteData of RouteInfoManager)."""
 
 from typing import Any
 
@@ -10,10 +7,8 @@ from rocketbroker.codec.remoting.bodies.route import BrokerData, QueueData, Topi
 from rocketbroker.codec.remoting.perm_name import PERM_WRITE
 from rocketbroker.common.config.namesrv_config import NamesrvConfig
 from rocketbroker.namesrv.broker_table import MASTER_ID, BrokerTable
+from rocketbroker.namesrv.encoded_answers import EncodedAnswers
 from rocketbroker.namesrv.topic_queue_table import TopicQueueTable
-
-# TopicQueueMappingInfo by topic and broker name, as brokers sent it.
-Mappings = dict[str, dict[str, dict[str, Any]]]
 
 
 class TopicRoutes:
@@ -23,7 +18,7 @@ class TopicRoutes:
         config: read at each use.
         brokers: where the brokers are.
         topic_queues: who holds which queues.
-        mappings: the logical queues of static topics by topic and broker name.
+        answers: keeps routes as encoded bytes.
     """
 
     def __init__(
@@ -31,38 +26,24 @@ class TopicRoutes:
         config: NamesrvConfig,
         brokers: BrokerTable,
         topic_queues: TopicQueueTable,
-        mappings: Mappings,
+        answers: EncodedAnswers,
     ) -> None:
         self._config = config
         self._brokers = brokers
         self._topic_queues = topic_queues
-        self._mappings = mappings
-        self._encoded: dict[tuple[str, bool], bytes] = {}
-
-    def forget(self, topic: str) -> None:
-        """The queues of a topic changed."""
-        self._encoded.pop((topic, True), None)
-        self._encoded.pop((topic, False), None)
-
-    def forget_all(self) -> None:
-        """A broker came, left or changed."""
-        self._encoded.clear()
+        self._answers = answers
 
     def encoded(self, topic: str, *, standard_json: bool, order_topic_conf: str | None = None) -> bytes | None:
         """The route as a body, ``None`` for a topic without one; ``standard_json`` quotes the broker ids."""
-        if order_topic_conf is not None:
+
+        def make() -> bytes | None:
             route = self.pickup(topic)
             if route is None:
                 return None
             route.order_topic_conf = order_topic_conf
-            return _encode(route, standard_json=standard_json)
-        key = (topic, standard_json)
-        body = self._encoded.get(key)
-        if body is None:
-            route = self.pickup(topic)
-            if route is not None:
-                body = self._encoded[key] = _encode(route, standard_json=standard_json)
-        return body
+            return route.encode_standard() if standard_json else route.encode()
+
+        return self._answers.get((topic, standard_json, order_topic_conf), make)
 
     def pickup(self, topic: str) -> TopicRouteData | None:
         """The route, ``None`` when no broker that holds the topic is known."""
@@ -75,18 +56,18 @@ class TopicRoutes:
             broker_datas=[_acting_as_master(data, queues) if acting else data for data in brokers],
             queue_datas=list(queues.values()),
             filter_server_table=self._filter_servers(brokers),
-            topic_queue_mapping_by_broker=self._mappings.get(topic),
+            topic_queue_mapping_by_broker=self._mappings(topic),
         )
+
+    def _mappings(self, topic: str) -> dict[str, dict[str, Any]] | None:
+        found = {name: info.as_fields() for name, info in self._topic_queues.mappings(topic).items()}
+        return found or None
 
     def _filter_servers(self, brokers: list[BrokerData]) -> dict[str, list[str]]:
         live = self._brokers.live
         addresses = (address for data in brokers for address in data.broker_addrs.values())
         known = ((address, live[address].filter_servers) for address in addresses if address in live)
         return {address: servers for address, servers in known if servers}
-
-
-def _encode(route: TopicRouteData, *, standard_json: bool) -> bytes:
-    return route.encode_standard() if standard_json else route.encode()
 
 
 def _acting_as_master(data: BrokerData, queues: dict[str, QueueData]) -> BrokerData:

@@ -36,27 +36,39 @@ from rocketbroker.processor.namesrv.write_perm_of_broker import WritePermOfBroke
 class ConfigStore:
     """Where changed settings go.
 
-    ``models`` are changed in place, ``path`` is the file, ``executor`` writes it, ``on_change`` hears of changes.
+    ``models`` are changed in place, ``path`` is the file, ``on_change`` hears of changes.
     """
 
     models: Sequence[ConfigModel]
     path: Path
-    executor: Executor
     on_change: Callable[[], None]
 
 
+@dataclass(frozen=True, slots=True)
+class NamesrvExecutors:
+    """Threads beside the event loop, one each: ``persist`` writes files, ``decode`` reads large registrations."""
+
+    persist: Executor
+    decode: Executor
+
+
 def namesrv_routes(
-    config: NamesrvConfig, manager: RouteInfoManager, kv_configs: KVConfigManager, store: ConfigStore, clock: Clock
+    config: NamesrvConfig,
+    manager: RouteInfoManager,
+    kv_configs: KVConfigManager,
+    store: ConfigStore,
+    executors: NamesrvExecutors,
+    clock: Clock,
 ) -> dict[int, Route]:
     """All requests that a name server answers."""
     brokers, queues, code = manager.brokers, manager.topic_queues, RequestCode
     kv = KVConfigProcessor(kv_configs)
-    settings = NamesrvConfigProcessor(store.models, store.path, store.executor, store.on_change)
-    units = GetUnitTopicListProcessor(config, queues)
+    settings = NamesrvConfigProcessor(store.models, store.path, executors.persist, store.on_change)
+    units = GetUnitTopicListProcessor(config, queues, manager.answers)
     perm = WritePermOfBrokerProcessor(manager)
-    register = RegisterBrokerProcessor(config, manager, kv_configs)
+    register = RegisterBrokerProcessor(config, manager, kv_configs, executors.decode)
     route = GetRouteInfoByTopicProcessor(config, manager.routes, kv_configs, clock)
-    all_topics = GetAllTopicListFromNameserverProcessor(config, queues)
+    all_topics = GetAllTopicListFromNameserverProcessor(config, queues, manager.answers)
     by_cluster = GetTopicsByClusterProcessor(config, manager)
     table = MethodTable()
     add = table.add
@@ -95,7 +107,11 @@ def namesrv_routes(
         headers.GetBrokerMemberGroupRequestHeader,
         Audience.BROKER,
     )
-    add(code.GET_BROKER_CLUSTER_INFO, GetBrokerClusterInfoProcessor(brokers).process, audience=Audience.CLIENT)
+    add(
+        code.GET_BROKER_CLUSTER_INFO,
+        GetBrokerClusterInfoProcessor(brokers, manager.answers).process,
+        audience=Audience.CLIENT,
+    )
     add(code.GET_ROUTEINFO_BY_TOPIC, route.process, headers.GetRouteInfoRequestHeader, Audience.CLIENT)
     add(code.GET_ALL_TOPIC_LIST_FROM_NAMESERVER, all_topics.process)
     add(code.GET_TOPICS_BY_CLUSTER, by_cluster.process, headers.GetTopicsByClusterRequestHeader)

@@ -97,7 +97,7 @@ def test_a_registration_of_some_topics_names_a_static_one_so_that_no_name_server
 
     assert mappings(whole) == {}
     (info,) = mappings(some).values()
-    assert (info["bname"], info["totalQueues"], info["currIdMap"]) == ("broker-a", 0, {})
+    assert (info.bname, info.total_queues, info.curr_id_map) == ("broker-a", 0, {})
 
 
 def registered_body(command):

@@ -1,55 +1,80 @@
-"""Which brokers there are, in which clusters."""
+"""Brokers by name, id, cluster and address."""
 
 from rocketbroker.codec.remoting.bodies.data_version import DataVersion
 from rocketbroker.namesrv.broker_table import BrokerLiveInfo, BrokerTable
 from tests.support.fakes import FakeConnection
 
 
-def test_a_group_is_made_once() -> None:
-    table = BrokerTable()
-    group = table.group("C", "a")
-    assert table.group("C", "a") is group
-    assert table.clusters == {"C": {"a"}}
+def live(cluster: str, name: str, broker_id: int, connection: FakeConnection | None = None) -> BrokerLiveInfo:
+    return BrokerLiveInfo(cluster, name, broker_id, 10.0, 2.0, DataVersion(), connection or FakeConnection(), "h:3")
 
 
-def test_a_broker_is_found_by_its_address() -> None:
+def test_a_broker_has_one_place_and_a_place_one_broker() -> None:
     table = BrokerTable()
-    group = table.group("C", "a")
-    group.broker_addrs = {0: "h:1", 1: "h:2"}
-    assert table.find("h:2") == (group, 1)
-    assert table.find("h:3") is None
+    group, changed = table.enter("h:2", live("C", "a", 1))
+    assert (changed, group.broker_addrs) == (True, {1: "h:2"})
+    table.enter("h:1", live("C", "a", 0))
+    assert list(group.broker_addrs.items()) == [(0, "h:1"), (1, "h:2")]
+    assert table.enter("h:1", live("C", "a", 0)) == (group, False)
+    table.enter("h:2", live("C", "a", 0))
+    assert group.broker_addrs == {0: "h:2"}
+    assert list(table.live) == ["h:2"]
+
+
+def test_the_holder_of_a_place() -> None:
+    table = BrokerTable()
+    assert table.holder("a", 0) is None
+    table.enter("h:1", live("C", "a", 0))
+    assert table.holder("a", 0) == ("h:1", table.live["h:1"])
+    assert table.holder("a", 1) is None
 
 
 def test_a_live_broker_is_known_in_its_own_cluster_only() -> None:
     table = BrokerTable()
-    info = table.live["h:1"] = BrokerLiveInfo("C", 10.0, 2.0, DataVersion(), FakeConnection(), "h:3")
-    assert table.live_info("C", "h:1") is info
+    table.enter("h:1", live("C", "a", 0))
+    assert table.live_info("C", "h:1") is table.live["h:1"]
     assert table.live_info("D", "h:1") is None
     assert table.live_info("C", "h:2") is None
 
 
-def test_a_cluster_goes_with_its_last_name() -> None:
+def test_a_name_and_its_cluster_go_with_their_last_broker() -> None:
     table = BrokerTable()
-    table.group("C", "a")
-    table.group("C", "b")
-    table.drop_group("a")
-    assert table.clusters == {"C": {"b"}}
-    table.group("D", "b")
-    table.drop_group("b")
-    table.drop_group("b")
-    assert (table.clusters, table.by_name) == ({}, {})
+    table.enter("h:1", live("C", "a", 0))
+    table.enter("h:2", live("C", "b", 0))
+    group, _ = table.enter("h:3", live("D", "b", 1))
+    assert table.clusters == {"C": {"a", "b"}, "D": {"b"}}
+    assert table.remove("h:3") == (group, 1)
+    assert table.clusters == {"C": {"a", "b"}}
+    table.remove("h:1")
+    assert table.remove("h:1") is None
+    table.remove("h:2")
+    assert (table.clusters, table.by_name, table.live) == ({}, {}, {})
 
 
 def test_a_name_has_a_master_when_id_0_is_there() -> None:
     table = BrokerTable()
     assert not table.has_master("a")
-    table.group("C", "a").broker_addrs = {1: "h:2"}
+    table.enter("h:2", live("C", "a", 1))
     assert not table.has_master("a")
-    table.group("C", "a").broker_addrs = {0: "h:1", 1: "h:2"}
+    table.enter("h:1", live("C", "a", 0))
     assert table.has_master("a")
 
 
-def test_a_broker_expires_after_its_own_timeout() -> None:
-    info = BrokerLiveInfo("C", 10.0, 2.0, DataVersion(), FakeConnection(), "h:3")
+def test_a_broker_expires_after_its_own_timeout_or_with_its_connection() -> None:
+    connection = FakeConnection()
+    info = live("C", "a", 0, connection)
     assert not info.expired(12.0)
+    assert not info.is_gone(12.0)
     assert info.expired(12.1)
+    assert info.is_gone(12.1)
+    connection.close("")
+    assert info.is_gone(12.0)
+
+
+def test_the_host_counts_and_not_the_port() -> None:
+    info = live("C", "a", 0)
+    other = FakeConnection()
+    other.remote_host = bytes([127, 0, 0, 1, 0, 0, 0, 9])
+    assert info.is_on_host_of(other)
+    other.remote_host = bytes([127, 0, 0, 2, 0, 0, 0, 9])
+    assert not info.is_on_host_of(other)

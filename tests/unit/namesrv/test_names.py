@@ -67,7 +67,21 @@ def test_addresses_that_are_allowed(address: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "address", ["", "host", ":1", "host:", "host:0", "host:65536", "host:1a", "host:-1", "host:²", "a b:1", "h" * 260]
+    "address",
+    [
+        "",
+        "host",
+        ":1",
+        "host:",
+        "host:0",
+        "host:65536",
+        "host:1a",
+        "host:-1",
+        "host:²",
+        "a b:1",
+        "h\u2028:1",
+        "h" * 260,
+    ],
 )
 def test_addresses_that_are_refused(address: str) -> None:
     with pytest.raises(BrokerResponseError, match="host:port"):
@@ -76,6 +90,6 @@ def test_addresses_that_are_refused(address: str) -> None:
 
 def test_keys_may_be_addresses_but_hold_no_blanks() -> None:
     check_key("key", "192.0.2.1")
-    for bad in ("", "a b", "a\nb", "x" * 256):
+    for bad in ("", "a b", "a\nb", "a\x85b", "x" * 256):
         with pytest.raises(BrokerResponseError, match=r"the namespace .* 1 to 255 characters"):
             check_key("namespace", bad)

@@ -1,5 +1,7 @@
 """What holds of the tables of the name server after any sequence of events."""
 
+from collections.abc import Callable
+
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
@@ -7,8 +9,10 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from rocketbroker.codec.remoting.bodies.data_version import DataVersion
 from rocketbroker.codec.remoting.bodies.register_broker_body import RegisterBrokerBody
 from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig, TopicConfigAndMappingSerializeWrapper
+from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.config import NamesrvConfig
-from rocketbroker.namesrv.broker_registration import BrokerRegistration
+from rocketbroker.common.errors import BrokerResponseError
+from rocketbroker.namesrv.broker_registration import BrokerIdentity, registration_of
 from rocketbroker.namesrv.min_broker_id_notifier import MinBrokerIdNotifier
 from rocketbroker.namesrv.route_info_manager import RouteInfoManager
 from tests.support.fakes import FakeClock, FakeConnection
@@ -21,6 +25,20 @@ clusters = st.sampled_from(["C", "D"])
 topic_sets = st.sets(st.sampled_from(TOPICS), min_size=1)
 
 
+def refusal(act: Callable[[], object]) -> BrokerResponseError | None:
+    try:
+        act()
+    except BrokerResponseError as error:
+        return error
+    return None
+
+
+def host_connection(number: int) -> FakeConnection:
+    connection = FakeConnection(f"192.0.2.{number}:50000")
+    connection.remote_host = bytes([192, 0, 2, number, 0, 0, 0, 1])
+    return connection
+
+
 class NameServerLife(RuleBasedStateMachine):
     """Brokers come, say different things, leave or fall silent, in any order."""
 
@@ -28,7 +46,7 @@ class NameServerLife(RuleBasedStateMachine):
         super().__init__()
         config = NamesrvConfig.model_validate({"supportActingMaster": "true"})
         self.clock = FakeClock()
-        self.connections = [FakeConnection(f"h:{number}") for number in range(3)]
+        self.connections = [host_connection(number) for number in (1, 1, 2)]
         self.manager = RouteInfoManager(config, self.clock, MinBrokerIdNotifier(config, lambda address, header: None))
 
     @rule(
@@ -50,7 +68,7 @@ class NameServerLife(RuleBasedStateMachine):
     ) -> None:
         table = {topic: TopicConfig(topic, queues, queues) for topic in sorted(topics)}
         wrapper = TopicConfigAndMappingSerializeWrapper(table, DataVersion(version, version, version))
-        said = BrokerRegistration(
+        broker = BrokerIdentity(
             cluster_name=who[0],
             broker_name=who[1],
             broker_addr=who[2],
@@ -58,23 +76,39 @@ class NameServerLife(RuleBasedStateMachine):
             ha_server_addr="ha",
             heartbeat_timeout_ms=None,
             enable_acting_master=acting,
-            body=RegisterBrokerBody(wrapper),
-            connection=self.connections[connection],
         )
-        self.manager.register_broker(said)
+        before = self.places()
+        said = registration_of(broker, RegisterBrokerBody(wrapper), self.connections[connection])
+        refused = refusal(lambda: self.manager.register_broker(said))
+        if refused is not None:
+            assert "holds the place" in refused.remark
+            assert self.places() == before
 
-    @rule(address=addresses, name=names)
-    def unregister(self, address: str, name: str) -> None:
-        self.manager.unregister_broker(address, name)
+    def places(self) -> dict[str, dict[int, str]]:
+        return {name: dict(data.broker_addrs) for name, data in self.manager.brokers.by_name.items()}
+
+    @rule(address=addresses, name=names, connection=st.integers(0, 2))
+    def unregister(self, address: str, name: str, connection: int) -> None:
+        refused = refusal(lambda: self.manager.unregister_broker(address, name, self.connections[connection]))
+        if refused is not None:
+            assert refused.code == ResponseCode.NO_PERMISSION
+        assert (address in self.manager.brokers.live) >= (refused is not None)
 
     @rule(connection=st.integers(0, 2))
     def lose_connection(self, connection: int) -> None:
-        self.manager.connection_closed(self.connections[connection])
+        lost = self.connections[connection]
+        lost.is_open = False
+        self.manager.connection_closed(lost)
+        self.connections[connection] = host_connection(lost.remote_host[3])
 
     @rule(seconds=st.sampled_from([30, 121]))
     def fall_silent(self, seconds: int) -> None:
         self.clock.advance(seconds)
         self.manager.scan_not_active_broker()
+        self.connections = [
+            connection if connection.is_open else host_connection(connection.remote_host[3])
+            for connection in self.connections
+        ]
 
     @rule(name=names, wipe=st.booleans())
     def change_permission(self, name: str, wipe: bool) -> None:
@@ -114,7 +148,7 @@ class NameServerLife(RuleBasedStateMachine):
     @invariant()
     def every_address_of_a_broker_is_watched(self) -> None:
         held = [address for data in self.manager.brokers.by_name.values() for address in data.broker_addrs.values()]
-        assert set(held) <= self.manager.brokers.live.keys()
+        assert set(held) == self.manager.brokers.live.keys()
         assert len(held) == len(set(held))
 
 

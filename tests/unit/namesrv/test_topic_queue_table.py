@@ -1,41 +1,36 @@
-"""Which brokers hold how many queues of which topic."""
+"""Queues of topics by broker."""
 
 import pytest
 
 from rocketbroker.codec.remoting.bodies.route import QueueData
-from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
-from rocketbroker.namesrv.topic_queue_table import (
-    SYS_FLAG_UNIT,
-    SYS_FLAG_UNIT_SUB,
-    TopicQueueTable,
-    queue_data,
-)
+from rocketbroker.codec.remoting.bodies.topic_config import TopicQueueMappingInfo
+from rocketbroker.namesrv.topic_queue_table import SYS_FLAG_UNIT, SYS_FLAG_UNIT_SUB, TopicQueueTable
 
 
 @pytest.fixture
-def changes() -> list[str]:
+def changes() -> list[None]:
     return []
 
 
 @pytest.fixture
-def table(changes: list[str]) -> TopicQueueTable:
-    return TopicQueueTable(changes.append)
+def table(changes: list[None]) -> TopicQueueTable:
+    return TopicQueueTable(lambda: changes.append(None))
 
 
 def queues(broker: str, perm: int = 6, flag: int = 0) -> QueueData:
     return QueueData(broker, 4, 4, perm, flag)
 
 
-def test_equal_queues_are_no_change(table: TopicQueueTable, changes: list[str]) -> None:
+def test_equal_queues_are_no_change(table: TopicQueueTable, changes: list[None]) -> None:
     table.put("T", queues("a"))
     table.put("T", queues("a"))
-    assert changes == ["T"]
+    assert len(changes) == 1
     table.put("T", queues("a", perm=4))
-    assert changes == ["T", "T"]
+    assert len(changes) == 2
     assert table.queues("T")["a"].perm == 4
 
 
-def test_a_topic_goes_with_its_last_queues(table: TopicQueueTable, changes: list[str]) -> None:
+def test_a_topic_goes_with_its_last_queues(table: TopicQueueTable, changes: list[None]) -> None:
     table.put("T", queues("a"))
     table.put("T", queues("b"))
     table.delete("T", ["a", "unknown"])
@@ -59,19 +54,19 @@ def test_all_queues_of_a_broker_are_deleted(table: TopicQueueTable) -> None:
     table.put("T1", queues("a"))
     table.put("T2", queues("a"))
     table.put("T2", queues("b"))
-    assert table.topics_of_broker("a") == ["T1", "T2"]
+    assert table.topics_of(["a"]) == ["T1", "T2"]
     table.delete_broker("a")
     assert table.topics() == ["T2"]
-    assert table.topics_of_broker("a") == []
+    assert table.topics_of(["a"]) == []
 
 
-def test_permissions_change_on_one_broker_only(table: TopicQueueTable, changes: list[str]) -> None:
+def test_permissions_change_on_one_broker_only(table: TopicQueueTable, changes: list[None]) -> None:
     table.put("T", queues("a"))
     table.put("T", queues("b"))
     changes.clear()
     assert table.set_permission("a", lambda perm: perm & 4) == 1
     assert {name: data.perm for name, data in table.queues("T").items()} == {"a": 4, "b": 6}
-    assert changes == ["T"]
+    assert len(changes) == 1
     assert table.set_permission("unknown", lambda perm: perm) == 0
 
 
@@ -83,7 +78,29 @@ def test_topics_by_flag(table: TopicQueueTable) -> None:
     assert table.topics_by_flag(with_flag=SYS_FLAG_UNIT_SUB, without_flag=SYS_FLAG_UNIT) == ["sub"]
 
 
-def test_queue_data_of_a_broker_that_may_not_be_written() -> None:
-    config = TopicConfig("T", 3, 5, 7, topic_sys_flag=1)
-    assert queue_data("a", config, writable=True) == QueueData("a", 3, 5, 7, 1)
-    assert queue_data("a", config, writable=False) == QueueData("a", 3, 5, 5, 1)
+def test_all_queues_of_a_broker_are_swapped_at_once(
+    table: TopicQueueTable, changes: list[None], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    table.put("T", queues("b"))
+    many = {f"T{number}": queues("a") for number in range(1000)}
+    table.replace("a", dict(many))
+    table.replace("a", dict(many))
+    assert (len(table.queues_of("a")), len(changes), len(caplog.messages)) == (1000, 2, 2)
+    assert "broker a has 1000 topics, 1000 of them new (T" in caplog.messages[1]
+    assert len(caplog.messages[1]) < 200
+    del many["T7"]
+    table.replace("a", many)
+    assert caplog.messages[2] == "broker a has 999 topics, 0 of them new; 1 are gone (T7)"
+    assert table.topics_of(["a", "b"])[-1] == "T"
+
+
+def test_entries_are_topics_of_each_broker_and_logical_queues(table: TopicQueueTable) -> None:
+    for broker in ("a", "b"):
+        table.replace(broker, {"T": queues(broker), "U": queues(broker)})
+    table.map("a", {"T": TopicQueueMappingInfo("a", {0: 0, 1: 1, 2: 2}, topic="T")})
+    table.map("a", {})
+    assert table.entries() == 7
+    assert list(table.mappings("T")) == ["a"]
+    table.delete_broker("a")
+    assert (table.entries(), table.mappings("T")) == (2, {})

@@ -2,9 +2,10 @@
 
 import json
 
-from rocketbroker.codec.remoting.bodies.route import QueueData
+from rocketbroker.codec.remoting.bodies.route import BrokerData, QueueData
 from rocketbroker.common.config import NamesrvConfig
 from rocketbroker.namesrv.broker_table import BrokerTable
+from rocketbroker.namesrv.encoded_answers import EncodedAnswers
 from rocketbroker.namesrv.topic_queue_table import TopicQueueTable
 from rocketbroker.namesrv.topic_route import TopicRoutes
 
@@ -13,14 +14,14 @@ SYNC_TOPIC = "rmq_sys_SYNC_BROKER_MEMBER_broker-a"
 
 def routes(addresses: dict[int, str], perm: int = 6, *, acting: bool = False, support: str = "false") -> TopicRoutes:
     brokers = BrokerTable()
-    group = brokers.group("C", "broker-a")
-    group.broker_addrs = addresses
-    group.enable_acting_master = acting
-    queues = TopicQueueTable(lambda topic: None)
+    group = BrokerData("C", "broker-a", addresses, enable_acting_master=acting)
+    brokers.by_name["broker-a"] = group
+    answers = EncodedAnswers()
+    queues = TopicQueueTable(answers.forget)
     for topic in ("T", SYNC_TOPIC):
         queues.put(topic, QueueData("broker-a", 1, 1, perm))
     queues.put("orphan", QueueData("broker-gone", 1, 1, perm))
-    return TopicRoutes(NamesrvConfig.model_validate({"supportActingMaster": support}), brokers, queues, {})
+    return TopicRoutes(NamesrvConfig.model_validate({"supportActingMaster": support}), brokers, queues, answers)
 
 
 def seen(table: TopicRoutes, topic: str = "T") -> dict[int, str]:
@@ -51,10 +52,10 @@ def test_unknown_topics_take_no_memory() -> None:
     table = routes({0: "h:0"})
     for number in range(100):
         table.encoded(f"unknown-{number}", standard_json=True)
-    assert table._encoded == {}
+    assert table._answers._bodies == {}
 
 
-def test_the_order_configuration_is_told_and_not_kept() -> None:
+def test_the_order_configuration_is_told_to_those_who_shall_know() -> None:
     table = routes({0: "h:0"})
     plain = table.encoded("T", standard_json=True)
     ordered = table.encoded("T", standard_json=True, order_topic_conf="broker-a:1")

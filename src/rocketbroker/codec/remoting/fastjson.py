@@ -67,7 +67,7 @@ def loads(buffer: bytes | bytearray | memoryview, *, max_size: int = MAX_SIZE) -
     try:
         return msgspec.json.decode(buffer)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return _loads_lenient(buffer)
+        return loads_lenient(buffer)
 
 
 def dumps(value: Any, *, indent: str = "") -> bytes:
@@ -81,7 +81,12 @@ def dumps(value: Any, *, indent: str = "") -> bytes:
     return "".join(out).encode("utf-8", "replace")
 
 
-def _loads_lenient(buffer: bytes | bytearray | memoryview) -> Any:
+def loads_lenient(buffer: bytes | bytearray | memoryview) -> Any:
+    """Read a value token by token: slower than ``loads``, but other threads run meanwhile.
+
+    Raises:
+        CodecError: it is not one value.
+    """
     try:
         text = str(buffer, "utf-8")
     except UnicodeDecodeError as error:
@@ -252,6 +257,9 @@ class _Writer:
     def _array(self, items: list[Any], depth: int) -> None:
         # fastjson writes a Java int[] on one line, and nothing else in RocketMQ's files is a list of numbers.
         inline = all(type(item) is int for item in items)
+        if items and not self._indent and all(type(item) is str for item in items):
+            self._out.append(msgspec.json.encode(items).decode())  # lists of topics have a hundred thousand
+            return
         for number, item in enumerate(items):
             self._out += "," if number else "[", "" if inline else self._line(depth)
             self.write(item, depth)

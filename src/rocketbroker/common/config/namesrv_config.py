@@ -61,6 +61,54 @@ class NamesrvConfig(ConfigModel):
     notify_min_broker_id_changed: Flag = setting(
         "notifyMinBrokerIdChanged", False, "Tell brokers of one name when the smallest id among them changes.", _HOT
     )
+    max_brokers: Whole = setting(
+        "maxBrokers",
+        1_000,
+        "Most brokers that may be registered, slaves included.",
+        Trait(hot=True, own=True),
+        low=1,
+        high=100_000,
+    )
+    max_topics_per_broker: Whole = setting(
+        "maxTopicsPerBroker",
+        100_000,
+        "Most topics that a broker may register.",
+        Trait(hot=True, own=True),
+        low=10,
+        high=1_000_000,
+    )
+    max_topic_queue_entries: Whole = setting(
+        "maxTopicQueueEntries",
+        1_000_000,
+        "Most topics of all brokers together: a topic counts once for each broker name that has it.",
+        Trait(hot=True, own=True),
+        low=10,
+        high=10_000_000,
+    )
+    max_filter_servers_per_broker: Whole = setting(
+        "maxFilterServersPerBroker",
+        16,
+        "Most filter servers that a broker may name; RocketMQ has had none since 4.4.",
+        Trait(hot=True, own=True),
+        low=0,
+        high=1_000,
+    )
+    max_registration_size: Whole = setting(
+        "maxRegistrationSize",
+        32 << 20,
+        "Longest body of a registration, after decompression (compressedRegister).",
+        Trait(unit="bytes", hot=True, own=True),
+        low=65_536,
+        high=256 << 20,
+    )
+    max_waiting_registration_size: Whole = setting(
+        "maxWaitingRegistrationSize",
+        128 << 20,
+        "Most bytes of large registrations that wait to be read, one after the other.",
+        Trait(unit="bytes", hot=True, own=True),
+        low=16 << 20,
+        high=4 << 30,
+    )
     max_kv_value_size: Whole = setting(
         "maxKvValueSize",
         65_536,

@@ -15,5 +15,5 @@ class BrokerHeartbeatProcessor:
     def process(self, connection: Connection, command: RemotingCommand[BrokerHeartbeatRequestHeader]) -> Command:
         """Answer the request."""
         header = command.header
-        self._routes.update_broker_info_update_timestamp(header.cluster_name, header.broker_addr)
+        self._routes.update_broker_info_update_timestamp(header.cluster_name, header.broker_addr, connection)
         return response()

@@ -4,16 +4,20 @@ from rocketbroker.codec.remoting.bodies.route import ClusterInfo
 from rocketbroker.codec.remoting.handler import Connection
 from rocketbroker.codec.remoting.remoting_command import Command, response
 from rocketbroker.namesrv.broker_table import BrokerTable
+from rocketbroker.namesrv.encoded_answers import EncodedAnswers
 
 
 class GetBrokerClusterInfoProcessor:
     """Answers the whole table."""
 
-    def __init__(self, brokers: BrokerTable) -> None:
+    def __init__(self, brokers: BrokerTable, answers: EncodedAnswers) -> None:
         self._brokers = brokers
+        self._answers = answers
 
     def process(self, connection: Connection, command: Command) -> Command:
         """Answer the request."""
+        return response(body=self._answers.get("cluster info", self._encoded) or b"")
+
+    def _encoded(self) -> bytes:
         clusters = {cluster: sorted(names) for cluster, names in self._brokers.clusters.items()}
-        info = ClusterInfo(broker_addr_table=self._brokers.by_name, cluster_addr_table=clusters)
-        return response(body=info.encode())
+        return ClusterInfo(broker_addr_table=self._brokers.by_name, cluster_addr_table=clusters).encode()

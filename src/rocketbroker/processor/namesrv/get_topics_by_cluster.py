@@ -20,5 +20,11 @@ class GetTopicsByClusterProcessor:
         """Answer the request."""
         if not self._config.enable_topic_list:
             return response(ResponseCode.SYSTEM_ERROR, "disable")
-        topics = self._routes.topics_by_cluster(command.header.cluster)
-        return response(body=TopicList(topic_list=topics).encode())
+        cluster = command.header.cluster
+        if cluster not in self._routes.brokers.clusters:
+            return response(body=TopicList().encode())
+
+        def make() -> bytes:
+            return TopicList(topic_list=self._routes.topics_by_cluster(cluster)).encode()
+
+        return response(body=self._routes.answers.get(("topics of", cluster), make) or b"")

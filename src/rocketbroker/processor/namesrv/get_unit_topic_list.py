@@ -5,15 +5,17 @@ from rocketbroker.codec.remoting.handler import Connection
 from rocketbroker.codec.remoting.remoting_command import Command, response
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.config.namesrv_config import NamesrvConfig
+from rocketbroker.namesrv.encoded_answers import EncodedAnswers
 from rocketbroker.namesrv.topic_queue_table import SYS_FLAG_UNIT, SYS_FLAG_UNIT_SUB, TopicQueueTable
 
 
 class GetUnitTopicListProcessor:
     """Answers topics by their system flags, unless ``enableTopicList`` is off."""
 
-    def __init__(self, config: NamesrvConfig, topic_queues: TopicQueueTable) -> None:
+    def __init__(self, config: NamesrvConfig, topic_queues: TopicQueueTable, answers: EncodedAnswers) -> None:
         self._config = config
         self._topic_queues = topic_queues
+        self._answers = answers
 
     def process(self, connection: Connection, command: Command) -> Command:
         """Topics of units (311)."""
@@ -30,5 +32,9 @@ class GetUnitTopicListProcessor:
     def _answer(self, with_flag: int, without_flag: int = 0) -> Command:
         if not self._config.enable_topic_list:
             return response(ResponseCode.SYSTEM_ERROR, "disable")
-        topics = self._topic_queues.topics_by_flag(with_flag=with_flag, without_flag=without_flag)
-        return response(body=TopicList(topic_list=topics).encode())
+
+        def make() -> bytes:
+            topics = self._topic_queues.topics_by_flag(with_flag=with_flag, without_flag=without_flag)
+            return TopicList(topic_list=topics).encode()
+
+        return response(body=self._answers.get(("topics by flag", with_flag, without_flag), make) or b"")

@@ -9,6 +9,8 @@ from rocketbroker.common.errors import BrokerResponseError, CodecError
 from rocketbroker.namesrv.route_info_manager import RouteInfoManager
 from rocketbroker.processor.request_body import MOST_VALUES
 
+_LARGEST_VERSION = 1_024
+
 
 class QueryDataVersionProcessor:
     """Compares versions; asking counts as a sign of life."""
@@ -24,7 +26,7 @@ class QueryDataVersionProcessor:
         """
         where = (command.header.cluster_name, command.header.broker_addr)
         changed = self._routes.is_broker_topic_config_changed(*where, asked_version(command))
-        self._routes.update_broker_info_update_timestamp(*where)
+        self._routes.update_broker_info_update_timestamp(*where, connection)
         known = self._routes.data_version(*where)
         header = QueryDataVersionResponseHeader(changed=changed)
         return response(header=header, body=b"" if known is None else known.encode())
@@ -34,6 +36,9 @@ def asked_version(command: RemotingCommand[QueryDataVersionRequestHeader]) -> Da
     """The broker's own version, ``None`` when it sent no body."""
     if not command.body:
         return None
+    if len(command.body) > _LARGEST_VERSION:
+        text = f"the body of QUERY_DATA_VERSION has {len(command.body):,} bytes; a DataVersion has fewer than 100"
+        raise BrokerResponseError(ResponseCode.SYSTEM_ERROR, text)
     try:
         return DataVersion.decode(command.body, most_values=MOST_VALUES)
     except CodecError as error:

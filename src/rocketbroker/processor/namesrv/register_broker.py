@@ -1,21 +1,21 @@
 """REGISTER_BROKER (103): a broker says where it is and which topics it has."""
 
+import asyncio
 import zlib
+from concurrent.futures import Executor
+from copy import copy
+from functools import partial
 
-from rocketbroker.codec.remoting.bodies.register_broker_body import RegisterBrokerBody
-from rocketbroker.codec.remoting.bodies.topic_config import (
-    TopicConfigAndMappingSerializeWrapper,
-    TopicConfigSerializeWrapper,
-)
+from rocketbroker.codec.remoting.bodies.register_broker_body import RegisterBrokerBody, RegistrationLimits
 from rocketbroker.codec.remoting.handler import Connection
 from rocketbroker.codec.remoting.headers.namesrv import RegisterBrokerRequestHeader, RegisterBrokerResponseHeader
 from rocketbroker.codec.remoting.remoting_command import Command, RemotingCommand, response
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.config.namesrv_config import NamesrvConfig
 from rocketbroker.common.errors import BrokerResponseError, CodecError
-from rocketbroker.namesrv.broker_registration import BrokerRegistration
+from rocketbroker.namesrv.broker_registration import BrokerIdentity, BrokerRegistration, registration_of
 from rocketbroker.namesrv.kv_config_manager import KVConfigManager
-from rocketbroker.namesrv.names import check_address, check_broker_name
+from rocketbroker.namesrv.names import check_address, check_broker_name, check_key
 from rocketbroker.namesrv.route_info_manager import RouteInfoManager
 
 Request = RemotingCommand[RegisterBrokerRequestHeader]
@@ -28,27 +28,95 @@ VERSION_3_0_11 = 37
 
 _MAX_HEARTBEAT_TIMEOUT_MS = 86_400_000
 _CRC_BITS = 0x7FFFFFFF
+# Read on the event loop up to here: 100 topics, or 20 ms of the slowest dialect.
+_INLINE_BYTES = 16_384
 
 
 class RegisterBrokerProcessor:
-    """Takes registrations; a slave's answer names its master, every answer may carry the order topics."""
+    """Takes registrations; a slave's answer names its master, every answer may carry the order topics.
 
-    def __init__(self, config: NamesrvConfig, routes: RouteInfoManager, kv_configs: KVConfigManager) -> None:
+    A body that is large, or grows when it is decompressed, is read by a thread, and then swapped in at once.
+    Registrations are taken in the order in which they come.
+
+    Args:
+        config: read at each use.
+        routes: the tables.
+        kv_configs: has the order topics.
+        decoder: reads large bodies; one thread, so that their order is kept.
+    """
+
+    def __init__(
+        self, config: NamesrvConfig, routes: RouteInfoManager, kv_configs: KVConfigManager, decoder: Executor
+    ) -> None:
         self._config = config
         self._routes = routes
         self._kv_configs = kv_configs
+        self._decoder = decoder
+        self._waiting_bytes = 0
 
-    def process(self, connection: Connection, command: Request) -> Command:
+    def process(self, connection: Connection, command: Request) -> Command | asyncio.Future[Command | None]:
         """Answer a registration.
 
         Raises:
-            BrokerResponseError: a name, an id or the body is wrong.
+            BrokerResponseError: a name, an id or the body is wrong, the place is taken, or a limit is exceeded.
         """
-        header = command.header
-        if header.body_crc32 and zlib.crc32(command.body) & _CRC_BITS != header.body_crc32:
+        check(command.header)
+        if self._waiting_bytes or len(command.body) > _INLINE_BYTES or _is_compressed(command):
+            return self._decode_later(connection, command)
+        return self._answer(self._decode(connection, command))
+
+    def _decode(self, connection: Connection, command: Request) -> BrokerRegistration | None:
+        """Read the body, on whatever thread; ``None`` when its check sum is wrong."""
+        crc = command.header.body_crc32
+        if crc and zlib.crc32(command.body) & _CRC_BITS != crc:
+            return None
+        config = self._config
+        limits = RegistrationLimits(
+            config.max_registration_size, config.max_topics_per_broker, config.max_filter_servers_per_broker
+        )
+        return registration(connection, command, limits)
+
+    def _decode_later(self, connection: Connection, command: Request) -> asyncio.Future[Command | None]:
+        size, limit = len(command.body), self._config.max_waiting_registration_size
+        if self._waiting_bytes + size > limit:
+            text = (
+                f"maxWaitingRegistrationSize: {self._waiting_bytes + size:,} bytes of waiting registrations exceed the "
+                f"limit of {limit:,}; register again later or raise maxWaitingRegistrationSize."
+            )
+            raise BrokerResponseError(ResponseCode.SYSTEM_BUSY, text)
+        held = copy(command)
+        held.body = bytes(command.body)  # the connection takes back the buffer
+        self._waiting_bytes += size
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[Command | None] = loop.create_future()
+        decoding = loop.run_in_executor(self._decoder, self._decode, connection, held)
+        decoding.add_done_callback(partial(self._decoded, connection, size, answer))
+        return answer
+
+    def _decoded(
+        self,
+        connection: Connection,
+        size: int,
+        answer: asyncio.Future[Command | None],
+        decoding: asyncio.Future[BrokerRegistration | None],
+    ) -> None:
+        self._waiting_bytes -= size
+        if decoding.cancelled() or not connection.is_open:
+            answer.cancel()
+            return
+        failure = decoding.exception()  # not raised here: its traceback would keep the body until a garbage collection
+        if failure is not None:
+            answer.set_exception(failure)
+            return
+        try:
+            answer.set_result(self._answer(decoding.result()))
+        except Exception as error:  # noqa: BLE001 - answered as a handler's
+            answer.set_exception(error)
+
+    def _answer(self, said: BrokerRegistration | None) -> Command:
+        if said is None:
             return response(ResponseCode.SYSTEM_ERROR, "crc32 not match", RegisterBrokerResponseHeader())
-        check(header)
-        result = self._routes.register_broker(registration(connection, command))
+        result = self._routes.register_broker(said)
         if result is None:
             return response(ResponseCode.SYSTEM_ERROR, "register broker failed", RegisterBrokerResponseHeader())
         answer = RegisterBrokerResponseHeader(ha_server_addr=result.ha_server_addr, master_addr=result.master_addr)
@@ -67,6 +135,8 @@ def check(header: RegisterBrokerRequestHeader) -> None:
     check_broker_name("clusterName", header.cluster_name)
     check_broker_name("brokerName", header.broker_name)
     check_address(header.broker_addr)
+    if header.ha_server_addr:
+        check_key("haServerAddr", header.ha_server_addr)
     if header.broker_id < 0:
         raise BrokerResponseError(
             ResponseCode.INVALID_PARAMETER, f"the brokerId {header.broker_id} is not allowed; right is 0 or more"
@@ -77,20 +147,22 @@ def check(header: RegisterBrokerRequestHeader) -> None:
         raise BrokerResponseError(ResponseCode.INVALID_PARAMETER, text)
 
 
-def registration(connection: Connection, command: Request) -> BrokerRegistration:
+def registration(connection: Connection, command: Request, limits: RegistrationLimits) -> BrokerRegistration:
     """The registration in a request.
 
     Raises:
-        BrokerResponseError: the body cannot be read.
+        BrokerResponseError: the body cannot be read, or exceeds a limit.
     """
     header = command.header
     try:
-        body = _body(command)
+        body = _body(command, limits)
     except CodecError as error:
         raise BrokerResponseError(
             ResponseCode.SYSTEM_ERROR, f"the body of REGISTER_BROKER cannot be read: {error}"
         ) from error
-    return BrokerRegistration(
+    for server in body.filter_server_list:
+        check_key("filterServerList", server)
+    broker = BrokerIdentity(
         cluster_name=header.cluster_name,
         broker_name=header.broker_name,
         broker_addr=header.broker_addr,
@@ -98,19 +170,21 @@ def registration(connection: Connection, command: Request) -> BrokerRegistration
         ha_server_addr=header.ha_server_addr,
         heartbeat_timeout_ms=header.heartbeat_timeout_millis,
         enable_acting_master=header.enable_acting_master,
-        body=body,
-        connection=connection,
     )
+    return registration_of(broker, body, connection)
 
 
-def _body(command: Request) -> RegisterBrokerBody:
+def _is_compressed(command: Request) -> bool:
+    return bool(command.body) and (command.header.compressed or command.body[0] == ZLIB_MARK)
+
+
+def _body(command: Request, limits: RegistrationLimits) -> RegisterBrokerBody:
     if not command.body:
         return RegisterBrokerBody()
     if command.version < VERSION_3_0_11:
         # Brokers that old send their topics alone.
-        topics = TopicConfigSerializeWrapper.decode(command.body)
-        wrapper = TopicConfigAndMappingSerializeWrapper(topics.topic_config_table, topics.data_version)
-        return RegisterBrokerBody(wrapper)
-    if command.header.compressed or command.body[0] == ZLIB_MARK:
-        return RegisterBrokerBody.decode_compressed(command.body, command.version)
-    return RegisterBrokerBody.decode(command.body)
+        whole = b'{"topicConfigSerializeWrapper":%b}' % bytes(command.body)
+        return RegisterBrokerBody.decode_within(whole, limits)
+    if _is_compressed(command):
+        return RegisterBrokerBody.decode_compressed(command.body, command.version, limits)
+    return RegisterBrokerBody.decode_within(command.body, limits)

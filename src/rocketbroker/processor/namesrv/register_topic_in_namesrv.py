@@ -10,6 +10,9 @@ from rocketbroker.namesrv.names import check_topic
 from rocketbroker.namesrv.route_info_manager import RouteInfoManager
 from rocketbroker.processor.request_body import MOST_VALUES
 
+# A broker sends its own queues of one topic, some 300 bytes; in the slowest dialect this takes 30 ms.
+_LARGEST_ROUTE = 32_768
+
 
 class RegisterTopicInNamesrvProcessor:
     """Takes the queues of the body, a TopicRouteData; without queues, or on an unknown broker, it changes nothing."""
@@ -21,7 +24,7 @@ class RegisterTopicInNamesrvProcessor:
         """Answer the request.
 
         Raises:
-            BrokerResponseError: the topic rule does not allow the name, or the body is no route.
+            BrokerResponseError: the topic rule does not allow the name, the body is no route, or a limit is exceeded.
         """
         check_topic(command.header.topic)
         if command.body:
@@ -30,7 +33,14 @@ class RegisterTopicInNamesrvProcessor:
 
 
 def route_of(command: RemotingCommand[RegisterTopicRequestHeader]) -> TopicRouteData:
-    """The body."""
+    """Read the body.
+
+    Raises:
+        BrokerResponseError: it is no route, or longer than one of a broker can be.
+    """
+    if len(command.body) > _LARGEST_ROUTE:
+        text = f"the body of REGISTER_TOPIC_IN_NAMESRV has {len(command.body):,} bytes; {_LARGEST_ROUTE:,} are allowed"
+        raise BrokerResponseError(ResponseCode.SYSTEM_ERROR, text)
     try:
         return TopicRouteData.decode(command.body, most_values=MOST_VALUES)
     except CodecError as error:

@@ -13,6 +13,10 @@ class UnregisterBrokerProcessor:
         self._routes = routes
 
     def process(self, connection: Connection, command: RemotingCommand[UnRegisterBrokerRequestHeader]) -> Command:
-        """Answer the request."""
-        self._routes.unregister_broker(command.header.broker_addr, command.header.broker_name)
+        """Answer the request.
+
+        Raises:
+            BrokerResponseError: the broker lives, and the request comes from another host.
+        """
+        self._routes.unregister_broker(command.header.broker_addr, command.header.broker_name, connection)
         return response()

@@ -10,6 +10,7 @@ from rocketbroker.codec.remoting.headers.namesrv import (
     WipeWritePermOfBrokerResponseHeader,
 )
 from rocketbroker.codec.remoting.remoting_command import Command, RemotingCommand, response
+from rocketbroker.common.shown_name import shown
 from rocketbroker.namesrv.route_info_manager import RouteInfoManager
 
 log = logging.getLogger(__name__)
@@ -27,7 +28,9 @@ class WritePermOfBrokerProcessor:
         """Take the permission (205)."""
         name = command.header.broker_name
         count = self._routes.wipe_write_perm_of_broker(name)
-        log.info("%s took the write permission from %d topics of broker %s", connection.remote_address, count, name)
+        log.info(
+            "%s took the write permission from %d topics of broker %s", connection.remote_address, count, shown(name)
+        )
         return response(header=WipeWritePermOfBrokerResponseHeader(wipe_topic_count=count))
 
     def process_add(
@@ -36,5 +39,7 @@ class WritePermOfBrokerProcessor:
         """Give the permission (327)."""
         name = command.header.broker_name
         count = self._routes.add_write_perm_of_broker(name)
-        log.info("%s gave the write permission to %d topics of broker %s", connection.remote_address, count, name)
+        log.info(
+            "%s gave the write permission to %d topics of broker %s", connection.remote_address, count, shown(name)
+        )
         return response(header=AddWritePermOfBrokerResponseHeader(add_topic_count=count))

@@ -1,6 +1,7 @@
 """GET_SYSTEM_TOPIC_LIST_FROM_NS (304)."""
 
 from rocketbroker.codec.remoting.bodies.tables import TopicList
+from rocketbroker.codec.remoting.headers.namesrv import RegisterBrokerRequestHeader
 from rocketbroker.codec.remoting.request_code import RequestCode
 from tests.support.namesrv_fixture import NamesrvFixture
 from tests.support.namesrv_session import recorded_answer, recorded_requests
@@ -16,5 +17,7 @@ def test_the_recorded_question(namesrv: NamesrvFixture) -> None:
 
 
 def test_a_broker_named_like_its_cluster_is_listed_once(namesrv: NamesrvFixture) -> None:
-    namesrv.manager.brokers.group("same", "same")
-    assert namesrv.ask(RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS).body == b'{"topicList":["same"]}'
+    header = RegisterBrokerRequestHeader("same", "127.0.0.1:10911", "same", "127.0.0.1:10912", 0)
+    assert namesrv.ask(RequestCode.REGISTER_BROKER, header).code == 0
+    answer = namesrv.ask(RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS)
+    assert answer.body == b'{"brokerAddr":"127.0.0.1:10911","topicList":["same"]}'

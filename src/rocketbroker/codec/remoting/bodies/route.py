@@ -20,7 +20,7 @@ MASTER_ID = 0
 _NOT_ASCII = re.compile(r"[^\x00-\x7f]")
 
 
-class QueueData(RemotingSerializable):
+class QueueData(RemotingSerializable, gc=False):
     """Queues of a topic on one broker; ``perm`` is a PermName."""
 
     broker_name: str = ""

@@ -13,7 +13,7 @@ import msgspec
 from rocketbroker.codec.remoting import fastjson
 from rocketbroker.codec.remoting.bodies.data_version import DataVersion
 from rocketbroker.codec.remoting.bodies.remoting_serializable import RemotingSerializable
-from rocketbroker.codec.remoting.java_types import Int
+from rocketbroker.codec.remoting.java_types import Int, Long
 from rocketbroker.common.errors import CodecError
 
 _TEXT_FIELDS = 5
@@ -71,7 +71,11 @@ class TopicConfig(RemotingSerializable):
 def _attributes(text: str) -> dict[str, str]:
     # 4.x ends after the filter type, with or without a blank.
     value = fastjson.loads(text.encode()) if text else {}
-    return {str(key): str(item) for key, item in value.items()} if isinstance(value, dict) else {}
+    if not isinstance(value, dict):
+        return {}
+    if any(isinstance(item, list | dict) for item in value.values()):
+        raise CodecError(f"the attributes {text[:160]!r} of a topic are not a table of texts")
+    return {str(key): str(item) for key, item in value.items()}
 
 
 class TopicConfigAndQueueMapping(TopicConfig):
@@ -93,9 +97,26 @@ class TopicConfigSerializeWrapper(RemotingSerializable):
     data_version: DataVersion = msgspec.field(default_factory=DataVersion)
 
 
+class TopicQueueMappingInfo(RemotingSerializable):
+    """The queues that a broker has of a static topic (TopicQueueMappingInfo): physical ids by logical ones."""
+
+    bname: str | None = None
+    curr_id_map: dict[Int, Int] = msgspec.field(default_factory=dict)
+    dirty: bool = False
+    epoch: Long = 0
+    scope: str | None = None
+    topic: str | None = None
+    total_queues: Int = 0
+
+    def as_fields(self) -> dict[str, Any]:
+        """The fields by RocketMQ's names, in the order of the alphabet."""
+        fields: dict[str, Any] = msgspec.to_builtins(self)
+        return fields
+
+
 class TopicConfigAndMappingSerializeWrapper(TopicConfigSerializeWrapper):
     """Topics with what static topics need, in REGISTER_BROKER (103) and the answer to GET_ALL_TOPIC_CONFIG (21)."""
 
     mapping_data_version: DataVersion = msgspec.field(default_factory=DataVersion)
-    topic_queue_mapping_info_map: dict[str, dict[str, Any]] = msgspec.field(default_factory=dict)
+    topic_queue_mapping_info_map: dict[str, TopicQueueMappingInfo] = msgspec.field(default_factory=dict)
     topic_queue_mapping_detail_map: dict[str, dict[str, Any]] = msgspec.field(default_factory=dict)

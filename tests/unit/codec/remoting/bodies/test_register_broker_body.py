@@ -1,17 +1,21 @@
+import tracemalloc
 import zlib
 from struct import pack
 
 import pytest
 
-from rocketbroker.codec.remoting.bodies import register_broker_body
 from rocketbroker.codec.remoting.bodies.data_version import DataVersion
-from rocketbroker.codec.remoting.bodies.register_broker_body import V5_0_0, RegisterBrokerBody
-from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig, TopicConfigAndMappingSerializeWrapper
+from rocketbroker.codec.remoting.bodies.register_broker_body import V5_0_0, RegisterBrokerBody, RegistrationLimits
+from rocketbroker.codec.remoting.bodies.topic_config import (
+    TopicConfig,
+    TopicConfigAndMappingSerializeWrapper,
+    TopicQueueMappingInfo,
+)
 from rocketbroker.common.errors import CodecError
 from tests.support.golden_bodies import request_bodies
 from tests.support.golden_frames import requests_of
 
-INFO = {"bname": "broker-a", "currIdMap": {}, "dirty": False, "epoch": 5, "topic": "Static", "totalQueues": 4}
+INFO = TopicQueueMappingInfo("broker-a", {0: 2, 1: 3}, epoch=5, topic="Static", total_queues=4)
 BODY = RegisterBrokerBody(
     TopicConfigAndMappingSerializeWrapper(
         {"T": TopicConfig("T", 8, 8, 6, attributes={"a": "b c"}), "U": TopicConfig("U", 1, 1, 4)},
@@ -95,10 +99,12 @@ def test_a_stream_cut_at_each_byte_is_refused(stream: bytes):
     [
         (pack(">i", -1), "-1 bytes at 4 claimed"),
         (pack(">i", 2**31 - 1) + b"x", "2147483647 bytes at 4 claimed, of 5"),
-        (VERSION + pack(">i", 2**31 - 1), "ends at byte"),
+        (VERSION + pack(">i", 5), "ends at byte"),
+        (VERSION + pack(">i", 2**31 - 1), "maxTopicsPerBroker: 2,147,483,647 topics exceed the limit of 100,000"),
+        (VERSION + pack(">i", 1) + sized(b'T 8 8 6 SINGLE_TAG {"a":[[]]}'), "are not a table of texts"),
         (VERSION + pack(">i", 1) + sized(b"\xff"), "not UTF-8"),
         (VERSION + pack(">i", 1) + sized(b"T 8"), "is not <name>"),
-        (VERSION + TOPICS + sized(b"{}") + pack(">i", 0), "filterServerList is dict, not a list"),
+        (VERSION + TOPICS + sized(b"{}") + pack(">i", 0), "Expected `array`, got `object`"),
         (VERSION + TOPICS + sized(b"[]") + pack(">i", 1) + sized(b"{}"), "has no topic"),
     ],
 )
@@ -114,9 +120,57 @@ def test_a_body_that_is_no_stream_is_refused():
         RegisterBrokerBody.decode_compressed(BODY.encode(), V5_0_0)
 
 
-def test_a_stream_that_inflates_without_end_is_refused_before_it_does(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(register_broker_body, "MAX_INFLATED", 1_000_000)
-    bomb = zlib.compress(b"\0" * 10_000_000)
+def test_a_stream_that_inflates_without_end_is_refused_before_it_does():
+    bomb = zlib.compress(b"\0" * 50_000_000)
+    tracemalloc.start()
+    try:
+        with pytest.raises(CodecError, match="maxRegistrationSize: 1,000,001 bytes exceed the limit of 1,000,000"):
+            RegisterBrokerBody.decode_compressed(bomb, V5_0_0, RegistrationLimits(max_size=1_000_000))
+        assert tracemalloc.get_traced_memory()[1] < 4_000_000
+    finally:
+        tracemalloc.stop()
 
-    with pytest.raises(CodecError, match="more than the 1000000 bytes allowed"):
-        RegisterBrokerBody.decode_compressed(bomb, V5_0_0)
+
+def plain(topics: str, *, infos: str = "{}", details: str = "{}", servers: str = "[]") -> bytes:
+    maps = f'"topicQueueMappingInfoMap":{infos},"topicQueueMappingDetailMap":{details}'
+    wrapper = f'{{"topicConfigTable":{{{topics}}},{maps}}}'
+    return f'{{"topicConfigSerializeWrapper":{wrapper},"filterServerList":{servers}}}'.encode()
+
+
+@pytest.mark.parametrize(
+    ("body", "cause"),
+    [
+        (plain('"T":{},"U":{},"V":{}'), "maxTopicsPerBroker: 3 topics exceed the limit of 2"),
+        (plain('"T":{},"U":{},"V":{}', infos='{"T":{"currIdMap":{0:1}}}'), "maxTopicsPerBroker: 3 topics"),
+        (plain('"T":{"attributes":[' + "[]," * 2000 + "1]}"), "JSON values (16 a topic) exceed the limit of 1,056"),
+        (plain('0:{"attributes":{' + '"a":1,' * 1030 + '"b":2}}'), "JSON values (4 a topic) exceed the limit of 1,032"),
+        (plain("", servers='["a:1","b:1"]'), "maxFilterServersPerBroker: 2 filter servers exceed the limit of 1"),
+        (plain("", details='{"T":{"a":"' + "x" * 300_000 + '"}}'), "300,014 bytes of one static topic or of details"),
+        (plain("", infos='{"T":{"topic":"' + "x" * 300_000 + '"}}'), "300,012 bytes of one static topic or of details"),
+        (plain("", servers='["' + "x" * 1_000_000 + '"]'), "maxRegistrationSize: 1,000,1"),
+    ],
+    ids=["topics", "topics of a dialect", "values", "values of a dialect", "servers", "details", "mapping", "bytes"],
+)
+def test_each_limit_of_a_body_is_named(body: bytes, cause: str):
+    with pytest.raises(CodecError) as caught:
+        RegisterBrokerBody.decode_within(
+            body, RegistrationLimits(max_size=1_000_000, max_topics=2, max_filter_servers=1)
+        )
+
+    assert cause in str(caught.value)
+
+
+def test_a_body_within_the_limits_is_read_in_each_dialect():
+    limits = RegistrationLimits(max_size=1_000, max_topics=2, max_filter_servers=1)
+    for infos in ('{"T":{"topic":"T","currIdMap":{0:1}}}', '{"T":{"topic":"T","currIdMap":{"0":1}}}'):
+        body = plain('"T":{"perm":4},"U":{"order":null}', infos=infos, servers='["a:1"]')
+        wrapper = RegisterBrokerBody.decode_within(body, limits).topic_config_serialize_wrapper
+        assert wrapper.topic_config_table == {"T": TopicConfig("", perm=4), "U": TopicConfig("")}
+        assert wrapper.topic_queue_mapping_info_map["T"].curr_id_map == {0: 1}
+
+
+def test_recorded_registrations_are_read_alike_with_and_without_limits():
+    for golden in request_bodies(103)[::10]:
+        assert RegisterBrokerBody.decode_within(golden.data, RegistrationLimits()) == RegisterBrokerBody.decode(
+            golden.data
+        )

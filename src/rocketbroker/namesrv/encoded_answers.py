@@ -1,0 +1,53 @@
+"""Answers of the name server as they were last encoded."""
+
+from collections.abc import Callable, Hashable
+
+from rocketbroker.codec.remoting.frame import FRAME_MAX_LENGTH
+from rocketbroker.codec.remoting.response_code import ResponseCode
+from rocketbroker.common.errors import BrokerResponseError
+
+_MOST_BYTES = 64 << 20
+# The rest of a frame is its header.
+LARGEST_BODY = FRAME_MAX_LENGTH - 65_536
+
+
+class EncodedAnswers:
+    """Bodies by what was asked, kept until the tables change: clients ask for the same every 30 s.
+
+    Args:
+        most_bytes: over it all of them are dropped.
+    """
+
+    def __init__(self, most_bytes: int = _MOST_BYTES) -> None:
+        self._most_bytes = most_bytes
+        self._bytes = 0
+        self._bodies: dict[Hashable, bytes] = {}
+
+    def get(self, asked: Hashable, make: Callable[[], bytes | None]) -> bytes | None:
+        """The body, made if it is not kept; ``None``, which takes no memory, when there is nothing to tell.
+
+        Raises:
+            BrokerResponseError: SYSTEM_ERROR; no frame holds it.
+        """
+        body = self._bodies.get(asked)
+        if body is None:
+            body = make()
+            if body is not None:
+                self._keep(asked, body)
+        return body
+
+    def _keep(self, asked: Hashable, body: bytes) -> None:
+        if len(body) > LARGEST_BODY:
+            text = (
+                f"the answer takes {len(body):,} bytes, which no frame holds; ask for a part of it, such as a cluster"
+            )
+            raise BrokerResponseError(ResponseCode.SYSTEM_ERROR, text)
+        if self._bytes + len(body) > self._most_bytes:
+            self.forget()
+        self._bodies[asked] = body
+        self._bytes += len(body)
+
+    def forget(self) -> None:
+        """Drop all of them: a table or a setting changed."""
+        self._bodies.clear()
+        self._bytes = 0
