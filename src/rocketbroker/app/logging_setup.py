@@ -4,6 +4,7 @@ import logging
 import os
 import sys
 
+from rocketbroker.app.log_lines import FloodFilter, LineFormatter
 from rocketbroker.common.errors import ConfigError
 
 LEVEL_VARIABLE = "ROCKETBROKER_LOG_LEVEL"
@@ -21,7 +22,8 @@ def set_up_logging(level: str | None = None) -> None:
     if name not in _LEVELS:
         raise ConfigError(f"no log level {name!r} (option or {LEVEL_VARIABLE}); right is one of {', '.join(_LEVELS)}")
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(logging.Formatter(_FORMAT))
+    handler.setFormatter(LineFormatter(_FORMAT))
+    handler.addFilter(FloodFilter())
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(name)

@@ -10,16 +10,26 @@ from rocketbroker.common.errors import BrokerResponseError
 log = logging.getLogger(__name__)
 
 
+# A remark that repeats what a peer sent could fill a frame.
+_MOST_REMARK = 4096
+
+
 def encode_answer(command: Command, answer: Command) -> bytes:
     """The frame that answers a request; an answer that cannot be encoded becomes an error of its handler."""
     try:
-        answer.opaque = command.opaque
-        answer.flag |= FLAG_RESPONSE
-        return encode_frame(answer)
+        return encode_reply(command.opaque, answer)
     except Exception as error:  # noqa: BLE001 - logged and answered; the connection goes on
-        failed = error_answer(command.code, error)
-        failed.opaque = command.opaque
-        return encode_frame(failed)
+        return encode_reply(command.opaque, error_answer(command.code, error))
+
+
+def encode_reply(opaque: int, answer: Command) -> bytes:
+    """The frame that answers the request with that opaque; a very long remark is cut."""
+    answer.opaque = opaque
+    answer.flag |= FLAG_RESPONSE
+    remark = answer.remark
+    if remark is not None and len(remark) > _MOST_REMARK:
+        answer.remark = f"{remark[:_MOST_REMARK]}... ({len(remark)} characters)"
+    return encode_frame(answer)
 
 
 def error_answer(code: int, error: BaseException) -> Command:

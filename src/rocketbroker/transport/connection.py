@@ -26,7 +26,7 @@ from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.errors import (
     RemoteProtocolError,
 )
-from rocketbroker.transport.answers import body_too_long, encode_answer, error_answer
+from rocketbroker.transport.answers import body_too_long, encode_answer, encode_reply, error_answer
 from rocketbroker.transport.endpoint import Endpoint
 from rocketbroker.transport.outgoing_requests import OutgoingRequests
 from rocketbroker.transport.peer_address import host_bytes
@@ -446,9 +446,7 @@ class RemotingConnection(asyncio.BufferedProtocol):
 
     def reply(self, opaque: int, answer: Command) -> None:
         """Encode and send the answer to the request with that opaque."""
-        answer.opaque = opaque
-        answer.flag |= FLAG_RESPONSE
-        self.write([encode_frame(answer)])
+        self.write([encode_reply(opaque, answer)])
 
     def send_oneway(self, command: Command) -> bool:
         """Send a request that wants no answer; false when it was dropped: the peer is gone or too far behind."""

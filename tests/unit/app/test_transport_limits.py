@@ -1,6 +1,6 @@
 from rocketbroker.app.transport_limits import limits_of
 from rocketbroker.common.config import TransportConfig
-from rocketbroker.transport.connection_limits import ConnectionLimits
+from rocketbroker.transport.connection_limits import WRITE_HIGH_WATER, ConnectionLimits
 
 
 def test_each_setting_becomes_a_limit():
@@ -8,14 +8,33 @@ def test_each_setting_becomes_a_limit():
         {
             "com.rocketmq.remoting.frameMaxLength": 5000,
             "maxConnections": 7,
+            "maxConnectionsPerAddress": 3,
             "writeBufferHighWaterMark": 9000,
             "serverSocketSndBufSize": 13,
             "serverChannelMaxIdleTimeSeconds": 11,
+            "maxHeaderLength": 70_000,
+            "maxRequestBodySize": 80_000,
+            "maxHeldBytes": 1 << 26,
+            "frameTimeoutSeconds": 17,
+            "maxPushBytesPerConnection": 6000,
         }
     )
 
-    assert limits_of(config) == ConnectionLimits(5000, 7, 9000, 11, 13)
+    assert limits_of(config) == ConnectionLimits(
+        frame_max_length=5000,
+        max_connections=7,
+        max_connections_per_address=3,
+        write_high_water=9000,
+        send_buffer=13,
+        max_idle_s=11,
+        max_header_length=70_000,
+        max_request_body_size=80_000,
+        max_held_bytes=1 << 26,
+        frame_timeout_s=17,
+        max_push_bytes=6000,
+    )
 
 
 def test_0_leaves_the_high_water_mark_to_the_broker():
-    assert limits_of(TransportConfig()) == ConnectionLimits(16_777_216, 10_000, 1 << 20, 120)
+    assert limits_of(TransportConfig()) == ConnectionLimits(max_connections=10_000)
+    assert limits_of(TransportConfig()).write_high_water == WRITE_HIGH_WATER

@@ -139,6 +139,18 @@ class TestAnswers:
         assert not connection.is_open
 
 
+async def test_a_remark_does_not_repeat_a_name_of_a_megabyte():
+    def refuse(connection: Connection, command: Command) -> Command:
+        connection.reply(command.opaque, response(17, "x" * 1_000_000))
+        return response(17, "x" * 1_000_000)
+
+    connection, transport, _ = connect({ECHO: Route(ECHO, refuse)})
+
+    feed(connection, frame(ECHO))
+
+    assert [len(answer.remark or "") for answer in transport.answers] == [4096 + len("... (1000000 characters)")] * 2
+
+
 class TestAnswersThatCannotBeEncoded:
     BAD: tuple[Callable[[], Any], ...] = (
         lambda: response(0, None, 7),

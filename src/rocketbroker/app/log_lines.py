@@ -1,0 +1,68 @@
+"""Log records as lines that nobody can forge or flood, whatever text of a peer stands in them."""
+
+import logging
+import time
+from types import TracebackType
+
+_MOST_CHARACTERS = 4096
+_MOST_TRACE_CHARACTERS = 16 * 1024
+# Lines of one place in the code within the time.
+_MOST_LINES = 1000
+_PERIOD_S = 10.0
+
+_ExcInfo = tuple[type[BaseException], BaseException, TracebackType | None] | tuple[None, None, None]
+
+
+def one_line(text: str) -> str:
+    """Escape what would break a line, and cut it when it is very long."""
+    if len(text) > _MOST_CHARACTERS:
+        text = f"{text[:_MOST_CHARACTERS]}... ({len(text)} characters)"
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
+
+
+class LineFormatter(logging.Formatter):
+    """Formats a record as one line, and a trace as lines that are indented, so that none looks like a record."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging's name
+        """Called by logging."""
+        record.message = one_line(record.message)
+        return super().formatMessage(record)
+
+    def formatException(self, ei: _ExcInfo) -> str:  # noqa: N802 - logging's name
+        """Called by logging."""
+        text = super().formatException(ei)
+        if len(text) > _MOST_TRACE_CHARACTERS:
+            half = _MOST_TRACE_CHARACTERS // 2
+            text = f"{text[:half]}\n... ({len(text)} characters)\n{text[-half:]}"
+        # Only line feeds: splitlines knows others, which a terminal may not.
+        return "\n".join(f"  {one_line(line)}" for line in text.split("\n"))
+
+
+class FloodFilter(logging.Filter):
+    """Leaves out lines of one place in the code when they are very many, and says so."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        # Begin of the period and lines in it, by file and line of the code.
+        self._seen: dict[tuple[str, int], tuple[float, int]] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Called by logging."""
+        place, now = (record.pathname, record.lineno), time.monotonic()
+        began, count = self._seen.get(place, (now, 0))
+        left_out = count - _MOST_LINES
+        if now >= began + _PERIOD_S:
+            began, count = now, 0
+            if left_out > 0:
+                _append(record, f"{left_out} lines like this were left out")
+        count += 1
+        self._seen[place] = began, count
+        if count == _MOST_LINES:
+            _append(record, f"more lines like this are left out for {began + _PERIOD_S - now:.0f} s")
+        return count <= _MOST_LINES
+
+
+def _append(record: logging.LogRecord, text: str) -> None:
+    record.msg, record.args = f"{one_line(record.getMessage())} ({text})", ()
