@@ -89,7 +89,7 @@ class BrokerController:
         self.stats = BrokerStatsManager(clock, config.broker_cluster_name)
         self.topic_configs = TopicConfigManager(folder / "topics.json", config, clock, submit)
         self.subscription_groups = SubscriptionGroupManager(folder / "subscriptionGroup.json", config, clock, submit)
-        self.consumer_offsets = ConsumerOffsetManager(folder / "consumerOffset.json", clock, submit)
+        self.consumer_offsets = ConsumerOffsetManager(folder / "consumerOffset.json", clock, submit, config)
         self.producers = ProducerManager(clock, config.channel_expired_timeout / 1000)
         self.consumer_filters = ConsumerFilterManager(folder / "consumerFilter.json", config, clock, submit)
         self._ids_change_listener = ConsumerIdsChangeListener()

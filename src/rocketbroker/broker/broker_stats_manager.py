@@ -14,6 +14,9 @@ from rocketbroker.common.clock import Clock
 from rocketbroker.common.lifecycle import TaskOwner
 
 SAMPLE_PERIOD_S = 10.0
+FORGET_PERIOD_S = 3600.0
+# Statistics of groups by topic. Further ones count for the broker only.
+MOST_BY_GROUP = 10_000
 TPS_WINDOWS_S = (10, 60, 600)
 
 TOPIC_PUT_NUMS = "TOPIC_PUT_NUMS"
@@ -58,8 +61,9 @@ class BrokerStatsManager:
         # What was counted under names that are deleted since.
         self._retired_put = StatsItem(now)
         self._retired_get = StatsItem(now)
-        # Pulls of groups that do not exist: their names are anybody's.
+        # Pulls of groups that do not exist, since their names are anybody's, and of those that are too many.
         self.passing_gets = StatsItem(now)
+        self._others = StatsItem(now)
         self._totals = deque([self._sum(now)], maxlen=TPS_WINDOWS_S[-1] // int(SAMPLE_PERIOD_S) + 1)
         self._day = self._day_of(now)
         self._mornings = [self._totals[0], self._totals[0]]
@@ -67,6 +71,7 @@ class BrokerStatsManager:
     async def start(self) -> None:
         """Start sampling."""
         self._tasks.every(SAMPLE_PERIOD_S, self.sample, "sample")
+        self._tasks.every(FORGET_PERIOD_S, self.forget_idle, "forget idle")
 
     async def stop(self) -> None:
         """Stop sampling."""
@@ -78,15 +83,15 @@ class BrokerStatsManager:
 
     def group_get(self, topic: str, group: str) -> StatsItem:
         """Counters of messages that the group got of the topic; ``misses`` counts pulls that got none."""
-        return self._item(self._gets, f"{topic}@{group}")
+        return self._item_of_group(self._gets, f"{topic}@{group}", self.passing_gets)
 
     def send_back(self, topic: str, group: str) -> StatsItem:
         """Counters of messages that the group sent back."""
-        return self._item(self._send_backs, f"{topic}@{group}")
+        return self._item_of_group(self._send_backs, f"{topic}@{group}", self._others)
 
     def dead_letter(self, topic: str, group: str) -> StatsItem:
         """Counters of messages of the group that went to its dead-letter topic."""
-        return self._item(self._dead_letters, f"{topic}@{group}")
+        return self._item_of_group(self._dead_letters, f"{topic}@{group}", self._others)
 
     def remove_topic(self, topic: str) -> None:
         """Begin anew for a topic that is deleted; its items stay those of the name."""
@@ -133,6 +138,14 @@ class BrokerStatsManager:
         self._broker_put.sample(now, self._tick)
         self._broker_get.sample(now, self._tick)
 
+    def forget_idle(self) -> None:
+        """Forget groups that got nothing, sent nothing back and lost nothing for a day; called each hour."""
+        for table, retired in ((self._gets, self._retired_get), (self._send_backs, None), (self._dead_letters, None)):
+            for key, item in list(table.items()):
+                if item.is_idle:
+                    self._retire_item(item, retired)
+                    del table[key]
+
     def runtime_info(self) -> dict[str, str]:
         """The counters in GET_BROKER_RUNTIME_INFO, under RocketMQ's keys."""
         now = self._sum(self._clock.time_ms())
@@ -174,6 +187,11 @@ class BrokerStatsManager:
         if item is None:
             item = table[key] = StatsItem(self._clock.time_ms())
         return item
+
+    def _item_of_group(self, table: dict[str, StatsItem], key: str, others: StatsItem) -> StatsItem:
+        if key not in table and len(table) >= MOST_BY_GROUP:
+            return others
+        return self._item(table, key)
 
     def _retire(self, topic: str, prefix: str, suffix: str) -> None:
         if topic in self._puts:

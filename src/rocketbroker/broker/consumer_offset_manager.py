@@ -15,7 +15,10 @@ from rocketbroker.codec.remoting import fastjson
 from rocketbroker.codec.remoting.bodies.data_version import DataVersion
 from rocketbroker.codec.remoting.bodies.offset import ConsumerOffsetSerializeWrapper
 from rocketbroker.codec.remoting.handler import Connection
+from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.clock import Clock
+from rocketbroker.common.config import BrokerConfig
+from rocketbroker.common.errors import BrokerResponseError
 
 log = logging.getLogger(__name__)
 
@@ -32,10 +35,16 @@ class ConsumerOffsetManager(ConfigManager[ConsumerOffsetSerializeWrapper]):
         path: ``config/consumerOffset.json``.
         clock: dates the data version.
         on_persist: see ``ConfigManager``.
+        config: ``maxConsumerOffsetNums``.
     """
 
-    def __init__(self, path: Path, clock: Clock, on_persist: OnPersist | None = None) -> None:
+    def __init__(
+        self, path: Path, clock: Clock, on_persist: OnPersist | None = None, config: BrokerConfig | None = None
+    ) -> None:
         super().__init__(path, on_persist)
+        self._config = config or BrokerConfig()
+        # Offsets in both tables.
+        self._count = 0
         self.data_version = DataVersion(timestamp=clock.time_ms())
         self.table: OffsetTable = {}
         # Where pulls of groups that keep their offsets elsewhere stand (broadcasting); only told, never consumed from.
@@ -49,10 +58,20 @@ class ConsumerOffsetManager(ConfigManager[ConsumerOffsetSerializeWrapper]):
 
         Returns:
             Whether it was kept: not while a reset of the queue is still to be taken over.
+
+        Raises:
+            BrokerResponseError: SYSTEM_ERROR, it is the first of its queue and there are too many offsets.
         """
         key = f"{topic}@{group}"
         if self.resets and self.resets.holds(key, queue_id):
             return False
+        if not self._has_room and queue_id not in self.table.get(key, ()):
+            limit = self._config.max_consumer_offset_nums
+            remark = (
+                f"maxConsumerOffsetNums: {self._count:,} consumer offsets reach the limit of {limit:,}; delete unused "
+                "groups or raise maxConsumerOffsetNums"
+            )
+            raise BrokerResponseError(ResponseCode.SYSTEM_ERROR, remark)
         self._keep(key, queue_id, offset)
         return True
 
@@ -74,11 +93,17 @@ class ConsumerOffsetManager(ConfigManager[ConsumerOffsetSerializeWrapper]):
         self._changed = True
         return self.resets.redirect(f"{topic}@{group}", queue_id, connection)
 
+    @property
+    def _has_room(self) -> bool:
+        return self._count < self._config.max_consumer_offset_nums
+
     def _keep(self, key: str, queue_id: int, offset: int) -> None:
         queues = self.table.get(key)
         if queues is None:
             self.table[key] = {queue_id: offset}
+            self._count += 1
         else:
+            self._count += queue_id not in queues
             if offset < queues.get(queue_id, offset):
                 log.debug("offset of %s queue %s goes back from %s to %s", key, queue_id, queues[queue_id], offset)
             queues[queue_id] = offset
@@ -90,8 +115,14 @@ class ConsumerOffsetManager(ConfigManager[ConsumerOffsetSerializeWrapper]):
         return -1 if queues is None else queues.get(queue_id, -1)
 
     def commit_pull(self, group: str, topic: str, queue_id: int, offset: int) -> None:
-        """Keep the offset that the group pulled from last."""
-        self.pull_table.setdefault(f"{topic}@{group}", {})[queue_id] = offset
+        """Keep the offset that the group pulled from last; not a new one where there are too many offsets."""
+        queues = self.pull_table.get(f"{topic}@{group}")
+        if queues is None or queue_id not in queues:
+            if not self._has_room:
+                return
+            self._count += 1
+            queues = self.pull_table.setdefault(f"{topic}@{group}", {})
+        queues[queue_id] = offset
         self._changed = True
 
     def query_pull(self, group: str, topic: str, queue_id: int) -> int:
@@ -196,6 +227,7 @@ class ConsumerOffsetManager(ConfigManager[ConsumerOffsetSerializeWrapper]):
         self.pull_table = file.pull_offset_table or {}
         self.resets.take(file.reset_offset_table or {})
         self.data_version = file.data_version or self.data_version
+        self._count_anew()
 
     def _remove(self, belongs: Callable[[str], bool]) -> None:
         for table in (self.table, self.pull_table):
@@ -203,7 +235,11 @@ class ConsumerOffsetManager(ConfigManager[ConsumerOffsetSerializeWrapper]):
                 del table[key]
                 self._changed = True
         self.resets.remove(belongs)
+        self._count_anew()
         self.flush()
+
+    def _count_anew(self) -> None:
+        self._count = sum(len(queues) for table in (self.table, self.pull_table) for queues in table.values())
 
 
 def _offsets(table: OffsetTable) -> str:

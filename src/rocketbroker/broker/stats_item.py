@@ -71,6 +71,12 @@ class StatsItem:
             if tick % every == 0:
                 window.append(_Sample(now_ms, self.nums, self.times, self.size))
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether the window of a day is full and holds no messages."""
+        day = self._windows[-1]
+        return len(day) == DAY[0] and self.times == day[0].times
+
     def nums_data(self, now_ms: int) -> StatsData:
         """Messages in the last minute, hour and day, up to now."""
         return StatsData(*(self._snapshot(window[0], self.nums - window[0].nums, now_ms) for window in self._windows))

@@ -1,6 +1,6 @@
 import pytest
 
-from rocketbroker.broker.broker_stats_manager import BrokerStatsManager
+from rocketbroker.broker.broker_stats_manager import MOST_BY_GROUP, BrokerStatsManager
 from tests.support.fakes import FakeClock
 
 
@@ -130,3 +130,28 @@ def test_deleted_names_begin_anew_and_totals_stay(clock, stats):
     stats.remove_group("g")
     assert stats.view("GROUP_GET_NUMS", "TT@g") is None
     assert stats.runtime_info()["msgGetTotalTodayNow"] == "5"
+
+
+def test_groups_that_were_idle_for_a_day_are_forgotten_and_totals_stay(clock, stats):
+    stats.group_get("T", "idle").add(2, 20)
+    stats.send_back("T", "idle").add(1, 10)
+    stats.group_get("T", "busy").add(1, 10)
+    for _ in range(25 * 360):
+        clock.advance(10)
+        stats.group_get("T", "busy").add(1, 10)
+        stats.sample()
+        stats.forget_idle()
+    assert stats.view("GROUP_GET_NUMS", "T@idle") is None
+    assert stats.view("SNDBCK_PUT_NUMS", "T@idle") is None
+    assert stats.view("GROUP_GET_NUMS", "T@busy") is not None
+    assert stats.runtime_info()["msgGetTotalTodayNow"] == str(25 * 360 + 3)
+
+
+def test_more_groups_than_can_be_told_apart_count_for_the_broker(stats):
+    for number in range(MOST_BY_GROUP + 5):
+        stats.group_get("T", f"g{number}").add(1, 10)
+        stats.send_back("T", f"g{number}").add(1, 10)
+    assert len(stats._gets) == len(stats._send_backs) == MOST_BY_GROUP
+    assert stats.runtime_info()["msgGetTotalTodayNow"] == str(MOST_BY_GROUP + 5)
+    stats.group_get("T", "g0").add(1, 10)
+    assert stats._gets["T@g0"].nums == 2

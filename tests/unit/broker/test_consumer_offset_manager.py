@@ -8,7 +8,9 @@ from hypothesis import strategies as st
 from rocketbroker.broker.config_manager import ConfigManager, encode_file
 from rocketbroker.broker.consumer_offset_manager import ConsumerOffsetManager
 from rocketbroker.codec.remoting.bodies.offset import ConsumerOffsetSerializeWrapper
-from rocketbroker.common.errors import ConfigError
+from rocketbroker.codec.remoting.response_code import ResponseCode
+from rocketbroker.common.config import BrokerConfig
+from rocketbroker.common.errors import BrokerResponseError, ConfigError
 from tests.support.fakes import FakeClock, FakeConnection
 from tests.support.golden_store import files
 
@@ -171,3 +173,26 @@ def test_round_trip(commits):
     assert loaded.table == manager.table
     for group, topic, queue_id, _ in commits:
         assert loaded.query(group, topic, queue_id) == manager.query(group, topic, queue_id)
+
+
+def test_offsets_beyond_the_limit_are_refused(tmp_path):
+    config = BrokerConfig(max_consumer_offset_nums=1_000)
+    manager = ConsumerOffsetManager(tmp_path / "consumerOffset.json", FakeClock(), None, config)
+    for queue_id in range(500):
+        manager.commit("g", "T", queue_id, 1)
+        manager.commit_pull("g", "T", queue_id, 1)
+    with pytest.raises(BrokerResponseError) as error:
+        manager.commit("g", "T", 500, 1)
+    assert error.value.code == ResponseCode.SYSTEM_ERROR
+    assert error.value.remark.startswith("maxConsumerOffsetNums: 1,000 consumer offsets reach the limit of 1,000")
+    manager.commit_pull("h", "T", 0, 1)
+    assert list(manager.pull_table) == list(manager.table) == ["T@g"]
+    assert manager.commit("g", "T", 7, 2)
+    manager.assign_reset("by an administrator", "T", 0, 1)
+
+    loaded = ConsumerOffsetManager(tmp_path / "consumerOffset.json", FakeClock(), None, config)
+    loaded.decode(manager.encode())
+    with pytest.raises(BrokerResponseError):
+        loaded.commit("h", "T", 0, 1)
+    loaded.remove_group("g")
+    assert loaded.commit("h", "T", 0, 1)

@@ -83,3 +83,12 @@ class ClientLimits(ConfigModel):
         low=16,
         high=65_536,
     )
+    max_consumer_offset_nums: Whole = setting(
+        "maxConsumerOffsetNums",
+        500_000,
+        "Most consumer offsets, one for each group and queue, committed and pulled ones; the first offset of another "
+        "queue is refused with SYSTEM_ERROR.",
+        _HOT,
+        low=1_000,
+        high=100_000_000,
+    )
