@@ -82,6 +82,15 @@ def watcher(parts: Parts) -> Watcher:
     return found
 
 
+@pytest.fixture
+def long_log(tmp_path: Path) -> Iterator[Parts]:
+    """As ``parts``, with one file of the log for all messages."""
+    with open_log(tmp_path / "commitlog", 1 << 20) as log:
+        made = Parts(tmp_path, log)
+        yield made
+        made.queues.close()
+
+
 def refuse(*_):
     raise OSError(errno.ENOSPC, "No space left on device")
 
@@ -297,9 +306,10 @@ def test_a_batch_that_a_queue_could_not_take_is_acknowledged_and_dispatched_late
 )
 @pytest.mark.parametrize("many", [0, 1, 2, 25])
 def test_a_queue_without_room_refuses_its_own_messages_before_the_log_has_them(
-    parts: Parts, monkeypatch, code: int, status: str, reason: str, many: int
+    long_log: Parts, monkeypatch, code: int, status: str, reason: str, many: int
 ):
     """``many`` messages in a batch, 0 for one that is none; a file of a queue has ten."""
+    parts = long_log
 
     def fail(*_):
         raise OSError(code, os.strerror(code))
