@@ -14,6 +14,7 @@ from rocketbroker.app.event_loop import run, serve
 from rocketbroker.app.logging_setup import set_up_logging
 from rocketbroker.common.config.load import BrokerSettings, load_broker_settings
 from rocketbroker.common.errors import ConfigError, StoreError
+from rocketbroker.common.open_files import raise_open_file_limit
 
 if TYPE_CHECKING:
     from rocketbroker.app.broker_controller import BrokerController
@@ -58,6 +59,7 @@ def _run(settings: BrokerSettings) -> None:
     log_access(settings.transport)
     for warning in settings.warnings:
         print(f"mqbroker: {warning}", file=sys.stderr)
+    raise_open_file_limit(settings.transport.reserved_open_files)
     controller = BrokerController.bind(settings)
     run(serve(controller, lambda: tell_booted(settings, controller)))
 

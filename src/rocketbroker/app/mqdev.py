@@ -14,8 +14,9 @@ import typer
 from rocketbroker.app.command_line import server_app
 from rocketbroker.app.event_loop import run, serve
 from rocketbroker.app.logging_setup import LEVEL_VARIABLE, set_up_logging
-from rocketbroker.common.config.transport_config import BROKER_PORT, NAMESRV_PORT
+from rocketbroker.common.config.transport_config import BROKER_PORT, NAMESRV_PORT, TransportConfig
 from rocketbroker.common.errors import ConfigError, StoreError
+from rocketbroker.common.open_files import raise_open_file_limit
 
 DEMO_MESSAGES = 10_000
 
@@ -46,6 +47,7 @@ def mqdev(
     started = time.monotonic()
     try:
         set_up_logging(os.environ.get(LEVEL_VARIABLE) or "WARNING")
+        raise_open_file_limit(TransportConfig().reserved_open_files)
         if demo:
             _demo(port or 0, broker_port or 0, store, messages)
         else:

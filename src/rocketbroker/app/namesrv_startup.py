@@ -14,6 +14,7 @@ from rocketbroker.app.event_loop import run, serve
 from rocketbroker.app.logging_setup import set_up_logging
 from rocketbroker.common.config.load import NamesrvSettings, load_namesrv_settings
 from rocketbroker.common.errors import ConfigError
+from rocketbroker.common.open_files import raise_open_file_limit
 
 app = server_app()
 
@@ -54,6 +55,7 @@ def _run(settings: NamesrvSettings) -> None:
         print(f"mqnamesrv: {warning}", file=sys.stderr)
     if settings.path is not None:
         print(f"load config properties file OK, {settings.path}")
+    raise_open_file_limit(settings.transport.reserved_open_files)
     controller = NamesrvController(settings)
 
     def booted() -> None:

@@ -1,14 +1,16 @@
 """What peers may take of a server, from its settings (org.apache.rocketmq.remoting.netty.NettyServerConfig)."""
 
 from rocketbroker.common.config import TransportConfig
+from rocketbroker.common.open_files import connection_limit
 from rocketbroker.transport.connection_limits import WRITE_HIGH_WATER, ConnectionLimits
 
 
 def limits_of(transport: TransportConfig) -> ConnectionLimits:
     """The limits of a broker's or name server's connections."""
+    descriptors = connection_limit()
     return ConnectionLimits(
         frame_max_length=transport.frame_max_length,
-        max_connections=transport.max_connections,
+        max_connections=min(transport.max_connections, descriptors),
         max_connections_per_address=transport.max_connections_per_address,
         write_high_water=transport.write_buffer_high_water_mark or WRITE_HIGH_WATER,
         max_idle_s=transport.server_channel_max_idle_time_seconds,
@@ -18,4 +20,5 @@ def limits_of(transport: TransportConfig) -> ConnectionLimits:
         max_held_bytes=transport.max_held_bytes,
         frame_timeout_s=transport.frame_timeout_seconds,
         max_push_bytes=transport.max_push_bytes_per_connection,
+        max_descriptor=descriptors,
     )

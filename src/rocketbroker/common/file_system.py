@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final, Protocol
 
+from rocketbroker.common.open_files import open_file
 from rocketbroker.common.shared_memory import Mapping, map_shared, sync_shared
 
 #: Bytes that a disk writes as a whole, at the least.
@@ -90,11 +91,11 @@ class LocalFileSystem:
 
     def open(self, path: Path) -> int:
         """See ``FileSystem``."""
-        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _FILE_MODE)
+        return open_file(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _FILE_MODE)
 
     def reopen(self, path: Path) -> int:
         """See ``FileSystem``."""
-        return os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        return open_file(path, os.O_RDWR | os.O_CLOEXEC, _FILE_MODE)
 
     def close(self, fd: int) -> None:
         """See ``FileSystem``."""
@@ -135,7 +136,7 @@ class LocalFileSystem:
     def sync_folder(self, path: Path) -> None:
         """See ``FileSystem``."""
         with contextlib.suppress(FileNotFoundError):
-            folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            folder = open_file(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, _FOLDER_MODE)
             try:
                 os.fsync(folder)
             finally:

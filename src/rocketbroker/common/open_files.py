@@ -1,31 +1,78 @@
-"""The number of files that this process may open (RLIMIT_NOFILE), and what is said when it is reached."""
+"""The number of files that this process may open (RLIMIT_NOFILE), and the part of it that is kept for the store.
+
+The kernel has a soft and a hard limit; a process may raise the former to the latter. Sockets meet the soft limit, which
+is below the hard one by the reserve. Files of the store and its tables are opened up to the hard limit, so that
+connections, however many, cannot take the reserve.
+"""
 
 import errno
 import logging
+import os
 import resource
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
 
 from rocketbroker.common.shared_memory import mapped_count, max_map_count
 
 log = logging.getLogger(__name__)
 
 
-def raise_open_file_limit() -> int:
-    """Raise the limit to what the system allows this process; gives the limit that holds."""
+# Descriptors below the soft limit that are left to what is neither a connection nor opened by ``open_file``.
+_MARGIN: Final = 16
+# Of a low limit the reserve takes no more than a quarter.
+_MOST_OF_LIMIT: Final = 4
+_lock = threading.Lock()
+
+
+def raise_open_file_limit(reserve: int) -> None:
+    """Raise the soft limit to the hard one, less a reserve for ``open_file``."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft == hard:
-        return soft
+    wanted = hard - min(reserve, hard // _MOST_OF_LIMIT)
     try:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
     except (ValueError, OSError) as error:
         # The hard limit may be above what the kernel takes (fs.nr_open).
-        log.warning("the limit of open files stays %s, it cannot be raised to %s: %s", soft, hard, error)
-        return soft
-    return hard
+        log.warning("the limit of open files stays %s, it cannot be raised to %s: %s", soft, wanted, error)
+
+
+def open_file(path: Path, flags: int, mode: int) -> int:
+    """As ``os.open``, from the reserve where connections have taken all others.
+
+    Raises:
+        OSError: it cannot be opened.
+    """
+    try:
+        return os.open(path, flags, mode)
+    except OSError as error:
+        if error.errno != errno.EMFILE:
+            raise
+    with _whole_limit():
+        return os.open(path, flags, mode)
+
+
+@contextmanager
+def _whole_limit() -> Iterator[None]:
+    """Have no soft limit for the time of the block; what was opened stays open."""
+    with _lock:
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+        try:
+            yield
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def open_file_limit() -> int:
     """The number of files that this process may have open at a time."""
-    return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+
+
+def connection_limit() -> int:
+    """The lowest descriptor with which a connection is turned away; the kernel gives each the lowest that is free."""
+    return resource.getrlimit(resource.RLIMIT_NOFILE)[0] - _MARGIN
 
 
 def why_refused(error: OSError) -> str:

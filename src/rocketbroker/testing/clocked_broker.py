@@ -25,6 +25,7 @@ from rocketbroker.app.logging_setup import set_up_logging
 from rocketbroker.common.config.load import load_broker_settings
 from rocketbroker.common.errors import ConfigError, StoreError
 from rocketbroker.common.lifecycle import PartList
+from rocketbroker.common.open_files import raise_open_file_limit
 from rocketbroker.testing.controlled_clock import ControlledClock
 
 app = server_app()
@@ -87,6 +88,7 @@ def clocked_broker(
             controlled.obey(command)
         settings = load_broker_settings(config_file, None)
         set_up_logging()
+        raise_open_file_limit(settings.transport.reserved_open_files)
         controller = BrokerController.bind(settings, controlled)
         control = ClockControl(controlled, sys.stdin.fileno())
         run(serve(PartList(control, controller), lambda: tell_booted(settings, controller)))

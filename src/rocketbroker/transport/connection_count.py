@@ -39,13 +39,22 @@ class ConnectionCount:
     def __init__(self, limits: ConnectionLimits) -> None:
         self._limit = limits.max_connections
         self._address_limit = limits.max_connections_per_address
+        self._max_descriptor = limits.max_descriptor
         self._count = 0
         self._by_source: Counter[str] = Counter()
         self._turned_away = 0
         self._told = float("-inf")
 
-    def enter(self, address: str) -> bool:
+    def enter(self, address: str, descriptor: int = -1) -> bool:
         """Count one more connection from ``ip:port``; false when it must be closed instead."""
+        # The kernel gives each the lowest descriptor that is free: all below it are in use.
+        if 0 < self._max_descriptor <= descriptor:
+            self._log(
+                address,
+                f"{self._count} connections are open, and no more than {self._max_descriptor:,} files may be, for the "
+                "store to keep its reserve (ulimit -n)",
+            )
+            return False
         if self._limit and self._count >= self._limit:
             self._log(address, f"{self._count} connections are open, the limit is {self._limit} (maxConnections)")
             return False

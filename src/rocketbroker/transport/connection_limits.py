@@ -28,6 +28,7 @@ class ConnectionLimits(NamedTuple):
         max_request_body_size: of requests whose routes take no large bodies.
         max_held_bytes: memory of all connections between events: incomplete frames, requests and answers that wait.
         frame_timeout_s: from the first byte of a frame to its last; more on a slow link.
+        max_descriptor: a connection with this descriptor, or a higher one, is turned away; 0 takes any.
         max_push_bytes: requests to a peer may add so much to what waits for it while it is behind.
     """
 
@@ -42,6 +43,7 @@ class ConnectionLimits(NamedTuple):
     max_held_bytes: int = _MAX_HELD_BYTES
     frame_timeout_s: float = 60.0
     max_push_bytes: int = _MAX_PUSH_BYTES
+    max_descriptor: int = 0
 
 
 DEFAULT_LIMITS = ConnectionLimits()

@@ -155,9 +155,9 @@ class Endpoint:
         for connection in self.connections:
             connection.admit()
 
-    def accept(self, connection: EndpointConnection) -> bool:
+    def accept(self, connection: EndpointConnection, descriptor: int) -> bool:
         """Take one more connection; false when there are too many, in all or from its address."""
-        if not self._count.enter(connection.remote_address):
+        if not self._count.enter(connection.remote_address, descriptor):
             return False
         self.connections.add(connection)
         return True

@@ -1,5 +1,6 @@
 from rocketbroker.app.transport_limits import limits_of
 from rocketbroker.common.config import TransportConfig
+from rocketbroker.common.open_files import connection_limit
 from rocketbroker.transport.connection_limits import WRITE_HIGH_WATER, ConnectionLimits
 
 
@@ -32,9 +33,18 @@ def test_each_setting_becomes_a_limit():
         max_held_bytes=1 << 26,
         frame_timeout_s=17,
         max_push_bytes=6000,
+        max_descriptor=connection_limit(),
     )
 
 
 def test_0_leaves_the_high_water_mark_to_the_broker():
-    assert limits_of(TransportConfig()) == ConnectionLimits(max_connections=10_000)
+    assert limits_of(TransportConfig()) == ConnectionLimits(max_connections=10_000, max_descriptor=connection_limit())
     assert limits_of(TransportConfig()).write_high_water == WRITE_HIGH_WATER
+
+
+def test_connections_are_no_more_than_open_files(monkeypatch):
+    monkeypatch.setattr("rocketbroker.app.transport_limits.connection_limit", lambda: 752)
+
+    limits = limits_of(TransportConfig())
+
+    assert (limits.max_connections, limits.max_descriptor) == (752, 752)

@@ -9,18 +9,45 @@ import pytest
 from rocketbroker.common import open_files
 from rocketbroker.common.open_files import open_file_limit, raise_open_file_limit, why_not_mapped, why_refused
 
+BEGIN = """
+import os, resource, sys
+from rocketbroker.common.open_files import connection_limit, open_file, open_file_limit, raise_open_file_limit
+"""
 RAISED = """
-import resource
-from rocketbroker.common.open_files import open_file_limit, raise_open_file_limit
 resource.setrlimit(resource.RLIMIT_NOFILE, (100, 200))
-print(raise_open_file_limit(), open_file_limit(), resource.getrlimit(resource.RLIMIT_NOFILE))
+raise_open_file_limit(int(sys.argv[1]))
+print(resource.getrlimit(resource.RLIMIT_NOFILE), open_file_limit(), connection_limit())
+"""
+USED_UP = """
+resource.setrlimit(resource.RLIMIT_NOFILE, (50, 100))
+raise_open_file_limit(20)
+taken = []
+try:
+    while True:
+        taken.append(os.dup(0))
+except OSError as error:
+    print(error.strerror, taken[-1])
+files = []
+try:
+    while True:
+        files.append(open_file("/dev/null", os.O_RDONLY, 0))
+except OSError as error:
+    print(error.strerror, files[0], files[-1], resource.getrlimit(resource.RLIMIT_NOFILE))
 """
 
 
-def test_the_limit_is_raised_to_what_the_system_allows():
-    done = subprocess.run([sys.executable, "-c", RAISED], capture_output=True, text=True, check=True)
+def run(script: str, *arguments: str) -> list[str]:
+    command = [sys.executable, "-c", BEGIN + script, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
 
-    assert done.stdout == "200 200 (200, 200)\n"
+
+@pytest.mark.parametrize(("reserve", "soft"), [(16, 184), (50, 150), (256, 150)])
+def test_the_limit_is_raised_to_what_the_system_allows_less_the_reserve(reserve: int, soft: int):
+    assert run(RAISED, str(reserve)) == [f"({soft}, 200) 200 {soft - 16}"]
+
+
+def test_files_are_opened_from_the_reserve_when_others_have_taken_the_rest():
+    assert run(USED_UP) == ["Too many open files 79", "Too many open files 80 99 (80, 100)"]
 
 
 def test_a_limit_that_cannot_be_raised_stays_and_is_told(monkeypatch, caplog):
@@ -30,7 +57,8 @@ def test_a_limit_that_cannot_be_raised_stays_and_is_told(monkeypatch, caplog):
     monkeypatch.setattr(resource, "getrlimit", lambda _: (100, 1 << 40))
     monkeypatch.setattr(resource, "setrlimit", refuse)
 
-    assert raise_open_file_limit() == 100
+    raise_open_file_limit(16)
+
     assert "the limit of open files stays 100" in caplog.text
 
 

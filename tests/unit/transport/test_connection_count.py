@@ -66,3 +66,13 @@ async def test_one_that_is_turned_away_leaves_nothing(handlers: Handlers):
     assert len(first_transport.answers) == 1
     assert not third_transport.aborted
     assert endpoint.connections == {third}
+
+
+def test_what_is_left_of_descriptors_is_for_the_store(caplog):
+    count = ConnectionCount(ConnectionLimits(max_connections=10, max_descriptor=100))
+
+    assert count.enter("127.0.0.1:1", 99)
+    assert not count.enter("127.0.0.1:2", 100)
+    count.leave("127.0.0.1:1")
+    assert count.enter("127.0.0.1:2", 99)
+    assert "1 connections are open, and no more than 100 files may be" in caplog.text

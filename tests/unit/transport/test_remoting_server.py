@@ -1,5 +1,6 @@
 import asyncio
 import contextlib
+import os
 import socket
 from collections.abc import AsyncIterator
 
@@ -273,6 +274,23 @@ async def test_one_more_than_may_be_open_is_turned_away_and_logged(handlers: Han
     assert (await fourth.ask(frame(ECHO))).code == 0
     await fourth.close()
     await second.close()
+    await server.stop()
+
+
+async def test_connections_leave_the_store_its_descriptors(handlers: Handlers, caplog):
+    first = os.dup(0)
+    os.close(first)
+    server = RemotingServer(handlers.routes(), host="127.0.0.1", limits=ConnectionLimits(max_descriptor=first + 30))
+    await server.start()
+    peers = [await Peer.open(server.port) for _ in range(40)]
+
+    await until(lambda: "turned" in caplog.text)
+
+    assert f"no more than {first + 30} files may be, for the store to keep its reserve (ulimit -n)" in caplog.text
+    await until(lambda: 0 < len(server.connections) <= 30)
+    assert (await peers[0].ask(frame(ECHO))).code == 0
+    for peer in peers:
+        await peer.close()
     await server.stop()
 
 

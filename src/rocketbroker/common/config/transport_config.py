@@ -89,6 +89,15 @@ class TransportConfig(ConfigModel):
         low=0,
         high=1_000_000,
     )
+    reserved_open_files: Whole = setting(
+        "reservedOpenFiles",
+        256,
+        "Open files that connections leave to the store of the most that the process may have (the hard limit of ulimit"
+        " -n); a quarter of a lower limit.",
+        Trait(own=True),
+        low=16,
+        high=1_000_000,
+    )
     write_buffer_high_water_mark: Whole = setting(
         "writeBufferHighWaterMark",
         0,

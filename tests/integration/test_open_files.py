@@ -1,0 +1,191 @@
+"""Servers under a low limit of open files: topics, restarts, and idle connections beside sends."""
+
+import asyncio
+import contextlib
+import socket
+import stat
+import subprocess
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+from rocketbroker.codec.message.message_decoder import decode_messages
+from rocketbroker.codec.remoting.headers.pull_message import PullMessageRequestHeader
+from rocketbroker.codec.remoting.headers.send_message import SendMessageRequestHeader
+from rocketbroker.codec.remoting.pull_sys_flag import FLAG_SUBSCRIPTION
+from rocketbroker.codec.remoting.remoting_command import Command, request
+from rocketbroker.codec.remoting.request_code import RequestCode
+from rocketbroker.transport.remoting_client import RemotingClient
+from tests.support.java_process import LOOPBACK
+from tests.support.our_servers import BOOT_LIMIT, BOOTED, OurServer, OurServers
+from tests.support.waiting import until
+
+QUEUES = 8
+LOG_FILE = 1 << 20
+
+
+@pytest.fixture
+def servers(tmp_path: Path) -> Iterator[OurServers]:
+    made = OurServers(tmp_path)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+async def client() -> AsyncIterator[RemotingClient]:
+    made = RemotingClient()
+    yield made
+    await made.stop()
+
+
+def limited(files: int) -> list[str]:
+    """What goes before the command line of a process that may open so many files."""
+    return ["/bin/sh", "-c", f'ulimit -n {files} && exec "$@"', "sh"]
+
+
+def broker(servers: OurServers, files: int, store: Path, **settings: str | int) -> OurServer:
+    given: dict[str, str | int] = {"mappedFileSizeCommitLog": LOG_FILE, "mappedFileSizeConsumeQueue": 200, **settings}
+    server = servers.launch_broker("", store, given, runner=limited(files))
+    server.wait_for(BOOTED, BOOT_LIMIT)
+    return server
+
+
+def send_command(topic: str, queue_id: int, body: bytes) -> Command:
+    header = SendMessageRequestHeader("PG", topic, "TBW102", QUEUES, queue_id, 0, 1_000, 0, "")
+    return request(RequestCode.SEND_MESSAGE, header, body)
+
+
+def pull_command(topic: str, queue_id: int, offset: int) -> Command:
+    header = PullMessageRequestHeader("G", topic, queue_id, offset, 1, FLAG_SUBSCRIPTION, 0, 0, 0, "*", "TAG")
+    return request(RequestCode.PULL_MESSAGE, header)
+
+
+def descriptors(server: OurServer) -> int:
+    return len(list(Path(f"/proc/{server.process.pid}/fd").iterdir()))
+
+
+async def send_to_all(client: RemotingClient, address: str, topics: int) -> None:
+    for number in range(topics):
+        for queue_id in range(QUEUES):
+            answer = await client.invoke(address, send_command(f"T{number}", queue_id, b"%d" % number), 60)
+            assert answer.code == 0, answer.remark
+
+
+async def check_all(client: RemotingClient, address: str, topics: int, times: int) -> None:
+    for number in range(topics):
+        for queue_id in range(QUEUES):
+            for offset in range(times):
+                pulled = await client.invoke(address, pull_command(f"T{number}", queue_id, offset), 60)
+                assert pulled.code == 0, pulled.remark
+                assert [one.body for one in decode_messages(pulled.body)] == [b"%d" % number]
+
+
+async def outlive(servers: OurServers, client: RemotingClient, tmp_path: Path, files: int, topics: int) -> OurServer:
+    store = tmp_path / "store"
+    first = broker(servers, files, store)
+    await send_to_all(client, first.address, topics)
+    await check_all(client, first.address, topics, 1)
+    assert descriptors(first) < 60, "no queue costs one"
+    assert first.stop() == 0
+    await client.stop()
+    again, other = broker(servers, files, store), RemotingClient()
+    await send_to_all(other, again.address, topics)
+    await check_all(other, again.address, topics, 2)
+    await other.stop()
+    assert servers.errors() == []
+    return again
+
+
+async def test_queues_are_not_bounded_by_open_files(servers: OurServers, client: RemotingClient, tmp_path: Path):
+    server = await outlive(servers, client, tmp_path, 128, 40)
+    assert server.stop() == 0
+
+    assert set(modes(tmp_path / "store")) == {"d750", "-640"}
+
+
+def modes(folder: Path) -> Iterator[str]:
+    """Kinds and modes of all that is in a folder, and of itself."""
+    for path in [folder, *folder.rglob("*")]:
+        mode = path.stat().st_mode
+        yield f"{stat.filemode(mode)[0]}{stat.S_IMODE(mode):o}"
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(900)
+async def test_501_topics_under_1024_open_files(servers: OurServers, client: RemotingClient, tmp_path: Path):
+    await outlive(servers, client, tmp_path, 1024, 501)
+
+
+async def idle(stack: contextlib.ExitStack, port: int, count: int) -> list[socket.socket]:
+    """Connections that send nothing; those that were turned away are among them."""
+    loop, found = asyncio.get_running_loop(), []
+    for _ in range(count):
+        sock = stack.enter_context(socket.socket())
+        sock.setblocking(False)
+        await loop.sock_connect(sock, (LOOPBACK, port))
+        found.append(sock)
+    return found
+
+
+async def is_closed(sock: socket.socket) -> bool:
+    try:
+        return await asyncio.wait_for(asyncio.get_running_loop().sock_recv(sock, 1), 0.01) == b""
+    except ConnectionError:
+        return True
+    except TimeoutError:
+        return False
+
+
+async def keep_sending(servers: OurServers, client: RemotingClient, store: Path, files: int, count: int) -> None:
+    """Sends, new topics, new files of log, index and queues, and a restart, beside idle connections."""
+    server = broker(servers, files, store, maxIndexNum=400, maxHashSlotNum=100)
+    sent = await client.invoke(server.address, send_command("T", 0, b"first"), 10)
+    assert sent.code == 0
+    with contextlib.ExitStack() as stack:
+        connections = await idle(stack, server.port, count)
+        await until(lambda: "turned" in server.text(), 30)
+        assert "for the store to keep its reserve (ulimit -n)" in server.text()
+        assert descriptors(server) < files
+        for number in range(60):
+            answer = await client.invoke(server.address, send_command(f"T{number}", 0, bytes(90_000)), 30)
+            assert answer.code == 0, answer.remark
+        assert len(list((store / "commitlog").iterdir())) > 5
+        closed = [await is_closed(sock) for sock in connections]
+        assert closed.count(True) >= count - files
+        assert not closed[0]
+    await until(lambda: descriptors(server) < 80, 30)
+    other = RemotingClient()
+    assert (await other.invoke(server.address, send_command("T", 0, b"other"), 10)).code == 0
+    await other.stop()
+    assert servers.errors() == []
+
+
+async def test_idle_connections_leave_sends_their_descriptors(
+    servers: OurServers, client: RemotingClient, tmp_path: Path
+):
+    await keep_sending(servers, client, tmp_path / "store", 128, 200)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(600)
+async def test_1000_idle_connections_under_1024_open_files(servers: OurServers, client: RemotingClient, tmp_path: Path):
+    await keep_sending(servers, client, tmp_path / "store", 1024, 1100)
+
+
+def test_a_store_that_cannot_be_opened_for_want_of_descriptors_says_so(servers: OurServers, tmp_path: Path):
+    store = tmp_path / "store"
+    for number in range(80):
+        path = store / "commitlog" / f"{number * LOG_FILE:020d}"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+        with path.open("r+b") as file:
+            file.truncate(LOG_FILE)
+    server = servers.launch_broker("", store, {"mappedFileSizeCommitLog": LOG_FILE}, runner=limited(64))
+
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        server.process.wait(30)
+
+    assert server.process.returncode == 1
+    assert "Traceback" not in server.text()
+    assert "Too many open files: this process may open 64 (ulimit -n); raise the limit" in server.lines()[-1]
