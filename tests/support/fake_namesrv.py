@@ -3,11 +3,13 @@
 from typing import Any
 
 from rocketbroker.codec.remoting.bodies.register_broker_body import RegisterBrokerBody
+from rocketbroker.codec.remoting.bodies.route import QueueData, TopicRouteData
 from rocketbroker.codec.remoting.bodies.tables import KVTable
 from rocketbroker.codec.remoting.handler import Connection, MethodTable
 from rocketbroker.codec.remoting.headers.namesrv import (
     QueryDataVersionRequestHeader,
     RegisterBrokerRequestHeader,
+    RegisterTopicRequestHeader,
     UnRegisterBrokerRequestHeader,
 )
 from rocketbroker.codec.remoting.remoting_command import CURRENT_VERSION, Command, response
@@ -20,6 +22,8 @@ class FakeNamesrv:
 
     def __init__(self) -> None:
         self.registrations: list[tuple[RegisterBrokerRequestHeader, bytes]] = []
+        # By topic, of REGISTER_TOPIC_IN_NAMESRV.
+        self.single: dict[str, list[QueueData]] = {}
         self.unregistrations: list[UnRegisterBrokerRequestHeader] = []
         self.data_version_queries = 0
         self.changed = False
@@ -30,6 +34,7 @@ class FakeNamesrv:
         table.add(RequestCode.REGISTER_BROKER, self._register, RegisterBrokerRequestHeader)
         table.add(RequestCode.UNREGISTER_BROKER, self._unregister, UnRegisterBrokerRequestHeader)
         table.add(RequestCode.QUERY_DATA_VERSION, self._query_data_version, QueryDataVersionRequestHeader)
+        table.add(RequestCode.REGISTER_TOPIC_IN_NAMESRV, self._register_topic, RegisterTopicRequestHeader)
         self.server = RemotingServer(table.routes, host="127.0.0.1")
 
     @property
@@ -54,6 +59,10 @@ class FakeNamesrv:
     def _register(self, _connection: Connection, command: Command) -> Command:
         self.registrations.append((command.header, bytes(command.body)))
         return response(self.code, self.remark, {}, KVTable(self.order_topics).encode())
+
+    def _register_topic(self, _connection: Connection, command: Command) -> Command:
+        self.single[command.header.topic] = TopicRouteData.decode(command.body).queue_datas
+        return response(self.code, self.remark)
 
     def _unregister(self, _connection: Connection, command: Command) -> Command:
         self.unregistrations.append(command.header)

@@ -1,9 +1,9 @@
 """Tables that live in ``config/*.json`` (org.apache.rocketmq.common.ConfigManager).
 
-The event loop owns each table. ``persist`` marks it as changed; ``ConfigPersistService`` encodes changed tables on the
-loop and writes them on a thread of its own (``replace_contents``), so that at any moment the file or its ``.bak`` is
-whole. Who changed a table waits for the future of that write before it acknowledges the change; a write that the disk
-refuses is undone in memory.
+The event loop owns each table. ``persist`` marks it as changed; ``ConfigPersistService`` writes changed tables on a
+thread of its own (``replace_contents``), so that at any moment the file or its ``.bak`` is whole. The text of a long
+table is made there as well. Who changed a table waits for the future of that write before it acknowledges the change; a
+write that the disk refuses is undone in memory.
 """
 
 import asyncio
@@ -56,6 +56,14 @@ class ConfigManager(ABC, Generic[F]):
     @abstractmethod
     def encode(self) -> bytes:
         """The table as the file holds it."""
+
+    def encoder(self) -> Callable[[], bytes]:
+        """Take the table as it is; the result makes the file of it, and is called on a thread.
+
+        A table that may be long makes its text there.
+        """
+        data = self.encode()
+        return lambda: data
 
     @abstractmethod
     def parse(self, data: bytes) -> F:
@@ -289,14 +297,14 @@ class ConfigPersistService:
         manager = submitted.manager
         manager.begin_write()
         try:
-            data = manager.encode()
+            encode = manager.encoder()
         except Exception as error:  # noqa: BLE001 - told; whatever it is, the other tables are still to be written
             text = f"cannot be encoded: {error}"
             self._refused(path, submitted, text, f"{text}; it is tried again with its next change", error)
             return
         loop = asyncio.get_running_loop()
         try:
-            await loop.run_in_executor(self._executor, replace_contents, path, data, self._file_system)
+            await loop.run_in_executor(self._executor, self._replace, path, encode)
         except asyncio.CancelledError:  # at stop: the thread goes on with this write, and is given it once more
             self._enqueue(manager).settled.add_done_callback(lambda again: _settle(submitted.settled, again.result()))
             raise
@@ -309,6 +317,9 @@ class ConfigPersistService:
             if self._told.pop(path, ""):
                 log.warning("%s is written again", path)
             self._settle_after(submitted.settled, manager.written())
+
+    def _replace(self, path: Path, encode: Callable[[], bytes]) -> None:
+        replace_contents(path, encode(), self._file_system)
 
     def _settle_after(self, settled: Settled, waits: Sequence[asyncio.Future[None]]) -> None:
         if waits:

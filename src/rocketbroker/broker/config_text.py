@@ -52,12 +52,11 @@ class EntryTexts(Generic[V]):
 
     def object_text(self, table: Mapping[str, V]) -> str:
         """The object ``table`` as a field of a file."""
-        texts = {name: self._text(name, value) for name, value in table.items()}
+        known, texts = self._texts, {}
+        for name, value in table.items():
+            found = known.get(name)
+            if found is None or found[0] is not value:
+                found = value, f"\t\t{text_of(name)}:{struct_text(value, 2)}"
+            texts[name] = found
         self._texts = texts
         return object_text([text for _, text in texts.values()], 1)
-
-    def _text(self, name: str, value: V) -> tuple[V, str]:
-        known = self._texts.get(name)
-        if known is not None and known[0] is value:
-            return known
-        return value, f"\t\t{text_of(name)}:{struct_text(value, 2)}"

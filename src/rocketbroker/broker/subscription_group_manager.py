@@ -2,7 +2,7 @@
 
 import logging
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -159,11 +159,14 @@ class SubscriptionGroupManager(VersionedConfigManager[SubscriptionGroupWrapper])
 
     def encode(self) -> bytes:
         """``subscriptionGroup.json`` as RocketMQ writes it."""
+        return self.encoder()()
+
+    def encoder(self) -> Callable[[], bytes]:
+        """See ``ConfigManager``; groups are replaced, never altered, so that a thread may read those of now."""
+        version, groups = struct_text(self.data_version, 1), dict(self.groups)
         forbidden = fastjson.dumps(self.forbidden_table, indent="\t").decode().replace("\n", "\n\t")
-        return file_text(
-            dataVersion=struct_text(self.data_version, 1),
-            forbiddenTable=forbidden,
-            subscriptionGroupTable=self._texts.object_text(self.groups),
+        return lambda: file_text(
+            dataVersion=version, forbiddenTable=forbidden, subscriptionGroupTable=self._texts.object_text(groups)
         )
 
     def parse(self, data: bytes) -> SubscriptionGroupWrapper:

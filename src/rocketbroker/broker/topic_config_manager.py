@@ -186,9 +186,12 @@ class TopicConfigManager(VersionedConfigManager[TopicConfigSerializeWrapper]):
 
     def encode(self) -> bytes:
         """``topics.json`` as RocketMQ writes it."""
-        return file_text(
-            dataVersion=struct_text(self.data_version, 1), topicConfigTable=self._texts.object_text(self.topics)
-        )
+        return self.encoder()()
+
+    def encoder(self) -> Callable[[], bytes]:
+        """See ``ConfigManager``; topics are replaced, never altered, so that a thread may read those of now."""
+        version, topics = struct_text(self.data_version, 1), dict(self.topics)
+        return lambda: file_text(dataVersion=version, topicConfigTable=self._texts.object_text(topics))
 
     def parse(self, data: bytes) -> TopicConfigSerializeWrapper:
         """What a ``topics.json`` holds."""

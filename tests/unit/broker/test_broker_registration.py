@@ -133,8 +133,8 @@ def test_a_hundred_thousand_topics_fit_into_frames(topics):
         {name: TopicConfig(name, attributes=attributes) for name in map("{:0127}".format, range(99_000))}
     )
     parts = list(make(topics).whole())
-    assert len(parts) == 10
-    assert max(len(part.body) for part in parts) < FRAME_MAX_LENGTH // 3
+    assert len(parts) == 20
+    assert max(len(part.body) for part in parts) < FRAME_MAX_LENGTH // 6
 
 
 def test_a_single_topic(topics):

@@ -10,11 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from rocketbroker.broker import config_manager
+from rocketbroker.broker import config_manager, config_text
 from rocketbroker.broker.config_manager import ConfigManager, ConfigPersistService
+from rocketbroker.broker.config_text import struct_text
 from rocketbroker.broker.consumer_offset_manager import ConsumerOffsetManager
 from rocketbroker.broker.subscription_group_manager import SubscriptionGroupManager
 from rocketbroker.broker.topic_config_manager import TopicConfigManager
+from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
 from rocketbroker.common.atomic_file import backup_of, replace_contents
 from rocketbroker.common.config import BrokerConfig
 from rocketbroker.common.errors import CodecError, ConfigError
@@ -298,3 +300,70 @@ async def test_stop_while_writing_ends_with_the_last_content(tmp_path):
     go_on.set()
     await stopping
     assert json.loads(words.path.read_bytes()) == ["last"]
+
+
+async def test_the_text_of_a_long_table_is_made_off_the_loop(tmp_path, monkeypatch):
+    made_on = set()
+
+    def text(*arguments):
+        made_on.add(threading.current_thread().name.partition("_")[0])
+        return struct_text(*arguments)
+
+    monkeypatch.setattr(config_text, "struct_text", text)
+    service = ConfigPersistService()
+    await service.start()
+    table = TopicConfigManager(
+        tmp_path / "topics.json", BrokerConfig(broker_ip1="127.0.0.1"), FakeClock(), service.submit
+    )
+    table.update(TopicConfig("T"))
+    settled = table.settled("T")
+    assert settled is not None
+    assert await settled == ""
+    assert made_on == {"ConfigPersistService"}
+    await service.stop()
+
+
+async def test_each_change_is_settled_by_the_write_that_covers_it(tmp_path):
+    begun, go_on = threading.Event(), threading.Event()
+
+    def slow(_operation: str, _path: Path) -> None:
+        begun.set()
+        go_on.wait(5)
+
+    disk = Disk(tmp_path / "disk")
+    disk.fault = slow
+    service = ConfigPersistService(disk)
+    table = TopicConfigManager(
+        disk.root / "topics.json", BrokerConfig(broker_ip1="127.0.0.1"), FakeClock(), service.submit
+    )
+    await service.start()
+    table.update(TopicConfig("First"))
+    first = table.settled("First")
+    assert await asyncio.to_thread(begun.wait, 5)
+    table.update(TopicConfig("Second"))
+    second = table.settled("Second")
+    assert first is not None
+    assert second is not None
+    assert first is not second
+    assert not first.done()
+    go_on.set()
+    assert (await first, await second) == ("", "")
+    assert table.settled("First") is table.settled("Second") is None
+    await service.stop()
+
+
+async def test_a_stop_settles_what_it_writes_and_what_it_cannot_write(tmp_path):
+    disk = Disk(tmp_path / "disk")
+    service = ConfigPersistService(disk)
+    words = Words(disk.root / "words.json", service.submit)
+    await service.start()
+    written = words.persist()
+    await service.stop()
+    assert written is not None
+    assert written.result() == ""
+    await service.start()
+    disk.refused, disk.times = ("sync", words.path.with_name("words.json.tmp")), 9
+    refused = words.persist()
+    await service.stop()
+    assert refused is not None
+    assert refused.result().endswith("words.json cannot be written: Input/output error")

@@ -393,7 +393,7 @@ class BrokerConfig(ClientLimits):
     enable_split_registration: Flag = setting(
         "enableSplitRegistration",
         False,
-        "Register in parts of splitRegistrationSize topics. Without it a part has up to 10,000.",
+        "Register in parts of splitRegistrationSize topics. Without it a part has up to 5,000.",
         _HOT,
     )
     split_registration_size: Whole = setting(

@@ -1,0 +1,155 @@
+"""What a name server knows of a broker's topics, over real sockets, however the broker registers them."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rocketbroker.app.broker_controller import BrokerController
+from rocketbroker.app.dev_server import broker_settings, namesrv_settings
+from rocketbroker.app.namesrv_controller import NamesrvController
+from rocketbroker.broker.config_manager import encode_file
+from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig, TopicConfigSerializeWrapper
+from rocketbroker.codec.remoting.headers.send_message import SendMessageRequestHeader
+from rocketbroker.codec.remoting.headers.topic import CreateTopicRequestHeader, DeleteTopicRequestHeader
+from rocketbroker.codec.remoting.remoting_command import Command, request
+from rocketbroker.codec.remoting.request_code import RequestCode
+from rocketbroker.codec.remoting.response_code import ResponseCode
+from rocketbroker.transport.remoting_client import RemotingClient
+
+LIMIT_S = 60
+WAYS: dict[str, dict[str, Any]] = {
+    "increments": {},
+    "compressed": {"compressed_register": True},
+    "single topics": {"enable_single_topic_register": True},
+    "parts": {"enable_split_registration": True, "split_registration_size": 5},
+    "compressed parts": {"enable_split_registration": True, "split_registration_size": 5, "compressed_register": True},
+}
+
+
+@asynccontextmanager
+async def servers(
+    folder: Path, *, deletes: bool = True, **settings: Any
+) -> AsyncIterator[tuple[NamesrvController, BrokerController]]:
+    """A name server, which drops topics that a registration does not name, and a broker."""
+    of_namesrv = namesrv_settings(0, folder)
+    config = of_namesrv.namesrv.model_copy(update={"delete_topic_with_broker_registration": deletes})
+    namesrv = NamesrvController(replace(of_namesrv, namesrv=config))
+    await namesrv.start()
+    of_broker = broker_settings(0, folder, namesrv.address)
+    broker = BrokerController.bind(replace(of_broker, broker=of_broker.broker.model_copy(update=settings)))
+    try:
+        await broker.start()
+        yield namesrv, broker
+    finally:
+        await broker.stop()
+        await namesrv.stop()
+
+
+def create_topic(topic: str) -> Command:
+    header = CreateTopicRequestHeader(topic, "TBW102", 2, 2, 6, "SINGLE_TAG")
+    return request(RequestCode.UPDATE_AND_CREATE_TOPIC, header)
+
+
+def routed(namesrv: NamesrvController, broker: BrokerController) -> bool:
+    """Whether the name server knows each topic of the broker, as it is."""
+    queues = namesrv.route_info_manager.topic_queues
+    return all(
+        (found := queues.queues(name).get("broker-a")) is not None and found.read_queue_nums == topic.read_queue_nums
+        for name, topic in broker.topic_configs.topics.items()
+    )
+
+
+@pytest.mark.parametrize("settings", WAYS.values(), ids=WAYS.keys())
+async def test_no_topic_is_dropped_that_exists(tmp_path: Path, settings: dict[str, Any]):
+    """The name server drops, with each registration, the topics that it does not name."""
+    client = RemotingClient()
+    async with servers(tmp_path, **settings) as (namesrv, broker):
+        assert routed(namesrv, broker)
+        for number in range(12):
+            assert (await client.invoke(broker.address, create_topic(f"T{number}"), LIMIT_S)).code == 0
+            assert routed(namesrv, broker)
+        header = CreateTopicRequestHeader("T0", "TBW102", 9, 9, 6, "SINGLE_TAG")
+        await client.invoke(broker.address, request(RequestCode.UPDATE_AND_CREATE_TOPIC, header), LIMIT_S)
+        assert routed(namesrv, broker)
+        await asyncio.wait(broker.outer_api.register_all())
+        assert routed(namesrv, broker)
+        await client.stop()
+
+
+@pytest.mark.parametrize("way", ["increments", "compressed", "single topics"])
+async def test_a_deleted_topic_has_no_route_when_the_deletion_is_answered(tmp_path: Path, way: str):
+    client = RemotingClient()
+    async with servers(tmp_path, **WAYS[way]) as (namesrv, broker):
+        await client.invoke(broker.address, create_topic("T"), LIMIT_S)
+        assert namesrv.route_info_manager.topic_queues.queues("T")
+        command = request(RequestCode.DELETE_TOPIC_IN_BROKER, DeleteTopicRequestHeader("T"))
+        assert (await client.invoke(broker.address, command, LIMIT_S)).code == 0
+        assert not namesrv.route_info_manager.topic_queues.queues("T")
+        await client.stop()
+
+
+async def check_many(folder: Path, count: int) -> None:
+    """A broker starts with so many topics; one that is created then has a route as well."""
+    topics = {f"Topic{number:07}": TopicConfig(f"Topic{number:07}", 1, 1) for number in range(count)}
+    (folder / "config").mkdir()
+    (folder / "config" / "topics.json").write_bytes(encode_file(TopicConfigSerializeWrapper(topics)))
+    client = RemotingClient()
+    async with servers(folder, max_topic_nums=2 * count) as (namesrv, broker):
+        async with asyncio.timeout(LIMIT_S):
+            while not routed(namesrv, broker):
+                await asyncio.wait(broker.outer_api.register_all())
+        answer = await client.invoke(broker.address, create_topic("Another"), LIMIT_S)
+        assert answer.code == ResponseCode.SUCCESS
+        assert routed(namesrv, broker)
+        await client.stop()
+
+
+async def test_a_broker_with_more_topics_than_fit_into_a_part(tmp_path: Path):
+    await check_many(tmp_path, 5_500)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(600)
+async def test_a_broker_with_more_topics_than_fit_into_a_frame(tmp_path: Path):
+    await check_many(tmp_path, 150_000)
+
+
+async def test_as_many_topics_as_there_may_be(tmp_path: Path):
+    client = RemotingClient()
+    async with servers(tmp_path, max_topic_nums=30, max_auto_create_topic_nums=25) as (namesrv, broker):
+        room = 30 - len(broker.topic_configs.topics)
+        for number in range(room):
+            assert (await client.invoke(broker.address, create_topic(f"T{number}"), LIMIT_S)).code == 0
+        refused = await client.invoke(broker.address, create_topic("OneMore"), LIMIT_S)
+        assert refused.remark == (
+            "maxTopicNums: 31 topics exceed the limit of 30; delete unused topics or raise maxTopicNums"
+        )
+        assert (await client.invoke(broker.address, create_topic("T0"), LIMIT_S)).code == 0, "it is there"
+        sent = await client.invoke(broker.address, send("OneMore"), LIMIT_S)
+        assert sent.code == ResponseCode.TOPIC_NOT_EXIST
+        assert sent.remark == (
+            "maxAutoCreateTopicNums: 31 topics exceed the limit of 25; delete unused topics or raise "
+            "maxAutoCreateTopicNums"
+        )
+        assert (await client.invoke(broker.address, heartbeat("CG"), LIMIT_S)).code == 0
+        assert "%RETRY%CG" not in broker.topic_configs.topics
+        assert routed(namesrv, broker)
+        await client.stop()
+
+
+def send(topic: str) -> Command:
+    header = SendMessageRequestHeader("PG", topic, "TBW102", 1, 0, 0, 1_000, 0, "")
+    return request(RequestCode.SEND_MESSAGE, header, b"body")
+
+
+def heartbeat(group: str) -> Command:
+    body = (
+        b'{"clientID":"c","consumerDataSet":[{"consumeFromWhere":0,"consumeType":1,"groupName":"%s","messageModel":1,'
+        b'"subscriptionDataSet":[{"subString":"*","subVersion":1,"topic":"T"}]}],"producerDataSet":[]}'
+    )
+    return request(RequestCode.HEART_BEAT, body=body % group.encode())
