@@ -172,6 +172,15 @@ class BatchConsumeQueue(ConsumeQueue):
             batch = self._mapped(number)
         return None if batch is None else batch[:3]
 
+    def message_entry(self, queue_offset: int) -> tuple[int, int, int] | None:
+        """As ``entry``, which passes over offsets that have no message."""
+        return self.entry(queue_offset)
+
+    def end_of_record(self, queue_offset: int) -> int:
+        """Queue offset behind the record that holds a message."""
+        batch = self._batch(queue_offset)
+        return queue_offset + 1 if batch is None else batch.end
+
     def expected_record(self, queue_offset: int) -> ExpectedRecord | None:
         """The record that holds a message, as its entry names it; ``None`` when the queue does not hold it."""
         batch = self._batch(queue_offset)

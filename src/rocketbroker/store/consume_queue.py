@@ -31,6 +31,8 @@ from rocketbroker.store.mapped_file_queue import MappedFileQueue
 _ALLOCATE_STEP = 65536
 _REMEMBERED_TAGS = 1024
 
+# So many entries of ``go_on_at`` are made at once.
+_FILLED_AT_ONCE = 65536
 # Damage is seldom longer than some pages of entries.
 _FAR = 2048
 
@@ -286,9 +288,24 @@ class ConsumeQueue:
         return files[0].file_from_offset // CQ_STORE_UNIT_SIZE if files else None
 
     def message_end(self, queue_offset: int) -> int:
-        """CommitLog offset behind a message, 0 when the queue does not hold it."""
-        entry = self.entry(queue_offset)
+        """CommitLog offset behind a message, 0 when the queue does not hold it: see ``message_entry``."""
+        entry = self.message_entry(queue_offset)
         return sum(entry[:2]) if entry else 0
+
+    def message_entry(self, queue_offset: int) -> tuple[int, int, int] | None:
+        """As ``entry``; where offsets were used that have no message, that of the last message before them.
+
+        Its size is 0 where they were lost with a part of the log, which begins at its CommitLog offset.
+        """
+        entry = self.entry(queue_offset)
+        if entry is None or entry[1] != MIN_RECORD_SIZE:
+            return entry
+        first = self.entry(self.position_of(entry[0]))
+        return first if first is not None and first[1] != MIN_RECORD_SIZE else (entry[0], 0, 0)
+
+    def end_of_record(self, queue_offset: int) -> int:
+        """Queue offset behind the record that holds a message."""
+        return queue_offset + 1
 
     def position_of(self, physical_offset: int) -> int:
         """The queue offset at which the entries of messages at and after a physical offset begin."""
@@ -317,8 +334,9 @@ class ConsumeQueue:
         """
         last = self.entry(self.max_offset - 1)
         if last is not None:
-            missing = queue_offset - self.max_offset
-            self.put_entries(self.max_offset, ENTRY.pack(last[0], MIN_RECORD_SIZE, 0) * missing)
+            filler = ENTRY.pack(last[0], MIN_RECORD_SIZE, 0)
+            for begin in range(self.max_offset, queue_offset, _FILLED_AT_ONCE):
+                self.put_entries(begin, filler * min(_FILLED_AT_ONCE, queue_offset - begin))
         else:
             self.queue.delete_all()
             self._start = self._end = self.room_end = 0

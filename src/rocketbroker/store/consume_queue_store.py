@@ -20,6 +20,9 @@ from rocketbroker.store.removed_file import RemovedFile
 
 log = logging.getLogger(__name__)
 
+# A folder's name has no more bytes.
+_LONGEST_NAME = 255
+
 
 class FirstOffsets(NamedTuple):
     """``moved``: queues that begin before a CommitLog offset, and the queue offset they would begin at there.
@@ -98,14 +101,17 @@ class ConsumeQueueStore:
         self._topics.setdefault(topic, {})[queue_id] = queue
         return queue
 
+    def holds_batches(self, topic: str) -> bool:
+        """Whether the queues of a topic hold batches, those that it has, or would get by its attribute."""
+        others, batch = self._topics.get(topic), self._batch_queues
+        if others:
+            return next(iter(others.values())).holds_batches
+        return batch is not None and batch.is_batch(topic)
+
     def _new(self, topic: str, queue_id: int, *, of_batches: bool) -> ConsumeQueue:
         """A queue of the kind that the topic's others are; of the first one its attribute tells, else the caller."""
         batch = self._batch_queues
-        others = self._topics.get(topic)
-        if others:
-            of_batches = next(iter(others.values())).holds_batches
-        elif batch is not None:
-            of_batches = of_batches or batch.is_batch(topic)
+        of_batches = self.holds_batches(topic) or (of_batches and not self._topics.get(topic))
         if of_batches and batch is not None:
             return batch.make(topic, queue_id, self._file_system)
         folder = self.directory / topic / str(queue_id)
@@ -224,14 +230,7 @@ class ConsumeQueueStore:
     @property
     def max_physical_offset(self) -> int:
         """CommitLog offset after the last message that any queue knows, 0 when none knows any."""
-        last = self.last_message
-        return sum(last) if last else 0
-
-    @property
-    def last_message(self) -> tuple[int, int] | None:
-        """CommitLog offset and size of the last message that any queue knows, ``None`` when none knows any."""
-        entries = (queue.entry(queue.max_offset - 1) for queue in self)
-        return max((entry[:2] for entry in entries if entry), default=None)
+        return max((queue.message_end(queue.max_offset - 1) for queue in self), default=0)
 
     def positions_of(self, physical_offset: int) -> dict[ConsumeQueue, int]:
         """Where in each queue the entries of messages at and after a CommitLog offset begin."""
@@ -374,6 +373,11 @@ class ConsumeQueueStore:
         self._queues.clear()
         self._open.clear()
         self._topics.clear()
+
+
+def is_folder_name(topic: str) -> bool:
+    """Whether a topic can have a folder: what a file says of one may be damaged."""
+    return topic not in {"", ".", ".."} and not {"/", "\0"} & set(topic) and len(topic.encode()) <= _LONGEST_NAME
 
 
 def _queue_folders(topic: Path) -> list[Path]:

@@ -9,13 +9,9 @@ from rocketbroker.store.consume_queue import ConsumeQueue
 from rocketbroker.store.consume_queue_store import ConsumeQueueStore
 from rocketbroker.store.damaged_files import mend_commit_log
 from rocketbroker.store.index_service import IndexService
-from rocketbroker.store.mapped_file_queue import MappedFileQueue
 from rocketbroker.store.queue_ends import QueueEnds, read_queue_ends
 from rocketbroker.store.rebuild_note import RebuildNote
 from rocketbroker.store.recovery_report import RecoveryReport
-
-# How far behind the files that are there a queue may say that the log ended, in files.
-_MOST_FILES_LOST = 1
 
 
 class LoadedStore(NamedTuple):
@@ -47,10 +43,7 @@ class LoadedStore(NamedTuple):
     @property
     def known_to(self) -> int:
         """All of log and queues below this CommitLog offset is known to be on disk without a look at the checkpoint."""
-        queue = self.commit_log.queue
-        if self.ends is None or (queue.files and self.ends.end_of_log > most_end(queue)):
-            return 0
-        return self.ends.end_of_log
+        return 0 if self.ends is None else self.ends.end_of_log
 
 
 def load(
@@ -91,15 +84,10 @@ def load(
     for each in lost:
         report.add_range(files, *each)
     lacking = queues.load(told, changing, clean_stop=clean_stop)
-    ends = read_queue_ends(ends_path, told)
+    ends = read_queue_ends(ends_path, files, queues, told)
     expected = ends.index_files if ends is not None and clean_stop else None
     index_lacks = None if index_service is None else index_service.load(told, expected, changing)
     mended_to = max(mended_to, note.found_mended_to)
     return LoadedStore(
         commit_log, queues, index_service, report, mended_to, lacking, index_lacks, ends, ends_path, note
     )
-
-
-def most_end(queue: MappedFileQueue) -> int:
-    """Behind this CommitLog offset the log cannot have ended: a wrong number must not make it as long as it says."""
-    return queue.max_file_end + _MOST_FILES_LOST * queue.file_size

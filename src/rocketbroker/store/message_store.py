@@ -307,6 +307,8 @@ class MessageStore:
         index = self.index_service
         names = None if index is None else index.file_names
         log_range = self.commit_log.min_offset, self.commit_log.max_offset
+        # Files of the log may have been removed since it was last looked at where the queues begin.
+        self.queues.correct_min_offsets(log_range[0])
         write_queue_ends(self._ends_path, log_range, self.queues, names, self._file_system)
 
     def _end_reads(self) -> None:

@@ -7,17 +7,23 @@ offsets would be used again. All below the end of the log that it names was on d
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
+from zlib import crc32
 
 from rocketbroker.codec.message.message_encoder import BODY_POSITION
 from rocketbroker.codec.storefile.config_json import dumps_config, loads_config
+from rocketbroker.codec.storefile.consume_queue_layout import MOST_IN_INNER_BATCH
+from rocketbroker.codec.storefile.record_search import MIN_RECORD_SIZE
 from rocketbroker.common.atomic_file import replace_contents
 from rocketbroker.common.errors import CodecError
 from rocketbroker.common.file_system import FileSystem
 from rocketbroker.store.consume_queue import ConsumeQueue
-from rocketbroker.store.consume_queue_store import ConsumeQueueStore
+from rocketbroker.store.consume_queue_store import ConsumeQueueStore, is_folder_name
 from rocketbroker.store.mapped_file_queue import MappedFileQueue
 
 FILE_NAME = "consumeQueueEnds.json"
+_CHECKSUM = "crc32"
+# How far behind the files that are there the log may have ended, in files.
+_MOST_FILES_LOST = 1
 
 
 class QueueEnds(NamedTuple):
@@ -47,22 +53,36 @@ def write_queue_ends(
     for queue in queues:
         table.setdefault(queue.topic, {})[str(queue.queue_id)] = [queue.min_offset, queue.max_offset]
     begin, end = begin_and_end_of_log
-    content = {"beginOfLog": begin, "endOfLog": end, "indexFiles": index_files, "queues": table}
-    replace_contents(path, dumps_config(content), file_system)
+    content: dict[str, object] = {"beginOfLog": begin, "endOfLog": end, "indexFiles": index_files, "queues": table}
+    replace_contents(path, dumps_config({**content, _CHECKSUM: crc32(dumps_config(content))}), file_system)
 
 
-def read_queue_ends(path: Path, told: list[str]) -> QueueEnds | None:
-    """The file's content; ``None`` when there is none, or it is damaged, which ``told`` takes."""
+def read_queue_ends(path: Path, log: MappedFileQueue, queues: ConsumeQueueStore, told: list[str]) -> QueueEnds | None:
+    """The file's content; ``None`` when there is none, or it is damaged or cannot be true, which ``told`` takes.
+
+    Args:
+        path: the file.
+        log: the files of the log, as they are now.
+        queues: the queues, likewise.
+        told: takes why the file is not used.
+    """
     try:
-        return _parse(loads_config(path.read_bytes()))
+        ends = _parse(loads_config(path.read_bytes()))
     except FileNotFoundError:
         return None
     except (OSError, CodecError, ValueError, TypeError, KeyError, AttributeError) as error:
         told.append(f"{path}: cannot be read, and is not used: {error}")
         return None
+    if why := _why_untrue(ends, log, queues):
+        told.append(f"{path}: cannot be true, and is not used: {why}")
+        return None
+    return ends
 
 
 def _parse(content: dict[str, object]) -> QueueEnds:
+    # A file of an earlier version has no checksum.
+    if (checksum := content.pop(_CHECKSUM, None)) is not None and checksum != crc32(dumps_config(content)):
+        raise ValueError("its checksum is wrong")
     table, index_files = content["queues"], content.get("indexFiles")
     if not isinstance(table, dict) or not isinstance(index_files, list | None):
         raise TypeError("queues or indexFiles have a wrong type")
@@ -79,6 +99,33 @@ def _parse(content: dict[str, object]) -> QueueEnds:
     return QueueEnds(
         begin_of_log, end_of_log, queues, None if index_files is None else [str(name) for name in index_files]
     )
+
+
+def _why_untrue(ends: QueueEnds, log: MappedFileQueue, queues: ConsumeQueueStore) -> str:
+    """What in it is more than log and queues can have had, empty when nothing is.
+
+    Each message that a queue lacks now took its bytes of the log then.
+    """
+    if not ends.begin_of_log <= ends.end_of_log:
+        return f"the log would begin at {ends.begin_of_log} and end at {ends.end_of_log}"
+    if log.files and ends.end_of_log > (most := most_end(log)):
+        return f"the CommitLog would end at {ends.end_of_log}, and {most} is the most that its files allow"
+    most = (ends.end_of_log - ends.begin_of_log) // MIN_RECORD_SIZE
+    for (topic, queue_id), (begin, end) in ends.queues.items():
+        if queue_id < 0 or not is_folder_name(topic):
+            return f"queue {queue_id} of {topic!r} cannot be"
+        queue = queues.find(topic, queue_id)
+        lacks = end - begin if queue is None else end - max(queue.max_offset, begin)
+        in_batches = queues.holds_batches(topic)
+        if lacks > (most * MOST_IN_INNER_BATCH if in_batches else most):
+            return f"queue {queue_id} of {topic} would lack {lacks} messages, and the CommitLog had {most} at the most"
+        most -= 0 if in_batches else max(lacks, 0)
+    return ""
+
+
+def most_end(log: MappedFileQueue) -> int:
+    """Behind this CommitLog offset the log cannot have ended: a wrong number must not make it as long as it says."""
+    return log.max_file_end + _MOST_FILES_LOST * log.file_size
 
 
 def lost_first_files(ends: QueueEnds, log: MappedFileQueue) -> list[str]:

@@ -18,12 +18,10 @@ from rocketbroker.codec.storefile.record_columns import Records
 from rocketbroker.codec.storefile.record_search import MIN_RECORD_SIZE
 from rocketbroker.codec.storefile.window_messages import WindowMessages
 from rocketbroker.store.consume_queue import ConsumeQueue
-from rocketbroker.store.consume_queue_store import ConsumeQueueStore
+from rocketbroker.store.consume_queue_store import ConsumeQueueStore, is_folder_name
 from rocketbroker.store.dispatch_request import IndexKeys
 from rocketbroker.store.due_times import due_times
 
-# A folder's name has no more bytes.
-_LONGEST_TOPIC = 255
 # Entries behind it have positions that no file's name can bear.
 _LAST_OFFSET = 1 << 58
 
@@ -91,7 +89,7 @@ class ReputColumns:
             name = topic.decode()
         except UnicodeDecodeError:
             return None
-        if queue_id < 0 or len(topic) > _LONGEST_TOPIC or name in {"", ".", ".."} or "/" in name or "\0" in name:
+        if queue_id < 0 or not is_folder_name(name):
             return None
         find = self._queues.find_or_create_batch if of_batches else self._queues.find_or_create
         queue = find(name, queue_id)

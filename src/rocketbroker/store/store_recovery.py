@@ -14,15 +14,14 @@ crash on the way leaves no start that takes what is half made for whole.
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import closing
 
 from rocketbroker.common.errors import StoreError
 from rocketbroker.common.file_system import sync_names
-from rocketbroker.store.commit_log_walker import LogWalk, is_begun, store_timestamp_at
 from rocketbroker.store.consume_queue import ConsumeQueue
-from rocketbroker.store.consume_queue_store import ConsumeQueueStore
-from rocketbroker.store.loaded_store import LoadedStore, most_end
+from rocketbroker.store.loaded_store import LoadedStore
+from rocketbroker.store.log_end import end_after_clean_stop
 from rocketbroker.store.mapped_file import MappedFile
 from rocketbroker.store.mapped_file_queue import MappedFileQueue
 from rocketbroker.store.queue_cuts import QueueCuts
@@ -34,6 +33,7 @@ from rocketbroker.store.queue_ends import (
     reach_ends,
     write_queue_ends,
 )
+from rocketbroker.store.queue_tails import QueueTails
 from rocketbroker.store.recovery_report import RecoveryReport
 from rocketbroker.store.reput_message_service import ReputMessageService
 from rocketbroker.store.store_checkpoint import StoreCheckpoint
@@ -66,8 +66,9 @@ def recover(
     """
     report, queues, log_queue = loaded.report, loaded.queues, loaded.commit_log.queue
     progress = _Progress(say, log_queue.max_file_end)
+    tails = QueueTails(loaded.commit_log)
     if report.clean_stop:
-        end = report.end_of_log = _end_after_clean_stop(loaded)
+        end = report.end_of_log = end_after_clean_stop(loaded, tails)
         unknown = UnknownPart(end, end, queues.max_physical_offset, None)
         without_begin = _find_lost_queues(loaded)
     else:
@@ -76,7 +77,8 @@ def recover(
         begin, told = log_queue.min_offset, report.queues_rebuilt
         without_begin = find_lost_begins(loaded.ends, queues, begin, reput.leaves_out, told)
     index_lacks, queues_lack = _lacking_from(loaded, unknown)
-    cuts = QueueCuts(queues, queues_lack, without_begin, report.queues_rebuilt)
+    ended = _queues_at_stop(loaded) if report.clean_stop else None
+    cuts = QueueCuts(queues, queues_lack, without_begin, tails, report.queues_rebuilt, ended)
     start = min(unknown.led_to, cuts.lacks_from, index_lacks, *map(_end_of, loaded.lacking))
     made_anew = start < unknown.log_from or loaded.note.stands
     if made_anew:
@@ -94,8 +96,7 @@ def recover(
     reput.finish()
     report.dispatched = reput.dispatched
     log_queue.truncate(report.end_of_log)
-    if report.clean_stop or made_anew:
-        _reach_ends(loaded, reput)
+    _reach_ends(loaded, reput)
     cuts.reach_known_ends()
     if not report.clean_stop:
         # They are in the page cache, where a killed broker left them, and may be no further.
@@ -134,56 +135,6 @@ def _end_of(queue: ConsumeQueue) -> int:
     return queue.message_end(queue.max_offset - 1)
 
 
-# -- the end of the log
-
-
-def _end_after_clean_stop(loaded: LoadedStore) -> int:
-    """Where the log ends, all of which is on disk: at the end of the last queued message or behind it.
-
-    What the queues know is not walked through; half messages, which no queue has, may follow it.
-    """
-    queue, report = loaded.commit_log.queue, loaded.report
-    start, least = _last_queued(queue, loaded.queues)
-    least = max(least, loaded.known_to)
-    report.checked_from = start
-    walk = LogWalk(queue, start, check_crc=True)
-    last_stored = 0
-    while True:
-        for stretch in walk:
-            last_stored = store_timestamp_at(queue, stretch.offsets[-1]) or 0
-        begin = walk.offset
-        if begin >= least and not walk.damage:
-            return begin
-        found = walk.next_sound()
-        if found is not None and found >= least and (store_timestamp_at(queue, found) or last_stored) < last_stored:
-            # Java leaves older records behind the end of a log that it has cut.
-            found = None
-        if found is None:
-            break
-        report.add_range(queue, begin, found, walk.why)
-        walk.offset = found
-    report.add_range(queue, begin, least, walk.why)
-    if begin >= least:
-        report.set_cut_off(queue, begin, walk.damage)
-    return max(begin, least)
-
-
-def _last_queued(queue: MappedFileQueue, queues: ConsumeQueueStore) -> tuple[int, int]:
-    """Offset of the record from which on the end of the log is looked for, and the least that the end may be.
-
-    Without messages in the queues it is looked for from the begin of the last file.
-    """
-    last = queues.last_message
-    if last is not None and queue.find(last[0]) is not None:
-        sound = store_timestamp_at(queue, last[0]) is not None
-        return last[0], last[0] if sound else sum(last)
-    if not queue.files:
-        return (last[0] - last[0] % queue.file_size, sum(last)) if last is not None else (0, 0)
-    written = [file.file_from_offset for file in queue.files if is_begun(file)]
-    start = written[-1] if written else queue.min_offset
-    return start, sum(last) if last is not None and sum(last) <= most_end(queue) else 0
-
-
 def _reach(queue: MappedFileQueue, end: int) -> None:
     """Make the files anew that are missing before the end of the log: no offset is used a second time."""
     while queue.max_file_end < end:
@@ -208,6 +159,12 @@ def _ends_that_hold(loaded: LoadedStore) -> QueueEnds | None:
     return ends if loaded.commit_log.min_offset < ends.end_of_log <= report.end_of_log else None
 
 
+def _queues_at_stop(loaded: LoadedStore) -> Mapping[tuple[str, int], tuple[int, int]]:
+    """Begin and end of each queue at the clean stop before, as far as they are known."""
+    ends = _ends_that_hold(loaded)
+    return {} if ends is None else ends.queues
+
+
 def _find_lost_queues(loaded: LoadedStore) -> list[ConsumeQueue]:
     """Take the queues that have less than they had at the clean stop as lacking; gives those that lack their begin.
 
@@ -226,7 +183,7 @@ def _find_lost_queues(loaded: LoadedStore) -> list[ConsumeQueue]:
 def _reach_ends(loaded: LoadedStore, reput: ReputMessageService) -> None:
     """Have no queue end before it did when all was last known to be on disk, although the log lost the messages.
 
-    Also after a kill amid a start that made queues anew: which ones those were is not known any more.
+    After a kill as well: it may have come amid a start that found queues lost, and which ones is not known any more.
     """
     ends = _ends_that_hold(loaded)
     if ends is not None:

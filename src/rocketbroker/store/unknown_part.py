@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from rocketbroker.store.commit_log_walker import LogWalk, store_timestamp_at
 from rocketbroker.store.consume_queue_store import ConsumeQueueStore
-from rocketbroker.store.loaded_store import LoadedStore, most_end
+from rocketbroker.store.loaded_store import LoadedStore
 from rocketbroker.store.mapped_file_queue import MappedFileQueue
+from rocketbroker.store.queue_ends import most_end
 from rocketbroker.store.reput_message_service import ReputMessageService
 from rocketbroker.store.store_checkpoint import StoreCheckpoint
 

@@ -5,9 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from rocketbroker.codec.storefile.config_json import dumps_config, loads_config
 from rocketbroker.common.file_system import LOCAL
 from rocketbroker.store import rebuild_note
 from rocketbroker.store.consume_queue_store import ConsumeQueueStore
+from rocketbroker.store.mapped_file_queue import MappedFileQueue
 from rocketbroker.store.queue_ends import FILE_NAME, QueueEnds, read_queue_ends, write_queue_ends
 from rocketbroker.store.rebuild_note import RebuildNote
 from rocketbroker.store.reput_message_service import ReputMessageService
@@ -27,9 +29,10 @@ def test_what_is_written_is_read(tmp_path: Path):
 
     told: list[str] = []
     table = {("A", 0): (0, 3), ("A", 7): (0, 1), ("B", 2): (0, 2)}
-    assert read_queue_ends(path, told) == QueueEnds(1024, 12345, table, ["20261121095923270"])
+    log = MappedFileQueue(tmp_path / "commitlog", LOG_FILE)
+    assert read_queue_ends(path, log, queues, told) == QueueEnds(1024, 12345, table, ["20261121095923270"])
     write_queue_ends(path, (1024, 12345), queues, None, LOCAL)
-    assert read_queue_ends(path, told) == QueueEnds(1024, 12345, table, None)
+    assert read_queue_ends(path, log, queues, told) == QueueEnds(1024, 12345, table, None)
     assert told == []
     queues.close()
 
@@ -69,13 +72,72 @@ def test_a_damaged_file_is_told_and_not_used(tmp_path: Path, text: str):
     path.write_text(text)
     told: list[str] = []
 
-    assert read_queue_ends(path, told) is None
+    assert read(tmp_path, told) is None
     assert [one.startswith(f"{path}: cannot be read") for one in told] == [True]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "why"),
+    [
+        ('"endOfLog":', '"endOfLog":1', "the CommitLog would end at 1"),
+        ('"beginOfLog":0', '"beginOfLog":999999', "the log would begin at 999999 and end at "),
+        ('"1":[0,83]', '"1":[0,30000000]', "queue 1 of Topic would lack 29999917 messages, and the CommitLog had "),
+        ('"1":[0,83]', '"7":[0,30000000]', "queue 7 of Topic would lack 30000000 messages, and the CommitLog had "),
+        ('"1":[0,83]', '"-1":[0,83]', "queue -1 of 'Topic' cannot be"),
+        ('"Topic"', '"../../Topic"', "queue 0 of '../../Topic' cannot be"),
+        ('"Topic"', '"Top\\u0000c"', "queue 0 of 'Top\\x00c' cannot be"),
+    ],
+)
+async def test_what_log_and_queues_cannot_have_held_is_told_and_not_used(
+    filled: Filled, tmp_path: Path, before: str, after: str, why: str
+):
+    root = await stopped(filled, tmp_path)
+    path = root / "config" / FILE_NAME
+    text = without_checksum(path).replace(before, after)
+    assert after in text
+    path.write_text(text)
+
+    store = await check(root, filled)
+
+    assert [one for one in store.recovery_report.damage if not one.startswith(f"{path}: cannot be true")] == []
+    assert f", and is not used: {why}" in store.recovery_report.damage[0]
+    assert store.queues.topics == {"Topic"}
+    assert sorted(path.name for path in (root / "consumequeue" / "Topic").iterdir()) == ["0", "1", "2"]
+    await store.stop()
+
+
+@pytest.mark.parametrize(("before", "after"), [("83]", "84]"), ("Topic", "Tomic"), ('"0":', '"4":')])
+async def test_a_number_or_a_name_that_changed_is_told_and_not_used(
+    filled: Filled, tmp_path: Path, before: str, after: str
+):
+    root = await stopped(filled, tmp_path)
+    path = root / "config" / FILE_NAME
+    path.write_text(path.read_text().replace(before, after))
+
+    store = await check(root, filled)
+
+    (told,) = store.recovery_report.damage
+    assert told == f"{path}: cannot be read, and is not used: its checksum is wrong"
+    assert store.queues.topics == {"Topic"}
+    await store.stop()
+
+
+def without_checksum(path: Path) -> str:
+    """The file as it was before it had one."""
+    content = loads_config(path.read_bytes())
+    del content["crc32"]
+    return dumps_config(content).decode()
+
+
+def read(folder: Path, told: list[str]) -> QueueEnds | None:
+    """What the file in a folder says, in a store without anything else."""
+    log, queues = MappedFileQueue(folder / "commitlog", LOG_FILE), ConsumeQueueStore(folder / "cq", QUEUE_FILE)
+    return read_queue_ends(folder / FILE_NAME, log, queues, told)
 
 
 def test_without_a_file_nothing_is_known(tmp_path: Path):
     told: list[str] = []
-    assert read_queue_ends(tmp_path / FILE_NAME, told) is None
+    assert read(tmp_path, told) is None
     assert told == []
 
 
@@ -303,13 +365,13 @@ async def test_what_was_on_disk_at_the_last_clean_stop_is_known_after_a_kill(fil
 
 async def test_another_broker_that_ran_since_has_the_last_word(filled: Filled, tmp_path: Path):
     root = await stopped(filled, tmp_path)
-    old = (root / "config" / FILE_NAME).read_bytes()
+    old = without_checksum(root / "config" / FILE_NAME)
     store = await opened(root, filled)
     filled.store = store
     filled.put(COUNT)
     await store.delete_topics({"Nothing"})
     await store.stop()
-    (root / "config" / FILE_NAME).write_bytes(old.replace(b"Topic", b"Other"))
+    (root / "config" / FILE_NAME).write_text(old.replace("Topic", "Other"))
 
     store = await opened(root, filled)
 
