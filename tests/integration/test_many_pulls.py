@@ -1,6 +1,7 @@
 """Strangers that hold pulls: what they cost others and the broker's memory."""
 
 import contextlib
+import json
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -104,3 +105,40 @@ def test_a_pull_with_a_long_subscription_keeps_nothing(cluster: Cluster, subscri
                 assert answer is None or answer.code != 0
         assert bystander.ask(RequestCode.GET_MAX_OFFSET, {"topic": "T", "queueId": "0"}).code == 0
         assert cluster.broker.rss_bytes() - before < 256 * MIB
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(300)
+def test_few_bytes_of_send_backs_store_little(cluster: Cluster):
+    body = bytes(4 * MIB - 4096)
+    with RawClient(cluster.broker.address) as client:
+        for number in range(20):
+            client.exchange(raw_frame(raw_header(RequestCode.SEND_MESSAGE_V2, send_fields("T"), number), body), number)
+        before = log_bytes(client)
+        codes = [client.ask(RequestCode.CONSUMER_SEND_MSG_BACK, send_back_fields(0), opaque=n).code for n in range(500)]
+        after = log_bytes(client)
+        offset = 0
+        given = []
+        while offset < 20:
+            answer = client.ask(RequestCode.PULL_MESSAGE, pull_fields("T", offset, maxMsgNums="32"))
+            offset = int(answer.fields["nextBeginOffset"])
+            position = 0
+            while position < len(answer.body):
+                given.append(int.from_bytes(answer.body[position + 28 : position + 36], "big"))
+                position += int.from_bytes(answer.body[position : position + 4], "big")
+        again = [client.ask(RequestCode.CONSUMER_SEND_MSG_BACK, send_back_fields(at)).code for at in given]
+
+    print(f"{codes.count(0)} of 500 send-backs stored {(after - before) / MIB:,.0f} MiB")
+    assert set(codes) == {0, ResponseCode.SYSTEM_BUSY}
+    assert after - before < 200 * MIB
+    assert again == [0] * 20, "a consumer that fails at all that it was given"
+
+
+def send_back_fields(offset: int) -> dict[str, str]:
+    return {"offset": str(offset), "group": "CG_Bad", "delayLevel": "3", "originTopic": "T"}
+
+
+def log_bytes(client: RawClient) -> int:
+    """Where the log ends."""
+    table = json.loads(client.ask(RequestCode.GET_BROKER_RUNTIME_INFO).body)["table"]
+    return int(table["commitLogMaxOffset"])

@@ -34,6 +34,7 @@ def pull_processor(parts: SimpleNamespace, store: MessageStore, holds: PullReque
         parts.offsets,
         parts.stats,
         holds,
+        parts.send_backs,
     )
     holds.bind(processor.resume, store.max_offset_in_queue)
     return processor

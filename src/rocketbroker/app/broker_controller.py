@@ -31,6 +31,7 @@ from rocketbroker.broker.producer_manager import ProducerManager
 from rocketbroker.broker.pull_request_hold_service import PullRequestHoldService
 from rocketbroker.broker.rebalance_lock_manager import RebalanceLockManager
 from rocketbroker.broker.schedule_message_service import ScheduleMessageService
+from rocketbroker.broker.send_back_allowance import SendBackAllowance
 from rocketbroker.broker.subscription_group_manager import SubscriptionGroupManager
 from rocketbroker.broker.timer.timer_message_store import TimerMessageStore
 from rocketbroker.broker.timer.timer_progress import TimerProgress
@@ -83,7 +84,6 @@ class BrokerController:
         self._active = False
         folder = store_config.config_dir
         store_host = host_bytes(config.broker_ip1, config.listen_port)
-        delay_levels = parse_delay_levels(store_config.message_delay_level)
         self._persist = ConfigPersistService()
         submit = self._persist.submit
         self.stats = BrokerStatsManager(clock, config.broker_cluster_name)
@@ -101,13 +101,14 @@ class BrokerController:
         )
         self._housekeeping = ClientHousekeepingService(self.producers, self.consumers)
         self.hold_service = PullRequestHoldService(config)
+        self._send_backs = SendBackAllowance(config, clock)
         topics = self.topic_configs.topics
         self.store = MessageStore(store_config, store_host, self.hold_service, clock, topics=topics)
         self.schedule = ScheduleMessageService(
             folder / "delayOffset.json",
             self.store,
             store_host=store_host,
-            delay_levels=delay_levels,
+            delay_levels=parse_delay_levels(store_config.message_delay_level),
             clock=clock,
             stats=self.stats,
             on_persist=submit,
@@ -166,6 +167,7 @@ class BrokerController:
             self.timer,
             handle_schedule_message,
             self.hold_service,
+            self._send_backs,
             AdminParts(
                 settings.models,
                 settings.persist_path,
@@ -297,3 +299,4 @@ class BrokerController:
     def _connection_closed(self, connection: Connection) -> None:
         self._housekeeping.on_close(connection)
         self.hold_service.on_close(connection)
+        self._send_backs.on_close(connection)

@@ -16,6 +16,7 @@ from rocketbroker.broker.producer_manager import ProducerManager
 from rocketbroker.broker.pull_request_hold_service import PullRequestHoldService
 from rocketbroker.broker.rebalance_lock_manager import RebalanceLockManager
 from rocketbroker.broker.schedule_message_service import ScheduleMessageService
+from rocketbroker.broker.send_back_allowance import SendBackAllowance
 from rocketbroker.broker.subscription_group_manager import SubscriptionGroupManager
 from rocketbroker.broker.timer.timer_message_store import TimerMessageStore
 from rocketbroker.broker.topic_config_manager import TopicConfigManager
@@ -71,4 +72,5 @@ class BrokerParts:
     timer: TimerMessageStore
     handle_schedule_message: HandleScheduleMessage
     hold_service: PullRequestHoldService
+    send_backs: SendBackAllowance
     admin: AdminParts

@@ -9,6 +9,7 @@ from typing import Protocol
 from rocketbroker.broker.broker_stats_manager import BrokerStatsManager
 from rocketbroker.broker.handle_schedule_message import HandleScheduleMessage
 from rocketbroker.broker.message_copy import copy_message
+from rocketbroker.broker.send_back_allowance import SendBackAllowance
 from rocketbroker.broker.subscription_group_manager import SubscriptionGroupManager
 from rocketbroker.broker.topic_config_manager import TopicConfigManager
 from rocketbroker.codec.message.message_const import (
@@ -81,6 +82,7 @@ class ConsumerSendMsgBackProcessor:
         schedule: sends messages that are to be delivered later where they wait.
         stats: counts what is sent back.
         fast_failure: refuses those that are too many or too late, counted with the sends.
+        allowance: counts the bytes that may be sent back.
     """
 
     def __init__(  # noqa: PLR0913 - each is one thing that a copy depends on
@@ -94,6 +96,7 @@ class ConsumerSendMsgBackProcessor:
         schedule: HandleScheduleMessage,
         stats: BrokerStatsManager,
         fast_failure: BrokerFastFailure,
+        allowance: SendBackAllowance,
     ) -> None:
         self._config = config
         self._subscription_groups = subscription_groups
@@ -103,6 +106,7 @@ class ConsumerSendMsgBackProcessor:
         self._schedule = schedule
         self._stats = stats
         self._fast_failure = fast_failure
+        self._allowance = allowance
         self._waits_for_flush = store.waits_for_flush
 
     def process(
@@ -112,7 +116,8 @@ class ConsumerSendMsgBackProcessor:
 
         Raises:
             BrokerResponseError: SUBSCRIPTION_GROUP_NOT_EXIST; NO_PERMISSION; SYSTEM_ERROR, no message is at the offset;
-                SYSTEM_BUSY, too many wait for the disk; those of a send, its copy could not be stored.
+                SYSTEM_BUSY, too many wait for the disk, or more bytes are sent back than were given; those of a send,
+                its copy could not be stored.
         """
         if self._waits_for_flush or connection.waited_s:
             self._fast_failure.check(connection)
@@ -122,6 +127,7 @@ class ConsumerSendMsgBackProcessor:
             return response()
         retry_topic = self._retry_topic(header, group)
         found = self._find(header.offset)
+        self._check_allowed(connection, found)
         limit = group.retry_max_times
         if header.max_reconsume_times is not None and command.version >= V3_4_9:
             limit = header.max_reconsume_times
@@ -188,6 +194,16 @@ class ConsumerSendMsgBackProcessor:
             )
             raise BrokerResponseError(ResponseCode.MESSAGE_ILLEGAL, remark)
         return found
+
+    def _check_allowed(self, connection: Connection, found: MessageExt) -> None:
+        if not self._allowance.take(connection, found.store_size):
+            rate = self._config.consumer_send_msg_back_bytes_per_second
+            remark = (
+                f"consumerSendMsgBackBytesPerSecond: a message of {found.store_size:,} bytes that this connection was "
+                f"not given exceeds the rate of {rate:,}; send it to the retry topic, send it back later, or raise "
+                "consumerSendMsgBackBytesPerSecond"
+            )
+            raise BrokerResponseError(ResponseCode.SYSTEM_BUSY, remark)
 
     def _store_copy(self, found: MessageExt, topic: str, queue_id: int, delay_level: int) -> PutMessageResult:
         properties = found.properties_bytes

@@ -9,6 +9,7 @@ from rocketbroker.broker.broker_stats_manager import BrokerStatsManager
 from rocketbroker.broker.consumer_offset_manager import ConsumerOffsetManager
 from rocketbroker.broker.pull_request import PullRequest, Wanted
 from rocketbroker.broker.pull_request_hold_service import PullRequestHoldService
+from rocketbroker.broker.send_back_allowance import SendBackAllowance
 from rocketbroker.broker.stats_item import StatsItem
 from rocketbroker.broker.subscription import TAG
 from rocketbroker.broker.subscription_group_manager import SubscriptionGroupManager
@@ -86,6 +87,7 @@ class PullMessageProcessor:
         offsets: takes the offsets that pulls commit.
         stats: counts what is got.
         hold_service: holds pulls that find nothing.
+        send_backs: counts what consumers may send back.
     """
 
     def __init__(  # noqa: PLR0913, PLR0917 - each is one thing that a pull depends on
@@ -98,6 +100,7 @@ class PullMessageProcessor:
         offsets: ConsumerOffsetManager,
         stats: BrokerStatsManager,
         hold_service: PullRequestHoldService,
+        send_backs: SendBackAllowance,
     ) -> None:
         self._config = config
         self._store = store
@@ -107,6 +110,7 @@ class PullMessageProcessor:
         self._offsets = offsets
         self._stats = stats
         self._hold_service = hold_service
+        self._send_backs = send_backs
 
     def process(self, connection: Connection, command: PullCommand) -> list[Buffer] | None:
         """Answer a pull, have it answered when its messages are read, or hold it."""
@@ -173,8 +177,9 @@ class PullMessageProcessor:
             stats.misses += 1
             return [self._head(command.opaque, code, result, 0, topic, group)]
         if result.unchecked is not None:
-            return self._read_checked(command.opaque, result, result.unchecked, topic, group, stats)
+            return self._read_checked(connection, command.opaque, result, result.unchecked, topic, group, stats)
         stats.add(result.message_count, result.total_size)
+        self._send_backs.give(connection, result.total_size)
         return self._found(command.opaque, result, self._store.slices(result.ranges), topic, group)
 
     def _keep_offsets(self, header: PullMessageRequestHeader, pulled: int, *, may_commit: bool) -> bool:
@@ -219,6 +224,7 @@ class PullMessageProcessor:
 
     def _read_checked(
         self,
+        connection: Connection,
         opaque: int,
         result: GetMessageResult,
         messages: UncheckedMessages,
@@ -234,6 +240,7 @@ class PullMessageProcessor:
                 stats.misses += 1
                 return [self._head(opaque, ResponseCode.PULL_RETRY_IMMEDIATELY, result, 0, topic, group)]
             stats.add(result.message_count, result.total_size)
+            self._send_backs.give(connection, result.total_size)
             return [self._head(opaque, ResponseCode.SUCCESS, result, result.total_size, topic, group), *pieces]
 
         async def read() -> list[Buffer]:

@@ -90,6 +90,7 @@ def _add_messages(table: MethodTable, parts: BrokerParts, fast_failure: BrokerFa
         parts.consumer_offsets,
         parts.stats,
         parts.hold_service,
+        parts.send_backs,
     )
     parts.hold_service.bind(pull.resume, parts.store.max_offset_in_queue)
     table.add(RequestCode.PULL_MESSAGE, pull.process, PullMessageRequestHeader, Audience.CLIENT)
@@ -103,6 +104,7 @@ def _add_messages(table: MethodTable, parts: BrokerParts, fast_failure: BrokerFa
         schedule=parts.handle_schedule_message,
         stats=parts.stats,
         fast_failure=fast_failure,
+        allowance=parts.send_backs,
     )
     table.add(RequestCode.CONSUMER_SEND_MSG_BACK, send_back.process, ConsumerSendMsgBackRequestHeader, Audience.CLIENT)
     end = EndTransactionProcessor(parts.config, parts.store, parts.transactions, store_host, parts.clock)

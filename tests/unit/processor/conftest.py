@@ -14,6 +14,7 @@ from rocketbroker.broker.offset_reset import OffsetReset
 from rocketbroker.broker.producer_manager import ProducerManager
 from rocketbroker.broker.pull_request_hold_service import PullRequestHoldService
 from rocketbroker.broker.rebalance_lock_manager import RebalanceLockManager
+from rocketbroker.broker.send_back_allowance import SendBackAllowance
 from rocketbroker.broker.subscription_group_manager import SubscriptionGroupManager
 from rocketbroker.broker.topic_config_manager import TopicConfigManager
 from rocketbroker.codec.message.message_id import host_bytes
@@ -40,6 +41,7 @@ def parts(tmp_path: Path) -> SimpleNamespace:
         consumer_filters=consumer_filters,
         consumers=ConsumerManager(clock, 120.0, lambda _info: None, consumer_filters.unregister),
         producers=ProducerManager(clock, 120.0),
+        send_backs=SendBackAllowance(config, clock),
         locks=RebalanceLockManager(clock),
         stats=BrokerStatsManager(clock, "DefaultCluster"),
     )

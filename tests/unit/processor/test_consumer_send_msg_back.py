@@ -6,12 +6,15 @@ import threading
 import pytest
 
 from rocketbroker.broker.handle_schedule_message import HandleScheduleMessage
+from rocketbroker.broker.pull_request_hold_service import PullRequestHoldService
 from rocketbroker.codec.message.message_decoder import decode_record
 from rocketbroker.codec.message.message_id import host_bytes
 from rocketbroker.codec.message.message_properties import encode_properties
 from rocketbroker.codec.message.message_sys_flag import host_flags
 from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
+from rocketbroker.codec.remoting.headers.pull_message import PullMessageRequestHeader
 from rocketbroker.codec.remoting.headers.send_message import ConsumerSendMsgBackRequestHeader
+from rocketbroker.codec.remoting.pull_sys_flag import FLAG_SUBSCRIPTION
 from rocketbroker.codec.remoting.remoting_command import request
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode
@@ -22,6 +25,7 @@ from rocketbroker.processor.broker_fast_failure import BrokerFastFailure
 from rocketbroker.processor.consumer_send_msg_back import ConsumerSendMsgBackProcessor
 from rocketbroker.store.put_message import MessageExtBrokerInner, PutMessageResult, PutMessageStatus
 from tests.support.fakes import FakeConnection
+from tests.support.processors import pull_processor
 from tests.support.stores import inner_batch, put_forged, read_queue
 
 STORE_HOST = host_bytes("127.0.0.1", 10911)
@@ -39,6 +43,7 @@ def make(parts, store):
         schedule=HandleScheduleMessage(MessageStoreConfig(), parts.clock, 18, lambda: 1000),
         stats=parts.stats,
         fast_failure=BrokerFastFailure(parts.config),
+        allowance=parts.send_backs,
     )
 
 
@@ -72,11 +77,11 @@ async def put_on_disk(store):
     return offset
 
 
-def send_back(processor, offset, group="g", delay_level=0, version=513, **fields):
+def send_back(processor, offset, group="g", delay_level=0, version=513, connection=None, **fields):
     header = ConsumerSendMsgBackRequestHeader(offset, group, delay_level, **fields)
     command = request(RequestCode.CONSUMER_SEND_MSG_BACK, header)
     command.version = version
-    answer = processor.process(FakeConnection(), command)
+    answer = processor.process(connection or FakeConnection(), command)
     processor._store.dispatch()
     return answer
 
@@ -104,6 +109,41 @@ def test_a_record_that_somebody_wrote_into_a_body_cannot_be_sent_back(processor,
     with pytest.raises(BrokerResponseError, match=f"look message by offset failed, {forged}"):
         send_back(processor, forged)
     assert store.max_physical_offset == before
+
+
+def test_one_message_is_not_sent_back_again_and_again(processor, parts, store):
+    apply_updates([parts.config], {"consumerSendMsgBackBytesPerSecond": "1000"})
+    offset = put(store, properties={**PROPERTIES, "PAD": "x" * 10_000})
+    before = store.max_physical_offset
+    refusals = []
+    for _ in range(100):
+        try:
+            send_back(processor, offset)
+        except BrokerResponseError as refusal:
+            refusals.append(refusal)
+
+    assert len(refusals) == 99
+    assert {refusal.code for refusal in refusals} == {ResponseCode.SYSTEM_BUSY}
+    assert refusals[0].remark.startswith("consumerSendMsgBackBytesPerSecond: a message of 10,")
+    assert "that this connection was not given exceeds the rate of 1,000" in refusals[0].remark
+    assert store.max_physical_offset - before < 11_000
+
+
+def test_a_consumer_that_fails_at_all_messages_sends_all_of_them_back(processor, parts, store):
+    apply_updates([parts.config], {"consumerSendMsgBackBytesPerSecond": "1"})
+    parts.topic_configs.update(TopicConfig("T", 4, 4))
+    offsets = [put(store, properties={**PROPERTIES, "PAD": "x" * 10_000}) for _ in range(20)]
+    consumer = FakeConnection()
+    header = PullMessageRequestHeader("g", "T", 2, 0, 32, FLAG_SUBSCRIPTION, 0, 0, 0, "*")
+    pull = pull_processor(parts, store, PullRequestHoldService(parts.config))
+    pull.process(consumer, request(RequestCode.PULL_MESSAGE, header))
+
+    answers = [send_back(processor, offset, connection=consumer) for offset in offsets]
+
+    assert {answer.code for answer in answers} == {0}
+    assert send_back(processor, offsets[0], connection=consumer).code == 0, "what the rate has kept"
+    with pytest.raises(BrokerResponseError):
+        send_back(processor, offsets[0], connection=consumer)
 
 
 def test_retry_copy_goes_through_the_schedule_topic(processor, parts, store):

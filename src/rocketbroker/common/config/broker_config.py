@@ -271,6 +271,16 @@ class BrokerConfig(ClientLimits):
         low=1,
         high=10_000_000,
     )
+    consumer_send_msg_back_bytes_per_second: Whole = setting(
+        "consumerSendMsgBackBytesPerSecond",
+        1_048_576,
+        "Bytes of messages that consumers may send back each second, with what was not sent in the last 10 s, besides "
+        "those that their connections were given. Others are refused with SYSTEM_BUSY, and clients send or keep them "
+        "themselves.",
+        Trait(unit="bytes/s", hot=True, own=True),
+        low=1,
+        high=1 << 40,
+    )
     use_server_side_reset_offset: Flag = setting(
         "useServerSideResetOffset",
         True,
