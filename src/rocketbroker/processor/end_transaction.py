@@ -85,7 +85,9 @@ class EndTransactionProcessor:
             result = self._end(command.header)
         except BrokerResponseError as error:
             if command.is_oneway:
-                log.warning("%s cannot end transaction %s: %s", connection.remote_address, command.header, error.remark)
+                log.warning(
+                    "%s cannot end transaction %.500r: %s", connection.remote_address, command.header, error.remark
+                )
             raise
         if result is None or command.is_oneway or not self._store.waits_for_flush:
             return response()
@@ -95,7 +97,9 @@ class EndTransactionProcessor:
         """Commit or roll back; gives the real message's place where there is one."""
         outcome = header.commit_or_rollback
         if outcome == TRANSACTION_NOT_TYPE:
-            log.debug("transaction %s is undecided; its producer will be asked", header.transaction_id or header.msg_id)
+            log.debug(
+                "transaction %.100r is undecided; its producer will be asked", header.transaction_id or header.msg_id
+            )
             return None
         if outcome not in {TRANSACTION_COMMIT_TYPE, TRANSACTION_ROLLBACK_TYPE}:
             remark = f"commitOrRollback is {outcome}; {_OUTCOMES} would be right"

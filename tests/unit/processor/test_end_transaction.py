@@ -187,6 +187,17 @@ async def test_a_refusal_that_nobody_is_told_is_logged(transactions: Transaction
     assert "not of Stranger" in caplog.text
 
 
+async def test_a_refusal_of_a_long_request_is_logged_in_one_short_line(
+    transactions: Transactions, caplog: pytest.LogCaptureFixture
+):
+    half = transactions.send()
+    with pytest.raises(BrokerResponseError):
+        transactions.end(half, producer_group="Stranger", oneway=True, transaction_id="\n" * 100_000, msg_id="x\ny")
+    (line,) = [record.getMessage() for record in caplog.records if "cannot end" in record.getMessage()]
+    assert len(line) < 1_000
+    assert "\n" not in line
+
+
 async def test_under_sync_flush_a_commit_is_answered_when_it_is_on_disk(tmp_path: Path):
     transactions = await Transactions.open(tmp_path / "store", flush_disk_type="SYNC_FLUSH")
     half = transactions.send()
