@@ -45,6 +45,7 @@ from rocketbroker.codec.storefile.consume_queue_layout import MOST_IN_INNER_BATC
 from rocketbroker.common.config import BrokerConfig
 from rocketbroker.common.errors import BrokerResponseError, CodecError
 from rocketbroker.processor.broker_fast_failure import BrokerFastFailure
+from rocketbroker.processor.key_limit import KeyLimit
 from rocketbroker.processor.put_refusal import put_refusal
 from rocketbroker.processor.retry_and_dlq import RetryAndDlq
 from rocketbroker.processor.topic_target import TopicTarget, TopicTargets, other_queue
@@ -103,6 +104,7 @@ class SendMessageProcessor:
         self._ipv6_store = host_flags(bytes(8), store_host)
         self._fast_failure = fast_failure
         self._waits_for_flush = store.waits_for_flush
+        self._key_limit = KeyLimit(store.config.max_keys_per_message)
         self._take_settings()
 
     def _take_settings(self) -> None:
@@ -158,6 +160,8 @@ class SendMessageProcessor:
         raw = header.properties.encode()
         if raw and raw[-1] != _PAIR_END:
             raw += b"\x02"
+        if len(raw) > self._key_limit.always_fits:
+            self._key_limit.check(raw)
         found = find_properties(raw)
         if found[1] is None:
             raw = append_property(raw, b"UNIQ_KEY", self._unique_ids.create())
@@ -215,6 +219,7 @@ class SendMessageProcessor:
                 f"the batch has {len(parts.flags)} messages; the ids of at most {_MOST_IN_BATCH} fit into an answer"
             )
             raise BrokerResponseError(ResponseCode.MESSAGE_ILLEGAL, remark)
+        self._key_limit.check_all([header.properties.encode(), *parts.properties])
         message = MessageExtBrokerInner(
             topic=header.topic,
             queue_id=queue_id,

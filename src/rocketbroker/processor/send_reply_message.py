@@ -19,6 +19,7 @@ from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.clock import Clock
 from rocketbroker.common.config import BrokerConfig
 from rocketbroker.common.errors import BrokerResponseError, RemotingError
+from rocketbroker.processor.key_limit import KeyLimit
 from rocketbroker.processor.topic_target import TopicTarget, TopicTargets, other_queue
 from rocketbroker.store.message_store import MessageStore
 from rocketbroker.store.put_message import MessageExtBrokerInner, PutMessageStatus
@@ -62,6 +63,7 @@ class SendReplyMessageProcessor:
         self._producers = producers
         self._clock = clock
         self._store_host = store.commit_log.store_host
+        self._key_limit = KeyLimit(store.config.max_keys_per_message)
 
     def process(self, connection: Connection, command: RemotingCommand[Header]) -> Awaitable[Command]:
         """Answer the request once the client that asked has the reply.
@@ -79,6 +81,7 @@ class SendReplyMessageProcessor:
         if not 0 <= queue_id < target.queue_nums:
             queue_id = other_queue(header, target)
         message = self._message(connection, header, queue_id, bytes(command.body))
+        self._key_limit.check(message.properties)
         return self._pass_on(self._asker(message.properties), header, message, target)
 
     async def _pass_on(

@@ -485,3 +485,37 @@ def test_a_send_that_waited_for_its_turn_is_refused_under_any_flush(parts: Simpl
     assert code == ResponseCode.SYSTEM_BUSY
     assert "period in queue: 500ms" in remark
     assert store.put_count == 0
+
+
+def with_keys(count: int) -> dict[str, str]:
+    return {"UNIQ_KEY": "7F000001", "KEYS": " ".join(f"{number:x}" for number in range(count))}
+
+
+@pytest.mark.parametrize(
+    "properties",
+    [
+        {},
+        {"DELAY": "3"},
+        {"TRAN_MSG": "true", "PGROUP": "PG"},
+    ],
+    ids=["plain", "delayed", "half"],
+)
+def test_a_message_with_too_many_keys_is_refused(send: Send, store: MessageStore, properties: dict[str, str]):
+    code, remark = refused(send, command(properties=properties | with_keys(6000)))
+
+    assert code == ResponseCode.MESSAGE_ILLEGAL
+    assert remark.startswith("maxKeysPerMessage: 6,000 keys exceed the limit of 128;")
+    assert store.max_physical_offset == 0
+    send(command(properties=properties | with_keys(128)))
+    assert store.max_physical_offset > 0
+
+
+@pytest.mark.parametrize("of_all", [True, False])
+def test_a_batch_with_too_many_keys_is_refused_whole(send: Send, store: MessageStore, of_all: bool):
+    keys = with_keys(129)
+    body = encode_batch([(0, b"one", b""), (0, b"two", b"" if of_all else encode_properties(keys))])
+
+    code, remark = refused(send, batch_command(body, properties=keys if of_all else {}))
+
+    assert (code, remark[:28]) == (ResponseCode.MESSAGE_ILLEGAL, "maxKeysPerMessage: 129 keys ")
+    assert store.max_physical_offset == 0

@@ -213,3 +213,14 @@ async def test_recorded_replies(parts, processor, asker):
         assert sent.keys() == properties.keys()
         assert {**sent, "PUSH_REPLY_TIME": ""} == {**properties, "PUSH_REPLY_TIME": ""}
         parts.producers.close_connection(parts.producers.find_channel(properties["REPLY_TO_CLIENT"]))
+
+
+async def test_a_reply_with_too_many_keys_is_refused_before_it_is_passed_on(store, processor, asker):
+    pushed = asker()
+    properties = PROPERTIES + "KEYS\x01" + " ".join(["k"] * 129) + "\x02"
+
+    code, remark = await refusal_async(processor.process, header(properties=properties), b"pong")
+
+    assert (code, remark[:28]) == (ResponseCode.MESSAGE_ILLEGAL, "maxKeysPerMessage: 129 keys ")
+    assert list(pushed) == []
+    assert stored(store) == 0

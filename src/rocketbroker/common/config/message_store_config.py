@@ -165,6 +165,14 @@ class MessageStoreConfig(ConfigModel):
         low=2,
         high=100_000_000,
     )
+    max_keys_per_message: Whole = setting(
+        "maxKeysPerMessage",
+        128,
+        "Most keys (KEYS, parted by blanks) of a message that is sent; each takes 20 bytes of the index.",
+        Trait(own=True),
+        low=1,
+        high=32_767,
+    )
     max_msgs_num_batch: Whole = setting(
         "maxMsgsNumBatch", 64, "Most messages that one QUERY_MESSAGE looks up.", _HOT, low=1, high=10_000
     )

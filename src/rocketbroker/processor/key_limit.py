@@ -1,0 +1,52 @@
+"""The limit of index keys for a message that is sent (maxKeysPerMessage)."""
+
+from collections.abc import Iterable
+
+from rocketbroker.codec.message.message_properties import get_property, split_keys
+from rocketbroker.codec.remoting.response_code import ResponseCode
+from rocketbroker.common.errors import BrokerResponseError
+
+# A key has one byte at least, and a blank before the next one.
+_SHORTEST_KEY = 2
+
+
+class KeyLimit:
+    """Refuses messages with too many keys in KEYS: each is an entry of 20 bytes in the index.
+
+    Messages that are stored already, by a broker without the limit too, are not refused when they are stored again.
+
+    Args:
+        limit: maxKeysPerMessage.
+
+    Attributes:
+        always_fits: properties of so many bytes cannot hold more keys, so that most need no look.
+    """
+
+    __slots__ = ("_limit", "always_fits")
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self.always_fits = _SHORTEST_KEY * limit
+
+    def check(self, properties: bytes) -> None:
+        """Look at the properties of a message.
+
+        Raises:
+            BrokerResponseError: MESSAGE_ILLEGAL, it has too many keys.
+        """
+        if len(properties) <= self.always_fits:
+            return
+        keys = get_property(properties, b"KEYS")
+        if keys is None or keys.count(b" ") < self._limit or (count := len(split_keys(keys))) <= self._limit:
+            return
+        remark = (
+            f"maxKeysPerMessage: {count:,} keys exceed the limit of {self._limit:,}; give the message fewer keys or "
+            "raise maxKeysPerMessage"
+        )
+        raise BrokerResponseError(ResponseCode.MESSAGE_ILLEGAL, remark)
+
+    def check_all(self, properties: Iterable[bytes]) -> None:
+        """Look at the properties of the messages of a batch; raises as ``check``."""
+        for each in properties:
+            if len(each) > self.always_fits:
+                self.check(each)
