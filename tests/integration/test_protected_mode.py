@@ -10,6 +10,7 @@ from rocketbroker.app import request_codes_doc
 from rocketbroker.codec.remoting.audience import Audience
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode
+from tests.support.java_process import cluster_info, wait_registered
 from tests.support.other_machine import OtherMachine
 from tests.support.our_servers import OurServer, OurServers
 from tests.support.raw_client import RawClient
@@ -135,5 +136,24 @@ def test_without_protection_a_stranger_may_do_everything(
     namesrv = servers.namesrv(protectedMode="false")
     try:
         assert stranger.at(namesrv).ask(RequestCode.GET_NAMESRV_CONFIG).code == ResponseCode.SUCCESS
+    finally:
+        servers.close()
+
+
+def test_a_broker_on_another_machine_registers_once_the_white_list_has_it(tmp_path: Path, other_machine: OtherMachine):
+    servers = OurServers(tmp_path, other_machine.servers_host)
+    try:
+        namesrv = servers.namesrv()
+        settings = {"brokerName": "broker-far", "brokerIP1": other_machine.address, "registerNameServerPeriod": 1_000}
+        broker = servers.launch_broker(namesrv.address, None, settings, runner=other_machine.runner)
+        told = broker.wait_for("protectedMode: ")
+        assert "request code 103 (REGISTER_BROKER) is for broker" in told
+        assert "add its address to brokerWhiteList" in told
+        assert f'"{other_machine.address}:{broker.port}"' not in cluster_info(namesrv.address)
+
+        with RawClient(namesrv.address) as local:
+            body = f"brokerWhiteList={other_machine.address}".encode()
+            assert local.ask(RequestCode.UPDATE_NAMESRV_CONFIG, body=body).code == ResponseCode.SUCCESS
+        wait_registered(f"{other_machine.address}:{broker.port}", namesrv.address)
     finally:
         servers.close()

@@ -3,6 +3,7 @@
 import logging
 import time
 from collections.abc import Callable
+from functools import lru_cache
 from typing import NamedTuple
 
 from rocketbroker.codec.remoting.audience import Audience
@@ -42,18 +43,21 @@ class ProtectedMode:
 
     def __call__(self, peer: str, own: str) -> Audience:
         """The audience of a peer; one whose address is unknown is a client."""
-        if not self._config.protected_mode:
+        config = self._config
+        if not config.protected_mode:
             return Audience.ADMINISTRATION
-        address = parse_address(peer)
-        if address is None:
-            return Audience.CLIENT
-        if address.is_loopback or address == parse_address(own):
-            return Audience.ADMINISTRATION
-        if contains(parse_networks(self._config.admin_white_list), address):
-            return Audience.ADMINISTRATION
-        if contains(parse_networks(self._config.broker_white_list), address):
-            return Audience.BROKER
+        return _audience(peer, own, config.admin_white_list, config.broker_white_list)
+
+
+# After a hot change all connections are asked for at once, most of them from a few hosts.
+@lru_cache(maxsize=1024)
+def _audience(peer: str, own: str, admin_white_list: str, broker_white_list: str) -> Audience:
+    address = parse_address(peer)
+    if address is None:
         return Audience.CLIENT
+    if address.is_loopback or address == parse_address(own) or contains(parse_networks(admin_white_list), address):
+        return Audience.ADMINISTRATION
+    return Audience.BROKER if contains(parse_networks(broker_white_list), address) else Audience.CLIENT
 
 
 class RouteTable(NamedTuple):
