@@ -144,7 +144,11 @@ def test_a_broker_on_another_machine_registers_once_the_white_list_has_it(tmp_pa
     servers = OurServers(tmp_path, other_machine.servers_host)
     try:
         namesrv = servers.namesrv()
-        settings = {"brokerName": "broker-far", "brokerIP1": other_machine.address, "registerNameServerPeriod": 1_000}
+        settings: dict[str, str | int] = {
+            "brokerName": "broker-far",
+            "brokerIP1": other_machine.address,
+            "registerNameServerPeriod": 1_000,
+        }
         broker = servers.launch_broker(namesrv.address, None, settings, runner=other_machine.runner)
         told = broker.wait_for("protectedMode: ")
         assert "request code 103 (REGISTER_BROKER) is for broker" in told

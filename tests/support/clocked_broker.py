@@ -46,6 +46,6 @@ def clocked_broker(
     """Start a broker whose clock obeys ``clock`` before its start; it is registered when this returns."""
     arguments = [word for command in clock for word in ("--clock", command)]
     launched = servers.launch_broker(namesrv, store, settings, port, module=MODULE, arguments=arguments)
-    broker = ClockedBroker(launched.name, launched.process, launched.log, launched.port, launched.store)
+    broker = ClockedBroker(launched.name, launched.process, launched.log, launched.port, launched.store, launched.host)
     wait_serving(broker, namesrv)
     return broker
