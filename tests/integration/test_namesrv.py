@@ -176,6 +176,18 @@ async def test_a_broker_whose_connection_closes_is_gone_at_once(tmp_path: Path) 
         assert answer.code == ResponseCode.TOPIC_NOT_EXIST
 
 
+async def test_a_broker_that_lives_answers_when_another_asks_for_its_place(tmp_path: Path) -> None:
+    async with namesrv(tmp_path) as controller, client() as broker, client() as other:
+        where = f"127.0.0.1:{controller.port}"
+        assert (await broker.invoke(where, registration("T"), TIMEOUT_S)).code == 0
+        refused = await other.invoke(where, registration("T", address="127.0.0.1:10921"), TIMEOUT_S)
+        assert refused.code == ResponseCode.SYSTEM_ERROR
+        (held,) = controller.route_info_manager.brokers.live.values()
+        answer = await held.connection.invoke(request(RequestCode.HEART_BEAT), TIMEOUT_S)
+        assert answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
+        assert held.connection.is_open
+
+
 async def test_a_silent_broker_is_removed_by_the_scan_and_its_connection_closed(tmp_path: Path) -> None:
     async with namesrv(tmp_path, scanNotActiveBrokerInterval=100) as controller, client() as broker:
         where = f"127.0.0.1:{controller.port}"

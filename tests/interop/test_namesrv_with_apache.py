@@ -9,6 +9,8 @@ import pytest
 
 from rocketbroker.app.namesrv_controller import NamesrvController
 from rocketbroker.codec.remoting.bodies.route import QueueData, TopicRouteData
+from rocketbroker.codec.remoting.remoting_command import request
+from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.common.config.load import load_namesrv_settings
 from tests.support.java import Java
 from tests.support.java_process import JavaServer
@@ -44,6 +46,9 @@ async def test_apaches_broker_and_tools_use_our_name_server(java: Java, namesrv:
     broker = await start_broker(java, namesrv, compressedRegister="true", forceRegister="false")
 
     assert broker.address in await mqadmin(java, namesrv, "clusterList")
+    # It is asked so when another broker wants its place.
+    held = namesrv.route_info_manager.brokers.live[broker.address]
+    assert (await held.connection.invoke(request(RequestCode.HEART_BEAT), TIMEOUT_S)).code
     made = await mqadmin(
         java, namesrv, "updateTopic", "-b", broker.address, "-t", "TopicA", "-r", "3", "-w", "2", "-o", "true"
     )

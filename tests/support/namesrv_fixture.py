@@ -27,8 +27,12 @@ class NamesrvFixture:
         self.connection = FakeConnection()
         self.executor = ThreadPoolExecutor(1)
         self.settings_path = folder / "namesrv.properties"
+        self.probed: list[str] = []
         self.manager = RouteInfoManager(
-            self.config, self.clock, MinBrokerIdNotifier(self.config, lambda address, header: None)
+            self.config,
+            self.clock,
+            MinBrokerIdNotifier(self.config, lambda address, header: None),
+            lambda address, connection: self.probed.append(address),
         )
         self.kv_configs = KVConfigManager(self.config, self.executor)
         store = ConfigStore([self.config], self.settings_path, self.manager.answers.forget)

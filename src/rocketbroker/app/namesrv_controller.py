@@ -13,6 +13,7 @@ from rocketbroker.common.config.load import NamesrvSettings
 from rocketbroker.common.config.local_host import local_address
 from rocketbroker.common.lifecycle import PartList, TaskOwner
 from rocketbroker.namesrv.address_server import AddressServer
+from rocketbroker.namesrv.holder_probe import HolderProbe
 from rocketbroker.namesrv.kv_config_manager import KVConfigManager
 from rocketbroker.namesrv.min_broker_id_notifier import MinBrokerIdNotifier
 from rocketbroker.namesrv.min_broker_id_sender import MinBrokerIdSender
@@ -41,7 +42,9 @@ class NamesrvController:
         config = settings.namesrv
         clock = SystemClock()
         self.kv_config_manager = KVConfigManager(config, self._executor)
-        self.route_info_manager = RouteInfoManager(config, clock, MinBrokerIdNotifier(config, self._notify))
+        self.route_info_manager = RouteInfoManager(
+            config, clock, MinBrokerIdNotifier(config, self._notify), HolderProbe(self._tasks).ask
+        )
         self._sender = MinBrokerIdSender(self.route_info_manager.brokers.live, self._client, self._tasks)
         executors = NamesrvExecutors(persist=self._executor, decode=self._decoder)
         store = ConfigStore(settings.models, settings.persist_path, self._settings_changed)

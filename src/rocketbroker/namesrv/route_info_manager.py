@@ -5,6 +5,7 @@ or when they were silent for too long. All of it runs on the event loop, so that
 """
 
 import logging
+from collections.abc import Callable
 
 from rocketbroker.codec.remoting.bodies.data_version import DataVersion
 from rocketbroker.codec.remoting.bodies.route import BrokerData, QueueData
@@ -26,6 +27,8 @@ log = logging.getLogger(__name__)
 
 DEFAULT_BROKER_EXPIRED_S = 120.0
 
+Probe = Callable[[str, Connection], None]
+
 
 class RouteInfoManager:
     """Routes, brokers and their liveness.
@@ -34,12 +37,14 @@ class RouteInfoManager:
         config: read at each use, since settings may change at run time.
         clock: tells when brokers were last heard.
         notifier: tells brokers that the smallest id of their name changed.
+        probe: finds out if the broker at an address, which registered over a connection, is still there.
     """
 
-    def __init__(self, config: NamesrvConfig, clock: Clock, notifier: MinBrokerIdNotifier) -> None:
+    def __init__(self, config: NamesrvConfig, clock: Clock, notifier: MinBrokerIdNotifier, probe: Probe) -> None:
         self._config = config
         self._clock = clock
         self._notifier = notifier
+        self._probe = probe
         self.answers = EncodedAnswers()
         self.brokers = BrokerTable()
         self.topic_queues = TopicQueueTable(self.answers.forget)
@@ -80,7 +85,7 @@ class RouteInfoManager:
         holder = self.brokers.live.get(broker.broker_addr)
         if holder is not None and not holder.is_on_host_of(said.connection):
             if not holder.is_gone(now):
-                raise _taken(said, broker.broker_addr, holder)
+                raise self._taken(said, broker.broker_addr, holder)
             self._expire(broker.broker_addr, holder)
         other = self.brokers.holder(broker.broker_name, broker.broker_id)
         if other is None or other[0] == broker.broker_addr or other[1].connection is said.connection:
@@ -88,7 +93,21 @@ class RouteInfoManager:
         if other[1].is_gone(now):
             self._expire(*other)
         elif not self._is_elected(said, other[1]):
-            raise _taken(said, *other)
+            raise self._taken(said, *other)
+
+    def _taken(self, said: BrokerRegistration, address: str, holder: BrokerLiveInfo) -> BrokerResponseError:
+        """Refuse a broker whose place another one holds, and find out if that one is still there."""
+        self._probe(address, holder.connection)
+        broker = said.broker
+        text = (
+            f"broker {broker.broker_name}:{broker.broker_id} at {broker.broker_addr} is refused: "
+            f"{holder.broker_name}:{holder.broker_id} at {address}, connected from {holder.connection.remote_address}, "
+            "holds the place. Give each broker its own brokerName, brokerId and address; if this one replaces the "
+            "other, stop that first: its place is free once its connection closes or it was silent for "
+            f"{holder.heartbeat_timeout_s:g} s, at once if it does not answer any more."
+        )
+        log.warning("%s", text)
+        return BrokerResponseError(ResponseCode.SYSTEM_ERROR, text)
 
     def _is_elected(self, said: BrokerRegistration, master: BrokerLiveInfo) -> bool:
         """Tell if a registered slave of the name takes an id with a newer state, as after an election."""
@@ -299,17 +318,3 @@ def _check(setting: str, value: int, limit: int, what: str) -> None:
         text = f"{setting}: {value:,} {what} exceed the limit of {limit:,}; delete some or raise {setting}."
         log.warning("%s", text)
         raise BrokerResponseError(ResponseCode.SYSTEM_ERROR, text)
-
-
-def _taken(said: BrokerRegistration, address: str, holder: BrokerLiveInfo) -> BrokerResponseError:
-    """The refusal of a broker whose place another one holds."""
-    broker = said.broker
-    text = (
-        f"broker {broker.broker_name}:{broker.broker_id} at {broker.broker_addr} is refused: "
-        f"{holder.broker_name}:{holder.broker_id} at {address}, connected from {holder.connection.remote_address}, "
-        "holds the place. Give each broker its own brokerName, brokerId and address; if this one replaces the other, "
-        "stop that first: its place is free once its connection closes or it was silent for "
-        f"{holder.heartbeat_timeout_s:g} s."
-    )
-    log.warning("%s", text)
-    return BrokerResponseError(ResponseCode.SYSTEM_ERROR, text)

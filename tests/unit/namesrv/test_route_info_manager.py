@@ -31,7 +31,8 @@ class Fixture:
         self.clock = FakeClock()
         self.told: list[tuple[str, NotifyMinBrokerIdChangeRequestHeader]] = []
         notifier = MinBrokerIdNotifier(self.config, lambda *said: self.told.append(said))
-        self.manager = RouteInfoManager(self.config, self.clock, notifier)
+        self.probed: list[tuple[str, object]] = []
+        self.manager = RouteInfoManager(self.config, self.clock, notifier, lambda *holder: self.probed.append(holder))
 
     def register(
         self,
@@ -196,9 +197,11 @@ def test_an_address_that_another_host_holds_is_refused(namesrv: Fixture) -> None
 
 @pytest.mark.parametrize("where", [1, 2], ids=["same host", "another host"])
 def test_a_second_master_of_a_name_and_id_is_refused_while_the_first_lives(namesrv: Fixture, where: int) -> None:
-    namesrv.register("T", "U", connection=host(1))
+    holder = host(1)
+    namesrv.register("T", "U", connection=holder)
     with pytest.raises(BrokerResponseError, match="stop that first: its place is free once its connection closes"):
         namesrv.register("X", "Y", address="192.0.2.9:10911", connection=host(where))
+    assert namesrv.probed == [(MASTER, holder)]
     assert namesrv.addresses() == {0: MASTER}
     assert list(namesrv.manager.brokers.live) == [MASTER]
     assert namesrv.topics() == ["T", "U"]

@@ -47,7 +47,8 @@ class NameServerLife(RuleBasedStateMachine):
         config = NamesrvConfig.model_validate({"supportActingMaster": "true"})
         self.clock = FakeClock()
         self.connections = [host_connection(number) for number in (1, 1, 2)]
-        self.manager = RouteInfoManager(config, self.clock, MinBrokerIdNotifier(config, lambda address, header: None))
+        notifier = MinBrokerIdNotifier(config, lambda address, header: None)
+        self.manager = RouteInfoManager(config, self.clock, notifier, lambda address, connection: None)
 
     @rule(
         who=st.tuples(clusters, names, addresses, ids),

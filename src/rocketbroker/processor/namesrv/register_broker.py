@@ -28,8 +28,8 @@ VERSION_3_0_11 = 37
 
 _MAX_HEARTBEAT_TIMEOUT_MS = 86_400_000
 _CRC_BITS = 0x7FFFFFFF
-# Read on the event loop up to here: 100 topics, or 20 ms of the slowest dialect.
-_INLINE_BYTES = 16_384
+# Read on the event loop up to here: 50 topics, or 20 ms of the slowest dialect.
+_INLINE_BYTES = 8_192
 
 
 class RegisterBrokerProcessor:

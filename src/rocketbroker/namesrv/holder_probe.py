@@ -1,0 +1,53 @@
+"""Finds out if a broker whose place another one asks for is still there.
+
+A host that lost power or its network closes no connection. Its brokers would hold their places until they were silent
+for 120 s, while the brokers that replace them are refused.
+"""
+
+import asyncio
+import logging
+
+from rocketbroker.codec.remoting.handler import Connection
+from rocketbroker.codec.remoting.remoting_command import request
+from rocketbroker.codec.remoting.request_code import RequestCode
+from rocketbroker.common.errors import RemotingSendError, RemotingTimeoutError
+from rocketbroker.common.lifecycle import TaskOwner
+from rocketbroker.common.shown_name import shown
+
+log = logging.getLogger(__name__)
+
+PROBE_TIMEOUT_S = 3.0
+
+
+class HolderProbe:
+    """Asks over the connection that a broker registered by; one that does not answer loses the connection.
+
+    Brokers answer each request, if only that they do not serve it.
+
+    Args:
+        tasks: owns the questions, one at a time for a connection.
+        timeout_s: how long the answer may take.
+    """
+
+    def __init__(self, tasks: TaskOwner, timeout_s: float = PROBE_TIMEOUT_S) -> None:
+        self._tasks = tasks
+        self._timeout_s = timeout_s
+        self._asked: dict[Connection, asyncio.Task[None]] = {}
+
+    def ask(self, broker_addr: str, connection: Connection) -> None:
+        """Ask unless the question is under way."""
+        if connection not in self._asked:
+            self._asked[connection] = self._tasks.start(self._ask(broker_addr, connection), "holderProbe")
+
+    async def _ask(self, broker_addr: str, connection: Connection) -> None:
+        try:
+            await connection.invoke(request(RequestCode.HEART_BEAT), self._timeout_s)
+        except RemotingTimeoutError:
+            what = f"the broker at {shown(broker_addr)} did not answer within {self._timeout_s:g} s"
+            text = f"{what}, and another asks for its place"
+            log.warning("%s", text)
+            connection.close(text)
+        except RemotingSendError as error:
+            log.info("the broker at %s could not be asked if it lives: %s", shown(broker_addr), shown(str(error)))
+        finally:
+            del self._asked[connection]
