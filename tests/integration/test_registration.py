@@ -21,7 +21,7 @@ from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.transport.remoting_client import RemotingClient
 
-LIMIT_S = 60
+LIMIT_S = 300
 WAYS: dict[str, dict[str, Any]] = {
     "increments": {},
     "compressed": {"compressed_register": True},
@@ -95,11 +95,11 @@ async def test_a_deleted_topic_has_no_route_when_the_deletion_is_answered(tmp_pa
 
 async def check_many(folder: Path, count: int) -> None:
     """A broker starts with so many topics; one that is created then has a route as well."""
-    topics = {f"Topic{number:07}": TopicConfig(f"Topic{number:07}", 1, 1) for number in range(count)}
+    topics = {name: TopicConfig(name, 1, 1) for name in map("Topic{:0120}".format, range(count))}
     (folder / "config").mkdir()
     (folder / "config" / "topics.json").write_bytes(encode_file(TopicConfigSerializeWrapper(topics)))
     client = RemotingClient()
-    async with servers(folder, max_topic_nums=2 * count) as (namesrv, broker):
+    async with servers(folder) as (namesrv, broker):
         async with asyncio.timeout(LIMIT_S):
             while not routed(namesrv, broker):
                 await asyncio.wait(broker.outer_api.register_all())
@@ -116,7 +116,7 @@ async def test_a_broker_with_more_topics_than_fit_into_a_part(tmp_path: Path):
 @pytest.mark.soak
 @pytest.mark.timeout(600)
 async def test_a_broker_with_more_topics_than_fit_into_a_frame(tmp_path: Path):
-    await check_many(tmp_path, 150_000)
+    await check_many(tmp_path, 90_000)  # 40 MB
 
 
 async def test_as_many_topics_as_there_may_be(tmp_path: Path):

@@ -17,7 +17,7 @@ from rocketbroker.broker import config_manager
 from rocketbroker.codec.remoting.bodies.subscription_group import SubscriptionGroupConfig, SubscriptionGroupList
 from rocketbroker.codec.remoting.bodies.topic_config import CreateTopicListRequestBody, TopicConfig
 from rocketbroker.codec.remoting.headers.namesrv import GetRouteInfoRequestHeader
-from rocketbroker.codec.remoting.headers.send_message import SendMessageRequestHeader
+from rocketbroker.codec.remoting.headers.send_message import ConsumerSendMsgBackRequestHeader, SendMessageRequestHeader
 from rocketbroker.codec.remoting.headers.subscription_group import (
     DeleteSubscriptionGroupRequestHeader,
     UpdateGroupForbiddenRequestHeader,
@@ -108,6 +108,17 @@ def send(topic: str) -> Command:
     return request(RequestCode.SEND_MESSAGE, header, b"body")
 
 
+def send_dead_letter(group: str) -> Command:
+    """A consumer's message that was tried too often: it goes to a topic of dead letters, which may be new."""
+    header = SendMessageRequestHeader("PG", f"%RETRY%{group}", "TBW102", 1, 0, 0, 1_000, 0, "", reconsume_times=17)
+    return request(RequestCode.SEND_MESSAGE, header, b"body")
+
+
+def send_back(group: str) -> Command:
+    """The first message of the log goes to the retry topic of the group."""
+    return request(RequestCode.CONSUMER_SEND_MSG_BACK, ConsumerSendMsgBackRequestHeader(0, group, 0))
+
+
 def delete_topic(topic: str) -> Command:
     return request(RequestCode.DELETE_TOPIC_IN_BROKER, DeleteTopicRequestHeader(topic))
 
@@ -129,6 +140,8 @@ CHANGES = {
     "group": create_group("NewGroup"),
     "groups": create_groups("NewGroup", "NewerGroup"),
     "first send": send("Sent"),
+    "first dead letter": send_dead_letter("OldGroup"),
+    "first message sent back": send_back("OtherGroup"),
     "deleted topic": delete_topic("Old"),
     "deleted group": delete_group("OldGroup"),
     "forbidden": forbid("OldGroup", "Old"),
@@ -136,7 +149,8 @@ CHANGES = {
 
 
 async def make_old(servers: Servers) -> None:
-    for command in (create_topic("Old"), create_group("OldGroup")):
+    made = (create_topic("Old"), send("Old"), create_groups("OldGroup", "OtherGroup"), send("%RETRY%OldGroup"))
+    for command in made:
         assert (await servers.ask(command)).code == ResponseCode.SUCCESS
 
 
