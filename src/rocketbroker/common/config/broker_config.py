@@ -226,23 +226,6 @@ class BrokerConfig(ClientLimits):
         low=0,
         high=365 * _DAY_MS,
     )
-    max_subscription_length: Whole = setting(
-        "maxSubscriptionLength",
-        16_384,
-        "Longest subscription to a topic that a pull or a heartbeat may bring; a longer one is refused with "
-        "SUBSCRIPTION_PARSE_FAILED.",
-        Trait(unit="characters", hot=True, own=True),
-        low=1_024,
-        high=1_048_576,
-    )
-    max_subscription_tags: Whole = setting(
-        "maxSubscriptionTags",
-        1_024,
-        "Most tags in a subscription; one with more is refused with SUBSCRIPTION_PARSE_FAILED.",
-        _HOT_OWN,
-        low=128,
-        high=65_536,
-    )
     long_polling_enable: Flag = setting(
         "longPollingEnable", True, "Hold a pull that finds nothing for as long as it asks (suspendTimeoutMillis).", _HOT
     )
@@ -253,33 +236,6 @@ class BrokerConfig(ClientLimits):
         _HOT_MS,
         low=1,
         high=_MINUTE_MS,
-    )
-    max_held_pulls: Whole = setting(
-        "maxHeldPulls",
-        100_000,
-        "Most pulls that are held at a time; one more is refused with SYSTEM_BUSY. One that filters by 4 tags counts "
-        "as two, by 8 as three, and one that brings an SQL92 expression as 33.",
-        _HOT_OWN,
-        low=1,
-        high=10_000_000,
-    )
-    max_held_pulls_per_connection: Whole = setting(
-        "maxHeldPullsPerConnection",
-        16_384,
-        "Most pulls of one connection that are held at a time, counted like those of maxHeldPulls.",
-        _HOT_OWN,
-        low=1,
-        high=10_000_000,
-    )
-    consumer_send_msg_back_bytes_per_second: Whole = setting(
-        "consumerSendMsgBackBytesPerSecond",
-        1_048_576,
-        "Bytes of messages that consumers may send back each second, with what was not sent in the last 10 s, besides "
-        "those that their connections were given. Others are refused with SYSTEM_BUSY, and clients send or keep them "
-        "themselves.",
-        Trait(unit="bytes/s", hot=True, own=True),
-        low=1,
-        high=1 << 40,
     )
     use_server_side_reset_offset: Flag = setting(
         "useServerSideResetOffset",
