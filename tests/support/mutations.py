@@ -121,8 +121,8 @@ MUTATIONS = (
     Mutation(
         "the name of a new file is never synced",
         "store/mapped_file.py",
-        "            self._file_system.sync_folder(self._new_names[-1])\n",
-        "",
+        "            self._file_system.sync_folder(folder)\n        # Another",
+        "            pass\n        # Another",
         CRASH,
     ),
     Mutation(

@@ -215,11 +215,11 @@ class MappedFile:
             self._file_system.sync(self.fd)
         else:
             self._file_system.sync_mapped(self._map)
-        if self._new_names is None:
-            self._new_names = parents_of(self.path)[:_FOLDERS]
-        while self._new_names:
-            self._file_system.sync_folder(self._new_names[-1])
-            self._new_names.pop()
+        new_names = parents_of(self.path)[:_FOLDERS] if self._new_names is None else self._new_names
+        for folder in reversed(new_names):
+            self._file_system.sync_folder(folder)
+        # Another thread may sync the same file: no name leaves the list before all are on disk.
+        self._new_names = []
 
     @property
     def to_flush(self) -> bool:

@@ -342,3 +342,21 @@ def test_the_last_change_is_told_in_ms(tmp_path: Path):
 
     assert file.last_modified_ms() == 34567
     file.close()
+
+
+def test_two_threads_may_sync_a_new_file_at_once(tmp_path: Path):
+    class SlowFolders(LocalFileSystem):
+        """Lets another thread sync the same file in the middle of each sync of a folder."""
+
+        again = True
+
+        def sync_folder(self, path: Path) -> None:
+            if self.again:
+                self.again = False
+                file.sync()
+                self.again = True
+            super().sync_folder(path)
+
+    file = MappedFile(tmp_path / "q" / f"{0:020}", 4096, file_system=SlowFolders())
+    file.sync()
+    file.close()
