@@ -93,6 +93,25 @@ async def test_a_deleted_topic_has_no_route_when_the_deletion_is_answered(tmp_pa
         await client.stop()
 
 
+async def test_a_second_broker_of_the_same_name_says_so_and_takes_over_when_the_first_stops(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+):
+    (tmp_path / "second").mkdir()
+    async with servers(tmp_path) as (namesrv, first):
+        second = BrokerController.bind(broker_settings(0, tmp_path / "second", namesrv.address))
+        await second.start()
+        (told,) = [record for record in caplog.records if "not registered at name server" in record.getMessage()]
+        assert told.levelname == "ERROR"
+        assert "holds the place. Give each broker its own brokerName, brokerId and address" in told.getMessage()
+        assert namesrv.route_info_manager.brokers.by_name["broker-a"].broker_addrs == {0: first.address}
+        await first.stop()
+        await asyncio.wait(second.outer_api.register_all())
+        await second.outer_api.settled()
+        assert second.outer_api.registered_at == [namesrv.address]
+        assert namesrv.route_info_manager.brokers.by_name["broker-a"].broker_addrs == {0: second.address}
+        await second.stop()
+
+
 async def check_many(folder: Path, count: int) -> None:
     """A broker starts with so many topics; one that is created then has a route as well."""
     topics = {name: TopicConfig(name, 1, 1) for name in map("Topic{:0120}".format, range(count))}
