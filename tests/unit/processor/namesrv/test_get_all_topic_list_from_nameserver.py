@@ -20,3 +20,12 @@ def test_all_topics_are_listed(namesrv: NamesrvFixture) -> None:
 def test_it_can_be_switched_off(make_namesrv: Callable[..., NamesrvFixture]) -> None:
     answer = make_namesrv(enableAllTopicList="false").ask(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
     assert (answer.code, answer.remark) == (ResponseCode.SYSTEM_ERROR, "disable")
+
+
+def test_the_list_is_made_once_until_a_topic_comes_or_goes(namesrv: NamesrvFixture) -> None:
+    namesrv.register_recorded_broker()
+    bodies = [namesrv.ask(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER).body for _ in range(2)]
+    assert bodies[0] is bodies[1]
+    namesrv.manager.delete_topic("TBW102")
+    left = TopicList.decode(namesrv.ask(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER).body).topic_list
+    assert len(left) == 15

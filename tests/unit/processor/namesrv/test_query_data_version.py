@@ -42,3 +42,9 @@ def test_a_body_that_is_no_version_is_named(namesrv: NamesrvFixture) -> None:
     answer = namesrv.ask(RequestCode.QUERY_DATA_VERSION, HEADER, b'{"counter":"many"}')
     assert answer.code == ResponseCode.SYSTEM_ERROR
     assert "QUERY_DATA_VERSION is no DataVersion" in (answer.remark or "")
+
+
+def test_a_body_that_is_too_long_for_a_version_is_not_read(namesrv: NamesrvFixture) -> None:
+    answer = namesrv.ask(RequestCode.QUERY_DATA_VERSION, HEADER, b"[" + b"[]," * 500 + b"1]")
+    assert answer.code == ResponseCode.SYSTEM_ERROR
+    assert "has 1,503 bytes; a DataVersion has fewer than 100" in (answer.remark or "")

@@ -1,5 +1,6 @@
 """REGISTER_BROKER (103)."""
 
+import asyncio
 import zlib
 from collections.abc import Callable
 
@@ -17,9 +18,11 @@ from rocketbroker.codec.remoting.headers.namesrv import (
     RegisterBrokerRequestHeader,
     RegisterBrokerResponseHeader,
 )
+from rocketbroker.codec.remoting.remoting_command import Command, RemotingCommand, request
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode
-from rocketbroker.processor.namesrv.register_broker import VERSION_3_0_11
+from rocketbroker.common.errors import BrokerResponseError
+from rocketbroker.processor.namesrv.register_broker import VERSION_3_0_11, RegisterBrokerProcessor
 from tests.support.namesrv_fixture import NamesrvFixture
 from tests.support.namesrv_session import recorded_requests
 
@@ -109,3 +112,106 @@ def test_what_is_wrong_is_named(namesrv: NamesrvFixture, fields: dict[str, objec
     assert answer.code in (ResponseCode.INVALID_PARAMETER, ResponseCode.SYSTEM_ERROR)
     assert named in (answer.remark or "")
     assert namesrv.manager.brokers.by_name == {}
+
+
+# -- large bodies
+
+
+def large(count: int = 200) -> bytes:
+    configs = {name: TopicConfig(name) for name in (f"Topic-{number}" for number in range(count))}
+    return RegisterBrokerBody(TopicConfigAndMappingSerializeWrapper(configs, DataVersion(1, count))).encode()
+
+
+def processor(namesrv: NamesrvFixture) -> RegisterBrokerProcessor:
+    return RegisterBrokerProcessor(namesrv.config, namesrv.manager, namesrv.kv_configs, namesrv.executor)
+
+
+def command(body: bytes, **fields: object) -> Command:
+    return replaced_header(request(RequestCode.REGISTER_BROKER, body=body), header(**fields))
+
+
+def replaced_header(asked: Command, typed: RegisterBrokerRequestHeader) -> Command:
+    asked.header = typed
+    return asked
+
+
+async def test_a_large_body_is_read_by_the_thread_and_kept_from_the_connection_s_buffer(
+    namesrv: NamesrvFixture,
+) -> None:
+    asked = command(large())
+    answer = processor(namesrv).process(namesrv.connection, asked)
+    asked.body = b""
+    assert isinstance(answer, asyncio.Future)
+    assert topics(namesrv) == []
+    taken = await answer
+    assert taken is not None
+    assert taken.code == 0
+    assert len(topics(namesrv)) == 200
+
+
+async def test_a_small_body_waits_for_the_large_ones_before_it(namesrv: NamesrvFixture) -> None:
+    namesrv.config.__dict__["delete_topic_with_broker_registration"] = True
+    register = processor(namesrv)
+    first = register.process(namesrv.connection, command(large()))
+    second = register.process(namesrv.connection, command(BODY.encode()))
+    assert isinstance(first, asyncio.Future)
+    assert isinstance(second, asyncio.Future)
+    await asyncio.gather(first, second)
+    assert topics(namesrv) == ["T", "U"]
+    assert isinstance(register.process(namesrv.connection, command(BODY.encode())), RemotingCommand)
+
+
+async def test_bodies_that_wait_are_bounded(make_namesrv: Callable[..., NamesrvFixture]) -> None:
+    namesrv = make_namesrv(maxWaitingRegistrationSize=16 << 20)
+    register = processor(namesrv)
+    body = large() + b" " * (6 << 20)
+    waiting = [register.process(namesrv.connection, command(body)) for _ in range(2)]
+    with pytest.raises(BrokerResponseError, match=r"maxWaitingRegistrationSize: 18,9.* exceed the limit of 16,777,216"):
+        register.process(namesrv.connection, command(body))
+    for answer in waiting:
+        assert isinstance(answer, asyncio.Future)
+        await answer
+    assert isinstance(register.process(namesrv.connection, command(BODY.encode())), RemotingCommand)
+
+
+async def test_a_broker_that_left_while_its_body_was_read_is_not_registered(namesrv: NamesrvFixture) -> None:
+    answer = processor(namesrv).process(namesrv.connection, command(large()))
+    namesrv.connection.close("gone")
+    assert isinstance(answer, asyncio.Future)
+    with pytest.raises(asyncio.CancelledError):
+        await answer
+    assert namesrv.manager.brokers.live == {}
+
+
+@pytest.mark.parametrize(
+    ("fields", "settings", "body", "named"),
+    [
+        ({"ha_server_addr": "x" * 300}, {}, b"", "the haServerAddr 'xxx"),
+        ({"ha_server_addr": "a\nb"}, {}, b"", "the haServerAddr 'a\\nb' is not allowed"),
+        ({}, {}, b'{"filterServerList":["a\\nb"]}', "the filterServerList 'a\\nb' is not allowed"),
+        ({}, {"maxFilterServersPerBroker": 1}, b'{"filterServerList":["a:1","b:1"]}', "maxFilterServersPerBroker: 2"),
+        ({}, {"maxTopicsPerBroker": 10}, large(11), "maxTopicsPerBroker: 11 topics exceed the limit of 10"),
+        ({}, {"maxRegistrationSize": 65_536}, large(1000), "maxRegistrationSize: "),
+        ({"compressed": True}, {"maxRegistrationSize": 65_536}, zlib.compress(bytes(1 << 20)), "65,537 bytes exceed"),
+    ],
+)
+def test_each_limit_of_a_registration_is_named(
+    make_namesrv: Callable[..., NamesrvFixture],
+    fields: dict[str, object],
+    settings: dict[str, object],
+    body: bytes,
+    named: str,
+) -> None:
+    namesrv = make_namesrv(**settings)
+    answer = namesrv.ask(RequestCode.REGISTER_BROKER, header(**fields), body)
+    assert answer.code in (ResponseCode.INVALID_PARAMETER, ResponseCode.SYSTEM_ERROR)
+    assert named in (answer.remark or "")
+    assert namesrv.manager.brokers.by_name == {}
+
+
+def test_a_body_of_a_broker_before_3_0_11_has_the_same_limits(make_namesrv: Callable[..., NamesrvFixture]) -> None:
+    namesrv = make_namesrv(maxTopicsPerBroker=10)
+    configs = {f"T{number}": TopicConfig(f"T{number}") for number in range(11)}
+    body = TopicConfigSerializeWrapper(configs, DataVersion(1, 1)).encode()
+    answer = namesrv.ask(RequestCode.REGISTER_BROKER, header(), body, VERSION_3_0_11 - 1)
+    assert "maxTopicsPerBroker: 11 topics" in (answer.remark or "")
