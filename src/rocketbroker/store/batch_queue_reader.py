@@ -120,4 +120,4 @@ class BatchQueueReader:
         inside = offset + size <= log.max_offset and (offset - log.min_offset) % log.queue.file_size + size <= (
             log.queue.file_size
         )
-        return inside and queue.record_check.least_size <= size <= log.longest_record
+        return inside and queue.record_check.least_size <= size and log.may_be_record(offset, size)

@@ -96,13 +96,13 @@ class CheckedReader:
     def _one_by_one(self, queue: ConsumeQueue, queue_offset: int, limit: int) -> Iterator[tuple[int, int, int]]:
         log = self._commit_log
         minimum, end, file_size = log.min_offset, log.max_offset, log.queue.file_size
-        least, longest = queue.record_check.least_size, log.longest_record
+        least = queue.record_check.least_size
         found = False
         for number, entry in enumerate(queue.entries(queue_offset, limit), queue_offset):
             offset, size, _ = entry
             if offset >= minimum:
                 inside = offset + size <= end and (offset - minimum) % file_size + size <= file_size
-                if inside and least <= size <= longest:
+                if inside and least <= size and log.may_be_record(offset, size):
                     found = True
                     yield entry
                     continue

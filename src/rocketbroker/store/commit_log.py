@@ -47,6 +47,7 @@ class CommitLog:
         allocate_service: prepares files and blocks.
         store_host: the broker's address as records hold it.
         longest_record: what is longer, and than 16 MiB, is not read by its offset, since somebody may have forged it.
+            It grows with what is appended, as maxMessageSize may.
     """
 
     __slots__ = ("_allocate_service", "_file", "_limit", "_populated", "longest_record", "queue", "store_host")
@@ -158,6 +159,8 @@ class CommitLog:
     def _room(self, size: int) -> MappedFile:
         """The file with allocated room for records of ``size`` bytes at its ``wrote`` position."""
         file = self._file
+        # Here and not for each record: one that is as long as that needs more room than there is without asking.
+        self.longest_record = max(self.longest_record, size)
         if file is None or not fits(size, file.file_size - file.wrote):
             if not fits(size, self.queue.file_size):
                 raise MessageIllegalError(
@@ -234,6 +237,13 @@ class CommitLog:
         """The file that holds all of these bytes, if they are written."""
         file = self.queue.find(offset)
         return None if file is None or offset - file.file_from_offset + size > file.wrote else file
+
+    def may_be_record(self, offset: int, size: int) -> bool:
+        """Whether records may have that size, or one of it begins at an offset: maxMessageSize may have been larger."""
+        if size <= self.longest_record:
+            return True
+        head = self.bytes_at(offset, BODY_POSITION)
+        return head is not None and is_record(*peek(head)) and peek(head)[0] == size
 
     def record(self, offset: int) -> bytes | None:
         """The whole record at an offset, or ``None`` when none begins there (blocks)."""

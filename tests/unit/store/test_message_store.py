@@ -9,6 +9,7 @@ import pytest
 
 from rocketbroker.codec.message.message_decoder import decode_record
 from rocketbroker.codec.message.message_sys_flag import COMPRESSED_FLAG
+from rocketbroker.common.config.hot_change import apply_updates
 from rocketbroker.common.errors import StoreError
 from rocketbroker.store import message_queries
 from rocketbroker.store.consume_queue import ConsumeQueue
@@ -397,3 +398,23 @@ async def test_a_time_is_searched_in_a_queue_that_is_deleted_meanwhile(tmp_path:
 
     assert await store.offset_in_queue_by_time("Topic", 0, ALWAYS) == 0
     await store.stop()
+
+
+@pytest.mark.parametrize("batches", [False, True])
+async def test_what_was_taken_while_maxmessagesize_was_larger_is_served(tmp_path: Path, batches: bool):
+    body, topic = bytes(17 << 20), "Batches" if batches else "Topic"
+    settings = {"mapped_file_size_commit_log": 64 << 20, "batch_topics": ["Batches"]}
+    store = make_store(tmp_path / "store", **settings)
+    await store.start()
+    apply_updates([store.config], {"maxMessageSize": str(18 << 20)})
+    put = store.put_message(message(body, topic))
+    store.dispatch()
+
+    assert put.status is PutMessageStatus.PUT_OK
+    assert [one.body for one in read_queue(store, topic, 0)] == [body]
+    assert store.look_message_by_offset(put.physical_offset) is not None
+    await store.stop()
+    again = make_store(tmp_path / "store", **settings)
+    await again.start()
+    assert [one.body for one in read_queue(again, topic, 0)] == [body]
+    await again.stop()
