@@ -3,6 +3,7 @@
 mqbroker [-c broker-a.properties] [-n 127.0.0.1:9876] [-p] [-m]
 """
 
+import faulthandler
 import sys
 from typing import TYPE_CHECKING, Annotated
 
@@ -56,6 +57,8 @@ def _run(settings: BrokerSettings) -> None:
     from rocketbroker.app.broker_controller import BrokerController
 
     set_up_logging()
+    # A disk that cannot read a mapped page ends the process by SIGBUS: that says where it was.
+    faulthandler.enable()
     log_access(settings.transport)
     for warning in settings.warnings:
         print(f"mqbroker: {warning}", file=sys.stderr)

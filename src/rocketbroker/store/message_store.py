@@ -196,16 +196,19 @@ class MessageStore:
         """Open the store: lock, load, recover, start the threads.
 
         Raises:
-            StoreError: it is in use, a file is missing or has another size, or the disk is full.
+            StoreError: it is in use, a file is missing or has another size, or the disk is full or cannot be read.
         """
         self._loop = asyncio.get_running_loop()
         opening = self._loop.run_in_executor(None, self._open)
         try:
             report = self.recovery_report = await asyncio.shield(opening)
-        except BaseException:
+        except BaseException as error:
             # The thread works on the files until it is done, also when nobody waits for the store any more.
             await asyncio.wait([opening])
             self._release()
+            if isinstance(error, OSError):
+                text = f"{self.config.store_path_root_dir} (storePathRootDir) cannot be opened: {error}"
+                raise StoreError(text) from error
             raise
         (log.warning if report.damage or not report.clean_stop else log.info)("%s", report)
         self.flusher.start()
@@ -304,11 +307,8 @@ class MessageStore:
 
     def _write_ends(self) -> None:
         """Note what there is, for the next start to find it all."""
-        index = self.index_service
-        names = None if index is None else index.file_names
         log_range = self.commit_log.min_offset, self.commit_log.max_offset
-        # Files of the log may have been removed since it was last looked at where the queues begin.
-        self.queues.correct_min_offsets(log_range[0])
+        names = None if self.index_service is None else self.index_service.file_names
         write_queue_ends(self._ends_path, log_range, self.queues, names, self._file_system)
 
     def _end_reads(self) -> None:

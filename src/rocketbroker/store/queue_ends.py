@@ -49,10 +49,12 @@ def write_queue_ends(
     Raises:
         OSError: the disk refused.
     """
+    begin, end = begin_and_end_of_log
+    # Files of the log may have been removed since it was last looked at where the queues begin.
+    queues.correct_min_offsets(begin)
     table: dict[str, dict[str, list[int]]] = {}
     for queue in queues:
         table.setdefault(queue.topic, {})[str(queue.queue_id)] = [queue.min_offset, queue.max_offset]
-    begin, end = begin_and_end_of_log
     content: dict[str, object] = {"beginOfLog": begin, "endOfLog": end, "indexFiles": index_files, "queues": table}
     replace_contents(path, dumps_config({**content, _CHECKSUM: crc32(dumps_config(content))}), file_system)
 

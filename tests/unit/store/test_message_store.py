@@ -403,8 +403,7 @@ async def test_a_time_is_searched_in_a_queue_that_is_deleted_meanwhile(tmp_path:
 @pytest.mark.parametrize("batches", [False, True])
 async def test_what_was_taken_while_maxmessagesize_was_larger_is_served(tmp_path: Path, batches: bool):
     body, topic = bytes(17 << 20), "Batches" if batches else "Topic"
-    settings = {"mapped_file_size_commit_log": 64 << 20, "batch_topics": ["Batches"]}
-    store = make_store(tmp_path / "store", **settings)
+    store = make_store(tmp_path / "store", batch_topics=["Batches"], mapped_file_size_commit_log=64 << 20)
     await store.start()
     apply_updates([store.config], {"maxMessageSize": str(18 << 20)})
     put = store.put_message(message(body, topic))
@@ -414,7 +413,7 @@ async def test_what_was_taken_while_maxmessagesize_was_larger_is_served(tmp_path
     assert [one.body for one in read_queue(store, topic, 0)] == [body]
     assert store.look_message_by_offset(put.physical_offset) is not None
     await store.stop()
-    again = make_store(tmp_path / "store", **settings)
+    again = make_store(tmp_path / "store", batch_topics=["Batches"], mapped_file_size_commit_log=64 << 20)
     await again.start()
     assert [one.body for one in read_queue(again, topic, 0)] == [body]
     await again.stop()

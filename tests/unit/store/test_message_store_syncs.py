@@ -425,3 +425,14 @@ async def test_the_time_of_the_queues_is_that_of_what_is_in_them(store: MessageS
     assert entered <= store._last_dispatched() < clock.time_ms()
     store.dispatch()
     assert store._last_dispatched() == clock.time_ms()
+
+
+async def test_a_disk_that_cannot_be_read_refuses_the_start(tmp_path: Path, monkeypatch):
+    store = make_store(tmp_path / "store")
+    await store.start()
+    store.put_message(message())
+    await store.stop()
+    monkeypatch.setattr(os, "pread", refuse(errno.EIO))
+
+    with pytest.raises(StoreError, match=r"/store \(storePathRootDir\) cannot be opened: .*Input/output error"):
+        await make_store(tmp_path / "store").start()

@@ -25,14 +25,14 @@ def test_what_is_written_is_read(tmp_path: Path):
             queues.find_or_create(topic, queue_id).put(number, 100 * number, 100, 0)
     path = tmp_path / "config" / FILE_NAME
 
-    write_queue_ends(path, (1024, 12345), queues, ["20261121095923270"], LOCAL)
+    write_queue_ends(path, (0, 12345), queues, ["20261121095923270"], LOCAL)
 
     told: list[str] = []
     table = {("A", 0): (0, 3), ("A", 7): (0, 1), ("B", 2): (0, 2)}
     log = MappedFileQueue(tmp_path / "commitlog", LOG_FILE)
-    assert read_queue_ends(path, log, queues, told) == QueueEnds(1024, 12345, table, ["20261121095923270"])
-    write_queue_ends(path, (1024, 12345), queues, None, LOCAL)
-    assert read_queue_ends(path, log, queues, told) == QueueEnds(1024, 12345, table, None)
+    assert read_queue_ends(path, log, queues, told) == QueueEnds(0, 12345, table, ["20261121095923270"])
+    write_queue_ends(path, (0, 12345), queues, None, LOCAL)
+    assert read_queue_ends(path, log, queues, told) == QueueEnds(0, 12345, table, None)
     assert told == []
     queues.close()
 
@@ -298,6 +298,41 @@ async def test_a_kill_amid_the_start_that_found_a_queue_lost_changes_nothing_of_
         again = crash_copy(killed, tmp_path / f"again-{len(rebuilt)}")
         await store.stop()
         killed = again
+
+
+async def test_a_kill_amid_the_start_that_found_used_offsets_lost_has_none_of_them_used_again(
+    filled: Filled, tmp_path: Path, monkeypatch
+):
+    queue = filled.store.queues.find("Topic", (COUNT - 1) % QUEUES)
+    assert queue
+    end = queue.max_offset
+    queue.go_on_at(end + 2)
+    root, killed = await stopped(filled, tmp_path), tmp_path / "killed"
+    overwrite(*queue_file(root, queue.queue_id, end), bytes(2 * 20))
+    truncate = MappedFileQueue.truncate
+
+    def kill(self: MappedFileQueue, offset: int) -> None:
+        if not killed.exists():
+            crash_copy(root, killed)
+        truncate(self, offset)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(MappedFileQueue, "truncate", kill)
+        store = await opened(root, filled)
+    await store.stop()
+    assert (killed / "abort").exists()
+    assert not (killed / "config" / rebuild_note.FILE_NAME).exists()
+
+    store = await opened(killed, filled)
+
+    assert store.put_message(message(queue_id=queue.queue_id)).queue_offset == end + 2
+    await store.stop()
+
+
+def queue_file(root: Path, queue_id: int, queue_offset: int) -> tuple[Path, int]:
+    """File and position of an entry of a queue of the topic."""
+    at = queue_offset * 20
+    return root / "consumequeue" / "Topic" / str(queue_id) / f"{at - at % QUEUE_FILE:020d}", at % QUEUE_FILE
 
 
 @pytest.mark.parametrize("messages", [0, 1])
