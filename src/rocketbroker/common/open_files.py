@@ -24,6 +24,8 @@ log = logging.getLogger(__name__)
 _MARGIN: Final = 16
 # Of a low limit the reserve takes no more than a quarter.
 _MOST_OF_LIMIT: Final = 4
+# Mappings that queue files leave to the log, the index, threads and the allocator; of a low limit a quarter.
+_RESERVED_MAPPINGS: Final = 4096
 _lock = threading.Lock()
 
 
@@ -86,6 +88,30 @@ def why_refused(error: OSError) -> str:
     if error.errno == errno.ENFILE:
         return f"{text}: all processes together have reached the system's limit; raise fs.file-max"
     return text
+
+
+class MappingLimit:
+    """The number of files that may be mapped and leave the reserve, by vm.max_map_count."""
+
+    def __init__(self) -> None:
+        # Up to so many the kernel need not be asked for its limit.
+        self._known = 0
+
+    def why_reached(self) -> str:
+        """Say why no more queue file may be mapped; empty while there is room."""
+        count = mapped_count()
+        if count < self._known:
+            return ""
+        limit = max_map_count()
+        if limit is None:
+            return ""
+        self._known = limit - min(_RESERVED_MAPPINGS, limit // _MOST_OF_LIMIT)
+        if count < self._known:
+            return ""
+        return f"{count:,} files are mapped, and the rest is kept for the log: {_map_limit()}"
+
+
+MAPPINGS: Final = MappingLimit()
 
 
 def why_not_mapped(error: OSError) -> str:

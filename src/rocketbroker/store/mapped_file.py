@@ -18,7 +18,7 @@ from pathlib import Path
 from rocketbroker.codec.storefile.mapped_file_name import file_name_to_offset
 from rocketbroker.common.errors import StoreError, StoreFullError
 from rocketbroker.common.file_system import LOCAL, FileSystem, data_ranges, parents_of
-from rocketbroker.common.open_files import why_not_mapped, why_refused
+from rocketbroker.common.open_files import MAPPINGS, why_not_mapped, why_refused
 from rocketbroker.store.removed_file import RemovedFile
 
 # Queue files are named by their offset, 20 digits; index files by their time.
@@ -98,6 +98,8 @@ class MappedFile:
         self.to_write_again = False
         # Whether zeros were written behind ``wrote`` that are not on disk for certain.
         self.zeroed = False
+        if not keeps_open and (why := MAPPINGS.why_reached()):
+            raise StoreError(f"cannot map {path}: {why}")
         self.fd = self._open()
         # Folders whose names may not be on disk yet, the innermost first; ``None`` until the first sync asks. Also of a
         # file that was there, since who made it may have failed half way, or never synced it.

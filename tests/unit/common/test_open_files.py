@@ -7,7 +7,13 @@ import sys
 import pytest
 
 from rocketbroker.common import open_files
-from rocketbroker.common.open_files import open_file_limit, raise_open_file_limit, why_not_mapped, why_refused
+from rocketbroker.common.open_files import (
+    MappingLimit,
+    open_file_limit,
+    raise_open_file_limit,
+    why_not_mapped,
+    why_refused,
+)
 
 BEGIN = """
 import os, resource, sys
@@ -79,3 +85,30 @@ def test_a_limit_that_is_reached_is_named_with_what_raises_it(monkeypatch):
 @pytest.mark.parametrize("why", [why_refused, why_not_mapped])
 def test_another_error_is_told_as_it_is(why):
     assert why(error(errno.EIO)) == "Input/output error"
+
+
+def test_queue_files_leave_mappings_to_others(monkeypatch):
+    asked: list[int] = []
+    mapped, allowed = 0, 10_000
+
+    def ask() -> int:
+        asked.append(mapped)
+        return allowed
+
+    monkeypatch.setattr(open_files, "max_map_count", ask)
+    monkeypatch.setattr(open_files, "mapped_count", lambda: mapped)
+    limit = MappingLimit()
+    for count in range(7500):
+        mapped = count
+        assert not limit.why_reached()
+    assert asked == [0], "the kernel is asked once"
+    mapped = 7500
+
+    assert limit.why_reached().startswith("7,500 files are mapped, and the rest is kept for the log: ")
+    assert "10,000 mappings (vm.max_map_count); raise it by sysctl" in limit.why_reached()
+    allowed = 65_530
+    assert not limit.why_reached(), "a limit that was raised holds at once"
+    mapped = 65_530 - 4096
+    assert limit.why_reached()
+    monkeypatch.setattr(open_files, "max_map_count", lambda: None)
+    assert not limit.why_reached(), "where the system has no such limit"

@@ -6,8 +6,12 @@ from pathlib import Path
 import pytest
 
 from rocketbroker.codec.storefile.consume_queue_layout import ENTRY, FILLER_ENTRY
+from rocketbroker.common import open_files
 from rocketbroker.common.errors import StoreError, StoreFullError
+from rocketbroker.common.open_files import MappingLimit
+from rocketbroker.store import mapped_file
 from rocketbroker.store.consume_queue import ConsumeQueue
+from rocketbroker.store.mapped_file import MappedFile
 from tests.support.stores import open_below
 
 FILE = 200  # ten entries
@@ -373,3 +377,18 @@ def test_room_begins_where_a_queue_does(queue: ConsumeQueue):
     assert queue.room_end == 20
     put(queue, 13)
     assert entries(queue) == [13]
+
+
+def test_a_queue_without_a_mapping_is_refused_and_the_log_is_not(queue: ConsumeQueue, tmp_path: Path, monkeypatch):
+    monkeypatch.setattr(open_files, "max_map_count", lambda: 4)
+    monkeypatch.setattr(open_files, "mapped_count", lambda: 3)
+    monkeypatch.setattr(mapped_file, "MAPPINGS", MappingLimit())
+
+    with pytest.raises(StoreError, match=r"3 files are mapped.*4 mappings \(vm\.max_map_count\)"):
+        queue.make_room(1)
+
+    assert not queue.queue.directory.exists()
+    MappedFile(tmp_path / f"{0:020d}", 4096).close()
+    monkeypatch.setattr(open_files, "max_map_count", lambda: 65_530)
+    queue.make_room(1)
+    assert queue.room_end == 10
