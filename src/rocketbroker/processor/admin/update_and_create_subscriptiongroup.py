@@ -16,6 +16,7 @@ from rocketbroker.processor.table_change import answer_when_settled
 log = logging.getLogger(__name__)
 
 _MAX_RETRY_QUEUE_NUMS = 16384
+MOST_LOGGED = 5
 
 
 class UpdateAndCreateSubscriptionGroupProcessor:
@@ -45,8 +46,8 @@ class UpdateAndCreateSubscriptionGroupProcessor:
     ) -> Command | Awaitable[Command]:
         for config in configs:
             _check(config)
+        log.info("%s updates %d groups, %s", connection.remote_address, len(configs), configs[:MOST_LOGGED])
         for config in configs:
-            log.info("%s updates group %s", connection.remote_address, config)
             self._groups.update(config)
         return answer_when_settled([self._groups.settled(config.group_name) for config in configs], response())
 

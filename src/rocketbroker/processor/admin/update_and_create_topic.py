@@ -21,6 +21,7 @@ log = logging.getLogger(__name__)
 
 # Each queue costs a row in every answer about its topic; RocketMQ's own largest topic has 1024.
 MAX_QUEUE_NUMS = 16384
+MOST_LOGGED = 5
 # PermName.PERM_PRIORITY and above is no permission of a topic.
 _MAX_PERM = 7
 _MESSAGE_TYPE = "+message.type"
@@ -55,10 +56,11 @@ class UpdateAndCreateTopicProcessor:
         for config in configs:
             self._check(config)
         self._topics.check_room(len({config.topic_name for config in configs} - self._topics.topics.keys()))
-        for config in configs:
-            if config != self._topics.select(config.topic_name):
-                log.info("%s updates topic %s", connection.remote_address, config)
-                self._topics.update(config)
+        changed = [config for config in configs if config != self._topics.select(config.topic_name)]
+        # A list may have thousands, and a line for each would hold the loop longer than the change.
+        log.info("%s updates %d topics, %s", connection.remote_address, len(changed), changed[:MOST_LOGGED])
+        for config in changed:
+            self._topics.update(config)
         return answer_when_settled([self._topics.settled(config.topic_name) for config in configs], response())
 
     def _check(self, config: TopicConfig) -> None:
