@@ -1,6 +1,7 @@
 """REGISTER_BROKER (103)."""
 
 import asyncio
+import threading
 import zlib
 from collections.abc import Callable
 
@@ -138,9 +139,12 @@ def replaced_header(asked: Command, typed: RegisterBrokerRequestHeader) -> Comma
 async def test_a_large_body_is_read_by_the_thread_and_kept_from_the_connection_s_buffer(
     namesrv: NamesrvFixture,
 ) -> None:
+    reading = threading.Event()
+    namesrv.executor.submit(reading.wait)
     asked = command(large())
     answer = processor(namesrv).process(namesrv.connection, asked)
     asked.body = b""
+    reading.set()
     assert isinstance(answer, asyncio.Future)
     assert topics(namesrv) == []
     taken = await answer
