@@ -1,4 +1,10 @@
-"""Questions and answers between official Java clients: replies arrive, are missed, or find nobody."""
+"""Questions and answers between official Java clients: replies arrive, are missed, or find nobody.
+
+A Java client sends a question or a reply again when its connection was closed under it, as it does itself when a
+request on it timed out. Both replies to such a question are pushed, and the client, which looks a question up and
+removes it in two steps, calls back for both when they come together. So callbacks are held against the replies that
+the broker took: one for each question, and never more than replies.
+"""
 
 import asyncio
 import re
@@ -43,14 +49,18 @@ def test_questions_are_answered_once_or_time_out(
 
     asked = [f"{way} {n}" for way in ("sync", "async") for n in range(COUNT)]
     answered = rows(asker.text(), "ANSWERED")
-    assert sorted(answered) == sorted([each.split()[0], each, f"re: {each}"] for each in asked)
+    assert {tuple(row) for row in answered} == {(each.split()[0], each, f"re: {each}") for each in asked}
     ((waited_ms,),) = rows(asker.text(), "TIMEOUT")
     assert 1_990 <= int(waited_ms) < 10_000, "less what the client took to send, in whole milliseconds"
     until(lambda: bool(rows(answerer.text(), "HEARD")), 10, "the question that is not answered has come")
     # A reply is acknowledged after it has arrived.
-    until(lambda: len(rows(answerer.text(), "REPLIED")) == len(asked), 10, "all replies are acknowledged")
-    assert sorted(row[0] for row in rows(answerer.text(), "REPLIED")) == sorted(asked)
-    assert stored(cluster, REPLY_TOPIC) == len(asked)
+    until(
+        lambda: {row[0] for row in rows(answerer.text(), "REPLIED")} == set(asked), 10, "all replies are acknowledged"
+    )
+    replies = stored(cluster, REPLY_TOPIC)
+    assert len(asked) <= len(answered) <= replies, (
+        "no reply is pushed twice: one each where the clients sent none again"
+    )
 
     # Who asked dies before the answer to its last question.
     asker.kill()
@@ -61,6 +71,6 @@ def test_questions_are_answered_once_or_time_out(
     assert "CODE: 1" in why
     # Known to be gone, or found out while it is pushed.
     assert re.search(r"push reply message (fail, channel of <.+> not found\.|to .+ fail: the connection to)", why)
-    assert stored(cluster, REPLY_TOPIC) == len(asked), "what reached nobody is not stored"
-    assert len(rows(asker.text(), "ANSWERED")) == len(asked)
+    assert stored(cluster, REPLY_TOPIC) == replies, "what reached nobody is not stored"
+    assert len(rows(asker.text(), "ANSWERED")) == len(answered)
     assert our_servers.errors() == []

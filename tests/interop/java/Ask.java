@@ -1,4 +1,6 @@
 import java.nio.charset.StandardCharsets;
+import java.util.Set;
+import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.CountDownLatch;
 import org.apache.rocketmq.client.exception.RequestTimeoutException;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
@@ -8,7 +10,8 @@ import org.apache.rocketmq.common.message.Message;
 /**
  * Asks `count` questions one after the other and as many at a time, each of which prints ANSWERED with how it was asked,
  * the question and the answer. Then it asks one question in vain, which prints TIMEOUT and how long it waited, and
- * last, with `leave`, one that it does not wait for: LEFT.
+ * last, with `leave`, one that it does not wait for: LEFT. The client may call back twice for one question, if its reply
+ * is sent twice.
  */
 public final class Ask {
     public static void main(String[] args) throws Exception {
@@ -23,13 +26,16 @@ public final class Ask {
             System.out.println("ANSWERED\tsync\tsync " + n + "\t" + text(answer));
         }
         CountDownLatch open = new CountDownLatch(count);
+        Set<String> answered = ConcurrentHashMap.newKeySet();
         for (int n = 0; n < count; n++) {
             String asked = "async " + n;
             producer.request(question(topic, asked), new RequestCallback() {
                 @Override
                 public void onSuccess(Message answer) {
                     System.out.println("ANSWERED\tasync\t" + asked + "\t" + text(answer));
-                    open.countDown();
+                    if (answered.add(asked)) {
+                        open.countDown();
+                    }
                 }
 
                 @Override
