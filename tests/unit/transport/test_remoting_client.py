@@ -8,6 +8,8 @@ from rocketbroker.codec.remoting.handler import Route
 from rocketbroker.codec.remoting.headers.offset import GetMinOffsetRequestHeader
 from rocketbroker.codec.remoting.remoting_command import Command, request, response
 from rocketbroker.common.errors import RemotingConnectError, RemotingSendError, RemotingTimeoutError
+from rocketbroker.transport import endpoint
+from rocketbroker.transport.connection import RemotingConnection
 from rocketbroker.transport.remoting_client import RemotingClient, split_address
 from rocketbroker.transport.remoting_server import RemotingServer
 from tests.support.transports import ECHO, FAILING, LATER, SILENT, TYPED, Handlers
@@ -153,3 +155,62 @@ async def test_stop_ends_what_waits_and_leaves_no_task(handlers: Handlers):
         await waiting
     await server.stop()
     assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+async def connected(client: RemotingClient) -> tuple[RemotingConnection, socket.socket]:
+    """A connection and its other end, which does nothing by itself."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        connection = await client.connect(f"127.0.0.1:{listening.getsockname()[1]}")
+        return connection, listening.accept()[0]
+
+
+class TestPeersThatStall:
+    """Servers that begin an answer, or take no request, do not hold a client's memory for ever."""
+
+    async def test_one_that_does_not_finish_its_frame_is_dropped(self, client: RemotingClient, caplog):
+        connection, peer = await connected(client)
+        await asyncio.to_thread(peer.sendall, (15 << 20).to_bytes(4, "big") + bytes(400_000))
+        await until(lambda: connection._buffer.received_bytes > 400_000)
+        waiting = asyncio.ensure_future(connection.invoke(request(ECHO), 30))
+        await asyncio.sleep(0)
+
+        connection.check(connection.last_read + 60)
+        assert connection.is_open
+        connection.check(connection.last_read + 70)
+
+        assert "(frameTimeoutSeconds)" in caplog.text
+        with pytest.raises(RemotingSendError, match="was lost"):
+            await waiting
+        assert client._endpoint.held_bytes == 0
+        peer.close()
+
+    async def test_one_that_takes_nothing_is_dropped(self, client: RemotingClient, caplog):
+        connection, peer = await connected(client)
+        now = connection.last_read
+        for _ in range(10):
+            connection.send_oneway(request(ECHO, None, bytes(1 << 20)))
+        connection.check(now)
+        assert client._endpoint.held_bytes > 1 << 20
+
+        connection.check(now + 60)
+        connection.check(now + 121)
+
+        assert "took none of the" in caplog.text
+        assert client._endpoint.held_bytes == 0
+        peer.close()
+
+    async def test_one_that_is_silent_stays(self, client: RemotingClient, address: str):
+        connection = await client.connect(address)
+
+        connection.check(connection.last_read + 1_000)
+
+        assert connection.is_open
+
+    async def test_peers_are_looked_at_once_there_is_one(self, client: RemotingClient, address: str, monkeypatch):
+        monkeypatch.setattr(endpoint, "_SCAN_S", 0.01)
+        looked: list[float] = []
+        monkeypatch.setattr(RemotingConnection, "check", lambda _self, now: looked.append(now))
+
+        await client.connect(address)
+
+        await until(lambda: looked)
