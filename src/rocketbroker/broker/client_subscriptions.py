@@ -122,6 +122,8 @@ def _subscribed(subscriptions: Iterable[SubscriptionData]) -> _Subscribed:
 def _comparable(data: SubscriptionData) -> tuple[str, str]:
     if not is_tag_type(data.expression_type):
         return data.expression_type, data.sub_string.strip()
+    if not data.tags_set and "||" not in data.sub_string:
+        return TAG, data.sub_string.strip() or "*"
     tags = sorted({tag.strip() for tag in (data.sub_string or "||".join(data.tags_set)).split("||")} - {""})
     return TAG, " || ".join(tags) or "*"
 

@@ -91,7 +91,7 @@ class ConsumerManager(ClientGroups):
             changed |= info.update_subscription(data.subscription_data_set)
             self._check_conflict(info, info.client_subscriptions.update(channel, data.subscription_data_set))
         if changed:
-            log.info("group %s has changed by %r", data.group_name, channel)
+            log.debug("group %s has changed by %r", data.group_name, channel)
             self._notify(info)
         return changed
 

@@ -170,18 +170,18 @@ def assert_nothing_left(parts, groups=()):
     }
 
 
-MANY: list[tuple[str, list[str]]] = [(f"g{number}", []) for number in range(257)]
+MANY: list[tuple[str, list[str]]] = [(f"g{number}", []) for number in range(129)]
 
 
 @pytest.mark.parametrize(
     ("command", "remark"),
     [
-        (heartbeat(*MANY), "maxGroupsPerClient: 257 groups exceed the limit of 256; use several clients or raise"),
-        (heartbeat(*[("g", [])] * 257), "maxGroupsPerClient: 257 groups"),
-        (heartbeat(("g", []), producers=[f"p{number}" for number in range(256)]), "maxGroupsPerClient: 257 groups"),
+        (heartbeat(*MANY), "maxGroupsPerClient: 129 groups exceed the limit of 128; use several clients or raise"),
+        (heartbeat(*[("g", [])] * 129), "maxGroupsPerClient: 129 groups"),
+        (heartbeat(("g", []), producers=[f"p{number}" for number in range(128)]), "maxGroupsPerClient: 129 groups"),
         (
-            heartbeat(*((f"g{group}", [f"T{number}" for number in range(1_025)]) for group in range(2))),
-            "maxSubscriptionsPerClient: 2,050 subscriptions exceed the limit of 2,048; use several",
+            heartbeat(*((f"g{group}", [f"T{number}" for number in range(513)]) for group in range(2))),
+            "maxSubscriptionsPerClient: 1,026 subscriptions exceed the limit of 1,024; use several",
         ),
         (
             heartbeat(("g", []), client="c" * 1_025),
@@ -199,12 +199,12 @@ def test_a_heartbeat_that_is_too_large_leaves_nothing_behind(processor, parts, c
 
 def test_groups_of_earlier_heartbeats_count(processor, parts):
     connection = FakeConnection()
-    for number in range(256):
+    for number in range(128):
         processor.process(connection, heartbeat((f"g{number}", [f"T{number}-{topic}" for topic in range(8)])))
     processor.process(connection, heartbeat(("g0", [f"T{topic}" for topic in range(8)])))
-    assert refusal(processor, heartbeat(("h", [])), connection)[1].startswith("maxGroupsPerClient: 257 groups")
+    assert refusal(processor, heartbeat(("h", [])), connection)[1].startswith("maxGroupsPerClient: 129 groups")
     too_many = heartbeat(("g0", [f"T{topic}" for topic in range(9)]))
-    assert refusal(processor, too_many, connection)[1].startswith("maxSubscriptionsPerClient: 2,049 subscriptions")
+    assert refusal(processor, too_many, connection)[1].startswith("maxSubscriptionsPerClient: 1,025 subscriptions")
     parts.consumers.unregister("g1", connection)
     processor.process(connection, heartbeat(("h", [])))
 

@@ -19,7 +19,7 @@ class ClientLimits(ConfigModel):
     )
     max_groups_per_client: Whole = setting(
         "maxGroupsPerClient",
-        256,
+        128,
         "Most groups that a client produces and consumes in; a heartbeat with more is refused with INVALID_PARAMETER.",
         _HOT,
         low=8,
@@ -27,7 +27,7 @@ class ClientLimits(ConfigModel):
     )
     max_subscriptions_per_client: Whole = setting(
         "maxSubscriptionsPerClient",
-        2_048,
+        1_024,
         "Most subscriptions of a client in all its groups; a heartbeat with more is refused with INVALID_PARAMETER.",
         _HOT,
         low=16,

@@ -27,21 +27,38 @@ class ConsumerCalls:
         self._consumers = consumers
         self._under_way: Counter[Connection] = Counter()
 
+    def check(self, group: str, client_id: str) -> Connection:
+        """Check that a client can be asked, before anything is read for it; gives its connection.
+
+        Raises:
+            BrokerResponseError: SYSTEM_ERROR, no such client is there; SYSTEM_BUSY, it is asked too much already.
+        """
+        channel = self._consumers.find_channel(group, client_id)
+        who = f"<{group}> <{shown(client_id)}>"
+        if channel is None:
+            raise BrokerResponseError(ResponseCode.SYSTEM_ERROR, f"The Consumer {who} not online")
+        if channel.connection.is_behind:
+            remark = f"consumer {who} has not taken what it was sent (writeBufferHighWaterMark); ask again later"
+            raise BrokerResponseError(ResponseCode.SYSTEM_BUSY, remark)
+        limit = self._config.max_calls_per_consumer
+        if self._under_way[channel.connection] >= limit:
+            remark = (
+                f"maxCallsPerConsumer: consumer {who} has not answered {limit:,} requests yet; ask later or raise "
+                "maxCallsPerConsumer"
+            )
+            raise BrokerResponseError(ResponseCode.SYSTEM_BUSY, remark)
+        return channel.connection
+
     async def call(self, group: str, client_id: str, command: Command) -> Command:
         """The client's answer to ``command``.
 
         Raises:
-            BrokerResponseError: SYSTEM_ERROR, no such client is there or its connection was lost; SYSTEM_BUSY, it is
-                asked too much already; CONSUME_MSG_TIMEOUT, it did not answer in 10 s.
+            BrokerResponseError: as ``check``; SYSTEM_ERROR, its connection was lost; CONSUME_MSG_TIMEOUT, it did not
+                answer in 10 s.
         """
-        channel = self._consumers.find_channel(group, client_id)
+        connection = self.check(group, client_id)
         who = f"consumer <{group}> <{shown(client_id)}>"
-        if channel is None:
-            raise BrokerResponseError(
-                ResponseCode.SYSTEM_ERROR, f"The Consumer <{group}> <{shown(client_id)}> not online"
-            )
-        connection = channel.connection
-        self._begin(connection, who)
+        self._under_way[connection] += 1
         try:
             answer = await connection.invoke(command, TIMEOUT_S)
         except RemotingTimeoutError as error:
@@ -51,16 +68,6 @@ class ConsumerCalls:
         finally:
             self._end(connection)
         return response(answer.code, answer.remark, answer.header, bytes(answer.body))
-
-    def _begin(self, connection: Connection, who: str) -> None:
-        limit = self._config.max_calls_per_consumer
-        if self._under_way[connection] >= limit:
-            remark = (
-                f"maxCallsPerConsumer: {who} has not answered {limit:,} requests yet; ask again later or raise "
-                "maxCallsPerConsumer"
-            )
-            raise BrokerResponseError(ResponseCode.SYSTEM_BUSY, remark)
-        self._under_way[connection] += 1
 
     def _end(self, connection: Connection) -> None:
         self._under_way[connection] -= 1

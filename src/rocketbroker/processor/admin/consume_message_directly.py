@@ -48,10 +48,12 @@ class ConsumeMessageDirectlyProcessor:
 
         Raises:
             BrokerResponseError: INVALID_PARAMETER, the group or the id is illegal; SYSTEM_ERROR, there is no such
-                message or client; CONSUME_MSG_TIMEOUT, it does not answer.
+                message or client; SYSTEM_BUSY, it is asked too much already; CONSUME_MSG_TIMEOUT, it does not answer.
         """
         header = command.header
         check_known_group(header.consumer_group)
+        # The message may be long, and reading it takes the loop.
+        self._calls.check(header.consumer_group, header.client_id or "")
         record = self._record(header.msg_id or "")
         question = request(RequestCode.CONSUME_MESSAGE_DIRECTLY, self._for_client(header), record)
         return await self._calls.call(header.consumer_group, header.client_id or "", question)

@@ -43,3 +43,11 @@ async def test_a_consumer_that_does_not_answer_is_asked_a_few_things_at_a_time(c
     await asyncio.wait(waiting)
     assert not calls._under_way
     assert (await call("silent")).code == ResponseCode.SUCCESS
+
+
+async def test_a_consumer_that_is_behind_is_not_asked(consumer, calls):
+    consumer("g", "slow").is_behind = True
+    with pytest.raises(BrokerResponseError) as error:
+        await calls.call("g", "slow", request(RequestCode.GET_CONSUMER_RUNNING_INFO))
+    assert error.value.code == ResponseCode.SYSTEM_BUSY
+    assert "writeBufferHighWaterMark" in error.value.remark

@@ -1,3 +1,5 @@
+from unittest.mock import Mock
+
 import msgspec
 import pytest
 
@@ -111,3 +113,12 @@ async def test_bad_requests_are_named(processor, client, fields, code, named):
     assert found_code == code
     assert named in remark
     assert client.asked == []
+
+
+async def test_no_message_is_read_for_a_client_that_cannot_be_asked(parts, store, processor, client, monkeypatch):
+    client.is_behind = True
+    read = Mock()
+    monkeypatch.setattr(store, "queued_message", read)
+    code, _ = await refusal_async(processor.process, Header("CG_Live", "client", create_message_id(V4_HOST, 0)))
+    assert code == ResponseCode.SYSTEM_BUSY
+    assert read.call_count == 0

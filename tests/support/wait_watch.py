@@ -1,0 +1,44 @@
+"""A bystander of a broker: how long its small requests wait while others do what they like."""
+
+import threading
+import time
+from types import TracebackType
+from typing import Self
+
+from tests.support.raw_client import RawClient
+
+GET_MAX_OFFSET = 30
+PAUSE_S = 0.005
+
+
+class WaitWatch:
+    """Asks for the end of a queue all the time, by a connection of its own; ``longest_s`` is the longest wait.
+
+    Args:
+        address: the broker's, "host:port".
+    """
+
+    def __init__(self, address: str) -> None:
+        self.longest_s = 0.0
+        self.answers = 0
+        self._client = RawClient(address)
+        self._ends = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="WaitWatch")
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._ends.set()
+        self._thread.join()
+        self._client.close()
+
+    def _watch(self) -> None:
+        while not self._ends.wait(PAUSE_S):
+            begin = time.perf_counter()
+            answer = self._client.ask(GET_MAX_OFFSET, {"topic": "TBW102", "queueId": "0"})
+            self.longest_s = max(self.longest_s, time.perf_counter() - begin)
+            self.answers += answer.code == 0
