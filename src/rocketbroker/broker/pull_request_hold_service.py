@@ -89,7 +89,9 @@ class PullRequestHoldService:
             BrokerResponseError: SYSTEM_BUSY, too many pulls of its connection or of all are held. Clients pull again
                 after some seconds; PULL_NOT_FOUND would have them do so at once, and again and again.
         """
-        of_connection = self._by_connection.get(request.connection) or _OfConnection()
+        of_connection = self._by_connection.get(request.connection)
+        if of_connection is None:
+            of_connection = self._by_connection[request.connection] = _OfConnection()
         config, weight = self._config, request.weight
         if of_connection.weight + weight > config.max_held_pulls_per_connection:
             raise _too_many("maxHeldPullsPerConnection", of_connection.weight, config.max_held_pulls_per_connection)
@@ -100,7 +102,6 @@ class PullRequestHoldService:
         if queue is None:
             queue = self._held[key] = ManyPullRequest(*key)
         queue.add(request)
-        self._by_connection[request.connection] = of_connection
         of_connection.requests.add(request)
         of_connection.weight += weight
         self._weight += weight
@@ -186,20 +187,13 @@ class PullRequestHoldService:
     def _forget(self, request: PullRequest) -> None:
         request.held = False
         self._deadlines.discard(request, request.deadline)
-        key = request.topic, request.queue_id
-        queue = self._held[key]
-        queue.remove(request)
-        if not queue.count:
-            del self._held[key]
-            if self._grown:
-                self._grown.pop(queue, None)
+        # Queues and connections stay for the next pull: the check drops queues without any, on_close connections.
+        self._held[request.topic, request.queue_id].remove(request)
         self._weight -= request.weight
         of_connection = self._by_connection[request.connection]
         of_connection.requests.discard(request)
         of_connection.weight -= request.weight
-        if not of_connection.requests:
-            del self._by_connection[request.connection]
-        self.waiting = bool(self._held)
+        self.waiting = self._weight > 0
 
     def on_close(self, connection: Connection) -> None:
         """Forget the pulls of a connection that is closed."""
@@ -207,6 +201,7 @@ class PullRequestHoldService:
         if of_connection is not None:
             for request in list(of_connection.requests):
                 self._forget(request)
+            del self._by_connection[connection]
 
     async def _check(self) -> None:
         while True:
@@ -218,7 +213,10 @@ class PullRequestHoldService:
         """Wake the pulls whose queue has grown, whatever their tags: their consumers learn that it has."""
         checked = 0
         for queue in list(self._held.values()):
-            self._check_queue(queue)
+            if queue.count:
+                self._check_queue(queue)
+            else:
+                self._held.pop((queue.topic, queue.queue_id), None)
             checked += 1 + queue.count
             if checked >= _MOST_CHECKED:
                 checked = 0

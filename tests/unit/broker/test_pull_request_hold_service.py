@@ -139,7 +139,7 @@ async def test_so_many_pulls_are_held_and_no_more(name: str, other_is_refused: b
         assert error.value.code == ResponseCode.SYSTEM_BUSY
     if not other_is_refused:
         service.suspend(pull(other, 2), 60_000)
-        service.on_close(other)
+    service.on_close(other)
 
     assert held_count(service) == 2
     assert list(service._by_connection) == [greedy]
@@ -277,6 +277,21 @@ async def test_the_check_goes_through_many_queues_in_turns(monkeypatch: pytest.M
     await turns(2)
 
     assert (len(asked), [each.queue_id for each in resumed]) == (100, [3])
+    await service.stop()
+
+
+async def test_the_check_drops_queues_without_pulls() -> None:
+    service, resumed = held_service()
+    service.suspend(pull(FakeConnection(), 0), 60_000)
+    service.suspend(pull(FakeConnection(), 1), 60_000)
+    service.arriving("Topic", 0, 11, 0)
+    await turns(2)
+    assert (len(resumed), service.waiting) == (1, True)
+    await service._check_held()
+    assert list(service._held) == [("Topic", 1)]
+    service.arriving("Topic", 1, 11, 0)
+    await turns(2)
+    assert (len(resumed), service.waiting) == (2, False)
     await service.stop()
 
 
