@@ -198,8 +198,8 @@ async def test_no_registration_holds_the_name_server_or_its_memory(
             f"{grown / MIB:.0f} MiB more, route asked {prober.answers} times, {prober.longest_s * 1000:.0f} ms at most"
         )
         assert grown < 300 * MIB
-        # Of two cores with other work: a held loop would take seconds.
-        assert prober.longest_s < 1.0
+        # With other work on the machine; a held loop took 20 s and more.
+        assert prober.longest_s < 3.0
         await stranger.stop()
         async with asyncio.timeout(TIMEOUT_S):
             while len(await all_topics(broker, server.address)) > 3:
