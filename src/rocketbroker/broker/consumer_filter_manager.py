@@ -77,6 +77,9 @@ class ConsumerFilterManager(ConfigManager[ConsumerFilterWrapper]):
         self._config = config
         self._clock = clock
         self._by_group: dict[str, dict[str, RegisteredFilter]] = {}
+        self._count = 0
+        # How many have died since room was made last; some may live again.
+        self._died = 0
 
     def get(self, topic: str, group: str) -> RegisteredFilter | None:
         """The filter of the group for the topic, dead ones included."""
@@ -91,7 +94,7 @@ class ConsumerFilterManager(ConfigManager[ConsumerFilterWrapper]):
         if not self._config.enable_property_filter:
             return
         topics = set()
-        changed = False
+        changed = self._make_room()
         for subscription in subscriptions:
             topics.add(subscription.topic)
             if not is_tag_type(subscription.expression_type) and subscription.sub_string:
@@ -112,11 +115,17 @@ class ConsumerFilterManager(ConfigManager[ConsumerFilterWrapper]):
             known.data.client_version = subscription.sub_version
             self._revive(known)
             return True
+        if known is None and self._count >= self._config.max_consumer_filter_nums:
+            limit = self._config.max_consumer_filter_nums
+            log.warning("group %s gets no filter: %d there are reach maxConsumerFilterNums; raise it", group, limit)
+            return False
         try:
             made = self._made(group, subscription)
         except MQFilterError as error:
             log.warning("the filter of group %s for topic %s is refused: %s", group, subscription.topic, error)
+            self._count -= known is not None
             return filters.pop(subscription.topic, None) is not None
+        self._count += known is None
         self._by_group.setdefault(group, filters)[subscription.topic] = made
         log.info("group %s filters topic %s by %.200r", group, subscription.topic, subscription.sub_string)
         return True
@@ -142,6 +151,7 @@ class ConsumerFilterManager(ConfigManager[ConsumerFilterWrapper]):
     def _end(self, known: RegisteredFilter) -> bool:
         if known.data.dead:
             return False
+        self._died += 1
         known.data.dead_time, known.data.dead = max(self._clock.time_ms(), known.data.born_time), True
         return True
 
@@ -150,14 +160,25 @@ class ConsumerFilterManager(ConfigManager[ConsumerFilterWrapper]):
         was_dead, known.data.dead_time, known.data.dead = known.data.dead, 0, False
         return was_dead
 
+    def _make_room(self) -> bool:
+        """Forget all dead ones when there are too many; returns whether there were any."""
+        if self._count < self._config.max_consumer_filter_nums or not self._died:
+            return False
+        self._died = 0
+        self._forget(self._clock.time_ms())
+        return True
+
     def _clean(self) -> None:
         """Forget those that are dead for too long."""
-        oldest = self._clock.time_ms() - self._config.filter_data_clean_time_span
+        self._forget(self._clock.time_ms() - self._config.filter_data_clean_time_span)
+
+    def _forget(self, oldest: int) -> None:
         for group, filters in list(self._by_group.items()):
             for topic, known in list(filters.items()):
                 if known.data.dead and known.data.dead_time <= oldest:
                     log.info("group %s has not filtered topic %s for long, which is forgotten", group, topic)
                     del filters[topic]
+                    self._count -= 1
             if not filters:
                 del self._by_group[group]
 
@@ -203,6 +224,7 @@ class ConsumerFilterManager(ConfigManager[ConsumerFilterWrapper]):
         for of_topic in file.filter_data_by_topic.values():
             for data in of_topic.group_filter_data.values():
                 self._take(data)
+        self._count = self._died = sum(map(len, self._by_group.values()))
 
     def _take(self, data: ConsumerFilterData) -> None:
         try:

@@ -229,3 +229,27 @@ def test_what_is_told(broker: SimpleNamespace, caplog: pytest.LogCaptureFixture)
     with caplog.at_level(logging.INFO):
         broker.filters.register("G", [sql("a > 1")])
     assert "group G filters topic T by 'a > 1'" in caplog.text
+
+
+def test_filters_beyond_the_limit_take_the_place_of_dead_ones(tmp_path, caplog):
+    config = BrokerConfig(enable_property_filter=True, max_consumer_filter_nums=100)
+    manager = ConsumerFilterManager(tmp_path / "consumerFilter.json", config, FakeClock())
+
+    def register(group, *topics):
+        manager.register(group, [SubscriptionData(topic, "a > 1", 1, expression_type="SQL92") for topic in topics])
+
+    for number in range(1_000):
+        register("restless", *(f"T{number}-{topic}" for topic in range(10)))
+    assert sum(map(len, manager._by_group.values())) <= 100
+    register("live", *(f"T{topic}" for topic in range(120)))
+    assert sum(map(len, manager._by_group.values())) == 100
+    assert "maxConsumerFilterNums" in caplog.text
+    register("other", "T")
+    assert manager.get("T", "other") is None
+    manager.unregister("live")
+    register("other", "T")
+    assert manager.get("T", "other") is not None
+
+    loaded = ConsumerFilterManager(tmp_path / "consumerFilter.json", config, FakeClock())
+    loaded.decode(manager.encode())
+    assert loaded._count == sum(map(len, loaded._by_group.values()))

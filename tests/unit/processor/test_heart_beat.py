@@ -236,3 +236,16 @@ def test_a_name_that_is_too_long_is_refused(processor, parts, command):
     code, remark = refusal(processor, command)
     assert (code, "has 263 characters, 262 are allowed" in remark) == (ResponseCode.INVALID_PARAMETER, True)
     assert_nothing_left(parts)
+
+
+def test_filters_that_take_too_long_to_compile_are_refused(processor, parts):
+    apply_updates([parts.config], {"enablePropertyFilter": "true"})
+    command = heartbeat(("g", [f"T{number}" for number in range(600)]))
+    body = json.loads(command.body)
+    for subscription in body["consumerDataSet"][0]["subscriptionDataSet"]:
+        subscription.update(subString="a > 1", expressionType="SQL92")
+    command.body = json.dumps(body).encode()
+    code, remark = refusal(processor, command)
+    assert code == ResponseCode.INVALID_PARAMETER
+    assert remark.startswith("maxFilterLengthPerClient: 10,200 characters exceed the limit of 8,500")
+    assert_nothing_left(parts)

@@ -136,3 +136,21 @@ class ClientLimits(ConfigModel):
         low=1,
         high=1 << 40,
     )
+    max_filter_length_per_client: Whole = setting(
+        "maxFilterLengthPerClient",
+        8_500,
+        "Most characters of the SQL92 filters of a heartbeat, and 12 for each; one with more is refused with "
+        "INVALID_PARAMETER.",
+        Trait(unit="characters", hot=True, own=True),
+        low=256,
+        high=1_048_576,
+    )
+    max_consumer_filter_nums: Whole = setting(
+        "maxConsumerFilterNums",
+        10_000,
+        "Most SQL92 filters of groups; those of groups without clients give way to new ones, beyond them none is "
+        "registered.",
+        _HOT,
+        low=100,
+        high=1_000_000,
+    )
