@@ -297,6 +297,7 @@ class RemotingConnection(asyncio.BufferedProtocol):
             if not command.flag & FLAG_ONEWAY:
                 self._out.append(answer)
             return
+        body_bytes = len(command.body)
         if not route.runs_later:
             # A request that is kept until it is answered keeps no receive buffer.
             command.body = b""
@@ -307,8 +308,9 @@ class RemotingConnection(asyncio.BufferedProtocol):
             if route.runs_later:
                 self.answer_later(command, answer)
             else:
+                self._turns.begin(command, answer, body_bytes)
+                self._is_settled = False
                 self._one_more_open()
-                self._begin(command, answer).add_done_callback(self._close_request)
         elif answer is not None:
             self._answer(command, answer)
 
@@ -345,7 +347,7 @@ class RemotingConnection(asyncio.BufferedProtocol):
     def _begin(self, command: Command, work: Awaitable[Any]) -> asyncio.Task[None]:
         return self._endpoint.tasks.start(self._answer_when_done(command, work), f"request-{command.code}")
 
-    def _close_request(self, _task: asyncio.Task[None] | None = None) -> None:
+    def _close_request(self) -> None:
         self._open_requests -= 1
         if self._paused:
             self._hear_again()

@@ -36,6 +36,17 @@ class RequestTurns:
         self._waiting.append((command, work))
         self.go_on()
 
+    def begin(self, command: Command, work: Awaitable[Any], body_bytes: int) -> None:
+        """Begin work that waits for no turn; the body that it keeps counts until it ends."""
+        self.body_bytes += body_bytes
+        self._begin(command, work).add_done_callback(partial(self._ended_out_of_turn, work, body_bytes))
+
+    def _ended_out_of_turn(self, work: Awaitable[Any], body_bytes: int, _task: "Task[None]") -> None:
+        self.body_bytes -= body_bytes
+        if inspect.iscoroutine(work):
+            work.close()
+        self._on_end()
+
     def go_on(self) -> None:
         """Begin what may begin now."""
         while self._waiting and self._at_work < _MOST_AT_WORK and not self.is_stopped:

@@ -146,6 +146,28 @@ class TestWaitingRequests:
         await until(lambda: not endpoint.held_bytes)
         assert (len(handlers.seen), connection._open_requests) == (4, 0)
 
+    async def test_bodies_at_work_out_of_turn_count_and_stop_the_reading(self, handlers: Handlers):
+        async def work(body: bytes) -> Command:
+            await handlers.gate.wait()
+            return response(0, None, None, body[:1])
+
+        def begin(_connection: Connection, command: Command) -> Any:
+            return work(bytes(command.body))
+
+        connection, transport, endpoint = connect({ECHO: Route(ECHO, begin, takes_large_bodies=True)})
+        for number in range(100):
+            if transport.stopped:
+                break
+            feed(connection, frame(ECHO, bytes(MIB), number))
+
+        assert transport.stopped
+        assert 4 * MIB < endpoint.held_bytes < 7 * MIB
+        handlers.gate.set()
+        await until(lambda: transport.reading)
+        await until(lambda: not endpoint.held_bytes)
+        assert connection._open_requests == 0
+        await endpoint.stop("done")
+
     async def test_a_request_that_is_kept_keeps_no_receive_buffer(self, handlers: Handlers):
         kept: list[Command] = []
 
