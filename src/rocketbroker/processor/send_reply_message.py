@@ -72,9 +72,16 @@ class SendReplyMessageProcessor:
         the replies to all others for 10 s.
 
         Raises:
-            BrokerResponseError: SYSTEM_ERROR, the reply names no client, or that is not here or does not take it; as a
-                send for a topic or a queue that cannot be.
+            BrokerResponseError: SYSTEM_ERROR, the reply names no client, or that is not here or does not take it;
+                MESSAGE_ILLEGAL, the body is too long; as a send for a topic or a queue that cannot be.
         """
+        limit = self._store.config.max_message_size
+        if len(command.body) > limit:
+            text = (
+                f"maxMessageSize: the reply has {len(command.body):,} bytes, over the limit of {limit:,}; "
+                "split it or raise maxMessageSize"
+            )
+            raise BrokerResponseError(ResponseCode.MESSAGE_ILLEGAL, text)
         header = command.header
         target = self._targets.find(header, connection.remote_address)
         queue_id = header.queue_id

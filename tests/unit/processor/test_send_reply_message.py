@@ -164,11 +164,11 @@ async def test_any_queue_for_a_negative_number(parts, processor, asker):
 
 async def test_a_reply_has_arrived_though_the_store_refuses_it(store, processor, asker, caplog):
     pushed = asker()
-    apply_updates([store.config], {"maxMessageSize": "10"})
-    answer = await call_async(processor.process, header(), b"x" * 100)
+    properties = PROPERTIES + "x\x01" + "y" * 32_767 + "\x02"
+    answer = await call_async(processor.process, header(properties=properties), b"pong")
     assert (answer.code, answer.fields["msgId"]) == (0, "0")
     assert len(pushed) == 1
-    assert "a reply was passed on, and is not in DefaultCluster_REPLY_TOPIC: [MESSAGE_ILLEGAL]" in caplog.text
+    assert "a reply was passed on, and is not in DefaultCluster_REPLY_TOPIC: [PROPERTIES_SIZE_EXCEEDED]" in caplog.text
 
 
 async def test_the_answer_waits_for_the_disk(parts, sync_store, asker):
@@ -224,3 +224,13 @@ async def test_a_reply_with_too_many_keys_is_refused_before_it_is_passed_on(stor
     assert (code, remark[:28]) == (ResponseCode.MESSAGE_ILLEGAL, "maxKeysPerMessage: 129 keys ")
     assert list(pushed) == []
     assert stored(store) == 0
+
+
+async def test_a_reply_that_is_too_long_is_refused_before_it_is_passed_on(store, processor, asker):
+    asked = asker()
+    limit = store.config.max_message_size
+
+    code, remark = await refusal_async(processor.process, header(), bytes(limit + 1))
+
+    assert (code, asked) == (ResponseCode.MESSAGE_ILLEGAL, [])
+    assert f"{limit + 1:,} bytes, over the limit of {limit:,}" in remark
