@@ -49,7 +49,8 @@ class QueueCuts:
         elif is_behind or (self._ended is not None and not self._tails.leads(queue, position)):
             self._told.append(f"entry {position} of {name} is damaged, and made anew")
             self._keep_end(queue, position + 1)
-        elif self._tails.leads(queue, position):
+        elif self._tails.leads(queue, position) or self._tails.may_be_lost(queue, position, physical_offset):
+            # A power loss takes messages and leaves their entries.
             return
         self.lacks_from = min(self.lacks_from, queue.message_end(sound - 1))
 

@@ -46,6 +46,15 @@ class QueueTails:
         sound = record is None or _says_nothing(record) or self._leads(queue, record)
         return sound or not self._can_be_checked(queue)
 
+    def may_be_lost(self, queue: ConsumeQueue, queue_offset: int, physical_offset: int) -> bool:
+        """Whether an entry names a message from a CommitLog offset on, which the log may have lost with its tail."""
+        record = queue.expected_record(queue_offset)
+        if record is None:
+            return False
+        _, offset, size, _ = record
+        in_the_log = physical_offset <= offset <= offset + size <= self._commit_log.queue.max_file_end
+        return in_the_log and size >= queue.record_check.least_size
+
     def _can_be_checked(self, queue: ConsumeQueue) -> bool:
         """Whether there is a log; entries of Java's light queues lead to messages of other topics."""
         return bool(self._commit_log.queue.files) and not queue.topic.startswith(LMQ_PREFIX)

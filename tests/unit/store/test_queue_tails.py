@@ -103,6 +103,26 @@ async def test_a_damaged_entry_that_is_known_to_be_on_disk_is_made_anew_after_a_
     await store.stop()
 
 
+async def test_entries_whose_messages_a_power_loss_took_have_nothing_before_them_looked_through(
+    filled: Filled, tmp_path: Path
+):
+    filled.store.put_message(message(topic="Seldom"))
+    filled.put(COUNT)
+    filled.store.dispatch()
+    store = await opened(await stopped(filled, tmp_path), filled)
+    lost = store.put_message(message(b"lost", "Seldom"))
+    store.dispatch()
+    root = crash_copy(Path(store.config.store_path_root_dir), tmp_path / "killed")
+    await store.stop()
+    zeroed(*log_file(root, lost.physical_offset), lost.size)
+
+    store = await opened(root, filled)
+
+    assert store.recovery_report.dispatched == 0
+    assert store.put_message(message(topic="Seldom")).queue_offset == 1
+    await store.stop()
+
+
 async def test_an_entry_whose_message_the_log_has_lost_says_where_the_log_ended(filled: Filled, tmp_path: Path):
     """Where nothing else does, since another broker stopped the store."""
     root = await stopped(filled, tmp_path)
