@@ -85,3 +85,23 @@ async def test_each_operation_that_the_disk_refuses_takes_nothing(
         await run_with(tmp_path / str(first), flush_disk_type, seed=100, faults=faults)
         met = faults.seen >= first
     print(f"{kind}, {flush_disk_type}, {errno.errorcode[code]}: {first - 1} faults")
+
+
+class NoDescriptors(Faults):
+    """Refuses all that needs a descriptor for a while, as a process at its limit of open files."""
+
+    def __call__(self, operation: str, path: Path) -> None:
+        super().__call__("open" if operation in {"open", "sync_folder"} else "", path)
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("flush_disk_type", ["SYNC_FLUSH", "ASYNC_FLUSH"])
+@pytest.mark.parametrize(("first", "count"), [(2, 3), (12, 6), (30, 20)])
+async def test_a_time_without_descriptors_takes_nothing(
+    tmp_path: Path, flush_disk_type: str, first: int, count: int
+) -> None:
+    faults = NoDescriptors("open", first, count, errno.EMFILE)
+
+    await run_with(tmp_path, flush_disk_type, seed=first, faults=faults)
+
+    assert faults.seen >= first + count, "it has gone on afterwards"

@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+from rocketbroker.common.errors import StoreError
 from rocketbroker.common.shared_memory import mapped_count, max_map_count
 
 log = logging.getLogger(__name__)
@@ -88,6 +89,21 @@ def why_refused(error: OSError) -> str:
     if error.errno == errno.ENFILE:
         return f"{text}: all processes together have reached the system's limit; raise fs.file-max"
     return text
+
+
+@contextmanager
+def limit_named() -> Iterator[None]:
+    """Have a file that cannot be opened for want of descriptors told with the limit.
+
+    Raises:
+        StoreError: so many files are open.
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in {errno.EMFILE, errno.ENFILE}:
+            raise
+        raise StoreError(f"cannot open {error.filename}: {why_refused(error)}") from error
 
 
 class MappingLimit:

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
+from rocketbroker.common.open_files import limit_named
 from rocketbroker.store.commit_log import CommitLog
 from rocketbroker.store.consume_queue import ConsumeQueue
 from rocketbroker.store.consume_queue_store import ConsumeQueueStore
@@ -46,6 +47,7 @@ class LoadedStore(NamedTuple):
         return 0 if self.ends is None else self.ends.end_of_log
 
 
+@limit_named()
 def load(
     commit_log: CommitLog,
     queues: ConsumeQueueStore,

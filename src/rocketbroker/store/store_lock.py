@@ -6,6 +6,7 @@ from pathlib import Path
 from rocketbroker.common.atomic_file import write_synced
 from rocketbroker.common.errors import StoreError
 from rocketbroker.common.file_system import LOCAL, FileSystem, parents_of
+from rocketbroker.common.open_files import why_refused
 
 #: What the locked file holds once the store is recovered. Java's broker writes it at once: it recovers before it locks.
 LOCKED = b"lock"
@@ -42,7 +43,7 @@ class StoreLock:
             self._file_system.make_folders(self._path.parent)
             self._fd = self._file_system.open(self._path)
         except OSError as error:
-            raise StoreError(f"cannot open {self._path}: {error.strerror}") from error
+            raise StoreError(f"cannot open {self._path}: {why_refused(error)}") from error
         try:
             # The second kind is Java's and holds between processes only, the first one within a process too.
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -77,7 +78,7 @@ class StoreLock:
             for folder in {*parents_of(self._abort_path), *parents_of(self._path)}:
                 self._file_system.sync_folder(folder)
         except OSError as error:
-            raise StoreError(f"cannot write {self._abort_path}: {error.strerror}") from error
+            raise StoreError(f"cannot write {self._abort_path}: {why_refused(error)}") from error
 
     def mark_stopped(self) -> None:
         """Remove the abort file (blocks)."""

@@ -4,12 +4,17 @@ import asyncio
 import errno
 import os
 import threading
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from rocketbroker.common import file_system
 from rocketbroker.common.errors import StoreError, StoreFullError
 from rocketbroker.common.file_system import LocalFileSystem
+from rocketbroker.common.open_files import open_file
+from rocketbroker.store import commit_log_dispatcher
 from rocketbroker.store.consume_queue import ConsumeQueue
 from rocketbroker.store.index_file import IndexFile
 from rocketbroker.store.mapped_file import MappedFile
@@ -326,6 +331,17 @@ async def test_an_index_file_that_was_not_synced_makes_the_stop_unclean(tmp_path
     assert not (tmp_path / "store" / "abort").exists()
 
 
+def none_below(folder: Path, really_open: Callable[..., Any]) -> Callable[..., Any]:
+    """Opens files, but none of those in a folder: there is no descriptor left."""
+
+    def opened(path: Path, *arguments: Any, **named: Any) -> Any:
+        if path.is_relative_to(folder):
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE), str(path))
+        return really_open(path, *arguments, **named)
+
+    return opened
+
+
 def refuse_entry(*_: object) -> None:
     raise StoreFullError("no room")
 
@@ -436,3 +452,57 @@ async def test_a_disk_that_cannot_be_read_refuses_the_start(tmp_path: Path, monk
 
     with pytest.raises(StoreError, match=r"/store \(storePathRootDir\) cannot be opened: .*Input/output error"):
         await make_store(tmp_path / "store").start()
+
+
+class TestNoDescriptors:
+    async def test_a_start_without_them_is_refused_with_the_limit(self, tmp_path: Path, monkeypatch):
+        store = make_store(tmp_path / "store")
+        await store.start()
+        store.put_message(message(properties={"KEYS": "k"}))
+        await store.stop()
+        for name in ("index", "consumequeue", "commitlog"):
+            again = make_store(tmp_path / "store")
+            with monkeypatch.context() as patched:
+                patched.setattr(Path, "open", none_below(tmp_path / "store" / name, Path.open))
+                patched.setattr(file_system, "open_file", none_below(tmp_path / "store" / name, open_file))
+                with pytest.raises(StoreError, match=f"{name}.*Too many open files: this process may open"):
+                    await again.start()
+            assert open_below(tmp_path) == []
+        again = make_store(tmp_path / "store")
+        await again.start()
+        assert len(read_queue(again, "Topic", 0)) == 1
+        await again.stop()
+
+    async def test_what_needs_none_goes_on_and_the_rest_once_there_are_some(self, tmp_path: Path, monkeypatch, caplog):
+        monkeypatch.setattr(commit_log_dispatcher, "RETRY_S", 0.0)
+        store = make_store(tmp_path / "store", flush_interval_consume_queue=10)
+        await store.start()
+        store.put_message(message(b"first", properties={"KEYS": "k"}))
+        store.dispatch()
+        with monkeypatch.context() as patched:
+            patched.setattr(file_system, "open_file", refuse(errno.EMFILE))
+            results = [store.put_message(message(bytes(9000), properties={"KEYS": "k"})) for _ in range(60)]
+            new_topic = store.put_message(message(b"new", "New"))
+            store.dispatch()
+            store._dispatcher.flush_index()
+            await until(lambda: "checkpoint could not be written" in caplog.text)
+            taken = sum(result.status is PutMessageStatus.PUT_OK for result in results)
+            assert 0 < taken < 60, "until the log needs a file that is not prepared"
+            assert len(read_queue(store, "Topic", 0)) == 1 + taken
+        for refused in (results[-1], new_topic):
+            assert refused.status is PutMessageStatus.CREATE_MAPPED_FILE_FAILED
+            assert "Too many open files: this process may open" in refused.reason
+        assert results[taken:] == [results[-1]] * (60 - taken)
+
+        await until(lambda: store.put_message(message(b"after")).status is PutMessageStatus.PUT_OK)
+        assert store.put_message(message(b"new", "New")).status is PutMessageStatus.PUT_OK
+        store.dispatch()
+        await store.stop()
+
+        assert not (tmp_path / "store" / "abort").exists()
+        again = make_store(tmp_path / "store")
+        await again.start()
+        assert again.recovery_report.damaged_files == []
+        assert [one.body for one in read_queue(again, "Topic", 0)][taken:] == [bytes(9000), b"after"]
+        assert [one.body for one in read_queue(again, "New", 0)] == [b"new"]
+        await again.stop()
