@@ -170,15 +170,15 @@ def assert_nothing_left(parts, groups=()):
     }
 
 
-MANY: list[tuple[str, list[str]]] = [(f"g{number}", []) for number in range(129)]
+MANY: list[tuple[str, list[str]]] = [(f"g{number}", []) for number in range(513)]
 
 
 @pytest.mark.parametrize(
     ("command", "remark"),
     [
-        (heartbeat(*MANY), "maxGroupsPerClient: 129 groups exceed the limit of 128; use several clients or raise"),
-        (heartbeat(*[("g", [])] * 129), "maxGroupsPerClient: 129 groups"),
-        (heartbeat(("g", []), producers=[f"p{number}" for number in range(128)]), "maxGroupsPerClient: 129 groups"),
+        (heartbeat(*MANY), "maxGroupsPerClient: 513 groups exceed the limit of 512; use several clients or raise"),
+        (heartbeat(*[("g", [])] * 513), "maxGroupsPerClient: 513 groups"),
+        (heartbeat(("g", []), producers=[f"p{number}" for number in range(512)]), "maxGroupsPerClient: 513 groups"),
         (
             heartbeat(*((f"g{group}", [f"T{number}" for number in range(513)]) for group in range(2))),
             "maxSubscriptionsPerClient: 1,026 subscriptions exceed the limit of 1,024; use several",
@@ -197,13 +197,24 @@ def test_a_heartbeat_that_is_too_large_leaves_nothing_behind(processor, parts, c
     assert_nothing_left(parts)
 
 
+def test_a_process_with_many_producers_and_consumers_is_one_ordinary_client(processor, parts):
+    command = heartbeat(
+        *((f"group-{number}", [f"topic-{number}", f"%RETRY%group-{number}"]) for number in range(300)),
+        producers=[f"producer-{number}" for number in range(200)],
+    )
+
+    processor.process(FakeConnection(), command)
+
+    assert (len(parts.consumers.groups), len(parts.producers.groups)) == (300, 200)
+
+
 def test_groups_of_earlier_heartbeats_count(processor, parts):
     connection = FakeConnection()
-    for number in range(128):
-        processor.process(connection, heartbeat((f"g{number}", [f"T{number}-{topic}" for topic in range(8)])))
-    processor.process(connection, heartbeat(("g0", [f"T{topic}" for topic in range(8)])))
-    assert refusal(processor, heartbeat(("h", [])), connection)[1].startswith("maxGroupsPerClient: 129 groups")
-    too_many = heartbeat(("g0", [f"T{topic}" for topic in range(9)]))
+    for number in range(512):
+        processor.process(connection, heartbeat((f"g{number}", [f"T{number}-{topic}" for topic in range(2)])))
+    processor.process(connection, heartbeat(("g0", [f"T{topic}" for topic in range(2)])))
+    assert refusal(processor, heartbeat(("h", [])), connection)[1].startswith("maxGroupsPerClient: 513 groups")
+    too_many = heartbeat(("g0", [f"T{topic}" for topic in range(3)]))
     assert refusal(processor, too_many, connection)[1].startswith("maxSubscriptionsPerClient: 1,025 subscriptions")
     parts.consumers.unregister("g1", connection)
     processor.process(connection, heartbeat(("h", [])))

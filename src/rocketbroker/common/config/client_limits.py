@@ -19,7 +19,7 @@ class ClientLimits(ConfigModel):
     )
     max_groups_per_client: Whole = setting(
         "maxGroupsPerClient",
-        128,
+        512,
         "Most groups that a client produces and consumes in; a heartbeat with more is refused with INVALID_PARAMETER.",
         _HOT,
         low=8,
