@@ -23,9 +23,7 @@ from rocketbroker.codec.remoting.handler import Buffer, Route
 from rocketbroker.codec.remoting.json_header import HeaderFieldError
 from rocketbroker.codec.remoting.remoting_command import FLAG_ONEWAY, FLAG_RESPONSE, Command, response
 from rocketbroker.codec.remoting.response_code import ResponseCode
-from rocketbroker.common.errors import (
-    RemoteProtocolError,
-)
+from rocketbroker.common.errors import RemoteProtocolError
 from rocketbroker.transport.answers import body_too_long, encode_answer, encode_reply, error_answer
 from rocketbroker.transport.endpoint import Endpoint
 from rocketbroker.transport.outgoing_requests import OutgoingRequests
@@ -166,7 +164,7 @@ class RemotingConnection(asyncio.BufferedProtocol):
         if self._turns.body_bytes > _MOST_BODY_BYTES // 2:
             return
         self._paused = False
-        self._heard_at = self._loop.time()
+        self._heard_at = self._progress.frame_began_at = self._loop.time()
         unread, self._unread = self._unread, b""
         if unread:
             if self._unread_since:
@@ -194,7 +192,8 @@ class RemotingConnection(asyncio.BufferedProtocol):
             self._is_settled = False
         else:
             if position or not self._buffer.held:
-                self._progress.frame_began_at = self.last_read
+                # What was read before the connection was heard again was not the peer's delay.
+                self._progress.frame_began_at = max(self.last_read, self._heard_at)
             self._buffer.keep(data[position:], needed)
             if len(data) - position > _SMALL_REST:
                 self._is_settled = False
@@ -482,7 +481,8 @@ class RemotingConnection(asyncio.BufferedProtocol):
         waiting = self._transport.get_write_buffer_size()
         if waiting or not self._is_settled:
             self._settle()
-        reason = self._progress.lateness(now, waiting, self._buffer.received_bytes)
+        # The rest of a frame cannot come while the connection is not heard.
+        reason = self._progress.lateness(now, waiting, 0 if self._paused else self._buffer.received_bytes)
         if reason:
             self.drop(reason)
             return

@@ -1,6 +1,7 @@
 """Memory that connections hold between events: incomplete frames, requests and answers that wait."""
 
 import asyncio
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -109,6 +110,41 @@ class TestFrameTimeout:
 
         assert not transport.closed
         assert len(transport.answers) == 1
+
+    async def test_no_time_passes_while_the_connection_is_not_heard(self, handlers: Handlers, monkeypatch):
+        connection, transport, _ = connect(handlers.routes(), limits=self.LIMITS)
+        feed(connection, frame(ECHO)[:-1])
+        began = connection.last_read
+        transport.blocked = True
+        connection.write([bytes(200)])
+        assert transport.stopped
+        transport.waiting -= 1  # the peer takes its answers, though slowly
+        connection.check(began + 70)
+        assert not transport.aborted
+
+        monkeypatch.setattr(connection, "_loop", SimpleNamespace(time=lambda: began + 100))
+        transport.drained()
+        connection.check(began + 159)
+        assert not transport.aborted
+        connection.check(began + 161)
+
+        assert transport.aborted
+
+    async def test_what_was_read_before_the_connection_is_heard_again_is_not_late(
+        self, handlers: Handlers, monkeypatch
+    ):
+        connection, transport, _ = connect(handlers.routes(), limits=self.LIMITS)
+        transport.blocked = True
+        # Those after the first 65 wait unread until the peer takes the answers to these.
+        feed(connection, frame(ECHO, bytes(200)) * 100 + frame(ECHO)[:-1])
+        read = connection.last_read
+        assert transport.stopped
+
+        monkeypatch.setattr(connection, "_loop", SimpleNamespace(time=lambda: read + 100))
+        transport.drained()
+        connection.check(read + 159)
+
+        assert (len(transport.answers), transport.aborted) == (100, False)
 
     async def test_silence_between_frames_is_no_frame(self, handlers: Handlers):
         connection, transport, _ = connect(handlers.routes(), limits=self.LIMITS)
