@@ -99,7 +99,7 @@ def other_machine() -> Iterator[OtherMachine]:
 
 @pytest.fixture
 def clients_machine(request: pytest.FixtureRequest) -> OtherMachine | None:
-    """Where official clients run, and servers have to be reached from; None for beside the servers."""
+    """Machine of the official clients, from which servers have to be reached; None for the servers' own."""
     if not request.config.getoption("--from-other-address"):
         return None
     machine: OtherMachine = request.getfixturevalue("other_machine")

@@ -44,7 +44,7 @@ def short_form(command: str) -> list[str]:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where the commands run, one after the other: some read what others have written."""
+    """Folder of the commands, which run one after the other: some read the output of others."""
     return tmp_path_factory.mktemp("figures")
 
 

@@ -139,6 +139,6 @@ def send_back_fields(offset: int) -> dict[str, str]:
 
 
 def log_bytes(client: RawClient) -> int:
-    """Where the log ends."""
+    """End of the log."""
     table = json.loads(client.ask(RequestCode.GET_BROKER_RUNTIME_INFO).body)["table"]
     return int(table["commitLogMaxOffset"])

@@ -40,7 +40,7 @@ async def client() -> AsyncIterator[RemotingClient]:
 
 
 def limited(files: int) -> list[str]:
-    """What goes before the command line of a process that may open so many files."""
+    """Prefix for the command line of a process that may open so many files."""
     return ["/bin/sh", "-c", f'ulimit -n {files} && exec "$@"', "sh"]
 
 

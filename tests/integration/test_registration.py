@@ -1,4 +1,4 @@
-"""What a name server knows of a broker's topics, over real sockets, however the broker registers them."""
+"""Topics of a broker at its name server, over real sockets, for each way of registration."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -56,7 +56,7 @@ def create_topic(topic: str) -> Command:
 
 
 def routed(namesrv: NamesrvController, broker: BrokerController) -> bool:
-    """Whether the name server knows each topic of the broker, as it is."""
+    """Tell whether the name server knows each topic of the broker, as it is."""
     queues = namesrv.route_info_manager.topic_queues
     return all(
         (found := queues.queues(name).get("broker-a")) is not None and found.read_queue_nums == topic.read_queue_nums

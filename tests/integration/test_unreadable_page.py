@@ -29,7 +29,7 @@ async def test_a_process_that_dies_of_a_mapped_page_loses_nothing(tmp_path: Path
 
 
 def die(root: Path) -> None:
-    """Have a process store messages and then lose a page of a queue."""
+    """Run a process that stores messages and then loses a page of a queue."""
     command = [sys.executable, "-m", "tests.support.dying_store", str(root), str(COUNT)]
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True

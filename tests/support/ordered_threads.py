@@ -62,7 +62,7 @@ class OrderedThreadsScript(CrashScript):
         self._marked(queue, self._store.put_message(one), [body], *keys)
 
     async def flush_queues_amid_dispatch(self) -> None:
-        """Have the flush pass over a queue whose message waits, and take seconds for the next one.
+        """Let the flush pass over a queue whose message waits, and take seconds for the next one.
 
         The first queue gets its message while the second one is synced. Meanwhile a message comes into the third, and
         the log is synced beyond all of them.
@@ -104,7 +104,7 @@ class OrderedThreadsScript(CrashScript):
         flushing.join()
 
     async def set_clock_back(self) -> None:
-        """Have messages stored at earlier times than the checkpoint has, the second one in the queue synced first."""
+        """Store messages at earlier times than the checkpoint has, the second one in the queue synced first."""
         present = self._present()
         if present:
             self._clock.advance(-60)

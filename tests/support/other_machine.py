@@ -90,7 +90,7 @@ class OtherMachine:
 
     @property
     def runner(self) -> list[str]:
-        """What goes before the command of a program that is to run there; the program keeps its process id."""
+        """Prefix for the command of a program that is to run there; the program keeps its process id."""
         return ["nsenter", f"--target={self._holder.pid}", "--net"]
 
     def connect(self, host: str, port: int) -> socket.socket:

@@ -165,7 +165,7 @@ class TableCrashScript(RecordedScript[Promised]):
             self.file_system.mark(Done(tried.entry, tried.number))
 
     def states(self, topics: TopicConfigManager, groups: SubscriptionGroupManager) -> dict[Entry, State]:
-        """What the tables say of each entry."""
+        """State of each entry in the tables."""
         found: dict[Entry, State] = {}
         for name in NAMES:
             topic, group = topics.topics.get(name), groups.groups.get(name)
@@ -174,7 +174,7 @@ class TableCrashScript(RecordedScript[Promised]):
         return found
 
     def is_settled(self) -> bool:
-        """Whether the disk has all that is in memory."""
+        """Tell whether the disk has all that is in memory."""
         return not self._persist._changed and not self._persist._told
 
     async def check(self, root: Path, promised: Promised, loss: Loss, number: int = 0) -> None:

@@ -1,4 +1,4 @@
-"""What a server says at its start of those who may use it."""
+"""Line at a server's start that says who may use it."""
 
 import ipaddress
 import logging

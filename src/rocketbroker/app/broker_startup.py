@@ -68,7 +68,7 @@ def _run(settings: BrokerSettings) -> None:
 
 
 def tell_booted(settings: BrokerSettings, controller: "BrokerController") -> None:
-    """Say that the broker serves."""
+    """Announce that the broker serves."""
     # Scripts wait for this line, so it is RocketMQ's to the letter.
     broker = settings.broker
     text = f"The broker[{broker.broker_name}, {controller.address}] boot success. serializeType=JSON"

@@ -19,13 +19,13 @@ _CPP = "CPP"
 
 
 def notify_consumer_ids_changed(group: str, connection: Connection) -> None:
-    """Have a client share the queues of its group anew."""
+    """Notify a client that it shares the queues of its group anew."""
     header = NotifyConsumerIdsChangedRequestHeader(group)
     connection.send_oneway(request(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, header, oneway=True))
 
 
 def reset_consumer_client_offset(channel: ClientChannelInfo, header: ResetOffsetRequestHeader, body: bytes) -> bool:
-    """Have a client go to the offsets of a body, as far as it consumes the queues; false when it is too far behind."""
+    """Send a client the offsets to go to, in queues that it consumes; false when it is too far behind."""
     command = request(RequestCode.RESET_CONSUMER_CLIENT_OFFSET, header, body, oneway=True)
     return channel.connection.send_oneway(command)
 

@@ -71,11 +71,11 @@ class BrokerOuterApi:
         await asyncio.gather(*(link.stop(unregister=True) for link in links.values()))
 
     def register_all(self) -> list[asyncio.Future[None]]:
-        """Have all topics registered at every name server soon; the futures are done when they are, or could not be."""
+        """Register all topics at every name server soon; the futures are done when that has succeeded or failed."""
         return [link.register_whole() for link in self._links.values()]
 
     def register_change(self, change: TopicChange) -> list[asyncio.Future[None]]:
-        """Have changed topics registered at every name server soon; the futures as those of ``register_all``."""
+        """Register changed topics at every name server soon; the futures as those of ``register_all``."""
         return [link.register_change(change) for link in self._links.values()]
 
     async def settled(self) -> None:

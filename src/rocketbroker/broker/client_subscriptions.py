@@ -58,7 +58,7 @@ class ClientSubscriptions:
 
     @property
     def is_conflicting(self) -> bool:
-        """Whether clients differ in what they subscribe to."""
+        """Tell whether clients differ in their subscriptions."""
         return len(self._alike) > 1
 
     @property

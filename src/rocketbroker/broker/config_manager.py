@@ -90,7 +90,7 @@ class ConfigManager(ABC, Generic[F]):
         self.take(self.parse(data))
 
     def persist(self) -> Settled | None:
-        """Have the table written soon; gives the future of that write, ``None`` for a table in memory only."""
+        """Schedule a write of the table; gives its future, ``None`` for a table in memory only."""
         if self._on_persist is not None:
             return self._on_persist(self)
         self.begin_write()
@@ -238,7 +238,7 @@ class ConfigPersistService:
         self._executor: ThreadPoolExecutor | None = None
 
     def submit(self, manager: AnyConfigManager) -> Settled:
-        """Have a table written soon; cheap, and callable before ``start``.
+        """Schedule a write of a table; cheap, and callable before ``start``.
 
         Returns:
             The future of the write that will have the table as it is now. It is shared: wait for it, never cancel it.

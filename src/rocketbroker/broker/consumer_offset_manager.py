@@ -182,7 +182,7 @@ class ConsumerOffsetManager(ConfigManager[ConsumerOffsetSerializeWrapper]):
         return told
 
     def flush(self) -> Settled | None:
-        """Have the table written when it has changed since; gives the future of that write."""
+        """Schedule a write of the table if it has changed since the last one; gives its future."""
         if not self._changed:
             return None
         self._changed = False

@@ -32,7 +32,7 @@ class Deadlines(Generic[T]):
         return sum(map(len, self._items.values()))
 
     def add(self, item: T, seconds: float) -> int:
-        """Have an item due after so many seconds; returns the key that ``discard`` wants."""
+        """Schedule an item; returns the key that ``discard`` wants."""
         tick = int((asyncio.get_running_loop().time() + seconds) / _TICK_S) + 1
         items = self._items.get(tick)
         if items is None:

@@ -77,12 +77,12 @@ class NamesrvLink:
         self._tasks.forever(self._run, "run")
 
     def register_whole(self) -> asyncio.Future[None]:
-        """Have all topics registered soon; the future is done when they are, or could not be."""
+        """Register all topics soon; the future is done when that has succeeded or failed."""
         self._whole_due = True
         return self._ask()
 
     def register_change(self, change: TopicChange) -> asyncio.Future[None]:
-        """Have changed topics registered soon; the future is done when they are, or could not be."""
+        """Register changed topics soon; the future is done when that has succeeded or failed."""
         # A deletion is seen by the lack of the topic among all of them.
         self._whole_due |= change.is_deletion
         self._changed.update((topic.topic_name, topic) for topic in change.topics)

@@ -144,7 +144,7 @@ class PullRequestHoldService:
             asyncio.get_running_loop().call_soon(self._resume_ready)
 
     def _ask(self, queue: ManyPullRequest) -> None:
-        """Have the filters of a queue look at a batch of messages once all of it is dispatched."""
+        """Schedule the filters of a queue to look at a batch of messages once all of it is dispatched."""
         if not self._grown and not self._to_ask:
             asyncio.get_running_loop().call_soon(self._ask_some)
         self._grown[queue] = None

@@ -73,7 +73,7 @@ class StatsItem:
 
     @property
     def is_idle(self) -> bool:
-        """Whether the window of a day is full and holds no messages."""
+        """Tell whether the window of a day is full and holds no messages."""
         day = self._windows[-1]
         return len(day) == DAY[0] and self.times == day[0].times
 

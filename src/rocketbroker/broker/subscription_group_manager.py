@@ -113,11 +113,11 @@ class SubscriptionGroupManager(VersionedConfigManager[SubscriptionGroupWrapper])
         return group in self.groups
 
     def creates(self, group: str) -> bool:
-        """Whether ``find`` would create the group, were there room."""
+        """Tell whether ``find`` would create the group, were there room."""
         return group not in self.groups and self._may_create(group)
 
     def is_passing(self, group: str) -> bool:
-        """Whether the group has pulled of late and would be created by an offset."""
+        """Tell whether the group has pulled of late and would be created by an offset."""
         return group in self._passing and self.creates(group)
 
     def _may_create(self, group: str) -> bool:

@@ -64,11 +64,11 @@ class TopicConfigManager(VersionedConfigManager[TopicConfigSerializeWrapper]):
         self._written_version = self.data_version
 
     def on_change(self, listener: ChangeListener) -> None:
-        """Have the listener told of changes once they are on disk (it registers them at the name servers)."""
+        """Add a listener for changes that are on disk (it registers them at the name servers)."""
         self._listeners.append(listener)
 
     def has_on_disk(self, topic: str, queue_id: int) -> bool:
-        """Whether the disk has the topic with such a queue."""
+        """Check that the topic is on disk, with such a queue."""
         config = self._changes.on_disk(topic)
         return config is not None and queue_id < max(config.read_queue_nums, config.write_queue_nums)
 
@@ -161,7 +161,7 @@ class TopicConfigManager(VersionedConfigManager[TopicConfigSerializeWrapper]):
             raise _too_many("maxTopicNums", len(self.topics) + added, limit, ResponseCode.SYSTEM_ERROR)
 
     def may_create(self, topic: str) -> bool:
-        """Whether a request of a client may make the topic, where it does not exist (``maxAutoCreateTopicNums``)."""
+        """Tell whether a client's request may create the topic, if it is new (``maxAutoCreateTopicNums``)."""
         return topic in self.topics or len(self.topics) < self._auto_limit or is_system_topic(topic)
 
     @property

@@ -58,7 +58,7 @@ def open_file(path: Path, flags: int, mode: int) -> int:
 
 @contextmanager
 def _whole_limit() -> Iterator[None]:
-    """Have no soft limit for the time of the block; what was opened stays open."""
+    """Lift the soft limit for the time of the block; what was opened stays open."""
     with _lock:
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
@@ -93,7 +93,7 @@ def why_refused(error: OSError) -> str:
 
 @contextmanager
 def limit_named() -> Iterator[None]:
-    """Have a file that cannot be opened for want of descriptors told with the limit.
+    """Name the limit in the error when descriptors run out.
 
     Raises:
         StoreError: so many files are open.
@@ -114,7 +114,7 @@ class MappingLimit:
         self._known = 0
 
     def why_reached(self) -> str:
-        """Say why no more queue file may be mapped; empty while there is room."""
+        """Return why no more queue file may be mapped; empty while there is room."""
         count = mapped_count()
         if count < self._known:
             return ""

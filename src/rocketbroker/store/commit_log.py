@@ -239,7 +239,7 @@ class CommitLog:
         return None if file is None or offset - file.file_from_offset + size > file.wrote else file
 
     def may_be_record(self, offset: int, size: int) -> bool:
-        """Whether records may have that size, or one of it begins at an offset: maxMessageSize may have been larger."""
+        """Tell whether a record may have that size: maxMessageSize may have been larger when it was stored."""
         if size <= self.longest_record:
             return True
         head = self.bytes_at(offset, BODY_POSITION)

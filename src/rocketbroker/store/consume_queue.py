@@ -113,7 +113,7 @@ class ConsumeQueue:
         return found
 
     def make_room(self, end: int) -> None:
-        """Have files and blocks for all entries before queue offset ``end``, those that wait for ``put`` included.
+        """Allocate files and blocks for all entries before queue offset ``end``, pending ones included.
 
         Called before a message is appended to the CommitLog, so that no disk can refuse its entry afterwards.
 

@@ -102,7 +102,7 @@ class ConsumeQueueStore:
         return queue
 
     def holds_batches(self, topic: str) -> bool:
-        """Whether the queues of a topic hold batches, those that it has, or would get by its attribute."""
+        """Tell whether the queues of a topic hold batches: those that it has, or would get by its attribute."""
         others, batch = self._topics.get(topic), self._batch_queues
         if others:
             return next(iter(others.values())).holds_batches
@@ -376,7 +376,7 @@ class ConsumeQueueStore:
 
 
 def is_folder_name(topic: str) -> bool:
-    """Whether a topic can have a folder: what a file says of one may be damaged."""
+    """Tell whether a topic can have a folder: the name may come from a damaged file."""
     return topic not in {"", ".", ".."} and not {"/", "\0"} & set(topic) and len(topic.encode()) <= _LONGEST_NAME
 
 

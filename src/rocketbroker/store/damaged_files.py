@@ -181,7 +181,7 @@ def _has_entries(path: Path, file_size: int, unit_size: int) -> bool:
 
 
 def _is_begun(path: Path) -> bool:
-    """Whether the first entry of a file is written."""
+    """Tell whether the first entry of a file is written."""
     with path.open("rb", buffering=0) as file:
         return is_written(int.from_bytes(os.pread(file.fileno(), 4, SIZE_POSITION), "big", signed=True))
 

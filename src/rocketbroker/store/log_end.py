@@ -1,4 +1,4 @@
-"""Where the log ends after a clean stop, when all of it is on disk (CommitLog.recoverNormally).
+"""End of the log after a clean stop, when all of it is on disk (CommitLog.recoverNormally).
 
 No entry of a queue moves the end that does not lead to its message. What is known of the clean stop does, and where
 nothing is, an entry whose message the log has lost: up to the end of the file of the last sound record.
@@ -16,7 +16,7 @@ from rocketbroker.store.queue_tails import QueueTails
 
 
 def end_after_clean_stop(loaded: LoadedStore, tails: QueueTails) -> int:
-    """Where the log ends, all of which is on disk: at the end of the last queued message or behind it.
+    """Find the end of the log, all of which is on disk: the end of the last queued message or behind it.
 
     What the queues know is not walked through; half messages, which no queue has, may follow it.
     """
@@ -91,7 +91,7 @@ def _claimed_end(loaded: LoadedStore, ends: Mapping[ConsumeQueue, int], begin: i
 
 
 def _has_record(loaded: LoadedStore, queue: ConsumeQueue, end: int, record: ExpectedRecord, log_end: int) -> bool:
-    """Whether the log has the message of a queue offset somewhere between the last sound entry and its own end."""
+    """Look for the message of a queue offset between the last sound entry and the end of the log."""
     is_head, queue_offset = queue.record_check.is_head, record[0]
     start = max(queue.message_end(end - 1), loaded.commit_log.min_offset)
     for stretch in LogWalk(loaded.commit_log.queue, start, check_crc=False, end=log_end):

@@ -108,7 +108,7 @@ class MappedFileQueue:
         return file
 
     def make_room(self, start: int, end: int) -> None:
-        """Have files and blocks for bytes that follow what is written; files are made behind the last one.
+        """Allocate files and blocks for bytes that follow the written ones; files are made behind the last one.
 
         Raises:
             StoreFullError: the disk has no room.

@@ -39,7 +39,7 @@ class QueueCuts:
         self._positions.update(dict.fromkeys(without_begin, 0))
 
     def _find_damage(self, queue: ConsumeQueue, physical_offset: int) -> None:
-        """Have what lies behind the last sound entry made anew, from an earlier part of the log if it has to be."""
+        """Cut a queue behind its last sound entry, to be made anew from the log; from an earlier part if needed."""
         position, name = self._positions[queue], f"queue {queue.queue_id} of {queue.topic}"
         sound = self._positions[queue] = self._tails.sound_end(queue, position)
         is_behind = queue.has_before(physical_offset, position)
@@ -55,7 +55,7 @@ class QueueCuts:
         self.lacks_from = min(self.lacks_from, queue.message_end(sound - 1))
 
     def _keep_end(self, queue: ConsumeQueue, end: int) -> None:
-        """Have the offsets before a queue offset not used again, as far as it is not known that none was."""
+        """Reserve the offsets before a queue offset, unless it is known that they were never used."""
         # Noise looks like entries too.
         _, known = (self._ended or {}).get((queue.topic, queue.queue_id), (0, end))
         self._known.setdefault(queue, min(end, known))

@@ -104,7 +104,7 @@ def _parse(content: dict[str, object]) -> QueueEnds:
 
 
 def _why_untrue(ends: QueueEnds, log: MappedFileQueue, queues: ConsumeQueueStore) -> str:
-    """What in it is more than log and queues can have had, empty when nothing is.
+    """Return what in it exceeds the log and the queues, empty when nothing does.
 
     Each message that a queue lacks now took its bytes of the log then.
     """

@@ -41,13 +41,13 @@ class QueueTails:
         return end if step == 1 else queue.min_offset
 
     def leads(self, queue: ConsumeQueue, queue_offset: int) -> bool:
-        """Whether an entry leads to its message, or there is none, or it is not meant to."""
+        """Tell whether an entry leads to its message; true as well where there is none, or it is not meant to."""
         record = queue.expected_record(queue_offset)
         sound = record is None or _says_nothing(record) or self._leads(queue, record)
         return sound or not self._can_be_checked(queue)
 
     def may_be_lost(self, queue: ConsumeQueue, queue_offset: int, physical_offset: int) -> bool:
-        """Whether an entry names a message from a CommitLog offset on, which the log may have lost with its tail."""
+        """Tell whether an entry names a message from a CommitLog offset on, which may be lost with the log's tail."""
         record = queue.expected_record(queue_offset)
         if record is None:
             return False
@@ -56,7 +56,7 @@ class QueueTails:
         return in_the_log and size >= queue.record_check.least_size
 
     def _can_be_checked(self, queue: ConsumeQueue) -> bool:
-        """Whether there is a log; entries of Java's light queues lead to messages of other topics."""
+        """Tell whether there is a log; entries of Java's light queues lead to messages of other topics."""
         return bool(self._commit_log.queue.files) and not queue.topic.startswith(LMQ_PREFIX)
 
     def _leads(self, queue: ConsumeQueue, record: ExpectedRecord) -> bool:
@@ -70,6 +70,6 @@ class QueueTails:
 
 
 def _says_nothing(record: ExpectedRecord) -> bool:
-    """Whether an entry only says that its queue offset was used."""
+    """Tell whether an entry only says that its queue offset was used."""
     _, offset, size, _ = record
     return size == MIN_RECORD_SIZE or is_filler(offset, size)

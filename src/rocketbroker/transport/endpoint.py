@@ -31,7 +31,7 @@ class EndpointConnection(Connection, Protocol):
 
     @property
     def is_open(self) -> bool:
-        """Whether writes still reach the peer."""
+        """Tell whether writes still reach the peer."""
 
     @property
     def held_bytes(self) -> int:
@@ -39,7 +39,7 @@ class EndpointConnection(Connection, Protocol):
 
     @property
     def held_since(self) -> float:
-        """When it last made progress since it holds memory."""
+        """Time of its last progress since it holds memory."""
 
     def check(self, now: float) -> None:
         """End it when its peer is late or idle."""

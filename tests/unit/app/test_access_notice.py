@@ -1,4 +1,4 @@
-"""What a server says of those who may use it."""
+"""Line of a server about those who may use it."""
 
 import logging
 

@@ -13,7 +13,7 @@ from tests.support.fakes import FakeConnection
 
 
 def waiting(fast_failure: BrokerFastFailure, count: int) -> list[WhenFlushed]:
-    """Have so many sends wait for the disk; returns what ends the wait of each."""
+    """Let so many sends wait for the disk; returns a callback for each that ends its wait."""
     ends: list[WhenFlushed] = []
     for _ in range(count):
         fast_failure.answer_when_flushed(ends.append, str)

@@ -1,4 +1,4 @@
-"""Which records an offset of a client leads to."""
+"""Records that an offset of a client leads to."""
 
 import asyncio
 from collections.abc import AsyncIterator

@@ -130,7 +130,7 @@ def without_checksum(path: Path) -> str:
 
 
 def read(folder: Path, told: list[str]) -> QueueEnds | None:
-    """What the file in a folder says, in a store without anything else."""
+    """Read the file in a folder, in a store without anything else."""
     log, queues = MappedFileQueue(folder / "commitlog", LOG_FILE), ConsumeQueueStore(folder / "cq", QUEUE_FILE)
     return read_queue_ends(folder / FILE_NAME, log, queues, told)
 

@@ -65,7 +65,7 @@ async def test_a_flipped_bit_in_the_offset_of_the_last_entry_loses_no_message(fi
 
 
 async def check_again(root: Path, filled: Filled) -> list[str]:
-    """What the next start finds."""
+    """Start again and return the findings."""
     store = await opened(root, filled)
     serves_all_but_what_was_put_since = store.max_offset_in_queue("Topic", 0) == len(range(0, COUNT, QUEUES)) + 1
     assert serves_all_but_what_was_put_since
@@ -124,7 +124,7 @@ async def test_entries_whose_messages_a_power_loss_took_have_nothing_before_them
 
 
 async def test_an_entry_whose_message_the_log_has_lost_says_where_the_log_ended(filled: Filled, tmp_path: Path):
-    """Where nothing else does, since another broker stopped the store."""
+    """Nothing else does, since another broker stopped the store."""
     root = await stopped(filled, tmp_path)
     (root / "config" / FILE_NAME).unlink()
     zeroed(*log_file(root, filled.offsets[LAST]), filled.sizes[LAST])

@@ -1,4 +1,4 @@
-"""Which peers protected mode admits to what, and what the others are told."""
+"""Admission by protected mode, and the refusals of the others."""
 
 import logging
 from types import SimpleNamespace

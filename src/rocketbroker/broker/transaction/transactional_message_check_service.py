@@ -211,7 +211,7 @@ class TransactionalMessageCheckService:
         return self._ask(half, times + 1)
 
     def _is_immune(self, age_ms: int, immunity_ms: int) -> bool:
-        """Whether it is not asked for yet, whatever its age; never when it is older than all messages."""
+        """Tell whether it is too young to be asked for; never when it is older than all messages."""
         return 0 <= age_ms <= immunity_ms and not self._is_too_old(age_ms)
 
     def _may_copy(self, half: MessageExt) -> bool:

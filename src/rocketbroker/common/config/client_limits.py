@@ -6,7 +6,7 @@ _HOT = Trait(hot=True, own=True)
 
 
 class ClientLimits(ConfigModel):
-    """How much clients may have in the broker, and how much of it one request takes."""
+    """Limits of the state that clients keep in the broker, and of single requests."""
 
     max_heartbeat_size: Whole = setting(
         "maxHeartbeatSize",

@@ -22,7 +22,7 @@ BIND_WORDS = "an IP address or host name of this machine; 0.0.0.0 or nothing mea
 
 
 def is_host(value: str) -> bool:
-    """Whether a text is an IP address, or a name that may have one."""
+    """Tell whether a text is an IP address, or a name that may have one."""
     try:
         ipaddress.ip_address(value)
     except ValueError:
@@ -32,7 +32,7 @@ def is_host(value: str) -> bool:
 
 
 def _is_nobody(value: str) -> bool:
-    """Whether a text is an address that no peer can connect to."""
+    """Tell whether a text is an address that no peer can connect to."""
     try:
         address = ipaddress.ip_address(value)
     except ValueError:

@@ -102,7 +102,7 @@ def durations(distribution: str) -> list[str]:
 
 
 def form_of(value: str) -> str:
-    """How a program has to read a value: the number of the first word, where it is one."""
+    """Value as a program has to read it: the number of the first word, where it is one."""
     word = (value.split() or [""])[0].replace(".", "", 1).removeprefix("-")
     return "number" if word.isdigit() else "text"
 
