@@ -286,8 +286,15 @@ class ConfigPersistService:
                 continue
             self._idle.set()
             if self._changed:  # these failed: the disk may have room again after a while
-                await asyncio.sleep(RETRY_S)
-                self._wake.set()
+                await self._pause()
+
+    async def _pause(self) -> None:
+        """Wait until failed tables are due again, or another change comes: its request waits for the answer."""
+        try:
+            async with asyncio.timeout(RETRY_S):
+                await self._wake.wait()
+        except TimeoutError:
+            self._wake.set()
 
     async def _write_changed(self) -> None:
         for path in list(self._changed):

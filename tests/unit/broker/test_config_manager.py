@@ -262,6 +262,21 @@ async def test_what_was_refused_to_the_end_is_told_at_the_stop(tmp_path, caplog)
     assert json.loads(words.path.read_bytes()) == ["old"]
 
 
+async def test_a_table_that_the_disk_refuses_does_not_delay_changes_of_others(tmp_path):
+    disk = Disk(tmp_path / "disk")
+    async with persisting(disk) as (service, words, write):
+        disk.refused, disk.times = ("sync", words.path.with_name("words.json.tmp")), 9
+        await write(["new"])
+        other = Words(words.path.with_name("other.json"), service.submit)
+        settled = other.persist()
+        assert settled is not None
+
+        done, _ = await asyncio.wait([settled], timeout=config_manager.RETRY_S / 5)
+
+        assert done
+        assert settled.result() == ""
+
+
 async def test_a_table_that_cannot_be_encoded_does_not_keep_others_from_being_written(tmp_path, caplog, monkeypatch):
     disk = Disk(tmp_path / "disk")
     async with persisting(disk) as (service, words, write):
