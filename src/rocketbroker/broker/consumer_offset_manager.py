@@ -190,28 +190,33 @@ class ConsumerOffsetManager(ConfigManager[ConsumerOffsetSerializeWrapper]):
 
     def group_topic_map(self) -> dict[str, list[str]]:
         """Group -> its topics, as the file holds it for readers; it is made from the offset table."""
-        topics: dict[str, list[str]] = {}
-        for key in self.table:
-            topic, _, group = key.partition(TOPIC_GROUP_SEPARATOR)
-            topics.setdefault(group, []).append(topic)
-        return topics
+        return _topics_by_group(self.table)
 
     def encode(self) -> bytes:
         """``consumerOffset.json`` as RocketMQ writes it."""
-        # The general encoder takes 4 µs for an offset, which would keep the loop too long each 5 s; this takes a tenth.
-        topics = (
-            f"\t\t{text_of(group)}:[\n{_lines(map(text_of, names))}\n\t\t]"
-            for group, names in self.group_topic_map().items()
-        )
+        return self.encoder()()
+
+    def encoder(self) -> Callable[[], bytes]:
+        """See ``ConfigManager``; copying takes a sixth of the time that the text of the table does."""
+        version, table, pull_table = struct_text(self.data_version, 1), _copy(self.table), _copy(self.pull_table)
         # RocketMQ writes no such field. It passes over it, and would set the whole file aside for a key without quotes.
         resets = {"resetOffsetTable": _quoted(self.resets.offsets())} if self.resets else {}
-        return file_text(
-            dataVersion=struct_text(self.data_version, 1),
-            groupTopicMap=object_text(topics, 1),
-            offsetTable=_offsets(self.table),
-            pullOffsetTable=_offsets(self.pull_table),
-            **resets,
-        )
+
+        def encode() -> bytes:
+            # The general encoder takes 4 µs for an offset, this a tenth.
+            topics = (
+                f"\t\t{text_of(group)}:[\n{_lines(map(text_of, names))}\n\t\t]"
+                for group, names in _topics_by_group(table).items()
+            )
+            return file_text(
+                dataVersion=version,
+                groupTopicMap=object_text(topics, 1),
+                offsetTable=_offsets(table),
+                pullOffsetTable=_offsets(pull_table),
+                **resets,
+            )
+
+        return encode
 
     def parse(self, data: bytes) -> ConsumerOffsetSerializeWrapper:
         """What a ``consumerOffset.json`` holds."""
@@ -240,6 +245,18 @@ class ConsumerOffsetManager(ConfigManager[ConsumerOffsetSerializeWrapper]):
 
     def _count_anew(self) -> None:
         self._count = sum(len(queues) for table in (self.table, self.pull_table) for queues in table.values())
+
+
+def _copy(table: OffsetTable) -> OffsetTable:
+    return {key: queues.copy() for key, queues in table.items()}
+
+
+def _topics_by_group(keys: Iterable[str]) -> dict[str, list[str]]:
+    topics: dict[str, list[str]] = {}
+    for key in keys:
+        topic, _, group = key.partition(TOPIC_GROUP_SEPARATOR)
+        topics.setdefault(group, []).append(topic)
+    return topics
 
 
 def _offsets(table: OffsetTable) -> str:

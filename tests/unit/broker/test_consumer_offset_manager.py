@@ -5,7 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rocketbroker.broker import consumer_offset_manager
 from rocketbroker.broker.config_manager import ConfigManager, encode_file
+from rocketbroker.broker.config_text import text_of
 from rocketbroker.broker.consumer_offset_manager import ConsumerOffsetManager
 from rocketbroker.codec.remoting.bodies.offset import ConsumerOffsetSerializeWrapper
 from rocketbroker.codec.remoting.response_code import ResponseCode
@@ -173,6 +175,29 @@ def test_round_trip(commits):
     assert loaded.table == manager.table
     for group, topic, queue_id, _ in commits:
         assert loaded.query(group, topic, queue_id) == manager.query(group, topic, queue_id)
+
+
+def test_the_loop_only_copies_the_tables(monkeypatch):
+    manager = make()
+    manager.commit("g", "T", 0, 7)
+    manager.commit_pull("g", "T", 0, 8)
+    before = manager.encode()
+    made: list[str] = []
+
+    def text(value: str) -> str:
+        made.append(value)
+        return text_of(value)
+
+    monkeypatch.setattr(consumer_offset_manager, "text_of", text)
+
+    encode = manager.encoder()
+
+    assert made == []
+    manager.commit("g", "T", 0, 9)
+    manager.commit("h", "U", 1, 10)
+    manager.commit_pull("g", "T", 1, 11)
+    assert encode() == before
+    assert made != []
 
 
 def test_offsets_beyond_the_limit_are_refused(tmp_path):
