@@ -45,6 +45,7 @@ class ConsumerOffsetManager(ConfigManager[ConsumerOffsetSerializeWrapper]):
         self._config = config or BrokerConfig()
         # Offsets in both tables.
         self._count = 0
+        self._is_full_told = False
         self.data_version = DataVersion(timestamp=clock.time_ms())
         self.table: OffsetTable = {}
         # Where pulls of groups that keep their offsets elsewhere stand (broadcasting); only told, never consumed from.
@@ -71,6 +72,10 @@ class ConsumerOffsetManager(ConfigManager[ConsumerOffsetSerializeWrapper]):
                 f"maxConsumerOffsetNums: {self._count:,} consumer offsets reach the limit of {limit:,}; delete unused "
                 "groups or raise maxConsumerOffsetNums"
             )
+            if not self._is_full_told:
+                # Clients commit one-way, and are told nothing.
+                self._is_full_told = True
+                log.error("group %s cannot commit its first offset in topic %s: %s", group, topic, remark)
             raise BrokerResponseError(ResponseCode.SYSTEM_ERROR, remark)
         self._keep(key, queue_id, offset)
         return True
@@ -245,6 +250,7 @@ class ConsumerOffsetManager(ConfigManager[ConsumerOffsetSerializeWrapper]):
 
     def _count_anew(self) -> None:
         self._count = sum(len(queues) for table in (self.table, self.pull_table) for queues in table.values())
+        self._is_full_told &= not self._has_room
 
 
 def _copy(table: OffsetTable) -> OffsetTable:

@@ -200,7 +200,7 @@ def test_the_loop_only_copies_the_tables(monkeypatch):
     assert made != []
 
 
-def test_offsets_beyond_the_limit_are_refused(tmp_path):
+def test_offsets_beyond_the_limit_are_refused(tmp_path, caplog):
     config = BrokerConfig(max_consumer_offset_nums=1_000)
     manager = ConsumerOffsetManager(tmp_path / "consumerOffset.json", FakeClock(), None, config)
     for queue_id in range(500):
@@ -210,6 +210,9 @@ def test_offsets_beyond_the_limit_are_refused(tmp_path):
         manager.commit("g", "T", 500, 1)
     assert error.value.code == ResponseCode.SYSTEM_ERROR
     assert error.value.remark.startswith("maxConsumerOffsetNums: 1,000 consumer offsets reach the limit of 1,000")
+    with pytest.raises(BrokerResponseError):
+        manager.commit("g", "T", 501, 1)
+    assert caplog.text.count("group g cannot commit its first offset in topic T: maxConsumerOffsetNums") == 1
     manager.commit_pull("h", "T", 0, 1)
     assert list(manager.pull_table) == list(manager.table) == ["T@g"]
     assert manager.commit("g", "T", 7, 2)
