@@ -1,7 +1,7 @@
 import asyncio
 import logging
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
@@ -162,16 +162,16 @@ async def test_a_query_that_is_under_way_reads_the_file_that_is_removed(cleaned:
     store.dispatch()
     await store.query_message("T", "k0", 1, 0, ALWAYS)
     reading, go_on = threading.Event(), threading.Event()
-    select = IndexFile.select
+    chain = IndexFile.chain
 
-    def wait(self: IndexFile, *args: int) -> list[int]:
+    def wait(self: IndexFile, *args: int) -> Iterator[int | None]:
         reading.set()
         assert go_on.wait(10)
-        return select(self, *args)
+        yield from chain(self, *args)
 
-    monkeypatch.setattr(IndexFile, "select", wait)
+    monkeypatch.setattr(IndexFile, "chain", wait)
     query = asyncio.ensure_future(store.query_message("T", "k0", 1, 0, ALWAYS))
-    await asyncio.to_thread(reading.wait, 10)
+    assert await asyncio.to_thread(reading.wait, 10)
     await cleaned.expire(4)
     await cleaned.service.clean()
     assert cleaned.thread.holds_files
