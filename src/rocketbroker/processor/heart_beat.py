@@ -68,8 +68,9 @@ class HeartBeatProcessor:
 
         Raises:
             BrokerResponseError: SYSTEM_ERROR for a body that is no heartbeat, INVALID_PARAMETER for an illegal name
-                of a group or topic, SUBSCRIPTION_PARSE_FAILED for a subscription that is too long; the legal groups
-                are registered all the same. Nothing is registered of a heartbeat that exceeds ``HeartbeatLimit``.
+                of a group or topic, SUBSCRIPTION_PARSE_FAILED for a subscription that is too long,
+                SUBSCRIPTION_GROUP_NOT_EXIST where there is no room for all new groups; the other groups are
+                registered all the same. Nothing is registered of a heartbeat that exceeds ``HeartbeatLimit``.
         """
         self._limit.check_body(command.body)
         heartbeat = read_body(command.body, HeartbeatData)
@@ -77,7 +78,8 @@ class HeartBeatProcessor:
         channel = ClientChannelInfo(
             connection, heartbeat.client_id, command.language, command.version, self._clock.monotonic()
         )
-        refusals = [self._refusal(data) for data in heartbeat.consumer_data_set]
+        no_room = self._limit.no_room(heartbeat)
+        refusals = [self._refusal(data, no_room) for data in heartbeat.consumer_data_set]
         changed = [
             self._register_consumer(channel, data, heartbeat)
             for data, refusal in zip(heartbeat.consumer_data_set, refusals, strict=True)
@@ -96,8 +98,13 @@ class HeartBeatProcessor:
         made = {settled for topic in topics if (settled := self._topic_configs.settled(topic)) is not None}
         return answer_within(made, answer, TOPIC_WAIT_S) if made else answer
 
-    def _refusal(self, data: ConsumerData) -> BrokerResponseError | None:
-        """Return why a group is not registered, ``None`` when it is."""
+    def _refusal(self, data: ConsumerData, no_room: BrokerResponseError | None) -> BrokerResponseError | None:
+        """Return why a group is not registered, ``None`` when it is.
+
+        Args:
+            data: the group.
+            no_room: why it is not, if it is new.
+        """
         names = [data.group_name, *(subscription.topic for subscription in data.subscription_data_set)]
         for name in names:
             if is_topic_or_group_illegal(name) or len(name) > _LONGEST_NAME:
@@ -107,7 +114,7 @@ class HeartBeatProcessor:
                 self._limit.subscription.check_data(subscription)
         except BrokerResponseError as refusal:
             return refusal
-        return None
+        return no_room if self._subscription_groups.creates(data.group_name) else None
 
     def _register_consumer(self, channel: ClientChannelInfo, data: ConsumerData, heartbeat: HeartbeatData) -> bool:
         """Register one group; returns whether the client must send its subscriptions again."""

@@ -55,8 +55,7 @@ class HeartbeatLimit:
         """Check what the client would have in the broker.
 
         Raises:
-            BrokerResponseError: INVALID_PARAMETER, it is too much; SUBSCRIPTION_GROUP_NOT_EXIST, there is no room for
-                its new groups.
+            BrokerResponseError: INVALID_PARAMETER, it is too much.
         """
         config = self._config
         _check("maxClientIdLength", len(heartbeat.client_id), "characters of a clientID", config.max_client_id_length)
@@ -76,7 +75,15 @@ class HeartbeatLimit:
             _check(
                 "maxFilterLengthPerClient", _filter_length(heartbeat), "characters", config.max_filter_length_per_client
             )
-        self._subscription_groups.check_room(sum(map(self._subscription_groups.creates, consumed)))
+
+    def no_room(self, heartbeat: HeartbeatData) -> BrokerResponseError | None:
+        """Return why the new groups of a heartbeat cannot be created, ``None`` when there is room for all."""
+        consumed = {data.group_name for data in heartbeat.consumer_data_set}
+        try:
+            self._subscription_groups.check_room(sum(map(self._subscription_groups.creates, consumed)))
+        except BrokerResponseError as refusal:
+            return refusal
+        return None
 
     def _size(self, group: str, connection: Connection) -> SubscriptionSize:
         info = self._consumers.group_info(group)

@@ -235,9 +235,15 @@ def test_the_length_of_all_subscriptions_counts(processor):
 def test_no_group_of_a_heartbeat_is_created_when_there_is_no_room_for_all(processor, parts):
     apply_updates([parts.config], {"maxAutoCreateGroupNums": "10"})
     processor.process(FakeConnection(), heartbeat(("a", [])))
-    code, remark = refusal(processor, heartbeat(("a", []), ("b", []), ("c", []), producers=["p"]))
+    connection = FakeConnection()
+    command = heartbeat(("a", []), ("b", []), ("c", []), producers=["p"], client="c2")
+    code, remark = refusal(processor, command, connection)
     assert code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
     assert remark.startswith("maxAutoCreateGroupNums: 2 new consumer groups beside 9 exceed the limit of 10")
+    # Without a sign of life the client would lose its place in the groups that it has.
+    assert parts.consumers.group_info("a").client_ids() == ["c1", "c2"]
+    assert set(parts.producers.groups) == {"p"}
+    parts.producers.unregister("p", connection)
     assert_nothing_left(parts, ["a"])
     processor.process(FakeConnection(), heartbeat(("a", []), ("b", [])))
 
