@@ -24,6 +24,8 @@ log = logging.getLogger(__name__)
 
 UNREGISTER_TIMEOUT_S = 3.0
 SINGLE_TIMEOUT_S = 3.0
+# A registration that failed is repeated after so long: a name server frees the place of a dead broker in 3 s.
+RETRY_S = 5.0
 # More changed topics than this are registered with one REGISTER_BROKER, also with enableSingleTopicRegister.
 MOST_SINGLE = 64
 
@@ -66,6 +68,7 @@ class NamesrvLink:
         # None: not tried yet; "": registered; else why not.
         self._failure: str | None = None
         self._waiting: list[asyncio.Future[None]] = []
+        self._retry: asyncio.TimerHandle | None = None
 
     @property
     def is_registered(self) -> bool:
@@ -96,6 +99,7 @@ class NamesrvLink:
     async def stop(self, *, unregister: bool) -> None:
         """End the task and, with ``unregister``, tell the name server that the broker is gone."""
         await self._tasks.stop()
+        self._cancel_retry()
         self._idle.set()
         _release(self._waiting)
         if unregister and self.is_registered:
@@ -122,6 +126,7 @@ class NamesrvLink:
         while True:
             await self._wake.wait()
             self._wake.clear()
+            self._cancel_retry()
             waiting, self._waiting = self._waiting, []
             done = False
             try:
@@ -134,8 +139,14 @@ class NamesrvLink:
                 _release(waiting)
                 if not done:
                     _release(self._waiting)
+                    self._retry = asyncio.get_running_loop().call_later(RETRY_S, self._wake.set)
                 if not self._wake.is_set():
                     self._idle.set()
+
+    def _cancel_retry(self) -> None:
+        if self._retry is not None:
+            self._retry.cancel()
+            self._retry = None
 
     async def _tell(self) -> None:
         """Send what is due."""

@@ -3,6 +3,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from rocketbroker.broker import namesrv_link
 from rocketbroker.broker.broker_registration import BrokerRegistration
 from rocketbroker.broker.namesrv_link import MOST_SINGLE, NamesrvLink
 from rocketbroker.broker.topic_config_manager import TopicChange, TopicConfigManager
@@ -14,6 +15,7 @@ from rocketbroker.common.config import BrokerConfig, MessageStoreConfig
 from rocketbroker.transport.remoting_client import RemotingClient
 from tests.support.fake_namesrv import FakeNamesrv
 from tests.support.fakes import FakeClock
+from tests.support.waiting import until
 
 CONFIG = BrokerConfig(
     broker_name="b", broker_ip1="127.0.0.1", broker_ip2="127.0.0.1", register_broker_timeout_mills=200
@@ -103,6 +105,20 @@ async def test_name_server_that_never_answers_times_out(tmp_path, client, caplog
 
     await check_not_registered(tmp_path, client, swallow)
     assert "not registered at name server" in caplog.text
+
+
+async def test_a_registration_that_failed_is_repeated_without_being_asked_for(tmp_path, client, namesrv, monkeypatch):
+    monkeypatch.setattr(namesrv_link, "RETRY_S", 0.02)
+    namesrv.code = 1
+    link = make(tmp_path, client, namesrv.address)
+    link.start()
+    await link.register_whole()
+    assert not link.is_registered
+
+    namesrv.code = 0
+
+    await until(lambda: link.is_registered, 5)
+    await link.stop(unregister=False)
 
 
 async def test_answer_that_is_no_frame(tmp_path, client):

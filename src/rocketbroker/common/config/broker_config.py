@@ -367,7 +367,7 @@ class BrokerConfig(ClientLimits):
         800,
         "Topics of each part of a registration, where enableSplitRegistration is on.",
         _HOT,
-        low=1,
+        low=2,
         high=10_000,
     )
     max_topic_nums: Whole = setting(
