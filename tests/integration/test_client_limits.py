@@ -12,7 +12,7 @@ import pytest
 
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode
-from tests.support.our_servers import BOOT_LIMIT, BOOTED, OurServer, OurServers
+from tests.support.our_servers import BOOT_LIMIT, BOOTED, OurServer, OurServers, status_bytes
 from tests.support.raw_client import RawAnswer, RawClient, raw_frame, raw_header
 from tests.support.raw_requests import consumer_data, pull_fields, send_fields
 from tests.support.wait_watch import WaitWatch
@@ -37,11 +37,6 @@ def broker(tmp_path: Path) -> Iterator[OurServer]:
         servers.close()
 
 
-def memory(server: OurServer, name: str = "VmHWM") -> int:
-    lines = Path(f"/proc/{server.process.pid}/status").read_text().splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith(f"{name}:")) * 1024
-
-
 def config_size(broker: OurServer) -> int:
     return sum(path.stat().st_size for path in (broker.store / "config").iterdir())
 
@@ -60,14 +55,14 @@ def join(client: RawClient, client_id: str, group: str, opaque: int = 1) -> RawA
 def test_a_heartbeat_of_many_groups(broker: OurServer, count: int, limit: str):
     groups = ",".join(f'{{"groupName":"g{number}"}}' for number in range(count))
     body = f'{{"clientID":"c","producerDataSet":[],"consumerDataSet":[{groups}]}}'.encode()
-    before = memory(broker)
+    before = status_bytes(broker, "VmHWM")
     with WaitWatch(broker.address) as watch, RawClient(broker.address) as stranger:
         answer = stranger.ask(RequestCode.HEART_BEAT, None, body)
     assert answer.code != ResponseCode.SUCCESS
     assert limit in answer.remark
     assert watch.answers
     assert watch.longest_s < LONGEST_S
-    assert memory(broker) - before < 64 * MIB
+    assert status_bytes(broker, "VmHWM") - before < 64 * MIB
     assert config_size(broker) < MIB
 
 
@@ -85,7 +80,7 @@ def test_the_largest_heartbeats_that_are_accepted(broker: OurServer):
 def test_pulls_of_100_000_unknown_groups(broker: OurServer):
     with RawClient(broker.address) as stranger:
         assert stranger.ask(RequestCode.SEND_MESSAGE_V2, send_fields("T"), b"body").code == ResponseCode.SUCCESS
-        before = memory(broker)
+        before = status_bytes(broker, "VmHWM")
         size = config_size(broker)
         with WaitWatch(broker.address) as watch:
             for start in range(0, 100_000, 100):
@@ -104,7 +99,7 @@ def test_pulls_of_100_000_unknown_groups(broker: OurServer):
         listed = stranger.ask(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
     assert b"made-up" not in listed.body
     assert watch.longest_s < LONGEST_S
-    assert memory(broker) - before < 32 * MIB
+    assert status_bytes(broker, "VmHWM") - before < 32 * MIB
     assert config_size(broker) - size < 64 * 1024
 
 
@@ -158,7 +153,7 @@ def test_subscriptions_that_change_beside_stalled_members(broker: OurServer):
             stack.enter_context(contextlib.closing(stalled_member(broker, number)))
         member = stack.enter_context(RawClient(broker.address))
         assert join(member, "quick", "g").code == ResponseCode.SUCCESS
-        before = memory(broker)
+        before = status_bytes(broker, "VmHWM")
         with WaitWatch(broker.address) as watch:
             for number in range(20_000):
                 data = consumer_data("g")
@@ -166,7 +161,7 @@ def test_subscriptions_that_change_beside_stalled_members(broker: OurServer):
                 answer = member.ask(RequestCode.HEART_BEAT, None, heartbeat("quick", data), number)
                 assert answer.code == ResponseCode.SUCCESS
     assert watch.longest_s < LONGEST_S
-    assert memory(broker) - before < 64 * MIB
+    assert status_bytes(broker, "VmHWM") - before < 64 * MIB
 
 
 def test_600_messages_to_a_stalled_consumer(broker: OurServer):
@@ -181,7 +176,7 @@ def test_600_messages_to_a_stalled_consumer(broker: OurServer):
             "brokerName": "b",
             "topic": "T",
         }
-        before = memory(broker)
+        before = status_bytes(broker, "VmHWM")
         admins = [stack.enter_context(RawClient(broker.address)) for _ in range(30)]
         with WaitWatch(broker.address) as watch:
             for each in admins:
@@ -193,7 +188,7 @@ def test_600_messages_to_a_stalled_consumer(broker: OurServer):
     assert codes <= {ResponseCode.SYSTEM_BUSY, ResponseCode.SYSTEM_ERROR, ResponseCode.CONSUME_MSG_TIMEOUT}
     assert ResponseCode.SUCCESS not in codes
     assert watch.longest_s < LONGEST_S
-    assert memory(broker) - before < 256 * MIB
+    assert status_bytes(broker, "VmHWM") - before < 256 * MIB
 
 
 def test_statistics_of_a_topic_of_16_384_queues_that_is_named_1_000_times(broker: OurServer):

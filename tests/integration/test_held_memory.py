@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.our_servers import BOOT_LIMIT, BOOTED, OurServer, OurServers
+from tests.support.our_servers import BOOT_LIMIT, BOOTED, OurServer, OurServers, status_bytes
 from tests.support.raw_client import RawClient, raw_frame, raw_header
 from tests.support.raw_requests import consumer_data, send_fields
 
@@ -31,11 +31,6 @@ def broker(tmp_path: Path) -> Iterator[OurServer]:
         yield started
     finally:
         servers.close()
-
-
-def status_bytes(server: OurServer, name: str) -> int:
-    lines = Path(f"/proc/{server.process.pid}/status").read_text().splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith(f"{name}:")) * 1024
 
 
 def send(client: RawClient, number: int) -> None:
