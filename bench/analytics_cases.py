@@ -21,9 +21,9 @@ import pyarrow.compute as pc
 
 from bench.analytics_loops import head_loop, pruned_loop, time_bounds
 from rocketbroker.analytics import Selection, read_store
-from rocketbroker.analytics.log_window import LogWindow
-from rocketbroker.analytics.queue_traffic import decoded_traffic, traffic_by_minute
-from rocketbroker.analytics.split import plan_splits
+from rocketbroker.analytics.files.log_window import LogWindow
+from rocketbroker.analytics.log.queue_traffic import decoded_traffic, traffic_by_minute
+from rocketbroker.analytics.log.split import plan_splits
 from rocketbroker.codec.storefile.dtypes import CONSUME_QUEUE_ENTRY
 from rocketbroker.codec.storefile.record_columns import Records
 

@@ -7,7 +7,7 @@ from typing import Any
 from bench.send_path import SendPath, body_of, header_of
 from rocketbroker.codec.remoting.hot_responses import region_suffix, send_response
 from rocketbroker.codec.remoting.remoting_command import Command
-from rocketbroker.store.put_message import MessageExtBrokerInner
+from rocketbroker.store.commitlog.put_message import MessageExtBrokerInner
 from rocketbroker.transport.connection import RemotingConnection
 
 

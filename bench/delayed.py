@@ -22,9 +22,9 @@ from typing import Annotated, Protocol
 import typer
 
 from bench.machine import commit
-from rocketbroker.broker.broker_stats_manager import BrokerStatsManager
-from rocketbroker.broker.handle_schedule_message import HandleScheduleMessage
-from rocketbroker.broker.schedule_message_service import ScheduleMessageService
+from rocketbroker.broker.schedule.schedule_message_service import ScheduleMessageService
+from rocketbroker.broker.stats.broker_stats_manager import BrokerStatsManager
+from rocketbroker.broker.timer.handle_schedule_message import HandleScheduleMessage
 from rocketbroker.broker.timer.timer_message_store import TimerMessageStore
 from rocketbroker.broker.timer.timer_progress import TimerProgress
 from rocketbroker.codec.message.delay_levels import parse_delay_levels
@@ -32,9 +32,9 @@ from rocketbroker.codec.message.message_decoder import decode_record
 from rocketbroker.codec.message.message_id import encode_unique_id, host_bytes
 from rocketbroker.codec.message.message_properties import encode_properties, get_property
 from rocketbroker.common.config import MessageStoreConfig
-from rocketbroker.store.message_arriving_listener import NoListener
+from rocketbroker.store.commitlog.put_message import MessageExtBrokerInner, PutMessageStatus
+from rocketbroker.store.dispatch.message_arriving_listener import NoListener
 from rocketbroker.store.message_store import MessageStore
-from rocketbroker.store.put_message import MessageExtBrokerInner, PutMessageStatus
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 

@@ -19,7 +19,7 @@ import typer
 from bench.burst import Burst
 from bench.machine import commit
 from bench.send_path import send_frame, send_path
-from rocketbroker.store.index_service import BATCH_MESSAGES
+from rocketbroker.store.index.index_service import BATCH_MESSAGES
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 

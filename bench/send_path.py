@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rocketbroker.broker.broker_stats_manager import BrokerStatsManager
-from rocketbroker.broker.handle_schedule_message import HandleScheduleMessage
-from rocketbroker.broker.rebalance_lock_manager import RebalanceLockManager
-from rocketbroker.broker.subscription_group_manager import SubscriptionGroupManager
-from rocketbroker.broker.topic_config_manager import TopicConfigManager
+from rocketbroker.broker.client.rebalance_lock_manager import RebalanceLockManager
+from rocketbroker.broker.stats.broker_stats_manager import BrokerStatsManager
+from rocketbroker.broker.timer.handle_schedule_message import HandleScheduleMessage
+from rocketbroker.broker.topic.subscription_group_manager import SubscriptionGroupManager
+from rocketbroker.broker.topic.topic_config_manager import TopicConfigManager
 from rocketbroker.codec.message.message_id import encode_unique_id, host_bytes
 from rocketbroker.codec.message.message_properties import encode_properties
 from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
@@ -23,12 +23,12 @@ from rocketbroker.codec.remoting.remoting_command import request
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.common.clock import SystemClock
 from rocketbroker.common.config import BrokerConfig, MessageStoreConfig
-from rocketbroker.processor.broker_fast_failure import BrokerFastFailure
-from rocketbroker.processor.retry_and_dlq import RetryAndDlq
 from rocketbroker.processor.send_message import SendMessageProcessor
-from rocketbroker.processor.topic_target import TopicTargets
-from rocketbroker.processor.unique_id import UniqueIds
-from rocketbroker.store.message_arriving_listener import NoListener
+from rocketbroker.processor.support.broker_fast_failure import BrokerFastFailure
+from rocketbroker.processor.support.retry_and_dlq import RetryAndDlq
+from rocketbroker.processor.support.topic_target import TopicTargets
+from rocketbroker.processor.support.unique_id import UniqueIds
+from rocketbroker.store.dispatch.message_arriving_listener import NoListener
 from rocketbroker.store.message_store import MessageStore
 from rocketbroker.transport.connection import RemotingConnection
 from rocketbroker.transport.endpoint import Endpoint

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from bench.record_template import Numbers
 from rocketbroker.codec.storefile.mapped_file_name import offset_to_file_name
 from rocketbroker.common.config import MessageStoreConfig
-from rocketbroker.store.index_file import IndexFile
+from rocketbroker.store.index.index_file import IndexFile
 
 
 class PagedFiles:

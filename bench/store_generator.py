@@ -14,7 +14,7 @@ import numpy as np
 
 from bench.record_template import MOST_MESSAGES, Messages, Numbers, RecordTemplate
 from bench.store_files import IndexWriter, PagedFiles
-from rocketbroker.broker.topic_config_manager import TopicConfigManager
+from rocketbroker.broker.topic.topic_config_manager import TopicConfigManager
 from rocketbroker.codec.message.message_encoder import BLANK_LENGTH, encode_blank
 from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
 from rocketbroker.codec.storefile.checkpoint_layout import StoreCheckpoint
@@ -23,7 +23,7 @@ from rocketbroker.codec.storefile.dtypes import CONSUME_QUEUE_ENTRY
 from rocketbroker.codec.storefile.index_file_layout import file_size as index_file_size
 from rocketbroker.common.clock import SystemClock
 from rocketbroker.common.config import BrokerConfig, MessageStoreConfig
-from rocketbroker.store import queue_ends
+from rocketbroker.store.queue import queue_ends
 
 # Messages that are made at once, and bytes of their records: columns stay in the processor's caches, memory is bounded.
 _CHUNK: Final = 1 << 16

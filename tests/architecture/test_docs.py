@@ -11,7 +11,7 @@ from rocketbroker.app.mqadmin.sub_commands import SUB_COMMANDS
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-# Pages may leave out the first folders of a path, as in `store/commit_log.py`.
+# Pages may leave out the first folders of a path, as in `store/commitlog/commit_log.py`.
 PLACES = ("src", "tests", "docs", "bench", "bin", "conf", "requirements")
 
 FEATURES = [

@@ -5,9 +5,9 @@ from pathlib import Path
 
 from rocketbroker.common.config import BrokerConfig, MessageStoreConfig, NamesrvConfig, TransportConfig
 from rocketbroker.common.config.describe import fields_by_name
-from rocketbroker.processor.put_refusal import RESPONSE_CODES
-from rocketbroker.store.put_message import PutMessageStatus
-from rocketbroker.store.write_refusal import Refusal
+from rocketbroker.processor.support.put_refusal import RESPONSE_CODES
+from rocketbroker.store.commitlog.put_message import PutMessageStatus
+from rocketbroker.store.flush.write_refusal import Refusal
 
 PAGE = (Path(__file__).resolve().parent.parent.parent / "docs" / "refusals.md").read_text()
 

@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from rocketbroker.analytics import DecodeReport, read_store, register, spark_session
-from rocketbroker.analytics.message_schema import MESSAGE_SCHEMA
+from rocketbroker.analytics.columns.message_schema import MESSAGE_SCHEMA
 from tests.support.mixed_store import MixedStore
 from tests.support.shared_session import SharedSession
 from tests.support.store_damage import Damage, RecordPlace, damage, is_sound, places, slow_rows_of, tear

@@ -1,6 +1,6 @@
 """Stores tailed into Parquet by Spark: each message once, over kills of query and broker and rolls of the log.
 
-Without Spark: tests/unit/analytics/test_stream_reader.py.
+Without Spark: tests/unit/analytics/spark/test_stream_reader.py.
 """
 
 import asyncio

@@ -14,12 +14,12 @@ import pytest
 from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
+from rocketbroker.analytics.files.store_root import StoreRoot
 from rocketbroker.analytics.jobs import audit as audit_job
 from rocketbroker.analytics.jobs.audit import AuditOptions
 from rocketbroker.analytics.jobs.audit_expiry import ExpiryFrames, audit_expiry
 from rocketbroker.analytics.jobs.audit_findings import Kept
 from rocketbroker.analytics.jobs.audited_stores import AuditedStore, OfStore
-from rocketbroker.analytics.store_root import StoreRoot
 from rocketbroker.app.mqanalytics import audit as audit_command
 from rocketbroker.app.mqanalytics.audit import Found, run
 from rocketbroker.app.mqanalytics.cli import app

@@ -13,10 +13,10 @@ import pytest
 from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
+from rocketbroker.analytics.columns.selection import EVERYTHING, Selection
+from rocketbroker.analytics.files.store_root import store_roots
 from rocketbroker.analytics.jobs.scope import NotRead, Scope
 from rocketbroker.analytics.jobs.search import SHOWN, UNREADABLE_BODY, Pattern, search
-from rocketbroker.analytics.selection import EVERYTHING, Selection
-from rocketbroker.analytics.store_root import store_roots
 from rocketbroker.app.mqanalytics.cli import app
 from rocketbroker.codec.message.compression import compress
 from rocketbroker.codec.message.message_sys_flag import COMPRESSED_FLAG, COMPRESSION_ZLIB_TYPE

@@ -12,7 +12,7 @@ import pytest
 from rocketbroker.app.broker_controller import BrokerController
 from rocketbroker.app.dev_server import broker_settings, namesrv_settings
 from rocketbroker.app.namesrv_controller import NamesrvController
-from rocketbroker.broker.config_manager import encode_file
+from rocketbroker.broker.persist.config_manager import encode_file
 from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig, TopicConfigSerializeWrapper
 from rocketbroker.codec.remoting.headers.send_message import SendMessageRequestHeader
 from rocketbroker.codec.remoting.headers.topic import CreateTopicRequestHeader, DeleteTopicRequestHeader

@@ -13,7 +13,7 @@ import pytest
 from rocketbroker.app.broker_controller import BrokerController
 from rocketbroker.app.dev_server import broker_settings, namesrv_settings
 from rocketbroker.app.namesrv_controller import NamesrvController
-from rocketbroker.broker import config_manager
+from rocketbroker.broker.persist import config_manager
 from rocketbroker.codec.remoting.bodies.subscription_group import SubscriptionGroupConfig, SubscriptionGroupList
 from rocketbroker.codec.remoting.bodies.topic_config import CreateTopicListRequestBody, TopicConfig
 from rocketbroker.codec.remoting.headers.namesrv import GetRouteInfoRequestHeader

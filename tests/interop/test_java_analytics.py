@@ -9,9 +9,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from rocketbroker.analytics import DecodeReport, Selection, queue_plan, read_store, read_table
-from rocketbroker.analytics.selection import EVERYTHING
-from rocketbroker.analytics.split import plan_splits
+from rocketbroker.analytics import DecodeReport, Selection, read_store, read_table
+from rocketbroker.analytics.columns.selection import EVERYTHING
+from rocketbroker.analytics.log.split import plan_splits
+from rocketbroker.analytics.queues import queue_plan
 from tests.support.java import Java
 from tests.support.java_lines import Got, got, sent
 from tests.support.java_process import JavaServer

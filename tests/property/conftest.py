@@ -2,7 +2,7 @@
 
 import pytest
 
-from rocketbroker.store import flush_service
+from rocketbroker.store.flush import flush_service
 
 
 @pytest.fixture

@@ -16,8 +16,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from rocketbroker.client.pull_result import unwrap_inner_batches
 from rocketbroker.codec.message.message_decoder import decode_messages
 from rocketbroker.store.audit.store_audit import audit
+from rocketbroker.store.commitlog.put_message import PutMessageStatus
 from rocketbroker.store.message_store import MessageStore
-from rocketbroker.store.put_message import PutMessageStatus
 from tests.support.fakes import FakeClock
 from tests.support.stores import batch, crash_copy, inner_batch, make_store, message, pulled, store_config
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from rocketbroker.store import flush_service
+from rocketbroker.store.flush import flush_service
 from tests.support.crash_script import CrashScript, Promised
 from tests.support.recording_file_system import Disk, Loss
 

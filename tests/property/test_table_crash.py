@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from rocketbroker.broker import config_manager
+from rocketbroker.broker.persist import config_manager
 from tests.support.crash_points import crash_everywhere
 from tests.support.recording_file_system import Disk, Loss
 from tests.support.table_crash import Promised, TableCrashScript

@@ -10,15 +10,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from rocketbroker.broker.consumer_offset_manager import ConsumerOffsetManager
-from rocketbroker.broker.offset_recovery import OffsetRecovery
+from rocketbroker.broker.offset.consumer_offset_manager import ConsumerOffsetManager
+from rocketbroker.broker.offset.offset_recovery import OffsetRecovery
 from rocketbroker.client.pull_result import unwrap_inner_batches
 from rocketbroker.codec.message.message_decoder import decode_record
 from rocketbroker.common.errors import StoreError
 from rocketbroker.common.file_system import LOCAL, FileSystem
-from rocketbroker.store.message_arriving_listener import MessageArrivingListener, NoListener
+from rocketbroker.store.commitlog.put_message import PutMessageResult, PutMessageStatus
+from rocketbroker.store.dispatch.message_arriving_listener import MessageArrivingListener, NoListener
 from rocketbroker.store.message_store import MessageStore
-from rocketbroker.store.put_message import PutMessageResult, PutMessageStatus
 from tests.support.fakes import FakeClock
 from tests.support.recorded_script import OnDisk, Operation, RecordedScript, consumer_offsets, nothing_to_wait_for
 from tests.support.recording_file_system import Event, Loss, RecordingFileSystem

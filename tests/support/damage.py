@@ -5,8 +5,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from rocketbroker.codec.message.message_decoder import decode_messages
-from rocketbroker.store.get_message import GetMessageStatus
 from rocketbroker.store.message_store import MessageStore
+from rocketbroker.store.read.get_message import GetMessageStatus
 from tests.support.stores import pulled
 
 

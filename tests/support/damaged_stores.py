@@ -15,10 +15,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from rocketbroker.broker.config_manager import AnyConfigManager
-from rocketbroker.broker.consumer_offset_manager import ConsumerOffsetManager
-from rocketbroker.broker.subscription_group_manager import SubscriptionGroupManager
-from rocketbroker.broker.topic_config_manager import TopicConfigManager
+from rocketbroker.broker.offset.consumer_offset_manager import ConsumerOffsetManager
+from rocketbroker.broker.persist.config_manager import AnyConfigManager
+from rocketbroker.broker.topic.subscription_group_manager import SubscriptionGroupManager
+from rocketbroker.broker.topic.topic_config_manager import TopicConfigManager
 from rocketbroker.codec.message.message_batch import BatchParts
 from rocketbroker.codec.message.message_decoder import decode_record
 from rocketbroker.codec.message.topic_validator import RMQ_SYS_SCHEDULE_TOPIC
@@ -26,9 +26,9 @@ from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
 from rocketbroker.common.atomic_file import replace_contents
 from rocketbroker.common.config import BrokerConfig
 from rocketbroker.common.errors import ConfigError, StoreError
-from rocketbroker.store.get_message import GetMessageResult, GetMessageStatus
+from rocketbroker.store.commitlog.put_message import PutMessageStatus
 from rocketbroker.store.message_store import MessageStore
-from rocketbroker.store.put_message import PutMessageStatus
+from rocketbroker.store.read.get_message import GetMessageResult, GetMessageStatus
 from tests.support.fakes import FakeClock
 from tests.support.stores import ALWAYS, LOG_FILE, V4_HOST, V6_HOST, crash_copy, make_store, message
 

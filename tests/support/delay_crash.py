@@ -10,18 +10,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from rocketbroker.broker.broker_stats_manager import BrokerStatsManager
-from rocketbroker.broker.config_manager import AnyConfigManager
-from rocketbroker.broker.handle_schedule_message import HandleScheduleMessage
-from rocketbroker.broker.schedule_message_service import ScheduleMessageService
+from rocketbroker.broker.persist.config_manager import AnyConfigManager
+from rocketbroker.broker.schedule.schedule_message_service import ScheduleMessageService
+from rocketbroker.broker.stats.broker_stats_manager import BrokerStatsManager
+from rocketbroker.broker.timer.handle_schedule_message import HandleScheduleMessage
 from rocketbroker.broker.timer.timer_message_store import TimerMessageStore
 from rocketbroker.broker.timer.timer_progress import TimerProgress
 from rocketbroker.codec.message.delay_levels import parse_delay_levels
 from rocketbroker.common.atomic_file import replace_contents
 from rocketbroker.common.file_system import LOCAL, FileSystem
-from rocketbroker.store.message_arriving_listener import NoListener
+from rocketbroker.store.commitlog.put_message import PutMessageStatus
+from rocketbroker.store.dispatch.message_arriving_listener import NoListener
 from rocketbroker.store.message_store import MessageStore
-from rocketbroker.store.put_message import PutMessageStatus
 from tests.support.fakes import FakeClock
 from tests.support.recorded_script import OnDisk, Operation, RecordedScript, nothing_to_wait_for
 from tests.support.recording_file_system import Loss

@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from rocketbroker.codec.message.message_decoder import decode_record
+from rocketbroker.store.commitlog.put_message import PutMessageStatus
 from rocketbroker.store.message_store import MessageStore
-from rocketbroker.store.put_message import PutMessageStatus
 from tests.support.commit_log_writer import overwrite
 from tests.support.fakes import FakeClock
 from tests.support.stores import ALWAYS, LOG_FILE, crash_copy, make_store, message, read_queue

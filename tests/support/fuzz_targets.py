@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from zlib import crc32
 
-from rocketbroker.broker.config_manager import decode_file
-from rocketbroker.broker.consumer_offset_manager import ConsumerOffsetManager
-from rocketbroker.broker.subscription_group_manager import SubscriptionGroupManager
-from rocketbroker.broker.topic_config_manager import TopicConfigManager
+from rocketbroker.broker.offset.consumer_offset_manager import ConsumerOffsetManager
+from rocketbroker.broker.persist.config_manager import decode_file
+from rocketbroker.broker.topic.subscription_group_manager import SubscriptionGroupManager
+from rocketbroker.broker.topic.topic_config_manager import TopicConfigManager
 from rocketbroker.codec.message import message_properties
 from rocketbroker.codec.message.message_batch import encode_batch, split_batch
 from rocketbroker.codec.message.message_decoder import decode_messages, decode_record, iter_records, peek

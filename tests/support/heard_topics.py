@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 
-from rocketbroker.broker.topic_config_manager import TopicChange
+from rocketbroker.broker.topic.topic_config_manager import TopicChange
 from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
 
 

@@ -1,6 +1,6 @@
 """How many pulls a broker holds."""
 
-from rocketbroker.broker.pull_request_hold_service import PullRequestHoldService
+from rocketbroker.broker.longpolling.pull_request_hold_service import PullRequestHoldService
 
 
 def held_count(service: PullRequestHoldService) -> int:

@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from rocketbroker.analytics.message_schema import MESSAGE_SCHEMA
+from rocketbroker.analytics.columns.message_schema import MESSAGE_SCHEMA
 from tests.support.commit_log_writer import CommitLogWriter
 from tests.support.slow_store_reader import slow_rows
 

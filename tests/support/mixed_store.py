@@ -18,10 +18,10 @@ import lz4.frame
 import numpy as np
 import zstandard
 
-from rocketbroker.broker.config_manager import AnyConfigManager
-from rocketbroker.broker.consumer_offset_manager import ConsumerOffsetManager
-from rocketbroker.broker.subscription_group_manager import SubscriptionGroupManager
-from rocketbroker.broker.topic_config_manager import TopicConfigManager
+from rocketbroker.broker.offset.consumer_offset_manager import ConsumerOffsetManager
+from rocketbroker.broker.persist.config_manager import AnyConfigManager
+from rocketbroker.broker.topic.subscription_group_manager import SubscriptionGroupManager
+from rocketbroker.broker.topic.topic_config_manager import TopicConfigManager
 from rocketbroker.codec.message.message_batch import BatchParts
 from rocketbroker.codec.message.message_sys_flag import (
     COMPRESSED_FLAG,
@@ -33,8 +33,8 @@ from rocketbroker.codec.message.message_sys_flag import (
 from rocketbroker.codec.message.topic_validator import RMQ_SYS_SCHEDULE_TOPIC
 from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
 from rocketbroker.common.config import BrokerConfig
+from rocketbroker.store.commitlog.put_message import MessageExtBrokerInner, PutMessageResult, PutMessageStatus
 from rocketbroker.store.message_store import MessageStore
-from rocketbroker.store.put_message import MessageExtBrokerInner, PutMessageResult, PutMessageStatus
 from tests.support.fakes import FakeClock
 from tests.support.stores import V4_HOST, V6_HOST, make_store
 

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Collection
 from pathlib import Path
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
-from rocketbroker.broker.consumer_offset_manager import ConsumerOffsetManager
+from rocketbroker.broker.offset.consumer_offset_manager import ConsumerOffsetManager
 from rocketbroker.common.atomic_file import replace_contents
 from rocketbroker.common.clock import Clock
 from rocketbroker.common.config import MessageStoreConfig

@@ -10,7 +10,7 @@ from pathlib import Path
 import pyspark
 
 import rocketbroker
-from rocketbroker.analytics.java_runtime import ensure_java_home
+from rocketbroker.analytics.spark.java_runtime import ensure_java_home
 from tests.support.java_process import LOOPBACK, JavaProcess, free_ports
 
 SPARK_HOME = Path(pyspark.__file__).parent

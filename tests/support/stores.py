@@ -15,13 +15,13 @@ from rocketbroker.codec.message.message_properties import encode_properties
 from rocketbroker.codec.message.message_sys_flag import INNER_BATCH_FLAG, NEED_UNWRAP_FLAG, host_flags
 from rocketbroker.codec.remoting.bodies.topic_config import BATCH_CQ, QUEUE_TYPE, TopicConfig
 from rocketbroker.common.config import MessageStoreConfig
-from rocketbroker.store.allocate_mapped_file_service import AllocateMappedFileService
-from rocketbroker.store.commit_log import CommitLog
-from rocketbroker.store.get_message import GetMessageResult
-from rocketbroker.store.mapped_file_queue import MappedFileQueue
-from rocketbroker.store.message_arriving_listener import MessageArrivingListener, NoListener
+from rocketbroker.store.commitlog.commit_log import CommitLog
+from rocketbroker.store.commitlog.put_message import MessageExtBrokerInner, PutMessageStatus
+from rocketbroker.store.dispatch.message_arriving_listener import MessageArrivingListener, NoListener
+from rocketbroker.store.logfile.allocate_mapped_file_service import AllocateMappedFileService
+from rocketbroker.store.logfile.mapped_file_queue import MappedFileQueue
 from rocketbroker.store.message_store import MessageStore
-from rocketbroker.store.put_message import MessageExtBrokerInner, PutMessageStatus
+from rocketbroker.store.read.get_message import GetMessageResult
 from tests.support.fakes import FakeClock
 
 V4_HOST = bytes([127, 0, 0, 1]) + (10911).to_bytes(4, "big")

@@ -6,8 +6,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from rocketbroker.analytics.selection import EVERYTHING, Selection
-from rocketbroker.analytics.store_root import Stores, store_roots
+from rocketbroker.analytics.columns.selection import EVERYTHING, Selection
+from rocketbroker.analytics.files.store_root import Stores, store_roots
 from rocketbroker.analytics.tables.matching import check_selection, chosen_stores
 from rocketbroker.analytics.tables.table import TableOptions
 from rocketbroker.analytics.tables.table_list import find_table

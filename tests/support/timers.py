@@ -2,16 +2,16 @@
 
 from pathlib import Path
 
-from rocketbroker.broker.broker_stats_manager import BrokerStatsManager
-from rocketbroker.broker.config_manager import AnyConfigManager
-from rocketbroker.broker.handle_schedule_message import HandleScheduleMessage
+from rocketbroker.broker.persist.config_manager import AnyConfigManager
+from rocketbroker.broker.stats.broker_stats_manager import BrokerStatsManager
+from rocketbroker.broker.timer.handle_schedule_message import HandleScheduleMessage
 from rocketbroker.broker.timer.timer_message_store import TimerMessageStore
 from rocketbroker.broker.timer.timer_progress import TimerProgress
 from rocketbroker.codec.message.message_ext import MessageExt
 from rocketbroker.codec.message.message_properties import encode_properties
 from rocketbroker.common.config import MessageStoreConfig
+from rocketbroker.store.commitlog.put_message import MessageExtBrokerInner, PutMessageStatus
 from rocketbroker.store.message_store import MessageStore
-from rocketbroker.store.put_message import MessageExtBrokerInner, PutMessageStatus
 from tests.support.fakes import FakeClock
 from tests.support.stores import V4_HOST, read_queue
 

@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self
 
-from rocketbroker.broker.broker_stats_manager import BrokerStatsManager
-from rocketbroker.broker.client_channel_info import ClientChannelInfo
-from rocketbroker.broker.consumer_offset_manager import ConsumerOffsetManager
-from rocketbroker.broker.producer_manager import ProducerManager
-from rocketbroker.broker.topic_config_manager import TopicConfigManager
+from rocketbroker.broker.client.client_channel_info import ClientChannelInfo
+from rocketbroker.broker.client.producer_manager import ProducerManager
+from rocketbroker.broker.offset.consumer_offset_manager import ConsumerOffsetManager
+from rocketbroker.broker.stats.broker_stats_manager import BrokerStatsManager
+from rocketbroker.broker.topic.topic_config_manager import TopicConfigManager
 from rocketbroker.broker.transaction.half_queue_recovery import HalfQueueRecovery
 from rocketbroker.broker.transaction.transactional_message_check_listener import TransactionalMessageCheckListener
 from rocketbroker.broker.transaction.transactional_message_check_service import TransactionalMessageCheckService
@@ -26,8 +26,8 @@ from rocketbroker.codec.remoting.remoting_command import Command, RemotingComman
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.common.config import BrokerConfig
 from rocketbroker.processor.end_transaction import EndTransactionProcessor
+from rocketbroker.store.commitlog.put_message import PutMessageStatus
 from rocketbroker.store.message_store import MessageStore
-from rocketbroker.store.put_message import PutMessageStatus
 from tests.support.fakes import FakeClock, FakeConnection
 from tests.support.stores import crash_copy, make_store, message, read_queue
 

@@ -7,36 +7,36 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from rocketbroker.analytics.decode_report import DecodeReport as DecodeReport
-    from rocketbroker.analytics.local_session import spark_session as spark_session
-    from rocketbroker.analytics.message_count import TopicQueueCount as TopicQueueCount
-    from rocketbroker.analytics.message_count import count_messages as count_messages
-    from rocketbroker.analytics.message_reader import read_store as read_store
-    from rocketbroker.analytics.rocketmq_store import register as register
-    from rocketbroker.analytics.selection import Selection as Selection
-    from rocketbroker.analytics.spark_tables import create_views as create_views
-    from rocketbroker.analytics.spark_tables import messages as messages
-    from rocketbroker.analytics.spark_tables import table as table
-    from rocketbroker.analytics.store_root import StoreRoot as StoreRoot
-    from rocketbroker.analytics.store_root import store_roots as store_roots
+    from rocketbroker.analytics.columns.decode_report import DecodeReport as DecodeReport
+    from rocketbroker.analytics.columns.selection import Selection as Selection
+    from rocketbroker.analytics.files.store_root import StoreRoot as StoreRoot
+    from rocketbroker.analytics.files.store_root import store_roots as store_roots
+    from rocketbroker.analytics.log.message_reader import read_store as read_store
+    from rocketbroker.analytics.spark.local_session import spark_session as spark_session
+    from rocketbroker.analytics.spark.message_count import TopicQueueCount as TopicQueueCount
+    from rocketbroker.analytics.spark.message_count import count_messages as count_messages
+    from rocketbroker.analytics.spark.rocketmq_store import register as register
+    from rocketbroker.analytics.spark.spark_tables import create_views as create_views
+    from rocketbroker.analytics.spark.spark_tables import messages as messages
+    from rocketbroker.analytics.spark.spark_tables import table as table
     from rocketbroker.analytics.tables.table import TableOptions as TableOptions
     from rocketbroker.analytics.tables.table_reader import read_table as read_table
 
 _HOMES = {
-    "DecodeReport": "decode_report",
-    "Selection": "selection",
-    "StoreRoot": "store_root",
+    "DecodeReport": "columns.decode_report",
+    "Selection": "columns.selection",
+    "StoreRoot": "files.store_root",
     "TableOptions": "tables.table",
-    "TopicQueueCount": "message_count",
-    "count_messages": "message_count",
-    "create_views": "spark_tables",
-    "messages": "spark_tables",
-    "read_store": "message_reader",
+    "TopicQueueCount": "spark.message_count",
+    "count_messages": "spark.message_count",
+    "create_views": "spark.spark_tables",
+    "messages": "spark.spark_tables",
+    "read_store": "log.message_reader",
     "read_table": "tables.table_reader",
-    "register": "rocketmq_store",
-    "spark_session": "local_session",
-    "store_roots": "store_root",
-    "table": "spark_tables",
+    "register": "spark.rocketmq_store",
+    "spark_session": "spark.local_session",
+    "store_roots": "files.store_root",
+    "table": "spark.spark_tables",
 }
 
 

@@ -13,43 +13,43 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Self
 
 from rocketbroker.app.transport_limits import limits_of
-from rocketbroker.broker.broker_outer_api import BrokerOuterApi
-from rocketbroker.broker.broker_registration import BrokerRegistration
-from rocketbroker.broker.broker_stats_manager import BrokerStatsManager
-from rocketbroker.broker.client_housekeeping_service import ClientHousekeepingService
-from rocketbroker.broker.config_manager import ConfigPersistService
-from rocketbroker.broker.consumer_filter_manager import ConsumerFilterManager
-from rocketbroker.broker.consumer_ids_change_listener import ConsumerIdsChangeListener
-from rocketbroker.broker.consumer_manager import ConsumerManager
-from rocketbroker.broker.consumer_offset_manager import ConsumerOffsetManager
-from rocketbroker.broker.handle_schedule_message import HandleScheduleMessage
-from rocketbroker.broker.missing_table_report import MissingTableReport
-from rocketbroker.broker.offset_flush_service import OffsetFlushService
-from rocketbroker.broker.offset_recovery import OffsetRecovery
-from rocketbroker.broker.offset_reset import OffsetReset
-from rocketbroker.broker.producer_manager import ProducerManager
-from rocketbroker.broker.pull_request_hold_service import PullRequestHoldService
-from rocketbroker.broker.rebalance_lock_manager import RebalanceLockManager
-from rocketbroker.broker.schedule_message_service import ScheduleMessageService
-from rocketbroker.broker.send_back_allowance import SendBackAllowance
-from rocketbroker.broker.subscription_group_manager import SubscriptionGroupManager
+from rocketbroker.broker.client.client_housekeeping_service import ClientHousekeepingService
+from rocketbroker.broker.client.consumer_ids_change_listener import ConsumerIdsChangeListener
+from rocketbroker.broker.client.consumer_manager import ConsumerManager
+from rocketbroker.broker.client.producer_manager import ProducerManager
+from rocketbroker.broker.client.rebalance_lock_manager import RebalanceLockManager
+from rocketbroker.broker.client.send_back_allowance import SendBackAllowance
+from rocketbroker.broker.filter.consumer_filter_manager import ConsumerFilterManager
+from rocketbroker.broker.longpolling.pull_request_hold_service import PullRequestHoldService
+from rocketbroker.broker.offset.consumer_offset_manager import ConsumerOffsetManager
+from rocketbroker.broker.offset.offset_flush_service import OffsetFlushService
+from rocketbroker.broker.offset.offset_recovery import OffsetRecovery
+from rocketbroker.broker.offset.offset_reset import OffsetReset
+from rocketbroker.broker.offset.unconsumed_messages import unconsumed_messages
+from rocketbroker.broker.out.broker_outer_api import BrokerOuterApi
+from rocketbroker.broker.out.broker_registration import BrokerRegistration
+from rocketbroker.broker.persist.config_manager import ConfigPersistService
+from rocketbroker.broker.persist.missing_table_report import MissingTableReport
+from rocketbroker.broker.schedule.schedule_message_service import ScheduleMessageService
+from rocketbroker.broker.stats.broker_stats_manager import BrokerStatsManager
+from rocketbroker.broker.timer.handle_schedule_message import HandleScheduleMessage
 from rocketbroker.broker.timer.timer_message_store import TimerMessageStore
 from rocketbroker.broker.timer.timer_progress import TimerProgress
-from rocketbroker.broker.topic_config_manager import TopicConfigManager
+from rocketbroker.broker.topic.subscription_group_manager import SubscriptionGroupManager
+from rocketbroker.broker.topic.topic_config_manager import TopicConfigManager
 from rocketbroker.broker.transaction.half_queue_recovery import HalfQueueRecovery
 from rocketbroker.broker.transaction.transactional_message_check_listener import TransactionalMessageCheckListener
 from rocketbroker.broker.transaction.transactional_message_check_service import TransactionalMessageCheckService
 from rocketbroker.broker.transaction.transactional_message_service import TransactionalMessageService
-from rocketbroker.broker.unconsumed_messages import unconsumed_messages
 from rocketbroker.codec.message.delay_levels import parse_delay_levels
 from rocketbroker.codec.message.message_id import host_bytes
 from rocketbroker.codec.remoting.handler import Connection
 from rocketbroker.common.clock import Clock, SystemClock
 from rocketbroker.common.config.load import BrokerSettings
 from rocketbroker.common.lifecycle import PartList, TaskOwner
-from rocketbroker.processor.broker_parts import AdminParts, BrokerParts
+from rocketbroker.processor.support.broker_parts import AdminParts, BrokerParts
 from rocketbroker.processor.table import broker_routes
-from rocketbroker.store.clean_files_service import CleanFilesService
+from rocketbroker.store.clean.clean_files_service import CleanFilesService
 from rocketbroker.store.message_store import MessageStore
 from rocketbroker.transport.access import ProtectedMode
 from rocketbroker.transport.listening_sockets import bind_sockets, close_sockets, port_of
@@ -265,7 +265,7 @@ class BrokerController:
         """Import what the first message will need, off the loop, and keep the collector from what was loaded."""
         await asyncio.sleep(_WARM_UP_DELAY_S)
         loop = asyncio.get_running_loop()
-        modules = ["rocketbroker.store.index_file", "rocketbroker.codec.message.java_hash_many"]
+        modules = ["rocketbroker.store.index.index_file", "rocketbroker.codec.message.java_hash_many"]
         if self._settings.broker.enable_property_filter:
             modules += ["rocketbroker.codec.filter.selector_parser", "rocketbroker.codec.message.property_slices"]
         for module in modules:

@@ -12,7 +12,7 @@ from rocketbroker.common.config.message_store_config import MessageStoreConfig
 from rocketbroker.common.config.namesrv_config import NamesrvConfig
 from rocketbroker.common.config.transport_config import TransportConfig
 from rocketbroker.common.errors import ConfigError
-from rocketbroker.store.write_refusal import Refusal
+from rocketbroker.store.flush.write_refusal import Refusal
 
 LOOPBACK = "127.0.0.1"
 

@@ -85,15 +85,15 @@ from rocketbroker.processor.admin.update_and_create_subscriptiongroup import Upd
 from rocketbroker.processor.admin.update_and_create_topic import UpdateAndCreateTopicProcessor
 from rocketbroker.processor.admin.update_and_get_group_forbidden import UpdateAndGetGroupForbiddenProcessor
 from rocketbroker.processor.admin.view_broker_stats_data import ViewBrokerStatsDataProcessor
-from rocketbroker.processor.broker_fast_failure import BrokerFastFailure
-from rocketbroker.processor.broker_parts import BrokerParts
 from rocketbroker.processor.get_earliest_msg_storetime import GetEarliestMsgStoretimeProcessor
 from rocketbroker.processor.get_max_offset import GetMaxOffsetProcessor
 from rocketbroker.processor.get_min_offset import GetMinOffsetProcessor
 from rocketbroker.processor.query_message import QueryMessageProcessor
 from rocketbroker.processor.search_offset_by_timestamp import SearchOffsetByTimestampProcessor
+from rocketbroker.processor.support.broker_fast_failure import BrokerFastFailure
+from rocketbroker.processor.support.broker_parts import BrokerParts
+from rocketbroker.processor.support.waiting_queries import WaitingQueries
 from rocketbroker.processor.view_message_by_id import ViewMessageByIdProcessor
-from rocketbroker.processor.waiting_queries import WaitingQueries
 
 
 def add_admin_codes(table: MethodTable, parts: BrokerParts, fast_failure: BrokerFastFailure) -> None:

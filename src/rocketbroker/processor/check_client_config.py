@@ -1,15 +1,15 @@
 """CHECK_CLIENT_CONFIG (46): can the broker filter so? (ClientManageProcessor.checkClientConfig)."""
 
-from rocketbroker.broker.consumer_filter_manager import filter_of
-from rocketbroker.broker.subscription import SubscriptionLimit, is_tag_type
+from rocketbroker.broker.client.subscription import SubscriptionLimit, is_tag_type
+from rocketbroker.broker.filter.consumer_filter_manager import filter_of
 from rocketbroker.codec.remoting.bodies.heartbeat import CheckClientRequestBody
 from rocketbroker.codec.remoting.handler import Connection
 from rocketbroker.codec.remoting.remoting_command import Command, response
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.config import BrokerConfig
 from rocketbroker.common.errors import BrokerResponseError, MQFilterError
-from rocketbroker.processor.pull_filter import not_supported
-from rocketbroker.processor.request_body import read_body
+from rocketbroker.processor.support.pull_filter import not_supported
+from rocketbroker.processor.support.request_body import read_body
 
 
 class CheckClientConfigProcessor:

@@ -6,12 +6,12 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Protocol
 
-from rocketbroker.broker.broker_stats_manager import BrokerStatsManager
-from rocketbroker.broker.handle_schedule_message import HandleScheduleMessage
-from rocketbroker.broker.message_copy import copy_message
-from rocketbroker.broker.send_back_allowance import SendBackAllowance
-from rocketbroker.broker.subscription_group_manager import SubscriptionGroupManager
-from rocketbroker.broker.topic_config_manager import TopicConfigManager
+from rocketbroker.broker.client.send_back_allowance import SendBackAllowance
+from rocketbroker.broker.message.message_copy import copy_message
+from rocketbroker.broker.stats.broker_stats_manager import BrokerStatsManager
+from rocketbroker.broker.timer.handle_schedule_message import HandleScheduleMessage
+from rocketbroker.broker.topic.subscription_group_manager import SubscriptionGroupManager
+from rocketbroker.broker.topic.topic_config_manager import TopicConfigManager
 from rocketbroker.codec.message.message_const import (
     PROPERTY_DELAY_TIME_LEVEL,
     PROPERTY_ORIGIN_MESSAGE_ID,
@@ -31,11 +31,11 @@ from rocketbroker.codec.remoting.remoting_command import Command, RemotingComman
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.config import BrokerConfig
 from rocketbroker.common.errors import BrokerResponseError
-from rocketbroker.processor.broker_fast_failure import BrokerFastFailure
-from rocketbroker.processor.flushed_answer import flushed_answer
-from rocketbroker.processor.put_refusal import put_refusal
-from rocketbroker.processor.table_change import answer_when_created, unsettled_queues
-from rocketbroker.store.put_message import MessageExtBrokerInner, PutMessageResult, PutMessageStatus
+from rocketbroker.processor.support.broker_fast_failure import BrokerFastFailure
+from rocketbroker.processor.support.flushed_answer import flushed_answer
+from rocketbroker.processor.support.put_refusal import put_refusal
+from rocketbroker.processor.support.table_change import answer_when_created, unsettled_queues
+from rocketbroker.store.commitlog.put_message import MessageExtBrokerInner, PutMessageResult, PutMessageStatus
 
 log = logging.getLogger(__name__)
 

@@ -4,7 +4,7 @@ import logging
 from collections.abc import Awaitable
 from typing import Protocol
 
-from rocketbroker.broker.real_place import real_place
+from rocketbroker.broker.message.real_place import real_place
 from rocketbroker.broker.transaction.transactional_message_service import TransactionalMessageService
 from rocketbroker.broker.transaction.transactional_message_util import (
     immunity_ms,
@@ -26,9 +26,9 @@ from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.clock import Clock
 from rocketbroker.common.config import BrokerConfig
 from rocketbroker.common.errors import BrokerResponseError
-from rocketbroker.processor.flushed_answer import FlushedStore, answer_when_flushed
-from rocketbroker.processor.put_refusal import put_refusal
-from rocketbroker.store.put_message import PutMessageResult, PutMessageStatus
+from rocketbroker.processor.support.flushed_answer import FlushedStore, answer_when_flushed
+from rocketbroker.processor.support.put_refusal import put_refusal
+from rocketbroker.store.commitlog.put_message import PutMessageResult, PutMessageStatus
 
 log = logging.getLogger(__name__)
 

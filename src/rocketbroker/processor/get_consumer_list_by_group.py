@@ -1,6 +1,6 @@
 """GET_CONSUMER_LIST_BY_GROUP (38): the clients of a group (ConsumerManageProcessor.getConsumerListByGroup)."""
 
-from rocketbroker.broker.consumer_manager import ConsumerManager
+from rocketbroker.broker.client.consumer_manager import ConsumerManager
 from rocketbroker.codec.remoting.handler import Connection
 from rocketbroker.codec.remoting.headers.client import GetConsumerListByGroupRequestHeader
 from rocketbroker.codec.remoting.remoting_command import Command, RemotingCommand, response

@@ -6,8 +6,8 @@ from rocketbroker.codec.remoting.headers.offset import (
     GetEarliestMsgStoretimeResponseHeader,
 )
 from rocketbroker.codec.remoting.remoting_command import Command, RemotingCommand, response
-from rocketbroker.processor.name_check import check_queue
-from rocketbroker.processor.queue_reader import QueueReader
+from rocketbroker.processor.support.name_check import check_queue
+from rocketbroker.processor.support.queue_reader import QueueReader
 
 
 class GetEarliestMsgStoretimeProcessor:

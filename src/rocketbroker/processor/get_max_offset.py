@@ -6,8 +6,8 @@ from typing import Protocol
 from rocketbroker.codec.remoting.handler import Connection
 from rocketbroker.codec.remoting.headers.offset import GetMaxOffsetRequestHeader, GetMaxOffsetResponseHeader
 from rocketbroker.codec.remoting.remoting_command import Command, RemotingCommand, response
-from rocketbroker.processor.name_check import check_queue
-from rocketbroker.store.consume_queue import ConsumeQueue
+from rocketbroker.processor.support.name_check import check_queue
+from rocketbroker.store.queue.consume_queue import ConsumeQueue
 
 
 class Queues(Protocol):

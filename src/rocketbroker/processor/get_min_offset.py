@@ -2,12 +2,12 @@
 
 from typing import Final
 
-from rocketbroker.broker.topic_config_manager import TopicConfigManager
+from rocketbroker.broker.topic.topic_config_manager import TopicConfigManager
 from rocketbroker.codec.remoting.handler import Connection
 from rocketbroker.codec.remoting.headers.offset import GetMinOffsetRequestHeader, GetMinOffsetResponseHeader
 from rocketbroker.codec.remoting.remoting_command import Command, RemotingCommand, response
-from rocketbroker.processor.name_check import check_queue
-from rocketbroker.processor.queue_reader import QueueReader
+from rocketbroker.processor.support.name_check import check_queue
+from rocketbroker.processor.support.queue_reader import QueueReader
 
 # As BatchConsumeQueue of RocketMQ has it before its first batch.
 _NO_BATCH: Final = -1

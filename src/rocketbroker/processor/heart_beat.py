@@ -3,12 +3,12 @@
 import logging
 from collections.abc import Awaitable
 
-from rocketbroker.broker.client_channel_info import ClientChannelInfo
-from rocketbroker.broker.consumer_filter_manager import ConsumerFilterManager
-from rocketbroker.broker.consumer_manager import ConsumerManager
-from rocketbroker.broker.producer_manager import ProducerManager
-from rocketbroker.broker.subscription_group_manager import SubscriptionGroupManager
-from rocketbroker.broker.topic_config_manager import TopicConfigManager
+from rocketbroker.broker.client.client_channel_info import ClientChannelInfo
+from rocketbroker.broker.client.consumer_manager import ConsumerManager
+from rocketbroker.broker.client.producer_manager import ProducerManager
+from rocketbroker.broker.filter.consumer_filter_manager import ConsumerFilterManager
+from rocketbroker.broker.topic.subscription_group_manager import SubscriptionGroupManager
+from rocketbroker.broker.topic.topic_config_manager import TopicConfigManager
 from rocketbroker.codec.message.topic_validator import (
     LEGACY_GROUP_MAX_LENGTH,
     RETRY_GROUP_TOPIC_PREFIX,
@@ -21,9 +21,9 @@ from rocketbroker.codec.remoting.remoting_command import Command, response
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.clock import Clock
 from rocketbroker.common.errors import BrokerResponseError
-from rocketbroker.processor.heartbeat_limit import HeartbeatLimit
-from rocketbroker.processor.request_body import read_body
-from rocketbroker.processor.table_change import answer_within
+from rocketbroker.processor.support.heartbeat_limit import HeartbeatLimit
+from rocketbroker.processor.support.request_body import read_body
+from rocketbroker.processor.support.table_change import answer_within
 
 log = logging.getLogger(__name__)
 

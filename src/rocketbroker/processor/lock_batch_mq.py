@@ -2,10 +2,10 @@
 
 from typing import TypeVar
 
-from rocketbroker.broker.consumer_manager import ConsumerManager
-from rocketbroker.broker.rebalance_lock_manager import RebalanceLockManager
-from rocketbroker.broker.subscription_group_manager import SubscriptionGroupManager
-from rocketbroker.broker.topic_config_manager import TopicConfigManager
+from rocketbroker.broker.client.consumer_manager import ConsumerManager
+from rocketbroker.broker.client.rebalance_lock_manager import RebalanceLockManager
+from rocketbroker.broker.topic.subscription_group_manager import SubscriptionGroupManager
+from rocketbroker.broker.topic.topic_config_manager import TopicConfigManager
 from rocketbroker.codec.remoting.bodies.lock_batch import (
     LockBatchRequestBody,
     LockBatchResponseBody,
@@ -18,8 +18,8 @@ from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.config import BrokerConfig
 from rocketbroker.common.errors import BrokerResponseError
 from rocketbroker.common.shown_name import shown
-from rocketbroker.processor.name_check import check_known_group
-from rocketbroker.processor.request_body import read_body
+from rocketbroker.processor.support.name_check import check_known_group
+from rocketbroker.processor.support.request_body import read_body
 
 T = TypeVar("T", bound=LockBatchRequestBody)
 

@@ -5,15 +5,15 @@ from collections.abc import Awaitable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final
 
-from rocketbroker.broker.broker_stats_manager import BrokerStatsManager
-from rocketbroker.broker.consumer_offset_manager import ConsumerOffsetManager
-from rocketbroker.broker.pull_request import PullRequest, Wanted
-from rocketbroker.broker.pull_request_hold_service import PullRequestHoldService
-from rocketbroker.broker.send_back_allowance import SendBackAllowance
-from rocketbroker.broker.stats_item import StatsItem
-from rocketbroker.broker.subscription import TAG
-from rocketbroker.broker.subscription_group_manager import SubscriptionGroupManager
-from rocketbroker.broker.topic_config_manager import TopicConfigManager
+from rocketbroker.broker.client.send_back_allowance import SendBackAllowance
+from rocketbroker.broker.client.subscription import TAG
+from rocketbroker.broker.longpolling.pull_request import PullRequest, Wanted
+from rocketbroker.broker.longpolling.pull_request_hold_service import PullRequestHoldService
+from rocketbroker.broker.offset.consumer_offset_manager import ConsumerOffsetManager
+from rocketbroker.broker.stats.broker_stats_manager import BrokerStatsManager
+from rocketbroker.broker.stats.stats_item import StatsItem
+from rocketbroker.broker.topic.subscription_group_manager import SubscriptionGroupManager
+from rocketbroker.broker.topic.topic_config_manager import TopicConfigManager
 from rocketbroker.codec.remoting.bodies.subscription_group import SubscriptionGroupConfig
 from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
 from rocketbroker.codec.remoting.handler import Buffer, Connection
@@ -26,9 +26,9 @@ from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.config import BrokerConfig
 from rocketbroker.common.errors import BrokerResponseError, StoreError
-from rocketbroker.processor.pull_filter import HeldFilter, PullFilter
-from rocketbroker.store.get_message import GetMessageResult, GetMessageStatus, UncheckedMessages
+from rocketbroker.processor.support.pull_filter import HeldFilter, PullFilter
 from rocketbroker.store.message_store import MessageStore
+from rocketbroker.store.read.get_message import GetMessageResult, GetMessageStatus, UncheckedMessages
 
 log = logging.getLogger(__name__)
 

@@ -2,7 +2,7 @@
 
 from typing import Protocol
 
-from rocketbroker.broker.consumer_offset_manager import ConsumerOffsetManager
+from rocketbroker.broker.offset.consumer_offset_manager import ConsumerOffsetManager
 from rocketbroker.codec.remoting.handler import Connection
 from rocketbroker.codec.remoting.headers.offset import (
     QueryConsumerOffsetRequestHeader,
@@ -10,7 +10,7 @@ from rocketbroker.codec.remoting.headers.offset import (
 )
 from rocketbroker.codec.remoting.remoting_command import Command, RemotingCommand, response
 from rocketbroker.codec.remoting.response_code import ResponseCode
-from rocketbroker.store.get_message import GetMessageResult, GetMessageStatus
+from rocketbroker.store.read.get_message import GetMessageResult, GetMessageStatus
 
 _NOT_FOUND = "Not found, V3_0_6_SNAPSHOT maybe this group consumer boot first"
 _NOT_ZERO = "Not found, do not set to zero, maybe this group boot first"

@@ -8,9 +8,9 @@ from rocketbroker.codec.remoting.remoting_command import Command, RemotingComman
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.config import MessageStoreConfig
 from rocketbroker.common.errors import BrokerResponseError, StoreError
-from rocketbroker.processor.name_check import check_known_topic
-from rocketbroker.processor.waiting_queries import WaitingQueries
-from rocketbroker.store.query_message import QueryMessageResult
+from rocketbroker.processor.support.name_check import check_known_topic
+from rocketbroker.processor.support.waiting_queries import WaitingQueries
+from rocketbroker.store.read.query_message import QueryMessageResult
 
 _NOT_FOUND = "can not find message, maybe time range not correct"
 _INDEX_TYPES = (None, "", "K", "U", "T")

@@ -5,9 +5,9 @@ What cancels it is a message too, which waits for the same slot of the timer.
 
 from collections.abc import Awaitable
 
-from rocketbroker.broker.broker_stats_manager import BrokerStatsManager
-from rocketbroker.broker.handle_schedule_message import HandleScheduleMessage
-from rocketbroker.broker.topic_config_manager import TopicConfigManager
+from rocketbroker.broker.stats.broker_stats_manager import BrokerStatsManager
+from rocketbroker.broker.timer.handle_schedule_message import HandleScheduleMessage
+from rocketbroker.broker.topic.topic_config_manager import TopicConfigManager
 from rocketbroker.codec.message.message_properties import encode_properties
 from rocketbroker.codec.message.message_sys_flag import host_flags
 from rocketbroker.codec.message.recall_message_handle import RecallMessageHandle, decode_recall_handle
@@ -19,10 +19,10 @@ from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.clock import Clock
 from rocketbroker.common.config import BrokerConfig
 from rocketbroker.common.errors import BrokerResponseError, CodecError
-from rocketbroker.processor.flushed_answer import answer_when_flushed
-from rocketbroker.processor.put_refusal import put_refusal
+from rocketbroker.processor.support.flushed_answer import answer_when_flushed
+from rocketbroker.processor.support.put_refusal import put_refusal
+from rocketbroker.store.commitlog.put_message import MessageExtBrokerInner, PutMessageStatus
 from rocketbroker.store.message_store import MessageStore
-from rocketbroker.store.put_message import MessageExtBrokerInner, PutMessageStatus
 
 RECALL_MESSAGE_TAG = "_RECALL_TAG_"
 _MAX_DIGITS = 18

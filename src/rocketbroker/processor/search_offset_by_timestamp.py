@@ -5,9 +5,9 @@ from rocketbroker.codec.remoting.headers.offset import SearchOffsetRequestHeader
 from rocketbroker.codec.remoting.remoting_command import Command, RemotingCommand, response
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.errors import BrokerResponseError
-from rocketbroker.processor.name_check import check_queue
-from rocketbroker.processor.queue_reader import QueueReader
-from rocketbroker.processor.waiting_queries import WaitingQueries
+from rocketbroker.processor.support.name_check import check_queue
+from rocketbroker.processor.support.queue_reader import QueueReader
+from rocketbroker.processor.support.waiting_queries import WaitingQueries
 
 _BOUNDARY_TYPES = ("LOWER", "UPPER")
 

@@ -8,11 +8,11 @@ from functools import partial
 from struct import pack
 from typing import Final
 
-from rocketbroker.broker.delay_rewrite import DELAY
-from rocketbroker.broker.handle_schedule_message import HandleScheduleMessage
-from rocketbroker.broker.real_place import REAL_TOPIC
-from rocketbroker.broker.system_topics import TIMER_TOPIC
+from rocketbroker.broker.message.real_place import REAL_TOPIC
+from rocketbroker.broker.schedule.delay_rewrite import DELAY
+from rocketbroker.broker.timer.handle_schedule_message import HandleScheduleMessage
 from rocketbroker.broker.timer.timer_rewrite import TIMER_DELAY_MS, TIMER_DELAY_SEC, TIMER_DELIVER_MS
+from rocketbroker.broker.topic.system_topics import TIMER_TOPIC
 from rocketbroker.broker.transaction.transactional_message_util import is_transaction, to_half_message
 from rocketbroker.codec.message.message_batch import split_batch
 from rocketbroker.codec.message.message_properties import (
@@ -44,14 +44,14 @@ from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.codec.storefile.consume_queue_layout import MOST_IN_INNER_BATCH
 from rocketbroker.common.config import BrokerConfig
 from rocketbroker.common.errors import BrokerResponseError, CodecError
-from rocketbroker.processor.broker_fast_failure import BrokerFastFailure
-from rocketbroker.processor.key_limit import KeyLimit
-from rocketbroker.processor.put_refusal import put_refusal
-from rocketbroker.processor.retry_and_dlq import RetryAndDlq
-from rocketbroker.processor.topic_target import TopicTarget, TopicTargets, other_queue
-from rocketbroker.processor.unique_id import UniqueIds
+from rocketbroker.processor.support.broker_fast_failure import BrokerFastFailure
+from rocketbroker.processor.support.key_limit import KeyLimit
+from rocketbroker.processor.support.put_refusal import put_refusal
+from rocketbroker.processor.support.retry_and_dlq import RetryAndDlq
+from rocketbroker.processor.support.topic_target import TopicTarget, TopicTargets, other_queue
+from rocketbroker.processor.support.unique_id import UniqueIds
+from rocketbroker.store.commitlog.put_message import MessageExtBrokerInner, PutMessageResult, PutMessageStatus
 from rocketbroker.store.message_store import MessageStore
-from rocketbroker.store.put_message import MessageExtBrokerInner, PutMessageResult, PutMessageStatus
 
 # Ends each pair of properties.
 _PAIR_END: Final = 2

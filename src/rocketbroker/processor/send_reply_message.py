@@ -7,7 +7,7 @@ to ``<cluster>_REPLY_TOPIC``, and the broker passes it on to that process, which
 import logging
 from collections.abc import Awaitable
 
-from rocketbroker.broker.producer_manager import ProducerManager
+from rocketbroker.broker.client.producer_manager import ProducerManager
 from rocketbroker.codec.message.message_id import create_message_id, host_text
 from rocketbroker.codec.message.message_properties import append_property, get_property_text, replace_property
 from rocketbroker.codec.message.message_sys_flag import host_flags
@@ -19,10 +19,10 @@ from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.clock import Clock
 from rocketbroker.common.config import BrokerConfig
 from rocketbroker.common.errors import BrokerResponseError, RemotingError
-from rocketbroker.processor.key_limit import KeyLimit
-from rocketbroker.processor.topic_target import TopicTarget, TopicTargets, other_queue
+from rocketbroker.processor.support.key_limit import KeyLimit
+from rocketbroker.processor.support.topic_target import TopicTarget, TopicTargets, other_queue
+from rocketbroker.store.commitlog.put_message import MessageExtBrokerInner, PutMessageStatus
 from rocketbroker.store.message_store import MessageStore
-from rocketbroker.store.put_message import MessageExtBrokerInner, PutMessageStatus
 
 log = logging.getLogger(__name__)
 

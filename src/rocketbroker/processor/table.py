@@ -25,24 +25,24 @@ from rocketbroker.codec.remoting.headers.send_message import (
 from rocketbroker.codec.remoting.headers.transaction import EndTransactionRequestHeader
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.processor.admin_table import add_admin_codes
-from rocketbroker.processor.broker_fast_failure import BrokerFastFailure
-from rocketbroker.processor.broker_parts import BrokerParts
 from rocketbroker.processor.check_client_config import CheckClientConfigProcessor
 from rocketbroker.processor.consumer_send_msg_back import ConsumerSendMsgBackProcessor
 from rocketbroker.processor.end_transaction import EndTransactionProcessor
 from rocketbroker.processor.get_consumer_list_by_group import GetConsumerListByGroupProcessor
 from rocketbroker.processor.heart_beat import HeartBeatProcessor
-from rocketbroker.processor.heartbeat_limit import HeartbeatLimit
 from rocketbroker.processor.lock_batch_mq import LockBatchMqProcessor, UnlockBatchMqProcessor
-from rocketbroker.processor.pull_filter import PullFilter
 from rocketbroker.processor.pull_message import PullMessageProcessor
 from rocketbroker.processor.query_consumer_offset import QueryConsumerOffsetProcessor
 from rocketbroker.processor.recall_message import RecallMessageProcessor
-from rocketbroker.processor.retry_and_dlq import RetryAndDlq
 from rocketbroker.processor.send_message import SendMessageProcessor
 from rocketbroker.processor.send_reply_message import SendReplyMessageProcessor
-from rocketbroker.processor.topic_target import TopicTargets
-from rocketbroker.processor.unique_id import UniqueIds
+from rocketbroker.processor.support.broker_fast_failure import BrokerFastFailure
+from rocketbroker.processor.support.broker_parts import BrokerParts
+from rocketbroker.processor.support.heartbeat_limit import HeartbeatLimit
+from rocketbroker.processor.support.pull_filter import PullFilter
+from rocketbroker.processor.support.retry_and_dlq import RetryAndDlq
+from rocketbroker.processor.support.topic_target import TopicTargets
+from rocketbroker.processor.support.unique_id import UniqueIds
 from rocketbroker.processor.unregister_client import UnregisterClientProcessor
 from rocketbroker.processor.update_consumer_offset import UpdateConsumerOffsetProcessor
 

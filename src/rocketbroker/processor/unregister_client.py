@@ -1,7 +1,7 @@
 """UNREGISTER_CLIENT (35): a client leaves its groups (ClientManageProcessor.unregisterClient)."""
 
-from rocketbroker.broker.consumer_manager import ConsumerManager
-from rocketbroker.broker.producer_manager import ProducerManager
+from rocketbroker.broker.client.consumer_manager import ConsumerManager
+from rocketbroker.broker.client.producer_manager import ProducerManager
 from rocketbroker.codec.remoting.handler import Connection
 from rocketbroker.codec.remoting.headers.client import UnregisterClientRequestHeader
 from rocketbroker.codec.remoting.remoting_command import Command, RemotingCommand, response

@@ -1,15 +1,15 @@
 """UPDATE_CONSUMER_OFFSET (15): a group has consumed so far (ConsumerManageProcessor.updateConsumerOffset)."""
 
-from rocketbroker.broker.consumer_manager import ConsumerManager
-from rocketbroker.broker.consumer_offset_manager import ConsumerOffsetManager
-from rocketbroker.broker.offset_reset import OffsetReset
-from rocketbroker.broker.subscription_group_manager import SubscriptionGroupManager
-from rocketbroker.broker.topic_config_manager import TopicConfigManager
+from rocketbroker.broker.client.consumer_manager import ConsumerManager
+from rocketbroker.broker.offset.consumer_offset_manager import ConsumerOffsetManager
+from rocketbroker.broker.offset.offset_reset import OffsetReset
+from rocketbroker.broker.topic.subscription_group_manager import SubscriptionGroupManager
+from rocketbroker.broker.topic.topic_config_manager import TopicConfigManager
 from rocketbroker.codec.remoting.handler import Connection
 from rocketbroker.codec.remoting.headers.offset import UpdateConsumerOffsetRequestHeader
 from rocketbroker.codec.remoting.remoting_command import Command, RemotingCommand, response
 from rocketbroker.codec.remoting.response_code import ResponseCode
-from rocketbroker.processor.offset_range import QueueRange, check_offset_range
+from rocketbroker.processor.support.offset_range import QueueRange, check_offset_range
 
 Header = UpdateConsumerOffsetRequestHeader
 

@@ -6,7 +6,7 @@ from rocketbroker.codec.remoting.handler import Connection
 from rocketbroker.codec.remoting.headers.pull_message import ViewMessageRequestHeader
 from rocketbroker.codec.remoting.remoting_command import Command, RemotingCommand, response
 from rocketbroker.codec.remoting.response_code import ResponseCode
-from rocketbroker.processor.waiting_queries import WaitingQueries
+from rocketbroker.processor.support.waiting_queries import WaitingQueries
 
 
 class RecordReader(Protocol):

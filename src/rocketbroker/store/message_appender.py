@@ -19,15 +19,15 @@ from rocketbroker.common.errors import (
     StoreFullError,
     TopicBeingDeletedError,
 )
-from rocketbroker.store.append_batch import AppendBatch
-from rocketbroker.store.commit_log import CommitLog
-from rocketbroker.store.commit_log_dispatcher import CommitLogDispatcher
-from rocketbroker.store.consume_queue_store import ConsumeQueueStore
-from rocketbroker.store.delay_level_table import tags_code_of
-from rocketbroker.store.dispatch_request import DispatchRequest, DispatchRun
-from rocketbroker.store.flush_service import CommitLogFlusher
-from rocketbroker.store.put_message import MessageExtBrokerInner, PutMessageResult, PutMessageStatus
-from rocketbroker.store.write_refusal import Refusal, StandingRefusals
+from rocketbroker.store.commitlog.append_batch import AppendBatch
+from rocketbroker.store.commitlog.commit_log import CommitLog
+from rocketbroker.store.commitlog.put_message import MessageExtBrokerInner, PutMessageResult, PutMessageStatus
+from rocketbroker.store.dispatch.commit_log_dispatcher import CommitLogDispatcher
+from rocketbroker.store.flush.flush_service import CommitLogFlusher
+from rocketbroker.store.flush.write_refusal import Refusal, StandingRefusals
+from rocketbroker.store.queue.consume_queue_store import ConsumeQueueStore
+from rocketbroker.store.queue.delay_level_table import tags_code_of
+from rocketbroker.store.queue.dispatch_request import DispatchRequest, DispatchRun
 
 # sysFlag bits of a half message (prepared) and of a rollback: neither is put into a queue.
 _NOT_QUEUED = {TRANSACTION_PREPARED_TYPE, TRANSACTION_ROLLBACK_TYPE}

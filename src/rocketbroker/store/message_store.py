@@ -1,7 +1,6 @@
 """The store as the broker sees it (org.apache.rocketmq.store.MessageStore): wires the parts and forwards to them.
 
-Puts, gets and dispatch run on the event loop's thread. What may wait for the disk runs on owned threads: files and
-blocks are made ahead, syncs have their flushers, and reads far from the end of the log have an executor.
+Puts, gets and dispatch run on the event loop's thread; allocation, syncs and cold reads have threads of their own.
 """
 
 import asyncio
@@ -22,42 +21,43 @@ from rocketbroker.common.config import MessageStoreConfig
 from rocketbroker.common.errors import StoreError
 from rocketbroker.common.file_system import LOCAL, FileSystem
 from rocketbroker.common.lifecycle import TaskOwner
-from rocketbroker.store import deleted_topics, queue_ends, rebuild_note
-from rocketbroker.store.allocate_mapped_file_service import AllocateMappedFileService
-from rocketbroker.store.batch_consume_queue import BatchConsumeQueue
-from rocketbroker.store.batch_queue_reader import BatchQueueReader
-from rocketbroker.store.batch_queues import BatchQueues
-from rocketbroker.store.checked_reader import CheckedReader
-from rocketbroker.store.commit_log import ALLOCATE_STEP, CommitLog
-from rocketbroker.store.commit_log_dispatcher import CommitLogDispatcher
-from rocketbroker.store.consume_queue import ConsumeQueue
-from rocketbroker.store.consume_queue_store import ConsumeQueueStore
-from rocketbroker.store.damage_log import DamageLog
-from rocketbroker.store.damaged_files import set_aside
-from rocketbroker.store.deleted_topics import DeletedTopics
-from rocketbroker.store.entry_reader import EntryReader
-from rocketbroker.store.filtered_reader import FilteredReader
-from rocketbroker.store.flush_service import CommitLogFlusher, ConsumeQueueFlusher, WhenFlushed
-from rocketbroker.store.get_message import GetMessageResult, GetMessageStatus
-from rocketbroker.store.index_service import IndexService
-from rocketbroker.store.index_sync import IndexSync
-from rocketbroker.store.loaded_store import LoadedStore, load
-from rocketbroker.store.mapped_file_queue import MappedFileQueue
+from rocketbroker.store.clean import deleted_topics
+from rocketbroker.store.clean.deleted_topics import DeletedTopics
+from rocketbroker.store.clean.topic_deletion import TopicDeletion
+from rocketbroker.store.commitlog.commit_log import ALLOCATE_STEP, CommitLog
+from rocketbroker.store.commitlog.put_message import MessageExtBrokerInner, PutMessageResult
+from rocketbroker.store.dispatch.commit_log_dispatcher import CommitLogDispatcher
+from rocketbroker.store.dispatch.message_arriving_listener import MessageArrivingListener
+from rocketbroker.store.dispatch.reput_message_service import ReputMessageService
+from rocketbroker.store.flush.flush_service import CommitLogFlusher, ConsumeQueueFlusher, WhenFlushed
+from rocketbroker.store.flush.index_sync import IndexSync
+from rocketbroker.store.flush.store_checkpoint import StoreCheckpoint
+from rocketbroker.store.flush.write_refusal import Refusal, StandingRefusals
+from rocketbroker.store.index.index_service import IndexService
+from rocketbroker.store.logfile.allocate_mapped_file_service import AllocateMappedFileService
+from rocketbroker.store.logfile.damaged_files import set_aside
+from rocketbroker.store.logfile.mapped_file_queue import MappedFileQueue
 from rocketbroker.store.message_appender import MessageAppender
-from rocketbroker.store.message_arriving_listener import MessageArrivingListener
-from rocketbroker.store.message_filter import MessageFilter
-from rocketbroker.store.message_queries import MessageQueries
-from rocketbroker.store.put_message import MessageExtBrokerInner, PutMessageResult
-from rocketbroker.store.queue_ends import write_queue_ends
-from rocketbroker.store.queue_reader import QueueReader
-from rocketbroker.store.rebuild_note import RebuildNote
-from rocketbroker.store.recovery_report import RecoveryReport
-from rocketbroker.store.reput_message_service import ReputMessageService
-from rocketbroker.store.store_checkpoint import StoreCheckpoint
-from rocketbroker.store.store_lock import StoreLock
-from rocketbroker.store.store_recovery import recover
-from rocketbroker.store.topic_deletion import TopicDeletion
-from rocketbroker.store.write_refusal import Refusal, StandingRefusals
+from rocketbroker.store.queue import queue_ends
+from rocketbroker.store.queue.batch_consume_queue import BatchConsumeQueue
+from rocketbroker.store.queue.batch_queues import BatchQueues
+from rocketbroker.store.queue.consume_queue import ConsumeQueue
+from rocketbroker.store.queue.consume_queue_store import ConsumeQueueStore
+from rocketbroker.store.read.batch_queue_reader import BatchQueueReader
+from rocketbroker.store.read.checked_reader import CheckedReader
+from rocketbroker.store.read.damage_log import DamageLog
+from rocketbroker.store.read.entry_reader import EntryReader
+from rocketbroker.store.read.filtered_reader import FilteredReader
+from rocketbroker.store.read.get_message import GetMessageResult, GetMessageStatus
+from rocketbroker.store.read.message_filter import MessageFilter
+from rocketbroker.store.read.message_queries import MessageQueries
+from rocketbroker.store.read.queue_reader import QueueReader
+from rocketbroker.store.recovery import rebuild_note
+from rocketbroker.store.recovery.loaded_store import LoadedStore, load
+from rocketbroker.store.recovery.rebuild_note import RebuildNote
+from rocketbroker.store.recovery.recovery_report import RecoveryReport
+from rocketbroker.store.recovery.store_lock import StoreLock
+from rocketbroker.store.recovery.store_recovery import recover
 
 log = logging.getLogger(__name__)
 
@@ -309,7 +309,7 @@ class MessageStore:
         """Note what there is, for the next start to find it all."""
         log_range = self.commit_log.min_offset, self.commit_log.max_offset
         names = None if self.index_service is None else self.index_service.file_names
-        write_queue_ends(self._ends_path, log_range, self.queues, names, self._file_system)
+        queue_ends.write_queue_ends(self._ends_path, log_range, self.queues, names, self._file_system)
 
     def _end_reads(self) -> None:
         self._queries.close()

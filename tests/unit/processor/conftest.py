@@ -6,20 +6,20 @@ from types import SimpleNamespace
 
 import pytest
 
-from rocketbroker.broker.broker_stats_manager import BrokerStatsManager
-from rocketbroker.broker.consumer_filter_manager import ConsumerFilterManager
-from rocketbroker.broker.consumer_manager import ConsumerManager
-from rocketbroker.broker.consumer_offset_manager import ConsumerOffsetManager
-from rocketbroker.broker.offset_reset import OffsetReset
-from rocketbroker.broker.producer_manager import ProducerManager
-from rocketbroker.broker.pull_request_hold_service import PullRequestHoldService
-from rocketbroker.broker.rebalance_lock_manager import RebalanceLockManager
-from rocketbroker.broker.send_back_allowance import SendBackAllowance
-from rocketbroker.broker.subscription_group_manager import SubscriptionGroupManager
-from rocketbroker.broker.topic_config_manager import TopicConfigManager
+from rocketbroker.broker.client.consumer_manager import ConsumerManager
+from rocketbroker.broker.client.producer_manager import ProducerManager
+from rocketbroker.broker.client.rebalance_lock_manager import RebalanceLockManager
+from rocketbroker.broker.client.send_back_allowance import SendBackAllowance
+from rocketbroker.broker.filter.consumer_filter_manager import ConsumerFilterManager
+from rocketbroker.broker.longpolling.pull_request_hold_service import PullRequestHoldService
+from rocketbroker.broker.offset.consumer_offset_manager import ConsumerOffsetManager
+from rocketbroker.broker.offset.offset_reset import OffsetReset
+from rocketbroker.broker.stats.broker_stats_manager import BrokerStatsManager
+from rocketbroker.broker.topic.subscription_group_manager import SubscriptionGroupManager
+from rocketbroker.broker.topic.topic_config_manager import TopicConfigManager
 from rocketbroker.codec.message.message_id import host_bytes
 from rocketbroker.common.config import BrokerConfig, MessageStoreConfig
-from rocketbroker.store.message_arriving_listener import NoListener
+from rocketbroker.store.dispatch.message_arriving_listener import NoListener
 from rocketbroker.store.message_store import MessageStore
 from tests.support.fakes import FakeClock
 from tests.support.golden_store import unpack

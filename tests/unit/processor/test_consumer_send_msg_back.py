@@ -5,8 +5,8 @@ import threading
 
 import pytest
 
-from rocketbroker.broker.handle_schedule_message import HandleScheduleMessage
-from rocketbroker.broker.pull_request_hold_service import PullRequestHoldService
+from rocketbroker.broker.longpolling.pull_request_hold_service import PullRequestHoldService
+from rocketbroker.broker.timer.handle_schedule_message import HandleScheduleMessage
 from rocketbroker.codec.message.message_decoder import decode_record
 from rocketbroker.codec.message.message_id import host_bytes
 from rocketbroker.codec.message.message_properties import encode_properties
@@ -21,9 +21,9 @@ from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.config import MessageStoreConfig
 from rocketbroker.common.config.hot_change import apply_updates
 from rocketbroker.common.errors import BrokerResponseError
-from rocketbroker.processor.broker_fast_failure import BrokerFastFailure
 from rocketbroker.processor.consumer_send_msg_back import ConsumerSendMsgBackProcessor
-from rocketbroker.store.put_message import MessageExtBrokerInner, PutMessageResult, PutMessageStatus
+from rocketbroker.processor.support.broker_fast_failure import BrokerFastFailure
+from rocketbroker.store.commitlog.put_message import MessageExtBrokerInner, PutMessageResult, PutMessageStatus
 from tests.support.fakes import FakeConnection
 from tests.support.processors import pull_processor
 from tests.support.stores import inner_batch, put_forged, read_queue

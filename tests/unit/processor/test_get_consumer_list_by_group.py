@@ -1,6 +1,6 @@
 import json
 
-from rocketbroker.broker.client_channel_info import ClientChannelInfo
+from rocketbroker.broker.client.client_channel_info import ClientChannelInfo
 from rocketbroker.codec.remoting.bodies.heartbeat import ConsumerData
 from rocketbroker.codec.remoting.headers.client import GetConsumerListByGroupRequestHeader
 from rocketbroker.codec.remoting.remoting_command import request

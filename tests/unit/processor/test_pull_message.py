@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from rocketbroker.broker.client_channel_info import ClientChannelInfo
-from rocketbroker.broker.pull_request import PullRequest
-from rocketbroker.broker.pull_request_hold_service import PullRequestHoldService
+from rocketbroker.broker.client.client_channel_info import ClientChannelInfo
+from rocketbroker.broker.longpolling.pull_request import PullRequest
+from rocketbroker.broker.longpolling.pull_request_hold_service import PullRequestHoldService
 from rocketbroker.codec.message.message_decoder import decode_messages
 from rocketbroker.codec.message.message_encoder import BODY_POSITION
 from rocketbroker.codec.remoting.bodies.heartbeat import ConsumerData, ConsumeType, MessageModel, SubscriptionData
@@ -25,8 +25,8 @@ from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.config import BrokerConfig
 from rocketbroker.common.config.hot_change import apply_updates
 from rocketbroker.common.errors import BrokerResponseError
-from rocketbroker.store.mapped_file import MappedFile
-from rocketbroker.store.message_arriving_listener import NoListener
+from rocketbroker.store.dispatch.message_arriving_listener import NoListener
+from rocketbroker.store.logfile.mapped_file import MappedFile
 from rocketbroker.store.message_store import MessageStore
 from tests.support.fakes import FakeConnection
 from tests.support.held_pulls import held_count

@@ -6,7 +6,7 @@ from rocketbroker.codec.remoting.remoting_command import request
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.processor.query_consumer_offset import QueryConsumerOffsetProcessor
-from rocketbroker.store.put_message import MessageExtBrokerInner
+from rocketbroker.store.commitlog.put_message import MessageExtBrokerInner
 from tests.support.fakes import FakeConnection
 
 

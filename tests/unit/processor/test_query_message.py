@@ -5,7 +5,7 @@ from rocketbroker.codec.remoting.headers.query_message import QueryMessageReques
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.config import BrokerConfig
 from rocketbroker.processor.query_message import QueryMessageProcessor
-from rocketbroker.processor.waiting_queries import WaitingQueries
+from rocketbroker.processor.support.waiting_queries import WaitingQueries
 from tests.support.golden_store import manifest
 from tests.support.processor_calls import call_async, recorded, refusal_async
 

@@ -4,7 +4,7 @@ from rocketbroker.codec.remoting.headers.offset import SearchOffsetRequestHeader
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.config import BrokerConfig
 from rocketbroker.processor.search_offset_by_timestamp import SearchOffsetByTimestampProcessor
-from rocketbroker.processor.waiting_queries import WaitingQueries
+from rocketbroker.processor.support.waiting_queries import WaitingQueries
 from tests.support.golden_store import manifest
 from tests.support.processor_calls import call_async, recorded, refusal_async
 

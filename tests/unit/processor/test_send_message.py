@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from rocketbroker.broker.handle_schedule_message import HandleScheduleMessage
+from rocketbroker.broker.timer.handle_schedule_message import HandleScheduleMessage
 from rocketbroker.codec.message.message_batch import encode_batch, split_batch
 from rocketbroker.codec.message.message_decoder import decode_record
 from rocketbroker.codec.message.message_ext import MessageExt
@@ -25,11 +25,11 @@ from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.config.hot_change import apply_updates
 from rocketbroker.common.errors import BrokerResponseError
 from rocketbroker.processor import send_message
-from rocketbroker.processor.broker_fast_failure import BrokerFastFailure
-from rocketbroker.processor.retry_and_dlq import RetryAndDlq
 from rocketbroker.processor.send_message import SendMessageProcessor
-from rocketbroker.processor.topic_target import TopicTargets
-from rocketbroker.processor.unique_id import UniqueIds
+from rocketbroker.processor.support.broker_fast_failure import BrokerFastFailure
+from rocketbroker.processor.support.retry_and_dlq import RetryAndDlq
+from rocketbroker.processor.support.topic_target import TopicTargets
+from rocketbroker.processor.support.unique_id import UniqueIds
 from rocketbroker.store.message_store import MessageStore
 from tests.support.fakes import FakeConnection
 from tests.support.processor_calls import recorded

@@ -3,7 +3,7 @@ import asyncio
 import msgspec
 import pytest
 
-from rocketbroker.broker.client_channel_info import ClientChannelInfo
+from rocketbroker.broker.client.client_channel_info import ClientChannelInfo
 from rocketbroker.codec.message.message_decoder import decode_record
 from rocketbroker.codec.message.message_id import host_bytes
 from rocketbroker.codec.message.message_properties import decode_properties
@@ -17,7 +17,7 @@ from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.config.hot_change import apply_updates
 from rocketbroker.common.errors import RemotingSendError, RemotingTimeoutError
 from rocketbroker.processor.send_reply_message import SendReplyMessageProcessor
-from rocketbroker.processor.topic_target import TopicTargets
+from rocketbroker.processor.support.topic_target import TopicTargets
 from tests.support.fakes import FakeClient, FakeConnection
 from tests.support.golden_frames import exchanges
 from tests.support.processor_calls import call_async, decoded, refusal_async

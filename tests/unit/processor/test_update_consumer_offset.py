@@ -1,6 +1,6 @@
 import pytest
 
-from rocketbroker.broker.client_channel_info import ClientChannelInfo
+from rocketbroker.broker.client.client_channel_info import ClientChannelInfo
 from rocketbroker.codec.remoting.bodies.heartbeat import ConsumerData, MessageModel
 from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
 from rocketbroker.codec.remoting.handler import Route

@@ -3,8 +3,8 @@ import pytest
 from rocketbroker.codec.remoting.headers.pull_message import ViewMessageRequestHeader
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.config import BrokerConfig
+from rocketbroker.processor.support.waiting_queries import WaitingQueries
 from rocketbroker.processor.view_message_by_id import ViewMessageByIdProcessor
-from rocketbroker.processor.waiting_queries import WaitingQueries
 from tests.support.golden_store import records
 from tests.support.processor_calls import call_async, recorded
 from tests.support.stores import message, put_forged

@@ -11,8 +11,8 @@ import pytest
 
 from rocketbroker.codec.message.message_decoder import decode_messages, decode_record
 from rocketbroker.codec.message.message_id import decode_message_id
+from rocketbroker.store.commitlog.put_message import MessageExtBrokerInner, PutMessageStatus
 from rocketbroker.store.message_store import MessageStore
-from rocketbroker.store.put_message import MessageExtBrokerInner, PutMessageStatus
 from tests.support import golden_store
 from tests.support.fakes import FakeClock
 from tests.support.stores import ALWAYS, V4_HOST, make_store, pulled, read_queue

@@ -11,16 +11,16 @@ from rocketbroker.codec.message.message_batch import BatchParts
 from rocketbroker.codec.message.message_decoder import decode_record
 from rocketbroker.common.errors import StoreError, StoreFullError
 from rocketbroker.common.file_system import LocalFileSystem
-from rocketbroker.store import commit_log_dispatcher
-from rocketbroker.store.commit_log import CommitLog
-from rocketbroker.store.commit_log_dispatcher import CommitLogDispatcher
-from rocketbroker.store.consume_queue import ConsumeQueue
-from rocketbroker.store.consume_queue_store import ConsumeQueueStore
-from rocketbroker.store.index_service import IndexService
+from rocketbroker.store.commitlog.commit_log import CommitLog
+from rocketbroker.store.commitlog.put_message import PutMessageResult, PutMessageStatus
+from rocketbroker.store.dispatch import commit_log_dispatcher
+from rocketbroker.store.dispatch.commit_log_dispatcher import CommitLogDispatcher
+from rocketbroker.store.dispatch.message_arriving_listener import NoListener
+from rocketbroker.store.flush.write_refusal import Refusal, StandingRefusals
+from rocketbroker.store.index.index_service import IndexService
 from rocketbroker.store.message_appender import MessageAppender
-from rocketbroker.store.message_arriving_listener import NoListener
-from rocketbroker.store.put_message import PutMessageResult, PutMessageStatus
-from rocketbroker.store.write_refusal import Refusal, StandingRefusals
+from rocketbroker.store.queue.consume_queue import ConsumeQueue
+from rocketbroker.store.queue.consume_queue_store import ConsumeQueueStore
 from tests.support.fakes import FakeClock
 from tests.support.stores import batch, message, open_log, store_config
 

@@ -11,13 +11,13 @@ from rocketbroker.codec.message.message_decoder import decode_record
 from rocketbroker.codec.message.message_sys_flag import COMPRESSED_FLAG
 from rocketbroker.common.config.hot_change import apply_updates
 from rocketbroker.common.errors import StoreError
-from rocketbroker.store import message_queries
-from rocketbroker.store.consume_queue import ConsumeQueue
-from rocketbroker.store.consume_queue_store import ConsumeQueueStore
-from rocketbroker.store.get_message import GetMessageStatus
-from rocketbroker.store.mapped_file import MappedFile
+from rocketbroker.store.commitlog.put_message import PutMessageStatus
+from rocketbroker.store.logfile.mapped_file import MappedFile
 from rocketbroker.store.message_store import MessageStore
-from rocketbroker.store.put_message import PutMessageStatus
+from rocketbroker.store.queue.consume_queue import ConsumeQueue
+from rocketbroker.store.queue.consume_queue_store import ConsumeQueueStore
+from rocketbroker.store.read import message_queries
+from rocketbroker.store.read.get_message import GetMessageStatus
 from tests.support.fakes import FakeClock
 from tests.support.stores import (
     ALWAYS,

@@ -14,12 +14,12 @@ from rocketbroker.common import file_system
 from rocketbroker.common.errors import StoreError, StoreFullError
 from rocketbroker.common.file_system import LocalFileSystem
 from rocketbroker.common.open_files import open_file
-from rocketbroker.store import commit_log_dispatcher
-from rocketbroker.store.consume_queue import ConsumeQueue
-from rocketbroker.store.index_file import IndexFile
-from rocketbroker.store.mapped_file import MappedFile
+from rocketbroker.store.commitlog.put_message import PutMessageStatus
+from rocketbroker.store.dispatch import commit_log_dispatcher
+from rocketbroker.store.index.index_file import IndexFile
+from rocketbroker.store.logfile.mapped_file import MappedFile
 from rocketbroker.store.message_store import MessageStore
-from rocketbroker.store.put_message import PutMessageStatus
+from rocketbroker.store.queue.consume_queue import ConsumeQueue
 from tests.support.fakes import FakeClock
 from tests.support.stores import (
     ALWAYS,

@@ -8,10 +8,10 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from rocketbroker.analytics.commit_log_files import commit_log_files
+from rocketbroker.analytics.files.commit_log_files import commit_log_files
+from rocketbroker.analytics.files.store_files import StoreFolder
+from rocketbroker.analytics.files.store_root import StoreRoot, Stores, store_roots
 from rocketbroker.analytics.jobs.local_frame import local_frame
-from rocketbroker.analytics.store_files import StoreFolder
-from rocketbroker.analytics.store_root import StoreRoot, Stores, store_roots
 from rocketbroker.analytics.tables.index import damaged_index_files
 from rocketbroker.analytics.tables.root_folder import root_folder
 from rocketbroker.analytics.tables.table import table_schema

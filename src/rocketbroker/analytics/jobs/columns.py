@@ -6,8 +6,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name that all of Spark's world has for it
 from pyspark.sql.types import LongType
 
-from rocketbroker.analytics.retry_topics import POP_RETRY_SEPARATOR_V1, POP_RETRY_SEPARATOR_V2
-from rocketbroker.analytics.shown_times import FIRST_MS, LAST_MS
+from rocketbroker.analytics.columns.retry_topics import POP_RETRY_SEPARATOR_V1, POP_RETRY_SEPARATOR_V2
+from rocketbroker.analytics.columns.shown_times import FIRST_MS, LAST_MS
 from rocketbroker.codec.message.message_const import PROPERTY_ORIGIN_GROUP
 from rocketbroker.codec.message.topic_validator import RETRY_GROUP_TOPIC_PREFIX
 from rocketbroker.common.errors import ConfigError

@@ -6,8 +6,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import BinaryType
 
+from rocketbroker.analytics.columns.message_schema import MESSAGE_SCHEMA, STORED_PROPERTIES
 from rocketbroker.analytics.jobs.columns import millis
-from rocketbroker.analytics.message_schema import MESSAGE_SCHEMA, STORED_PROPERTIES
 from rocketbroker.common.errors import ConfigError
 
 #: What messages of both are known by, and the columns that are not compared then, since they may rightly differ.

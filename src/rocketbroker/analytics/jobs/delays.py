@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812
 
+from rocketbroker.analytics.columns.sent_topics import NOT_SENT_PREFIXES, NOT_SENT_TOPICS
 from rocketbroker.analytics.jobs.columns import millis, percentile_columns, retry_group
 from rocketbroker.analytics.jobs.job_list import PERCENTILES
-from rocketbroker.analytics.sent_topics import NOT_SENT_PREFIXES, NOT_SENT_TOPICS
 from rocketbroker.codec.message.message_const import PROPERTY_ORIGIN_MESSAGE_ID
 from rocketbroker.codec.message.topic_validator import RETRY_GROUP_TOPIC_PREFIX
 

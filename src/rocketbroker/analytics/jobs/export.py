@@ -10,8 +10,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F  # noqa: N812
 
+from rocketbroker.analytics.columns.message_schema import MESSAGE_SCHEMA
 from rocketbroker.analytics.jobs.columns import as_time, millis
-from rocketbroker.analytics.message_schema import MESSAGE_SCHEMA
 from rocketbroker.common.errors import ConfigError
 
 #: Formats by what Spark calls them, and what brings those that it does not have itself.

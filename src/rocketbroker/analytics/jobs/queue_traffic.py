@@ -8,12 +8,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from rocketbroker.analytics.decode_report import DecodeReport
+from rocketbroker.analytics.columns.decode_report import DecodeReport
+from rocketbroker.analytics.columns.shown_times import FIRST_MS, LAST_MS
+from rocketbroker.analytics.files.store_root import Stores
 from rocketbroker.analytics.jobs.intervals import check_interval
-from rocketbroker.analytics.minute_turns import MINUTE_MS
-from rocketbroker.analytics.queue_traffic import traffic_by_minute
-from rocketbroker.analytics.shown_times import FIRST_MS, LAST_MS
-from rocketbroker.analytics.store_root import Stores
+from rocketbroker.analytics.log.minute_turns import MINUTE_MS
+from rocketbroker.analytics.log.queue_traffic import traffic_by_minute
 from rocketbroker.common.errors import ConfigError
 
 _MS: Final = 1000

@@ -17,7 +17,7 @@ from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from rocketbroker.analytics.spark_progress import reason_of
+from rocketbroker.analytics.spark.spark_progress import reason_of
 from rocketbroker.client.errors import InvalidMessageError
 from rocketbroker.client.message import Message, check_message
 from rocketbroker.client.queue_selection import QueueSelector

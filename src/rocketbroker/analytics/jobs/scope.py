@@ -9,10 +9,10 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from rocketbroker.analytics.rocketmq_store import FORMAT
-from rocketbroker.analytics.selection import Selection
-from rocketbroker.analytics.source_options import encode_selection, encode_stores
-from rocketbroker.analytics.store_root import StoreRoot
+from rocketbroker.analytics.columns.selection import Selection
+from rocketbroker.analytics.files.store_root import StoreRoot
+from rocketbroker.analytics.spark.rocketmq_store import FORMAT
+from rocketbroker.analytics.spark.source_options import encode_selection, encode_stores
 from rocketbroker.analytics.tables.table import table_schema
 from rocketbroker.analytics.tables.table_list import DEFAULT_TABLE, find_table
 

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from rocketbroker.analytics.open_store import open_folder
-from rocketbroker.analytics.queue_end import queue_end
-from rocketbroker.analytics.store_root import StoreRoot, Stores, store_roots
+from rocketbroker.analytics.files.open_store import open_folder
+from rocketbroker.analytics.files.store_root import StoreRoot, Stores, store_roots
+from rocketbroker.analytics.queues.queue_end import queue_end
 from rocketbroker.analytics.tables.table_reader import read_table
 from rocketbroker.common.atomic_file import replace_contents
 from rocketbroker.common.errors import ConfigError, StoreError

@@ -7,16 +7,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rocketbroker.analytics.decode_report import DecodeReport
-from rocketbroker.analytics.message_reader import read_store
+from rocketbroker.analytics.columns.decode_report import DecodeReport
+from rocketbroker.analytics.columns.selection import EVERYTHING, Selection
+from rocketbroker.analytics.columns.sent_topics import NOT_SENT_PREFIXES, NOT_SENT_TOPICS
+from rocketbroker.analytics.files.store_root import Stores, store_roots
+from rocketbroker.analytics.log.message_reader import read_store
 from rocketbroker.analytics.report import facts
 from rocketbroker.analytics.report.facts import StoreFacts
 from rocketbroker.analytics.report.state import by_group, dead_letter_facts, lag_facts
 from rocketbroker.analytics.report.sums import GroupedSums, TopKeys
 from rocketbroker.analytics.report.value_classes import class_of
-from rocketbroker.analytics.selection import EVERYTHING, Selection
-from rocketbroker.analytics.sent_topics import NOT_SENT_PREFIXES, NOT_SENT_TOPICS
-from rocketbroker.analytics.store_root import Stores, store_roots
 from rocketbroker.codec.message.message_const import KEY_SEPARATOR
 from rocketbroker.codec.message.topic_validator import RETRY_GROUP_TOPIC_PREFIX
 

@@ -7,14 +7,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rocketbroker.analytics.message_reader import read_store
-from rocketbroker.analytics.open_store import open_folder
-from rocketbroker.analytics.queue_end import queue_end
+from rocketbroker.analytics.columns.retry_topics import POP_RETRY_SEPARATOR_V1, retry_group
+from rocketbroker.analytics.columns.selection import Selection
+from rocketbroker.analytics.files.open_store import open_folder
+from rocketbroker.analytics.files.store_root import StoreRoot
+from rocketbroker.analytics.log.message_reader import read_store
+from rocketbroker.analytics.queues.queue_end import queue_end
 from rocketbroker.analytics.report import facts
 from rocketbroker.analytics.report.sums import GroupedSums
-from rocketbroker.analytics.retry_topics import POP_RETRY_SEPARATOR_V1, retry_group
-from rocketbroker.analytics.selection import Selection
-from rocketbroker.analytics.store_root import StoreRoot
 from rocketbroker.analytics.tables.table_reader import read_table
 from rocketbroker.codec.message.message_const import PROPERTY_DLQ_ORIGIN_TOPIC, PROPERTY_RETRY_TOPIC
 from rocketbroker.codec.message.topic_validator import DLQ_GROUP_TOPIC_PREFIX

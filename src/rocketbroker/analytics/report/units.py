@@ -4,8 +4,8 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Final
 
+from rocketbroker.analytics.columns.shown_times import FIRST_MS, LAST_MS
 from rocketbroker.analytics.report.figures import Unit
-from rocketbroker.analytics.shown_times import FIRST_MS, LAST_MS
 
 NOTHING: Final = "\N{EN DASH}"
 _BYTES: Final = ("B", "kB", "MB", "GB", "TB", "PB")

@@ -3,7 +3,7 @@
 import logging
 from typing import Final, TypeVar
 
-from rocketbroker.analytics.store_files import StoreFolder
+from rocketbroker.analytics.files.store_files import StoreFolder
 from rocketbroker.codec.remoting.bodies.remoting_serializable import RemotingSerializable, body_from
 from rocketbroker.codec.storefile.config_json import MAX_CONFIG_SIZE, loads_config
 from rocketbroker.common.errors import CodecError, StoreError

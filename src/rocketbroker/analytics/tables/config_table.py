@@ -7,9 +7,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from rocketbroker.analytics.selection import Selection
-from rocketbroker.analytics.store_files import StoreFolder
-from rocketbroker.analytics.store_root import StoreRoot
+from rocketbroker.analytics.columns.selection import Selection
+from rocketbroker.analytics.files.store_files import StoreFolder
+from rocketbroker.analytics.files.store_root import StoreRoot
 from rocketbroker.analytics.tables.matching import chosen
 from rocketbroker.analytics.tables.root_folder import root_folder
 from rocketbroker.analytics.tables.table import Rows, Table, TableOptions

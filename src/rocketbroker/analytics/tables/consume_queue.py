@@ -8,10 +8,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from rocketbroker.analytics.selection import Selection
-from rocketbroker.analytics.store_root import StoreRoot
+from rocketbroker.analytics.columns.selection import Selection
+from rocketbroker.analytics.files.store_root import StoreRoot
+from rocketbroker.analytics.queues.queue_files import ENTRIES, QueueSlice, queue_slices, queues, read_entries
 from rocketbroker.analytics.tables.matching import chosen
-from rocketbroker.analytics.tables.queue_files import ENTRIES, QueueSlice, queue_slices, queues, read_entries
 from rocketbroker.analytics.tables.root_folder import root_folder
 from rocketbroker.analytics.tables.table import BROKER, Rows, Table, TableOptions, constant, field, select_by
 

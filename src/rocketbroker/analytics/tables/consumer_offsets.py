@@ -5,7 +5,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from rocketbroker.analytics.store_files import StoreFolder
+from rocketbroker.analytics.files.store_files import StoreFolder
 from rocketbroker.analytics.tables.config_file import load_config_file
 from rocketbroker.analytics.tables.config_table import ConfigTable
 from rocketbroker.analytics.tables.table import BROKER, field, select_by

@@ -6,11 +6,11 @@ from typing import Final
 
 import pyarrow as pa
 
-from rocketbroker.analytics.decode_report import DecodeReport, SkippedRange
-from rocketbroker.analytics.message_reader import read_split
-from rocketbroker.analytics.selection import Selection
-from rocketbroker.analytics.split import Split, plan_splits
-from rocketbroker.analytics.store_root import StoreRoot
+from rocketbroker.analytics.columns.decode_report import DecodeReport, SkippedRange
+from rocketbroker.analytics.columns.selection import Selection
+from rocketbroker.analytics.files.store_root import StoreRoot
+from rocketbroker.analytics.log.message_reader import read_split
+from rocketbroker.analytics.log.split import Split, plan_splits
 from rocketbroker.analytics.tables.matching import chosen
 from rocketbroker.analytics.tables.table import BROKER, Rows, Table, TableOptions, field, select_by
 

@@ -12,14 +12,14 @@ from typing import Final
 
 import pyarrow as pa
 
-from rocketbroker.analytics.queue_folders import CONSUME_QUEUE
-from rocketbroker.analytics.selection import Selection
-from rocketbroker.analytics.store_files import StoreFolder
-from rocketbroker.analytics.store_root import StoreRoot
+from rocketbroker.analytics.columns.selection import Selection
+from rocketbroker.analytics.files.store_files import StoreFolder
+from rocketbroker.analytics.files.store_root import StoreRoot
+from rocketbroker.analytics.queues.queue_files import queue_slices, queues
+from rocketbroker.analytics.queues.queue_folders import CONSUME_QUEUE
 from rocketbroker.analytics.tables.config_file import load_config_file
 from rocketbroker.analytics.tables.matching import chosen
 from rocketbroker.analytics.tables.pending_timers import pending_timers
-from rocketbroker.analytics.tables.queue_files import queue_slices, queues
 from rocketbroker.analytics.tables.queued_columns import Maker, queued_columns
 from rocketbroker.analytics.tables.queued_entries import QueuedEntries, queued_entries
 from rocketbroker.analytics.tables.record_values import MOST_QUEUES, RecordValues

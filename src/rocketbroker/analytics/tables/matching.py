@@ -5,8 +5,8 @@ from typing import Final
 
 import pyarrow as pa
 
-from rocketbroker.analytics.selection import Selection
-from rocketbroker.analytics.store_root import StoreRoot
+from rocketbroker.analytics.columns.selection import Selection
+from rocketbroker.analytics.files.store_root import StoreRoot
 from rocketbroker.analytics.tables.table import Rows, Table
 from rocketbroker.common.errors import ConfigError
 

@@ -4,12 +4,12 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import pyarrow as pa
 
-from rocketbroker.analytics.decode_report import DecodeReport
-from rocketbroker.analytics.message_reader import read_split
-from rocketbroker.analytics.message_schema import ALL_FIELDS, MESSAGE_SCHEMA
-from rocketbroker.analytics.selection import Selection
-from rocketbroker.analytics.split import Split, plan_splits
-from rocketbroker.analytics.store_root import StoreRoot
+from rocketbroker.analytics.columns.decode_report import DecodeReport
+from rocketbroker.analytics.columns.message_schema import ALL_FIELDS, MESSAGE_SCHEMA
+from rocketbroker.analytics.columns.selection import Selection
+from rocketbroker.analytics.files.store_root import StoreRoot
+from rocketbroker.analytics.log.message_reader import read_split
+from rocketbroker.analytics.log.split import Split, plan_splits
 from rocketbroker.analytics.tables.table import Table, TableOptions, select_by
 
 

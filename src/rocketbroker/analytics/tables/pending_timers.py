@@ -9,10 +9,10 @@ import numpy as np
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from rocketbroker.analytics.queue_folders import CONSUME_QUEUE
-from rocketbroker.analytics.store_files import StoreFolder
+from rocketbroker.analytics.files.store_files import StoreFolder
+from rocketbroker.analytics.queues.queue_files import queue_slices
+from rocketbroker.analytics.queues.queue_folders import CONSUME_QUEUE
 from rocketbroker.analytics.tables.config_file import load_config_file
-from rocketbroker.analytics.tables.queue_files import queue_slices
 from rocketbroker.analytics.tables.queued_entries import QueuedEntries, queued_entries
 from rocketbroker.analytics.tables.record_values import MOST_QUEUES, RecordValues
 from rocketbroker.codec.byte_columns import Positions

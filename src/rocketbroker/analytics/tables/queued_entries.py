@@ -8,8 +8,8 @@ from typing import Final
 import numpy as np
 import pyarrow.compute as pc
 
-from rocketbroker.analytics.store_files import StoreFolder
-from rocketbroker.analytics.tables.queue_files import QueueSlice, read_entries
+from rocketbroker.analytics.files.store_files import StoreFolder
+from rocketbroker.analytics.queues.queue_files import QueueSlice, read_entries
 from rocketbroker.analytics.tables.queued_records import QueuedRecords
 from rocketbroker.analytics.tables.record_values import RecordValues
 from rocketbroker.codec.byte_columns import Positions

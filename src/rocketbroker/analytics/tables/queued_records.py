@@ -6,9 +6,9 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from rocketbroker.analytics.mapped_files import mapped_files
-from rocketbroker.analytics.queued_records import groups
-from rocketbroker.analytics.store_files import StoreFolder
+from rocketbroker.analytics.files.mapped_files import mapped_files
+from rocketbroker.analytics.files.store_files import StoreFolder
+from rocketbroker.analytics.queues.queued_records import groups
 from rocketbroker.codec.byte_columns import Positions
 from rocketbroker.codec.storefile.record_columns import Records
 from rocketbroker.codec.storefile.record_search import MIN_RECORD_SIZE

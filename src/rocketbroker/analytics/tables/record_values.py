@@ -6,13 +6,13 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rocketbroker.analytics.arrow_slices import as_text, binary_slices
-from rocketbroker.analytics.commit_log_files import LogFile
-from rocketbroker.analytics.decode_report import DecodeReport
-from rocketbroker.analytics.message_columns import message_batches
-from rocketbroker.analytics.message_schema import MESSAGE_SCHEMA
-from rocketbroker.analytics.property_columns import property_values
-from rocketbroker.analytics.store_root import StoreRoot
+from rocketbroker.analytics.columns.arrow_slices import as_text, binary_slices
+from rocketbroker.analytics.columns.decode_report import DecodeReport
+from rocketbroker.analytics.columns.message_columns import message_batches
+from rocketbroker.analytics.columns.message_schema import MESSAGE_SCHEMA
+from rocketbroker.analytics.columns.property_columns import property_values
+from rocketbroker.analytics.files.commit_log_files import LogFile
+from rocketbroker.analytics.files.store_root import StoreRoot
 from rocketbroker.codec.storefile.record_columns import Records
 
 _DIGITS: Final = r"^[0-9]{1,18}$"

@@ -3,10 +3,10 @@
 import logging
 from typing import Final
 
-from rocketbroker.analytics.open_store import open_folder
-from rocketbroker.analytics.queue_proof import has_all_queues
-from rocketbroker.analytics.store_files import StoreFolder
-from rocketbroker.analytics.store_root import StoreRoot
+from rocketbroker.analytics.files.open_store import open_folder
+from rocketbroker.analytics.files.store_files import StoreFolder
+from rocketbroker.analytics.files.store_root import StoreRoot
+from rocketbroker.analytics.queues.queue_proof import has_all_queues
 from rocketbroker.common.errors import StoreError
 
 # One of these makes a folder a store's root.

@@ -8,10 +8,10 @@ from typing import Any, ClassVar, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rocketbroker.analytics.selection import Selection
-from rocketbroker.analytics.shown_times import FIRST_MS, LAST_MS
-from rocketbroker.analytics.split import SPLIT_SIZE
-from rocketbroker.analytics.store_root import StoreRoot
+from rocketbroker.analytics.columns.selection import Selection
+from rocketbroker.analytics.columns.shown_times import FIRST_MS, LAST_MS
+from rocketbroker.analytics.files.store_root import StoreRoot
+from rocketbroker.analytics.log.split import SPLIT_SIZE
 from rocketbroker.common.errors import ConfigError
 
 TIME: Final = pa.timestamp("us", tz="UTC")

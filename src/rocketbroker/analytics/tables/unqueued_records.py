@@ -12,13 +12,13 @@ from typing import Final
 import numpy as np
 import pyarrow.compute as pc
 
-from rocketbroker.analytics.commit_log_files import LogFile, commit_log_files
-from rocketbroker.analytics.decode_report import DecodeReport
-from rocketbroker.analytics.queue_proof import all_queues, entries_of, has_all_queues, most_queues, shown_to
-from rocketbroker.analytics.record_walk import walk_split, window_of
-from rocketbroker.analytics.selection import Selection
-from rocketbroker.analytics.split import Split, plan_splits
-from rocketbroker.analytics.store_files import StoreFolder
+from rocketbroker.analytics.columns.decode_report import DecodeReport
+from rocketbroker.analytics.columns.selection import Selection
+from rocketbroker.analytics.files.commit_log_files import LogFile, commit_log_files
+from rocketbroker.analytics.files.store_files import StoreFolder
+from rocketbroker.analytics.log.record_walk import walk_split, window_of
+from rocketbroker.analytics.log.split import Split, plan_splits
+from rocketbroker.analytics.queues.queue_proof import all_queues, entries_of, has_all_queues, most_queues, shown_to
 from rocketbroker.analytics.tables.queued_entries import QueuedEntries
 from rocketbroker.analytics.tables.record_values import RecordValues
 from rocketbroker.codec.storefile.record_columns import Records

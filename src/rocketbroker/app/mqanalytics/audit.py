@@ -19,9 +19,9 @@ from rocketbroker.common.config import MessageStoreConfig
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from rocketbroker.analytics.files.store_root import StoreRoot
     from rocketbroker.analytics.jobs.audit import AuditOptions, AuditTables
     from rocketbroker.analytics.jobs.scope import NotRead, Scope
-    from rocketbroker.analytics.store_root import StoreRoot
 
 _DEFAULTS = MessageStoreConfig()
 _RULES = {rule.value: rule for rule in AuditRule}
@@ -69,11 +69,11 @@ def run(
     spark: "SparkSession", roots: "tuple[StoreRoot, ...]", options: "AuditOptions", *, limit: int, check_crc: bool
 ) -> "tuple[Found, NotRead]":
     """``limit`` findings of each broker, rule and severity, with ``count``; and what could not be read."""
+    from rocketbroker.analytics.columns.selection import EVERYTHING
     from rocketbroker.analytics.jobs.audit import audit
     from rocketbroker.analytics.jobs.audit_findings import Kept, but_for_removed, most_of_each_rule
     from rocketbroker.analytics.jobs.audited_stores import audited_stores, begins_moved
     from rocketbroker.analytics.jobs.scope import NotRead, Scope
-    from rocketbroker.analytics.selection import EVERYTHING
 
     stores = audited_stores(roots, options.max_hash_slot_num)
     tables = _tables(Scope(spark, roots, EVERYTHING), options, check_crc=check_crc)
@@ -110,9 +110,9 @@ def _scheduled(scope: "Scope") -> "DataFrame":
     A message that no entry leads to may lack: nothing of it is compared. For a store without such queues all of the log
     would be read.
     """
-    from rocketbroker.analytics.open_store import open_folder
-    from rocketbroker.analytics.queue_folders import CONSUME_QUEUE, queue_numbers
-    from rocketbroker.analytics.selection import Selection
+    from rocketbroker.analytics.columns.selection import Selection
+    from rocketbroker.analytics.files.open_store import open_folder
+    from rocketbroker.analytics.queues.queue_folders import CONSUME_QUEUE, queue_numbers
     from rocketbroker.codec.message.topic_validator import RMQ_SYS_SCHEDULE_TOPIC
 
     topic = RMQ_SYS_SCHEDULE_TOPIC

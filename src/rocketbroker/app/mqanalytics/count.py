@@ -18,8 +18,8 @@ def command(stores: Stores, skip_damage: SkipDamage = False, as_json: AsJson = F
         roots = known_stores(stores)
         with running("Counting messages") as (spark, _):
             from rocketbroker.analytics import count_messages
+            from rocketbroker.analytics.columns.selection import EVERYTHING
             from rocketbroker.analytics.jobs.scope import Scope
-            from rocketbroker.analytics.selection import EVERYTHING
 
             counts = count_messages(roots, spark)
             not_read = None if skip_damage else Scope(spark, roots, EVERYTHING).not_read()._asdict()

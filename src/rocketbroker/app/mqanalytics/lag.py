@@ -36,10 +36,10 @@ def command(
     with failing_in_one_line():
         roots = known_stores(stores)
         with running("Looking at offsets") as (spark, _):
+            from rocketbroker.analytics.columns.selection import EVERYTHING
             from rocketbroker.analytics.jobs.lag import LEVELS, lag
             from rocketbroker.analytics.jobs.scope import Scope
             from rocketbroker.analytics.jobs.snapshots import snapshot_frame, take_snapshot
-            from rocketbroker.analytics.selection import EVERYTHING
 
             scope = Scope(spark, roots, EVERYTHING)
             if snapshots is None:

@@ -9,7 +9,7 @@ from rocketbroker.app.mqanalytics.rendering import print_rows
 from rocketbroker.app.mqanalytics.running import failing_in_one_line, known_stores, selection
 
 if TYPE_CHECKING:
-    from rocketbroker.analytics.decode_report import DecodeReport
+    from rocketbroker.analytics.columns.decode_report import DecodeReport
 
 
 def command(
@@ -27,7 +27,7 @@ def command(
     """
     with failing_in_one_line():
         wanted, roots = selection(since, until, topic), known_stores(stores)
-        from rocketbroker.analytics.decode_report import DecodeReport
+        from rocketbroker.analytics.columns.decode_report import DecodeReport
         from rocketbroker.analytics.jobs.queue_traffic import queue_traffic
 
         report = DecodeReport()

@@ -10,8 +10,8 @@ from rocketbroker.app.mqanalytics.running import failing_in_one_line, selection
 from rocketbroker.common.errors import ConfigError
 
 if TYPE_CHECKING:
+    from rocketbroker.analytics.columns.selection import Selection
     from rocketbroker.analytics.report.facts import StoreFacts
-    from rocketbroker.analytics.selection import Selection
 
 Output = Annotated[
     Path, typer.Option("--output", "-o", dir_okay=False, metavar="FILE", help="Where the page is written; replaced.")

@@ -14,8 +14,8 @@ from rocketbroker.common.errors import ConfigError, RocketBrokerError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from rocketbroker.analytics.selection import Selection
-    from rocketbroker.analytics.store_root import StoreRoot
+    from rocketbroker.analytics.columns.selection import Selection
+    from rocketbroker.analytics.files.store_root import StoreRoot
 
 EXIT_FAILED = 1
 EXIT_USAGE = 2
@@ -61,9 +61,9 @@ def known_stores(stores: list[str]) -> "tuple[StoreRoot, ...]":
         ConfigError: one makes no sense.
         StoreError: one is no store.
     """
-    from rocketbroker.analytics.commit_log_files import commit_log_folder
-    from rocketbroker.analytics.open_store import open_folder
-    from rocketbroker.analytics.store_root import store_roots
+    from rocketbroker.analytics.files.commit_log_files import commit_log_folder
+    from rocketbroker.analytics.files.open_store import open_folder
+    from rocketbroker.analytics.files.store_root import store_roots
 
     roots = store_roots(stores)
     for root in roots:
@@ -77,7 +77,7 @@ def selection(since: int | None, until: int | None, topics: list[str] | None, *,
     Raises:
         ConfigError: the times are the wrong way round.
     """
-    from rocketbroker.analytics.selection import Selection
+    from rocketbroker.analytics.columns.selection import Selection
 
     if since is not None and until is not None and since >= until:
         raise ConfigError(f"--since {shown_ms(since)} is not before --until {shown_ms(until)}: no time lies between")
@@ -99,7 +99,7 @@ def running(what: str) -> "Iterator[tuple[SparkSession, Progress]]":
     from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
     from rocketbroker.analytics import register, spark_session
-    from rocketbroker.analytics.spark_progress import SparkProgress, reason_of
+    from rocketbroker.analytics.spark.spark_progress import SparkProgress, reason_of
     from rocketbroker.common.errors import StoreError
 
     console = Console(stderr=True)

@@ -19,9 +19,9 @@ from rocketbroker.app.mqstore.running import (
     reading_a_store,
     store_config,
 )
-from rocketbroker.broker.config_manager import AnyConfigManager
-from rocketbroker.broker.consumer_offset_manager import ConsumerOffsetManager
-from rocketbroker.broker.offset_recovery import OffsetRecovery
+from rocketbroker.broker.offset.consumer_offset_manager import ConsumerOffsetManager
+from rocketbroker.broker.offset.offset_recovery import OffsetRecovery
+from rocketbroker.broker.persist.config_manager import AnyConfigManager
 from rocketbroker.codec.storefile.audit_rules import Severity
 from rocketbroker.common.atomic_file import replace_contents
 from rocketbroker.common.clock import SystemClock

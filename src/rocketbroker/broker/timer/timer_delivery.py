@@ -3,16 +3,16 @@
 import logging
 from collections.abc import Callable
 
-from rocketbroker.broker.broker_stats_manager import BrokerStatsManager
-from rocketbroker.broker.schedule_message_service import DELAY_FOR_A_WHILE_S, ScheduleStore
-from rocketbroker.broker.system_topics import TIMER_TOPIC
+from rocketbroker.broker.longpolling.waiting_message import WaitingMessage, WaitingMessages
+from rocketbroker.broker.schedule.schedule_message_service import DELAY_FOR_A_WHILE_S, ScheduleStore
+from rocketbroker.broker.stats.broker_stats_manager import BrokerStatsManager
 from rocketbroker.broker.timer.timer_requests import delete_key, key_of, rolled, stamped, timer_request
 from rocketbroker.broker.timer.timer_wheel import Slot
-from rocketbroker.broker.waiting_message import WaitingMessage, WaitingMessages
+from rocketbroker.broker.topic.system_topics import TIMER_TOPIC
 from rocketbroker.codec.message.message_properties import find_properties
 from rocketbroker.common.clock import Clock
-from rocketbroker.store.consume_queue import ConsumeQueue
-from rocketbroker.store.put_message import PERMANENT_FAILURES, MessageExtBrokerInner, PutMessageStatus
+from rocketbroker.store.commitlog.put_message import PERMANENT_FAILURES, MessageExtBrokerInner, PutMessageStatus
+from rocketbroker.store.queue.consume_queue import ConsumeQueue
 
 log = logging.getLogger(__name__)
 

@@ -11,20 +11,20 @@ from collections.abc import Awaitable, Callable, Collection, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from rocketbroker.broker.broker_stats_manager import BrokerStatsManager
-from rocketbroker.broker.schedule_message_service import (
+from rocketbroker.broker.longpolling.waiting_message import WaitingMessage, WaitingMessages
+from rocketbroker.broker.schedule.schedule_message_service import (
     DELAY_FOR_A_WHILE_S,
     LEAST_PAUSE_S,
     ScheduleStore,
 )
-from rocketbroker.broker.system_topics import TIMER_TOPIC
+from rocketbroker.broker.stats.broker_stats_manager import BrokerStatsManager
 from rocketbroker.broker.timer.rates import Rates
 from rocketbroker.broker.timer.slot_files import SLOT_FILE_MS, SlotFiles
 from rocketbroker.broker.timer.timer_delivery import TimerDelivery
 from rocketbroker.broker.timer.timer_progress import TimerProgress
 from rocketbroker.broker.timer.timer_requests import timer_request
 from rocketbroker.broker.timer.timer_wheel import Slot, TimerWheel
-from rocketbroker.broker.waiting_message import WaitingMessage, WaitingMessages
+from rocketbroker.broker.topic.system_topics import TIMER_TOPIC
 from rocketbroker.codec.storefile.checkpoint_layout import decode_timer_checkpoint
 from rocketbroker.codec.storefile.timer_slots import is_delivered, slot_of
 from rocketbroker.common.clock import Clock
@@ -32,7 +32,7 @@ from rocketbroker.common.config import MessageStoreConfig
 from rocketbroker.common.errors import CodecError, StoreError
 from rocketbroker.common.file_system import LOCAL, FileSystem
 from rocketbroker.common.lifecycle import TaskOwner
-from rocketbroker.store.consume_queue import ConsumeQueue
+from rocketbroker.store.queue.consume_queue import ConsumeQueue
 
 log = logging.getLogger(__name__)
 

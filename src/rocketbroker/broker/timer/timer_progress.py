@@ -7,8 +7,8 @@ clock is set back: what is sent then has its turn before that time.
 from collections.abc import Iterable
 from pathlib import Path
 
-from rocketbroker.broker.config_manager import ConfigManager, OnPersist, decode_file, encode_file
-from rocketbroker.broker.durable_progress import DurableProgress, LogEnds
+from rocketbroker.broker.persist.config_manager import ConfigManager, OnPersist, decode_file, encode_file
+from rocketbroker.broker.persist.durable_progress import DurableProgress, LogEnds
 from rocketbroker.codec.storefile.timer_slots import Delivered, TimerProgressFile, with_delivered
 
 

@@ -2,7 +2,7 @@
 
 from typing import Final, NamedTuple
 
-from rocketbroker.broker.real_place import REAL_TOPIC, Place
+from rocketbroker.broker.message.real_place import REAL_TOPIC, Place
 from rocketbroker.broker.timer.timer_rewrite import TIMER_DEL_UNIQKEY, TIMER_OUT_MS
 from rocketbroker.codec.message.message_properties import get_property, replace_property
 

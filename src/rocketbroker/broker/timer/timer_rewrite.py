@@ -2,12 +2,12 @@
 
 from typing import Final, NamedTuple
 
-from rocketbroker.broker.real_place import with_real_place
-from rocketbroker.broker.system_topics import TIMER_TOPIC
+from rocketbroker.broker.message.real_place import with_real_place
+from rocketbroker.broker.topic.system_topics import TIMER_TOPIC
 from rocketbroker.codec.message.message_properties import get_property, remove_property, replace_property
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.errors import BrokerResponseError
-from rocketbroker.store.put_message import MessageExtBrokerInner
+from rocketbroker.store.commitlog.put_message import MessageExtBrokerInner
 
 TIMER_DELIVER_MS: Final = b"TIMER_DELIVER_MS"
 TIMER_DELAY_SEC: Final = b"TIMER_DELAY_SEC"

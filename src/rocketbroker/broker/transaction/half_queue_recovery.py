@@ -11,8 +11,8 @@ import logging
 from collections.abc import Iterator
 from typing import Protocol
 
-from rocketbroker.broker.consumer_offset_manager import ConsumerOffsetManager
-from rocketbroker.broker.real_place import real_place
+from rocketbroker.broker.message.real_place import real_place
+from rocketbroker.broker.offset.consumer_offset_manager import ConsumerOffsetManager
 from rocketbroker.broker.transaction.half_offsets import HalfOffsets
 from rocketbroker.broker.transaction.transaction_query import QueriedStore, messages_of_transaction
 from rocketbroker.broker.transaction.transactional_message_service import TransactionalMessageService
@@ -28,7 +28,7 @@ from rocketbroker.codec.message.message_decoder import decode_record
 from rocketbroker.codec.message.message_ext import MessageExt
 from rocketbroker.codec.message.message_sys_flag import TRANSACTION_COMMIT_TYPE, transaction_value
 from rocketbroker.codec.message.topic_validator import RMQ_SYS_TRANS_HALF_TOPIC, RMQ_SYS_TRANS_OP_HALF_TOPIC
-from rocketbroker.store.consume_queue import ConsumeQueue
+from rocketbroker.store.queue.consume_queue import ConsumeQueue
 
 log = logging.getLogger(__name__)
 

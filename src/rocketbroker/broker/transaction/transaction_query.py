@@ -5,7 +5,7 @@ from typing import Final, Protocol
 from rocketbroker.broker.transaction.transactional_message_util import transaction_key
 from rocketbroker.codec.message.message_decoder import decode_record
 from rocketbroker.codec.message.message_ext import MessageExt
-from rocketbroker.store.query_message import QueryMessageResult
+from rocketbroker.store.read.query_message import QueryMessageResult
 
 # Messages of one unique id that are looked through for those of the transaction.
 _MOST_OF_ONE_ID: Final = 64

@@ -2,9 +2,9 @@
 
 import msgspec
 
-from rocketbroker.broker.producer_manager import ProducerManager
-from rocketbroker.broker.real_place import real_place
-from rocketbroker.broker.topic_config_manager import TopicConfigManager
+from rocketbroker.broker.client.producer_manager import ProducerManager
+from rocketbroker.broker.message.real_place import real_place
+from rocketbroker.broker.topic.topic_config_manager import TopicConfigManager
 from rocketbroker.broker.transaction.transactional_message_util import QUEUE_ID, discarded_message
 from rocketbroker.codec.message.message_const import PROPERTY_PRODUCER_GROUP, PROPERTY_WAIT_STORE_MSG_OK
 from rocketbroker.codec.message.message_encoder import encode_message
@@ -16,7 +16,7 @@ from rocketbroker.codec.remoting.headers.transaction import CheckTransactionStat
 from rocketbroker.codec.remoting.perm_name import PERM_READ_WRITE
 from rocketbroker.codec.remoting.remoting_command import Command, request
 from rocketbroker.codec.remoting.request_code import RequestCode
-from rocketbroker.store.put_message import MessageExtBrokerInner, PutMessageResult
+from rocketbroker.store.commitlog.put_message import MessageExtBrokerInner, PutMessageResult
 
 _WAIT = PROPERTY_WAIT_STORE_MSG_OK.encode()
 _CHECK_MAX_QUEUES = 1

@@ -15,7 +15,6 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import NamedTuple, Protocol
 
-from rocketbroker.broker.byte_budget import ByteBudget
 from rocketbroker.broker.transaction.transactional_message_check_listener import TransactionalMessageCheckListener
 from rocketbroker.broker.transaction.transactional_message_service import TransactionalMessageService
 from rocketbroker.broker.transaction.transactional_message_util import (
@@ -32,17 +31,18 @@ from rocketbroker.codec.message.message_const import PROPERTY_PRODUCER_GROUP
 from rocketbroker.codec.message.message_decoder import decode_record
 from rocketbroker.codec.message.message_ext import MessageExt
 from rocketbroker.codec.message.topic_validator import RMQ_SYS_TRANS_HALF_TOPIC
+from rocketbroker.common.byte_budget import ByteBudget
 from rocketbroker.common.clock import Clock
 from rocketbroker.common.config import BrokerConfig, MessageStoreConfig
 from rocketbroker.common.lifecycle import TaskOwner
-from rocketbroker.store.consume_queue import ConsumeQueue
-from rocketbroker.store.put_message import (
+from rocketbroker.store.commitlog.put_message import (
     PERMANENT_FAILURES,
     MessageExtBrokerInner,
     PutMessageResult,
     PutMessageStatus,
 )
-from rocketbroker.store.store_lock import StoreLock
+from rocketbroker.store.queue.consume_queue import ConsumeQueue
+from rocketbroker.store.recovery.store_lock import StoreLock
 
 log = logging.getLogger(__name__)
 

@@ -12,9 +12,9 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Protocol
 
-from rocketbroker.broker.broker_stats_manager import BrokerStatsManager
-from rocketbroker.broker.consumer_offset_manager import ConsumerOffsetManager
-from rocketbroker.broker.durable_progress import DurableProgress
+from rocketbroker.broker.offset.consumer_offset_manager import ConsumerOffsetManager
+from rocketbroker.broker.persist.durable_progress import DurableProgress
+from rocketbroker.broker.stats.broker_stats_manager import BrokerStatsManager
 from rocketbroker.broker.transaction.half_offsets import HalfOffsets
 from rocketbroker.broker.transaction.transactional_message_util import (
     CID_SYS_RMQ_TRANS,
@@ -27,8 +27,8 @@ from rocketbroker.codec.message.message_ext import MessageExt
 from rocketbroker.codec.message.topic_validator import RMQ_SYS_TRANS_HALF_TOPIC, RMQ_SYS_TRANS_OP_HALF_TOPIC
 from rocketbroker.common.clock import Clock
 from rocketbroker.common.config import BrokerConfig
-from rocketbroker.store.consume_queue import ConsumeQueue
-from rocketbroker.store.put_message import MessageExtBrokerInner, PutMessageResult, PutMessageStatus
+from rocketbroker.store.commitlog.put_message import MessageExtBrokerInner, PutMessageResult, PutMessageStatus
+from rocketbroker.store.queue.consume_queue import ConsumeQueue
 
 log = logging.getLogger(__name__)
 

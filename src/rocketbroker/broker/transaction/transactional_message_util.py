@@ -10,9 +10,9 @@ from typing import Final
 
 import msgspec
 
-from rocketbroker.broker.delay_rewrite import DELAY
-from rocketbroker.broker.message_copy import copy_message
-from rocketbroker.broker.real_place import Place, with_real_place, without_real_place
+from rocketbroker.broker.message.message_copy import copy_message
+from rocketbroker.broker.message.real_place import Place, with_real_place, without_real_place
+from rocketbroker.broker.schedule.delay_rewrite import DELAY
 from rocketbroker.broker.timer.timer_rewrite import TIMER_DELAY_MS, TIMER_DELAY_SEC, TIMER_DELIVER_MS
 from rocketbroker.codec.message.message_const import (
     PROPERTY_CHECK_IMMUNITY_TIME_IN_SECONDS,
@@ -41,7 +41,7 @@ from rocketbroker.codec.message.topic_validator import (
 )
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.errors import BrokerResponseError
-from rocketbroker.store.put_message import MessageExtBrokerInner
+from rocketbroker.store.commitlog.put_message import MessageExtBrokerInner
 
 #: The group whose consumer offsets say how far half and op messages are dealt with.
 CID_SYS_RMQ_TRANS: Final = "CID_RMQ_SYS_TRANS"

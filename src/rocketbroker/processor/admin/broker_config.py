@@ -13,7 +13,7 @@ from rocketbroker.codec.remoting.remoting_command import Command, response
 from rocketbroker.common.clock import Clock
 from rocketbroker.common.config.fields import ConfigModel
 from rocketbroker.common.config.hot_change import config_text
-from rocketbroker.processor.config_change import apply_change, store_change
+from rocketbroker.processor.support.config_change import apply_change, store_change
 
 log = logging.getLogger(__name__)
 

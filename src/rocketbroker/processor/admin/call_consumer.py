@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from rocketbroker.broker.consumer_manager import ConsumerManager
+from rocketbroker.broker.client.consumer_manager import ConsumerManager
 from rocketbroker.codec.remoting.handler import Connection
 from rocketbroker.codec.remoting.remoting_command import Command, response
 from rocketbroker.codec.remoting.response_code import ResponseCode

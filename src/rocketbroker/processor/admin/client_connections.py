@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from rocketbroker.broker.client_channel_info import ClientChannelInfo
+from rocketbroker.broker.client.client_channel_info import ClientChannelInfo
 from rocketbroker.codec.remoting.bodies.connection import Connection
 
 

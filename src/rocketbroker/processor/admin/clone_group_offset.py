@@ -2,19 +2,19 @@
 
 import asyncio
 
-from rocketbroker.broker.consumer_manager import ConsumerManager
-from rocketbroker.broker.consumer_offset_manager import ConsumerOffsetManager
-from rocketbroker.broker.offset_reset import OffsetReset
-from rocketbroker.broker.subscription_group_manager import SubscriptionGroupManager
-from rocketbroker.broker.topic_config_manager import TopicConfigManager
+from rocketbroker.broker.client.consumer_manager import ConsumerManager
+from rocketbroker.broker.offset.consumer_offset_manager import ConsumerOffsetManager
+from rocketbroker.broker.offset.offset_reset import OffsetReset
+from rocketbroker.broker.topic.subscription_group_manager import SubscriptionGroupManager
+from rocketbroker.broker.topic.topic_config_manager import TopicConfigManager
 from rocketbroker.codec.remoting.handler import Connection
 from rocketbroker.codec.remoting.headers.offset import CloneGroupOffsetRequestHeader
 from rocketbroker.codec.remoting.remoting_command import Command, RemotingCommand, response
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.errors import BrokerResponseError, StoreError
-from rocketbroker.processor.loop_share import parts_of
-from rocketbroker.processor.name_check import check_known_group, check_known_topic
-from rocketbroker.processor.table_change import wait_settled
+from rocketbroker.processor.support.loop_share import parts_of
+from rocketbroker.processor.support.name_check import check_known_group, check_known_topic
+from rocketbroker.processor.support.table_change import wait_settled
 
 Header = CloneGroupOffsetRequestHeader
 

@@ -4,8 +4,8 @@ from typing import Protocol
 
 import msgspec
 
-from rocketbroker.broker.subscription_group_manager import SubscriptionGroupManager
-from rocketbroker.broker.topic_config_manager import TopicConfigManager
+from rocketbroker.broker.topic.subscription_group_manager import SubscriptionGroupManager
+from rocketbroker.broker.topic.topic_config_manager import TopicConfigManager
 from rocketbroker.codec.message.message_id import decode_message_id
 from rocketbroker.codec.remoting.handler import Connection
 from rocketbroker.codec.remoting.headers.client import ConsumeMessageDirectlyResultRequestHeader
@@ -14,7 +14,7 @@ from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.errors import BrokerResponseError, CodecError
 from rocketbroker.processor.admin.call_consumer import ConsumerCalls
-from rocketbroker.processor.name_check import check_known_group
+from rocketbroker.processor.support.name_check import check_known_group
 
 Header = ConsumeMessageDirectlyResultRequestHeader
 

@@ -3,17 +3,17 @@
 import logging
 from collections.abc import Iterable
 
-from rocketbroker.broker.broker_stats_manager import GROUP_GET_NUMS, BrokerStatsManager
-from rocketbroker.broker.consumer_manager import ConsumerManager
-from rocketbroker.broker.consumer_offset_manager import ConsumerOffsetManager
-from rocketbroker.broker.topic_config_manager import TopicConfigManager
+from rocketbroker.broker.client.consumer_manager import ConsumerManager
+from rocketbroker.broker.offset.consumer_offset_manager import ConsumerOffsetManager
+from rocketbroker.broker.stats.broker_stats_manager import GROUP_GET_NUMS, BrokerStatsManager
+from rocketbroker.broker.topic.topic_config_manager import TopicConfigManager
 from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
 from rocketbroker.codec.remoting.bodies.remoting_serializable import RemotingSerializable
 from rocketbroker.codec.remoting.bodies.statistics import OffsetWrapper
 from rocketbroker.common.shown_name import shown
 from rocketbroker.processor.admin.answer_encoder import AnswerEncoder
-from rocketbroker.processor.loop_share import LoopShare
-from rocketbroker.processor.queue_reader import QueueReader
+from rocketbroker.processor.support.loop_share import LoopShare
+from rocketbroker.processor.support.queue_reader import QueueReader
 
 log = logging.getLogger(__name__)
 

@@ -2,14 +2,14 @@
 
 import logging
 
-from rocketbroker.broker.broker_stats_manager import BrokerStatsManager
-from rocketbroker.broker.consumer_offset_manager import ConsumerOffsetManager
-from rocketbroker.broker.subscription_group_manager import SubscriptionGroupManager
+from rocketbroker.broker.offset.consumer_offset_manager import ConsumerOffsetManager
+from rocketbroker.broker.stats.broker_stats_manager import BrokerStatsManager
+from rocketbroker.broker.topic.subscription_group_manager import SubscriptionGroupManager
 from rocketbroker.codec.remoting.handler import Connection
 from rocketbroker.codec.remoting.headers.subscription_group import DeleteSubscriptionGroupRequestHeader
 from rocketbroker.codec.remoting.remoting_command import Command, RemotingCommand, response
-from rocketbroker.processor.name_check import check_known_group
-from rocketbroker.processor.table_change import wait_settled
+from rocketbroker.processor.support.name_check import check_known_group
+from rocketbroker.processor.support.table_change import wait_settled
 
 log = logging.getLogger(__name__)
 

@@ -2,15 +2,15 @@
 
 import logging
 
-from rocketbroker.broker.broker_stats_manager import BrokerStatsManager
-from rocketbroker.broker.consumer_offset_manager import ConsumerOffsetManager
-from rocketbroker.broker.topic_config_manager import TopicConfigManager
+from rocketbroker.broker.offset.consumer_offset_manager import ConsumerOffsetManager
+from rocketbroker.broker.stats.broker_stats_manager import BrokerStatsManager
+from rocketbroker.broker.topic.topic_config_manager import TopicConfigManager
 from rocketbroker.codec.remoting.handler import Connection
 from rocketbroker.codec.remoting.headers.topic import DeleteTopicRequestHeader
 from rocketbroker.codec.remoting.remoting_command import Command, RemotingCommand, response
 from rocketbroker.processor.admin.topic_remover import QueueRemover, TopicRemover
 from rocketbroker.processor.admin.update_and_create_topic import check_changeable_topic
-from rocketbroker.processor.table_change import wait_settled
+from rocketbroker.processor.support.table_change import wait_settled
 
 log = logging.getLogger(__name__)
 

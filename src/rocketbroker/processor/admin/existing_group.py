@@ -1,9 +1,9 @@
 """Looks up the group that a request of administration names."""
 
-from rocketbroker.broker.subscription_group_manager import SubscriptionGroupManager
+from rocketbroker.broker.topic.subscription_group_manager import SubscriptionGroupManager
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.errors import BrokerResponseError
-from rocketbroker.processor.name_check import check_known_group
+from rocketbroker.processor.support.name_check import check_known_group
 
 
 def check_existing_group(groups: SubscriptionGroupManager, group: str) -> None:

@@ -1,10 +1,10 @@
 """Looks up the topic that a request names."""
 
-from rocketbroker.broker.topic_config_manager import TopicConfigManager
+from rocketbroker.broker.topic.topic_config_manager import TopicConfigManager
 from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.errors import BrokerResponseError
-from rocketbroker.processor.name_check import check_known_topic
+from rocketbroker.processor.support.name_check import check_known_topic
 
 
 def existing_topic(topics: TopicConfigManager, topic: str) -> TopicConfig:

@@ -1,11 +1,11 @@
 """GET_ALL_CONSUMER_OFFSET (43): the table of offsets, for slaves (AdminBrokerProcessor.getAllConsumerOffset)."""
 
-from rocketbroker.broker.consumer_offset_manager import ConsumerOffsetManager, OffsetTable
+from rocketbroker.broker.offset.consumer_offset_manager import ConsumerOffsetManager, OffsetTable
 from rocketbroker.codec.remoting.bodies.offset import ConsumerOffsetSerializeWrapper
 from rocketbroker.codec.remoting.handler import Connection
 from rocketbroker.codec.remoting.remoting_command import Command, response
 from rocketbroker.processor.admin.answer_encoder import AnswerEncoder
-from rocketbroker.processor.loop_share import LoopShare
+from rocketbroker.processor.support.loop_share import LoopShare
 
 
 class GetAllConsumerOffsetProcessor:

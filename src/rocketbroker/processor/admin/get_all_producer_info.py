@@ -1,13 +1,13 @@
 """GET_ALL_PRODUCER_INFO (328): all producers by group (ProducerManager.getProducerTable)."""
 
-from rocketbroker.broker.client_channel_info import ClientChannelInfo
-from rocketbroker.broker.producer_manager import ProducerManager
+from rocketbroker.broker.client.client_channel_info import ClientChannelInfo
+from rocketbroker.broker.client.producer_manager import ProducerManager
 from rocketbroker.codec.remoting.bodies.connection import ProducerInfo, ProducerTableInfo
 from rocketbroker.codec.remoting.handler import Connection
 from rocketbroker.codec.remoting.remoting_command import Command, response
 from rocketbroker.common.clock import Clock
 from rocketbroker.processor.admin.answer_encoder import AnswerEncoder
-from rocketbroker.processor.loop_share import LoopShare
+from rocketbroker.processor.support.loop_share import LoopShare
 
 
 class GetAllProducerInfoProcessor:

@@ -1,6 +1,6 @@
 """GET_ALL_TOPIC_CONFIG (21): the table of topics, whole or by pages (AdminBrokerProcessor.getAllTopicConfig)."""
 
-from rocketbroker.broker.topic_config_manager import TopicConfigManager
+from rocketbroker.broker.topic.topic_config_manager import TopicConfigManager
 from rocketbroker.codec.remoting.bodies.topic_config import TopicConfigAndMappingSerializeWrapper
 from rocketbroker.codec.remoting.handler import Connection
 from rocketbroker.codec.remoting.headers.topic import GetAllTopicConfigRequestHeader, GetAllTopicConfigResponseHeader

@@ -17,17 +17,17 @@ from concurrent.futures import Executor
 from pathlib import Path
 from typing import Final, Protocol
 
-from rocketbroker.broker.broker_stats_manager import BrokerStatsManager
-from rocketbroker.broker.consumer_manager import ConsumerManager
-from rocketbroker.broker.schedule_message_service import ScheduleMessageService
+from rocketbroker.broker.client.consumer_manager import ConsumerManager
+from rocketbroker.broker.schedule.schedule_message_service import ScheduleMessageService
+from rocketbroker.broker.stats.broker_stats_manager import BrokerStatsManager
 from rocketbroker.codec.message.message_decoder import decode_record
 from rocketbroker.codec.remoting.bodies.tables import KVTable
 from rocketbroker.codec.remoting.handler import Connection
 from rocketbroker.codec.remoting.remoting_command import Command, response
 from rocketbroker.common.clock import Clock
 from rocketbroker.common.config import MessageStoreConfig
-from rocketbroker.store.damage_log import DamageLog
-from rocketbroker.store.disk_space import disk_of, used_ratio
+from rocketbroker.store.clean.disk_space import disk_of, used_ratio
+from rocketbroker.store.read.damage_log import DamageLog
 
 # The name of RemotingCommand's CURRENT_VERSION (513) in MQVersion: what the broker speaks.
 BROKER_VERSION_DESC = "V5_5_0"

@@ -5,8 +5,8 @@ from rocketbroker.codec.remoting.handler import Connection
 from rocketbroker.codec.remoting.headers.subscription_group import GetConsumeStatsRequestHeader
 from rocketbroker.codec.remoting.remoting_command import Command, RemotingCommand, response
 from rocketbroker.processor.admin.consume_stats import ConsumeStatsCollector
-from rocketbroker.processor.loop_share import LoopShare
-from rocketbroker.processor.name_check import check_known_group, check_known_topic
+from rocketbroker.processor.support.loop_share import LoopShare
+from rocketbroker.processor.support.name_check import check_known_group, check_known_topic
 
 
 class GetConsumeStatsProcessor:

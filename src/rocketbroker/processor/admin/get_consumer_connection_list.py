@@ -1,6 +1,6 @@
 """GET_CONSUMER_CONNECTION_LIST (203): the clients of a consumer group and what they subscribe to."""
 
-from rocketbroker.broker.consumer_manager import ConsumerManager
+from rocketbroker.broker.client.consumer_manager import ConsumerManager
 from rocketbroker.codec.remoting.bodies.connection import ConsumerConnection
 from rocketbroker.codec.remoting.handler import Connection
 from rocketbroker.codec.remoting.headers.client import GetConsumerConnectionListRequestHeader
@@ -8,7 +8,7 @@ from rocketbroker.codec.remoting.remoting_command import Command, RemotingComman
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.processor.admin.answer_encoder import AnswerEncoder
 from rocketbroker.processor.admin.client_connections import client_connections
-from rocketbroker.processor.name_check import check_known_group
+from rocketbroker.processor.support.name_check import check_known_group
 
 
 class GetConsumerConnectionListProcessor:

@@ -5,7 +5,7 @@ from rocketbroker.codec.remoting.headers.client import GetConsumerRunningInfoReq
 from rocketbroker.codec.remoting.remoting_command import Command, RemotingCommand, request
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.processor.admin.call_consumer import ConsumerCalls
-from rocketbroker.processor.name_check import check_known_group
+from rocketbroker.processor.support.name_check import check_known_group
 
 
 class GetConsumerRunningInfoProcessor:

@@ -1,6 +1,6 @@
 """GET_PRODUCER_CONNECTION_LIST (204): the clients of a producer group."""
 
-from rocketbroker.broker.producer_manager import ProducerManager
+from rocketbroker.broker.client.producer_manager import ProducerManager
 from rocketbroker.codec.remoting.bodies.connection import ProducerConnection
 from rocketbroker.codec.remoting.handler import Connection
 from rocketbroker.codec.remoting.headers.client import GetProducerConnectionListRequestHeader
@@ -8,7 +8,7 @@ from rocketbroker.codec.remoting.remoting_command import Command, RemotingComman
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.processor.admin.answer_encoder import AnswerEncoder
 from rocketbroker.processor.admin.client_connections import client_connections
-from rocketbroker.processor.name_check import check_known_group
+from rocketbroker.processor.support.name_check import check_known_group
 
 
 class GetProducerConnectionListProcessor:

@@ -2,13 +2,13 @@
 
 from collections.abc import Awaitable
 
-from rocketbroker.broker.subscription_group_manager import SubscriptionGroupManager
+from rocketbroker.broker.topic.subscription_group_manager import SubscriptionGroupManager
 from rocketbroker.codec.remoting.handler import Connection
 from rocketbroker.codec.remoting.headers.subscription_group import GetSubscriptionGroupConfigRequestHeader
 from rocketbroker.codec.remoting.remoting_command import Command, RemotingCommand, response
 from rocketbroker.codec.remoting.response_code import ResponseCode
-from rocketbroker.processor.name_check import check_known_group
-from rocketbroker.processor.table_change import answer_when_settled
+from rocketbroker.processor.support.name_check import check_known_group
+from rocketbroker.processor.support.table_change import answer_when_settled
 
 
 class GetSubscriptionGroupConfigProcessor:

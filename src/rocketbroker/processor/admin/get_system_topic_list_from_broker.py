@@ -1,6 +1,6 @@
 """GET_SYSTEM_TOPIC_LIST_FROM_BROKER (305): topics that are the system's (AdminBrokerProcessor)."""
 
-from rocketbroker.broker.topic_config_manager import TopicConfigManager
+from rocketbroker.broker.topic.topic_config_manager import TopicConfigManager
 from rocketbroker.codec.message.topic_validator import SYSTEM_TOPIC_SET
 from rocketbroker.codec.remoting.bodies.tables import TopicList
 from rocketbroker.codec.remoting.handler import Connection

@@ -1,7 +1,7 @@
 """GET_TOPIC_STATS_INFO (202): where the queues of a topic are (AdminBrokerProcessor.getTopicStatsInfo)."""
 
-from rocketbroker.broker.broker_stats_manager import TOPIC_PUT_NUMS, BrokerStatsManager
-from rocketbroker.broker.topic_config_manager import TopicConfigManager
+from rocketbroker.broker.stats.broker_stats_manager import TOPIC_PUT_NUMS, BrokerStatsManager
+from rocketbroker.broker.topic.topic_config_manager import TopicConfigManager
 from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
 from rocketbroker.codec.remoting.bodies.statistics import TopicOffset, TopicStatsTable
 from rocketbroker.codec.remoting.handler import Connection
@@ -9,8 +9,8 @@ from rocketbroker.codec.remoting.headers.topic import GetTopicStatsInfoRequestHe
 from rocketbroker.codec.remoting.remoting_command import Command, RemotingCommand, response
 from rocketbroker.processor.admin.answer_encoder import AnswerEncoder
 from rocketbroker.processor.admin.existing_topic import existing_topic
-from rocketbroker.processor.loop_share import LoopShare
-from rocketbroker.processor.queue_reader import QueueReader
+from rocketbroker.processor.support.loop_share import LoopShare
+from rocketbroker.processor.support.queue_reader import QueueReader
 
 
 class GetTopicStatsInfoProcessor:

@@ -3,9 +3,9 @@
 import asyncio
 from collections.abc import Sequence
 
-from rocketbroker.broker.broker2client import ASKS_FROM_VERSION
-from rocketbroker.broker.client_channel_info import ClientChannelInfo
-from rocketbroker.broker.consumer_manager import ConsumerManager
+from rocketbroker.broker.client.broker2client import ASKS_FROM_VERSION
+from rocketbroker.broker.client.client_channel_info import ClientChannelInfo
+from rocketbroker.broker.client.consumer_manager import ConsumerManager
 from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
 from rocketbroker.codec.remoting.bodies.offset import GetConsumerStatusBody
 from rocketbroker.codec.remoting.handler import Connection
@@ -14,8 +14,8 @@ from rocketbroker.codec.remoting.remoting_command import Command, RemotingComman
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.errors import BrokerResponseError, CodecError, RemotingError
-from rocketbroker.processor.name_check import check_known_group, check_known_topic
-from rocketbroker.processor.request_body import MOST_VALUES
+from rocketbroker.processor.support.name_check import check_known_group, check_known_topic
+from rocketbroker.processor.support.request_body import MOST_VALUES
 
 Header = GetConsumerStatusRequestHeader
 Offsets = dict[MessageQueue, int]

@@ -3,14 +3,14 @@
 import asyncio
 from collections.abc import Iterable
 
-from rocketbroker.broker.broker2client import ASKS_FROM_VERSION, reset_consumer_client_offset, reset_offset_body
-from rocketbroker.broker.client_channel_info import ClientChannelInfo
-from rocketbroker.broker.consumer_group_info import ConsumerGroupInfo
-from rocketbroker.broker.consumer_manager import ConsumerManager
-from rocketbroker.broker.consumer_offset_manager import ConsumerOffsetManager
-from rocketbroker.broker.offset_reset import OffsetReset
-from rocketbroker.broker.subscription_group_manager import SubscriptionGroupManager
-from rocketbroker.broker.topic_config_manager import TopicConfigManager
+from rocketbroker.broker.client.broker2client import ASKS_FROM_VERSION, reset_consumer_client_offset, reset_offset_body
+from rocketbroker.broker.client.client_channel_info import ClientChannelInfo
+from rocketbroker.broker.client.consumer_group_info import ConsumerGroupInfo
+from rocketbroker.broker.client.consumer_manager import ConsumerManager
+from rocketbroker.broker.offset.consumer_offset_manager import ConsumerOffsetManager
+from rocketbroker.broker.offset.offset_reset import OffsetReset
+from rocketbroker.broker.topic.subscription_group_manager import SubscriptionGroupManager
+from rocketbroker.broker.topic.topic_config_manager import TopicConfigManager
 from rocketbroker.codec.remoting.bodies.heartbeat import ConsumeType
 from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
 from rocketbroker.codec.remoting.bodies.offset import ResetOffsetBody
@@ -23,10 +23,10 @@ from rocketbroker.common.errors import BrokerResponseError, StoreError
 from rocketbroker.common.shown_name import shown
 from rocketbroker.processor.admin.answer_encoder import AnswerEncoder
 from rocketbroker.processor.admin.existing_group import check_existing_group
-from rocketbroker.processor.loop_share import LoopShare, parts_of
-from rocketbroker.processor.name_check import check_known_topic, check_queue
-from rocketbroker.processor.offset_range import check_offset_range
-from rocketbroker.processor.queue_reader import QueueReader
+from rocketbroker.processor.support.loop_share import LoopShare, parts_of
+from rocketbroker.processor.support.name_check import check_known_topic, check_queue
+from rocketbroker.processor.support.offset_range import check_offset_range
+from rocketbroker.processor.support.queue_reader import QueueReader
 
 Header = ResetOffsetRequestHeader
 

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Protocol
 
-from rocketbroker.broker.consumer_filter_manager import ConsumerFilterManager
-from rocketbroker.broker.consumer_manager import ConsumerManager
+from rocketbroker.broker.client.consumer_manager import ConsumerManager
+from rocketbroker.broker.filter.consumer_filter_manager import ConsumerFilterManager
 from rocketbroker.codec.remoting import fastjson
 from rocketbroker.codec.remoting.bodies.offset import ConsumeQueueData, QueryConsumeQueueResponseBody
 from rocketbroker.codec.remoting.handler import Connection
@@ -12,8 +12,8 @@ from rocketbroker.codec.remoting.headers.query_message import QueryConsumeQueueR
 from rocketbroker.codec.remoting.remoting_command import Command, RemotingCommand, response
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.errors import BrokerResponseError
-from rocketbroker.processor.name_check import check_known_group, check_queue
-from rocketbroker.store.consume_queue import ConsumeQueue
+from rocketbroker.processor.support.name_check import check_known_group, check_queue
+from rocketbroker.store.queue.consume_queue import ConsumeQueue
 
 # About 1 MiB of JSON.
 MAX_COUNT = 10_000

@@ -2,8 +2,8 @@
 
 import time
 
-from rocketbroker.broker.consumer_offset_manager import ConsumerOffsetManager
-from rocketbroker.broker.topic_config_manager import TopicConfigManager
+from rocketbroker.broker.offset.consumer_offset_manager import ConsumerOffsetManager
+from rocketbroker.broker.topic.topic_config_manager import TopicConfigManager
 from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
 from rocketbroker.codec.remoting.bodies.statistics import QueryConsumeTimeSpanBody, QueueTimeSpan
 from rocketbroker.codec.remoting.handler import Connection
@@ -12,9 +12,9 @@ from rocketbroker.codec.remoting.remoting_command import Command, RemotingComman
 from rocketbroker.common.clock import Clock
 from rocketbroker.processor.admin.answer_encoder import AnswerEncoder
 from rocketbroker.processor.admin.existing_topic import existing_topic
-from rocketbroker.processor.loop_share import LoopShare
-from rocketbroker.processor.name_check import check_known_group
-from rocketbroker.processor.queue_reader import QueueReader
+from rocketbroker.processor.support.loop_share import LoopShare
+from rocketbroker.processor.support.name_check import check_known_group
+from rocketbroker.processor.support.queue_reader import QueueReader
 
 
 class QueryConsumeTimeSpanProcessor:

@@ -1,13 +1,13 @@
 """QUERY_CORRECTION_OFFSET (308): how far the slowest group of a topic is (AdminBrokerProcessor)."""
 
-from rocketbroker.broker.consumer_offset_manager import ConsumerOffsetManager
+from rocketbroker.broker.offset.consumer_offset_manager import ConsumerOffsetManager
 from rocketbroker.codec.remoting.bodies.offset import QueryCorrectionOffsetBody
 from rocketbroker.codec.remoting.handler import Connection
 from rocketbroker.codec.remoting.headers.offset import QueryCorrectionOffsetHeader
 from rocketbroker.codec.remoting.remoting_command import Command, RemotingCommand, response
-from rocketbroker.processor.loop_share import LoopShare
-from rocketbroker.processor.name_check import check_known_group, check_known_topic
-from rocketbroker.processor.offset_range import QueueRange
+from rocketbroker.processor.support.loop_share import LoopShare
+from rocketbroker.processor.support.name_check import check_known_group, check_known_topic
+from rocketbroker.processor.support.offset_range import QueueRange
 
 _NO_CORRECTION = 2**63 - 1
 

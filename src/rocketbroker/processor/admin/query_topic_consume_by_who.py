@@ -1,12 +1,12 @@
 """QUERY_TOPIC_CONSUME_BY_WHO (300): groups of a topic (AdminBrokerProcessor.queryTopicConsumeByWho)."""
 
-from rocketbroker.broker.consumer_manager import ConsumerManager
-from rocketbroker.broker.consumer_offset_manager import ConsumerOffsetManager
+from rocketbroker.broker.client.consumer_manager import ConsumerManager
+from rocketbroker.broker.offset.consumer_offset_manager import ConsumerOffsetManager
 from rocketbroker.codec.remoting.bodies.tables import GroupList
 from rocketbroker.codec.remoting.handler import Connection
 from rocketbroker.codec.remoting.headers.topic import QueryTopicConsumeByWhoRequestHeader
 from rocketbroker.codec.remoting.remoting_command import Command, RemotingCommand, response
-from rocketbroker.processor.name_check import check_known_topic
+from rocketbroker.processor.support.name_check import check_known_topic
 
 
 class QueryTopicConsumeByWhoProcessor:

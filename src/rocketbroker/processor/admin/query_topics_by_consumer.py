@@ -1,12 +1,12 @@
 """QUERY_TOPICS_BY_CONSUMER (343): topics that a group has offsets in (AdminBrokerProcessor.queryTopicsByConsumer)."""
 
-from rocketbroker.broker.consumer_offset_manager import ConsumerOffsetManager
+from rocketbroker.broker.offset.consumer_offset_manager import ConsumerOffsetManager
 from rocketbroker.codec.remoting.bodies.tables import TopicList
 from rocketbroker.codec.remoting.handler import Connection
 from rocketbroker.codec.remoting.headers.topic import QueryTopicsByConsumerRequestHeader
 from rocketbroker.codec.remoting.remoting_command import Command, RemotingCommand, response
 from rocketbroker.common.config import BrokerConfig
-from rocketbroker.processor.name_check import check_known_group
+from rocketbroker.processor.support.name_check import check_known_group
 
 
 class QueryTopicsByConsumerProcessor:

@@ -14,9 +14,9 @@ from rocketbroker.codec.remoting.headers.transaction import ResumeCheckHalfMessa
 from rocketbroker.codec.remoting.remoting_command import Command, RemotingCommand, response
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.errors import BrokerResponseError, CodecError
-from rocketbroker.processor.flushed_answer import FlushedStore, answer_when_flushed
-from rocketbroker.processor.put_refusal import put_refusal
-from rocketbroker.store.put_message import PutMessageResult, PutMessageStatus
+from rocketbroker.processor.support.flushed_answer import FlushedStore, answer_when_flushed
+from rocketbroker.processor.support.put_refusal import put_refusal
+from rocketbroker.store.commitlog.put_message import PutMessageResult, PutMessageStatus
 
 
 class ResumeStore(FlushedStore, QueriedStore, Protocol):

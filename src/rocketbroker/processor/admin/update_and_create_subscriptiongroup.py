@@ -3,15 +3,15 @@
 import logging
 from collections.abc import Awaitable, Sequence
 
-from rocketbroker.broker.subscription_group_manager import SubscriptionGroupManager
+from rocketbroker.broker.topic.subscription_group_manager import SubscriptionGroupManager
 from rocketbroker.codec.remoting.bodies.subscription_group import SubscriptionGroupConfig, SubscriptionGroupList
 from rocketbroker.codec.remoting.handler import Connection
 from rocketbroker.codec.remoting.remoting_command import Command, response
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.errors import BrokerResponseError
-from rocketbroker.processor.name_check import check_group
-from rocketbroker.processor.request_body import read_body
-from rocketbroker.processor.table_change import answer_when_settled
+from rocketbroker.processor.support.name_check import check_group
+from rocketbroker.processor.support.request_body import read_body
+from rocketbroker.processor.support.table_change import answer_when_settled
 
 log = logging.getLogger(__name__)
 

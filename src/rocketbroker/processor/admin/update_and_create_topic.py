@@ -3,8 +3,8 @@
 import logging
 from collections.abc import Awaitable, Sequence
 
-from rocketbroker.broker.attribute_util import TOPIC_ATTRIBUTES, alter_attributes
-from rocketbroker.broker.topic_config_manager import TopicConfigManager
+from rocketbroker.broker.topic.attribute_util import TOPIC_ATTRIBUTES, alter_attributes
+from rocketbroker.broker.topic.topic_config_manager import TopicConfigManager
 from rocketbroker.codec.message.topic_validator import is_system_topic
 from rocketbroker.codec.remoting.bodies.topic_config import CreateTopicListRequestBody, TopicConfig, TopicFilterType
 from rocketbroker.codec.remoting.handler import Connection
@@ -13,9 +13,9 @@ from rocketbroker.codec.remoting.remoting_command import Command, RemotingComman
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.config import BrokerConfig
 from rocketbroker.common.errors import BrokerResponseError
-from rocketbroker.processor.name_check import check_topic
-from rocketbroker.processor.request_body import read_body
-from rocketbroker.processor.table_change import answer_when_settled
+from rocketbroker.processor.support.name_check import check_topic
+from rocketbroker.processor.support.request_body import read_body
+from rocketbroker.processor.support.table_change import answer_when_settled
 
 log = logging.getLogger(__name__)
 

@@ -3,8 +3,8 @@
 import logging
 from collections.abc import Awaitable
 
-from rocketbroker.broker.subscription_group_manager import SubscriptionGroupManager
-from rocketbroker.broker.topic_config_manager import TopicConfigManager
+from rocketbroker.broker.topic.subscription_group_manager import SubscriptionGroupManager
+from rocketbroker.broker.topic.topic_config_manager import TopicConfigManager
 from rocketbroker.codec.remoting.bodies.subscription_group import GroupForbidden
 from rocketbroker.codec.remoting.handler import Connection
 from rocketbroker.codec.remoting.headers.subscription_group import UpdateGroupForbiddenRequestHeader
@@ -12,7 +12,7 @@ from rocketbroker.codec.remoting.perm_name import INDEX_PERM_READ
 from rocketbroker.codec.remoting.remoting_command import Command, RemotingCommand, response
 from rocketbroker.processor.admin.existing_group import check_existing_group
 from rocketbroker.processor.admin.existing_topic import existing_topic
-from rocketbroker.processor.table_change import answer_when_settled
+from rocketbroker.processor.support.table_change import answer_when_settled
 
 log = logging.getLogger(__name__)
 

@@ -7,7 +7,7 @@ from rocketbroker.codec.remoting.remoting_command import Command, RemotingComman
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.errors import BrokerResponseError, CodecError
 from rocketbroker.namesrv.route_info_manager import RouteInfoManager
-from rocketbroker.processor.request_body import MOST_VALUES
+from rocketbroker.processor.support.request_body import MOST_VALUES
 
 _LARGEST_VERSION = 1_024
 

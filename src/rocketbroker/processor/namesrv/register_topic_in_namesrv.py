@@ -8,7 +8,7 @@ from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.errors import BrokerResponseError, CodecError
 from rocketbroker.namesrv.names import check_topic
 from rocketbroker.namesrv.route_info_manager import RouteInfoManager
-from rocketbroker.processor.request_body import MOST_VALUES
+from rocketbroker.processor.support.request_body import MOST_VALUES
 
 # A broker sends its own queues of one topic, some 300 bytes; in the slowest dialect this takes 30 ms.
 _LARGEST_ROUTE = 32_768

@@ -15,7 +15,7 @@ from rocketbroker.store.audit.batch_queue_audit import BatchQueueAudit, BatchRec
 from rocketbroker.store.audit.findings import Findings
 from rocketbroker.store.audit.log_lookup import LogLookup
 from rocketbroker.store.audit.queue_audit import QueueAudit, QueueMessages
-from rocketbroker.store.due_times import due_times
+from rocketbroker.store.queue.due_times import due_times
 
 # Their entries lead to records of other topics (multi-dispatch).
 _LITE_PREFIX = "%LMQ%"

@@ -14,7 +14,6 @@ from rocketbroker.codec.storefile.window_messages import WindowMessages
 from rocketbroker.common.config import MessageStoreConfig
 from rocketbroker.common.errors import CodecError, StoreError
 from rocketbroker.common.file_window import CommitLogFile, measure
-from rocketbroker.store import deleted_topics
 from rocketbroker.store.audit.config_audit import (
     check_checkpoint,
     check_config,
@@ -27,6 +26,7 @@ from rocketbroker.store.audit.log_lookup import LogLookup
 from rocketbroker.store.audit.log_walk import LogWalk
 from rocketbroker.store.audit.queues_audit import QueuesAudit
 from rocketbroker.store.audit.store_state import read_state
+from rocketbroker.store.clean import deleted_topics
 
 
 @dataclass(frozen=True, slots=True)

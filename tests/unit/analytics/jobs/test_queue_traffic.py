@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from rocketbroker.analytics.decode_report import DecodeReport
+from rocketbroker.analytics.columns.decode_report import DecodeReport
+from rocketbroker.analytics.columns.shown_times import LAST_MS
 from rocketbroker.analytics.jobs.queue_traffic import queue_traffic
-from rocketbroker.analytics.shown_times import LAST_MS
 from rocketbroker.codec.message.message_encoder import STORE_TIMESTAMP_POSITION
 from rocketbroker.common.errors import ConfigError
 from tests.support.commit_log_writer import overwrite

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from rocketbroker.analytics.selection import Selection
+from rocketbroker.analytics.columns.selection import Selection
 from rocketbroker.analytics.tables.consume_queue import ConsumeQueueTable
 from rocketbroker.analytics.tables.table import TableOptions
 from rocketbroker.codec.storefile.consume_queue_layout import ENTRY, FILLER_ENTRY
@@ -77,7 +77,7 @@ def test_a_file_that_is_removed_after_planning_is_named(queue, tmp_path):
     path = queue / ("0" * 20)
     path.write_bytes(ENTRY.pack(1, 90, 0))
     table = ConsumeQueueTable()
-    from rocketbroker.analytics.store_root import store_roots
+    from rocketbroker.analytics.files.store_root import store_roots
 
     (part,) = table.plan(store_roots(tmp_path), Selection(), TableOptions())
     path.unlink()

@@ -1,7 +1,7 @@
 import re
 from pathlib import Path
 
-from rocketbroker.analytics.selection import Selection
+from rocketbroker.analytics.columns.selection import Selection
 from tests.support.table_rows import named, table_rows
 
 

@@ -2,7 +2,7 @@ import shutil
 
 import pytest
 
-from rocketbroker.analytics.selection import Selection
+from rocketbroker.analytics.columns.selection import Selection
 from rocketbroker.analytics.tables.table import TableOptions
 from tests.support.commit_log_writer import CommitLogWriter, overwrite
 from tests.support.table_rows import named, table_rows

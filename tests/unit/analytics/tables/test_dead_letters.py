@@ -3,8 +3,8 @@ import shutil
 
 import pytest
 
-from rocketbroker.analytics.selection import Selection
-from rocketbroker.analytics.store_root import StoreRoot
+from rocketbroker.analytics.columns.selection import Selection
+from rocketbroker.analytics.files.store_root import StoreRoot
 from rocketbroker.analytics.tables.dead_letters import DeadLetterPart
 from rocketbroker.analytics.tables.table import TableOptions
 from rocketbroker.analytics.tables.table_list import find_table

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from rocketbroker.analytics.selection import Selection
+from rocketbroker.analytics.columns.selection import Selection
 from tests.support.commit_log_writer import overwrite
 from tests.support.fakes import FakeClock
 from tests.support.golden_store import unpack

@@ -4,9 +4,9 @@ from collections import Counter
 
 import pytest
 
-from rocketbroker.analytics.selection import Selection
-from rocketbroker.analytics.store_files import LocalFolder
-from rocketbroker.analytics.store_root import StoreRoot
+from rocketbroker.analytics.columns.selection import Selection
+from rocketbroker.analytics.files.store_files import LocalFolder
+from rocketbroker.analytics.files.store_root import StoreRoot
 from rocketbroker.analytics.tables import index
 from rocketbroker.analytics.tables.index import damaged_index_files
 from rocketbroker.analytics.tables.table import TableOptions

@@ -5,7 +5,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from rocketbroker.analytics.source_options import OPTIONS
+from rocketbroker.analytics.spark.source_options import OPTIONS
 from rocketbroker.analytics.tables.table import Table, allowed_types
 from rocketbroker.analytics.tables.table_list import TABLES
 

@@ -5,8 +5,8 @@ import random
 import numpy as np
 import pytest
 
-from rocketbroker.analytics.open_store import open_folder
-from rocketbroker.analytics.store_root import store_roots
+from rocketbroker.analytics.files.open_store import open_folder
+from rocketbroker.analytics.files.store_root import store_roots
 from rocketbroker.analytics.tables import queued_records
 from rocketbroker.analytics.tables.queued_records import QueuedRecords
 from tests.support.commit_log_writer import CommitLogWriter, overwrite

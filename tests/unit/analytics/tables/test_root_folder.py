@@ -4,7 +4,7 @@ import shutil
 
 import pytest
 
-from rocketbroker.analytics.store_root import StoreRoot
+from rocketbroker.analytics.files.store_root import StoreRoot
 from rocketbroker.analytics.tables.root_folder import queues_folder, root_folder
 from rocketbroker.common.errors import StoreError
 

@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from rocketbroker.analytics.selection import Selection
+from rocketbroker.analytics.columns.selection import Selection
 from rocketbroker.common.errors import ConfigError
 from tests.support.table_rows import named, table_rows
 

@@ -2,8 +2,8 @@ import pyarrow as pa
 import pytest
 
 from rocketbroker.analytics import read_store
-from rocketbroker.analytics.selection import EVERYTHING, Selection
-from rocketbroker.analytics.store_root import store_roots
+from rocketbroker.analytics.columns.selection import EVERYTHING, Selection
+from rocketbroker.analytics.files.store_root import store_roots
 from rocketbroker.analytics.tables.table import TableOptions, table_schema
 from rocketbroker.analytics.tables.table_list import TABLES
 from rocketbroker.analytics.tables.table_reader import read_table

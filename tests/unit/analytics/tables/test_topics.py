@@ -1,7 +1,7 @@
 import json
 import re
 
-from rocketbroker.analytics.selection import Selection
+from rocketbroker.analytics.columns.selection import Selection
 from tests.support.table_rows import named, table_rows
 
 

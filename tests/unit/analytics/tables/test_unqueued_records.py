@@ -4,10 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from rocketbroker.analytics import queue_proof, record_walk
-from rocketbroker.analytics.open_store import open_folder
-from rocketbroker.analytics.split import plan_splits
-from rocketbroker.analytics.store_root import StoreRoot
+from rocketbroker.analytics.files.open_store import open_folder
+from rocketbroker.analytics.files.store_root import StoreRoot
+from rocketbroker.analytics.log import record_walk
+from rocketbroker.analytics.log.split import plan_splits
+from rocketbroker.analytics.queues import queue_proof
 from rocketbroker.analytics.tables import unqueued_records
 from rocketbroker.analytics.tables.unqueued_records import EVERYWHERE, LogPart, logged_entries, queued_to
 from tests.support.commit_log_writer import CommitLogWriter

@@ -10,12 +10,12 @@ from typer.testing import CliRunner, Result
 
 from rocketbroker.app.mqstore import repair
 from rocketbroker.app.mqstore.cli import app
-from rocketbroker.broker.consumer_offset_manager import ConsumerOffsetManager
+from rocketbroker.broker.offset.consumer_offset_manager import ConsumerOffsetManager
 from rocketbroker.codec.message.message_ext import MessageExt
 from rocketbroker.codec.storefile.index_file_layout import entry_position
 from rocketbroker.common.atomic_file import replace_contents
 from rocketbroker.common.errors import StoreError
-from rocketbroker.store.store_lock import StoreLock
+from rocketbroker.store.recovery.store_lock import StoreLock
 from tests.support import golden_store
 from tests.support.audited_store import (
     QUEUE,

@@ -6,7 +6,7 @@ from rocketbroker.broker.timer.timer_delivery import BATCH
 from rocketbroker.broker.timer.timer_message_store import LOAD_AHEAD_MS
 from rocketbroker.codec.message.message_decoder import decode_record
 from rocketbroker.codec.message.message_properties import encode_properties
-from rocketbroker.store.put_message import MessageExtBrokerInner, PutMessageResult, PutMessageStatus
+from rocketbroker.store.commitlog.put_message import MessageExtBrokerInner, PutMessageResult, PutMessageStatus
 from tests.support.golden_store import records
 from tests.support.stores import read_queue
 from tests.support.timers import TIMER_TOPIC

@@ -4,7 +4,7 @@ from rocketbroker.broker.timer.timer_rewrite import TimerLimits, forget_delivery
 from rocketbroker.codec.message.message_properties import decode_properties, encode_properties
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.errors import BrokerResponseError
-from rocketbroker.store.put_message import MessageExtBrokerInner
+from rocketbroker.store.commitlog.put_message import MessageExtBrokerInner
 
 NOW = 1_795_255_168_558
 LIMITS = TimerLimits(True, 259_200_000, 1000)

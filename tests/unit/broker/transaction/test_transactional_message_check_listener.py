@@ -3,9 +3,9 @@
 import msgspec
 import pytest
 
-from rocketbroker.broker.client_channel_info import ClientChannelInfo
-from rocketbroker.broker.producer_manager import ProducerManager
-from rocketbroker.broker.topic_config_manager import TopicConfigManager
+from rocketbroker.broker.client.client_channel_info import ClientChannelInfo
+from rocketbroker.broker.client.producer_manager import ProducerManager
+from rocketbroker.broker.topic.topic_config_manager import TopicConfigManager
 from rocketbroker.broker.transaction.transactional_message_check_listener import TransactionalMessageCheckListener
 from rocketbroker.broker.transaction.transactional_message_util import checked_copy
 from rocketbroker.codec.message.message_decoder import decode_record
@@ -14,7 +14,7 @@ from rocketbroker.codec.message.message_id import host_bytes
 from rocketbroker.codec.message.message_properties import encode_properties
 from rocketbroker.codec.remoting.custom_header import to_ext_fields
 from rocketbroker.common.config import BrokerConfig
-from rocketbroker.store.put_message import PutMessageResult, PutMessageStatus
+from rocketbroker.store.commitlog.put_message import PutMessageResult, PutMessageStatus
 from tests.support.fakes import FakeClock, FakeConnection
 from tests.support.golden_frames import GoldenFrame, requests_of
 

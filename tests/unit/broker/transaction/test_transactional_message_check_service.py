@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from rocketbroker.codec.message.message_decoder import decode_record
-from rocketbroker.store.put_message import PutMessageResult, PutMessageStatus
-from rocketbroker.store.write_refusal import Refusal
+from rocketbroker.store.commitlog.put_message import PutMessageResult, PutMessageStatus
+from rocketbroker.store.flush.write_refusal import Refusal
 from tests.support.stores import read_queue
 from tests.support.transactions import CHECK_MAX_TOPIC, HALF_TOPIC, OP_TOPIC, ROLLBACK, Transactions
 from tests.support.waiting import until

@@ -1,7 +1,7 @@
 import pytest
 
-from rocketbroker.store.put_message import PutMessageStatus
-from rocketbroker.store.write_refusal import Refusal
+from rocketbroker.store.commitlog.put_message import PutMessageStatus
+from rocketbroker.store.flush.write_refusal import Refusal
 from tests.support.stores import read_queue
 from tests.support.transactions import GROUP, HALF_TOPIC, OP_TOPIC, ROLLBACK, STORE_HOST, Transactions
 

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from rocketbroker.broker.real_place import real_place
+from rocketbroker.broker.message.real_place import real_place
 from rocketbroker.broker.transaction.transactional_message_util import (
     check_times,
     checked_copy,
@@ -22,7 +22,7 @@ from rocketbroker.codec.message.message_ext import MessageExt
 from rocketbroker.codec.message.message_id import host_bytes
 from rocketbroker.codec.message.message_properties import decode_properties, encode_properties
 from rocketbroker.common.errors import BrokerResponseError
-from rocketbroker.store.put_message import MessageExtBrokerInner
+from rocketbroker.store.commitlog.put_message import MessageExtBrokerInner
 from tests.support.golden_store import records
 from tests.support.stores import V6_HOST, message
 

@@ -1,7 +1,7 @@
 import pytest
 
-from rocketbroker.broker.offset_reset import OffsetReset
-from rocketbroker.broker.pull_request_hold_service import PullRequestHoldService
+from rocketbroker.broker.longpolling.pull_request_hold_service import PullRequestHoldService
+from rocketbroker.broker.offset.offset_reset import OffsetReset
 from rocketbroker.codec.remoting.bodies.heartbeat import MessageModel
 from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
 from rocketbroker.codec.remoting.headers.offset import CloneGroupOffsetRequestHeader as Header

@@ -11,7 +11,7 @@ from rocketbroker.processor.admin.get_broker_runtime_info import (
     format_runtime,
     human_readable_byte_count,
 )
-from rocketbroker.processor.broker_fast_failure import BrokerFastFailure
+from rocketbroker.processor.support.broker_fast_failure import BrokerFastFailure
 from tests.support.processor_calls import call_async, recorded
 from tests.support.stores import message
 

@@ -6,9 +6,9 @@ from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
 from rocketbroker.codec.remoting.fastjson import ObjectKey
 from rocketbroker.codec.remoting.headers.subscription_group import GetConsumeStatsRequestHeader
 from rocketbroker.codec.remoting.response_code import ResponseCode
-from rocketbroker.processor import loop_share
 from rocketbroker.processor.admin.consume_stats import ConsumeStatsCollector
 from rocketbroker.processor.admin.get_consume_stats import GetConsumeStatsProcessor
+from rocketbroker.processor.support import loop_share
 from tests.support.processor_calls import call_async, recorded, refusal_async
 from tests.support.stores import message
 

@@ -1,6 +1,6 @@
 import pytest
 
-from rocketbroker.broker.client_channel_info import ClientChannelInfo
+from rocketbroker.broker.client.client_channel_info import ClientChannelInfo
 from rocketbroker.codec.remoting import fastjson
 from rocketbroker.codec.remoting.bodies.heartbeat import ConsumerData
 from rocketbroker.codec.remoting.headers.offset import GetConsumerStatusRequestHeader as Header

@@ -3,9 +3,9 @@ import logging
 import msgspec
 import pytest
 
-from rocketbroker.broker.client_channel_info import ClientChannelInfo
-from rocketbroker.broker.offset_reset import OffsetReset
-from rocketbroker.broker.pull_request_hold_service import PullRequestHoldService
+from rocketbroker.broker.client.client_channel_info import ClientChannelInfo
+from rocketbroker.broker.longpolling.pull_request_hold_service import PullRequestHoldService
+from rocketbroker.broker.offset.offset_reset import OffsetReset
 from rocketbroker.codec.remoting import fastjson
 from rocketbroker.codec.remoting.bodies.heartbeat import ConsumerData, ConsumeType, MessageModel
 from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig

@@ -12,7 +12,7 @@ from rocketbroker.common.config import MessageStoreConfig
 from rocketbroker.common.errors import StoreError
 from rocketbroker.store.audit.queues_audit import QueuesAudit
 from rocketbroker.store.audit.store_audit import AuditOptions, audit
-from rocketbroker.store.store_lock import StoreLock
+from rocketbroker.store.recovery.store_lock import StoreLock
 from tests.support import golden_store
 from tests.support.audit_damage import config, hole, in_record, index_file
 from tests.support.audited_store import MESSAGES, QUEUE, check, errors, make_audited_store, put_all, warnings

@@ -1,0 +1,210 @@
+"""Arrow columns of the records of a window, each made only if it is asked for."""
+
+import ipaddress
+from collections.abc import Callable, Iterator
+from functools import cached_property
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from rocketbroker.analytics.columns.arrow_slices import as_text, binary_slices, number_array, text_array
+from rocketbroker.analytics.columns.decode_report import DecodeReport
+from rocketbroker.analytics.columns.message_bodies import check_bodies, inflated
+from rocketbroker.analytics.columns.message_schema import DECOMPRESSED_BODY, STORED_PROPERTIES
+from rocketbroker.analytics.columns.property_columns import properties_map
+from rocketbroker.analytics.columns.shown_times import FIRST_MS, LAST_MS
+from rocketbroker.analytics.files.commit_log_files import LogFile
+from rocketbroker.codec.byte_columns import Positions, gather
+from rocketbroker.codec.message.message_const import (
+    PROPERTY_KEYS,
+    PROPERTY_TAGS,
+    PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX,
+)
+from rocketbroker.codec.message.message_encoder import BORN_HOST_POSITION
+from rocketbroker.codec.message.message_sys_flag import (
+    BORNHOST_V6_FLAG,
+    HOST_V4_LENGTH,
+    HOST_V6_LENGTH,
+    STOREHOSTADDRESS_V6_FLAG,
+)
+from rocketbroker.codec.message.property_slices import Slices, property_slices
+from rocketbroker.codec.storefile.record_columns import Records
+
+_HEX: Final = np.frombuffer(b"0123456789ABCDEF", np.uint8)
+
+
+def message_batches(
+    records: Records, file: LogFile, schema: pa.Schema, report: DecodeReport, *, check_crc: bool = False
+) -> Iterator[pa.RecordBatch]:
+    """``records`` of ``file`` with the columns and types of ``schema`` (see :func:`tables.table.check_table_schema`).
+
+    One batch, or several when bodies grow large as they are unpacked. Bodies that are wrong go into ``report``.
+    """
+    if check_crc:
+        check_bodies(records, file, report)
+    if DECOMPRESSED_BODY not in schema.names:
+        yield _batch(_Source(records, file), schema)
+        return
+    for part, bodies in inflated(records, file, report):
+        yield _batch(_Source(part, file, bodies), schema)
+
+
+def _batch(source: "_Source", schema: pa.Schema) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays([_column(source, field) for field in schema], schema=schema)
+
+
+class _Source:
+    """Records, and their properties as text once a column needed them.
+
+    Args:
+        records: of one file.
+        file: that file.
+        bodies: the unpacked bodies, where they are wanted.
+    """
+
+    def __init__(self, records: Records, file: LogFile, bodies: pa.Array | None = None) -> None:
+        self.records = records
+        self.bodies = bodies
+        self.broker = file.root.broker
+
+    @cached_property
+    def properties(self) -> pa.Array:
+        """The properties of each message as stored."""
+        records = self.records
+        return as_text(binary_slices(records.data, records.properties_at, records.properties_length))
+
+    @cached_property
+    def named_properties(self) -> dict[str, Slices]:
+        """Where the properties are that have a column of their own."""
+        records = self.records
+        names = [name.encode() for name in _PROPERTIES.values()]
+        slices = property_slices(records.data, records.properties_at, records.properties_length, *names)
+        return dict(zip(_PROPERTIES, slices, strict=True))
+
+
+def _column(source: _Source, field: pa.Field) -> pa.Array:
+    if field.name.endswith("_timestamp"):
+        return _timestamps(source.records, field)
+    if field.name in _FIXED:
+        return number_array(source.records.field(_FIXED[field.name]).astype(field.type.to_pandas_dtype(), copy=False))
+    if field.name in _PROPERTIES:
+        return _property(source, field.name)
+    return _MADE[field.name](source)
+
+
+#: Columns that are a field of ``codec.storefile.dtypes.RECORD_HEAD``.
+_FIXED: Final = {
+    "queue_id": "queue_id",
+    "queue_offset": "queue_offset",
+    "physical_offset": "physical_offset",
+    "flag": "flag",
+    "sys_flag": "sys_flag",
+    "reconsume_times": "reconsume_times",
+    "prepared_transaction_offset": "prepared_transaction_offset",
+    "body_crc": "body_crc",
+    "size": "total_size",
+}
+
+
+#: Columns that are a property.
+_PROPERTIES: Final = {
+    "uniq_key": PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX,
+    "keys": PROPERTY_KEYS,
+    "tags": PROPERTY_TAGS,
+}
+
+
+def _property(source: _Source, column: str) -> pa.Array:
+    """Null where a message has none, or an empty one."""
+    records, found = source.records, source.named_properties[column]
+    missing = found.lengths == 0
+    at = np.where(missing, records.properties_at, found.starts)
+    return as_text(binary_slices(records.data, at, found.lengths, missing=missing))
+
+
+def _timestamps(records: Records, field: pa.Field) -> pa.Array:
+    """Milliseconds as stored for an int64 field; else a timestamp, null outside the years 1 to 9999."""
+    millis = records.field(field.name)
+    if pa.types.is_integer(field.type):
+        return number_array(millis)
+    if not len(millis) or (millis.min() >= FIRST_MS and millis.max() <= LAST_MS):
+        return number_array(millis * 1000, field.type)
+    outside = (millis < FIRST_MS) | (millis > LAST_MS)
+    return number_array(np.where(outside, 0, millis) * 1000, field.type, outside)
+
+
+def _broker(source: _Source) -> pa.Array:
+    return text_array([source.broker]).take(number_array(np.zeros(len(source.records), np.int8)))
+
+
+def _topic(source: _Source) -> pa.Array:
+    records = source.records
+    return as_text(binary_slices(records.data, records.topic_at, records.topic_length))
+
+
+def _body(source: _Source) -> pa.Array:
+    records = source.records
+    return binary_slices(records.data, records.body_at, records.body_length)
+
+
+def _stored_properties(source: _Source) -> pa.Array:
+    records = source.records
+    return binary_slices(records.data, records.properties_at, records.properties_length)
+
+
+def _born_host(source: _Source) -> pa.Array:
+    records = source.records
+    return _hosts(records, records.starts + BORN_HOST_POSITION, records.sys_flag & BORNHOST_V6_FLAG)
+
+
+def _store_host(source: _Source) -> pa.Array:
+    records = source.records
+    return _hosts(records, records.store_host_at, records.sys_flag & STOREHOSTADDRESS_V6_FLAG)
+
+
+def _hosts(records: Records, at: Positions, v6: NDArray[Any]) -> pa.Array:
+    """Hosts as ``address:port``. They repeat a lot, so each different one is put into text once."""
+    raw = binary_slices(records.data, at, np.where(v6, HOST_V6_LENGTH, HOST_V4_LENGTH)).dictionary_encode()
+    texts = text_array([_host_text(host) for host in raw.dictionary.to_pylist()])
+    return texts.take(raw.indices)
+
+
+def _host_text(host: bytes) -> str:
+    return f"{ipaddress.ip_address(host[:-4])}:{int.from_bytes(host[-4:], 'big', signed=True)}"
+
+
+def _msg_id(source: _Source) -> pa.Array:
+    """``MessageDecoder.createMessageId``: store host and physical offset in upper-case hexadecimal."""
+    records = source.records
+    v6 = (records.sys_flag & STOREHOSTADDRESS_V6_FLAG) != 0
+    offsets = records.physical_offset.astype(">i8").view(np.uint8).reshape(-1, 8)
+    parts, order = [], []
+    for chosen, length in ((~v6, HOST_V4_LENGTH), (v6, HOST_V6_LENGTH)):
+        hosts = gather(records.data, f"V{length}", records.store_host_at[chosen]).view(np.uint8).reshape(-1, length)
+        parts.append(_hex_strings(np.concatenate((hosts, offsets[chosen]), axis=1)))
+        order.append(chosen.nonzero()[0])
+    return pa.concat_arrays(parts).take(number_array(np.argsort(np.concatenate(order))))
+
+
+def _hex_strings(rows: NDArray[np.uint8]) -> pa.Array:
+    """Each row of bytes as one hexadecimal string."""
+    count, width = rows.shape[0], rows.shape[1] * 2
+    digits = np.stack((_HEX[rows >> 4], _HEX[rows & 15]), axis=2).reshape(-1)
+    offsets = np.arange(0, count * width + 1, width, dtype=np.int32)
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(np.ascontiguousarray(digits))]
+    return pa.Array.from_buffers(pa.string(), count, buffers)
+
+
+_MADE: Final[dict[str, Callable[[_Source], pa.Array]]] = {
+    "broker": _broker,
+    "topic": _topic,
+    "born_host": _born_host,
+    "store_host": _store_host,
+    "msg_id": _msg_id,
+    "body": _body,
+    STORED_PROPERTIES: _stored_properties,
+    DECOMPRESSED_BODY: lambda source: source.bodies,
+    "properties": lambda source: properties_map(source.properties),
+}

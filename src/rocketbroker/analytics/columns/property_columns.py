@@ -1,0 +1,103 @@
+"""Properties as Arrow columns, without a row of Python. Answers to ``MessageDecoder.string2messageProperties``.
+
+properties := (name 0x01 value 0x02)*, the last 0x02 optional. A pair with an empty name or value does not count; of
+several with one name the last does.
+"""
+
+import re
+from typing import Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from rocketbroker.analytics.columns.arrow_slices import binary_slices, number_array
+from rocketbroker.codec.byte_columns import Positions
+
+_NAME_END: Final = 1
+_PAIR_END: Final = 2
+# What ends the last pair of a message that has no separator behind it.
+_MESSAGE_END: Final = 3
+# Whether a name stands twice is looked up in a table where that has no more places than these for each pair.
+_PLACES: Final = 64
+
+
+def property_values(properties: pa.Array, name: str) -> pa.Array:
+    """The value of the property ``name`` in each string of ``properties``; null where there is none."""
+    pattern = rf"(?s)^(?:.*\x02)?{re.escape(name)}\x01(?P<value>[^\x02]+)"
+    return pc.struct_field(pc.extract_regex(properties, pattern), "value")
+
+
+def properties_map(properties: pa.Array) -> pa.MapArray:
+    """Each string of ``properties`` as a map from name to value, in stored order."""
+    data, offsets = _text_buffers(properties)
+    pairs = _pairs(data, offsets)
+    names = binary_slices(data, pairs.name_at, pairs.name_length, pa.string())
+    rows, kept = pairs.rows, _last_of_each_name(pairs.rows, names)
+    if kept is not None:
+        names, rows = names.take(number_array(kept)), rows[kept]
+        pairs = _Pairs(*(column[kept] for column in pairs))
+    values = binary_slices(data, pairs.value_at, pairs.value_length, pa.string())
+    counts = np.bincount(rows, minlength=len(properties))
+    begins = np.concatenate(([0], np.cumsum(counts))).astype(np.int32)
+    return pa.MapArray.from_arrays(number_array(begins), names, values)
+
+
+class _Pairs(NamedTuple):
+    """Columns of pairs, shape (n,): the number of their message, and where in the text name and value are."""
+
+    rows: Positions
+    name_at: Positions
+    name_length: Positions
+    value_at: Positions
+    value_length: Positions
+
+
+def _text_buffers(texts: pa.Array) -> tuple[NDArray[np.uint8], Positions]:
+    """The bytes of all strings, and where each begins and the last ends."""
+    _, offsets, data = texts.buffers()
+    if not len(texts):
+        return np.empty(0, np.uint8), np.zeros(1, np.int64)
+    places = np.frombuffer(offsets, np.int32)[texts.offset : texts.offset + len(texts) + 1].astype(np.int64)
+    whole = np.empty(0, np.uint8) if data is None else np.frombuffer(data, np.uint8)
+    return whole[places[0] : places[-1]], places - places[0]
+
+
+def _pairs(data: NDArray[np.uint8], offsets: Positions) -> _Pairs:
+    """All pairs with a name and a value, in stored order."""
+    at, kinds = _separators(data, offsets)
+    marks = np.flatnonzero(kinds == _NAME_END)
+    before, behind = marks - 1, marks + 1
+    name_at, value_at = at[before] + (kinds[before] == _PAIR_END), at[marks] + 1
+    name_length, value_length = at[marks] - name_at, at[behind] - value_at
+    rows = (np.cumsum(kinds == _MESSAGE_END) - 1)[marks]
+    found = _Pairs(rows, name_at, name_length, value_at, value_length)
+    counts = (name_length > 0) & (value_length > 0)
+    return found if counts.all() else _Pairs(*(column[counts] for column in found))
+
+
+def _separators(data: NDArray[np.uint8], offsets: Positions) -> tuple[Positions, NDArray[np.uint8]]:
+    """Where separators are, and their kinds; each message's beginning and the last one's end are among them.
+
+    Of each pair only the first mark behind a name.
+    """
+    inside = np.flatnonzero(data - np.uint8(_NAME_END) <= _PAIR_END - _NAME_END)
+    # In sorting what is equal stays in order: a message begins before the separator that it begins with.
+    at = np.concatenate((offsets, inside))
+    kinds = np.concatenate((np.full(len(offsets), _MESSAGE_END, np.uint8), data[inside]))
+    order = np.argsort(at, kind="stable")
+    at, kinds = at[order], kinds[order]
+    kept = (kinds != _NAME_END) | (np.roll(kinds, 1) != _NAME_END)
+    return at[kept], kinds[kept]
+
+
+def _last_of_each_name(rows: Positions, names: pa.Array) -> Positions | None:
+    """Numbers of the pairs that no later pair of the same row and name follows, ascending; ``None`` if that is all."""
+    encoded = names.dictionary_encode()
+    different = max(len(encoded.dictionary), 1)
+    codes = rows * different + np.from_dlpack(encoded.indices)
+    if len(codes) and int(codes[-1]) < len(codes) * _PLACES and np.bincount(codes).max() == 1:
+        return None
+    _, from_behind = np.unique(codes[::-1], return_index=True)
+    return np.sort(len(codes) - 1 - from_behind)

@@ -1,0 +1,225 @@
+"""Which messages are wanted: what can be left unread, and which rows are delivered."""
+
+from collections.abc import Set
+from dataclasses import dataclass, fields, replace
+from typing import Any, Final, TypeVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from rocketbroker.analytics.columns.row_mask import arrow_among, arrow_keys, key_rows, tag_rows, text_rows
+from rocketbroker.codec.message.property_slices import Slices
+from rocketbroker.codec.storefile.record_columns import Records
+from rocketbroker.common.errors import ConfigError
+
+Mask = NDArray[np.bool_]
+_T = TypeVar("_T")
+_SETS: Final = ("topics", "queue_ids", "tags", "keys", "brokers")
+_RANGES: Final = ("queue_offsets", "physical_offsets")
+# Of a field of 64 bits. A bound behind it leaves the range open: a damaged record may hold the highest number itself.
+_HIGHEST: Final = (1 << 63) - 1
+
+
+def _check_texts(name: str, values: Set[Any]) -> None:
+    for value in values:
+        if isinstance(value, str) and not value.isascii():
+            try:
+                value.encode()
+            except UnicodeEncodeError as error:
+                raise ConfigError(f"{name}: {value!r} is no text in UTF-8, as those of messages are") from error
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """The messages for which all that is given holds; ``None`` leaves a thing open.
+
+    ``since_ms`` (inclusive) and ``until_ms`` (exclusive) are store times in ms since 1970; ranges of offsets go from
+    their first number to before their second. A message has one of ``keys`` when that is a word of its property KEYS or
+    its unique id. Which rows come out is exact. What is left unread rests on store times that do not go back by more
+    than a second and on ConsumeQueues that lead to all messages of their topics; ``exact`` reads all of the log
+    instead.
+    """
+
+    since_ms: int | None = None
+    until_ms: int | None = None
+    topics: Set[str] | None = None
+    queue_ids: Set[int] | None = None
+    tags: Set[str] | None = None
+    keys: Set[str] | None = None
+    queue_offsets: tuple[int, int] | None = None
+    physical_offsets: tuple[int, int] | None = None
+    brokers: Set[str] | None = None
+    exact: bool = False
+
+    def __post_init__(self) -> None:
+        if self.since_ms is not None and self.until_ms is not None and self.since_ms >= self.until_ms:
+            raise ConfigError(
+                f"since {self.since_ms} is not before until {self.until_ms}: no time lies between (ms since 1970)"
+            )
+        for name in _SETS:
+            given = getattr(self, name)
+            if isinstance(given, str):
+                raise ConfigError(f"{name} is a set of values, not the one value {given!r}")
+            if given is not None:
+                object.__setattr__(self, name, frozenset(given))
+                _check_texts(name, given)
+        for name in _RANGES:
+            bounds = getattr(self, name)
+            if bounds is not None and bounds[0] >= bounds[1]:
+                raise ConfigError(f"{name} go from {bounds[0]} to before {bounds[1]}: none lies between")
+
+    @property
+    def is_all(self) -> bool:
+        """Whether every message is wanted."""
+        return all(getattr(self, field.name) is None for field in fields(self) if field.name != "exact")
+
+    @property
+    def is_nothing(self) -> bool:
+        """Whether no message can be wanted."""
+        return any(values is not None and not values for values in (getattr(self, name) for name in _SETS))
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns of the table ``messages`` that the selection looks at."""
+        needed = {
+            "broker": self.brokers,
+            "topic": self.topics,
+            "queue_id": self.queue_ids,
+            "queue_offset": self.queue_offsets,
+            "physical_offset": self.physical_offsets,
+            "store_timestamp": self.since_ms if self.since_ms is not None else self.until_ms,
+            "tags": self.tags,
+            "keys": self.keys,
+            "uniq_key": self.keys,
+        }
+        return tuple(name for name, value in needed.items() if value is not None)
+
+    def and_(self, other: "Selection") -> "Selection":
+        """The messages that both select.
+
+        Raises:
+            ConfigError: both select keys. Of several keys a message may have all, which one selection cannot say.
+        """
+        if self.keys is not None and other.keys is not None and self.keys != other.keys:
+            raise ConfigError("messages are selected by keys once only: a message may have keys of both selections")
+        since, until = _latest(self.since_ms, other.since_ms), _earliest(self.until_ms, other.until_ms)
+        sets: dict[str, Any] = {name: _common(getattr(self, name), getattr(other, name)) for name in _SETS}
+        ranges: dict[str, Any] = {name: _overlap(getattr(self, name), getattr(other, name)) for name in _RANGES}
+        no_time = since is not None and until is not None and since >= until
+        if no_time or any(bounds is not None and bounds[0] >= bounds[1] for bounds in ranges.values()):
+            return NOTHING
+        return Selection(since, until, **sets, **ranges, exact=self.exact or other.exact)
+
+    def of_broker(self, broker: str) -> "Selection":
+        """What is selected of one broker's store."""
+        if self.brokers is None:
+            return self
+        return replace(self, brokers=None) if broker in self.brokers else NOTHING
+
+    def of_records(self, records: Records) -> Records:
+        """The records that are wanted; what takes longer to find is looked for in those that are left."""
+        if len(records) and not self.is_all:
+            records = _kept(records, self._numbers_mask(records))
+            for mask in (self._topic_mask, self._property_mask):
+                if len(records):
+                    records = _kept(records, mask(records))
+        return records
+
+    def arrow_mask(self, batch: pa.RecordBatch) -> pa.BooleanArray:
+        """Which rows of ``batch`` are wanted, by columns named and typed as in the table ``messages``.
+
+        :class:`ConfigError` when the selection looks at a column that ``batch`` lacks.
+        """
+        mask = pa.array(np.ones(batch.num_rows, np.bool_))
+        for name in self.columns:
+            if name not in batch.schema.names:
+                raise ConfigError(f"this table cannot be selected by {name}: it has {', '.join(batch.schema.names)}")
+            if name != "uniq_key":  # counts beside the words of "keys"
+                mask = pc.and_(mask, pc.fill_null(self._column_mask(name, batch), False))
+        return mask
+
+    def _numbers_mask(self, records: Records) -> Mask:
+        mask = np.ones(len(records), np.bool_)
+        bounds = (
+            ("store_timestamp", self.since_ms, self.until_ms),
+            ("queue_offset", *(self.queue_offsets or (None, None))),
+            ("physical_offset", *(self.physical_offsets or (None, None))),
+        )
+        for name, low, high in bounds:
+            if low is not None or high is not None:
+                mask &= _between(records.field(name), low, high)
+        if self.queue_ids is not None:
+            mask &= np.isin(records.field("queue_id").astype(np.int64), sorted(self.queue_ids))
+        return mask
+
+    def _topic_mask(self, records: Records) -> Mask:
+        if self.topics is None:
+            return np.ones(len(records), np.bool_)
+        return text_rows(records.data, Slices(records.topic_at, records.topic_length), self.topics)
+
+    def _property_mask(self, records: Records) -> Mask:
+        mask = np.ones(len(records), np.bool_)
+        if self.tags is not None:
+            mask &= tag_rows(records, self.tags)
+        if self.keys is not None:
+            mask &= key_rows(records, self.keys)
+        return mask
+
+    def _column_mask(self, name: str, batch: pa.RecordBatch) -> pa.Array:
+        values = batch.column(name)
+        if name == "keys":
+            return arrow_keys(values, batch.column("uniq_key"), self.keys or frozenset())
+        if name == "store_timestamp":
+            is_time = pa.types.is_timestamp(values.type)
+            millis = values.cast(pa.timestamp("ms", tz="UTC")).cast(pa.int64()) if is_time else values
+            return _arrow_between(millis, self.since_ms, self.until_ms)
+        if name in {"queue_offset", "physical_offset"}:
+            return _arrow_between(values, *getattr(self, f"{name}s"))
+        wanted = {"broker": self.brokers, "topic": self.topics, "queue_id": self.queue_ids, "tags": self.tags}[name]
+        return arrow_among(values, wanted or frozenset())
+
+
+#: Selects all messages.
+EVERYTHING: Final = Selection()
+#: Selects no message; by the broker, which every table can be chosen by.
+NOTHING: Final = Selection(brokers=frozenset())
+
+
+def _kept(records: Records, mask: Mask) -> Records:
+    return records if mask.all() else Records(records.base, records.data, records.starts[mask])
+
+
+def _between(values: NDArray[Any], low: int | None, high: int | None) -> Mask:
+    mask = np.ones(len(values), np.bool_)
+    if low is not None:
+        mask &= values >= low
+    if high is not None and high <= _HIGHEST:
+        mask &= values < high
+    return mask
+
+
+def _arrow_between(values: pa.Array, low: int | None, high: int | None) -> pa.Array:
+    mask = pc.is_valid(values)
+    if low is not None:
+        mask = pc.and_(mask, pc.greater_equal(values, low))
+    return mask if high is None or high > _HIGHEST else pc.and_(mask, pc.less(values, high))
+
+
+def _latest(one: int | None, other: int | None) -> int | None:
+    return max((value for value in (one, other) if value is not None), default=None)
+
+
+def _earliest(one: int | None, other: int | None) -> int | None:
+    return min((value for value in (one, other) if value is not None), default=None)
+
+
+def _common(one: Set[_T] | None, other: Set[_T] | None) -> Set[_T] | None:
+    return one if other is None else other if one is None else one & other
+
+
+def _overlap(one: tuple[int, int] | None, other: tuple[int, int] | None) -> tuple[int, int] | None:
+    if one is None or other is None:
+        return one or other
+    return max(one[0], other[0]), min(one[1], other[1])

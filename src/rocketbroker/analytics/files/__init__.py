@@ -1,0 +1,1 @@
+"""Files of a store, local or remote, and windows of the CommitLog."""

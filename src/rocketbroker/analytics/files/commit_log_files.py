@@ -1,0 +1,120 @@
+"""Finds commit-log files and how far they are written. Answers to ``MappedFileQueue.load``."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from rocketbroker.analytics.files.mapped_files import mapped_files
+from rocketbroker.analytics.files.open_store import open_folder
+from rocketbroker.analytics.files.store_files import LocalFolder, StoreFolder, opened, shown_path
+from rocketbroker.analytics.files.store_root import StoreRoot
+from rocketbroker.common.errors import StoreError
+from rocketbroker.common.file_window import measure
+
+_EXPECTED: Final = "a RocketMQ store directory (with commitlog/ in it) or its commit-log directory is expected"
+_FOLDER: Final = "commitlog"
+# How the end of what is written is looked for where reading all zeros behind it would take long: a block of zeros is
+# taken for the end when so many more bytes behind it are zeros, twice the largest message that a broker takes.
+_PROBE: Final = 64 << 10
+_ZEROS_AT_END: Final = 8 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class LogFile:
+    """A commit-log file of a store: ``name`` is its path in the store, ``base`` the physical offset of its first byte,
+    ``size`` its length, ``data_end`` the position behind the last byte that may hold data. All in bytes."""
+
+    root: StoreRoot
+    name: str
+    base: int
+    size: int
+    data_end: int
+
+    @property
+    def path(self) -> str:
+        """For texts and reports: the whole path or address, without credentials."""
+        return shown_path(self.root, self.name)
+
+
+def commit_log_folder(folder: StoreFolder) -> str:
+    """The commit log's folder in a store: "commitlog", or "" if the root itself is it.
+
+    :class:`StoreError` when it is neither.
+    """
+    if folder.is_folder(_FOLDER):
+        return _FOLDER
+    if not folder.is_folder():
+        is_file = folder.root.is_local and Path(folder.root.uri).exists()
+        raise StoreError(f"{folder.root.shown} {'is not a directory' if is_file else 'does not exist'}; {_EXPECTED}")
+    is_named_so = folder.root.shown.rsplit("/", 1)[-1] == _FOLDER
+    if not is_named_so and not mapped_files(folder, ""):
+        raise StoreError(f"{folder.root.shown} holds no commit log; {_EXPECTED}")
+    return ""
+
+
+def commit_log_files(root: StoreRoot) -> list[LogFile]:
+    """The files of the commit log by offset, as they are now; empty if nothing was ever stored.
+
+    A file that a broker deletes meanwhile is left out, as if it had been asked a little later.
+    """
+    folder = open_folder(root)
+    where = commit_log_folder(folder)
+    files = [LogFile(root, path, base, size, size) for base, path, size in mapped_files(folder, where)]
+    if not isinstance(folder, LocalFolder):
+        return _bounded(folder, files)
+    # The last one first: a broker that goes on in the next file meanwhile has filled those before it when they are
+    # looked at. The other way round what it wrote at the end of a file would seem to lack.
+    measured = [found for file in reversed(files) if (found := _measured(folder, file)) is not None]
+    return measured[::-1]
+
+
+def _measured(folder: LocalFolder, file: LogFile) -> LogFile | None:
+    try:
+        measured = measure(file.base, folder.path(file.name))
+    except StoreError as error:
+        if isinstance(error.__cause__, FileNotFoundError):
+            return None
+        raise
+    return LogFile(file.root, file.name, file.base, measured.size, measured.data_end)
+
+
+def _bounded(folder: StoreFolder, files: list[LogFile]) -> list[LogFile]:
+    """``files`` with the end of what is written in the last; those before the last one with data are full."""
+    bounded = list(files)
+    for number in range(len(files) - 1, -1, -1):
+        file = files[number]
+        with opened(folder, file.name, "commit-log file") as opened_file:
+            end = written_end(opened_file.read_at, file.size)
+        bounded[number] = LogFile(file.root, file.name, file.base, file.size, end)
+        if end:
+            break
+    return bounded
+
+
+def written_end(read_at: Callable[[int, int], bytes], size: int) -> int:
+    """Position behind the last byte of a file that is not zero, found by some twenty reads.
+
+    Zeros within the file that are longer than ``_ZEROS_AT_END`` count as its end, as they do for a broker.
+    """
+
+    def end_within(start: int, stop: int) -> int:
+        block = np.frombuffer(read_at(start, stop - start), np.uint8)
+        written = block.nonzero()[0]
+        return start + int(written[-1]) + 1 if len(written) else -1
+
+    low, high = 0, size
+    while True:
+        end = low
+        while high - low > _PROBE:
+            middle = (low + high) // 2
+            found = end_within(middle, min(middle + _PROBE, high))
+            low, high = (found, high) if found >= 0 else (low, middle)
+            end = max(end, low)
+        end = max(end, end_within(low, high))
+        behind = end_within(high, min(high + _ZEROS_AT_END, size))
+        if behind < 0:
+            return end
+        low, high = behind, size

@@ -1,0 +1,13 @@
+"""Opens the folder of a store by what its address says."""
+
+from rocketbroker.analytics.files.store_files import LocalFolder, StoreFolder
+from rocketbroker.analytics.files.store_root import StoreRoot
+
+
+def open_folder(root: StoreRoot) -> StoreFolder:
+    """The folder of a store; whether there is one is not looked at."""
+    if root.is_local:
+        return LocalFolder(root)
+    from rocketbroker.analytics.files.remote_files import RemoteFolder
+
+    return RemoteFolder(root)

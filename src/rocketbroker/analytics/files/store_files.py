@@ -1,0 +1,231 @@
+"""Lists the folders of a store and opens its files, on this machine or at an address. Nothing here writes.
+
+Paths within a store are relative, with "/" between their parts, and never lead out of it.
+"""
+
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Final, NamedTuple, Protocol
+
+from rocketbroker.analytics.files.store_root import StoreRoot
+from rocketbroker.common.errors import StoreError
+
+# Bytes that file systems allow a name.
+_LONGEST_NAME: Final = 255
+
+
+class StoreEntry(NamedTuple):
+    """What stands in a folder; ``size`` is in bytes, 0 for a folder."""
+
+    name: str
+    size: int
+    is_folder: bool
+
+
+class StoreFile(Protocol):
+    """An open file of ``size`` bytes; gives fewer bytes than asked for only at its end."""
+
+    @property
+    def size(self) -> int: ...
+
+    def read_at(self, position: int, length: int) -> bytes:
+        """``length`` bytes from ``position``."""
+
+    def read_into(self, position: int, buffer: memoryview) -> int:
+        """Fill ``buffer`` from ``position``; the number of bytes read."""
+
+    def read_each(self, positions: Sequence[int], length: int) -> bytes:
+        """``length`` bytes from each of ``positions``, with zeros in place of what is behind the end."""
+
+    def close(self) -> None:
+        """Give the file back."""
+
+
+class StoreFolder(ABC):
+    """The folders and files below one root; all that is asked for is what is there now.
+
+    Args:
+        root: the store.
+    """
+
+    def __init__(self, root: StoreRoot) -> None:
+        self.root = root
+
+    @abstractmethod
+    def entries(self, folder: str = "") -> list[StoreEntry]:
+        """What stands in a folder, by name; nothing if there is no such folder."""
+
+    @abstractmethod
+    def is_folder(self, path: str = "") -> bool:
+        """Whether there is such a folder."""
+
+    @abstractmethod
+    def open(self, path: str, what: str = "file") -> StoreFile:
+        """An open file; :class:`StoreError`, which calls it ``what``, when it cannot be read."""
+
+    def folders(self, folder: str = "") -> list[str]:
+        """Names of the folders in a folder, sorted; none if it is not there."""
+        return [entry.name for entry in self.entries(folder) if entry.is_folder]
+
+    def files(self, folder: str = "") -> dict[str, int]:
+        """Names of the files in a folder, sorted, and their sizes in bytes; none if it is not there."""
+        return {entry.name: entry.size for entry in self.entries(folder) if not entry.is_folder}
+
+    def read(self, path: str, offset: int = 0, length: int = -1) -> bytes:
+        """Bytes of a file, up to its end with a ``length`` of -1; fewer at its end. :class:`StoreError` without it."""
+        with opened(self, path) as file:
+            left = max(file.size - offset, 0)
+            return file.read_at(offset, left if length < 0 else min(length, left))
+
+    def read_if_there(self, path: str, offset: int = 0, length: int = -1) -> bytes | None:
+        """As ``read``; ``None`` when there is no such file."""
+        try:
+            return self.read(path, offset, length)
+        except StoreError as error:
+            if isinstance(error.__cause__, FileNotFoundError):
+                return None
+            raise
+
+    def name_of(self, path: str) -> str:
+        """A file's whole name for texts and reports, without credentials."""
+        return shown_path(self.root, path)
+
+
+@contextmanager
+def opened(folder: StoreFolder, path: str, what: str = "file") -> Iterator[StoreFile]:
+    """An open file for a ``with`` block."""
+    file = folder.open(path, what)
+    try:
+        yield file
+    finally:
+        file.close()
+
+
+def checked_path(path: str) -> str:
+    """``path`` when it leads nowhere but into the store, else :class:`StoreError`."""
+    parts = path.split("/") if path else []
+    if any(part in {"", ".", ".."} or "\0" in part or "\\" in part for part in parts):
+        raise StoreError(f"{path!r} is no path within a store: names with / between them are expected")
+    return path
+
+
+def is_file_name(name: str) -> bool:
+    """Whether a file or a folder of a store can be called so; names out of damaged files may be anything."""
+    try:
+        size = len(name.encode())
+    except UnicodeEncodeError:
+        return False
+    return 0 < size <= _LONGEST_NAME and name not in {".", ".."} and not set(name) & {"/", "\\", "\0"}
+
+
+def shown_path(root: StoreRoot, path: str) -> str:
+    """A path for texts and reports: with that of its store, without credentials."""
+    return f"{root.shown.rstrip('/')}/{path}" if path else root.shown
+
+
+def unreadable(root: StoreRoot, path: str, what: str, error: Exception) -> StoreError:
+    """The error for a file that cannot be read."""
+    why = (error.strerror if isinstance(error, OSError) else None) or str(error)
+    hint = " (a broker deletes old files)" if isinstance(error, FileNotFoundError) else ""
+    return StoreError(f"cannot read the {what} {shown_path(root, path)}: {why}{hint}")
+
+
+class LocalFolder(StoreFolder):
+    """A directory of this machine."""
+
+    def path(self, path: str) -> Path:
+        """The path on this machine."""
+        return Path(self.root.uri, checked_path(path))
+
+    def entries(self, folder: str = "") -> list[StoreEntry]:
+        """What stands in a folder, by name; what goes away meanwhile does not."""
+        try:
+            with os.scandir(self.path(folder)) as listed:
+                return sorted(found for entry in listed if (found := _entry(entry)) is not None)
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            raise unreadable(self.root, folder, "folder", error) from error
+
+    def is_folder(self, path: str = "") -> bool:
+        """Whether there is such a directory."""
+        try:
+            return self.path(path).is_dir()
+        except OSError as error:
+            raise unreadable(self.root, path, "folder", error) from error
+
+    def open(self, path: str, what: str = "file") -> "LocalFile":
+        """An open file."""
+        try:
+            fd = os.open(f"{self.root.uri}/{checked_path(path)}", os.O_RDONLY | os.O_CLOEXEC)
+        except OSError as error:
+            raise unreadable(self.root, path, what, error) from error
+        return LocalFile(fd, partial(unreadable, self.root, path, what))
+
+
+def _entry(entry: "os.DirEntry[str]") -> StoreEntry | None:
+    """What a name of a listing stands for; ``None`` when that is gone."""
+    try:
+        is_folder = entry.is_dir()
+        return StoreEntry(entry.name, 0 if is_folder else entry.stat().st_size, is_folder)
+    except FileNotFoundError:
+        return None
+
+
+class LocalFile:
+    """A file by its descriptor, which it owns.
+
+    Args:
+        fd: the descriptor.
+        refusal: the error to raise when the system does not give its bytes.
+    """
+
+    def __init__(self, fd: int, refusal: Callable[[OSError], StoreError]) -> None:
+        self._fd = fd
+        self._refusal = refusal
+
+    @property
+    def size(self) -> int:
+        """Bytes of the file as it is now."""
+        return os.fstat(self._fd).st_size
+
+    def read_at(self, position: int, length: int) -> bytes:
+        """``length`` bytes from ``position``, fewer at the file's end."""
+        parts = []
+        try:
+            while length > 0 and (part := os.pread(self._fd, length, position)):
+                parts.append(part)
+                position, length = position + len(part), length - len(part)
+        except OSError as error:
+            raise self._refusal(error) from error
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def read_into(self, position: int, buffer: memoryview) -> int:
+        """Fill ``buffer`` from ``position``; the number of bytes read."""
+        done = 0
+        try:
+            while done < len(buffer) and (count := os.preadv(self._fd, [buffer[done:]], position + done)):
+                done += count
+        except OSError as error:
+            raise self._refusal(error) from error
+        return done
+
+    def read_each(self, positions: Sequence[int], length: int) -> bytes:
+        """``length`` bytes from each of ``positions``, with zeros in place of what is behind the end."""
+        pread, fd = os.pread, self._fd  # thousands of times: what Python adds to each counts
+        try:
+            parts = [pread(fd, length, position) for position in positions]
+        except OSError as error:
+            raise self._refusal(error) from error
+        whole = b"".join(parts)
+        if len(whole) == len(parts) * length:
+            return whole
+        return b"".join(self.read_at(position, length).ljust(length, b"\0") for position in positions)
+
+    def close(self) -> None:
+        """Close the descriptor."""
+        os.close(self._fd)

@@ -1,0 +1,1 @@
+"""The CommitLog cut into splits, walked and decoded."""

@@ -1,0 +1,155 @@
+"""How far a commit log is written in whole records, and how far a reader of it may go at a time."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+from zlib import crc32
+
+from rocketbroker.analytics.columns.decode_report import DecodeReport, SkippedRange, UnprovenRange
+from rocketbroker.analytics.files.commit_log_files import LogFile, commit_log_files
+from rocketbroker.analytics.files.log_window import LogWindow
+from rocketbroker.analytics.files.store_root import StoreRoot
+from rocketbroker.analytics.log.record_walk import walk_split, window_of
+from rocketbroker.analytics.log.split import Split
+
+# A record may end in so many zeros, which cannot be told from what is not written: those of an empty properties length.
+_ZEROS_OF_A_RECORD: Final = 2
+# Most of a record's properties are in as many bytes at its end, its unique id among them.
+_MARKED: Final = 256
+
+
+class LogProgress:
+    """The files of a store's commit log as they are now. Offsets are physical ones.
+
+    Args:
+        root: the store.
+
+    Raises:
+        StoreError: it is none, or cannot be read.
+    """
+
+    def __init__(self, root: StoreRoot) -> None:
+        self.root = root
+        self.files = [file for file in commit_log_files(root) if file.data_end]
+
+    @property
+    def begin(self) -> int:
+        """Where the log begins: what lay before it was removed. 0 for an empty log."""
+        return self.files[0].base if self.files else 0
+
+    @property
+    def written_end(self) -> int:
+        """No whole record ends behind it."""
+        return self.files[-1].base + self.files[-1].data_end + _ZEROS_OF_A_RECORD if self.files else 0
+
+    def end(self, start: int = 0) -> int:
+        """Behind the last record that is completely written; ``start`` when there is none from there on.
+
+        ``start`` is where a record begins, or would: the last file is gone through from there on. Files before the last
+        one are full.
+        """
+        if not self.files:
+            return start
+        last = self.files[-1]
+        return max(start, last.base, _look(last, start, last.data_end).end)
+
+    def within(self, start: int, end: int, most_bytes: int) -> int:
+        """Where a record begins that is less than ``most_bytes`` behind ``start``; behind one record if that is longer.
+
+        Not behind ``end``, which is as ``end()`` gives it.
+        """
+        target = start + most_bytes
+        for file in self.files:
+            if start < end and target < min(file.base + file.size, end):
+                return _boundary(file, start, target, end)
+        return end
+
+    def name_at(self, offset: int) -> str:
+        """Name of the file that holds an offset, or of the last one before it; "" for an empty log."""
+        names = [file.name for file in self.files if file.base <= offset] or [file.name for file in self.files[:1]]
+        return names[-1].rpartition("/")[2] if names else ""
+
+    def mark(self, offset: int) -> str:
+        """Checksum of what is written right before an offset, by which a log that was cut and written anew is told.
+
+        Empty where the file is not there any more.
+        """
+        for file in self.files:
+            position = offset - file.base
+            if 0 < position <= file.size:
+                length = min(position, _MARKED)
+                with LogWindow(file) as window:
+                    return f"{crc32(window.at(position - length, length)):08x}"
+        return ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """What was seen of a file: where its last record begins, -1 if there is none, and behind it."""
+
+    last: int
+    end: int
+    broken: list[SkippedRange]
+
+
+def _boundary(file: LogFile, start: int, target: int, end: int) -> int:
+    seen = _look(file, start, target - file.base)
+    if seen.last > start:
+        return seen.last
+    if seen.last == start:
+        return seen.end  # one record is longer than what may be read
+    if file.base > start:
+        return file.base
+    return min(file.base + file.size, end)  # nothing but damage, or the end of the file
+
+
+def _look(file: LogFile, start: int, high: int) -> _Look:
+    """The records of a file from an offset to before the position ``high``.
+
+    Where damage is seen it is looked at once more: it may have been a record that a broker was just writing.
+    """
+    seen = _look_once(file, start, high)
+    while seen.broken:
+        again = _look_once(file, start, high)
+        if again.broken == seen.broken:
+            break
+        seen = again
+    return seen
+
+
+def _look_once(file: LogFile, start: int, high: int) -> _Look:
+    report, last, end = UnloggedReport(), -1, -1
+    for records in _records(Split(file, max(start - file.base, 0), high, last=True), report):
+        last = records[0]
+        end = records[1]
+    return _Look(last, end, report.broken)
+
+
+def _records(split: Split, report: DecodeReport) -> Iterator[tuple[int, int]]:
+    """Where the last record of each window begins and ends."""
+    if split.low >= split.high:
+        return
+    with window_of(split) as window:
+        for records in walk_split(split, window, report):
+            begin = records.base + int(records.starts[-1])
+            yield begin, begin + int(records.total_size[-1])
+
+
+class UnloggedReport(DecodeReport):
+    """Takes what is damaged without telling it: that is done by who delivers the records around it."""
+
+    def add_broken(self, skipped: SkippedRange) -> None:
+        """Keep a damaged range."""
+        self.broken.append(skipped)
+
+    def add_unfinished(self, skipped: SkippedRange) -> None:
+        """Keep the unfinished end of the log."""
+        self.unfinished.append(skipped)
+
+    def add_unproven(self, found: UnprovenRange) -> None:
+        """Keep a part of the log in which queues are not relied on."""
+        self.unproven.append(found)
+
+    def add_missing(self, skipped: SkippedRange) -> None:
+        """Keep what is in no file."""
+        self.missing.append(skipped)

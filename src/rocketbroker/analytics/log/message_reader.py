@@ -1,0 +1,94 @@
+"""Reads the messages of stores as Arrow batches, with or without Spark."""
+
+import logging
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from rocketbroker.analytics.columns.decode_report import DecodeReport
+from rocketbroker.analytics.columns.message_columns import message_batches
+from rocketbroker.analytics.columns.message_schema import select_fields
+from rocketbroker.analytics.columns.selection import EVERYTHING, Selection
+from rocketbroker.analytics.files.store_root import Stores
+from rocketbroker.analytics.log.record_walk import walk_split, window_of
+from rocketbroker.analytics.log.split import Split, plan_splits
+from rocketbroker.analytics.queues.queue_entries import QueueNotWholeError
+from rocketbroker.analytics.queues.queued_records import queued_records
+from rocketbroker.codec.byte_columns import Positions
+from rocketbroker.codec.storefile.record_columns import Records
+
+_WHOLE_FILE: Final = 1 << 62
+
+logger = logging.getLogger(__name__)
+
+
+def read_store(
+    stores: Stores,
+    columns: Sequence[str] | None = None,
+    *,
+    selection: Selection = EVERYTHING,
+    report: DecodeReport | None = None,
+    check_crc: bool = False,
+) -> Iterator[pa.RecordBatch]:
+    """The messages of stores, each in commit-log order, as batches with columns of ``message_schema.MESSAGE_SCHEMA``.
+
+    ``stores`` are roots or commit-log directories (:func:`store_root.store_roots`); a broker may be writing to them:
+    what it has stored at the time of the call is delivered. ``report`` takes what could not be read, with ``check_crc``
+    also messages whose body has another checksum. Raises :class:`ConfigError` for an unknown column and
+    :class:`StoreError` for a place that holds no store or a file that goes away.
+    """
+    schema, found = select_fields(columns), DecodeReport() if report is None else report
+    # One split a file: a walk from a file's beginning never has to guess where a record begins.
+    splits = plan_splits(stores, _WHOLE_FILE, selection, report=found)
+    return (
+        batch
+        for split in splits
+        for batch in read_split(split, schema, found, selection=selection, check_crc=check_crc)
+    )
+
+
+def read_split(
+    split: Split,
+    schema: pa.Schema,
+    report: DecodeReport,
+    *,
+    selection: Selection = EVERYTHING,
+    check_crc: bool = False,
+) -> Iterator[pa.RecordBatch]:
+    """The messages of ``selection`` that begin in ``split``, with the columns and types of ``schema``.
+
+    A batch holds a window's worth at most. Nothing is read of a broker that is not selected.
+    """
+    wanted = selection.of_broker(split.file.root.broker)
+    if wanted.is_nothing:
+        return
+    for records in _records(split, report):
+        chosen = wanted.of_records(records)
+        if len(chosen):
+            report.messages += len(chosen)
+            yield from message_batches(chosen, split.file, schema, report, check_crc=check_crc)
+
+
+def _records(split: Split, report: DecodeReport) -> Iterator[Records]:
+    """All records of ``split`` that can be selected."""
+    if not split.entries:
+        yield from _walked(split, report)
+        return
+    given: list[Positions] = []
+    try:
+        for records in queued_records(split.file, split.entries):
+            given.append(records.field("physical_offset").astype(np.int64))
+            yield records
+    except QueueNotWholeError as error:
+        logger.warning("%s: %s; the log itself is read from %d on", split.file.path, error, split.low)
+        known = np.concatenate(given) if given else np.empty(0, np.int64)
+        for records in _walked(split, report):
+            new = ~np.isin(records.starts + records.base, known)
+            yield Records(records.base, records.data, records.starts[new])
+
+
+def _walked(split: Split, report: DecodeReport) -> Iterator[Records]:
+    with window_of(split) as window:
+        yield from walk_split(split, window, report)

@@ -1,0 +1,192 @@
+"""When minutes begin in a commit log: few of its messages are looked at.
+
+Store times rise with the offset, so that for each minute it is enough to find its first message. Queues tell where
+messages are. One in each 128 KiB of the log is looked at, those that halve what lies around the turn of a minute, and
+all of the last 32 KiB around it: these must follow each other, and times must not go back.
+"""
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rocketbroker.analytics.files.commit_log_files import LogFile
+from rocketbroker.analytics.files.log_window import LogWindow
+from rocketbroker.analytics.files.open_store import open_folder
+from rocketbroker.analytics.files.store_files import StoreFile, opened
+from rocketbroker.analytics.log.stored_times import HEAD_SIZE, stored_times, times_at
+from rocketbroker.analytics.queues.queue_entries import QueueFiles, QueueNotWholeError
+from rocketbroker.codec.byte_columns import Positions, gather
+from rocketbroker.codec.message.message_encoder import BLANK_LENGTH, BLANK_MAGIC_CODE
+from rocketbroker.codec.storefile.record_search import Found, inspect
+from rocketbroker.common.errors import CodecError
+
+MINUTE_MS: Final = 60_000
+_SAMPLED: Final = 128 << 10
+# Around the turn of a minute all messages are looked at that lie between two so near to each other.
+_NEAR: Final = 32 << 10
+# Of so many entries of a queue one is known, of more where this would be more in all.
+_STEP: Final = 32
+_MOST_KNOWN: Final = 4 << 20
+# Stretches up to so long are read as a whole, together so much at the most.
+_SHORT: Final = 256 << 10
+_TOGETHER: Final = 8 << 20
+# Behind the last message that is known so many are looked at; more wait for queues that are far behind.
+_MOST_BEHIND: Final = 4096
+
+
+class MinuteTurns(NamedTuple):
+    """The minutes that have messages before the offset ``end``, ms since 1970, and where the first of each begins."""
+
+    minutes: Positions
+    begins: Positions
+    end: int
+
+
+def minute_turns(files: Sequence[LogFile], queues: Sequence[QueueFiles]) -> MinuteTurns:
+    """When minutes begin in the log, as far as it was written when its files were measured.
+
+    Raises:
+        CodecError: a message is not where its queue says, or times go back.
+        QueueNotWholeError: there is no entry at all.
+    """
+    known = _known(files, queues)
+    first_of_each = np.flatnonzero(np.diff(known // _SAMPLED, prepend=-1))
+    sampled = known[np.append(first_of_each[:-1], sorted({first_of_each[-1], len(known) - 1}))]
+    sampled, times = _halved(files, known, sampled)
+    turns = np.flatnonzero(np.diff(times // MINUTE_MS))
+    tail, end = _tail(files, int(known[-1]))
+    stretches = list(zip(sampled[turns].tolist(), sampled[turns + 1].tolist(), strict=True))
+    found = [*(_walked(file, stretches) for file in files), (tail, stored_times(files, tail))]
+    offsets = np.concatenate((sampled, *(each[0] for each in found)))
+    times = np.concatenate((times, *(each[1] for each in found)))
+    order = np.argsort(offsets, kind="stable")
+    offsets, minutes = offsets[order], _risen(times[order]) // MINUTE_MS
+    new = np.flatnonzero(np.concatenate(([True], minutes[1:] != minutes[:-1])))
+    return MinuteTurns(minutes[new] * MINUTE_MS, offsets[new], end)
+
+
+def _known(files: Sequence[LogFile], queues: Sequence[QueueFiles]) -> Positions:
+    """Offsets at which messages begin, ascending: the first of each file, and some of each queue."""
+    step = max(_STEP, sum(queue.capacity for queue in queues) // _MOST_KNOWN)
+    # Not the same numbers of each queue: those that messages are put into in turn are equally far.
+    found = [queue.every(step, number * 7 % step) for number, queue in enumerate(queues)]
+    if not any(map(len, found)):
+        raise QueueNotWholeError("no queue leads into the log")
+    known: Positions = np.sort(
+        np.concatenate((*found, [file.base for file in files]))
+    )  # numpy's own "unique" hashes: slower
+    known = known[slice(*np.searchsorted(known, (files[0].base, files[-1].base + files[-1].data_end)))]
+    different: Positions = known[np.diff(known, prepend=-1) != 0]
+    return different
+
+
+def _halved(files: Sequence[LogFile], known: Positions, offsets: Positions) -> tuple[Positions, Positions]:
+    """``offsets`` and the store times there, with offsets of ``known`` put in until the turns of minutes are near.
+
+    Raises:
+        CodecError: a message is not where it should be, or times go back.
+    """
+    times = stored_times(files, offsets)
+    while True:
+        turns = np.flatnonzero((np.diff(times // MINUTE_MS) != 0) & (np.diff(offsets) > _NEAR))
+        begins, ends = np.searchsorted(known, offsets[turns], "right"), np.searchsorted(known, offsets[turns + 1])
+        parted = begins < ends
+        if not parted.any():
+            return offsets, _risen(times)
+        places, middles = turns[parted] + 1, known[(begins + ends)[parted] // 2]
+        times = np.insert(times, places, stored_times(files, middles))
+        offsets = np.insert(offsets, places, middles)
+
+
+def _risen(times: Positions) -> Positions:
+    if (times[1:] < times[:-1]).any():
+        raise CodecError("store times go back")
+    return times
+
+
+def _tail(files: Sequence[LogFile], offset: int) -> tuple[Positions, int]:
+    """The offsets of the messages behind that at ``offset`` which are completely there, and where they end.
+
+    A broker may have put them into queues after these were read.
+    """
+    file, found = next(file for file in reversed(files) if file.base <= offset), list[int]()
+    with LogWindow(file) as window:
+        while len(found) < _MOST_BEHIND and (here := inspect(window, offset - file.base))[0] is Found.RECORD:
+            found.append(offset)
+            offset += here[1]
+    return np.array(found[1:], np.int64), offset
+
+
+def _walked(file: LogFile, stretches: Sequence[tuple[int, int]]) -> tuple[Positions, Positions]:
+    """Offsets and store times of all messages of ``file`` in stretches that each begin with one."""
+    mine = [(low, high) for low, high in stretches if file.base <= low < file.base + file.size]
+    found = [(np.empty(0, np.int64), np.empty(0, np.int64))]
+    if mine:
+        memory = np.empty(_TOGETHER, np.uint8)
+        with opened(open_folder(file.root), file.name, "commit-log file") as source:
+            for low, high in mine:
+                if high - low > _SHORT:
+                    offsets = _one_by_one(source, file, low, high)
+                    found.append((offsets, stored_times([file], offsets)))
+            for group in _groups([each for each in mine if each[1] - each[0] <= _SHORT]):
+                lows, highs = np.array(group, np.int64).T
+                found.append(_at_once(source, file, lows, np.minimum(highs, file.base + file.size), memory))
+    return np.concatenate([each[0] for each in found]), np.concatenate([each[1] for each in found])
+
+
+def _groups(stretches: Sequence[tuple[int, int]]) -> Iterator[Sequence[tuple[int, int]]]:
+    """Stretches that go into ``_TOGETHER`` bytes, with a head behind each."""
+    ends = np.cumsum([high - low + HEAD_SIZE for low, high in stretches]) // (_TOGETHER - _SHORT - HEAD_SIZE)
+    for begin, end in pairwise([0, *(np.flatnonzero(np.diff(ends)) + 1).tolist(), len(stretches)]):
+        if begin < end:
+            yield stretches[begin:end]
+
+
+def _one_by_one(source: StoreFile, file: LogFile, low: int, high: int) -> Positions:
+    """The offsets of the messages from ``low`` to before ``high``: too few to read all that lies between.
+
+    Raises:
+        CodecError: they do not lead there.
+    """
+    found, offset, end = list[int](), low, min(high, file.base + file.size)
+    while offset < end:
+        head = source.read_at(offset - file.base, BLANK_LENGTH)
+        if int.from_bytes(head[4:], "big") == BLANK_MAGIC_CODE:
+            return np.array(found, np.int64)
+        found.append(offset)
+        offset += max(int.from_bytes(head[:4], "big"), 1)
+    if offset > end:
+        raise CodecError(f"no message begins at {found[-1]}, or behind it")
+    return np.array(found, np.int64)
+
+
+def _at_once(
+    source: StoreFile, file: LogFile, lows: Positions, highs: Positions, memory: NDArray[np.uint8]
+) -> tuple[Positions, Positions]:
+    """The offsets and times of the messages from each of ``lows`` to before each of ``highs``, a step of all at a time.
+
+    Raises:
+        CodecError: they do not lead there.
+    """
+    lengths = highs - lows + HEAD_SIZE
+    at = np.cumsum(lengths) - lengths
+    for place, length, low in zip(at.tolist(), lengths.tolist(), (lows - file.base).tolist(), strict=True):
+        source.read_into(low, memory.data[place : place + length])
+    ends, shifts, starts, offsets = at + highs - lows, lows - at, list[Positions](), list[Positions]()
+    while len(at):
+        starts.append(at)
+        offsets.append(at + shifts)
+        after = at + np.maximum(gather(memory, ">u4", at), BLANK_LENGTH)
+        going = after < ends
+        if not going.all():
+            if (after > ends).any():
+                raise CodecError(f"no message begins at {int(offsets[-1][np.argmax(after > ends)])}, or behind it")
+            ends, shifts, after = ends[going], shifts[going], after[going]
+        at = after
+    at = np.concatenate(starts)
+    is_message = gather(memory, ">u4", at + 4) != BLANK_MAGIC_CODE  # what closes a file leads to its end as well
+    found = np.concatenate(offsets)[is_message]
+    return found, times_at(memory, at[is_message], found)

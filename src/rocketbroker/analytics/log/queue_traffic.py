@@ -1,0 +1,185 @@
+"""Messages and bytes by topic and minute from the ConsumeQueues: the log itself is hardly read.
+
+A queue says where its messages lie and how large they are; when they were stored is in the log alone, of which it is
+enough to find where minutes begin (``minute_turns.py``). The queues must have all of the log without a gap. Where that
+does not hold, the log itself is read. Queues are read twice, a block at a time: memory does not grow with them.
+"""
+
+import logging
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from rocketbroker.analytics.columns.decode_report import DecodeReport
+from rocketbroker.analytics.columns.selection import EVERYTHING, Selection
+from rocketbroker.analytics.files.commit_log_files import LogFile, commit_log_files
+from rocketbroker.analytics.files.open_store import open_folder
+from rocketbroker.analytics.files.store_root import StoreRoot, Stores, store_roots
+from rocketbroker.analytics.log.message_reader import read_split
+from rocketbroker.analytics.log.minute_turns import MINUTE_MS, MinuteTurns, minute_turns
+from rocketbroker.analytics.log.split import plan_splits
+from rocketbroker.analytics.queues.queue_entries import QueueEntries, QueueFiles, QueueNotWholeError
+from rocketbroker.analytics.queues.queue_folders import CONSUME_QUEUE, owning_topics, queue_numbers
+from rocketbroker.analytics.queues.queue_proof import is_closed
+from rocketbroker.codec.byte_columns import Positions
+from rocketbroker.common.errors import CodecError
+
+#: Columns of the result; ``minute_ms`` is the minute's beginning, ms since 1970.
+TRAFFIC_SCHEMA: Final = pa.schema(
+    [
+        ("broker", pa.string()),
+        ("topic", pa.string()),
+        ("minute_ms", pa.int64()),
+        ("messages", pa.int64()),
+        ("bytes", pa.int64()),
+    ]
+)
+# Times as they are stored: a damaged one may be any number.
+_DECODED: Final = pa.schema(
+    [("broker", pa.string()), ("topic", pa.string()), ("store_timestamp", pa.int64()), ("size", pa.int32())]
+)
+_WHOLE_FILE: Final = 1 << 62
+logger = logging.getLogger(__name__)
+
+
+def traffic_by_minute(stores: Stores, report: DecodeReport | None = None) -> pa.Table:
+    """Messages and bytes of each topic in each minute that has any, sorted, as ``TRAFFIC_SCHEMA``.
+
+    What is damaged in the log, but stands in a queue, is counted, unless it is met; :func:`decoded_traffic` reads all.
+    ``report`` takes what could not be read, where the log itself had to be.
+
+    Raises:
+        ConfigError, StoreError: as from ``read_store``.
+    """
+    found = DecodeReport() if report is None else report
+    return _sorted(
+        pa.concat_tables([TRAFFIC_SCHEMA.empty_table(), *(_of_store(root, found) for root in store_roots(stores))])
+    )
+
+
+def decoded_traffic(stores: Stores, selection: Selection = EVERYTHING, report: DecodeReport | None = None) -> pa.Table:
+    """The same from the messages of the log that are selected; ``report`` takes what could not be read.
+
+    Raises:
+        ConfigError, StoreError: as from ``read_store``.
+    """
+    parts, found = [TRAFFIC_SCHEMA.empty_table()], DecodeReport() if report is None else report
+    for split in plan_splits(stores, _WHOLE_FILE, selection, report=found):
+        for batch in read_split(split, _DECODED, found, selection=selection):
+            minutes = pa.array(batch.column("store_timestamp").to_numpy() // MINUTE_MS * MINUTE_MS)
+            rows = [batch.column("broker"), batch.column("topic"), minutes, batch.column("size").cast(pa.int64())]
+            grouped = pa.table(rows, names=["broker", "topic", "minute_ms", "bytes"]).group_by(_BY)
+            parts.append(_named(grouped.aggregate([("bytes", "count"), ("bytes", "sum")]), "bytes_count", "bytes_sum"))
+    return _sorted(_grouped(parts))
+
+
+_BY: Final = ["broker", "topic", "minute_ms"]
+
+
+def _named(grouped: pa.Table, messages: str, size: str) -> pa.Table:
+    columns = [*(grouped.column(name) for name in _BY), grouped.column(messages), grouped.column(size)]
+    return pa.table(columns, TRAFFIC_SCHEMA.names).cast(TRAFFIC_SCHEMA)
+
+
+def _grouped(parts: Sequence[pa.Table]) -> pa.Table:
+    grouped = pa.concat_tables(parts).group_by(_BY).aggregate([("messages", "sum"), ("bytes", "sum")])
+    return _named(grouped, "messages_sum", "bytes_sum")
+
+
+def _sorted(whole: pa.Table) -> pa.Table:
+    return whole.sort_by([(name, "ascending") for name in _BY])
+
+
+def _of_store(root: StoreRoot, report: DecodeReport) -> pa.Table:
+    files = [file for file in commit_log_files(root) if file.data_end]
+    if not files:
+        return TRAFFIC_SCHEMA.empty_table()
+    try:
+        counted, covered = _of_queues(root, files)
+    except (QueueNotWholeError, CodecError) as error:
+        logger.warning("%s: %s; traffic is counted from the log itself", root.shown, error)
+        return decoded_traffic([root], report=report)
+    end = files[-1].base + files[-1].data_end
+    if covered < end:  # a broker has stored more than it has entered into its queues
+        rest = decoded_traffic([root], Selection(physical_offsets=(covered, end)), report)
+        return _grouped([counted, rest]) if rest.num_rows else counted
+    return counted
+
+
+def _of_queues(root: StoreRoot, files: Sequence[LogFile]) -> tuple[pa.Table, int]:
+    """The traffic of a store, and the offset up to which its queues have it.
+
+    Raises:
+        CodecError, QueueNotWholeError: what they say of the log does not hold.
+    """
+    folder, tables = open_folder(root), []
+    queues = {
+        topic: [QueueFiles(folder, topic, number) for number in queue_numbers(folder, CONSUME_QUEUE, topic)]
+        for topic in owning_topics(folder, CONSUME_QUEUE)
+    }
+    turns = minute_turns(files, [queue for each in queues.values() for queue in each])
+    log = _Stretches(files, turns)
+    for topic, each in queues.items():
+        messages, size = log.count(each)
+        seen = np.flatnonzero(messages)
+        names = [pa.repeat(name, len(seen)) for name in (root.broker, topic)]
+        numbers = [pa.array(values[seen]) for values in (turns.minutes, messages, size)]
+        tables.append(pa.table([*names, *numbers], schema=TRAFFIC_SCHEMA))
+    return pa.concat_tables([TRAFFIC_SCHEMA.empty_table(), *tables]), log.covered()
+
+
+class _Stretches:
+    """The log from its first message on, cut where minutes and files begin, and what queues have of each stretch."""
+
+    def __init__(self, files: Sequence[LogFile], turns: MinuteTurns) -> None:
+        self._files = files
+        self._turns = turns
+        self._begins = np.union1d(turns.begins, [file.base for file in files])
+        self._size = np.zeros(len(self._begins), np.int64)
+        self._ends = self._begins.copy()
+
+    def count(self, queues: Sequence[QueueFiles]) -> tuple[Positions, Positions]:
+        """Messages and bytes of queues in each minute, shape (minutes,)."""
+        messages, size = np.zeros(len(self._begins), np.int64), np.zeros(len(self._begins), np.int64)
+        for queue in queues:
+            for entries in queue.blocks():
+                low, high = map(int, np.searchsorted(entries.offsets, (self._begins[0], self._turns.end)))
+                if low < high:
+                    self._add(entries.part(low, high), messages, size)
+        self._size += size
+        at = np.searchsorted(self._begins, self._turns.begins)
+        return np.add.reduceat(messages, at), np.add.reduceat(size, at)
+
+    def _add(self, entries: QueueEntries, messages: Positions, size: Positions) -> None:
+        low, high = np.searchsorted(self._begins, entries.offsets[[0, -1]], "right")
+        here = slice(low - 1, high)
+        bounds = np.concatenate(([0], np.searchsorted(entries.offsets, self._begins[low:high]), [len(entries)]))
+        counts = np.diff(bounds)
+        messages[here] += counts
+        seen = np.flatnonzero(counts)
+        size[here][seen] += np.add.reduceat(entries.sizes, bounds[seen])
+        last = bounds[seen + 1] - 1
+        ends = entries.offsets[last] + entries.sizes[last]
+        self._ends[here][seen] = np.maximum(self._ends[here][seen], ends)
+
+    def covered(self) -> int:
+        """The offset up to which the queues that were counted have all of the log.
+
+        Raises:
+            QueueNotWholeError: something before it is in no queue.
+        """
+        end = self._files[0].base
+        for file in self._files:
+            if file.base != end and file is not self._files[0]:
+                raise QueueNotWholeError(f"no file begins at {end}")
+            low, high = np.searchsorted(self._begins, (file.base, file.base + file.size))
+            size, end = int(self._size[low:high].sum()), int(self._ends[low:high].max())
+            if size != end - file.base:
+                raise QueueNotWholeError(f"the queues have {size} bytes of {file.name}, which has {end - file.base}")
+            if file is not self._files[-1]:
+                if not is_closed(file, end - file.base):
+                    raise QueueNotWholeError(f"{file.name} goes on at {end - file.base} with what is in no queue")
+                end = file.base + file.size
+        return end

@@ -1,0 +1,124 @@
+"""Finds by store time which stretch of a commit log can hold messages of a time range.
+
+It rests on store times that rise with the offset, as a broker writes them: only some twenty records a bound are looked
+at, the first of each file, and on this machine one every 16 MiB. Those need not be in order by up to
+``CLOCK_MARGIN_MS``; are they out of order by more, all of the log is read.
+"""
+
+import logging
+from bisect import bisect_left
+from collections.abc import Sequence
+from typing import Final
+
+from rocketbroker.analytics.files.commit_log_files import LogFile
+from rocketbroker.analytics.files.log_window import LogWindow
+from rocketbroker.codec.message.message_encoder import RECORD_HEADS, SYS_FLAG_POSITION
+from rocketbroker.codec.storefile.record_search import find_record
+
+#: The clock of a broker may have been set back by so much while it stored messages.
+CLOCK_MARGIN_MS: Final = 1000
+
+_STORE_TIMESTAMP: Final = 10  # of RECORD_HEADS' fields
+# A bound is not narrowed further than this many bytes: to read them takes no longer.
+_NEAR: Final = 64 << 10
+# One record of each such stretch is looked at. On another machine that takes a request: only so many files are asked.
+_SAMPLED: Final = 16 << 20
+_REMOTE_FILES: Final = 256
+_END: Final = (1 << 63) - 1
+
+logger = logging.getLogger(__name__)
+
+
+def offsets_of_time(files: Sequence[LogFile], since_ms: int | None, until_ms: int | None) -> tuple[int, int]:
+    """Physical offsets from which and before which every message stored in the time range begins.
+
+    All of the log where its store times cannot tell.
+    """
+    if since_ms is None and until_ms is None:
+        return 0, _END
+    seen: dict[int, int | None] = {}
+    low = 0 if since_ms is None else _Bound(files, since_ms - CLOCK_MARGIN_MS, seen).low
+    high = _END if until_ms is None else _Bound(files, until_ms + CLOCK_MARGIN_MS, seen).high
+    _sample(files, seen)
+    if _is_in_order(seen):
+        return low, high
+    logger.warning(
+        "%s: store times go back by more than %d ms, or a file has none: all of the log is read to find a time range",
+        files[0].path.rpartition("/")[0],
+        CLOCK_MARGIN_MS,
+    )
+    return 0, _END
+
+
+def _sample(files: Sequence[LogFile], seen: dict[int, int | None]) -> None:
+    """Add a few store times of all files to those seen."""
+    is_local = files[0].root.is_local
+    for file in files if is_local else files[:: -(-len(files) // _REMOTE_FILES)]:
+        with LogWindow(file) as window:
+            for low in range(0, file.data_end if is_local else 1, _SAMPLED):
+                _next_time(window, low, min(low + _SAMPLED, file.data_end), seen)
+
+
+def _next_time(window: LogWindow, low: int, high: int, seen: dict[int, int | None]) -> tuple[int, int] | None:
+    """Position and store time of the first record from ``low`` to below ``high``."""
+    position = find_record(window, low, high)
+    if position < 0:
+        return None
+    head = window.at(position, RECORD_HEADS[3].size)
+    time_ms: int = RECORD_HEADS[head[SYS_FLAG_POSITION + 3] >> 4 & 3].unpack_from(head)[_STORE_TIMESTAMP]
+    seen[window.file.base + position] = time_ms
+    return position, time_ms
+
+
+def _is_in_order(seen: dict[int, int | None]) -> bool:
+    newest = 0
+    for _, time_ms in sorted(seen.items()):
+        if time_ms is None or time_ms < newest - CLOCK_MARGIN_MS:
+            return False
+        newest = max(newest, time_ms)
+    return True
+
+
+class _Bound:
+    """Where the first message stored at ``time_ms`` or later begins: not before ``low`` and, if it is there at all, not
+    behind ``high``.
+
+    Args:
+        files: those with data, by offset.
+        time_ms: the time.
+        seen: takes the store times looked at by physical offset, ``None`` for a file that has none.
+    """
+
+    def __init__(self, files: Sequence[LogFile], time_ms: int, seen: dict[int, int | None]) -> None:
+        self._time_ms = time_ms
+        self._seen = seen
+        self.low, self.high = files[0].base, _END
+        # The first file that begins at the time or later; what is looked for is in the one before, or begins with it.
+        number = bisect_left(files, time_ms, key=self._first_time)
+        if number < len(files):
+            self.high = files[number].base
+        if number:
+            self._narrow(files[number - 1])
+
+    def _first_time(self, file: LogFile) -> int:
+        """Store time of a file's first sound record."""
+        with LogWindow(file) as window:
+            found = _next_time(window, 0, file.data_end, self._seen)
+        if found is None:
+            self._seen[file.base] = None
+            return _END
+        return found[1]
+
+    def _narrow(self, file: LogFile) -> None:
+        low, high = 0, file.data_end
+        with LogWindow(file) as window:
+            while high - low > _NEAR:
+                middle = (low + high) // 2
+                found = _next_time(window, middle, high, self._seen)
+                if found is not None and found[1] < self._time_ms:
+                    low = found[0]
+                    continue
+                high = middle
+                if found is not None:
+                    self.high = file.base + found[0]
+        self.low = file.base + low

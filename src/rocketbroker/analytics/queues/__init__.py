@@ -1,0 +1,1 @@
+"""ConsumeQueue entries: the plan, the proof and the records they point to."""

@@ -1,0 +1,28 @@
+"""Which queues a store has, by the names of folders: TOPIC/NUMBER below that of their kind."""
+
+from typing import Final
+
+from rocketbroker.analytics.files.store_files import StoreFolder
+from rocketbroker.codec.message.topic_validator import LMQ_PREFIX
+from rocketbroker.codec.storefile.consume_queue_layout import RETIRED
+
+CONSUME_QUEUE: Final = "consumequeue"
+BATCH_CONSUME_QUEUE: Final = "batchconsumequeue"
+_MOST: Final = (1 << 31) - 1
+
+
+def queue_topics(folder: StoreFolder, kind: str) -> list[str]:
+    """The topics that have queues of a kind, sorted; without those that are deleted and not removed yet."""
+    return [name for name in folder.folders(kind) if not RETIRED.search(name)]
+
+
+def owning_topics(folder: StoreFolder, kind: str) -> list[str]:
+    """Those whose queues have messages of their own: those of an LMQ are in the queue of another topic as well."""
+    return [topic for topic in queue_topics(folder, kind) if not topic.startswith(LMQ_PREFIX)]
+
+
+def queue_numbers(folder: StoreFolder, kind: str, topic: str) -> list[int]:
+    """The numbers of a topic's queues, ascending; what is called otherwise than a broker writes a number is none."""
+    numbers = range(_MOST + 1)
+    names = [name for name in folder.folders(f"{kind}/{topic}") if name.isascii() and name.isdigit()]
+    return sorted(int(name) for name in names if str(int(name)) == name and int(name) in numbers)

@@ -1,0 +1,223 @@
+"""Which parts of a commit log are read through the ConsumeQueues of selected topics instead of as a whole.
+
+Queues lead to all messages of their topics up to where the log is dispatched, which happens in its order: what lies
+behind is walked, and so is what lies before the first entry of a queue that has lost its beginning. Where entries may
+not have reached the disk they must be shown to lead to all of the log (``queue_proof.py``); from where they do not, it
+is walked. Every entry of the queues is looked at before one is used; when a thing about them is not as it should be,
+all of the log is walked.
+"""
+
+import logging
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Final
+
+import numpy as np
+
+from rocketbroker.analytics.columns.decode_report import DecodeReport, UnprovenRange
+from rocketbroker.analytics.columns.selection import Selection
+from rocketbroker.analytics.files.commit_log_files import LogFile
+from rocketbroker.analytics.files.log_window import LogWindow
+from rocketbroker.analytics.files.store_files import StoreFolder
+from rocketbroker.analytics.queues.queue_entries import (
+    EntryRange,
+    QueueEntries,
+    QueueFiles,
+    QueueNotWholeError,
+)
+from rocketbroker.analytics.queues.queue_folders import CONSUME_QUEUE, queue_numbers, queue_topics
+from rocketbroker.analytics.queues.queue_proof import all_queues, entries_of, has_all_queues, most_queues, shown_to
+from rocketbroker.codec.storefile.record_search import Found, inspect
+
+#: With more entries than these (20 bytes each) the log is walked: to look at them would take longer.
+MOST_ENTRIES: Final = 5_000_000
+# So many queues of other topics are asked how far the log is dispatched; on another machine each takes some requests.
+_OTHERS_LOCAL: Final = 4_096
+_OTHERS_REMOTE: Final = 16
+# A broker enters messages into queues by batches: one queue may be ahead of another by so many bytes of the log.
+_DISPATCH_MARGIN: Final = 16 << 20
+# That queues have all of the log is not shown for less than this part of it.
+_WORTH_SHOWING: Final = 1 / 8
+_NOT_CLOSED: Final = "the store was not stopped in order, and its queues do not show that they have all of the log"
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class QueuePart:
+    """Physical offsets ``low`` to before ``high`` of one file; ``entries`` lead to all that is selected there."""
+
+    low: int
+    high: int
+    entries: tuple[EntryRange, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class QueuePlan:
+    """``parts`` hold what is selected from ``front`` to before ``tail``; the rest of the log is to be walked."""
+
+    front: int
+    tail: int
+    parts: list[QueuePart]
+
+
+def plan_queues(
+    folder: StoreFolder,
+    files: Sequence[LogFile],
+    selection: Selection,
+    bounds: tuple[int, int],
+    part_size: int,
+    report: DecodeReport,
+) -> QueuePlan | None:
+    """How to read what ``selection`` has between the physical offsets ``bounds``; ``None`` if all is to be walked.
+
+    A part leads to ``part_size`` bytes of messages, about. ``report`` takes what is walked since queues cannot be
+    relied on.
+    """
+    if selection.topics is None or selection.exact or not files:
+        return None
+    try:
+        return _Planner(folder, files, selection, report).plan(bounds, part_size)
+    except QueueNotWholeError as error:
+        report.unproven.append(UnprovenRange(folder.root.broker, *bounds, str(error)))
+        logger.info("%s: all of the commit log is read, since %s", folder.root.shown, error)
+        return None
+
+
+class _Planner:
+    def __init__(
+        self, folder: StoreFolder, files: Sequence[LogFile], selection: Selection, report: DecodeReport
+    ) -> None:
+        self._folder = folder
+        self._files = files
+        self._selection = selection
+        self._report = report
+        self._has_all = has_all_queues(folder)
+        self._log_end = files[-1].base + files[-1].data_end
+        self._topics = queue_topics(folder, CONSUME_QUEUE)
+
+    def plan(self, bounds: tuple[int, int], part_size: int) -> QueuePlan | None:
+        seen = list(self._chosen())
+        if sum(files.capacity for files in seen) > MOST_ENTRIES:
+            raise QueueNotWholeError(f"its queues have more than {MOST_ENTRIES} entries")
+        end = self._dispatched(seen) - _DISPATCH_MARGIN if self._has_all else self._log_end
+        front, tail = bounds[0], min(bounds[1], end)
+        front, queues = self._queues(front)
+        if not self._has_all and _is_worth_it(queues, front, tail):
+            tail = self._shown(front, tail)
+            front, queues = self._queues(front)  # once more: of what came meanwhile it is shown that it is there
+        if not _is_worth_it(queues, front, tail):
+            return None
+        parts = [part for file in self._files for part in _parts(queues, file, (front, tail), part_size)]
+        return QueuePlan(front, tail, parts)
+
+    def _queues(self, front: int) -> tuple[int, list[tuple[QueueFiles, QueueEntries]]]:
+        """From where on chosen queues lead to all their messages, ``front`` at least, and what is wanted of them."""
+        queues = []
+        for files in self._chosen():  # listed anew: a broker may have begun a file since
+            entries = files.whole()
+            front = max(front, self._first_known(files, entries))
+            queues.append((files, self._selected(entries)))
+        return front, queues
+
+    def _chosen(self) -> Iterator[QueueFiles]:
+        for topic in sorted(self._selection.topics or ()):
+            if topic not in self._topics:
+                raise QueueNotWholeError(f"there is no queue of topic {topic}")
+            numbers = self._numbers(topic)
+            if not numbers:
+                raise QueueNotWholeError(f"there is no queue of topic {topic}")
+            wanted = self._selection.queue_ids
+            yield from (
+                QueueFiles(self._folder, topic, number) for number in numbers if wanted is None or number in wanted
+            )
+
+    def _numbers(self, topic: str) -> list[int]:
+        return queue_numbers(self._folder, CONSUME_QUEUE, topic)
+
+    def _first_known(self, files: QueueFiles, entries: QueueEntries) -> int:
+        """Physical offset from which on the queue leads to all its messages."""
+        begin = self._files[0].base
+        if not len(entries):
+            raise QueueNotWholeError(f"queue {files.name} has no entry")
+        if entries.first == 0 or entries.offsets[0] <= begin:
+            return begin
+        return int(entries.offsets[0])
+
+    def _selected(self, entries: QueueEntries) -> QueueEntries:
+        """Entries into the log as it is now, and of the selected queue offsets."""
+        begin = int(np.searchsorted(entries.offsets, self._files[0].base))
+        end = len(entries)
+        if self._selection.queue_offsets is not None:
+            low, high = self._selection.queue_offsets
+            begin, end = max(begin, low - entries.first), min(end, high - entries.first)
+        return entries.part(begin, max(begin, end))
+
+    def _shown(self, front: int, tail: int) -> int:
+        """The offset, ``tail`` at most, up to which queues have all messages from ``front`` on."""
+        known, log = front, self._log_end - self._files[0].base
+        queues = all_queues(self._folder)
+        worth_it = tail - front >= log * _WORTH_SHOWING and len(queues) <= most_queues(self._folder)
+        if worth_it:
+            known = min(max(shown_to(self._files, entries_of(self._folder, queues), front), front), tail)
+        if known < tail:
+            add = self._report.add_unproven if worth_it else self._report.unproven.append
+            add(UnprovenRange(self._folder.root.broker, known, tail, _NOT_CLOSED))
+        return known
+
+    def _dispatched(self, chosen: list[QueueFiles]) -> int:
+        """Physical offset behind a message before which all are in their queues."""
+        ends = [newest for files in [*chosen, *self._others()] if (newest := files.newest()) is not None]
+        for offset, size in sorted(ends, reverse=True):
+            if self._is_record(offset, size):
+                return offset + size
+        raise QueueNotWholeError("no queue tells how far the log is dispatched")
+
+    def _others(self) -> Iterator[QueueFiles]:
+        left = _OTHERS_LOCAL if self._folder.root.is_local else _OTHERS_REMOTE
+        for topic in self._topics:
+            if topic not in (self._selection.topics or ()):
+                for number in self._numbers(topic)[:left]:
+                    left -= 1
+                    try:
+                        yield QueueFiles(self._folder, topic, number)
+                    except QueueNotWholeError:
+                        continue
+            if left <= 0:
+                return
+
+    def _is_record(self, offset: int, size: int) -> bool:
+        for file in self._files:
+            if file.base <= offset < file.base + file.data_end:
+                with LogWindow(file) as window:
+                    return inspect(window, offset - file.base) == (Found.RECORD, size)
+        return False
+
+
+def _is_worth_it(queues: list[tuple[QueueFiles, QueueEntries]], front: int, tail: int) -> bool:
+    """Whether what is selected is less than half of a part of the log."""
+    return front < tail and sum(_bytes(entries, front, tail) for _, entries in queues) * 2 < tail - front
+
+
+def _bytes(entries: QueueEntries, low: int, high: int) -> int:
+    begin, end = np.searchsorted(entries.offsets, (low, high))
+    return int(entries.sizes[begin:end].sum())
+
+
+def _parts(
+    queues: list[tuple[QueueFiles, QueueEntries]], file: LogFile, bounds: tuple[int, int], part_size: int
+) -> Iterator[QueuePart]:
+    low, high = max(bounds[0], file.base), min(bounds[1], file.base + file.data_end)
+    if low >= high:
+        return
+    count = -(-sum(_bytes(entries, low, high) for _, entries in queues) // part_size)
+    cuts = [low + (high - low) * number // max(count, 1) for number in range(count + 1)]
+    for start, stop in pairwise(cuts):
+        ranges = []
+        for files, entries in queues:
+            begin, end = (entries.first + int(n) for n in np.searchsorted(entries.offsets, (start, stop)))
+            if begin < end:
+                ranges.append(EntryRange(files.topic, files.queue_id, begin, end))
+        if ranges:
+            yield QueuePart(start, stop, tuple(ranges))

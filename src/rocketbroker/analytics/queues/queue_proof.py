@@ -1,0 +1,177 @@
+"""Whether the ConsumeQueues of a store have all that its log has, and up to where that can be shown.
+
+After a clean stop they have, and so they have, but for the last moments, while a broker is at work. After a crash, or
+in a copy that was taken of a store in use, some may have got less far than others: the entries of a slow topic may lack
+where those of a busy one beside it are all there. Then each record must be shown to be one that some queue leads to.
+"""
+
+import logging
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rocketbroker.analytics.files.commit_log_files import LogFile
+from rocketbroker.analytics.files.mapped_files import mapped_files
+from rocketbroker.analytics.files.open_store import open_folder
+from rocketbroker.analytics.files.store_files import StoreFolder
+from rocketbroker.analytics.queues.queue_entries import QueueEntries, QueueFiles, QueueNotWholeError
+from rocketbroker.analytics.queues.queue_folders import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, owning_topics, queue_numbers
+from rocketbroker.codec.byte_columns import Positions
+from rocketbroker.codec.message.message_encoder import BLANK_MAGIC_CODE
+from rocketbroker.codec.storefile.dtypes import BATCH_CONSUME_QUEUE_ENTRY
+from rocketbroker.common.errors import StoreError
+from rocketbroker.common.lock_holders import lock_holders
+
+#: What is shown of the log is shown for stretches of so many bytes.
+STRETCH: Final = 16 << 20
+_LOCK: Final = "lock"
+# What a broker writes into it, once its queues are recovered.
+_LOCKED: Final = b"lock"
+# So many queues are gone through, all of them; on another machine each takes some requests, one after the other.
+_MOST_LOCAL: Final = 65_536
+_MOST_REMOTE: Final = 256
+# Entries of a BatchConsumeQueue that are read at a time.
+_BATCH_BLOCK: Final = 32 << 10
+_FAR: Final = (1 << 63) - 1
+
+logger = logging.getLogger(__name__)
+
+
+def has_all_queues(folder: StoreFolder) -> bool:
+    """Whether queues are known to have all that was dispatched: the store is closed in order, or open on this machine.
+
+    One that is still recovering from a crash is not taken for open.
+    """
+    if folder.read_if_there("abort", 0, 1) is None:
+        return True
+    if not folder.root.is_local:
+        return False
+    holders = lock_holders(Path(folder.root.uri, _LOCK))
+    # The file of a broker in this process is left alone: to close it once more would give back a lock of it.
+    return bool(holders) and os.getpid() not in holders and folder.read_if_there(_LOCK) == _LOCKED
+
+
+def all_queues(folder: StoreFolder) -> list[tuple[str, str, int]]:
+    """Folder of its kind, topic and number of each queue that has messages of its own."""
+    return [
+        (kind, topic, number)
+        for kind in (CONSUME_QUEUE, BATCH_CONSUME_QUEUE)
+        for topic in owning_topics(folder, kind)
+        for number in queue_numbers(folder, kind, topic)
+    ]
+
+
+def most_queues(folder: StoreFolder) -> int:
+    """So many queues at the most are gone through to show that a log has nothing that is in none of them."""
+    return _MOST_LOCAL if folder.root.is_local else _MOST_REMOTE
+
+
+def entries_of(folder: StoreFolder, queues: Iterable[tuple[str, str, int]]) -> Iterator[QueueEntries]:
+    """The entries of queues, some at a time, each queue up to its first damaged one; they are all read.
+
+    Of a queue of which a file is removed meanwhile those behind are left out, so that nothing is shown by them.
+    """
+    for kind, topic, number in queues:
+        try:
+            if kind == CONSUME_QUEUE:
+                yield from QueueFiles(folder, topic, number).blocks()
+            else:
+                yield from _batch_entries(folder, topic, number)
+        except StoreError as error:
+            if not isinstance(error, QueueNotWholeError) and not isinstance(error.__cause__, FileNotFoundError):
+                raise
+            logger.info("%s: %s", folder.root.shown, error)
+
+
+def _batch_entries(folder: StoreFolder, topic: str, number: int) -> Iterator[QueueEntries]:
+    where, unit = f"{BATCH_CONSUME_QUEUE}/{topic}/{number}", BATCH_CONSUME_QUEUE_ENTRY.itemsize
+    for _, path, size in mapped_files(folder, where):
+        for low in range(0, size - size % unit, _BATCH_BLOCK * unit):
+            data = folder.read(path, low, min(size - low, _BATCH_BLOCK * unit))
+            entries = np.frombuffer(data, BATCH_CONSUME_QUEUE_ENTRY, len(data) // unit)
+            offsets, sizes = (entries[field].astype(np.int64) for field in ("commit_log_offset", "size"))
+            offsets, sizes = offsets[sizes != 0], sizes[sizes != 0]
+            if len(sizes) and (offsets[0] < 0 or sizes.min() < 0 or (offsets[1:] < offsets[:-1] + sizes[:-1]).any()):
+                raise QueueNotWholeError(f"{path}: entries do not lead to records one after the other")
+            yield QueueEntries(0, offsets, sizes)
+
+
+def shown_to(files: Sequence[LogFile], queued: Iterable[QueueEntries], low: int) -> int:
+    """The offset up to which each record of the log is one of ``queued``, from the file on that has ``low``."""
+    files = [file for file in files if file.base + file.size > low]
+    if not files:
+        return low
+    chains = _Chains(files)
+    for entries in queued:
+        chains.add(entries)
+    return chains.end()
+
+
+def is_closed(file: LogFile, position: int) -> bool:
+    """Whether nothing follows in a file behind a record's end at ``position`` but what closes it."""
+    if position == file.size:
+        return True
+    head = open_folder(file.root).read(file.name, position, 8)
+    return head == (file.size - position).to_bytes(4, "big") + BLANK_MAGIC_CODE.to_bytes(4, "big")
+
+
+class _Chains:
+    """Entries by stretches of the log, of which only is kept where they begin and end and whether they form a chain.
+
+    They do when each begins where another ends, but for the first and the last one: then the sum of a number that is
+    made of each begin, less that of each end, is what the first begin and the last end alone give. Numbers of 64 bits
+    that have nothing to do with each other keep this from coming out by chance, in whatever order entries are added.
+    """
+
+    def __init__(self, files: Sequence[LogFile]) -> None:
+        self._files = files
+        self._begins = np.concatenate([np.arange(file.base, file.base + file.data_end, STRETCH) for file in files])
+        self._high = files[-1].base + files[-1].data_end
+        self._sums = np.zeros(len(self._begins), np.uint64)
+        self._firsts = np.full(len(self._begins), _FAR, np.int64)
+        self._ends = np.zeros(len(self._begins), np.int64)
+
+    def add(self, entries: QueueEntries) -> None:
+        """Add entries, which are in order."""
+        entries = entries.part(*map(int, np.searchsorted(entries.offsets, (self._begins[0], self._high))))
+        if not len(entries):
+            return
+        low, high = np.searchsorted(self._begins, entries.offsets[[0, -1]], "right")
+        cuts = np.concatenate(([0], np.searchsorted(entries.offsets, self._begins[low:high])))
+        seen = np.flatnonzero(np.diff(cuts, append=len(entries)))
+        at, numbers = cuts[seen], low - 1 + seen
+        last = np.append(at[1:], len(entries)) - 1
+        ends = entries.offsets + entries.sizes
+        self._sums[numbers] += np.add.reduceat(_scattered(entries.offsets) - _scattered(ends), at)
+        self._firsts[numbers] = np.minimum(self._firsts[numbers], entries.offsets[at])
+        self._ends[numbers] = np.maximum(self._ends[numbers], ends[last])
+
+    def end(self) -> int:
+        """The end of the chain that begins with the first file."""
+        whole = self._sums == _scattered(self._firsts) - _scattered(self._ends)
+        end = self._files[0].base
+        for file in self._files:
+            if file.base != end:
+                return end
+            low, high = np.searchsorted(self._begins, (file.base, file.base + file.data_end))
+            for number in (low + np.flatnonzero(self._ends[low:high])).tolist():
+                if self._firsts[number] != end or not whole[number]:
+                    return end
+                end = int(self._ends[number])
+            if file is self._files[-1] or not is_closed(file, end - file.base):
+                return end
+            end = file.base + file.size
+        return end
+
+
+def _scattered(offsets: Positions) -> NDArray[np.uint64]:
+    """A number for each offset, by splitmix64."""
+    mixed = offsets.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        mixed ^= mixed >> np.uint64(shift)
+        mixed *= np.uint64(factor)
+    return mixed ^ (mixed >> np.uint64(31))

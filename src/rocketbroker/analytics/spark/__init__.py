@@ -1,0 +1,1 @@
+"""The Spark data source, its streams, tables and sessions."""

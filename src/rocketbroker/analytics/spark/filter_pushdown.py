@@ -1,0 +1,190 @@
+"""What Spark's filters leave to be read: a ``Selection``, and the filters that Spark has still to apply.
+
+A filter is taken over where the selection chooses exactly the rows that it does; one that only narrows what is read is
+given back to Spark as well, and so is one that says nothing to a table.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final, NamedTuple
+
+import pyarrow as pa
+from pyspark.sql.datasource import (
+    EqualNullSafe,
+    EqualTo,
+    Filter,
+    GreaterThan,
+    GreaterThanOrEqual,
+    In,
+    LessThan,
+    LessThanOrEqual,
+)
+
+from rocketbroker.analytics.columns.selection import Selection
+from rocketbroker.analytics.tables.table import Table
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLISECOND: Final = timedelta(milliseconds=1)
+_LOWEST: Final = -(1 << 63)
+_HIGHEST: Final = (1 << 63) - 1
+
+
+class Pushed(NamedTuple):
+    """What is read, and the filters that are left to Spark."""
+
+    selection: Selection
+    left: list[Filter]
+
+
+class _Narrowed(NamedTuple):
+    """What a filter selects, and whether it chooses exactly these rows."""
+
+    selection: Selection
+    exact: bool
+
+
+def push_filters(filters: Iterable[Filter], table: Table, schema: pa.Schema, selection: Selection) -> Pushed:
+    """Narrow ``selection`` by ``filters``, all of which hold for the rows that are wanted.
+
+    Args:
+        filters: as Spark gives them.
+        table: what is read.
+        schema: the types in which its columns were asked for.
+        selection: what is wanted already.
+    """
+    own = {column: name for name, column in table.selects.items()} | {"broker": "broker"}
+    left: list[Filter] = []
+    for each in filters:
+        found = _narrowed(each, own, schema)
+        # Of several keys a message may have all: what one filter selects cannot be cut down to what another does.
+        if found is None or (found.selection.keys is not None and selection.keys is not None):
+            left.append(each)
+            continue
+        selection = selection.and_(found.selection)
+        if not found.exact:
+            left.append(each)
+    return Pushed(selection, left)
+
+
+def _narrowed(given: Filter, own: Mapping[str, str], schema: pa.Schema) -> _Narrowed | None:
+    """What a filter selects, ``None`` if it says nothing that a selection could say."""
+    if not isinstance(given, (*_COMPARISONS, In)) or len(given.attribute) != 1:
+        return None
+    (column,) = given.attribute
+    name = own.get(column)
+    if name is None or column not in schema.names:
+        return None
+    if name in _SETS:
+        return _among(given, *_SETS[name])
+    if name in _KEYS:
+        return _with_key(given, name)
+    if name == "store_timestamp" and pa.types.is_timestamp(schema.field(column).type):
+        return _in_time(given)
+    return _in_range(given, name)
+
+
+#: Columns of which single values are selected: the field of the selection, and the type of the values.
+_SETS: Final[dict[str, tuple[str, type]]] = {
+    "broker": ("brokers", str),
+    "topic": ("topics", str),
+    "tags": ("tags", str),
+    "queue_id": ("queue_ids", int),
+}
+_KEYS: Final = ("keys", "uniq_key")
+
+
+def _values(given: Any, kind: type) -> frozenset[Any] | None:
+    """The values that a filter allows; ``None`` if it does not name them, or one is of another type."""
+    if isinstance(given, In):
+        values = frozenset(given.value)
+    elif isinstance(given, (EqualTo, EqualNullSafe)):
+        values = frozenset([given.value])
+    else:
+        return None
+    return values if all(type(value) is kind for value in values) else None
+
+
+def _among(given: Any, field: str, kind: type) -> _Narrowed | None:
+    values = _values(given, kind)
+    return None if values is None else _Narrowed(_selecting(field, values), exact=True)
+
+
+def _selecting(field: str, value: Any) -> Selection:
+    given: dict[str, Any] = {field: value}
+    return Selection(**given)
+
+
+def _with_key(given: Any, name: str) -> _Narrowed | None:
+    """A message has a key when it is one of several, so that its KEYS may be another text: only narrows."""
+    values = _values(given, str)
+    if values is None:
+        return None
+    keys = {value.split(" ")[0] for value in values} if name == "keys" else values
+    return _Narrowed(Selection(keys=keys), exact=False) if all(keys) else None
+
+
+def _in_time(given: Any) -> _Narrowed | None:
+    """Times that Spark cannot show are null in its rows, but not in the store: only narrows."""
+    bounds = _bounds(given, datetime, _first_ms_not_before, _first_ms_after)
+    if bounds is None:
+        return None
+    since, until = bounds
+    if since >= until:
+        return None  # between two milliseconds: left to Spark, which finds nothing
+    return _Narrowed(_times(since, until), exact=False)
+
+
+def _in_range(given: Any, name: str) -> _Narrowed | None:
+    bounds = _bounds(given, int, lambda value: value, lambda value: value + 1)
+    if bounds is None:
+        return None
+    if bounds[0] >= bounds[1]:
+        return None
+    if name == "store_timestamp":
+        return _Narrowed(_times(*bounds), exact=True)
+    return _Narrowed(_selecting(f"{name}s", bounds), exact=True)
+
+
+def _times(since_ms: int, until_ms: int) -> Selection:
+    """``None`` for a bound that says nothing, since a store is searched for each that does."""
+    return Selection(
+        since_ms=since_ms if since_ms > _LOWEST else None, until_ms=until_ms if until_ms <= _HIGHEST else None
+    )
+
+
+def _bounds(
+    given: Any, kind: type, not_before: Callable[[Any], int], after: Callable[[Any], int]
+) -> tuple[int, int] | None:
+    """From which number on and before which one a filter allows; ``None`` for one that has no such bounds.
+
+    Args:
+        given: the filter.
+        kind: the type of its value.
+        not_before: the first number that is a value or above it.
+        after: the first number above a value.
+    """
+    if isinstance(given, In) or type(given.value) is not kind:
+        return None
+    value: Any = given.value
+    if kind is datetime and value.tzinfo is None:
+        return None  # a time of no zone: what it means is for the session to say
+    if isinstance(given, GreaterThan):
+        return after(value), _HIGHEST + 1
+    if isinstance(given, GreaterThanOrEqual):
+        return not_before(value), _HIGHEST + 1
+    if isinstance(given, LessThan):
+        return _LOWEST, not_before(value)
+    if isinstance(given, LessThanOrEqual):
+        return _LOWEST, after(value)
+    return not_before(value), after(value)
+
+
+_COMPARISONS: Final = (EqualTo, EqualNullSafe, GreaterThan, GreaterThanOrEqual, LessThan, LessThanOrEqual)
+
+
+def _first_ms_not_before(value: datetime) -> int:
+    return -((_EPOCH - value) // _MILLISECOND)
+
+
+def _first_ms_after(value: datetime) -> int:
+    return (value - _EPOCH) // _MILLISECOND + 1

@@ -1,0 +1,206 @@
+"""A local Spark session that finds Java, Python and rocketbroker by itself, is quiet, and ends when it is left."""
+
+import os
+import re
+import signal
+import sys
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import IO, Any
+
+import pyspark
+from pyspark import SparkConf, SparkContext
+from pyspark.errors import PySparkRuntimeError
+from pyspark.java_gateway import launch_gateway
+from pyspark.sql import SparkSession
+
+import rocketbroker
+from rocketbroker.analytics.spark.java_runtime import ensure_java_home
+from rocketbroker.common.errors import ConfigError
+
+_JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+# Where else the JVM may be given options.
+_OTHER_JAVA_OPTIONS = "spark.driver.defaultJavaOptions"
+_JAVA_VARIABLES = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS", "SPARK_SUBMIT_OPTS", "PYSPARK_SUBMIT_ARGS")
+_LOOPBACK = "127.0.0.1"
+# A job is mostly short. Half of its CPU would go into compiling for the last bit of speed what runs too seldom to make
+# up for it, planning above all; the loop over rows gets there all the same. Ten times the JVM's own thresholds. A JVM
+# that does not know them starts anyway: Spark always has it ignore unknown options.
+_COMPILER = (
+    "-XX:Tier4InvocationThreshold=50000 -XX:Tier4MinInvocationThreshold=6000 "
+    "-XX:Tier4CompileThreshold=150000 -XX:Tier4BackEdgeThreshold=400000"
+)
+# Pauses do not matter here, and no thread marks memory beside the tasks.
+_COLLECTOR = "-XX:+UseParallelGC"
+_OTHER_COLLECTOR = re.compile(r"-XX:\+Use\w+GC\b")
+# Lines that no setting turns off: the JVM's on a flag that Spark always passes, and the Spark shell's greeting.
+_NOISE = (
+    "WARNING: Using incubator modules: jdk.incubator.vector",
+    'Setting default log level to "',
+    "To adjust logging level use sc.setLogLevel(newLevel).",
+)
+_EXIT_SECONDS = 20
+
+
+@contextmanager
+def spark_session(app_name: str, settings: Mapping[str, str] | None = None) -> Iterator[SparkSession]:
+    """A session on all cores of this machine, bound to loopback and without web pages; ``settings`` are Spark's own.
+
+    The session of the process is handed out, and left running, if there is one. Otherwise the session and its JVM are
+    gone when the block is left.
+    """
+    active = _running()
+    if active is not None:
+        yield active
+        return
+    with ExitStack() as leave:
+        home = leave.enter_context(TemporaryDirectory(prefix="rocketbroker-spark-"))
+        conf, variables = _conf(app_name, settings or {}), _variables(Path(home))
+        if (
+            threading.current_thread() is threading.main_thread()
+        ):  # there the context puts a handler of its own in place
+            leave.callback(signal.signal, signal.SIGINT, signal.getsignal(signal.SIGINT))
+        with _interrupts_held_back():
+            gateway, stderr = _launch(conf, variables)
+            leave.callback(_end, gateway, _forwarder(stderr))
+        with _environment(variables):  # the context takes the workers' Python from it
+            context = SparkContext(gateway=gateway, conf=conf)
+        leave.callback(context.stop)
+        yield SparkSession(context)
+
+
+def _running() -> SparkSession | None:
+    """The session there is. Which one is active each thread knows by itself, and forgets with its connection."""
+    active = SparkSession.getActiveSession()
+    if active is None and SparkContext._active_spark_context is not None:
+        return SparkSession.builder.getOrCreate()
+    return active
+
+
+def _conf(app_name: str, settings: Mapping[str, str]) -> SparkConf:
+    log4j = Path(__file__).with_name("log4j2.properties")
+    conf = SparkConf(loadDefaults=False).setMaster("local[*]").setAppName(app_name)
+    conf.set("spark.ui.enabled", "false").set("spark.ui.showConsoleProgress", "false")
+    conf.set("spark.driver.host", _LOOPBACK).set("spark.driver.bindAddress", _LOOPBACK)
+    conf.set("spark.sql.shuffle.partitions", str(os.cpu_count() or 1))
+    conf.setAll(list(settings.items()))
+    log_options = f'"-Dlog4j2.configurationFile={log4j.as_uri()}"'
+    java_options = [log_options, _COMPILER, _collector(settings), settings.get(_JAVA_OPTIONS, "")]
+    return conf.set(_JAVA_OPTIONS, " ".join(filter(None, java_options)))
+
+
+def _collector(settings: Mapping[str, str]) -> str:
+    """The option for our collector; empty where another one is chosen, since Java starts with no two of them."""
+    given = [settings.get(name, "") for name in (_JAVA_OPTIONS, _OTHER_JAVA_OPTIONS)]
+    given += [os.environ.get(name, "") for name in _JAVA_VARIABLES]
+    return "" if any(map(_OTHER_COLLECTOR.search, given)) else _COLLECTOR
+
+
+def spark_home(folder: Path) -> Path:
+    """Make of the empty ``folder`` a home of the installed PySpark in which there are no archives of its modules.
+
+    Spark has Python workers import PySpark from the archive in its home if there is one. Each worker then compiles
+    anew what it imports, since nothing is cached of archives: that is most of the time that it takes to start.
+    """
+    for name in ("bin", "conf", "jars"):  # conf is there only if somebody made it
+        (folder / name).symlink_to(Path(pyspark.__file__).with_name(name))
+    return folder
+
+
+def _variables(folder: Path) -> dict[str, str]:
+    package_root = str(Path(rocketbroker.__file__).parents[1])
+    python_path = [package_root, *filter(None, [os.environ.get("PYTHONPATH")])]
+    return {
+        "JAVA_HOME": str(ensure_java_home()),
+        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_DRIVER_PYTHON": sys.executable,
+        "PYTHONPATH": os.pathsep.join(python_path),
+        "SPARK_LOCAL_IP": _LOOPBACK,
+        **_home_variable(folder),
+    }
+
+
+def _home_variable(folder: Path) -> dict[str, str]:
+    """SPARK_HOME as given, or as made in ``folder``; none where PySpark has to search for Spark outside its package."""
+    if given := os.environ.get("SPARK_HOME"):
+        return {"SPARK_HOME": given}
+    package = Path(pyspark.__file__).parent
+    has_spark = (package / "bin" / "spark-submit").is_file() and (package / "jars").is_dir()
+    if not has_spark or (package / "spark-distribution").exists():  # PySpark prefers the Spark that was downloaded
+        return {}
+    return {"SPARK_HOME": str(spark_home(folder))}
+
+
+@contextmanager
+def _environment(variables: Mapping[str, str]) -> Iterator[None]:
+    """Set environment variables for the processes started in the block."""
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            os.environ.pop(name) if value is None else os.environ.update({name: value})
+
+
+def _launch(conf: SparkConf, variables: Mapping[str, str]) -> tuple[Any, IO[bytes]]:
+    """Start the JVM; its gateway, and what it and the Python workers it starts will say on stderr."""
+    read_end, write_end = os.pipe()
+    stderr = os.fdopen(read_end, "rb")
+    try:
+        with _environment(variables):
+            gateway = launch_gateway(conf, popen_kwargs={"stderr": write_end})  # type: ignore[no-untyped-call]
+            return gateway, stderr
+    except PySparkRuntimeError as error:
+        os.close(write_end)
+        write_end = -1
+        with stderr:
+            said = stderr.read().decode(errors="replace").strip() or str(error)
+        raise ConfigError(f"Spark's Java process did not start: {said}") from error
+    finally:
+        if write_end >= 0:
+            os.close(write_end)
+
+
+def _forward(stream: IO[bytes]) -> None:
+    """Pass on what the JVM and the Python workers say on stderr."""
+    with stream:
+        for line in stream:
+            text = line.decode(errors="replace")
+            if not text.startswith(_NOISE):
+                sys.stderr.write(text)
+
+
+def _forwarder(stderr: IO[bytes]) -> threading.Thread:
+    thread = threading.Thread(target=_forward, args=(stderr,), name="spark-stderr", daemon=True)
+    thread.start()
+    return thread
+
+
+def _end(gateway: Any, forwarder: threading.Thread) -> None:
+    """End the JVM that belongs to ``gateway`` and forget it, so that a later session starts its own."""
+    gateway.shutdown()
+    gateway.proc.stdin.close()  # the JVM ends when its stdin does
+    gateway.proc.wait(_EXIT_SECONDS)
+    forwarder.join(_EXIT_SECONDS)
+    if SparkContext._gateway is gateway:
+        SparkContext._gateway = SparkContext._jvm = None
+
+
+@contextmanager
+def _interrupts_held_back() -> Iterator[None]:
+    """Raise a Ctrl-C in the block at its end: within ``launch_gateway`` it would leave a JVM behind for good."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    caught: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, _: caught.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if caught:
+        raise KeyboardInterrupt

@@ -1,0 +1,50 @@
+"""Counts the messages of a store with Spark."""
+
+from dataclasses import dataclass
+
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from rocketbroker.analytics.files.store_root import StoreRoot, Stores, store_roots
+from rocketbroker.analytics.log.split import plan_splits
+from rocketbroker.analytics.spark.local_session import spark_session
+from rocketbroker.analytics.spark.rocketmq_store import register
+from rocketbroker.analytics.spark.spark_progress import Progress, SparkProgress, reason_of
+from rocketbroker.analytics.spark.spark_tables import messages
+from rocketbroker.common.errors import StoreError
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class TopicQueueCount:
+    """How many messages the commit log holds of a topic's queue."""
+
+    topic: str
+    queue_id: int
+    messages: int
+
+
+def count_messages(
+    stores: Stores, spark: SparkSession | None = None, *, progress: Progress | None = None
+) -> list[TopicQueueCount]:
+    """Messages by topic and queue, ascending, as stored at the time of the call; those of several brokers together.
+
+    Runs in ``spark``, or in a session of its own. Raises :class:`StoreError` when one of ``stores`` is none.
+    """
+    roots = store_roots(stores)
+    plan_splits(roots)  # names what is wrong at once, where Spark would take seconds to start and say it at length
+    if spark is not None:
+        return _count(roots, spark, progress)
+    with spark_session("rocketbroker count") as own:
+        return _count(roots, own, progress)
+
+
+def _count(roots: list[StoreRoot], spark: SparkSession, progress: Progress | None) -> list[TopicQueueCount]:
+    register(spark)
+    try:
+        counted = messages(spark, roots, ["topic", "queue_id"]).groupBy("topic", "queue_id").count()
+        with SparkProgress(spark, progress):
+            rows = counted.collect()
+    except PySparkException as error:
+        raise StoreError(f"counting failed: {reason_of(error)}") from error
+    # Sorted here: there are few rows, and Spark would read the store a second time to find the ranges to sort by.
+    return sorted(TopicQueueCount(row["topic"], row["queue_id"], row["count"]) for row in rows)

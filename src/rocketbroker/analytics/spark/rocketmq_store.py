@@ -1,0 +1,116 @@
+"""The PySpark data source ``rocketmq_store``: tables of stores as rows, also of what is still being written.
+
+rocketbroker.analytics.register(spark)
+spark.read.format("rocketmq_store").load(store_dir)
+spark.read.format("rocketmq_store").schema("topic string, queue_id int").load(store_dir)   # decodes these two only
+spark.read.format("rocketmq_store").option("table", "topics").load("a=/data/a,b=/data/b")
+spark.readStream.format("rocketmq_store").load(store_dir)
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPartition
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+from pyspark.sql.types import StructType
+
+from rocketbroker.analytics.spark.filter_pushdown import push_filters
+from rocketbroker.analytics.spark.source_options import SourceOptions, source_options, table_of
+from rocketbroker.analytics.spark.spark_worker import settle
+from rocketbroker.analytics.tables.matching import check_selection, chosen_stores
+from rocketbroker.analytics.tables.table import check_table_schema
+
+if TYPE_CHECKING:
+    from rocketbroker.analytics.spark.stream_reader import MessageStreamReader
+
+FORMAT: Final = "rocketmq_store"
+#: Without it Spark refuses a source that could apply filters itself; it is off by default.
+PUSHDOWN_SETTING: Final = "spark.sql.python.filterPushdown.enabled"
+
+
+def register(spark: SparkSession) -> None:
+    """Make the format ``rocketmq_store`` known to ``spark``, and have Spark hand filters to it.
+
+    The Python workers must be able to import rocketbroker.
+    """
+    spark.conf.set(PUSHDOWN_SETTING, "true")
+    spark.dataSource.register(RocketMQStore)
+
+
+class RocketMQStore(DataSource):
+    """The format; its options are those of ``source_options.OPTIONS``."""
+
+    @classmethod
+    def name(cls) -> str:
+        """The format's name."""
+        return FORMAT
+
+    def schema(self) -> StructType:
+        """All columns of the table."""
+        found = from_arrow_schema(table_of(self.options).schema)
+        settle()
+        return found
+
+    def reader(self, schema: StructType) -> "TableReader":
+        """A reader of the columns of ``schema``: the user's, or all."""
+        options = source_options(self.options)
+        return (FilteredTableReader if options.filter_pushdown else TableReader)(options, schema)
+
+    def streamReader(self, schema: StructType) -> "MessageStreamReader":  # noqa: N802 - Spark's name
+        """A reader of messages as they are stored."""
+        from rocketbroker.analytics.spark.stream_reader import MessageStreamReader
+
+        return MessageStreamReader(source_options(self.options), arrow_schema(schema))
+
+
+@dataclass
+class TablePartition(InputPartition):
+    """What one task reads: a part of a table."""
+
+    part: Any
+
+
+class TableReader(DataSourceReader):
+    """Reads a table with the columns and types of ``schema``."""
+
+    def __init__(self, options: SourceOptions, schema: StructType) -> None:
+        self._options = options
+        self._schema = arrow_schema(schema)
+        self._selection = options.selection
+        check_table_schema(options.table, self._schema)
+        check_selection(options.table, options.selection)
+
+    def partitions(self) -> list[InputPartition]:
+        """The parts of the table, as far as its stores are written now."""
+        options = self._options
+        stores = chosen_stores(options.stores, self._selection)
+        parts = options.table.plan(stores, self._selection, options.table_options)
+        settle()
+        return [TablePartition(part) for part in parts]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of one part. What cannot be read is logged by the worker."""
+        if isinstance(partition, TablePartition):  # Spark asks with None when there are no partitions
+            yield from self._options.table.read(partition.part, self._schema, self._selection)
+        settle()
+
+
+class FilteredTableReader(TableReader):
+    """One that applies filters itself.
+
+    Apart, since Spark refuses such a one where its setting is off; and only when it is asked for, since Spark 4.3 keeps
+    what one query of a data frame pushed down, and uses it for a later one that pushes down nothing.
+    """
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
+        """Take over what can be selected; gives back the filters that Spark has still to apply."""
+        self._selection, left = push_filters(filters, self._options.table, self._schema, self._selection)
+        return left
+
+
+def arrow_schema(schema: StructType) -> pa.Schema:
+    """The columns of ``schema`` as batches of a source must have them."""
+    return to_arrow_schema(schema, timezone="UTC")

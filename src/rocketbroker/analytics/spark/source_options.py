@@ -1,0 +1,166 @@
+"""The options of the Spark format ``rocketmq_store``."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from rocketbroker.analytics.columns.selection import Selection
+from rocketbroker.analytics.files.store_root import StoreRoot, store_roots
+from rocketbroker.analytics.log.split import SPLIT_SIZE
+from rocketbroker.analytics.tables.table import Table, TableOptions
+from rocketbroker.analytics.tables.table_list import DEFAULT_TABLE, find_table
+from rocketbroker.common.errors import ConfigError
+
+EARLIEST: Final = "earliest"
+LATEST: Final = "latest"
+_FORMAT: Final = "rocketmq_store"
+
+_PLACES: Final = ("path", "paths", "stores")
+
+T = TypeVar("T")
+
+#: What each option says, by its name; names may be written in any case.
+OPTIONS: Final = {
+    "path": "the stores: paths or addresses, each with NAME= before it or not, with commas between them",
+    "paths": "the same as a JSON list, which load([...]) gives",
+    "stores": "the same as a JSON list of pairs, name and place",
+    "table": "the table to read (messages)",
+    "splitSize": "bytes that one task reads (64 MiB)",
+    "selection": "what is wanted, as `encode_selection` writes a Selection (everything)",
+    "filterPushdown": "true: have the source apply filters; for data frames that are queried only once (false)",
+    "maxHashSlotNum": "slots of an index file, where they cannot be found out",
+    "checkCrc": "true: corrupt_ranges also has messages whose body has another checksum (false)",
+    "startingOffsets": "earliest or latest: where a new streaming query begins (earliest)",
+    "maxBytesPerTrigger": "bytes of the log that a micro-batch takes at the most (no bound)",
+    "failOnDataLoss": "false: a streaming query goes on where log files were removed unread, and tells (true)",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class SourceOptions:
+    """What the options of a query say; see ``OPTIONS``."""
+
+    stores: tuple[StoreRoot, ...]
+    table: Table
+    table_options: TableOptions
+    selection: Selection
+    filter_pushdown: bool
+    starting_offsets: str
+    max_bytes_per_trigger: int | None
+    fail_on_data_loss: bool
+
+
+def table_of(options: Mapping[str, str]) -> Table:
+    """The table that ``options`` name.
+
+    Raises:
+        ConfigError: there is no such option, or no such table.
+    """
+    return find_table(_checked(options).get("table", DEFAULT_TABLE))
+
+
+def source_options(options: Mapping[str, str]) -> SourceOptions:
+    """What ``options`` say.
+
+    Raises:
+        ConfigError: no store is named, there is no such option, or a value is none of those that it takes.
+    """
+    given = _checked(options)
+    crc, slots = _flag(given, "checkCrc"), _number(given, "maxHashSlotNum", 0)
+    return SourceOptions(
+        tuple(_stores(given)),
+        table_of(options),
+        TableOptions(_number(given, "splitSize", SPLIT_SIZE), slots, crc),
+        selection=_selection(given),
+        filter_pushdown=_flag(given, "filterPushdown"),
+        starting_offsets=_one_of(given, "startingOffsets", (EARLIEST, LATEST)),
+        max_bytes_per_trigger=_number(given, "maxBytesPerTrigger", 0) or None,
+        fail_on_data_loss=_flag(given, "failOnDataLoss", default=True),
+    )
+
+
+def _checked(options: Mapping[str, str]) -> dict[str, str]:
+    """``options`` by the names of ``OPTIONS``."""
+    names = {name.lower(): name for name in OPTIONS}
+    for name in options:
+        if name.lower() not in names:
+            raise ConfigError(f'format("{_FORMAT}") has no option {name!r}; there are {", ".join(OPTIONS)}')
+    return {names[name.lower()]: value for name, value in options.items()}
+
+
+def encode_stores(stores: Sequence[StoreRoot]) -> str:
+    """The option ``stores``."""
+    return json.dumps([[store.broker, store.uri] for store in stores])
+
+
+def encode_selection(selection: Selection) -> str:
+    """The option ``selection``: a JSON object of the fields that are set."""
+    given = {field.name: getattr(selection, field.name) for field in fields(selection)}
+    return json.dumps(
+        {
+            name: sorted(value) if isinstance(value, frozenset) else value
+            for name, value in given.items()
+            if value is not None and value is not False
+        },
+        ensure_ascii=False,
+    )
+
+
+def _selection(given: Mapping[str, str]) -> Selection:
+    values = _json(given, "selection", dict[str, Any]) if "selection" in given else {}
+    unknown = values.keys() - {field.name for field in fields(Selection)}
+    if unknown:
+        raise ConfigError(f"selection has no {', '.join(sorted(unknown))}; {OPTIONS['selection']}")
+    try:
+        return msgspec.convert(values, Selection)
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"selection is {given['selection']!r}; {OPTIONS['selection']}: {error}") from error
+
+
+def _stores(given: Mapping[str, str]) -> list[StoreRoot]:
+    if sum(bool(given.get(name)) for name in _PLACES) > 1:
+        raise ConfigError(f"stores are named twice: one of {', '.join(_PLACES)} is expected, which load(...) sets")
+    if given.get("path"):
+        return store_roots(given["path"])
+    if "stores" in given:
+        return store_roots([StoreRoot(*pair) for pair in _json(given, "stores", list[tuple[str, str]])])
+    places = _json(given, "paths", list[str]) if "paths" in given else []
+    if not places:
+        raise ConfigError(f'format("{_FORMAT}") reads one or more stores: name them in load(...)')
+    return store_roots(places)
+
+
+def _json(given: Mapping[str, str], name: str, kind: type[T]) -> T:
+    try:
+        return msgspec.json.decode(given[name], type=kind)
+    except msgspec.MsgspecError as error:
+        # Addresses may hold credentials: they are not repeated.
+        what = "is not in its form" if name in _PLACES else f"is {given[name]!r}"
+        raise ConfigError(f"{name} {what}; {OPTIONS[name]}: {error}") from error
+
+
+def _number(given: Mapping[str, str], name: str, default: int) -> int:
+    text = given.get(name, "")
+    if name not in given:
+        return default
+    if not text.isascii() or not text.isdigit() or int(text) == 0:
+        raise ConfigError(f"{name} is {text!r}; a number above 0 is expected: {OPTIONS[name]}")
+    return int(text)
+
+
+def _flag(given: Mapping[str, str], name: str, *, default: bool = False) -> bool:
+    text = given.get(name, str(default)).lower()
+    if text not in {"true", "false"}:
+        raise ConfigError(f"{name} is {given[name]!r}; true or false is expected: {OPTIONS[name]}")
+    return text == "true"
+
+
+def _one_of(given: Mapping[str, str], name: str, values: tuple[str, ...]) -> str:
+    """The first of ``values`` if the option is not given."""
+    text = given.get(name, values[0]).lower()
+    if text not in values:
+        raise ConfigError(f"{name} is {given[name]!r}; {' or '.join(values)} is expected: {OPTIONS[name]}")
+    return text

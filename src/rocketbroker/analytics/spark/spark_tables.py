@@ -1,0 +1,55 @@
+"""Data frames of the tables by a call, rather than by options of the format."""
+
+from collections.abc import Sequence
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from rocketbroker.analytics.columns.selection import EVERYTHING, Selection
+from rocketbroker.analytics.files.store_root import Stores, store_roots
+from rocketbroker.analytics.spark.rocketmq_store import FORMAT
+from rocketbroker.analytics.spark.source_options import encode_selection, encode_stores
+from rocketbroker.analytics.tables.table import table_schema
+from rocketbroker.analytics.tables.table_list import DEFAULT_TABLE, TABLES, find_table
+
+
+def messages(
+    spark: SparkSession,
+    stores: Stores,
+    columns: Sequence[str] | None = None,
+    selection: Selection = EVERYTHING,
+    **options: str | int | bool,
+) -> DataFrame:
+    """The messages of ``stores`` that ``selection`` chooses; only ``columns`` are decoded. See :func:`table`."""
+    return table(spark, stores, DEFAULT_TABLE, columns, selection, **options)
+
+
+def table(
+    spark: SparkSession,
+    stores: Stores,
+    name: str,
+    columns: Sequence[str] | None = None,
+    selection: Selection = EVERYTHING,
+    **options: str | int | bool,
+) -> DataFrame:
+    """The rows of the table ``name`` of ``stores`` that ``selection`` chooses, with ``columns``, all if None.
+
+    Spark does not tell a Python data source which columns a query uses: those that are named here are decoded, and a
+    filter can name no other. What ``selection`` leaves out is not read where that can be. ``options`` are
+    those of the format (``source_options.OPTIONS``), which has to be registered.
+
+    Raises:
+        ConfigError: there is no such table or column, or a place makes no sense.
+    """
+    schema = from_arrow_schema(table_schema(find_table(name), columns))
+    reader = spark.read.format(FORMAT).schema(schema).option("table", name)
+    reader = reader.option("stores", encode_stores(store_roots(stores)))
+    return reader.option("selection", encode_selection(selection)).options(**options).load()
+
+
+def create_views(spark: SparkSession, stores: Stores, prefix: str = "") -> list[str]:
+    """Make a temporary view of each table, so that SQL can name them; gives their names."""
+    names = {name: prefix + name for name in TABLES}
+    for name, view in names.items():
+        table(spark, stores, name).createOrReplaceTempView(view)
+    return list(names.values())

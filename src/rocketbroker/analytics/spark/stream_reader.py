@@ -1,0 +1,215 @@
+"""Tails stores for ``spark.readStream.format("rocketmq_store")``.
+
+Progress is a physical offset for each broker, always one at which a record begins, the name of its file for people who
+look at the checkpoint, and a checksum of what lies before it. A micro-batch is the records that begin from one progress
+to before the next. All of these are whole when the next progress is given, and records never change, so that a batch
+which is planned again after a restart has the same rows. A broker's recovery may cut off what a power loss took, and
+write other records there: that is what the checksum is for.
+"""
+
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    SupportsTriggerAvailableNow,
+)
+
+from rocketbroker.analytics.columns.decode_report import DecodeReport
+from rocketbroker.analytics.columns.selection import Selection
+from rocketbroker.analytics.files.log_window import LogWindow
+from rocketbroker.analytics.files.store_root import StoreRoot
+from rocketbroker.analytics.log.log_progress import LogProgress, UnloggedReport
+from rocketbroker.analytics.log.message_reader import read_split
+from rocketbroker.analytics.log.record_walk import damage_at_begin
+from rocketbroker.analytics.log.split import Split, gaps, plan_splits
+from rocketbroker.analytics.spark.source_options import LATEST, SourceOptions
+from rocketbroker.analytics.tables.table import check_table_schema
+from rocketbroker.analytics.tables.table_list import DEFAULT_TABLE
+from rocketbroker.common.errors import ConfigError, StoreError
+
+#: By broker: ``{"offset": physical offset, "file": name, "mark": checksum}``; checkpoints of old have no mark.
+Progress = dict[str, dict[str, Any]]
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass
+class StreamPartition(InputPartition):
+    """What one task reads: the records of ``split`` that begin from ``start`` to before ``end``."""
+
+    split: Split
+    start: int
+    end: int
+
+
+class MessageStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Reads the messages of stores as they come.
+
+    Args:
+        options: which stores, and how.
+        schema: columns and types of the rows.
+
+    Raises:
+        ConfigError: another table than ``messages`` is asked for, or a column that messages do not have.
+    """
+
+    def __init__(self, options: SourceOptions, schema: pa.Schema) -> None:
+        if options.table.name != DEFAULT_TABLE:
+            raise ConfigError(
+                f"only the table {DEFAULT_TABLE} can be streamed, not {options.table.name}: read that one by "
+                "spark.read (option table)"
+            )
+        check_table_schema(options.table, schema)
+        self._options = options
+        self._schema = schema
+        # What there was when a query with the trigger availableNow began.
+        self._last: Progress | None = None
+        # What there was when it was looked last.
+        self._newest: Progress | None = None
+
+    def initialOffset(self) -> Progress:  # noqa: N802 - Spark's name
+        """Where a new query begins (option startingOffsets)."""
+        latest = self._options.starting_offsets == LATEST
+        logs = [LogProgress(store) for store in self._options.stores]
+        return {log.root.broker: _at(log, log.end() if latest else log.begin) for log in logs}
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
+        """How much a micro-batch takes (option maxBytesPerTrigger)."""
+        most_bytes = self._options.max_bytes_per_trigger
+        return ReadAllAvailable() if most_bytes is None else ReadMaxBytes(most_bytes)
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
+        """Note what there is now: the query ends when it has read that."""
+        logs = [LogProgress(store) for store in self._options.stores]
+        self._last = {log.root.broker: _at(log, log.end()) for log in logs}
+
+    def latestOffset(self, start: Progress, limit: ReadLimit) -> Progress:  # noqa: N802 - Spark's name
+        """Up to where the next micro-batch goes: what is completely written by now, within ``limit``.
+
+        Raises:
+            StoreError: what comes next was removed unread, or a log ends before the progress.
+        """
+        self._check_brokers(start)
+        share, self._newest = self._share(limit), {}
+        return {store.broker: self._latest(LogProgress(store), start, share) for store in self._options.stores}
+
+    def reportLatestOffset(self) -> Progress | None:  # noqa: N802 - Spark's name
+        """Up to where the stores were written when ``latestOffset`` was called last."""
+        return self._newest
+
+    def partitions(self, start: Progress, end: Progress) -> list[InputPartition]:
+        """The splits of what begins from ``start`` to before ``end``.
+
+        Raises:
+            StoreError: some of it was removed unread.
+        """
+        self._check_brokers(start)
+        return [part for store in self._options.stores for part in self._parts(store, start, end)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of one part. What cannot be read is logged by the worker."""
+        if not isinstance(partition, StreamPartition):
+            return
+        selection = self._options.selection.and_(Selection(physical_offsets=(partition.start, partition.end)))
+        split, report = partition.split, DecodeReport()
+        try:
+            if 0 < split.low == partition.start - split.file.base:
+                with LogWindow(split.file) as window:
+                    damage = damage_at_begin(split, window)
+                if damage is not None:
+                    report.add_broken(damage)
+            yield from read_split(split, self._schema, report, selection=selection)
+        except StoreError as error:
+            if self._options.fail_on_data_loss or not isinstance(error.__cause__, FileNotFoundError):
+                raise
+            logger.warning("%s; its bytes %d to %d are passed over (failOnDataLoss)", error, split.low, split.high)
+
+    def _check_brokers(self, start: Progress) -> None:
+        known = {store.broker for store in self._options.stores}
+        gone = ", ".join(broker for broker in start if broker not in known)
+        if gone:
+            raise StoreError(
+                f"the query's checkpoint tells of the brokers {gone}, whose stores are not among those it reads now "
+                f"({', '.join(sorted(known))}): name them as before, or begin with another checkpoint"
+            )
+
+    def _share(self, limit: ReadLimit) -> int | None:
+        """Bytes that each broker may give."""
+        if isinstance(limit, ReadAllAvailable):
+            return None
+        if not isinstance(limit, ReadMaxBytes):
+            raise ConfigError(f"{type(limit).__name__} is no limit of this source; maxBytesPerTrigger is one")
+        return max(limit.max_bytes // len(self._options.stores), 1)
+
+    def _latest(self, log: LogProgress, start: Progress, share: int | None) -> dict[str, Any]:
+        broker = log.root.broker
+        # A broker that was added since the checkpoint is read from its log's begin.
+        before = start.get(broker, {"offset": log.begin})
+        offset = int(before["offset"])
+        if broker in start:
+            self._check_loss(log, offset, offset)
+            self._check_same(log, before)
+        end = log.end(offset)
+        if self._newest is not None:
+            self._newest[broker] = _at(log, end)
+        if self._last is not None:
+            end = max(min(end, int(self._last[broker]["offset"])), offset)
+        if share is not None:
+            end = log.within(max(offset, log.begin), end, share)
+        return before if end == offset and broker in start else _at(log, end)
+
+    def _parts(self, store: StoreRoot, start: Progress, end: Progress) -> Iterator[StreamPartition]:
+        low = int(start.get(store.broker, {"offset": 0})["offset"])
+        high = int(end[store.broker]["offset"])
+        if low >= high:
+            return
+        if store.broker in start:
+            log = LogProgress(store)
+            self._check_loss(log, low, high)
+            self._check_same(log, start[store.broker])
+            self._check_same(log, end[store.broker])
+        selection = Selection(physical_offsets=(low, high))
+        split_size = self._options.table_options.split_size
+        for split in plan_splits([store], split_size, selection, report=UnloggedReport()):
+            yield StreamPartition(split, low, high)
+
+    def _check_loss(self, log: LogProgress, low: int, high: int) -> None:
+        """Refuse, or tell, that a log lacks what is to be read from ``low`` on; known to be there up to ``high``."""
+        name = f"the log of broker {log.root.broker} ({log.root.shown})"
+        if low > log.written_end:
+            raise StoreError(
+                f"{name} ends at {log.written_end}, before offset {low} that the query has come to: it was cut, or it "
+                "is another store's; begin with another checkpoint"
+            )
+        if low < log.begin:
+            self._lost(f"{name} begins at {log.begin}: offsets {low} to {log.begin} were removed before they were read")
+        for gap in gaps(log.files):
+            at = int(gap.path[-20:]) + gap.position
+            if low < at + gap.length and at < high:
+                self._lost(f"{name} has no file for offsets {at} to {at + gap.length}")
+
+    def _check_same(self, log: LogProgress, progress: dict[str, Any]) -> None:
+        """Refuse, or tell, that other records lie before a progress than when it was given."""
+        offset, then = int(progress["offset"]), progress.get("mark")
+        now = log.mark(offset) if then else ""
+        if now and now != then:
+            self._lost(
+                f"the log of broker {log.root.broker} ({log.root.shown}) has other bytes before offset {offset} than "
+                "when the query came to it: it was cut and written anew, and what is new before there was not read"
+            )
+
+    def _lost(self, text: str) -> None:
+        if self._options.fail_on_data_loss:
+            raise StoreError(f"{text}; with the option failOnDataLoss=false the query goes on behind them")
+        logger.warning("%s; the query goes on behind them (failOnDataLoss)", text)
+
+
+def _at(log: LogProgress, offset: int) -> dict[str, Any]:
+    return {"offset": offset, "file": log.name_at(offset), "mark": log.mark(offset)}

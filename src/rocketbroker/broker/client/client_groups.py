@@ -1,0 +1,70 @@
+"""What ProducerManager and ConsumerManager have in common: who is in which group, and who has been silent too long."""
+
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from collections.abc import Set as AbstractSet
+
+from rocketbroker.broker.client.client_channel_info import ClientChannelInfo
+from rocketbroker.codec.remoting.handler import Connection
+from rocketbroker.common.clock import Clock
+
+log = logging.getLogger(__name__)
+
+_NONE: frozenset[str] = frozenset()
+
+
+class ClientGroups(ABC):
+    """Groups that have clients. All methods are for the event loop.
+
+    Args:
+        clock: says how long a client has been silent.
+        channel_expired_timeout_s: after how much silence a client is closed.
+    """
+
+    # What its clients are, for log lines.
+    kind = "client"
+
+    def __init__(self, clock: Clock, channel_expired_timeout_s: float) -> None:
+        self._clock = clock
+        self._timeout_s = channel_expired_timeout_s
+        self._groups_of: dict[Connection, set[str]] = {}
+
+    @abstractmethod
+    def _channels(self) -> Iterable[ClientChannelInfo]:
+        """All clients, once for each of their groups."""
+
+    @abstractmethod
+    def _drop(self, group: str, connection: Connection) -> None:
+        """Take a client out of a group, if it is in it."""
+
+    def groups_of(self, connection: Connection) -> AbstractSet[str]:
+        """The groups that a client is in."""
+        return self._groups_of.get(connection, _NONE)
+
+    def _joined(self, group: str, connection: Connection) -> None:
+        """Keep that a client is in a group."""
+        self._groups_of.setdefault(connection, set()).add(group)
+
+    def unregister(self, group: str, connection: Connection) -> None:
+        """Drop a client from a group."""
+        groups = self._groups_of.get(connection)
+        if groups is not None:
+            groups.discard(group)
+            if not groups:
+                del self._groups_of[connection]
+        self._drop(group, connection)
+
+    def close_connection(self, connection: Connection) -> None:
+        """Drop a client from all its groups, since its connection is gone (doChannelCloseEvent)."""
+        for group in self._groups_of.pop(connection, ()):
+            self._drop(group, connection)
+
+    def scan_not_active(self) -> None:
+        """Close the clients that sent no heartbeat for too long, and drop them."""
+        limit = self._clock.monotonic() - self._timeout_s
+        expired = {channel.connection: channel for channel in self._channels() if channel.last_update < limit}
+        for connection, channel in expired.items():
+            log.warning("%s %r sent no heartbeat for %s s", self.kind, channel, self._timeout_s)
+            self.close_connection(connection)
+            connection.close(f"{self.kind} {channel.client_id} sent no heartbeat for {self._timeout_s:g} s")

@@ -1,0 +1,38 @@
+"""Forgets the clients that are gone (org.apache.rocketmq.broker.client.ClientHousekeepingService)."""
+
+from rocketbroker.broker.client.consumer_manager import ConsumerManager
+from rocketbroker.broker.client.producer_manager import ProducerManager
+from rocketbroker.codec.remoting.handler import Connection
+from rocketbroker.common.lifecycle import TaskOwner
+
+SCAN_PERIOD_S = 10.0
+
+
+class ClientHousekeepingService:
+    """Scans producers and consumers each 10 s, and drops those whose connection closes at once."""
+
+    def __init__(
+        self, producer_manager: ProducerManager, consumer_manager: ConsumerManager, period_s: float = SCAN_PERIOD_S
+    ) -> None:
+        self._producer_manager = producer_manager
+        self._consumer_manager = consumer_manager
+        self._period_s = period_s
+        self._tasks = TaskOwner("ClientHousekeepingService")
+
+    async def start(self) -> None:
+        """Start scanning."""
+        self._tasks.every(self._period_s, self.scan, "scan")
+
+    async def stop(self) -> None:
+        """Stop scanning."""
+        await self._tasks.stop()
+
+    def scan(self) -> None:
+        """Close the clients that were silent for too long."""
+        self._producer_manager.scan_not_active()
+        self._consumer_manager.scan_not_active()
+
+    def on_close(self, connection: Connection) -> None:
+        """Forget who was on a connection that is closed."""
+        self._producer_manager.close_connection(connection)
+        self._consumer_manager.close_connection(connection)

@@ -1,0 +1,107 @@
+"""One consumer group that has clients (org.apache.rocketmq.broker.client.ConsumerGroupInfo)."""
+
+import logging
+from collections.abc import Iterable
+
+from rocketbroker.broker.client.client_channel_info import ClientChannelInfo
+from rocketbroker.broker.client.client_subscriptions import ClientSubscriptions
+from rocketbroker.broker.client.subscription import Subscription
+from rocketbroker.codec.remoting.bodies.connection import GetConsumerListByGroupResponseBody
+from rocketbroker.codec.remoting.bodies.heartbeat import ConsumeFromWhere, ConsumeType, MessageModel, SubscriptionData
+from rocketbroker.codec.remoting.handler import Connection
+from rocketbroker.common.shown_name import shown
+
+log = logging.getLogger(__name__)
+
+
+class ConsumerGroupInfo:
+    """A group's clients by connection, and what it subscribes to by topic.
+
+    ``consume_type``, ``message_model`` and ``consume_from_where`` are as the last heartbeat gave them.
+    """
+
+    def __init__(self, group_name: str) -> None:
+        self.group_name = group_name
+        self.consume_type: ConsumeType | None = None
+        self.message_model: MessageModel | None = None
+        self.consume_from_where: ConsumeFromWhere | None = None
+        self.notify_enabled = True
+        # Before this time of the loop no change is told.
+        self.notify_again_at = 0.0
+        # Of the subscriptions in the last heartbeat of 5.x, whichever client it came from; 0 from older clients.
+        self.heartbeat_fingerprint = 0
+        self.channels: dict[Connection, ClientChannelInfo] = {}
+        self._by_id: dict[str, dict[Connection, ClientChannelInfo]] = {}
+        self._encoded_ids: bytes | None = None
+        self.subscription_table: dict[str, Subscription] = {}
+        # What each client says that it consumes; all are to say the same.
+        self.client_subscriptions = ClientSubscriptions()
+
+    @property
+    def is_broadcasting(self) -> bool:
+        """Whether each client consumes everything, so that none cares who else is there."""
+        return self.message_model is MessageModel.BROADCASTING
+
+    def find_subscription_data(self, topic: str) -> Subscription | None:
+        """The group's subscription of a topic; on the path of each pull."""
+        return self.subscription_table.get(topic)
+
+    def find_channel(self, client_id: str) -> ClientChannelInfo | None:
+        """The client of that id; of its connections the newest, as it may have lost those before."""
+        channels = self._by_id.get(client_id)
+        return None if channels is None else channels[next(reversed(channels))]
+
+    def client_ids(self) -> list[str]:
+        """Ids of all clients, in the order in which they came; one that came twice counts once."""
+        return list(self._by_id)
+
+    def encoded_client_ids(self) -> bytes:
+        """The answer to GET_CONSUMER_LIST_BY_GROUP, which each client asks for after each change."""
+        if self._encoded_ids is None:
+            self._encoded_ids = GetConsumerListByGroupResponseBody(self.client_ids()).encode()
+        return self._encoded_ids
+
+    def update_channel(self, channel: ClientChannelInfo) -> bool:
+        """Register or renew a client; returns whether it is new."""
+        known = self.channels.get(channel.connection)
+        if known is not None and known.client_id == channel.client_id:
+            known.last_update = channel.last_update
+            return False
+        if known is not None:
+            log.error("%s of group %s calls itself %s now", known, self.group_name, shown(channel.client_id))
+            self.remove_channel(channel.connection)
+        self.channels[channel.connection] = channel
+        self._by_id.setdefault(channel.client_id, {})[channel.connection] = channel
+        self._encoded_ids = None
+        return known is None
+
+    def remove_channel(self, connection: Connection) -> bool:
+        """Drop the client of a connection; returns whether there was one."""
+        channel = self.channels.pop(connection, None)
+        if channel is None:
+            return False
+        channels = self._by_id[channel.client_id]
+        del channels[connection]
+        if not channels:
+            del self._by_id[channel.client_id]
+        self._encoded_ids = None
+        return True
+
+    def update_subscription(self, subscriptions: Iterable[SubscriptionData]) -> bool:
+        """Take over a heartbeat's subscriptions; returns whether topics came or went.
+
+        Of two versions for a topic the newer stays, whichever client it came from.
+        """
+        changed = False
+        topics = set()
+        for data in subscriptions:
+            topics.add(data.topic)
+            known = self.subscription_table.get(data.topic)
+            if known is None or data.sub_version > known.sub_version:
+                self.subscription_table[data.topic] = Subscription(data)
+            changed |= known is None
+        for topic in self.subscription_table.keys() - topics:
+            log.info("group %s no longer subscribes to %s", self.group_name, topic)
+            del self.subscription_table[topic]
+            changed = True
+        return changed

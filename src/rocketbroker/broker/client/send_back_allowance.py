@@ -1,0 +1,42 @@
+"""Bytes of messages that consumers may send back.
+
+CONSUMER_SEND_MSG_BACK names a message that the broker then stores again, so that a few bytes may cost megabytes of the
+log. A consumer sends back what it was given, once: these bytes are free. A rate is for the others, as those that were
+given before the consumer or the broker began anew.
+"""
+
+from rocketbroker.codec.remoting.handler import Connection
+from rocketbroker.common.byte_budget import ByteBudget
+from rocketbroker.common.clock import Clock
+from rocketbroker.common.config import BrokerConfig
+
+
+class SendBackAllowance:
+    """Bytes of messages that each connection was given and has not sent back. All methods are for the event loop.
+
+    Args:
+        config: ``consumerSendMsgBackBytesPerSecond``.
+        clock: counts what the rate allows.
+    """
+
+    def __init__(self, config: BrokerConfig, clock: Clock) -> None:
+        self._config = config
+        self._others = ByteBudget(clock)
+        self._given: dict[Connection, int] = {}
+
+    def give(self, connection: Connection, size: int) -> None:
+        """Count messages that a pull is answered with."""
+        if connection.is_open:
+            self._given[connection] = self._given.get(connection, 0) + size
+
+    def take(self, connection: Connection, size: int) -> bool:
+        """Send a message back, unless the connection was not given as much and the rate is used up."""
+        given = self._given.get(connection, 0)
+        if given >= size:
+            self._given[connection] = given - size
+            return True
+        return self._others.take(size, self._config.consumer_send_msg_back_bytes_per_second)
+
+    def on_close(self, connection: Connection) -> None:
+        """Forget a connection that is closed."""
+        self._given.pop(connection, None)

@@ -1,0 +1,1 @@
+"""SQL92 filters of consumers (org.apache.rocketmq.broker.filter)."""

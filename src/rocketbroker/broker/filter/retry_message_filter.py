@@ -1,0 +1,31 @@
+"""Filters messages of a retry topic (org.apache.rocketmq.broker.filter.ExpressionForRetryMessageFilter)."""
+
+from typing import Final
+
+from rocketbroker.broker.filter.consumer_filter_manager import ConsumerFilterManager
+from rocketbroker.codec.message.message_properties import get_property_text
+from rocketbroker.codec.message.record_properties import PropertyBlocks
+
+RETRY_TOPIC: Final = "RETRY_TOPIC"
+
+
+class RetryMessageFilter:
+    """Asks the filter of the topic that each message was sent to first; wants all messages of topics without one.
+
+    Args:
+        consumer_filters: the filters of the group.
+        group: whose retry topic it is.
+    """
+
+    def __init__(self, consumer_filters: ConsumerFilterManager, group: str) -> None:
+        self._consumer_filters = consumer_filters
+        self._group = group
+
+    def is_matched_by_commit_log(self, properties: PropertyBlocks) -> list[bool]:
+        """See ``store.message_filter.MessageFilter``."""
+        return [self._is_matched(each) for each in properties.raws()]
+
+    def _is_matched(self, properties: bytes) -> bool:
+        topic = get_property_text(properties, RETRY_TOPIC)
+        data = None if topic is None else self._consumer_filters.get(topic, self._group)
+        return data is None or data.message_filter.is_matched_by_commit_log(PropertyBlocks.of([properties]))[0]

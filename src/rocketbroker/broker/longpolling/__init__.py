@@ -1,0 +1,1 @@
+"""Pulls held until messages arrive (org.apache.rocketmq.broker.longpolling)."""

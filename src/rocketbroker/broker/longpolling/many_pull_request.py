@@ -1,0 +1,95 @@
+"""The held pulls of one queue, found by tag (org.apache.rocketmq.broker.longpolling.ManyPullRequest)."""
+
+from collections.abc import Iterator
+
+from rocketbroker.broker.longpolling.pull_request import PullRequest
+
+# Pulls that each message looks at, which is all that most queues have. Those beyond are found by the tag.
+_FEW = 4
+
+
+class ManyPullRequest:
+    """Held pulls of one queue: a message costs the same however many of them do not want it.
+
+    Attributes:
+        count: how many there are.
+        filtered: those that filter by properties.
+    """
+
+    __slots__ = ("_by_code", "_everything", "_few", "count", "filtered", "queue_id", "topic")
+
+    def __init__(self, topic: str, queue_id: int) -> None:
+        self.topic = topic
+        self.queue_id = queue_id
+        self.count = 0
+        self.filtered: set[PullRequest] = set()
+        self._few: list[PullRequest] = []
+        self._everything: set[PullRequest] = set()
+        self._by_code: dict[int, set[PullRequest]] = {}
+
+    def __iter__(self) -> Iterator[PullRequest]:
+        """Go through those that no message has taken; one that is found by several tags comes several times."""
+        yield from self._few
+        yield from self.filtered
+        yield from self._everything
+        for of_code in self._by_code.values():
+            yield from of_code
+
+    def add(self, request: PullRequest) -> None:
+        """Add a pull."""
+        self.count += 1
+        if request.has_match is not None:
+            self.filtered.add(request)
+        elif len(self._few) < _FEW:
+            self._few.append(request)
+        elif request.tag_codes is None:
+            self._everything.add(request)
+        else:
+            for code in request.tag_codes:
+                self._by_code.setdefault(code, set()).add(request)
+
+    def remove(self, request: PullRequest) -> None:
+        """Remove a pull that was added, taken or not."""
+        self.count -= 1
+        if request in self._few:
+            self._few.remove(request)
+        elif request.has_match is not None:
+            self.filtered.discard(request)
+        elif request.tag_codes is None:
+            self._everything.discard(request)
+        elif self._by_code:
+            for code in request.tag_codes:
+                of_code = self._by_code.get(code)
+                if of_code is not None:
+                    of_code.discard(request)
+                    if not of_code:
+                        del self._by_code[code]
+
+    def take(self, tags_code: int, max_offset: int) -> list[PullRequest]:
+        """Return the pulls that want a message, and find them for no further one.
+
+        Pulls that filter by properties are not among them.
+        """
+        woken = []
+        for request in self._few:
+            codes = request.tag_codes
+            if (codes is None or tags_code in codes) and request.offset < max_offset:
+                woken.append(request)
+        for request in woken:
+            self._few.remove(request)
+        if self._everything:
+            woken += _take(self._everything, max_offset)
+        if self._by_code:
+            of_code = self._by_code.get(tags_code)
+            if of_code:
+                woken += _take(of_code, max_offset)
+        return woken
+
+
+def _take(waiting: set[PullRequest], max_offset: int) -> list[PullRequest]:
+    taken = [each for each in waiting if each.offset < max_offset]
+    if len(taken) == len(waiting):
+        waiting.clear()
+    else:
+        waiting.difference_update(taken)
+    return taken

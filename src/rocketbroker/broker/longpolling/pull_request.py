@@ -1,0 +1,73 @@
+"""A pull that waits for messages (org.apache.rocketmq.broker.longpolling.PullRequest)."""
+
+from collections.abc import Callable
+from typing import Any
+
+from rocketbroker.codec.remoting.handler import Connection
+from rocketbroker.store.read.message_filter import MessageFilter
+
+#: Tags codes, ``None`` for all messages, and a filter on properties in their place.
+Wanted = tuple[frozenset[int] | None, MessageFilter | None]
+
+# Memory of a held pull in units of a plain one: so many tags more, or a filter of its own, which remembers results.
+_TAGS_A_UNIT = 4
+_FILTER_UNITS = 32
+
+
+class PullRequest:
+    """A held pull.
+
+    Attributes:
+        offset: the queue offset from which on it wants messages.
+        tag_codes: the tags that it wants, ``None`` for all.
+        has_match: set when it filters by properties. Says whether a message that it wants has come since the last
+            call, ``None`` when it must be called again since others have their turn before.
+        carried: what it wants by the subscription that it brought, which its header does not keep; ``None`` when
+            it goes by the subscription of its group.
+        deadline: key of its time in the service's ``Deadlines``.
+        held: whether the service holds it still.
+        weight: how many plain pulls need as much memory.
+        woken: whether it is about to be run again.
+    """
+
+    __slots__ = (
+        "carried",
+        "command",
+        "connection",
+        "deadline",
+        "has_match",
+        "held",
+        "offset",
+        "queue_id",
+        "tag_codes",
+        "topic",
+        "weight",
+        "woken",
+    )
+
+    def __init__(  # noqa: PLR0913 - each is one thing that a held pull is known by
+        self,
+        connection: Connection,
+        command: Any,
+        topic: str,
+        queue_id: int,
+        offset: int,
+        tag_codes: frozenset[int] | None,
+        has_match: Callable[[], bool | None] | None = None,
+        *,
+        carried: Wanted | None = None,
+    ) -> None:
+        self.connection = connection
+        self.command = command
+        self.topic = topic
+        self.queue_id = queue_id
+        self.offset = offset
+        self.tag_codes = tag_codes
+        self.has_match = has_match
+        self.carried = carried
+        self.deadline = 0
+        self.held = False
+        self.woken = False
+        own_filter = carried is not None and has_match is not None
+        tags = 0 if tag_codes is None else len(tag_codes)
+        self.weight = 1 + tags // _TAGS_A_UNIT + (_FILTER_UNITS if own_filter else 0)

@@ -1,0 +1,243 @@
+"""Pulls that wait for messages (org.apache.rocketmq.broker.longpolling.PullRequestHoldService).
+
+A held pull ends in one of three ways: a message that it wants arrives, its time is over, or its connection closes. It
+is answered by running it once more; a pull that was woken is never held again. Whatever wakes many pulls at once, the
+event loop runs a few of them in a turn, and serves others in between.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Iterable
+
+from rocketbroker.broker.longpolling.deadlines import Deadlines
+from rocketbroker.broker.longpolling.many_pull_request import ManyPullRequest
+from rocketbroker.broker.longpolling.pull_request import PullRequest
+from rocketbroker.codec.remoting.handler import Connection
+from rocketbroker.codec.remoting.response_code import ResponseCode
+from rocketbroker.common.config import BrokerConfig
+from rocketbroker.common.errors import BrokerResponseError
+from rocketbroker.common.lifecycle import TaskOwner
+
+log = logging.getLogger(__name__)
+
+_CHECK_S = 5.0
+# Most of each kind of work in a turn of the loop: pulls that are run again, filters that look at properties, and queues
+# and pulls that the check goes through.
+_MOST_RUN = 64
+_MOST_ASKED = 16
+_MOST_CHECKED = 4096
+
+
+class _OfConnection:
+    """The held pulls of a connection and their weight."""
+
+    __slots__ = ("requests", "weight")
+
+    def __init__(self) -> None:
+        self.requests: set[PullRequest] = set()
+        self.weight = 0
+
+
+class PullRequestHoldService:
+    """Holds pulls and has them run again; implements ``store.message_arriving_listener.MessageArrivingListener``.
+
+    Args:
+        config: ``maxHeldPulls`` and ``maxHeldPullsPerConnection``. ``longPollingEnable`` says how often the pulls are
+            checked whose queue has grown by messages that they do not want.
+    """
+
+    def __init__(self, config: BrokerConfig) -> None:
+        self._config = config
+        self._resume: Callable[[PullRequest], None] | None = None
+        self._max_offset_in_queue: Callable[[str, int], int] | None = None
+        self._held: dict[tuple[str, int], ManyPullRequest] = {}
+        self._weight = 0
+        self._by_connection: dict[Connection, _OfConnection] = {}
+        self._deadlines: Deadlines[PullRequest] = Deadlines(self._wake)
+        self._ready: deque[PullRequest] = deque()
+        # Queues that have new messages for filters to look at, and the filters that are looking.
+        self._grown: dict[ManyPullRequest, None] = {}
+        self._to_ask: deque[PullRequest] = deque()
+        self._tasks = TaskOwner("PullRequestHoldService")
+        self.waiting = False
+
+    def bind(self, resume: Callable[[PullRequest], None], max_offset_in_queue: Callable[[str, int], int]) -> None:
+        """Set the callbacks that resume a held pull and that tell where a queue ends; before ``start``.
+
+        They come later than the constructor's arguments, since the store tells this service of messages and the pulls
+        read the store.
+        """
+        self._resume = resume
+        self._max_offset_in_queue = max_offset_in_queue
+
+    async def start(self) -> None:
+        """Start the check."""
+        self._tasks.forever(self._check, "check")
+
+    async def stop(self) -> None:
+        """Stop the check and forget the held pulls."""
+        await self._tasks.stop()
+        for connection in list(self._by_connection):
+            self.on_close(connection)
+        self._deadlines.stop()
+
+    def suspend(self, request: PullRequest, timeout_ms: int) -> None:
+        """Hold a pull for so many milliseconds at the most.
+
+        Raises:
+            BrokerResponseError: SYSTEM_BUSY, too many pulls of its connection or of all are held. Clients pull again
+                after some seconds; PULL_NOT_FOUND would have them do so at once, and again and again.
+        """
+        of_connection = self._by_connection.get(request.connection)
+        if of_connection is None:
+            of_connection = self._by_connection[request.connection] = _OfConnection()
+        config, weight = self._config, request.weight
+        if of_connection.weight + weight > config.max_held_pulls_per_connection:
+            raise _too_many("maxHeldPullsPerConnection", of_connection.weight, config.max_held_pulls_per_connection)
+        if self._weight + weight > config.max_held_pulls:
+            raise _too_many("maxHeldPulls", self._weight, config.max_held_pulls)
+        key = request.topic, request.queue_id
+        queue = self._held.get(key)
+        if queue is None:
+            queue = self._held[key] = ManyPullRequest(*key)
+        queue.add(request)
+        of_connection.requests.add(request)
+        of_connection.weight += weight
+        self._weight += weight
+        request.held = True
+        request.deadline = self._deadlines.add(request, max(timeout_ms, 0) / 1000)
+        self.waiting = True
+
+    def arriving(self, topic: str, queue_id: int, max_offset: int, tags_code: int) -> None:
+        """A message arrived: wake the pulls that want it."""
+        queue = self._held.get((topic, queue_id))
+        if queue is None:
+            return
+        woken = queue.take(tags_code, max_offset)
+        if woken:
+            self._wake(woken)
+        if queue.filtered:
+            self._ask(queue)
+
+    def wake_group(self, group: str, topic: str, queue_id: int) -> None:
+        """Have the pulls of a group run again whatever there is: its offset was reset."""
+        queue = self._held.get((topic, queue_id))
+        if queue is not None:
+            self._wake(each for each in queue if each.command.header.consumer_group == group)
+
+    def _wake(self, requests: Iterable[PullRequest]) -> None:
+        """Run pulls again after the batch of messages that is being dispatched, which they then get whole."""
+        ready = self._ready
+        is_running = bool(ready)
+        for request in requests:
+            if not request.woken:
+                request.woken = True
+                ready.append(request)
+        if ready and not is_running:
+            asyncio.get_running_loop().call_soon(self._resume_ready)
+
+    def _resume_ready(self) -> None:
+        for _ in range(min(len(self._ready), _MOST_RUN)):
+            self._run_again(self._ready.popleft())
+        if self._ready:
+            asyncio.get_running_loop().call_soon(self._resume_ready)
+
+    def _ask(self, queue: ManyPullRequest) -> None:
+        """Schedule the filters of a queue to look at a batch of messages once all of it is dispatched."""
+        if not self._grown and not self._to_ask:
+            asyncio.get_running_loop().call_soon(self._ask_some)
+        self._grown[queue] = None
+
+    def _ask_some(self) -> None:
+        if not self._to_ask:
+            for queue in self._grown:
+                self._to_ask.extend(queue.filtered)
+            self._grown.clear()
+        for _ in range(min(len(self._to_ask), _MOST_ASKED)):
+            self._ask_one(self._to_ask.popleft())
+        if self._to_ask or self._grown:
+            asyncio.get_running_loop().call_soon(self._ask_some)
+
+    def _ask_one(self, request: PullRequest) -> None:
+        # Its time may be over, or its connection closed, by now.
+        if not request.held or request.woken or request.has_match is None:
+            return
+        try:
+            matched = request.has_match()
+        except Exception:
+            log.exception("a held pull of %s, queue %d, cannot be filtered", request.topic, request.queue_id)
+            matched = True  # the pull itself answers what is wrong
+        if matched is None:
+            self._to_ask.append(request)
+        elif matched:
+            self._run_again(request)
+
+    def _run_again(self, request: PullRequest) -> None:
+        if not request.held:
+            return
+        self._forget(request)
+        if request.connection.is_open and self._resume is not None:
+            try:
+                self._resume(request)
+            except Exception:
+                # The others that were woken with it must still be answered.
+                log.exception("a held pull of %s, queue %d, could not be answered", request.topic, request.queue_id)
+
+    def _forget(self, request: PullRequest) -> None:
+        request.held = False
+        self._deadlines.discard(request, request.deadline)
+        # Queues and connections stay for the next pull: the check drops queues without any, on_close connections.
+        self._held[request.topic, request.queue_id].remove(request)
+        self._weight -= request.weight
+        of_connection = self._by_connection[request.connection]
+        of_connection.requests.discard(request)
+        of_connection.weight -= request.weight
+        self.waiting = self._weight > 0
+
+    def on_close(self, connection: Connection) -> None:
+        """Forget the pulls of a connection that is closed."""
+        of_connection = self._by_connection.get(connection)
+        if of_connection is not None:
+            for request in list(of_connection.requests):
+                self._forget(request)
+            del self._by_connection[connection]
+
+    async def _check(self) -> None:
+        while True:
+            config = self._config
+            await asyncio.sleep(_CHECK_S if config.long_polling_enable else config.short_polling_time_mills / 1000)
+            await self._check_held()
+
+    async def _check_held(self) -> None:
+        """Wake the pulls whose queue has grown, whatever their tags: their consumers learn that it has."""
+        checked = 0
+        for queue in list(self._held.values()):
+            if queue.count:
+                self._check_queue(queue)
+            else:
+                self._held.pop((queue.topic, queue.queue_id), None)
+            checked += 1 + queue.count
+            if checked >= _MOST_CHECKED:
+                checked = 0
+                await asyncio.sleep(0)
+
+    def _check_queue(self, queue: ManyPullRequest) -> None:
+        assert self._max_offset_in_queue is not None
+        try:
+            max_offset = self._max_offset_in_queue(queue.topic, queue.queue_id)
+        except Exception:
+            # The pulls of the other queues are checked all the same, now and the next time.
+            log.exception("the held pulls of %s, queue %d, cannot be checked", queue.topic, queue.queue_id)
+            return
+        late = [each for each in queue if each.offset < max_offset]
+        if late:
+            self._wake(late)
+
+
+def _too_many(name: str, held: int, limit: int) -> BrokerResponseError:
+    remark = (
+        f"{name}: {held:,} pulls are held and the limit is {limit:,}, tags and filters counted; pull again later, use "
+        f"fewer queues, groups or tags, or raise {name}"
+    )
+    return BrokerResponseError(ResponseCode.SYSTEM_BUSY, remark)

@@ -1,0 +1,82 @@
+"""Messages that wait in a topic of the broker's own, for their copies: read from records that are known to be sound.
+
+What ``decode_record`` and ``copy_message`` do in general is done here in one step, since all that is due at once goes
+through it.
+"""
+
+from typing import Final, NamedTuple
+
+from rocketbroker.broker.message.real_place import REAL_TOPIC, Place, real_place
+from rocketbroker.codec.message.message_encoder import RECORD_HEADS, SYS_FLAG_POSITION
+from rocketbroker.codec.message.message_sys_flag import STOREHOSTADDRESS_V6_FLAG, host_flags
+from rocketbroker.store.commitlog.put_message import MessageExtBrokerInner
+
+_REAL_TOPIC_NAME: Final = REAL_TOPIC + b"\x01"
+_PAIR_END: Final = 2
+_PROPERTIES_LENGTH: Final = 2
+# Bounds of what is remembered: so many ends of properties, none of them longer.
+_MOST_REMEMBERED: Final = 4096
+_LONGEST_REMEMBERED: Final = 256
+
+
+class WaitingMessage(NamedTuple):
+    """A message with its place in the queue in which it waits.
+
+    Attributes:
+        queue_offset: in that queue.
+        store_timestamp: when it was stored there, in ms.
+        message: its copy, for no topic yet and with the properties as they stand.
+    """
+
+    queue_offset: int
+    store_timestamp: int
+    message: MessageExtBrokerInner
+
+
+class WaitingMessages:
+    """Reads the messages of one topic.
+
+    Args:
+        topic: in which they wait; of no more than 127 bytes.
+        store_host: this broker's address, which may be of another kind (IPv4, IPv6) than when they were stored.
+    """
+
+    def __init__(self, topic: str, store_host: bytes) -> None:
+        # Its length takes a byte.
+        self._behind_body = 1 + len(topic.encode()) + _PROPERTIES_LENGTH
+        self._store_flag = host_flags(b"", store_host)
+        self._places: dict[bytes, Place | None] = {}
+
+    def read(self, record: memoryview) -> WaitingMessage:
+        """The message in a sound record of the topic; its body is a slice of the record."""
+        head = RECORD_HEADS[record[SYS_FLAG_POSITION + 3] >> 4 & 3]
+        fields = head.unpack_from(record)
+        body_end = head.size + fields[14]
+        message = MessageExtBrokerInner(
+            "",
+            0,
+            record[head.size : body_end],
+            bytes(record[body_end + self._behind_body :]),
+            fields[4],
+            fields[7] & ~STOREHOSTADDRESS_V6_FLAG | self._store_flag,
+            fields[8],
+            fields[9],
+            fields[12],
+        )
+        return WaitingMessage(fields[5], fields[10], message)
+
+    def place(self, properties: bytes) -> Place | None:
+        """Topic and queue in REAL_TOPIC and REAL_QID; ``None`` when they name none that the copy may go to.
+
+        What stands from REAL_TOPIC on is the same in many messages, and is remembered.
+        """
+        at = properties.rfind(_REAL_TOPIC_NAME)
+        end = properties[at:] if at == 0 or (at > 0 and properties[at - 1] == _PAIR_END) else b""
+        if end in self._places:
+            return self._places[end]
+        found = real_place(properties)
+        if found is not None and real_place(end) == found and len(end) <= _LONGEST_REMEMBERED:
+            if len(self._places) >= _MOST_REMEMBERED:
+                self._places.clear()
+            self._places[end] = found
+        return found

@@ -1,0 +1,1 @@
+"""Copies of stored messages, and the topic that a redirected message is bound for."""

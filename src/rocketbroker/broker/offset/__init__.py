@@ -1,0 +1,1 @@
+"""Consumer offsets: committing, resetting and recovering them (org.apache.rocketmq.broker.offset)."""

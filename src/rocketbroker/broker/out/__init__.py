@@ -1,0 +1,1 @@
+"""Requests to name servers, and the registration there (org.apache.rocketmq.broker.out)."""

@@ -1,0 +1,112 @@
+"""The broker's talk with its name servers (org.apache.rocketmq.broker.out.BrokerOuterAPI)."""
+
+import asyncio
+import logging
+
+from rocketbroker.broker.out.broker_registration import BrokerRegistration
+from rocketbroker.broker.out.namesrv_link import NamesrvLink
+from rocketbroker.broker.out.top_addressing import TopAddressing
+from rocketbroker.broker.topic.topic_config_manager import TopicChange, TopicConfigManager
+from rocketbroker.common.config import BrokerConfig
+from rocketbroker.common.lifecycle import TaskOwner
+from rocketbroker.transport.remoting_client import RemotingClient
+
+log = logging.getLogger(__name__)
+
+START_TIMEOUT_S = 3.0
+
+
+class BrokerOuterApi:
+    """Registers at every name server: at start, each 30 s, and after each change of a topic.
+
+    Args:
+        config: where the name servers are, and how often to register.
+        client: sends the requests; it is stopped by its owner, after this part.
+        topic_configs: tells which topics have changed, and is told which are ordered.
+        registration: makes the requests.
+    """
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        client: RemotingClient,
+        topic_configs: TopicConfigManager,
+        registration: BrokerRegistration,
+    ) -> None:
+        self._config = config
+        self._client = client
+        self._topic_configs = topic_configs
+        self._registration = registration
+        self._top_addressing = TopAddressing(config)
+        self._tasks = TaskOwner("BrokerOuterApi")
+        self._links: dict[str, NamesrvLink] = {}
+        topic_configs.on_change(self.register_change)
+
+    @property
+    def name_servers(self) -> list[str]:
+        """The addresses of the name servers."""
+        return list(self._links)
+
+    @property
+    def registered_at(self) -> list[str]:
+        """The addresses of the name servers that know the broker."""
+        return [address for address, link in self._links.items() if link.is_registered]
+
+    async def start(self) -> None:
+        """Register everywhere; returns when every name server has answered or failed (which is logged), or is slow."""
+        config = self._config
+        if config.namesrv_addr:
+            await self.update_name_servers(config.namesrv_addr.split(";"))
+        elif config.fetch_namesrv_addr_by_address_server:
+            self._tasks.forever(self._poll_address_server, "address server")
+        else:
+            log.warning("no name server is known (namesrvAddr): clients cannot find this broker")
+        await asyncio.wait([self._tasks.start(self.settled(), "first registration")], timeout=START_TIMEOUT_S)
+        self._tasks.forever(self._register_periodically, "register")
+
+    async def stop(self) -> None:
+        """Unregister everywhere."""
+        await self._tasks.stop()
+        links, self._links = self._links, {}
+        await asyncio.gather(*(link.stop(unregister=True) for link in links.values()))
+
+    def register_all(self) -> list[asyncio.Future[None]]:
+        """Register all topics at every name server soon; the futures are done when that has succeeded or failed."""
+        return [link.register_whole() for link in self._links.values()]
+
+    def register_change(self, change: TopicChange) -> list[asyncio.Future[None]]:
+        """Register changed topics at every name server soon; the futures as those of ``register_all``."""
+        return [link.register_change(change) for link in self._links.values()]
+
+    async def settled(self) -> None:
+        """Wait until all that was asked for is done or has failed."""
+        await asyncio.gather(*(link.settled() for link in self._links.values()))
+
+    async def update_name_servers(self, addresses: list[str]) -> None:
+        """Use these name servers from now on; new ones are registered at, others are left (without unregistering)."""
+        wanted = dict.fromkeys(address.strip() for address in addresses if address.strip())
+        for address in self._links.keys() - wanted:
+            log.info("name server %s is used no longer", address)
+            await self._links.pop(address).stop(unregister=False)
+        for address in (address for address in wanted if address not in self._links):
+            link = NamesrvLink(address, self._client, self._config, self._registration, self._set_order_topics)
+            self._links[address] = link
+            link.start()
+            link.register_whole()
+
+    def _set_order_topics(self, topics: list[str]) -> None:
+        self._topic_configs.set_order_topics(topics)
+
+    async def _register_periodically(self) -> None:
+        while True:
+            await asyncio.sleep(self._config.register_name_server_period / 1000)
+            self.register_all()
+
+    async def _poll_address_server(self) -> None:
+        while True:
+            addresses = await self._top_addressing.fetch()
+            if addresses:
+                await self.update_name_servers(addresses)
+            known = self._config.update_name_server_addr_period
+            unknown = self._config.fetch_namesrv_addr_interval
+            await asyncio.sleep((known if self._links else unknown) / 1000)

@@ -1,0 +1,157 @@
+"""Requests of a broker to name servers (BrokerController.registerBrokerAll, BrokerOuterAPI).
+
+A registration in parts, or of changed topics, leaves the broker's other topics alone. A name server with
+``deleteTopicWithBrokerRegistration=true`` takes it for the whole and would drop them, except from a broker with static
+topics: so such a registration names one, of a topic that does not exist.
+"""
+
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
+
+import msgspec
+
+from rocketbroker.broker.topic.topic_config_manager import TopicChange, TopicConfigManager
+from rocketbroker.codec.remoting.bodies.data_version import DataVersion
+from rocketbroker.codec.remoting.bodies.register_broker_body import RegisterBrokerBody
+from rocketbroker.codec.remoting.bodies.route import QueueData, TopicRouteData
+from rocketbroker.codec.remoting.bodies.topic_config import (
+    TopicConfig,
+    TopicConfigAndMappingSerializeWrapper,
+    TopicQueueMappingInfo,
+)
+from rocketbroker.codec.remoting.headers.namesrv import (
+    QueryDataVersionRequestHeader,
+    RegisterBrokerRequestHeader,
+    RegisterTopicRequestHeader,
+    UnRegisterBrokerRequestHeader,
+)
+from rocketbroker.codec.remoting.perm_name import PERM_READ_WRITE
+from rocketbroker.codec.remoting.remoting_command import Command, request
+from rocketbroker.codec.remoting.request_code import RequestCode
+from rocketbroker.common.config import BrokerConfig, MessageStoreConfig
+
+# Topics of a registration in parts: about 1 MB, where a frame may have 16 MiB and the loop encodes it in 20 ms.
+MOST_IN_PART: Final = 5_000
+# Bytes of a body above which a part is halved: attributes may be long.
+MOST_BYTES: Final = 8 << 20
+_NOT_ALL: Final = "rocketbroker-not-all-topics"
+
+
+class BrokerRegistration:
+    """Makes the requests of a broker to name servers from its settings and topics of the moment.
+
+    Args:
+        config: who the broker is and where clients find it.
+        store_config: where slaves find it.
+        topic_configs: its topics.
+    """
+
+    def __init__(
+        self, config: BrokerConfig, store_config: MessageStoreConfig, topic_configs: TopicConfigManager
+    ) -> None:
+        self._config = config
+        self._store_config = store_config
+        self._topic_configs = topic_configs
+        # The whole table takes long to encode and goes to several name servers each time.
+        self._whole: tuple[object, list[bytes]] = (None, [])
+
+    @property
+    def broker_addr(self) -> str:
+        """The address that clients are told."""
+        return f"{self._config.broker_ip1}:{self._config.listen_port}"
+
+    def whole(self) -> Iterator[Command]:
+        """REGISTER_BROKER with all topics, in as many parts as it takes; each is made when it is asked for."""
+        config, version = self._config, self._topic_configs.data_version
+        most = config.split_registration_size if config.enable_split_registration else MOST_IN_PART
+        key = (version.copy(), config.broker_permission, config.compressed_register, most)
+        if self._whole[0] != key:
+            yield from self._made_anew(key, version.copy(), most)
+            return
+        for body in self._whole[1]:
+            yield self._register(body)
+
+    def _made_anew(self, key: object, version: DataVersion, most: int) -> Iterator[Command]:
+        parts = _parts(list(self._topic_configs.topics.values()), most)
+        bodies: list[bytes] = []
+        for number, topics in enumerate(parts, 1):
+            # A name server takes over changed topics with another version only; the last part has the true one.
+            part_version = DataVersion(version.timestamp, version.counter + number - len(parts), version.state_version)
+            for body in self._bodies(topics, part_version, is_all=len(parts) == 1):
+                bodies.append(body)
+                yield self._register(body)
+        self._whole = key, bodies
+
+    def increment(self, change: TopicChange) -> list[Command]:
+        """REGISTER_BROKER with the topics that were created or changed."""
+        parts = _parts(change.topics, MOST_IN_PART)
+        return [self._register(body) for topics in parts for body in self._bodies(topics, change.version)]
+
+    def single(self, topic: TopicConfig) -> Command:
+        """REGISTER_TOPIC_IN_NAMESRV with one topic (enableSingleTopicRegister)."""
+        topic = self._permitted(topic)
+        queues = QueueData(
+            self._config.broker_name, topic.read_queue_nums, topic.write_queue_nums, topic.perm, topic.topic_sys_flag
+        )
+        header = RegisterTopicRequestHeader(topic.topic_name)
+        return request(RequestCode.REGISTER_TOPIC_IN_NAMESRV, header, TopicRouteData(queue_datas=[queues]).encode())
+
+    def query_data_version(self) -> Command:
+        """QUERY_DATA_VERSION: does the name server know the topics as they are?"""
+        config = self._config
+        header = QueryDataVersionRequestHeader(
+            config.broker_name, self.broker_addr, config.broker_cluster_name, config.broker_id
+        )
+        return request(RequestCode.QUERY_DATA_VERSION, header, self._topic_configs.data_version.encode())
+
+    def unregister(self) -> Command:
+        """UNREGISTER_BROKER."""
+        config = self._config
+        header = UnRegisterBrokerRequestHeader(
+            config.broker_name, self.broker_addr, config.broker_cluster_name, config.broker_id
+        )
+        return request(RequestCode.UNREGISTER_BROKER, header)
+
+    def _register(self, body: bytes) -> Command:
+        config = self._config
+        header = RegisterBrokerRequestHeader(
+            broker_name=config.broker_name,
+            broker_addr=self.broker_addr,
+            cluster_name=config.broker_cluster_name,
+            ha_server_addr=f"{config.broker_ip2}:{self._store_config.ha_listen_port}",
+            broker_id=config.broker_id,
+            enable_acting_master=False,
+            compressed=config.compressed_register,
+            body_crc32=zlib.crc32(body) & 0x7FFFFFFF,
+        )
+        return request(RequestCode.REGISTER_BROKER, header, body)
+
+    def _bodies(self, topics: Sequence[TopicConfig], version: DataVersion, *, is_all: bool = False) -> list[bytes]:
+        body = self._body(topics, version, is_all=is_all)
+        if len(body) <= MOST_BYTES or len(topics) == 1:
+            return [body]
+        half = len(topics) // 2
+        return self._bodies(topics[:half], version) + self._bodies(topics[half:], version)
+
+    def _body(self, topics: Iterable[TopicConfig], version: DataVersion, *, is_all: bool) -> bytes:
+        mappings = {} if is_all else {_NOT_ALL: TopicQueueMappingInfo(self._config.broker_name, topic=_NOT_ALL)}
+        wrapper = TopicConfigAndMappingSerializeWrapper(
+            topic_config_table={topic.topic_name: self._permitted(topic) for topic in topics},
+            data_version=version,
+            mapping_data_version=DataVersion(timestamp=version.timestamp),
+            topic_queue_mapping_info_map=mappings,
+        )
+        body = RegisterBrokerBody(wrapper)
+        return body.encode_compressed() if self._config.compressed_register else body.encode()
+
+    def _permitted(self, topic: TopicConfig) -> TopicConfig:
+        """The topic with no more permissions than the broker has."""
+        permission = self._config.broker_permission
+        if permission == PERM_READ_WRITE:
+            return topic
+        return msgspec.structs.replace(topic, perm=topic.perm & permission)
+
+
+def _parts(topics: Sequence[TopicConfig], most: int) -> list[Sequence[TopicConfig]]:
+    return [topics[start : start + most] for start in range(0, len(topics), most)]

@@ -1,0 +1,210 @@
+"""Keeps a broker registered at one name server (BrokerOuterAPI.registerBroker, RouteInfoManager's counterpart)."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Sized
+
+from rocketbroker.broker.out.broker_registration import BrokerRegistration
+from rocketbroker.broker.topic.topic_config_manager import TopicChange
+from rocketbroker.codec.remoting.bodies.data_version import DataVersion
+from rocketbroker.codec.remoting.bodies.tables import KVTable
+from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
+from rocketbroker.codec.remoting.custom_header import from_ext_fields
+from rocketbroker.codec.remoting.handler import Buffer, Connection
+from rocketbroker.codec.remoting.headers.namesrv import QueryDataVersionResponseHeader
+from rocketbroker.codec.remoting.remoting_command import Command
+from rocketbroker.codec.remoting.request_code import RequestCode
+from rocketbroker.codec.remoting.response_code import ResponseCode
+from rocketbroker.common.config import BrokerConfig
+from rocketbroker.common.errors import CodecError, RemotingError
+from rocketbroker.common.lifecycle import TaskOwner
+from rocketbroker.transport.remoting_client import RemotingClient
+
+log = logging.getLogger(__name__)
+
+UNREGISTER_TIMEOUT_S = 3.0
+SINGLE_TIMEOUT_S = 3.0
+# A registration that failed is repeated after so long: a name server frees the place of a dead broker in 3 s.
+RETRY_S = 5.0
+# More changed topics than this are registered with one REGISTER_BROKER, also with enableSingleTopicRegister.
+MOST_SINGLE = 64
+
+
+class NamesrvLink:
+    """One name server: what it is still to be told, and the task that tells it, one request after the other.
+
+    A name server forgets a broker whose connection closes, so over a new connection all topics are registered first.
+    What fails is made up for by the next registration, which is one of all topics.
+
+    Args:
+        address: ``host:port`` of the name server.
+        client: sends the requests.
+        config: timeouts and whether to register when nothing has changed.
+        registration: makes the requests.
+        on_order_topics: told the ordered topics that the name server has configured.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        client: RemotingClient,
+        config: BrokerConfig,
+        registration: BrokerRegistration,
+        on_order_topics: Callable[[list[str]], None],
+    ) -> None:
+        self.address = address
+        self._client = client
+        self._config = config
+        self._registration = registration
+        self._on_order_topics = on_order_topics
+        self._tasks = TaskOwner(f"NamesrvLink {address}")
+        self._wake = asyncio.Event()
+        self._idle = asyncio.Event()
+        self._whole_due = False
+        self._changed: dict[str, TopicConfig] = {}
+        self._changed_version = DataVersion()
+        # Over which all topics were registered.
+        self._connection: Connection | None = None
+        # None: not tried yet; "": registered; else why not.
+        self._failure: str | None = None
+        self._waiting: list[asyncio.Future[None]] = []
+        self._retry: asyncio.TimerHandle | None = None
+
+    @property
+    def is_registered(self) -> bool:
+        """Whether the last registration succeeded."""
+        return self._failure == ""
+
+    def start(self) -> None:
+        """Start telling."""
+        self._tasks.forever(self._run, "run")
+
+    def register_whole(self) -> asyncio.Future[None]:
+        """Register all topics soon; the future is done when that has succeeded or failed."""
+        self._whole_due = True
+        return self._ask()
+
+    def register_change(self, change: TopicChange) -> asyncio.Future[None]:
+        """Register changed topics soon; the future is done when that has succeeded or failed."""
+        # A deletion is seen by the lack of the topic among all of them.
+        self._whole_due |= change.is_deletion
+        self._changed.update((topic.topic_name, topic) for topic in change.topics)
+        self._changed_version = change.version
+        return self._ask()
+
+    async def settled(self) -> None:
+        """Wait until all that was asked for is done or has failed."""
+        await self._idle.wait()
+
+    async def stop(self, *, unregister: bool) -> None:
+        """End the task and, with ``unregister``, tell the name server that the broker is gone."""
+        await self._tasks.stop()
+        self._cancel_retry()
+        self._idle.set()
+        _release(self._waiting)
+        if unregister and self.is_registered:
+            try:
+                await self._client.invoke(self.address, self._registration.unregister(), UNREGISTER_TIMEOUT_S)
+            except RemotingError as error:
+                log.warning("could not unregister from name server %s: %s", self.address, error)
+        self._client.close_address(self.address)
+
+    def _ask(self) -> asyncio.Future[None]:
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[None] = loop.create_future()
+        if self._failure:  # nobody waits for a name server that is known not to answer; it is told when it does
+            future.set_result(None)
+        else:
+            self._waiting.append(future)
+            timer = loop.call_later(self._config.register_broker_timeout_mills / 1000, _release, [future])
+            future.add_done_callback(lambda _future: timer.cancel())
+        self._idle.clear()
+        self._wake.set()
+        return future
+
+    async def _run(self) -> None:
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            self._cancel_retry()
+            waiting, self._waiting = self._waiting, []
+            done = False
+            try:
+                await self._tell()
+                done = self.is_registered
+            except (RemotingError, CodecError) as error:
+                self._note(str(error))
+            finally:
+                self._whole_due |= not done
+                _release(waiting)
+                if not done:
+                    _release(self._waiting)
+                    self._retry = asyncio.get_running_loop().call_later(RETRY_S, self._wake.set)
+                if not self._wake.is_set():
+                    self._idle.set()
+
+    def _cancel_retry(self) -> None:
+        if self._retry is not None:
+            self._retry.cancel()
+            self._retry = None
+
+    async def _tell(self) -> None:
+        """Send what is due."""
+        connection = await self._client.connect(self.address)
+        changed, self._changed = self._changed, {}
+        if not self._whole_due and connection is self._connection and self._registers_alone(changed):
+            await self._register(self._changes(changed))
+            return
+        self._whole_due = False
+        known = self.is_registered and connection is self._connection
+        if changed or self._config.force_register or not known or await self._is_outdated():
+            order_topics = await self._register(self._registration.whole())
+            self._connection = connection
+            if order_topics:
+                self._on_order_topics(list(KVTable.decode(order_topics).table))
+
+    def _registers_alone(self, changed: Sized) -> bool:
+        return not self._config.enable_single_topic_register or len(changed) <= MOST_SINGLE
+
+    def _changes(self, changed: dict[str, TopicConfig]) -> Iterable[Command]:
+        if self._config.enable_single_topic_register:
+            return map(self._registration.single, changed.values())
+        return self._registration.increment(TopicChange(list(changed.values()), self._changed_version, False))
+
+    async def _register(self, commands: Iterable[Command]) -> Buffer:
+        """Send registrations until one is refused; gives the body of the last answer."""
+        body: Buffer = b""
+        for command in commands:
+            answer = await self._invoke(command)
+            if answer.code != ResponseCode.SUCCESS:
+                self._note(f"it answers {answer.code} {answer.remark}")
+                return b""
+            body = answer.body
+        self._note("")
+        return body
+
+    async def _is_outdated(self) -> bool:
+        answer = await self._invoke(self._registration.query_data_version())
+        if answer.code != ResponseCode.SUCCESS:
+            return True
+        return from_ext_fields(answer.header, QueryDataVersionResponseHeader).changed
+
+    async def _invoke(self, command: Command) -> Command:
+        timeout_s = self._config.register_broker_timeout_mills / 1000
+        if command.code == RequestCode.REGISTER_TOPIC_IN_NAMESRV:
+            timeout_s = min(timeout_s, SINGLE_TIMEOUT_S)
+        return await self._client.invoke(self.address, command, timeout_s)
+
+    def _note(self, failure: str) -> None:
+        """Log the state when it changes, not at each attempt."""
+        if failure and failure != self._failure:
+            log.error("not registered at name server %s: %s; it is tried again", self.address, failure)
+        elif not failure and self._failure != "":
+            log.info("registered at name server %s", self.address)
+        self._failure = failure
+
+
+def _release(waiting: Iterable[asyncio.Future[None]]) -> None:
+    for future in waiting:
+        if not future.done():
+            future.set_result(None)

@@ -1,0 +1,1 @@
+"""JSON tables on disk, and acknowledged changes to them."""

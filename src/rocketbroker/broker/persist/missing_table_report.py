@@ -1,0 +1,43 @@
+"""Tells of tables that are gone although the store has been in use; RocketMQ starts them empty without a word.
+
+Each table is written once at the first start, so that a file which is missing later was lost or removed.
+"""
+
+import logging
+from collections.abc import Sequence
+
+from rocketbroker.broker.persist.config_manager import AnyConfigManager
+from rocketbroker.store.message_store import MessageStore
+
+log = logging.getLogger(__name__)
+
+
+class MissingTableReport:
+    """Looks once, when the store is open.
+
+    Args:
+        tables: the tables, loaded.
+        store: the store; started before this part.
+    """
+
+    def __init__(self, tables: Sequence[AnyConfigManager], store: MessageStore) -> None:
+        self._tables = tables
+        self._store = store
+
+    async def start(self) -> None:
+        """Name the tables without a file in the log if there are messages, and have them written."""
+        in_use = self._store.max_physical_offset > self._store.min_physical_offset
+        for table in self._tables:
+            if table.found:
+                continue
+            if in_use:
+                log.warning(
+                    "%s is missing and has no backup although the store holds messages: what was in it is lost, the "
+                    "broker goes on with what it has at a first start; to bring it back, stop the broker and put a copy"
+                    " of the file there",
+                    table.path,
+                )
+            table.persist()
+
+    async def stop(self) -> None:
+        """Nothing to end."""

@@ -1,0 +1,1 @@
+"""Delay levels (org.apache.rocketmq.broker.schedule)."""

@@ -1,0 +1,52 @@
+"""Sends a message with a delay level to the schedule topic first (HookUtils.transformDelayLevelMessage)."""
+
+from rocketbroker.broker.message.real_place import with_real_place
+from rocketbroker.codec.message.message_const import PROPERTY_DELAY_TIME_LEVEL
+from rocketbroker.codec.message.message_properties import get_property, replace_property
+from rocketbroker.codec.message.message_sys_flag import (
+    TRANSACTION_COMMIT_TYPE,
+    TRANSACTION_NOT_TYPE,
+    transaction_value,
+)
+from rocketbroker.codec.message.topic_validator import RMQ_SYS_SCHEDULE_TOPIC
+from rocketbroker.codec.remoting.response_code import ResponseCode
+from rocketbroker.common.errors import BrokerResponseError
+from rocketbroker.store.commitlog.put_message import MessageExtBrokerInner
+
+DELAY = PROPERTY_DELAY_TIME_LEVEL.encode()
+
+_MAX_DIGITS = 10
+
+
+def delay_rewrite(message: MessageExtBrokerInner, max_delay_level: int) -> None:
+    """Send the message to queue level - 1 of SCHEDULE_TOPIC_XXXX when its ``DELAY`` says so; else leave it alone.
+
+    Where it was to go stays in its properties REAL_TOPIC and REAL_QID. A level above ``max_delay_level`` counts as that
+    one; 0 and less is no delay; prepared and rolled-back messages of transactions are never delayed.
+
+    Raises:
+        BrokerResponseError: MESSAGE_ILLEGAL, the level is no whole number.
+    """
+    value = get_property(message.properties, DELAY)
+    if value is None or transaction_value(message.sys_flag) not in {TRANSACTION_NOT_TYPE, TRANSACTION_COMMIT_TYPE}:
+        return
+    level = _level_of(value)
+    if level <= 0:
+        return
+    properties = message.properties
+    if level > max_delay_level:
+        level = max_delay_level
+        properties = replace_property(properties, DELAY, str(level).encode())
+    message.properties = with_real_place(properties, message.topic, message.queue_id)
+    message.topic = RMQ_SYS_SCHEDULE_TOPIC
+    message.queue_id = level - 1
+
+
+def _level_of(value: bytes) -> int:
+    digits = value.removeprefix(b"-")
+    if not digits.isdigit() or len(digits) > _MAX_DIGITS:
+        raise BrokerResponseError(
+            ResponseCode.MESSAGE_ILLEGAL,
+            f"the property DELAY is {value[:64]!r}, a delay level (1, 2, ...) would be right",
+        )
+    return int(value)

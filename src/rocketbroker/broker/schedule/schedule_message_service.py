@@ -1,0 +1,260 @@
+"""Delivers delayed messages when they are due (org.apache.rocketmq.broker.schedule.ScheduleMessageService).
+
+SCHEDULE_TOPIC_XXXX has one queue for each delay level, whose entries bear the delivery time in place of a tags code and
+are due in their order. ``config/delayOffset.json`` says how far each level is delivered and on disk; after a crash it
+may be behind, and what was delivered since is delivered once more.
+"""
+
+import asyncio
+import logging
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Protocol
+
+from rocketbroker.broker.longpolling.waiting_message import WaitingMessages
+from rocketbroker.broker.persist.config_manager import ConfigManager, OnPersist, decode_file, encode_file
+from rocketbroker.broker.persist.durable_progress import DurableProgress, LogEnds
+from rocketbroker.broker.stats.broker_stats_manager import BrokerStatsManager
+from rocketbroker.codec.message.expected_record import ExpectedRecord
+from rocketbroker.codec.message.topic_validator import RMQ_SYS_SCHEDULE_TOPIC
+from rocketbroker.codec.remoting.bodies.data_version import DataVersion
+from rocketbroker.codec.remoting.bodies.offset import DelayOffsetSerializeWrapper
+from rocketbroker.common.clock import Clock
+from rocketbroker.common.lifecycle import TaskOwner
+from rocketbroker.store.commitlog.put_message import (
+    PERMANENT_FAILURES,
+    MessageExtBrokerInner,
+    PutMessageResult,
+    PutMessageStatus,
+)
+from rocketbroker.store.queue.consume_queue import ConsumeQueue
+from rocketbroker.store.read.entry_reader import EntryReader
+
+log = logging.getLogger(__name__)
+
+# How often it is looked when nothing is due soon, which is soon enough for a clock that jumps, and when something is:
+# the one bounds the cost of waiting, the other that of waking up for each message by itself.
+DELAY_FOR_A_WHILE_S = 0.1
+LEAST_PAUSE_S = 0.005
+# Deliveries of one level before the loop serves others.
+BATCH = 64
+
+# Less than this is a clock that is corrected as it runs, which makes no more difference than that.
+_SET_BACK_MS = 1000
+_NEVER_MS = 2**62
+
+
+class ScheduleStore(LogEnds, Protocol):
+    """What is needed of the message store."""
+
+    entry_reader: EntryReader
+
+    def topic_queues(self, topic: str) -> Mapping[int, ConsumeQueue]:
+        """The queues of a topic by their ids."""
+
+    def put_message(self, message: MessageExtBrokerInner) -> PutMessageResult:
+        """Store a message."""
+
+    def dispatch(self) -> None:
+        """Make what was stored readable, and wake the pulls that wait for it."""
+
+    async def sync(self) -> bool:
+        """Bring all that is stored to disk now."""
+
+
+class ScheduleMessageService(ConfigManager[DelayOffsetSerializeWrapper]):
+    """Progress by delay level, and the task that makes it.
+
+    Args:
+        path: ``config/delayOffset.json``.
+        store: where the delayed messages lie and where the due ones go.
+        store_host: the broker's address as records hold it.
+        delay_levels: ms by level, the first level being 1.
+        clock: says what is due.
+        stats: counts what is put.
+        on_persist: see ``ConfigManager``.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        store: ScheduleStore,
+        *,
+        store_host: bytes,
+        delay_levels: dict[int, int],
+        clock: Clock,
+        stats: BrokerStatsManager,
+        on_persist: OnPersist | None = None,
+    ) -> None:
+        super().__init__(path, on_persist)
+        self._store = store
+        self._waiting = WaitingMessages(RMQ_SYS_SCHEDULE_TOPIC, store_host)
+        self._delay_levels = delay_levels
+        self._clock = clock
+        self._stats = stats
+        self._changed = False
+        self._tasks = TaskOwner("ScheduleMessageService")
+        self.offset_table: dict[int, int] = {}
+        self.data_version = DataVersion(timestamp=clock.time_ms())
+        self._durable = DurableProgress[dict[int, int]](store, {})
+        # By level: when it was noticed that the clock was set back, and the queue offset before which all were stored
+        # by then. The first look counts as one: the clock may have been set back before, and levels had longer delays.
+        self._set_back: dict[int, tuple[int, int]] = {}
+        self._last_look_ms = _NEVER_MS
+
+    @property
+    def max_delay_level(self) -> int:
+        """The highest level there is."""
+        return max(self._delay_levels, default=0)
+
+    async def start(self) -> None:
+        """Start delivering; the file and the store are loaded by then."""
+        self.correct_delay_offset()
+        self._tasks.whenever(self.deliver_due, DELAY_FOR_A_WHILE_S, "deliver")
+
+    async def stop(self) -> None:
+        """Stop delivering and have the progress written, all of it if the disk takes the last copies."""
+        await self._tasks.stop()
+        if self._durable.is_behind:
+            await self._store.sync()
+        self.flush()
+
+    def flush(self) -> None:
+        """Have the progress written when there was any."""
+        self._changed |= self._durable.advance()
+        if self._changed:
+            self._changed = False
+            self.persist()
+
+    def correct_delay_offset(self) -> None:
+        """Move levels that stand outside their queue to its nearer end (correctDelayOffset)."""
+        queues = self._store.topic_queues(RMQ_SYS_SCHEDULE_TOPIC)
+        for level, offset in self.offset_table.items():
+            queue = queues.get(level - 1)
+            begin, end = (queue.min_offset, queue.max_offset) if queue is not None else (0, 0)
+            corrected = min(max(offset, begin), end)
+            if corrected != offset:
+                log.error("delay level %s is corrected from %s to %s, an end of its queue", level, offset, corrected)
+                self.offset_table[level] = self._durable.value[level] = corrected
+                self._changed = True
+
+    async def deliver_due(self) -> float:
+        """Deliver what is due, some messages of each level; returns after how many seconds to look again.
+
+        Raises:
+            StoreError: the disk cannot be read.
+        """
+        pause_s = DELAY_FOR_A_WHILE_S
+        queues = self._store.topic_queues(RMQ_SYS_SCHEDULE_TOPIC)
+        self._look_at_clock(queues)
+        for queue_id, queue in sorted(queues.items()):
+            level = queue_id + 1
+            if queue.max_offset > self.offset_table.get(level, 0):
+                pause_s = min(pause_s, await self._deliver_level(level, queue))
+        return pause_s
+
+    def first_pending_offset(self) -> int | None:
+        """CommitLog offset of the oldest message that waits, ``None`` when none does."""
+        first = []
+        for queue_id, queue in self._store.topic_queues(RMQ_SYS_SCHEDULE_TOPIC).items():
+            offset = max(self.offset_table.get(queue_id + 1, 0), queue.min_offset)
+            if (entry := queue.entry(offset)) is not None:
+                first.append(entry[0])
+        return min(first, default=None)
+
+    def runtime_info(self) -> dict[str, str]:
+        """``scheduleMessageOffset_<level>`` -> "delivered up to, end of the queue" (buildRunningStats)."""
+        queues = self._store.topic_queues(RMQ_SYS_SCHEDULE_TOPIC)
+        return {
+            f"scheduleMessageOffset_{level}": f"{offset},{queues[level - 1].max_offset if level - 1 in queues else 0}"
+            for level, offset in self.offset_table.items()
+        }
+
+    def encode(self) -> bytes:
+        """``delayOffset.json`` as RocketMQ writes it, with the progress whose copies are on disk."""
+        return encode_file(DelayOffsetSerializeWrapper(dict(sorted(self._durable.value.items())), self.data_version))
+
+    def parse(self, data: bytes) -> DelayOffsetSerializeWrapper:
+        """What a ``delayOffset.json`` holds."""
+        return decode_file(data, DelayOffsetSerializeWrapper, "offsetTable")
+
+    def count(self, file: DelayOffsetSerializeWrapper) -> int:
+        """How many entries there are."""
+        return len(file.offset_table)
+
+    def take(self, file: DelayOffsetSerializeWrapper) -> None:
+        """Replace the progress by that of a ``delayOffset.json``."""
+        self.offset_table = file.offset_table
+        self._durable.replace(dict(file.offset_table))
+        self.data_version = file.data_version or self.data_version
+
+    async def _deliver_level(self, level: int, queue: ConsumeQueue) -> float:
+        """Deliver a batch of a level; returns after how many seconds to go on with it."""
+        offset = max(self.offset_table.get(level, 0), queue.min_offset)
+        entries = self._store.entry_reader.entries(queue, offset, BATCH)
+        count, pause_s = self._count_due(entries, level)
+        if not count:
+            return pause_s
+        records = await self._store.entry_reader.records(queue, entries[:count])
+        if len(records) < count:
+            log.error("%s delayed messages of level %s are damaged or gone", count - len(records), level)
+        delivered_to = offset
+        try:
+            for record in records:
+                delivered_to, _, message = self._waiting.read(record)
+                if not self._deliver(message, level, delivered_to):
+                    return DELAY_FOR_A_WHILE_S
+            delivered_to = offset + count
+        finally:
+            self._advance(level, offset, delivered_to)
+        await asyncio.sleep(0)  # others have their turn
+        return pause_s
+
+    def _look_at_clock(self, queues: Mapping[int, ConsumeQueue]) -> None:
+        """Note that the clock was set back, since what is stored may bear later times than what comes now.
+
+        How long that has waited is not known: it waits the whole delay from now on at the most, so that it is never
+        early and keeps back those behind it no longer. (Apache RocketMQ delivers it at once.)
+        """
+        now = self._clock.time_ms()
+        if now <= self._last_look_ms - _SET_BACK_MS:
+            self._set_back = {queue_id + 1: (now, queue.max_offset) for queue_id, queue in queues.items()}
+        self._last_look_ms = now
+
+    def _count_due(self, entries: Sequence[ExpectedRecord], level: int) -> tuple[int, float]:
+        """How many are due and make a batch, and after how many seconds the next one is to be looked at."""
+        now = self._clock.time_ms()
+        noticed, stored_before = self._set_back.get(level, (0, 0))
+        # What a level promised that the settings have no more is known from its messages alone.
+        latest = noticed + self._delay_levels.get(level, _NEVER_MS)
+        for number, (queue_offset, _, _, deliver_timestamp) in enumerate(entries):
+            due_at = deliver_timestamp
+            if queue_offset < stored_before:
+                due_at = min(due_at, latest)
+            if due_at > now:
+                return number, min(max((due_at - now) / 1000, LEAST_PAUSE_S), DELAY_FOR_A_WHILE_S)
+        return len(entries), 0.0 if entries else DELAY_FOR_A_WHILE_S
+
+    def _advance(self, level: int, before: int, delivered_to: int) -> None:
+        """Take note that a level is delivered up to an offset, and have consumers see the copies."""
+        if delivered_to == before:
+            return
+        self.offset_table[level] = delivered_to
+        self._changed |= self._durable.advance()
+        self._durable.made(dict(self.offset_table))
+        self._store.dispatch()
+
+    def _deliver(self, message: MessageExtBrokerInner, level: int, queue_offset: int) -> bool:
+        """Put the message where it was to go, its properties as they are; false when that is to be tried again."""
+        place = self._waiting.place(message.properties)
+        if place is None:
+            log.error("message %s of delay level %s is discarded: it does not say where to", queue_offset, level)
+            return True
+        message.topic, message.queue_id = place
+        result = self._store.put_message(message)
+        if result.status is PutMessageStatus.PUT_OK:
+            self._stats.topic_put(message.topic).add(1, result.size)
+            return True
+        what = "message %s of delay level %s for %s: %s %s"
+        log.error(what, queue_offset, level, message.topic, result.status, result.reason)
+        return result.status in PERMANENT_FAILURES

@@ -1,0 +1,1 @@
+"""Counts of messages put and got (org.apache.rocketmq.store.stats)."""

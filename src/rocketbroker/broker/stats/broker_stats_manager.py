@@ -1,0 +1,223 @@
+"""What is put and got, by topic, group and broker (BrokerStatsManager, StoreStatsService and BrokerStats of RocketMQ).
+
+The hot path asks once for the ``StatsItem`` of its topic or group and keeps it; everything else is summed up from the
+items each 10 s or when somebody asks.
+"""
+
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import NamedTuple
+
+from rocketbroker.broker.stats.stats_item import StatsData, StatsItem
+from rocketbroker.common.clock import Clock
+from rocketbroker.common.lifecycle import TaskOwner
+
+SAMPLE_PERIOD_S = 10.0
+FORGET_PERIOD_S = 3600.0
+# Statistics of groups by topic. Further ones count for the broker only.
+MOST_BY_GROUP = 10_000
+TPS_WINDOWS_S = (10, 60, 600)
+
+TOPIC_PUT_NUMS = "TOPIC_PUT_NUMS"
+TOPIC_PUT_SIZE = "TOPIC_PUT_SIZE"
+GROUP_GET_NUMS = "GROUP_GET_NUMS"
+GROUP_GET_SIZE = "GROUP_GET_SIZE"
+SNDBCK_PUT_NUMS = "SNDBCK_PUT_NUMS"
+DLQ_PUT_NUMS = "DLQ_PUT_NUMS"
+BROKER_PUT_NUMS = "BROKER_PUT_NUMS"
+BROKER_GET_NUMS = "BROKER_GET_NUMS"
+
+
+class _Totals(NamedTuple):
+    time_ms: int
+    put: int
+    put_size: int
+    get_found: int
+    get_miss: int
+    got: int
+
+
+class BrokerStatsManager:
+    """Counters of the broker. All methods are for the event loop.
+
+    Args:
+        clock: dates the samples.
+        cluster_name: the key of broker-wide values.
+    """
+
+    def __init__(self, clock: Clock, cluster_name: str) -> None:
+        self._clock = clock
+        self._cluster_name = cluster_name
+        self._tasks = TaskOwner("BrokerStatsManager")
+        self._tick = 0
+        now = clock.time_ms()
+        self._puts: dict[str, StatsItem] = {}
+        self._gets: dict[str, StatsItem] = {}
+        self._send_backs: dict[str, StatsItem] = {}
+        self._dead_letters: dict[str, StatsItem] = {}
+        self._broker_put = StatsItem(now)
+        self._broker_get = StatsItem(now)
+        # What was counted under names that are deleted since.
+        self._retired_put = StatsItem(now)
+        self._retired_get = StatsItem(now)
+        # Pulls of groups that do not exist, since their names are anybody's, and of those that are too many.
+        self.passing_gets = StatsItem(now)
+        self._others = StatsItem(now)
+        self._totals = deque([self._sum(now)], maxlen=TPS_WINDOWS_S[-1] // int(SAMPLE_PERIOD_S) + 1)
+        self._day = self._day_of(now)
+        self._mornings = [self._totals[0], self._totals[0]]
+
+    async def start(self) -> None:
+        """Start sampling."""
+        self._tasks.every(SAMPLE_PERIOD_S, self.sample, "sample")
+        self._tasks.every(FORGET_PERIOD_S, self.forget_idle, "forget idle")
+
+    async def stop(self) -> None:
+        """Stop sampling."""
+        await self._tasks.stop()
+
+    def topic_put(self, topic: str) -> StatsItem:
+        """Counters of messages put into the topic; keep the item and add to ``nums``, ``times`` and ``size``."""
+        return self._item(self._puts, topic)
+
+    def group_get(self, topic: str, group: str) -> StatsItem:
+        """Counters of messages that the group got of the topic; ``misses`` counts pulls that got none."""
+        return self._item_of_group(self._gets, f"{topic}@{group}", self.passing_gets)
+
+    def send_back(self, topic: str, group: str) -> StatsItem:
+        """Counters of messages that the group sent back."""
+        return self._item_of_group(self._send_backs, f"{topic}@{group}", self._others)
+
+    def dead_letter(self, topic: str, group: str) -> StatsItem:
+        """Counters of messages of the group that went to its dead-letter topic."""
+        return self._item_of_group(self._dead_letters, f"{topic}@{group}", self._others)
+
+    def remove_topic(self, topic: str) -> None:
+        """Begin anew for a topic that is deleted; its items stay those of the name."""
+        self._retire(topic, topic + "@", "")
+
+    def remove_group(self, group: str) -> None:
+        """Begin anew for a group that is deleted; its items stay those of the name."""
+        self._retire("", "", "@" + group)
+
+    def view(self, stats_name: str, stats_key: str) -> StatsData | None:
+        """One statistic; ``None`` when nothing was ever counted under the name and key.
+
+        ``stats_key`` is a topic, ``topic@group``, or the cluster's name for BROKER_PUT_NUMS and BROKER_GET_NUMS.
+        """
+        now = self._clock.time_ms()
+        tables = {
+            TOPIC_PUT_NUMS: self._puts,
+            TOPIC_PUT_SIZE: self._puts,
+            GROUP_GET_NUMS: self._gets,
+            GROUP_GET_SIZE: self._gets,
+            SNDBCK_PUT_NUMS: self._send_backs,
+            DLQ_PUT_NUMS: self._dead_letters,
+            BROKER_PUT_NUMS: {self._cluster_name: self._broker_put},
+            BROKER_GET_NUMS: {self._cluster_name: self._broker_get},
+        }
+        if stats_name in {BROKER_PUT_NUMS, BROKER_GET_NUMS}:
+            self._sum(now)
+        item = tables.get(stats_name, {}).get(stats_key)
+        if item is None or not item.times:
+            return None
+        return item.size_data(now) if stats_name.endswith("_SIZE") else item.nums_data(now)
+
+    def sample(self) -> None:
+        """Note all counters; called each 10 s."""
+        self._tick += 1
+        now = self._clock.time_ms()
+        self._totals.append(self._sum(now))
+        if self._day_of(now) != self._day:
+            self._day = self._day_of(now)
+            self._mornings = [self._mornings[1], self._totals[-1]]
+        for table in (self._puts, self._gets, self._send_backs, self._dead_letters):
+            for item in table.values():
+                item.sample(now, self._tick)
+        self._broker_put.sample(now, self._tick)
+        self._broker_get.sample(now, self._tick)
+
+    def forget_idle(self) -> None:
+        """Forget groups that got nothing, sent nothing back and lost nothing for a day; called each hour."""
+        for table, retired in ((self._gets, self._retired_get), (self._send_backs, None), (self._dead_letters, None)):
+            for key, item in list(table.items()):
+                if item.is_idle:
+                    self._retire_item(item, retired)
+                    del table[key]
+
+    def runtime_info(self) -> dict[str, str]:
+        """The counters in GET_BROKER_RUNTIME_INFO, under RocketMQ's keys."""
+        now = self._sum(self._clock.time_ms())
+        yesterday, today = self._mornings
+        return {
+            "putTps": self._tps(now, lambda totals: totals.put),
+            "getFoundTps": self._tps(now, lambda totals: totals.get_found),
+            "getMissTps": self._tps(now, lambda totals: totals.get_miss),
+            "getTotalTps": self._tps(now, lambda totals: totals.get_found + totals.get_miss),
+            "getTransferredTps": self._tps(now, lambda totals: totals.got),
+            "putMessageTimesTotal": str(now.put),
+            "putMessageFailedTimes": str(self._broker_put.misses),
+            "putMessageSizeTotal": str(now.put_size),
+            "putMessageAverageSize": str(now.put_size / max(now.put, 1)),
+            "msgPutTotalYesterdayMorning": str(yesterday.put),
+            "msgPutTotalTodayMorning": str(today.put),
+            "msgPutTotalTodayNow": str(now.put),
+            "msgGetTotalYesterdayMorning": str(yesterday.got),
+            "msgGetTotalTodayMorning": str(today.got),
+            "msgGetTotalTodayNow": str(now.got),
+        }
+
+    @staticmethod
+    def _day_of(now_ms: int) -> int:
+        return time.localtime(now_ms // 1000).tm_yday
+
+    def _tps(self, now: _Totals, count: Callable[[_Totals], int]) -> str:
+        """Rates over the last 10, 60 and 600 s, or since the start where that is less."""
+        rates = []
+        for window_s in TPS_WINDOWS_S:
+            since = now.time_ms - window_s * 1000
+            first = next((totals for totals in reversed(self._totals) if totals.time_ms <= since), self._totals[0])
+            elapsed_ms = now.time_ms - first.time_ms
+            rates.append((count(now) - count(first)) * 1000.0 / elapsed_ms if elapsed_ms > 0 else 0.0)
+        return " ".join(map(str, rates))
+
+    def _item(self, table: dict[str, StatsItem], key: str) -> StatsItem:
+        item = table.get(key)
+        if item is None:
+            item = table[key] = StatsItem(self._clock.time_ms())
+        return item
+
+    def _item_of_group(self, table: dict[str, StatsItem], key: str, others: StatsItem) -> StatsItem:
+        if key not in table and len(table) >= MOST_BY_GROUP:
+            return others
+        return self._item(table, key)
+
+    def _retire(self, topic: str, prefix: str, suffix: str) -> None:
+        if topic in self._puts:
+            self._retire_item(self._puts[topic], self._retired_put)
+        for table, retired in ((self._gets, self._retired_get), (self._send_backs, None), (self._dead_letters, None)):
+            for key, item in table.items():
+                if key.startswith(prefix) and key.endswith(suffix):
+                    self._retire_item(item, retired)
+
+    def _retire_item(self, item: StatsItem, retired: StatsItem | None) -> None:
+        if retired is not None:
+            retired.nums += item.nums
+            retired.times += item.times
+            retired.size += item.size
+            retired.misses += item.misses
+        item.clear(self._clock.time_ms())
+
+    def _sum(self, now_ms: int) -> _Totals:
+        """Add up the items into the broker's own two."""
+        for total, items in (
+            (self._broker_put, [self._retired_put, *self._puts.values()]),
+            (self._broker_get, [self._retired_get, self.passing_gets, *self._gets.values()]),
+        ):
+            total.nums = sum(item.nums for item in items)
+            total.times = sum(item.times for item in items)
+            total.size = sum(item.size for item in items)
+            total.misses = sum(item.misses for item in items)
+        put, get = self._broker_put, self._broker_get
+        return _Totals(now_ms, put.nums, put.size, get.times, get.misses, get.nums)

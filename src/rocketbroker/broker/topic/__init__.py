@@ -1,0 +1,1 @@
+"""Topics and subscription groups (org.apache.rocketmq.broker.topic)."""

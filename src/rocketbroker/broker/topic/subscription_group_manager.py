@@ -1,0 +1,191 @@
+"""Consumer groups and ``config/subscriptionGroup.json`` (o.a.r.broker.subscription.SubscriptionGroupManager)."""
+
+import logging
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from rocketbroker.broker.persist.config_manager import OnPersist, VersionedConfigManager, decode_file
+from rocketbroker.broker.persist.config_text import EntryTexts, file_text, struct_text
+from rocketbroker.broker.persist.table_changes import TableChanges
+from rocketbroker.broker.topic.attribute_util import alter_attributes
+from rocketbroker.codec.message.topic_validator import validate_group
+from rocketbroker.codec.remoting import fastjson
+from rocketbroker.codec.remoting.bodies.subscription_group import SubscriptionGroupConfig, SubscriptionGroupWrapper
+from rocketbroker.codec.remoting.response_code import ResponseCode
+from rocketbroker.common.clock import Clock
+from rocketbroker.common.config import BrokerConfig
+from rocketbroker.common.errors import BrokerResponseError
+
+log = logging.getLogger(__name__)
+
+# Groups that are remembered for their pulls alone.
+MOST_PASSING = 1_000
+
+BUILT_IN_GROUPS = (
+    "TOOLS_CONSUMER",
+    "FILTERSRV_CONSUMER",
+    "SELF_TEST_C_GROUP",
+    "CID_ONS-HTTP-PROXY",
+    "CID_ONSAPI_PULL",
+    "CID_ONSAPI_PERMISSION",
+    "CID_ONSAPI_OWNER",
+    "CID_RMQ_SYS_TRANS",
+)
+
+
+class SubscriptionGroupManager(VersionedConfigManager[SubscriptionGroupWrapper]):
+    """Consumer groups by name. All methods are for the event loop.
+
+    Args:
+        path: ``config/subscriptionGroup.json``.
+        config: says whether a group is created when its first client arrives.
+        clock: dates the data version.
+        on_persist: see ``ConfigManager``.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        config: BrokerConfig,
+        clock: Clock,
+        on_persist: OnPersist | None = None,
+    ) -> None:
+        super().__init__(path, clock, on_persist)
+        self._config = config
+        self._texts: EntryTexts[SubscriptionGroupConfig] = EntryTexts()
+        # Groups that pulled and that nothing else is known of; oldest first.
+        self._passing: OrderedDict[str, SubscriptionGroupConfig] = OrderedDict()
+        self.groups = {name: SubscriptionGroupConfig(group_name=name) for name in BUILT_IN_GROUPS}
+        # group -> topic -> bits of what is forbidden; bit 0 is reading (GroupForbidden).
+        self.forbidden_table: dict[str, dict[str, int]] = {}
+        self._changes = TableChanges(self.groups)
+        self._forbidden_changes = TableChanges(self.forbidden_table)
+
+    def find_for_pull(self, group: str) -> SubscriptionGroupConfig | None:
+        """The group; one that could be created if it is new, and is then neither in the table nor on disk.
+
+        A pull needs no more. The latest of these are remembered, so that the offsets that they commit create them.
+        """
+        found = self.groups.get(group) or self._passing.get(group)
+        if found is None and self._may_create(group):
+            found = self._passing[group] = SubscriptionGroupConfig(group_name=group)
+            if len(self._passing) > MOST_PASSING:
+                self._passing.popitem(last=False)
+        return found
+
+    def find(self, group: str) -> SubscriptionGroupConfig | None:
+        """The group; with ``autoCreateSubscriptionGroup`` one of a legal name is created when it is new.
+
+        Raises:
+            BrokerResponseError: SUBSCRIPTION_GROUP_NOT_EXIST, there are too many groups to create one.
+        """
+        found = self.groups.get(group)
+        if found is not None or not self._may_create(group):
+            return found
+        self.check_room(1)
+        created = SubscriptionGroupConfig(group_name=group)
+        log.info("consumer group %s is created", group)
+        self._passing.pop(group, None)
+        self._put(created)
+        return created
+
+    def check_room(self, count: int) -> None:
+        """Check that so many groups may be created without an administrator.
+
+        Raises:
+            BrokerResponseError: SUBSCRIPTION_GROUP_NOT_EXIST.
+        """
+        limit = self._config.max_auto_create_group_nums
+        if count and len(self.groups) + count > limit:
+            remark = (
+                f"maxAutoCreateGroupNums: {count:,} new consumer groups beside {len(self.groups):,} exceed the limit "
+                f"of {limit:,}; delete unused groups, create this one by an administrator or raise "
+                "maxAutoCreateGroupNums"
+            )
+            raise BrokerResponseError(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark)
+
+    def contains(self, group: str) -> bool:
+        """Whether the group exists; creates none."""
+        return group in self.groups
+
+    def creates(self, group: str) -> bool:
+        """Tell whether ``find`` would create the group, were there room."""
+        return group not in self.groups and self._may_create(group)
+
+    def is_passing(self, group: str) -> bool:
+        """Tell whether the group has pulled of late and would be created by an offset."""
+        return group in self._passing and self.creates(group)
+
+    def _may_create(self, group: str) -> bool:
+        return self._config.auto_create_subscription_group and validate_group(group).valid
+
+    def update(self, group: SubscriptionGroupConfig) -> None:
+        """Create or replace a group; its attributes are changes, with ``+`` or ``-`` before each name.
+
+        Raises:
+            BrokerResponseError: an attribute is given; there are none for groups.
+        """
+        old = self.groups.get(group.group_name)
+        attributes = alter_attributes({}, None if old is None else old.attributes, group.attributes)
+        self._put(msgspec.structs.replace(group, attributes=attributes))
+
+    def delete(self, group: str) -> bool:
+        """Forget a group and what is forbidden to it. Returns whether there was one."""
+        found = group in self.groups
+        if found or group in self.forbidden_table:
+            log.info("consumer group %s is deleted", group)
+            self._changes.put(group, None)
+            self._forbidden_changes.put(group, None)
+            self.changed(group)
+        return found
+
+    def forbidden(self, group: str, topic: str) -> int:
+        """Bits of what the group may not do with the topic; 0 is nothing."""
+        return max(0, self.forbidden_table.get(group, {}).get(topic, 0))
+
+    def update_forbidden(self, group: str, topic: str, index: int, *, forbid: bool) -> None:
+        """Set or clear bit ``index`` (0 to 30) of what the group may not do with the topic."""
+        bit = 1 << index
+        bits = self.forbidden(group, topic)
+        topics = self.forbidden_table.get(group, {}) | {topic: bits | bit if forbid else bits & ~bit}
+        if not topics[topic]:
+            del topics[topic]
+        self._forbidden_changes.put(group, topics or None)
+        self.changed(group)
+
+    def encode(self) -> bytes:
+        """``subscriptionGroup.json`` as RocketMQ writes it."""
+        return self.encoder()()
+
+    def encoder(self) -> Callable[[], bytes]:
+        """See ``ConfigManager``; groups are replaced, never altered, so that a thread may read those of now."""
+        version, groups = struct_text(self.data_version, 1), dict(self.groups)
+        forbidden = fastjson.dumps(self.forbidden_table, indent="\t").decode().replace("\n", "\n\t")
+        return lambda: file_text(
+            dataVersion=version, forbiddenTable=forbidden, subscriptionGroupTable=self._texts.object_text(groups)
+        )
+
+    def parse(self, data: bytes) -> SubscriptionGroupWrapper:
+        """What a ``subscriptionGroup.json`` holds."""
+        return decode_file(data, SubscriptionGroupWrapper, "subscriptionGroupTable")
+
+    def count(self, file: SubscriptionGroupWrapper) -> int:
+        """How many entries there are."""
+        return len(file.subscription_group_table)
+
+    def take(self, file: SubscriptionGroupWrapper) -> None:
+        """Add the groups of a ``subscriptionGroup.json``; they replace built-in groups of the same name."""
+        self.groups.update(file.subscription_group_table)
+        self.forbidden_table.update(file.forbidden_table)
+        self.data_version = file.data_version
+
+    def _put(self, group: SubscriptionGroupConfig) -> None:
+        self._changes.put(group.group_name, group)
+        self.changed(group.group_name)
+
+    def _tables(self) -> Iterable[TableChanges[Any]]:
+        return self._changes, self._forbidden_changes

@@ -1,0 +1,246 @@
+"""The broker's topics and ``config/topics.json`` (org.apache.rocketmq.broker.topic.TopicConfigManager)."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from rocketbroker.broker.persist.config_manager import OnPersist, VersionedConfigManager, decode_file
+from rocketbroker.broker.persist.config_text import EntryTexts, file_text, struct_text
+from rocketbroker.broker.persist.table_changes import TableChanges
+from rocketbroker.broker.topic.attribute_util import TOPIC_ATTRIBUTES, alter_attributes
+from rocketbroker.broker.topic.system_topics import system_topic_configs
+from rocketbroker.codec.message.topic_validator import AUTO_CREATE_TOPIC_KEY_TOPIC, is_system_topic
+from rocketbroker.codec.remoting.bodies.data_version import DataVersion
+from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig, TopicConfigSerializeWrapper
+from rocketbroker.codec.remoting.perm_name import PERM_INHERIT
+from rocketbroker.codec.remoting.response_code import ResponseCode
+from rocketbroker.common.clock import Clock
+from rocketbroker.common.config import BrokerConfig
+from rocketbroker.common.errors import BrokerResponseError
+
+log = logging.getLogger(__name__)
+
+
+class TopicChange(NamedTuple):
+    """Topics that were changed, as the disk has them; with ``is_deletion`` others are gone."""
+
+    topics: list[TopicConfig]
+    version: DataVersion
+    is_deletion: bool
+
+
+# Gives what those who made the change are to wait for.
+ChangeListener = Callable[[TopicChange], Sequence[asyncio.Future[None]]]
+
+
+class TopicConfigManager(VersionedConfigManager[TopicConfigSerializeWrapper]):
+    """Topics by name, those of the system included. All methods are for the event loop.
+
+    Args:
+        path: ``config/topics.json``.
+        config: says which system topics there are and whether topics are created by their first message.
+        clock: dates the data version.
+        on_persist: see ``ConfigManager``.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        config: BrokerConfig,
+        clock: Clock,
+        on_persist: OnPersist | None = None,
+    ) -> None:
+        super().__init__(path, clock, on_persist)
+        self._config = config
+        self._listeners: list[ChangeListener] = []
+        self._texts: EntryTexts[TopicConfig] = EntryTexts()
+        self.topics: dict[str, TopicConfig] = {topic.topic_name: topic for topic in system_topic_configs(config)}
+        self.system_topics = frozenset(self.topics)
+        self._changes = TableChanges(self.topics)
+        self._written_version = self.data_version
+
+    def on_change(self, listener: ChangeListener) -> None:
+        """Add a listener for changes that are on disk (it registers them at the name servers)."""
+        self._listeners.append(listener)
+
+    def has_on_disk(self, topic: str, queue_id: int) -> bool:
+        """Check that the topic is on disk, with such a queue."""
+        config = self._changes.on_disk(topic)
+        return config is not None and queue_id < max(config.read_queue_nums, config.write_queue_nums)
+
+    def select(self, topic: str) -> TopicConfig | None:
+        """The topic, or ``None`` when there is none of that name."""
+        return self.topics.get(topic)
+
+    def is_order_topic(self, topic: str) -> bool:
+        """Whether the topic exists and is ordered."""
+        found = self.topics.get(topic)
+        return found is not None and found.order
+
+    def create_in_send_message(
+        self, topic: str, default_topic: str, remote_address: str, queue_nums: int, topic_sys_flag: int
+    ) -> TopicConfig | None:
+        """The topic, created after ``default_topic`` when it is new (createTopicInSendMessageMethod).
+
+        It gets min(``queue_nums``, those of the default topic) queues and its permissions without PERM_INHERIT.
+
+        Raises:
+            BrokerResponseError: TOPIC_NOT_EXIST, there are too many topics.
+
+        Returns:
+            ``None`` when the default topic is missing or may not be inherited, or ``autoCreateTopicEnable`` is off.
+        """
+        found = self.topics.get(topic)
+        if found is not None:
+            return found
+        template = self.topics.get(default_topic)
+        if template is None or not self._may_inherit(template):
+            log.info("topic %s of %s is not created: %s cannot be inherited", topic, remote_address, default_topic)
+            return None
+        nums = max(0, min(queue_nums, template.write_queue_nums))
+        return self._create(
+            TopicConfig(
+                topic_name=topic,
+                read_queue_nums=nums,
+                write_queue_nums=nums,
+                perm=template.perm & ~PERM_INHERIT,
+                topic_filter_type=template.topic_filter_type,
+                topic_sys_flag=topic_sys_flag,
+            )
+        )
+
+    def create_in_send_message_back(
+        self, topic: str, queue_nums: int, perm: int, sys_flag: int = 0, *, order: bool = False
+    ) -> TopicConfig:
+        """The retry or dead-letter topic, created when it is new (createTopicInSendMessageBackMethod).
+
+        Raises:
+            BrokerResponseError: TOPIC_NOT_EXIST, there are too many topics.
+        """
+        found = self.topics.get(topic)
+        if found is None:
+            return self._create(
+                TopicConfig(
+                    topic_name=topic,
+                    read_queue_nums=queue_nums,
+                    write_queue_nums=queue_nums,
+                    perm=perm,
+                    topic_sys_flag=sys_flag,
+                    order=order,
+                )
+            )
+        if found.order != order:
+            self._put(msgspec.structs.replace(found, order=order))
+        return self.topics[topic]
+
+    def update(self, topic: TopicConfig) -> None:
+        """Create or replace a topic; its attributes are changes, with ``+`` or ``-`` before each name.
+
+        Raises:
+            BrokerResponseError: an attribute is unknown, cannot be changed or has a wrong value; there are too many
+                topics.
+        """
+        old = self.topics.get(topic.topic_name)
+        if old is None:
+            self.check_room(1)
+        attributes = alter_attributes(TOPIC_ATTRIBUTES, None if old is None else old.attributes, topic.attributes)
+        self._put(msgspec.structs.replace(topic, attributes=attributes))
+
+    def check_room(self, added: int) -> None:
+        """Refuse topics that an administrator makes beyond ``maxTopicNums``.
+
+        Raises:
+            BrokerResponseError: SYSTEM_ERROR, naming the limit.
+        """
+        limit = self._config.max_topic_nums
+        if added and len(self.topics) + added > limit:
+            raise _too_many("maxTopicNums", len(self.topics) + added, limit, ResponseCode.SYSTEM_ERROR)
+
+    def may_create(self, topic: str) -> bool:
+        """Tell whether a client's request may create the topic, if it is new (``maxAutoCreateTopicNums``)."""
+        return topic in self.topics or len(self.topics) < self._auto_limit or is_system_topic(topic)
+
+    @property
+    def _auto_limit(self) -> int:
+        return min(self._config.max_auto_create_topic_nums, self._config.max_topic_nums)
+
+    def set_order_topics(self, topics: Iterable[str]) -> None:
+        """Make topics ordered that a name server has configured so (updateOrderTopicConfig)."""
+        for name in topics:
+            found = self.topics.get(name)
+            if found is not None and not found.order:
+                self._put(msgspec.structs.replace(found, order=True))
+
+    def delete(self, topic: str) -> bool:
+        """Forget a topic. Returns whether there was one."""
+        if topic not in self.topics:
+            return False
+        log.info("topic %s is deleted", topic)
+        self._changes.put(topic, None)
+        self.changed(topic)
+        return True
+
+    def encode(self) -> bytes:
+        """``topics.json`` as RocketMQ writes it."""
+        return self.encoder()()
+
+    def encoder(self) -> Callable[[], bytes]:
+        """See ``ConfigManager``; topics are replaced, never altered, so that a thread may read those of now."""
+        version, topics = struct_text(self.data_version, 1), dict(self.topics)
+        return lambda: file_text(dataVersion=version, topicConfigTable=self._texts.object_text(topics))
+
+    def parse(self, data: bytes) -> TopicConfigSerializeWrapper:
+        """What a ``topics.json`` holds."""
+        return decode_file(data, TopicConfigSerializeWrapper, "topicConfigTable")
+
+    def count(self, file: TopicConfigSerializeWrapper) -> int:
+        """How many entries there are."""
+        return len(file.topic_config_table)
+
+    def take(self, file: TopicConfigSerializeWrapper) -> None:
+        """Add the topics of a ``topics.json``; they replace system topics of the same name."""
+        self.topics.update(file.topic_config_table)
+        self.data_version = file.data_version
+
+    def _may_inherit(self, template: TopicConfig) -> bool:
+        if template.topic_name == AUTO_CREATE_TOPIC_KEY_TOPIC and not self._config.auto_create_topic_enable:
+            return False
+        return bool(template.perm & PERM_INHERIT)
+
+    def _create(self, topic: TopicConfig) -> TopicConfig:
+        if not self.may_create(topic.topic_name):
+            count = len(self.topics) + 1
+            raise _too_many("maxAutoCreateTopicNums", count, self._auto_limit, ResponseCode.TOPIC_NOT_EXIST)
+        log.info("topic %s is created: %s queues, perm %s", topic.topic_name, topic.write_queue_nums, topic.perm)
+        self._put(topic)
+        return topic
+
+    def _put(self, topic: TopicConfig) -> None:
+        self._changes.put(topic.topic_name, topic)
+        self.changed(topic.topic_name)
+
+    def _tables(self) -> Iterable[TableChanges[TopicConfig]]:
+        return (self._changes,)
+
+    def begin_write(self) -> None:
+        """See ``ConfigManager``."""
+        super().begin_write()
+        self._written_version = self.data_version.copy()
+
+    def written(self) -> Sequence[asyncio.Future[None]]:
+        """Tell the listeners; gives what they are at."""
+        written = self._changes.written()
+        topics = [config for name, config in written.items() if config is not None and name in self.topics]
+        change = TopicChange(topics, self._written_version, is_deletion=None in written.values())
+        if not written:
+            return ()
+        return [future for listener in self._listeners for future in listener(change)]
+
+
+def _too_many(setting: str, count: int, limit: int, code: ResponseCode) -> BrokerResponseError:
+    remark = f"{setting}: {count:,} topics exceed the limit of {limit:,}; delete unused topics or raise {setting}"
+    return BrokerResponseError(code, remark)

@@ -1,0 +1,1 @@
+"""Checks, limits and answers that request codes share."""

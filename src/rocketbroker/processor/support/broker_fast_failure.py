@@ -1,0 +1,91 @@
+"""Sends that would be one too many, or come too late, are refused before anything is stored.
+
+Answers to org.apache.rocketmq.broker.latency.BrokerFastFailure and to the bounded queue of its send threads. Here a
+send is handled as it is read and waits in one place only: for the disk, under SYNC_FLUSH. So the queue is the sends
+that wait for the disk, and a send waits for its turn when its connection, having too many of them, is not heard.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from typing import TypeVar
+
+from rocketbroker.codec.remoting.handler import Connection
+from rocketbroker.codec.remoting.response_code import ResponseCode
+from rocketbroker.common.config import BrokerConfig
+from rocketbroker.common.errors import BrokerResponseError
+from rocketbroker.store.flush.flush_service import WhenFlushed
+
+A = TypeVar("A")
+
+
+class BrokerFastFailure:
+    """Counts the sends that wait for the disk, and says when there is no room for another.
+
+    Args:
+        config: how many may wait, and how long a send may wait for its turn.
+    """
+
+    def __init__(self, config: BrokerConfig) -> None:
+        self._config = config
+        # When each send was stored that is not answered yet, oldest first.
+        self._since: deque[float] = deque()
+
+    @property
+    def waiting(self) -> int:
+        """Number of sends that are stored and not answered yet."""
+        return len(self._since)
+
+    def runtime_info(self) -> dict[str, str]:
+        """Return the queue of sends for GET_BROKER_RUNTIME_INFO, under RocketMQ's keys."""
+        head_ms = (asyncio.get_running_loop().time() - self._since[0]) * 1000 if self._since else 0
+        return {
+            "sendThreadPoolQueueSize": str(self.waiting),
+            "sendThreadPoolQueueCapacity": str(self._config.send_thread_pool_queue_capacity),
+            "sendThreadPoolQueueHeadWaitTimeMills": str(int(head_ms)),
+        }
+
+    def check(self, connection: Connection) -> None:
+        """Let a send of this connection in.
+
+        Raises:
+            BrokerResponseError: SYSTEM_BUSY, too many wait or it has waited too long; clients try another broker.
+        """
+        config = self._config
+        capacity = config.send_thread_pool_queue_capacity
+        if len(self._since) >= capacity:
+            raise _busy(
+                f"[OVERLOAD]system busy, start flow control for a while: {self.waiting} sends wait for the disk, "
+                f"the limit is {capacity} (sendThreadPoolQueueCapacity)"
+            )
+        waited_ms = int(connection.waited_s * 1000)
+        limit_ms = config.wait_time_mills_in_send_queue
+        if waited_ms >= limit_ms and config.broker_fast_failure_enable:
+            raise _busy(
+                f"[TIMEOUT_CLEAN_QUEUE]broker busy, start flow control for a while, period in queue: {waited_ms}ms, "
+                f"size of queue: {self.waiting}; the limit is {limit_ms} ms (waitTimeMillsInSendQueue)"
+            )
+
+    def answer_when_flushed(self, wait: Callable[[WhenFlushed], None], answer: Callable[[str], A]) -> asyncio.Future[A]:
+        """What ``answer`` makes of why a message is not on disk, empty when it is; counted as waiting until then.
+
+        Args:
+            wait: has that told, as ``MessageStore.when_flushed`` does for a message.
+            answer: makes the answer; not called when nobody waits for it any more.
+        """
+        loop = asyncio.get_running_loop()
+        self._since.append(loop.time())
+        future: asyncio.Future[A] = loop.create_future()
+        wait(partial(self._flushed, future, answer))
+        return future
+
+    def _flushed(self, future: asyncio.Future[A], answer: Callable[[str], A], why: str) -> None:
+        # They are flushed in the order in which they were stored.
+        self._since.popleft()
+        if not future.done():
+            future.set_result(answer(why))
+
+
+def _busy(remark: str) -> BrokerResponseError:
+    return BrokerResponseError(ResponseCode.SYSTEM_BUSY, remark)

@@ -1,0 +1,76 @@
+"""The parts of a broker that the tables hand to processors, each of which gets the few that it needs."""
+
+import asyncio
+from collections.abc import Callable, Collection
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from pathlib import Path
+
+from rocketbroker.broker.client.consumer_manager import ConsumerManager
+from rocketbroker.broker.client.producer_manager import ProducerManager
+from rocketbroker.broker.client.rebalance_lock_manager import RebalanceLockManager
+from rocketbroker.broker.client.send_back_allowance import SendBackAllowance
+from rocketbroker.broker.filter.consumer_filter_manager import ConsumerFilterManager
+from rocketbroker.broker.longpolling.pull_request_hold_service import PullRequestHoldService
+from rocketbroker.broker.offset.consumer_offset_manager import ConsumerOffsetManager
+from rocketbroker.broker.offset.offset_reset import OffsetReset
+from rocketbroker.broker.schedule.schedule_message_service import ScheduleMessageService
+from rocketbroker.broker.stats.broker_stats_manager import BrokerStatsManager
+from rocketbroker.broker.timer.handle_schedule_message import HandleScheduleMessage
+from rocketbroker.broker.timer.timer_message_store import TimerMessageStore
+from rocketbroker.broker.topic.subscription_group_manager import SubscriptionGroupManager
+from rocketbroker.broker.topic.topic_config_manager import TopicConfigManager
+from rocketbroker.broker.transaction.transactional_message_service import TransactionalMessageService
+from rocketbroker.common.clock import Clock
+from rocketbroker.common.config import BrokerConfig
+from rocketbroker.common.config.fields import ConfigModel
+from rocketbroker.store.clean.clean_files_service import CleanFilesService
+from rocketbroker.store.message_store import MessageStore
+
+
+@dataclass(frozen=True, slots=True)
+class AdminParts:
+    """What administration needs besides.
+
+    Attributes:
+        models: the settings, as GET_BROKER_CONFIG shows them.
+        persist_path: the file that changed settings go to.
+        executor: for file work.
+        register: has the broker registered anew, since its address or permission has changed.
+        readmit: settles anew what connected peers may send, since the settings of protected mode have changed.
+        is_active: whether the services that only a master runs are on.
+        cleaning: removes old files.
+    """
+
+    models: tuple[ConfigModel, ...]
+    persist_path: Path
+    executor: Executor
+    register: Callable[[], Collection[asyncio.Future[None]]]
+    readmit: Callable[[], None]
+    is_active: Callable[[], bool]
+    cleaning: CleanFilesService
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerParts:
+    """The parts of a broker that processors work on."""
+
+    config: BrokerConfig
+    clock: Clock
+    store: MessageStore
+    topic_configs: TopicConfigManager
+    subscription_groups: SubscriptionGroupManager
+    consumer_offsets: ConsumerOffsetManager
+    offset_reset: OffsetReset
+    consumer_filters: ConsumerFilterManager
+    consumers: ConsumerManager
+    producers: ProducerManager
+    locks: RebalanceLockManager
+    stats: BrokerStatsManager
+    schedule: ScheduleMessageService
+    transactions: TransactionalMessageService
+    timer: TimerMessageStore
+    handle_schedule_message: HandleScheduleMessage
+    hold_service: PullRequestHoldService
+    send_backs: SendBackAllowance
+    admin: AdminParts

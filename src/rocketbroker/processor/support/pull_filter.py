@@ -1,0 +1,184 @@
+"""What a pull wants: by the subscription it carries, else by that of its group's heartbeats (PullMessageProcessor)."""
+
+from typing import Final
+
+from rocketbroker.broker.client.consumer_manager import ConsumerManager
+from rocketbroker.broker.client.subscription import LONGEST_CACHED, TAG, SubscriptionLimit, is_tag_type, tag_codes_of
+from rocketbroker.broker.filter.consumer_filter_manager import ConsumerFilterManager, filter_of
+from rocketbroker.broker.filter.retry_message_filter import RetryMessageFilter
+from rocketbroker.broker.longpolling.pull_request import Wanted
+from rocketbroker.broker.topic.subscription_group_manager import SubscriptionGroupManager
+from rocketbroker.codec.message.topic_validator import RETRY_GROUP_TOPIC_PREFIX
+from rocketbroker.codec.remoting.bodies.heartbeat import MessageModel
+from rocketbroker.codec.remoting.bodies.subscription_group import SubscriptionGroupConfig
+from rocketbroker.codec.remoting.headers.pull_message import PullMessageRequestHeader
+from rocketbroker.codec.remoting.perm_name import INDEX_PERM_READ
+from rocketbroker.codec.remoting.pull_sys_flag import FLAG_CLASS_FILTER, FLAG_SUBSCRIPTION
+from rocketbroker.codec.remoting.response_code import ResponseCode
+from rocketbroker.common.config import BrokerConfig
+from rocketbroker.common.errors import BrokerResponseError, MQFilterError
+from rocketbroker.store.message_store import MessageStore
+from rocketbroker.store.read.get_message import GetMessageStatus
+from rocketbroker.store.read.message_filter import MessageFilter
+
+_READ_FORBIDDEN: Final = 1 << INDEX_PERM_READ
+
+_ANY_SIZE: Final = 1 << 30
+
+
+class PullFilter:
+    """Finds what pulls want.
+
+    Args:
+        config: whether properties are filtered (``enablePropertyFilter``), also of retries (``filterSupportRetry``).
+        consumers: who is subscribed to what.
+        subscription_groups: what is forbidden to groups.
+        consumer_filters: the compiled filters of groups.
+    """
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        consumers: ConsumerManager,
+        subscription_groups: SubscriptionGroupManager,
+        consumer_filters: ConsumerFilterManager,
+    ) -> None:
+        self._config = config
+        self._consumers = consumers
+        self._subscription_groups = subscription_groups
+        self._consumer_filters = consumer_filters
+        self._limit = SubscriptionLimit(config)
+
+    def wanted(self, header: PullMessageRequestHeader, group: SubscriptionGroupConfig) -> Wanted:
+        """What the pull wants.
+
+        Raises:
+            BrokerResponseError: the group has no subscription, one that it may not use, one whose filter is wrong, too
+                long or not served, or one older than its client's, which is not known to go by tags.
+        """
+        if header.sys_flag & FLAG_SUBSCRIPTION:
+            if header.subscription is not None and len(header.subscription) > LONGEST_CACHED:
+                self._limit.check(header.subscription)
+            if is_tag_type(header.expression_type):
+                return tag_codes_of(header.subscription or ""), None
+            return None, self._by_expression(header)
+        info = self._consumers.group_info(header.consumer_group)
+        if info is None:
+            raise BrokerResponseError(ResponseCode.SUBSCRIPTION_NOT_EXIST, "the consumer's group info not exist")
+        if not group.consume_broadcast_enable and info.message_model == MessageModel.BROADCASTING:
+            raise _forbidden(f"the consumer group[{header.consumer_group}] can not consume by broadcast way")
+        if self._subscription_groups.forbidden(header.consumer_group, header.topic) & _READ_FORBIDDEN:
+            raise _forbidden(f"the consumer group[{header.consumer_group}] is forbidden for topic[{header.topic}]")
+        subscription = info.find_subscription_data(header.topic)
+        if subscription is None:
+            raise BrokerResponseError(ResponseCode.SUBSCRIPTION_NOT_EXIST, "the consumer's subscription not exist")
+        if subscription.sub_version < header.sub_version:
+            return _not_known_yet(header)
+        if subscription.is_tag:
+            return subscription.tag_codes, None
+        return None, self._registered(header, subscription.data.expression_type, subscription.data.sub_string)
+
+    def _by_expression(self, header: PullMessageRequestHeader) -> MessageFilter:
+        """The filter that a pull carries."""
+        expression_type = header.expression_type or ""
+        self._check_enabled(expression_type)
+        try:
+            found = filter_of(expression_type, header.subscription or "")
+        except MQFilterError as error:
+            remark = f"parse the consumer's subscription failed: {error}"
+            raise BrokerResponseError(ResponseCode.SUBSCRIPTION_PARSE_FAILED, remark) from error
+        return self._with_retries(header, found)
+
+    def _registered(self, header: PullMessageRequestHeader, expression_type: str, expression: str) -> MessageFilter:
+        """The filter that the group's heartbeats gave."""
+        self._check_enabled(expression_type)
+        data = self._consumer_filters.get(header.topic, header.consumer_group)
+        if data is None:
+            remark = "The broker's consumer filter data is not exist!Your expression may be wrong!"
+            raise BrokerResponseError(
+                ResponseCode.FILTER_DATA_NOT_EXIST, f"{remark} {_what_is_wrong(expression_type, expression)}".rstrip()
+            )
+        if data.client_version < header.sub_version:
+            remark = "the consumer's consumer filter data not latest"
+            raise BrokerResponseError(ResponseCode.FILTER_DATA_NOT_LATEST, remark)
+        return self._with_retries(header, data.message_filter)
+
+    def _with_retries(self, header: PullMessageRequestHeader, message_filter: MessageFilter) -> MessageFilter:
+        """Messages of a retry topic are filtered as those of the topic that they come from."""
+        if self._config.filter_support_retry and header.topic.startswith(RETRY_GROUP_TOPIC_PREFIX):
+            return RetryMessageFilter(self._consumer_filters, header.topic.removeprefix(RETRY_GROUP_TOPIC_PREFIX))
+        return message_filter
+
+    def _check_enabled(self, expression_type: str) -> None:
+        if not self._config.enable_property_filter:
+            raise BrokerResponseError(ResponseCode.SYSTEM_ERROR, not_supported(expression_type))
+
+
+class HeldFilter:
+    """Says whether a message has come that a held pull wants, each time of those that came since.
+
+    Args:
+        store: the messages.
+        topic: where the pull is from, with the two that follow.
+        queue_id: the queue.
+        offset: the queue offset of the first message that it wants.
+        message_filter: what it wants.
+    """
+
+    def __init__(
+        self, store: MessageStore, topic: str, queue_id: int, offset: int, message_filter: MessageFilter
+    ) -> None:
+        self._store = store
+        self._topic = topic
+        self._queue_id = queue_id
+        self._offset = offset
+        self._message_filter = message_filter
+
+    def __call__(self) -> bool | None:
+        """Whether one is there; true as well for all that the pull itself has to answer.
+
+        ``None`` when there is more to look at than the loop may at a time: it is to be asked again.
+        """
+        result = self._store.get_message(
+            self._topic, self._queue_id, self._offset, 1, _ANY_SIZE, message_filter=self._message_filter
+        )
+        if result.status is GetMessageStatus.NO_MATCHED_MESSAGE:
+            self._offset = result.next_begin_offset
+            return None if self._offset < result.max_offset else False
+        return result.status is not GetMessageStatus.OFFSET_OVERFLOW_ONE
+
+
+def _not_known_yet(header: PullMessageRequestHeader) -> Wanted:
+    """What a pull wants whose client has a newer subscription than its heartbeats gave: everything, where it can be.
+
+    The next heartbeat may be half a minute away: a Java client skips the one that should tell of the change while
+    another is under way. Apache's broker refuses all of its pulls until then. But a client that goes by tags compares
+    each message with its tags itself, the broker's hashes being no proof, so that it is given all messages and misses
+    none. It has to say that it goes by tags: one of SQL92 takes what it is given.
+    """
+    if header.expression_type == TAG and not header.sys_flag & FLAG_CLASS_FILTER:
+        return None, None
+    raise BrokerResponseError(
+        ResponseCode.SUBSCRIPTION_NOT_LATEST,
+        f"the consumer's subscription not latest: no heartbeat told version {header.sub_version} yet",
+    )
+
+
+def not_supported(expression_type: str) -> str:
+    """The remark to who filters by properties while that is off."""
+    return (
+        f"The broker does not support consumer to filter message by {expression_type[:64]}: "
+        "enablePropertyFilter is false, set it to true to have it do so"
+    )
+
+
+def _what_is_wrong(expression_type: str, expression: str) -> str:
+    try:
+        filter_of(expression_type, expression)
+    except MQFilterError as error:
+        return str(error)
+    return ""
+
+
+def _forbidden(remark: str) -> BrokerResponseError:
+    return BrokerResponseError(ResponseCode.NO_PERMISSION, remark)

@@ -1,0 +1,29 @@
+"""What is answered when the store did not take a message (SendMessageProcessor.handlePutMessageResult).
+
+RocketMQ has one code, and one text, for several causes. The code stays, since clients decide by it whether they try
+another broker; the remark begins with the status, which is the cause's own, and goes on with what was measured.
+"""
+
+from typing import Final
+
+from rocketbroker.codec.remoting.response_code import ResponseCode
+from rocketbroker.common.errors import BrokerResponseError
+from rocketbroker.store.commitlog.put_message import PutMessageResult, PutMessageStatus
+
+RESPONSE_CODES: Final = {
+    PutMessageStatus.MESSAGE_ILLEGAL: ResponseCode.MESSAGE_ILLEGAL,
+    PutMessageStatus.PROPERTIES_SIZE_EXCEEDED: ResponseCode.MESSAGE_ILLEGAL,
+    PutMessageStatus.CREATE_MAPPED_FILE_FAILED: ResponseCode.SYSTEM_ERROR,
+    PutMessageStatus.DISK_FULL: ResponseCode.SERVICE_NOT_AVAILABLE,
+    PutMessageStatus.READ_ONLY: ResponseCode.SERVICE_NOT_AVAILABLE,
+    PutMessageStatus.NOT_DISPATCHED: ResponseCode.SERVICE_NOT_AVAILABLE,
+    PutMessageStatus.NOT_STARTED: ResponseCode.SERVICE_NOT_AVAILABLE,
+    PutMessageStatus.SHUTTING_DOWN: ResponseCode.SERVICE_NOT_AVAILABLE,
+    PutMessageStatus.TOPIC_BEING_DELETED: ResponseCode.SERVICE_NOT_AVAILABLE,
+    PutMessageStatus.OS_PAGE_CACHE_BUSY: ResponseCode.SYSTEM_BUSY,
+}
+
+
+def put_refusal(result: PutMessageResult) -> BrokerResponseError:
+    """The answer for a put that did not end with PUT_OK."""
+    return BrokerResponseError(RESPONSE_CODES[result.status], f"[{result.status.name}] {result.reason}")

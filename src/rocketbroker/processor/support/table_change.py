@@ -1,0 +1,79 @@
+"""Answers to requests that change a table, or rest on a change: given when it is on disk and registered, or undone."""
+
+import asyncio
+from collections.abc import Awaitable, Collection, Iterable
+from typing import NamedTuple, TypeVar
+
+from rocketbroker.broker.persist.config_manager import Settled
+from rocketbroker.broker.topic.topic_config_manager import TopicConfigManager
+from rocketbroker.codec.remoting.remoting_command import Command
+from rocketbroker.codec.remoting.response_code import ResponseCode
+from rocketbroker.common.errors import BrokerResponseError
+
+A = TypeVar("A")
+
+UNDONE = "the change is undone; make room on the disk, or have it written to again, then try again"
+
+
+async def wait_settled(changes: Iterable[Settled | None], consequence: str = UNDONE) -> None:
+    """Wait until changes are on disk, and registered where name servers are to know them.
+
+    Args:
+        changes: what the tables gave for the changes; ``None`` needs no waiting.
+        consequence: what holds when the disk refuses, for the remark.
+
+    Raises:
+        BrokerResponseError: SYSTEM_ERROR, the disk refused one of them.
+    """
+    for change in {change for change in changes if change is not None}:
+        # Not awaited itself: the future is shared, and a request that is cancelled must not cancel it.
+        await asyncio.wait([change])
+        if reason := change.result():
+            raise BrokerResponseError(ResponseCode.SYSTEM_ERROR, f"{reason}: {consequence}")
+
+
+def answer_when_settled(changes: Iterable[Settled | None], answer: Command) -> Command | Awaitable[Command]:
+    """The answer, at once where nothing is under way; refused as ``wait_settled`` does."""
+    waits = [change for change in changes if change is not None]
+    return _answer_when_settled(waits, answer) if waits else answer
+
+
+async def _answer_when_settled(waits: Iterable[Settled], answer: Command) -> Command:
+    await wait_settled(waits)
+    return answer
+
+
+async def answer_within(changes: Collection[Settled], answer: Command, limit_s: float) -> Command:
+    """The answer when the changes are settled, whatever became of them, or after ``limit_s`` seconds."""
+    await asyncio.wait(changes, timeout=limit_s)
+    return answer
+
+
+class UnsettledQueue(NamedTuple):
+    """A queue that took a message while a change of its topic is under way."""
+
+    topic: str
+    queue_id: int
+    settled: Settled
+
+
+def unsettled_queues(topics: TopicConfigManager, *queues: tuple[str, int]) -> list[UnsettledQueue]:
+    """Those of ``queues`` (topic and number) whose topic is not settled."""
+    found = ((topic, queue_id, topics.settled(topic)) for topic, queue_id in queues)
+    return [UnsettledQueue(topic, queue_id, settled) for topic, queue_id, settled in found if settled is not None]
+
+
+async def answer_when_created(
+    topics: TopicConfigManager, queues: Iterable[UnsettledQueue], answer: A | Awaitable[A]
+) -> A:
+    """The answer to a message once the topics of its queues are on disk.
+
+    Raises:
+        BrokerResponseError: SERVICE_NOT_AVAILABLE, the disk refused and has no such queue; clients try another broker.
+    """
+    for topic, queue_id, settled in queues:
+        await asyncio.wait([settled])
+        if (reason := settled.result()) and not topics.has_on_disk(topic, queue_id):
+            remark = f"topic[{topic[:127]}] cannot be created: {reason}; the message is not acknowledged"
+            raise BrokerResponseError(ResponseCode.SERVICE_NOT_AVAILABLE, remark)
+    return await answer if isinstance(answer, Awaitable) else answer

@@ -1,0 +1,160 @@
+"""What the send path needs to know of a topic, checked once and kept until the topic changes."""
+
+import random
+from collections.abc import Awaitable
+from typing import TypeVar
+
+from rocketbroker.broker.stats.broker_stats_manager import BrokerStatsManager
+from rocketbroker.broker.stats.stats_item import StatsItem
+from rocketbroker.broker.topic.attribute_util import unserved_attribute
+from rocketbroker.broker.topic.system_topics import TIMER_TOPIC
+from rocketbroker.broker.topic.topic_config_manager import TopicConfigManager
+from rocketbroker.codec.message.message_sys_flag import MULTI_TAGS_FLAG
+from rocketbroker.codec.message.topic_validator import (
+    RETRY_GROUP_TOPIC_PREFIX,
+    RMQ_SYS_TRANS_HALF_TOPIC,
+    is_not_allowed_send_topic,
+    validate_topic,
+)
+from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig, TopicFilterType
+from rocketbroker.codec.remoting.headers.send_message import SendMessageRequestHeader
+from rocketbroker.codec.remoting.perm_name import PERM_READ_WRITE, PERM_WRITE
+from rocketbroker.codec.remoting.response_code import ResponseCode
+from rocketbroker.common.config import BrokerConfig
+from rocketbroker.common.errors import BrokerResponseError
+from rocketbroker.processor.support.table_change import UnsettledQueue, answer_when_created, unsettled_queues
+
+A = TypeVar("A")
+
+_UNIT_FLAG = 1
+_NOT_WRITTEN = "which this broker does not write; send to a topic without it"
+_UNIT_SUB_FLAG = 2
+
+
+class TopicTarget:
+    """A topic that may be sent to.
+
+    ``waits`` says that the answer to a send may have to wait: for the disk, or for the topic itself, when that is new.
+    """
+
+    __slots__ = ("config", "is_batch_cq", "is_retry", "order", "queue_nums", "stats", "sys_flag", "waits")
+
+    def __init__(self, config: TopicConfig, stats: StatsItem) -> None:
+        self.config = config
+        self.stats = stats
+        self.queue_nums = max(config.write_queue_nums, config.read_queue_nums)
+        self.sys_flag = MULTI_TAGS_FLAG if config.topic_filter_type == TopicFilterType.MULTI_TAG else 0
+        self.order = config.order
+        self.is_batch_cq = config.is_batch_cq
+        self.is_retry = config.topic_name.startswith(RETRY_GROUP_TOPIC_PREFIX)
+        self.waits = True
+
+
+def other_queue(header: SendMessageRequestHeader, target: TopicTarget) -> int:
+    """Any queue of the topic for a negative number.
+
+    Raises:
+        BrokerResponseError: INVALID_PARAMETER, the number is too large.
+    """
+    if header.queue_id < 0:
+        return random.randrange(max(target.config.write_queue_nums, 1))
+    remark = (
+        f"request queueId[{header.queue_id}] is illegal, topic:[{header.topic}] "
+        f"has writeQueueNums:[{target.config.write_queue_nums}] readQueueNums:[{target.config.read_queue_nums}]"
+    )
+    raise BrokerResponseError(ResponseCode.INVALID_PARAMETER, remark)
+
+
+class TopicTargets:
+    """Finds topics for sends, and creates them as RocketMQ does (AbstractSendMessageProcessor.msgCheck).
+
+    Args:
+        config: permissions of the broker.
+        topic_config_manager: the topics.
+        stats: gives each topic its counters.
+    """
+
+    def __init__(
+        self, config: BrokerConfig, topic_config_manager: TopicConfigManager, stats: BrokerStatsManager
+    ) -> None:
+        self._config = config
+        self._manager = topic_config_manager
+        self._topics = topic_config_manager.topics
+        self._stats = stats
+        self._targets: dict[str, TopicTarget] = {}
+        # Counts half messages, as the topic that they are for gets a message by the commit only.
+        self.half_stats = stats.topic_put(RMQ_SYS_TRANS_HALF_TOPIC)
+
+    def find(self, header: SendMessageRequestHeader, remote_address: str) -> TopicTarget:
+        """The topic of a send.
+
+        Raises:
+            BrokerResponseError: the name is not allowed, the topic does not exist and may not be created, or it may not
+                be written to.
+        """
+        target = self._targets.get(header.topic)
+        # A changed topic is another object.
+        if target is None or target.config is not self._topics.get(header.topic):
+            config = self._checked(header, remote_address)
+            if len(self._targets) > len(self._topics):
+                self._forget_deleted()
+            target = self._targets[header.topic] = TopicTarget(config, self._stats.topic_put(header.topic))
+        if target.order and not self._config.broker_permission & PERM_WRITE:
+            # Only ordered topics: the routes of others lead their producers elsewhere.
+            remark = (
+                f"the broker[{self._config.broker_ip1}] sending message is forbidden: its brokerPermission is "
+                f"{self._config.broker_permission}, which lacks write (2), and topic[{header.topic}] is ordered"
+            )
+            raise BrokerResponseError(ResponseCode.NO_PERMISSION, remark)
+        return target
+
+    def unsettled(self, *queues: tuple[str, int]) -> list[UnsettledQueue]:
+        """Those of ``queues`` (topic and number) whose topic is not on disk yet, or not registered."""
+        return unsettled_queues(self._manager, *queues)
+
+    async def answer_when_created(self, queues: list[UnsettledQueue], answer: A | Awaitable[A]) -> A:
+        """The answer to a send once the topics of its queues are on disk.
+
+        Raises:
+            BrokerResponseError: SERVICE_NOT_AVAILABLE, the disk refused.
+        """
+        return await answer_when_created(self._manager, queues, answer)
+
+    def _forget_deleted(self) -> None:
+        for topic in self._targets.keys() - self._topics.keys():
+            del self._targets[topic]
+
+    def _checked(self, header: SendMessageRequestHeader, remote_address: str) -> TopicConfig:
+        topic = header.topic
+        result = validate_topic(topic)
+        if not result.valid:
+            raise BrokerResponseError(ResponseCode.INVALID_PARAMETER, result.remark)
+        # Apache RocketMQ takes messages for its timer's topic, where they say themselves where they go to.
+        if is_not_allowed_send_topic(topic) or topic == TIMER_TOPIC:
+            raise BrokerResponseError(ResponseCode.NO_PERMISSION, f"Sending message to topic[{topic}] is forbidden.")
+        config = self._topics.get(topic) or self._create(header, remote_address)
+        if not config.perm & PERM_WRITE:
+            remark = f"sending message to topic[{topic}] is forbidden: its perm is {config.perm}, which lacks write (2)"
+            raise BrokerResponseError(ResponseCode.NO_PERMISSION, remark)
+        unserved = unserved_attribute(config.attributes)
+        if unserved:
+            raise BrokerResponseError(ResponseCode.MESSAGE_ILLEGAL, f"topic[{topic}] has {unserved}, {_NOT_WRITTEN}")
+        return config
+
+    def _create(self, header: SendMessageRequestHeader, remote_address: str) -> TopicConfig:
+        topic = header.topic
+        sys_flag = 0
+        if header.unit_mode:
+            sys_flag = _UNIT_SUB_FLAG if topic.startswith(RETRY_GROUP_TOPIC_PREFIX) else _UNIT_FLAG
+        created = self._manager.create_in_send_message(
+            topic, header.default_topic, remote_address, header.default_topic_queue_nums, sys_flag
+        )
+        if created is None and topic.startswith(RETRY_GROUP_TOPIC_PREFIX):
+            created = self._manager.create_in_send_message_back(topic, 1, PERM_READ_WRITE, sys_flag)
+        if created is None:
+            remark = (
+                f"topic[{topic}] not exist, apply first please! It can be created by mqadmin updateTopic; "
+                f"autoCreateTopicEnable is {str(self._config.auto_create_topic_enable).lower()} here"
+            )
+            raise BrokerResponseError(ResponseCode.TOPIC_NOT_EXIST, remark)
+        return created

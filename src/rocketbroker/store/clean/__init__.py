@@ -1,0 +1,1 @@
+"""Retention, disk watermarks and the deletion of topics."""

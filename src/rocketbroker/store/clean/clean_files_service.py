@@ -1,0 +1,106 @@
+"""Looks for what can be removed, each ``cleanResourceInterval`` (DefaultMessageStore.cleanFilesPeriodically)."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from rocketbroker.common.clock import Clock
+from rocketbroker.common.lifecycle import TaskOwner
+from rocketbroker.store.clean.clean_commit_log_service import (
+    CleanCommitLogService,
+    CleanedStore,
+    FirstPending,
+    QueueRange,
+)
+from rocketbroker.store.clean.clean_consume_queue_service import CleanConsumeQueueService
+from rocketbroker.store.clean.clean_thread import CleanThread
+from rocketbroker.store.clean.disk_space import MeasureDisk, measure_disk
+from rocketbroker.store.clean.disk_watch import DiskWatch
+from rocketbroker.store.index.index_service import IndexService
+
+_TICK_S = 0.2
+# While sends are refused, or a removed file has not given its room back yet, it is looked so often.
+_HURRY_MS = 1000
+
+
+class IndexedStore(CleanedStore, Protocol):
+    """What is needed of the message store."""
+
+    index_service: IndexService | None
+
+
+class CleanFilesService:
+    """Runs both cleaning services, one round at a time, and beside them the watch of the disks.
+
+    Started after the store and stopped before it.
+
+    Args:
+        store: the store.
+        clock: says what has expired.
+        unconsumed: see ``CleanCommitLogService``.
+        measure: measures the disks.
+        pending: see ``CleanCommitLogService``.
+    """
+
+    def __init__(
+        self,
+        store: IndexedStore,
+        clock: Clock,
+        unconsumed: Callable[[Sequence[QueueRange]], list[str]],
+        measure: MeasureDisk = measure_disk,
+        pending: Sequence[FirstPending] = (),
+    ) -> None:
+        self._config = store.config
+        self._clock = clock
+        self._thread = CleanThread(clock)
+        self._watch = DiskWatch(store.config, store.refusals, clock, measure)
+        self._commit_log = CleanCommitLogService(store, clock, self._thread, self._watch, unconsumed, pending)
+        self._consume_queue = CleanConsumeQueueService(store, store.index_service, clock, self._thread)
+        self._round = asyncio.Lock()
+        self._next_at = 0.0
+        self._tasks = TaskOwner("CleanFilesService")
+
+    async def start(self) -> None:
+        """Start looking; the store is open by then.
+
+        Raises:
+            StoreError: a disk cannot be asked.
+        """
+        await self._watch.start()
+        self._tasks.every(_TICK_S, self._clean_when_due, "clean")
+
+    async def stop(self) -> None:
+        """End after the file that is being removed."""
+        await self._tasks.stop()
+        await self._thread.stop()
+        await self._watch.stop()
+
+    def delete_files_manually(self) -> None:
+        """Have expired commit log files removed soon, whatever the hour; gives before they are."""
+        self._commit_log.delete_files_manually()
+        self._next_at = 0.0
+
+    async def clean_expired_consume_queue(self) -> str:
+        """Remove what queues and index hold of messages that are gone; gives what the disk refused, or ""."""
+        async with self._round:
+            return await self._consume_queue.clean(again=True)
+
+    async def clean(self) -> None:
+        """One round.
+
+        Raises:
+            OSError: a disk cannot be asked.
+        """
+        async with self._round:
+            await self._commit_log.clean()
+            await self._consume_queue.clean()
+
+    async def _clean_when_due(self) -> None:
+        now = self._clock.monotonic()
+        if now < self._next_at:
+            return
+        interval = self._config.clean_resource_interval
+        self._next_at = now + interval / 1000
+        await self.clean()
+        if self._watch.refusing or self._thread.holds_files:
+            self._next_at = now + min(interval, _HURRY_MS) / 1000

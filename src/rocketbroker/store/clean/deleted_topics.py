@@ -1,0 +1,133 @@
+"""Which topics were deleted, and when: ``config/deletedTopics.json``, by topic the CommitLog offset at its deletion.
+
+The messages of a deleted topic stay in the log until their file expires. When queues are made anew from the log, those
+that lie before the mark are left out, so that the topic does not come back.
+"""
+
+import logging
+import threading
+from collections.abc import Iterable
+from pathlib import Path
+
+from rocketbroker.codec.storefile.config_json import dumps_config, loads_config
+from rocketbroker.common.atomic_file import backup_of, replace_contents
+from rocketbroker.common.errors import CodecError
+from rocketbroker.common.file_system import FileSystem
+from rocketbroker.store.queue.consume_queue_store import ConsumeQueueStore
+
+log = logging.getLogger(__name__)
+
+FILE_NAME = "deletedTopics.json"
+
+
+class DeletedTopics:
+    """The marks, in memory and on disk.
+
+    Args:
+        path: the file.
+        file_system: the disk.
+    """
+
+    def __init__(self, path: Path, file_system: FileSystem) -> None:
+        self._path = path
+        self._file_system = file_system
+        self.marks: dict[str, int] = {}
+        # Why the file has a mark that was taken back, until it is written again.
+        self._why_stale = ""
+        # Deletions write it on their thread, the flush thread what the disk refused.
+        self._lock = threading.Lock()
+
+    def load(self, told: list[str]) -> None:
+        """Read the file, or what it held before when it is damaged, which ``told`` takes (blocks)."""
+        for path in (self._path, backup_of(self._path)):
+            try:
+                self.marks = _parse(loads_config(path.read_bytes()))
+            except FileNotFoundError:
+                continue
+            except (OSError, CodecError, ValueError, TypeError) as error:
+                told.append(f"{path}: cannot be read, topics that were deleted may come back: {error}")
+            else:
+                return
+
+    def add(self, topics: Iterable[str], offset: int, min_offset: int) -> None:
+        """Mark topics as deleted before a CommitLog offset (blocks); marks before the begin of the log are dropped.
+
+        Raises:
+            OSError: the disk refused; the marks are as they were.
+        """
+        with self._lock:
+            marks = {topic: mark for topic, mark in self.marks.items() if mark > min_offset}
+            self._write(marks | dict.fromkeys(topics, offset))
+
+    def _write(self, marks: dict[str, int]) -> None:
+        replace_contents(self._path, dumps_config({"deleted": marks}), self._file_system)
+        self.marks = marks
+        if self._why_stale:
+            log.warning("%s is written again: no topic is marked as deleted that is there", self._path)
+        self._why_stale = ""
+
+    def take_back(self, topic: str, before: int) -> None:
+        """Give a topic that stays the mark that it had before, 0 for none (blocks).
+
+        A disk that refuses is told, and asked again by each ``write_again``.
+        """
+        with self._lock:
+            self.marks = {**self.marks, topic: before}
+            self._try_to_write()
+
+    def write_again(self) -> None:
+        """Take off the disk the marks that were taken back, where it refused that (blocks; on any thread)."""
+        with self._lock:
+            if self._why_stale:
+                self._try_to_write()
+
+    def _try_to_write(self) -> None:
+        try:
+            self._write(self.marks)
+        except OSError as error:
+            why = f"{error.strerror}"
+            if why != self._why_stale:
+                log.error(  # noqa: TRY400 - which call it was says nothing more
+                    "%s still says that topics are deleted which are there, and cannot be written: %s; it is tried "
+                    "again until it can, and a start after a crash before that deletes those without newer messages",
+                    self._path,
+                    why,
+                )
+            self._why_stale = why
+
+    def clamp(self, end_of_log: int, told: list[str]) -> None:
+        """Have no mark behind the end of the log, which lost what came before the mark: new messages lie there.
+
+        Raises:
+            OSError: the disk refused.
+        """
+        beyond = [topic for topic, mark in self.marks.items() if mark > end_of_log]
+        if beyond:
+            told.append(f"{self._path}: topics were deleted at offsets that the CommitLog does not reach any more")
+            self.add(beyond, end_of_log, 0)
+
+    def finish(self, queues: ConsumeQueueStore, min_offset: int) -> None:
+        """Take queues out of service whose topics were marked and not made again: a crash came between the two.
+
+        Not after a clean stop, which waits for deletions: a mark of what is there is one that could not be taken back.
+
+        Args:
+            queues: the queues.
+            min_offset: where the log begins; what was marked before that was finished.
+
+        Raises:
+            OSError: the disk refused.
+        """
+        for topic, mark in self.marks.items():
+            if mark <= min_offset:
+                continue
+            last = [queue.entry(queue.max_offset - 1) for queue in queues.queues_of(topic).values()]
+            if last and all(entry is None or entry[0] < mark for entry in last):
+                queues.delete_topic(topic)
+
+
+def _parse(content: dict[str, object]) -> dict[str, int]:
+    marks = content.get("deleted")
+    if not isinstance(marks, dict):
+        raise TypeError("deleted is no object")
+    return {str(topic): int(mark) for topic, mark in marks.items()}

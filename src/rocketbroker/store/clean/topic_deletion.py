@@ -1,0 +1,89 @@
+"""Removes the queues of topics (DefaultMessageStore.deleteTopics).
+
+Until it is done the topics take no messages. It is noted on disk before they go (``DeletedTopics``), so that a start
+never brings them back; the flush thread removes their files.
+"""
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+from rocketbroker.common.errors import StoreError
+from rocketbroker.common.lifecycle import TaskOwner
+from rocketbroker.store.clean.deleted_topics import DeletedTopics
+from rocketbroker.store.commitlog.commit_log import CommitLog
+from rocketbroker.store.flush.flush_service import CommitLogFlusher
+from rocketbroker.store.queue.consume_queue_store import ConsumeQueueStore
+
+
+class TopicDeletion:
+    """Deletes topics, one call after the other; ``lock`` is held while one is at work.
+
+    Args:
+        deleted: the marks of deleted topics.
+        commit_log: holds the messages, which stay until their file expires.
+        queues: what is removed.
+        flusher: brings the log to disk.
+        dispatch: enters stored messages into their queues.
+        executor: does the file work.
+    """
+
+    def __init__(
+        self,
+        deleted: DeletedTopics,
+        commit_log: CommitLog,
+        queues: ConsumeQueueStore,
+        flusher: CommitLogFlusher,
+        dispatch: Callable[[], None],
+        executor: ThreadPoolExecutor,
+    ) -> None:
+        self._deleted = deleted
+        self._commit_log = commit_log
+        self._queues = queues
+        self._flusher = flusher
+        self._dispatch = dispatch
+        self._executor = executor
+        self.lock = asyncio.Lock()
+        self._tasks = TaskOwner("TopicDeletion")
+
+    async def stop(self) -> None:
+        """Wait for the deletion that is at work, and begin no other."""
+        async with self.lock:
+            await self._tasks.stop()
+
+    async def delete(self, topics: set[str]) -> int:
+        """Remove the queues of topics; gives how many topics had any. The messages stay until their file expires.
+
+        Raises:
+            StoreError: the log could not be synced, or messages could not be brought to their queues first.
+            OSError: the disk refused the note or a folder's new name; that topic is as it was.
+        """
+        # To its end, also when who asked for it is gone.
+        return await asyncio.shield(self._tasks.start(self._delete_all(topics), "delete topics"))
+
+    async def _delete_all(self, topics: set[str]) -> int:
+        async with self.lock:
+            self._queues.close_topics(topics)
+            try:
+                mark = self._commit_log.max_offset
+                # A power loss must not leave a log that ends before the mark: what comes then is not deleted.
+                if not await self._flusher.wait_flushed(mark):
+                    raise StoreError(self._flusher.error or "the CommitLog could not be synced")
+                # From here on no message of theirs is without its entry, which might need a file in the folder.
+                self._dispatch()
+                return sum([await self._delete(topic, mark) for topic in sorted(topics)])
+            finally:
+                self._queues.open_topics(topics)
+
+    async def _delete(self, topic: str, mark: int) -> bool:
+        await asyncio.get_running_loop().run_in_executor(self._executor, self._mark_and_move, topic, mark)
+        return self._queues.take_out(topic)
+
+    def _mark_and_move(self, topic: str, mark: int) -> None:
+        before = self._deleted.marks.get(topic, 0)
+        self._deleted.add({topic}, mark, self._commit_log.min_offset)
+        try:
+            self._queues.move_away(topic)
+        except OSError:
+            self._deleted.take_back(topic, before)
+            raise

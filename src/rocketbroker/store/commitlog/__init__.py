@@ -1,0 +1,1 @@
+"""The CommitLog: appending records, reading them by offset, walking them."""

@@ -1,0 +1,269 @@
+"""All messages of the broker in the order they came (org.apache.rocketmq.store.CommitLog).
+
+A record that does not fit into the rest of a file is preceded by a BLANK, and begins the next file. Records are written
+by the event loop's thread only; the flush thread reads ``wrote`` positions and syncs.
+"""
+
+import os
+from collections.abc import Sequence
+from zlib import crc32
+
+from rocketbroker.codec.message.buffers import ReadableBuffer
+from rocketbroker.codec.message.message_decoder import decode_record, peek
+from rocketbroker.codec.message.message_encoder import (
+    BLANK_LENGTH,
+    BODY_POSITION,
+    MESSAGE_MAGIC_CODE_V1,
+    MESSAGE_MAGIC_CODE_V2,
+    PROPERTIES_LENGTH,
+    RECORD_HEADS,
+    encode_blank_into,
+)
+from rocketbroker.codec.storefile.commit_log_layout import fits
+from rocketbroker.common.errors import CorruptRecordError, MessageIllegalError
+from rocketbroker.store.commitlog.put_message import MessageExtBrokerInner
+from rocketbroker.store.logfile.allocate_mapped_file_service import AllocateMappedFileService
+from rocketbroker.store.logfile.mapped_file import MappedFile
+from rocketbroker.store.logfile.mapped_file_queue import MappedFileQueue
+from rocketbroker.store.queue.consume_queue import ConsumeQueue
+
+# Blocks are allocated 64 MiB at a time; pages are made 4 MiB at a time and 8 MiB ahead of the writer.
+ALLOCATE_STEP = 64 * 1024 * 1024
+_POPULATE_STEP = 4 * 1024 * 1024
+_POPULATE_AHEAD = 8 * 1024 * 1024
+
+# A frame of the default limit carries no longer one, whatever was the limit when it was stored.
+_MAX_RECORD = 16 * 1024 * 1024
+
+_HOST_BITS = 3
+_length_pack = PROPERTIES_LENGTH.pack
+
+
+class CommitLog:
+    """The log: appends records and hands out slices of what it holds.
+
+    Args:
+        queue: its files.
+        allocate_service: prepares files and blocks.
+        store_host: the broker's address as records hold it.
+        longest_record: what is longer, and than 16 MiB, is not read by its offset, since somebody may have forged it.
+            It grows with what is appended, as maxMessageSize may.
+    """
+
+    __slots__ = ("_allocate_service", "_file", "_limit", "_populated", "longest_record", "queue", "store_host")
+
+    def __init__(
+        self,
+        queue: MappedFileQueue,
+        allocate_service: AllocateMappedFileService,
+        store_host: bytes,
+        longest_record: int = _MAX_RECORD,
+    ) -> None:
+        self.queue = queue
+        self.longest_record = max(longest_record, _MAX_RECORD)
+        self.store_host = store_host
+        self._allocate_service = allocate_service
+        self._file: MappedFile | None = None
+        # Positions in the file being written: up to where it may be written without asking, and has pages.
+        self._limit = 0
+        self._populated = 0
+
+    @property
+    def min_offset(self) -> int:
+        """Offset of the first record there is."""
+        return self.queue.min_offset
+
+    @property
+    def max_offset(self) -> int:
+        """Offset after the last record."""
+        return self.queue.max_offset
+
+    def append(
+        self, message: MessageExtBrokerInner, queue: ConsumeQueue, queue_offset: int, store_timestamp: int
+    ) -> tuple[int, int]:
+        """Write one record; gives its offset and size. The caller has checked the lengths.
+
+        Raises:
+            StoreFullError: the disk has no room for it; nothing was written.
+            MessageIllegalError: it is longer than a file.
+            StoreBusyError: the disk has not made room for it in time.
+            StoreError: a file could not be had.
+        """
+        body = message.body
+        properties = message.properties
+        block = queue.topic_block
+        sys_flag = message.sys_flag
+        head = RECORD_HEADS[sys_flag >> 4 & _HOST_BITS]
+        size = head.size + len(body) + len(block) + 2 + len(properties)
+        file = self._file
+        if file is None or file.wrote + size + BLANK_LENGTH > self._limit:
+            file = self._room(size)
+        position = file.wrote
+        end = position + size
+        offset = file.file_from_offset + position
+        file.buffer[position:end] = b"".join(
+            (
+                head.pack(
+                    size,
+                    queue.magic,
+                    crc32(body) & 0x7FFFFFFF,
+                    message.queue_id,
+                    message.flag,
+                    queue_offset,
+                    offset,
+                    sys_flag,
+                    message.born_timestamp,
+                    message.born_host,
+                    store_timestamp,
+                    self.store_host,
+                    message.reconsume_times,
+                    message.prepared_transaction_offset,
+                    len(body),
+                ),
+                body,
+                block,
+                _length_pack(len(properties)),
+                properties,
+            )
+        )
+        file.wrote = end
+        if file.stored is not None:
+            file.stored(position, end)
+        return offset, size
+
+    def append_encoded(self, records: ReadableBuffer, offset: int) -> None:
+        """Write records that were encoded for ``offset``, which ``reserve`` gave.
+
+        Raises:
+            StoreFullError: the disk has no room for them; nothing was written.
+        """
+        file = self._room(len(records))
+        position = offset - file.file_from_offset
+        file.buffer[position : position + len(records)] = records
+        file.wrote = position + len(records)
+        if file.stored is not None:
+            file.stored(position, file.wrote)
+
+    def reserve(self, size: int) -> int:
+        """The offset that records of ``size`` bytes in all will get: they lie in one file.
+
+        Raises:
+            StoreFullError: the disk has no room for them.
+            MessageIllegalError: they are longer than a file.
+            StoreBusyError: the disk has not made room for it in time.
+            StoreError: a file could not be had.
+        """
+        file = self._room(size)
+        return file.file_from_offset + file.wrote
+
+    def _room(self, size: int) -> MappedFile:
+        """The file with allocated room for records of ``size`` bytes at its ``wrote`` position."""
+        file = self._file
+        # Here and not for each record: one that is as long as that needs more room than there is without asking.
+        self.longest_record = max(self.longest_record, size)
+        if file is None or not fits(size, file.file_size - file.wrote):
+            if not fits(size, self.queue.file_size):
+                raise MessageIllegalError(
+                    f"{size} bytes and the mark behind them do not fit into one file of the CommitLog, "
+                    f"which has {self.queue.file_size} (mappedFileSizeCommitLog)"
+                )
+            file = self._roll(file)
+        end = min(file.wrote + size + BLANK_LENGTH, file.file_size)
+        if end > self._limit:
+            self._grow(file, end)
+        return file
+
+    def _roll(self, file: MappedFile | None) -> MappedFile:
+        """Close the last file by a BLANK and go on in the next one."""
+        queue = self.queue
+        if file is None and queue.files and queue.files[-1].wrote < queue.file_size:
+            following = queue.files[-1]
+        else:
+            following = self._allocate_service.take(queue.path_of(queue.max_file_end), queue.file_size, queue.step)
+            if file is not None:
+                encode_blank_into(file.buffer, file.wrote, file.file_size - file.wrote)
+                if file.stored is not None:
+                    file.stored(file.wrote, file.file_size)
+                file.wrote = file.file_size
+            queue.append(following)
+        self._file = following
+        self._limit = self._populated = following.wrote
+        self._allocate_service.prepare(queue.path_of(queue.max_file_end), queue.file_size, queue.step)
+        return following
+
+    def _grow(self, file: MappedFile, end: int) -> None:
+        """Make sure that blocks are there, and have more of them and their pages made ahead of the writer."""
+        self._allocate_service.ensure_allocated(file, end)
+        wanted = min(end + _POPULATE_AHEAD, file.file_size)
+        if wanted > self._populated:
+            self._allocate_service.grow(file, max(self._populated, end), wanted)
+            self._populated = wanted
+        self._limit = min(file.allocated, max(end, end - end % _POPULATE_STEP + _POPULATE_STEP))
+
+    def slice(self, offset: int, size: int) -> memoryview | None:
+        """The bytes at an offset, as a slice of the mapped file; ``None`` when the log does not hold all of them."""
+        file = self._holding(offset, size)
+        if file is None:
+            return None
+        position = offset - file.file_from_offset
+        return file.buffer[position : position + size]
+
+    def slices(self, ranges: Sequence[tuple[int, int]]) -> list[memoryview]:
+        """The bytes of several ranges, those that were deleted meanwhile left out."""
+        found: list[memoryview] = []
+        begin = end = 0
+        for offset, size in ranges:
+            # Most lie in the file of the one before.
+            if not begin <= offset <= end - size:
+                file = self._holding(offset, size)
+                if file is None:
+                    continue
+                begin, buffer = file.file_from_offset, file.buffer
+                end = begin + file.wrote
+            position = offset - begin
+            found.append(buffer[position : position + size])
+        return found
+
+    def warm_up(self) -> None:
+        """Have the file that is written next, its blocks and its successor ready."""
+        self._room(BLANK_LENGTH)
+
+    def bytes_at(self, offset: int, size: int) -> bytes | None:
+        """As ``slice``, by reading: a thread that waits for the disk holds up no other."""
+        file = self._holding(offset, size)
+        return None if file is None else os.pread(file.fd, size, offset - file.file_from_offset)
+
+    def _holding(self, offset: int, size: int) -> MappedFile | None:
+        """The file that holds all of these bytes, if they are written."""
+        file = self.queue.find(offset)
+        return None if file is None or offset - file.file_from_offset + size > file.wrote else file
+
+    def may_be_record(self, offset: int, size: int) -> bool:
+        """Tell whether a record may have that size: maxMessageSize may have been larger when it was stored."""
+        if size <= self.longest_record:
+            return True
+        head = self.bytes_at(offset, BODY_POSITION)
+        return head is not None and is_record(*peek(head)) and peek(head)[0] == size
+
+    def record(self, offset: int) -> bytes | None:
+        """The whole record at an offset, or ``None`` when none begins there (blocks)."""
+        head = self.bytes_at(offset, BODY_POSITION)
+        if head is None:
+            return None
+        size, magic = peek(head)
+        # The offset is a client's: what lies there may be anything, a record that somebody forged in a body included.
+        if not is_record(size, magic) or size > self.longest_record or int.from_bytes(head[28:36], "big") != offset:
+            return None
+        record = self.bytes_at(offset, size)
+        if record is None:
+            return None
+        try:
+            decode_record(record, check_crc=True, read_body=False)
+        except CorruptRecordError:
+            return None
+        return record
+
+
+def is_record(size: int, magic: int) -> bool:
+    """Whether the first two fields are those of a record, and not of a BLANK, zeros, or something foreign."""
+    return size > BODY_POSITION and magic in {MESSAGE_MAGIC_CODE_V1, MESSAGE_MAGIC_CODE_V2}

@@ -1,0 +1,1 @@
+"""Dispatch of stored records to the ConsumeQueues and the index."""

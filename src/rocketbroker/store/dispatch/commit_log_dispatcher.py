@@ -1,0 +1,126 @@
+"""Makes appended messages readable: queue entries, index keys, wake-ups (CommitLogDispatcher).
+
+The append path already knows what is needed, so nothing is read back. ``ReputMessageService`` enters queues by itself,
+where the log is ahead of them, and hands over the keys.
+"""
+
+import logging
+import time
+from collections.abc import Sequence
+
+from rocketbroker.common.errors import StoreError
+from rocketbroker.store.dispatch.message_arriving_listener import MessageArrivingListener
+from rocketbroker.store.index.index_service import BATCH_MESSAGES, IndexService
+from rocketbroker.store.queue.dispatch_request import DispatchRequest, DispatchRun, IndexKeys
+
+log = logging.getLogger(__name__)
+
+RETRY_S = 5.0
+# Keys of so many messages may wait for a disk that refuses the index: about 100 MB.
+MOST_WAITING = 500_000
+
+
+class CommitLogDispatcher:
+    """Enters messages into their queue and the index, and tells who waits for them.
+
+    Args:
+        index_service: ``None`` when messageIndexEnable is off.
+        listener: who waits for messages.
+    """
+
+    def __init__(self, index_service: IndexService | None, listener: MessageArrivingListener) -> None:
+        self.index_service = index_service
+        self._listener = listener
+        # Why the index could not be written, until it can, and when that is tried again.
+        self._index_error: StoreError | None = None
+        self._index_retry_at = 0.0
+
+    def dispatch(self, requests: Sequence[DispatchRequest]) -> None:
+        """Make a batch of messages readable, oldest first; none is fine.
+
+        Raises:
+            StoreFullError: the disk has no room for a queue's entries; the requests before it are dispatched.
+            StoreError: it refused for another reason; or the index is so far behind that no more may wait for it, and
+                then all are dispatched.
+        """
+        try:
+            self._enter_queues(requests)
+        except BaseException:
+            # The rest comes again, and would be indexed twice.
+            self._index([request for request in requests if request[1] < request[0].max_offset])
+            raise
+        self._index(requests)
+        if self._index_error is not None:
+            self._check_backlog()
+
+    def _enter_queues(self, requests: Sequence[DispatchRequest]) -> None:
+        listener = self._listener
+        for queue, queue_offset, physical_offset, size, tags_code, _, _ in requests:
+            if queue_offset >= queue.max_offset:
+                queue.put(queue_offset, physical_offset, size, tags_code)
+                if listener.waiting:
+                    listener.arriving(queue.topic, queue.queue_id, queue_offset + 1, tags_code)
+
+    def dispatch_run(self, run: DispatchRun) -> None:
+        """Make messages readable that follow what their queue has.
+
+        Raises:
+            StoreFullError: the disk has no room for all of their entries; none is dispatched.
+            StoreError: it refused for another reason, or no more keys may wait for the index; likewise.
+        """
+        if self._index_error is not None:
+            self._check_backlog()
+        queue = run.queue
+        queue.put_run(run.queue_offset, run.physical_offsets, run.sizes, run.tags_codes)
+        listener = self._listener
+        if listener.waiting:
+            for end, tags_code in enumerate(run.tags_codes, run.queue_offset + 1):
+                listener.arriving(queue.topic, queue.queue_id, end, tags_code)
+        if self.index_service is not None:
+            self.index_service.add_run(run)
+            self._index_when_many()
+
+    def index_keys(self, keys: IndexKeys) -> None:
+        """Have keys entered of messages that are in their queues already, oldest first.
+
+        Raises:
+            StoreError: the disk refused the keys of so many that no more may wait.
+        """
+        if self.index_service is not None:
+            self.index_service.add_keys(keys)
+            self._index_when_many()
+            if self._index_error is not None:
+                self._check_backlog()
+
+    def _index(self, requests: Sequence[DispatchRequest]) -> None:
+        if self.index_service is not None and requests:
+            self.index_service.add(requests)
+            self._index_when_many()
+
+    def _index_when_many(self) -> None:
+        if self.index_service is not None and self.index_service.waiting >= BATCH_MESSAGES:
+            self.flush_index()
+
+    def flush_index(self) -> None:
+        """Enter the keys that wait; after an error not before ``RETRY_S`` have passed."""
+        if self.index_service is None or time.monotonic() < self._index_retry_at:
+            return
+        try:
+            self.index_service.flush()
+        except StoreError as error:
+            # The keys are kept and tried again; consumers are served all the same.
+            self._index_retry_at = time.monotonic() + RETRY_S
+            self._index_error = error
+            log.exception("messages are stored and readable, but cannot be indexed yet; next try in %g s", RETRY_S)
+        else:
+            self._index_error = None
+
+    def _check_backlog(self) -> None:
+        """Tell who sends that no more keys may wait."""
+        if self.index_service is not None and self.index_service.waiting >= MOST_WAITING:
+            self.flush_index()
+            if self._index_error is not None:
+                raise StoreError(
+                    f"the keys of {self.index_service.waiting} messages wait for the index in "
+                    f"{self.index_service.directory} (storePathIndex), the limit is {MOST_WAITING}: {self._index_error}"
+                ) from self._index_error

@@ -1,0 +1,206 @@
+"""Enters many records of the log into their queues at once, by numpy. Part of ``reput_message_service.py``, and apart
+from it since importing numpy takes longer than a broker's start may.
+"""
+
+from bisect import bisect_left
+from collections.abc import Callable, Mapping
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rocketbroker.codec.byte_columns import Positions
+from rocketbroker.codec.message.message_batch import MIN_INNER_SIZE
+from rocketbroker.codec.storefile.consume_queue_layout import ENTRY
+from rocketbroker.codec.storefile.dtypes import CONSUME_QUEUE_ENTRY
+from rocketbroker.codec.storefile.message_keys import keys_of
+from rocketbroker.codec.storefile.record_columns import Records
+from rocketbroker.codec.storefile.record_search import MIN_RECORD_SIZE
+from rocketbroker.codec.storefile.window_messages import WindowMessages
+from rocketbroker.store.queue.consume_queue import ConsumeQueue
+from rocketbroker.store.queue.consume_queue_store import ConsumeQueueStore, is_folder_name
+from rocketbroker.store.queue.dispatch_request import IndexKeys
+from rocketbroker.store.queue.due_times import due_times
+
+# Entries behind it have positions that no file's name can bear.
+_LAST_OFFSET = 1 << 58
+
+
+class ReputColumns:
+    """Knows what each queue had before the re-dispatch, and enters what it lacks.
+
+    Args:
+        queues: the queues.
+        delay_levels: ms by level.
+        deleted: CommitLog offset by topic before which its messages are left out.
+        on_damage: told of what is no sound record, by CommitLog offsets, and why.
+    """
+
+    def __init__(
+        self,
+        queues: ConsumeQueueStore,
+        delay_levels: dict[int, int],
+        deleted: Mapping[str, int],
+        on_damage: Callable[[int, int, str], None],
+    ) -> None:
+        self._deleted = deleted
+        self._queues = queues
+        self._delay_levels = delay_levels
+        self._on_damage = on_damage
+        # CommitLog offset of the last message that each queue had before, -1 for none.
+        self._known_ends: dict[ConsumeQueue, int] = {}
+        # Where the log holds no sound record: messages that a queue misses lay there.
+        self._holes: list[int] = []
+
+    def passed_over(self, begin: int, end: int, why: str) -> None:
+        """Take note that there is no sound record between two CommitLog offsets."""
+        self._holes.append(begin)
+        self._on_damage(begin, end, why)
+
+    def enter(self, records: Records) -> IndexKeys:
+        """Enter messages, one at least, into their queues; gives the keys by which they are to be indexed.
+
+        Raises:
+            StoreFullError: the disk has no room for the entries.
+        """
+        messages = WindowMessages(records)
+        kept = ~messages.are_before(self._deleted)
+        chosen = np.zeros(len(messages), np.bool_)
+        for topic, queue_id, all_members in messages.by_queue():
+            members = all_members[kept[all_members]]
+            if not len(members):
+                continue
+            queue = self._queue(topic, queue_id, of_batches=bool(messages.are_batches[members].any()))
+            if queue is None:
+                self._refuse(messages, members, f"topic {topic!r}, queue {queue_id} cannot be")
+            elif queue.holds_batches:
+                chosen[self._enter_batches(queue, messages, members)] = True
+            else:
+                # A batch that is in a topic of single messages is found by its keys alone.
+                are_batches = messages.are_batches[members]
+                chosen[members[are_batches]] = True
+                if not are_batches.all():
+                    chosen[self._enter_queue(queue, messages, members[~are_batches])] = True
+        return _index_keys(messages, chosen)
+
+    def _queue(self, topic: bytes, queue_id: int, *, of_batches: bool) -> ConsumeQueue | None:
+        """The queue of messages with these fields, ``None`` when there can be none: the fields are damaged."""
+        try:
+            name = topic.decode()
+        except UnicodeDecodeError:
+            return None
+        if queue_id < 0 or not is_folder_name(name):
+            return None
+        find = self._queues.find_or_create_batch if of_batches else self._queues.find_or_create
+        queue = find(name, queue_id)
+        if queue not in self._known_ends:
+            last = queue.entry(queue.max_offset - 1)
+            self._known_ends[queue] = last[0] if last else -1
+        return queue
+
+    def _enter_queue(self, queue: ConsumeQueue, messages: WindowMessages, members: Positions) -> Positions:
+        """Enter messages into their queue; gives those that are to be indexed.
+
+        What lies before the last message that the queue had is in it, or of a topic that was deleted and made again
+        since: such ones must not come back behind the new messages (ConsumeQueue.putMessagePositionInfo).
+        """
+        known = messages.offsets[members] <= self._known_ends[queue]
+        gone = known & (messages.queue_offsets[members] >= queue.max_offset)
+        refused = self._put(queue, messages, members[~known]) if not known.all() else []
+        queue.next_offset = queue.max_offset
+        left = members[~gone] if gone.any() else members
+        return np.setdiff1d(left, refused) if refused else left
+
+    def _put(self, queue: ConsumeQueue, messages: WindowMessages, members: Positions) -> list[int]:
+        """Enter messages that the queue did not have; gives those that it cannot have."""
+        numbers = messages.queue_offsets[members]
+        entries = np.empty(len(members), CONSUME_QUEUE_ENTRY)
+        entries["commit_log_offset"] = messages.offsets[members]
+        entries["size"] = messages.records.total_size[members]
+        entries["tags_code"] = self._tags_codes(queue, messages, members)
+        bounds = [0, *(np.flatnonzero(np.diff(numbers) != 1) + 1).tolist(), len(members)]
+        refused: list[int] = []
+        for begin, end in pairwise(bounds):
+            run, first = members[begin:end], int(numbers[begin])
+            if self._make_place(queue, first, int(messages.offsets[run[0]]), len(run)):
+                queue.put_entries(first, entries[begin:end].tobytes())
+            else:
+                self._refuse(messages, run, f"queue offset {first} cannot be, the queue ends at {queue.max_offset}")
+                refused += run.tolist()
+        return refused
+
+    def _enter_batches(self, queue: ConsumeQueue, messages: WindowMessages, members: Positions) -> list[int]:
+        """As ``_enter_queue``, record by record, into a queue whose records may be batches."""
+        numbers, offsets = messages.queue_offsets, messages.offsets
+        indexed = []
+        for at in members.tolist():
+            first, offset = int(numbers[at]), int(offsets[at])
+            if offset <= self._known_ends[queue]:
+                if first < queue.max_offset:
+                    indexed.append(at)
+            elif why := _why_no_place(queue, first, offset):
+                self._refuse(messages, np.array([at]), why)
+            else:
+                if first < queue.max_offset:
+                    queue.cut(first)
+                size = int(messages.records.total_size[at])
+                queue.put(first, offset, size, int(messages.tags_codes[at]))
+                indexed.append(at)
+        queue.next_offset = queue.max_offset
+        return indexed
+
+    def _make_place(self, queue: ConsumeQueue, first: int, offset: int, count: int) -> bool:
+        """Have the queue end where messages begin that lie at a CommitLog offset; false when they cannot be there.
+
+        A later message takes the place of an older one: their topic was deleted between the two, and made again.
+        """
+        end = queue.max_offset
+        last = queue.entry(end - 1)
+        if last is None:
+            return 0 <= first <= _LAST_OFFSET
+        if first < end:
+            # A single one that does not begin a topic has a wrong number rather.
+            if first < 0 or (first and count == 1):
+                return False
+            queue.cut(first)
+        elif first > end:
+            if (first - end) * MIN_RECORD_SIZE > offset - sum(last[:2]):
+                return False
+            hole = bisect_left(self._holes, last[0])
+            where = self._holes[hole] if hole < len(self._holes) and self._holes[hole] < offset else last[0]
+            # Readers find that no such message is there, and pass on.
+            queue.put_entries(end, ENTRY.pack(where, MIN_RECORD_SIZE, 0) * (first - end))
+        return True
+
+    def _refuse(self, messages: WindowMessages, members: Positions, why: str) -> None:
+        for at in members.tolist():
+            offset = int(messages.offsets[at])
+            self.passed_over(offset, offset + int(messages.records.total_size[at]), why)
+
+    def _tags_codes(self, queue: ConsumeQueue, messages: WindowMessages, members: Positions) -> Positions:
+        if queue.schedule:
+            return due_times(self._delay_levels, messages, members)
+        return messages.tags_codes[members]
+
+
+def _why_no_place(queue: ConsumeQueue, first: int, offset: int) -> str:
+    """Why a record of a queue of batches cannot have a queue offset, empty when it can.
+
+    One that begins the queue anew takes the place of all others: their topic was deleted, and made again.
+    """
+    end = queue.max_offset
+    last = queue.entry(end - 1)
+    if last is None:
+        can_be = 0 <= first <= _LAST_OFFSET
+    else:
+        can_be = first in {0, end} or (first > end and (first - end) * MIN_INNER_SIZE <= offset - sum(last[:2]))
+    return "" if can_be else f"queue offset {first} cannot be, the queue ends at {end}"
+
+
+def _index_keys(messages: WindowMessages, chosen: NDArray[np.bool_]) -> IndexKeys:
+    keys = keys_of(messages)
+    numbers, hashes = keys.numbers, keys.hashes
+    if not chosen.all():
+        numbers, hashes = numbers[chosen[numbers]], hashes[chosen[numbers]]
+    stored = messages.store_timestamps
+    return IndexKeys(hashes, messages.offsets[numbers], stored[numbers], int(stored[-1]))

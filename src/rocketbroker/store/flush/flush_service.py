@@ -1,0 +1,335 @@
+"""Brings what was written to disk (FlushRealTimeService, GroupCommitService, FlushConsumeQueueService).
+
+One owned thread for the CommitLog and one for the queues; the event loop never waits for a disk. Under ASYNC_FLUSH the
+log is synced each ``flushIntervalCommitLog``, if ``flushCommitLogLeastPages`` were written, and each
+``flushCommitLogThoroughInterval`` whatever was; under SYNC_FLUSH one sync serves all sends that came before it.
+
+A sync that failed says nothing of what it left out, and neither does a later one that succeeds, since a kernel that
+could not write pages takes them for clean. So the store turns read-only; what is not known to be on disk is read back,
+held against its checksums, written anew and synced, and only then messages are taken again.
+"""
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections import deque
+from collections.abc import Callable, Generator
+from math import inf
+
+from rocketbroker.codec.message.message_decoder import peek
+from rocketbroker.codec.message.message_encoder import BLANK_LENGTH
+from rocketbroker.common.config import MessageStoreConfig
+from rocketbroker.common.lifecycle import ServiceThread
+from rocketbroker.store.commitlog.commit_log import CommitLog
+from rocketbroker.store.commitlog.commit_log_walker import sound_until
+from rocketbroker.store.flush.group_commit import GroupCommit
+from rocketbroker.store.flush.store_checkpoint import StoreCheckpoint
+from rocketbroker.store.flush.write_refusal import Refusal, StandingRefusals
+from rocketbroker.store.logfile.mapped_file import MappedFile
+from rocketbroker.store.logfile.mapped_file_queue import MappedFileQueue
+from rocketbroker.store.queue.consume_queue import ConsumeQueue
+
+log = logging.getLogger(__name__)
+
+# Told why something is not on disk, with an empty text when it is.
+WhenFlushed = Callable[[str], None]
+
+PAGE = 4096
+# A disk that refused is tried again so often.
+RETRY_S = 1.0
+
+
+class CommitLogFlusher:
+    """Syncs the CommitLog.
+
+    Args:
+        queue: the files of the log.
+        config: how often.
+        checkpoint: takes the store time up to which the log is on disk.
+        refusals: takes why nothing is stored while the disk refuses.
+        last_stored: gives the store time of the last message in ms; asked before each sync.
+        on_synced: called on the event loop when more of the log is on disk, before the sends that wait are told.
+        on_failed: called on the flush thread when a sync failed, once nothing is stored any more.
+    """
+
+    def __init__(
+        self,
+        queue: MappedFileQueue,
+        config: MessageStoreConfig,
+        checkpoint: StoreCheckpoint,
+        refusals: StandingRefusals,
+        last_stored: Callable[[], int],
+        on_synced: Callable[[], None] | None = None,
+        on_failed: Callable[[], None] | None = None,
+    ) -> None:
+        self._queue = queue
+        self._config = config
+        self._checkpoint = checkpoint
+        self._refusals = refusals
+        self._last_stored = last_stored
+        self._on_synced = on_synced
+        self._on_failed = on_failed
+        self._interval_s = config.flush_interval_commit_log / 1000
+        self._thread = ServiceThread("FlushRealTimeService", min(self._interval_s, RETRY_S), self._flush_due)
+        # By offset: until when each waits, in the time of the loop, and who is told; apart from these, without a time,
+        # those that wait as long as it takes.
+        self._waiting: deque[tuple[int, float, WhenFlushed]] = deque()
+        self._patient: deque[tuple[int, WhenFlushed]] = deque()
+        self._patience: asyncio.TimerHandle | None = None
+        # Whether the thread is to look at those that wait, or does, and will have the loop release what it synced.
+        self._woken = False
+        self._group = GroupCommit(self._thread.wakeup)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._stopping = False
+        # When enough or anything that was written is synced the next time, and when a disk that refused is tried again.
+        self._due_at = self._thorough_at = self._retry_at = 0.0
+        # Everything before this offset of the log is on disk.
+        self.flushed_offset = 0
+        # Why a sync failed, until all that it left out is on disk.
+        self.error = ""
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._loop = asyncio.get_running_loop()
+        self.flushed_offset = self._synced_end()
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Sync a last time and end the thread (blocks)."""
+        self._stopping = True
+        self._thread.stop()
+
+    def when_flushed(self, offset: int, tell: WhenFlushed, timeout_s: float = inf) -> None:
+        """Have told on the event loop that the log is on disk up to ``offset``, or why it is not.
+
+        Offsets ascend from call to call. A call and no task each: what costs a send here is felt.
+
+        Args:
+            offset: of the log.
+            tell: called once, with an empty text when it is on disk.
+            timeout_s: so long the disk may take. Who waits less long than one before is told no earlier than that one.
+        """
+        loop = self._loop
+        assert loop is not None
+        if timeout_s == inf:
+            self._patient.append((offset, tell))
+        else:
+            self._waiting.append((offset, loop.time() + timeout_s, tell))
+            if self._patience is None:
+                self._patience = loop.call_later(timeout_s, self._give_up)
+        if self._woken:
+            self._group.joined(len(self._waiting) + len(self._patient))
+        else:
+            self.wakeup()
+
+    def wait_flushed(self, offset: int) -> asyncio.Future[bool]:
+        """Done when the log is on disk up to ``offset``: true, or false when the disk refused."""
+        assert self._loop is not None
+        future = self._loop.create_future()
+        self.when_flushed(offset, lambda why: None if future.done() else future.set_result(not why))
+        return future
+
+    def _give_up(self) -> None:
+        """Tell those that have waited too long."""
+        assert self._loop is not None
+        now, self._patience, waiting = self._loop.time(), None, self._waiting
+        late = []
+        while waiting and waiting[0][1] <= now:
+            late.append(waiting.popleft()[2])
+        if waiting:
+            self._patience = self._loop.call_at(waiting[0][1], self._give_up)
+        for tell in late:
+            tell(f"the message was not on disk within {self._config.sync_flush_timeout} ms (syncFlushTimeout)")
+
+    def wakeup(self) -> None:
+        """Have what was written synced soon, ``group_commit`` says when."""
+        # A disk that refuses is tried again in its own time.
+        if not self._woken and not self.error:
+            self._woken = True
+            self._group.ask(len(self._waiting) + len(self._patient))
+
+    def _flush_due(self) -> None:
+        """Sync if somebody waits, enough was written, or it is time for whatever was."""
+        now = time.monotonic()
+        if self.error and now < self._retry_at and not self._stopping:
+            self._tell()
+        elif self._waiting or self._patient or self.error or self._stopping or self._is_due(now):
+            self.flush()
+        elif self._woken:
+            self._tell()
+
+    def _is_due(self, now: float) -> bool:
+        written = sum(file.wrote - file.flushed for file in list(self._queue.files))
+        if self._on_synced is not None:
+            return written > 0
+        if now < self._due_at:
+            return False
+        self._due_at = now + self._interval_s
+        if now >= self._thorough_at:
+            self._thorough_at = now + self._config.flush_commit_log_thorough_interval / 1000
+            return True
+        return written >= max(self._config.flush_commit_log_least_pages * PAGE, 1)
+
+    def flush(self) -> None:
+        """Sync each file that has unsynced bytes; runs on the flush thread."""
+        stored = self._last_stored()
+        try:
+            for file in list(self._queue.files):
+                if file.to_flush:
+                    if self.error:
+                        _check_before_rewrite(file)
+                    file.flush()
+            self._note_on_disk(stored)
+        except OSError as error:
+            self._failed(error)
+        else:
+            self._succeeded()
+        self._tell()
+
+    def _note_on_disk(self, stored: int) -> None:
+        """Tell the checkpoint up to which store time the log is on disk.
+
+        After the clock was set back, its file goes back before any message stored since is acknowledged: a start would
+        take that one to be in its queue as well.
+
+        Raises:
+            OSError: the disk refused the file.
+        """
+        self._checkpoint.advance(physic_msg_timestamp=min(stored, self._last_stored()))
+        if self._checkpoint.says_too_much:
+            self._checkpoint.save()
+
+    def _failed(self, error: OSError) -> None:
+        self._retry_at = time.monotonic() + RETRY_S
+        start, end = self._synced_end(), self._queue.max_offset
+        reason = (
+            f"the CommitLog in {self._queue.directory} (storePathCommitLog) could not be synced: {error.strerror}; "
+            f"{end - start} bytes from {start} on may not be on disk, and the broker is read-only until they are"
+        )
+        if reason != self.error:
+            log.error("%s", reason)
+        self.error = reason
+        self._refusals.set(Refusal.READ_ONLY, reason)
+        if self._on_failed is not None:
+            self._on_failed()
+
+    def _succeeded(self) -> None:
+        self.flushed_offset = self._synced_end()
+        if self.error:
+            log.warning("the CommitLog is on disk up to %s: messages are stored again", self.flushed_offset)
+            self.error = ""
+            self._refusals.clear(Refusal.READ_ONLY)
+
+    def _synced_end(self) -> int:
+        end = 0
+        # Of one look at the files: the loop may add one meanwhile.
+        for file in list(self._queue.files):
+            end = file.file_from_offset + file.flushed
+            if file.flushed < file.file_size:
+                break
+        return end
+
+    def _tell(self) -> None:
+        somebody = self._woken or self._waiting or self._patient or self._on_synced is not None
+        if self._loop is not None and somebody:
+            self._loop.call_soon_threadsafe(self._release)
+
+    def _release(self) -> None:
+        """Tell the sends whose messages are on disk; all of them when the disk refused."""
+        self._woken = False
+        if self._on_synced is not None:
+            self._on_synced()
+        waiting, patient, flushed, error = self._waiting, self._patient, self.flushed_offset, self.error
+        self._group.served(len(waiting) + len(patient))
+        while waiting and (waiting[0][0] <= flushed or error):
+            offset, _, tell = waiting.popleft()
+            tell("" if offset <= flushed else error)
+        while patient and (patient[0][0] <= flushed or error):
+            offset, tell = patient.popleft()
+            tell("" if offset <= flushed else error)
+        if waiting or patient:
+            self.wakeup()
+        if not waiting and self._patience is not None:
+            self._patience.cancel()
+            self._patience = None
+
+
+def _check_before_rewrite(file: MappedFile) -> None:
+    """Make sure that what is to be written anew is what was stored.
+
+    A kernel that dropped pages after a failed sync reads them back as they are on disk.
+
+    Raises:
+        OSError: it is not.
+    """
+    if not file.to_write_again:
+        return
+    end = file.wrote
+    position, why = sound_until(file, file.flushed, end)
+    if position < end:
+        where = f"{file.path} at {position}: {why}"
+        raise OSError(0, f"what was stored is not in memory any more ({where}); a restart cuts it off")
+
+
+class ConsumeQueueFlusher:
+    """Syncs the queues that changed.
+
+    Args:
+        changed: gives the queues and files to sync, and forgets them.
+        commit_log: has the messages that their entries stand for.
+        interval_s: how often it looks.
+        last_stored: gives the store time of the last message in ms; asked before each round.
+        on_flushed: called on the flush thread after each round with the store time asked before it, or ``None`` when
+            something was not synced.
+    """
+
+    def __init__(
+        self,
+        changed: Callable[[], Generator[tuple[ConsumeQueue, MappedFile]]],
+        commit_log: CommitLog,
+        interval_s: float,
+        last_stored: Callable[[], int],
+        on_flushed: Callable[[int | None], None],
+    ) -> None:
+        self._changed = changed
+        self._commit_log = commit_log
+        self._last_stored = last_stored
+        self._on_flushed = on_flushed
+        self._thread = ServiceThread("FlushConsumeQueueService", interval_s, self.flush)
+        # Why a sync failed, until what it left out is written anew and synced; a start makes it anew from the log.
+        self.error = ""
+        self.start = self._thread.start
+        self.stop = self._thread.stop
+
+    def flush(self) -> None:
+        """Sync what changed; runs on the flush thread. What was not synced is tried again next time."""
+        stored = self._last_stored()
+        try:
+            with contextlib.closing(self._changed()) as files:
+                for queue, file in files:
+                    self._check_before_rewrite(queue, file)
+                    file.flush()
+        except OSError as error:
+            if not self.error:
+                log.exception("a queue could not be synced; it is written anew until it can")
+            self.error = f"a queue could not be synced: {error.strerror}"
+            self._on_flushed(None)
+        else:
+            self.error = ""
+            # The clock may have been set back meanwhile.
+            self._on_flushed(min(stored, self._last_stored()))
+
+    def _check_before_rewrite(self, queue: ConsumeQueue, file: MappedFile) -> None:
+        """As for the log: make sure that each entry is still one of a message.
+
+        Raises:
+            OSError: one is not.
+        """
+        if not file.to_write_again:
+            return
+        for position, offset, size in queue.unsynced_entries(file):
+            head = self._commit_log.bytes_at(offset, BLANK_LENGTH)
+            if head is None or peek(head)[0] != size:
+                where = f"{file.path} at {position}"
+                raise OSError(0, f"what was stored is not in memory any more ({where}); a restart makes it anew")

@@ -1,0 +1,51 @@
+"""Brings the index to disk from time to time, so that an unclean stop leaves little of it to be made anew."""
+
+import logging
+import time
+
+from rocketbroker.store.flush.store_checkpoint import StoreCheckpoint
+from rocketbroker.store.index.index_service import IndexService
+
+log = logging.getLogger(__name__)
+
+# Each sync writes slots all over the file: a second's would be written again in the next.
+INTERVAL_S = 10.0
+
+
+class IndexSync:
+    """Syncs the index files that changed; called on the flush thread.
+
+    Args:
+        index_service: the index.
+        checkpoint: takes the store time up to which the index is on disk.
+        interval_s: how often ``sync_if_due`` does it.
+    """
+
+    def __init__(
+        self, index_service: IndexService, checkpoint: StoreCheckpoint, interval_s: float = INTERVAL_S
+    ) -> None:
+        self._index_service = index_service
+        self._checkpoint = checkpoint
+        self._interval_s = interval_s
+        self._next = 0.0
+        # Why a sync failed. It stays: what that one left out may be lost although a later one succeeds.
+        self.error = ""
+
+    def sync_if_due(self) -> None:
+        """Sync if it was not done lately (blocks)."""
+        now = time.monotonic()
+        if now >= self._next:
+            self._next = now + self._interval_s
+            self.sync()
+
+    def sync(self) -> None:
+        """Sync, and take note of it in the checkpoint (blocks)."""
+        try:
+            entered = self._index_service.sync()
+        except OSError as error:
+            if not self.error:
+                log.exception("the index could not be synced; it is made anew at the next start from where it was")
+            self.error = f"the index could not be synced: {error.strerror}"
+        else:
+            if not self.error:
+                self._checkpoint.advance(index_msg_timestamp=entered)

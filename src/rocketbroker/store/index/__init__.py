@@ -1,0 +1,1 @@
+"""IndexFiles: messages by key and unique id (org.apache.rocketmq.store.index)."""

@@ -1,0 +1,246 @@
+"""One hash index of message keys (org.apache.rocketmq.store.index.IndexFile).
+
+Keys are entered in batches, as numpy columns: the slot of each, the chain through the slot's older entries, and the
+entries themselves are a handful of array operations, whatever the number of keys.
+"""
+
+import os
+from bisect import bisect_left
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from rocketbroker.codec.storefile.dtypes import INDEX_ENTRY, INDEX_SLOT
+from rocketbroker.codec.storefile.index_file_layout import (
+    ENTRY,
+    HASH_SLOT_SIZE,
+    HEADER,
+    INDEX_HEADER_SIZE,
+    INDEX_SIZE,
+    MAX_TIME_DIFF,
+    SLOT,
+    IndexHeader,
+    decode_header,
+    entry_position,
+    file_size,
+    slot_position,
+)
+from rocketbroker.common.errors import StoreError
+from rocketbroker.common.file_system import LOCAL, SECTOR, FileSystem
+from rocketbroker.store.logfile.mapped_file import MappedFile
+
+_ALLOCATE_STEP = 4 * 1024 * 1024
+
+Column = npt.NDArray[np.int64]
+
+
+class IndexFile:
+    """An index file.
+
+    Args:
+        path: its path; made when it does not exist.
+        slot_count: maxHashSlotNum.
+        entry_count: maxIndexNum.
+        file_system: the disk.
+
+    Raises:
+        StoreFullError: the disk has no room for its slots.
+        StoreError: it exists with another size.
+    """
+
+    def __init__(self, path: Path, slot_count: int, entry_count: int, file_system: FileSystem = LOCAL) -> None:
+        size = file_size(slot_count, entry_count)
+        self.file = MappedFile(path, size, min(_ALLOCATE_STEP, size), file_system)
+        self._slot_count = slot_count
+        self._entry_count = entry_count
+        self._entries_position = INDEX_HEADER_SIZE + slot_count * HASH_SLOT_SIZE
+        # Read, not taken from the mapping: a hole of a tmpfs gets a page when it is looked at, and SIGBUS without room.
+        self.header = decode_header(os.pread(self.file.fd, INDEX_HEADER_SIZE, 0))
+        # Whether keys were entered that were not synced, as far as is known.
+        self.changed = True
+        # Set by who wants queries to end: their chains may be long.
+        self.given_up = False
+        try:
+            self.file.ensure_allocated(min(entry_position(self.header.index_count, slot_count), size))
+        except StoreError:
+            self._give_up()
+            raise
+        self._slots = np.frombuffer(self.file.buffer, INDEX_SLOT, slot_count, INDEX_HEADER_SIZE)
+        self._entries = np.frombuffer(self.file.buffer, INDEX_ENTRY, entry_count, self._entries_position)
+
+    def _give_up(self) -> None:
+        """Leave nothing open, and no file without entries: the next try makes one under another name."""
+        if self.header.index_count > 1:
+            self.file.close()
+        else:
+            self.file.delete()
+
+    @property
+    def room(self) -> int:
+        """How many keys can still be entered."""
+        return self._entry_count - self.header.index_count
+
+    def put_keys(self, key_hashes: npt.NDArray[np.int32], physical_offsets: Column, timestamps: Column) -> None:
+        """Enter keys of messages, oldest first; there must be ``room`` for them.
+
+        Args:
+            key_hashes: int32, not negative, shape (n,).
+            physical_offsets: CommitLog offsets of their messages, shape (n,).
+            timestamps: store times of their messages in ms, shape (n,).
+
+        Raises:
+            StoreFullError: the disk has no room for the entries.
+        """
+        header = self.header
+        count = len(key_hashes)
+        first = header.index_count
+        self.file.ensure_allocated(entry_position(first + count, self._slot_count))
+        begin = header.begin_timestamp if first > 1 else int(timestamps[0])
+        entries = self._entries[first : first + count]
+        entries["key_hash"] = key_hashes
+        entries["phy_offset"] = physical_offsets
+        entries["time_diff"] = np.clip((timestamps - begin) // 1000, 0, MAX_TIME_DIFF)
+        numbers = np.arange(first, first + count, dtype=np.int32)
+        slots = key_hashes % self._slot_count
+        entries["previous"] = previous = self._previous(slots, numbers)
+        self.changed = True
+        self.header = header._replace(
+            begin_timestamp=begin,
+            end_timestamp=int(timestamps[-1]),
+            begin_phy_offset=header.begin_phy_offset if first > 1 else int(physical_offsets[0]),
+            end_phy_offset=int(physical_offsets[-1]),
+            hash_slot_count=header.hash_slot_count + int(np.count_nonzero(previous == 0)),
+            index_count=first + count,
+        )
+        # After entries and header, since a query on another thread follows what a slot says. Of several values for one
+        # slot numpy keeps the last, which is the newest entry.
+        self._slots[slots] = numbers
+        HEADER.pack_into(self.file.buffer, 0, *self.header)
+        if self.file.stored is not None:
+            self.file.stored(0, self._entries_position)
+            first_entry = entry_position(first, self._slot_count)
+            self.file.stored(first_entry, first_entry + count * INDEX_SIZE)
+
+    def _previous(self, slots: npt.NDArray[np.int32], numbers: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
+        """What each entry follows in the chain of its slot; 0 for the first."""
+        previous = self._slots[slots].astype(np.int32)
+        # A stop between slots and header leaves slots that name entries which are about to be written.
+        previous[previous >= numbers[0]] = 0
+        order = np.argsort(slots, kind="stable")
+        sorted_slots = slots[order]
+        repeated = sorted_slots[1:] == sorted_slots[:-1]
+        if repeated.any():
+            # Keys of this batch that share a slot follow each other, not what stood in the slot before.
+            followers = order[1:][repeated]
+            previous[followers] = numbers[order[:-1][repeated]]
+        return previous
+
+    def covers(self, begin_ms: int, end_ms: int) -> bool:
+        """Whether messages of this time range may be indexed here."""
+        header = self.header
+        return header.index_count > 1 and begin_ms <= header.end_timestamp and end_ms >= header.begin_timestamp
+
+    def select(self, key_hash: int, max_num: int, begin_ms: int, end_ms: int) -> list[int]:
+        """Offsets of up to ``max_num`` messages with that key hash and store time: newest first, each once (blocks).
+
+        It may run on any thread while keys are entered. A chain may be long and cold, so that it is read: a page fault
+        on the mapping would hold up all threads.
+        """
+        hits = (offset for offset in self.chain(key_hash, begin_ms, end_ms) if offset is not None)
+        return list(islice(hits, max_num))
+
+    def chain(self, key_hash: int, begin_ms: int, end_ms: int) -> Iterator[int | None]:
+        """Follow the chain of a key hash: an offset for each message that ``select`` finds, ``None`` for others."""
+        last = None
+        (number,) = SLOT.unpack(self._read(slot_position(key_hash, self._slot_count), SLOT.size))
+        # Chains lead to ever smaller numbers; a damaged one that does not is not followed.
+        limit = self.header.index_count
+        while 0 < number < limit and not self.given_up:
+            entry = self._read(entry_position(number, self._slot_count), ENTRY.size)
+            entry_hash, offset, diff, previous = ENTRY.unpack(entry)
+            # Entries know seconds only: a second's messages are all taken.
+            stored = self.header.begin_timestamp + diff * 1000
+            if stored <= begin_ms - 1000:
+                break
+            if entry_hash == key_hash and stored <= end_ms and offset != last:
+                last = offset
+                yield offset
+            else:
+                yield None
+            limit, number = number, previous
+
+    def _read(self, position: int, size: int) -> bytes:
+        return os.pread(self.file.fd, size, position)
+
+    def cut(self, physical_offset: int) -> int:
+        """Forget the keys of messages from a CommitLog offset on; gives how many. Those before it are whole.
+
+        The slots are made anew from the entries that are left: any of the others may be lost, or half written.
+        """
+        header = self.header
+        kept = bisect_left(range(header.index_count), True, 1, key=lambda number: self._is_cut(number, physical_offset))
+        entries = self._entries[1:kept]
+        self._slots[:] = 0
+        self._slots[entries["key_hash"] % self._slot_count] = np.arange(1, kept)
+        if kept == 1:
+            self.header = IndexHeader()
+        else:
+            last = entries[-1]
+            # Entries know seconds only.
+            end = header.begin_timestamp + int(last["time_diff"]) * 1000 + 999
+            self.header = header._replace(
+                end_timestamp=min(end, header.end_timestamp),
+                end_phy_offset=int(last["phy_offset"]),
+                hash_slot_count=int(np.count_nonzero(self._slots)),
+                index_count=kept,
+            )
+        HEADER.pack_into(self.file.buffer, 0, *self.header)
+        if self.file.stored is not None:
+            self.file.stored(0, self._entries_position)
+        self.changed = True
+        return header.index_count - kept
+
+    def _is_cut(self, number: int, physical_offset: int) -> bool:
+        entry = self._entries[number]
+        offset = entry["phy_offset"]
+        # A power loss may leave zeros where entries were written, behind those that are whole.
+        if offset >= physical_offset or (offset == 0 and entry["key_hash"] == 0):
+            return True
+        position = entry_position(number, self._slot_count)
+        if number == 1 or position // SECTOR == (position + INDEX_SIZE - 1) // SECTOR:
+            return False
+        # It lies in two sectors, one of which may be lost: in a file offsets never go back. (An offset whose lower half
+        # is lost may pass as 4 GiB, or a multiple, and does no harm: no message there has its key.)
+        return bool(offset < self._entries[number - 1]["phy_offset"]) or self._is_cut(number - 1, physical_offset)
+
+    def sync(self) -> None:
+        """Write it to disk if keys were entered since the last time (blocks).
+
+        Raises:
+            OSError: the disk refused.
+        """
+        if self.changed:
+            self.changed = False
+            try:
+                self.file.sync()
+            except OSError:
+                self.changed = True
+                raise
+
+    def close(self) -> None:
+        """Release the mapping and close the file."""
+        self.given_up = True
+        del self._slots, self._entries
+        self.file.close()
+
+    def delete(self) -> None:
+        """Close and remove the file."""
+        self.given_up = True
+        del self._slots, self._entries
+        self.file.delete()
+
+
+assert INDEX_ENTRY.itemsize == INDEX_SIZE

@@ -1,0 +1,385 @@
+"""The index files and what is about to go into them (org.apache.rocketmq.store.index.IndexService).
+
+Keys wait until there are enough of them for numpy to pay, or until somebody asks: the store enters what waits before a
+query, so that it finds every message that was dispatched.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice, repeat
+from math import inf
+from operator import attrgetter
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rocketbroker.codec.message.message_properties import split_keys
+from rocketbroker.codec.message.tags_code import java_hash
+from rocketbroker.codec.storefile.index_file_layout import (
+    INDEX_HEADER_SIZE,
+    IndexHeader,
+    build_key,
+    build_tag_key,
+    decode_header,
+    file_size,
+    key_hash_of,
+)
+from rocketbroker.common.file_system import LOCAL, FileSystem
+from rocketbroker.store.logfile.damaged_files import set_aside
+from rocketbroker.store.queue.dispatch_request import NO_TAGS, DispatchRequest, DispatchRun, IndexKeys
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    from rocketbroker.store.index.index_file import IndexFile
+
+# So many messages are worth a batch; a tick of the store enters fewer.
+BATCH_MESSAGES = 1024
+# So many messages' keys are hashed at once.
+_AT_ONCE = 8192
+_KEY_PREFIX_HASH = attrgetter("key_prefix_hash")
+
+
+class IndexService:
+    """Enters keys and answers queries.
+
+    Args:
+        directory: where the index files lie.
+        slot_count: maxHashSlotNum.
+        entry_count: maxIndexNum.
+        new_name: gives the name of a new file, its local time as ``yyyyMMddHHmmssSSS``.
+        file_system: the disk.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        slot_count: int,
+        entry_count: int,
+        new_name: Callable[[], str],
+        file_system: FileSystem = LOCAL,
+    ) -> None:
+        self._file_system = file_system
+        self.directory = directory
+        self._slot_count = slot_count
+        self._entry_count = entry_count
+        self._new_name = new_name
+        self.files: list[IndexFile] = []
+        # Store time in ms of the last message whose keys are entered.
+        self._entered_timestamp = 0
+        # Messages up to this CommitLog offset are indexed already; only a re-dispatch brings them again.
+        self._indexed_to = -1
+        # Keys that are still to be entered, oldest first.
+        self._hashed: deque[IndexKeys] = deque()
+        # Messages behind them whose keys are to be hashed first, by column: CommitLog offset, store time, hash of
+        # what each key begins with, unique key, other keys, hash of the tags.
+        self._offsets: list[int] = []
+        self._timestamps: list[int] = []
+        self._prefix_hashes: list[int] = []
+        self._unique_keys: list[bytes | None] = []
+        self._keys: list[bytes | None] = []
+        self._tag_hashes: list[int] = []
+
+    def load(
+        self,
+        told: list[str] | None = None,
+        expected: Sequence[str] | None = None,
+        before_change: Callable[[], None] = lambda: None,
+    ) -> int | None:
+        """Map the files that exist; a damaged one is set aside, and those behind it are removed (blocks).
+
+        Gives the CommitLog offset from which on the index lacks messages then, ``None`` when no file was damaged.
+
+        Args:
+            told: takes what was wrong with a file.
+            expected: names of the files that there were, if that is known.
+            before_change: called before a damaged file is changed.
+        """
+        lacks = None
+        paths = deque(sorted(self._paths()))
+        missing = min(set(expected or ()) - {path.name for path in paths}, default=None)
+        while paths and (missing is None or paths[0].name < missing):
+            path = paths.popleft()
+            if why := self._why_damaged(path):
+                before_change()
+                aside = set_aside(path, self._file_system)
+                lacks = self._lacks_from_here(path, f"{why}; it was set aside as {aside.name}", told)
+                break
+            self.files.append(self._make(path))
+        else:
+            if missing is not None:
+                lacks = self._lacks_from_here(self.directory / missing, "is missing", told)
+        for path in paths:
+            before_change()
+            self._file_system.unlink(path)
+        self._indexed_to = self.end_physical_offset
+        return lacks
+
+    def _lacks_from_here(self, path: Path, why: str, told: list[str] | None) -> int:
+        if told is not None:
+            told.append(f"{path}: {why}; the index is made anew from there")
+        return max(self.end_physical_offset, 0)
+
+    def _paths(self) -> list[Path]:
+        if not self.directory.is_dir():
+            return []
+        return [path for path in self.directory.iterdir() if path.name.isdigit() and path.is_file()]
+
+    def _why_damaged(self, path: Path) -> str:
+        """What is wrong with the size or the header of a file, empty when nothing is."""
+        expected = file_size(self._slot_count, self._entry_count)
+        size = path.stat().st_size
+        if size not in {0, expected}:
+            return f"has {size} bytes instead of {expected} (maxHashSlotNum, maxIndexNum)"
+        with path.open("rb", buffering=0) as file:
+            header = decode_header(file.read(INDEX_HEADER_SIZE).ljust(INDEX_HEADER_SIZE, b"\0"))
+        if not self._makes_sense(header):
+            return f"its header makes no sense: {header}"
+        return ""
+
+    def _makes_sense(self, header: IndexHeader) -> bool:
+        if header.index_count == 1:
+            return True
+        return (
+            header.index_count <= self._entry_count
+            and 0 <= header.hash_slot_count <= self._slot_count
+            and max(0, self.end_physical_offset) <= header.begin_phy_offset <= header.end_phy_offset
+            and header.begin_timestamp >= 0
+        )
+
+    def has_before(self, physical_offset: int) -> bool:
+        """Whether the index has a message that lies before a CommitLog offset."""
+        return any(_begins_at(file) < physical_offset for file in self.files)
+
+    @property
+    def file_names(self) -> list[str]:
+        """Names of the files, in order."""
+        return [file.file.path.name for file in self.files]
+
+    def cut(self, physical_offset: int) -> int:
+        """Forget the keys of messages from a CommitLog offset on; gives how many. Files without others are removed."""
+        count = 0
+        while self.files and _begins_at(self.files[-1]) >= physical_offset:
+            file = self.files.pop()
+            count += file.header.index_count - 1
+            file.delete()
+        if self.files and self.end_physical_offset >= physical_offset:
+            count += self.files[-1].cut(physical_offset)
+        self._indexed_to = self.end_physical_offset
+        return count
+
+    def sync(self) -> int:
+        """Write to disk what was entered (blocks; on any thread).
+
+        Gives the store time in ms of the last message that was entered before, 0 when none was.
+
+        Raises:
+            OSError: the disk refused.
+        """
+        entered = self._entered_timestamp
+        for file in list(self.files):
+            try:
+                file.sync()
+            except OSError:
+                # One that is removed meanwhile need not be on disk.
+                if file in self.files:
+                    raise
+        return entered
+
+    @property
+    def end_physical_offset(self) -> int:
+        """CommitLog offset of the last message that is indexed, -1 when none is."""
+        indexed = [file.header.end_phy_offset for file in self.files if file.header.index_count > 1]
+        return max(indexed, default=-1)
+
+    def add(self, requests: Sequence[DispatchRequest]) -> None:
+        """Have messages indexed, oldest first; at least one."""
+        queues, _, offsets, _, _, timestamps, found = zip(*requests, strict=True)
+        tags, unique_keys, keys, _ = zip(*found, strict=True)
+        self._offsets += offsets
+        self._timestamps += timestamps
+        self._prefix_hashes += map(_KEY_PREFIX_HASH, queues)
+        self._unique_keys += unique_keys
+        self._keys += keys
+        self._tag_hashes += [
+            (queue.tag_hashes.get(tag) or queue.tag_hash(tag)) if tag else NO_TAGS
+            for queue, tag in zip(queues, tags, strict=True)
+        ]
+
+    def add_run(self, run: DispatchRun) -> None:
+        """Have messages indexed that follow those added before."""
+        queue, count = run.queue, len(run.physical_offsets)
+        hash_of = {tag: queue.tag_hash(tag) if tag else NO_TAGS for tag in set(run.tags)}
+        self._offsets += run.physical_offsets
+        self._timestamps += repeat(run.store_timestamp, count)
+        self._prefix_hashes += repeat(queue.key_prefix_hash, count)
+        self._unique_keys += run.unique_keys
+        self._keys += run.keys
+        self._tag_hashes += map(hash_of.__getitem__, run.tags)
+
+    def add_keys(self, keys: IndexKeys) -> None:
+        """Have keys entered that follow those added before."""
+        while self._offsets:
+            self._hash_some()
+        self._hashed.append(keys)
+
+    @property
+    def waiting(self) -> int:
+        """How many are still to be entered: keys, and messages whose keys are not hashed yet."""
+        return len(self._offsets) + sum(len(keys.offsets) for keys in self._hashed)
+
+    def flush(self) -> None:
+        """Enter the keys that wait.
+
+        Raises:
+            StoreFullError: the disk has no room; the keys that it has no room for are kept for the next try.
+            StoreError: it refused for another reason; likewise.
+        """
+        while self._hashed or self._offsets:
+            if not self._hashed:
+                self._hash_some()
+            while len(self._hashed[0].offsets):
+                self._hashed[0] = self._hashed[0].behind(self._enter(self._hashed[0]))
+            self._entered_timestamp = self._hashed.popleft().stored_until
+
+    def _enter(self, keys: IndexKeys) -> int:
+        """Enter keys, as many as one file has room for; gives how many of them are done."""
+        if keys.offsets[0] <= self._indexed_to:
+            return int(keys.offsets.searchsorted(self._indexed_to, side="right"))
+        file = self._file_with_room()
+        count = min(file.room, len(keys.offsets))
+        file.put_keys(keys.hashes[:count], keys.offsets[:count], keys.timestamps[:count])
+        return count
+
+    def _hash_some(self) -> None:
+        """Hash the keys of the oldest messages that wait."""
+        import numpy as np
+
+        most = _AT_ONCE
+        hashes, counts = self._key_hashes(most)
+        offsets = np.repeat(np.array(self._offsets[:most], np.int64), counts)
+        timestamps = np.repeat(np.array(self._timestamps[:most], np.int64), counts)
+        self._hashed.append(IndexKeys(hashes, offsets, timestamps, self._timestamps[:most][-1]))
+        del self._offsets[:most], self._timestamps[:most], self._prefix_hashes[:most]
+        del self._unique_keys[:most], self._keys[:most], self._tag_hashes[:most]
+
+    def _key_hashes(self, most: int) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
+        """Hashes of the first messages' entries in order, a message's tags last, and how many each message has."""
+        import numpy as np
+
+        from rocketbroker.codec.message.java_hash_many import index_key_hash_many
+
+        texts, key_counts = _key_texts(self._unique_keys[:most], self._keys[:most])
+        prefixes = np.array(self._prefix_hashes[:most], np.int32)
+        of_tags = np.array(self._tag_hashes[:most], np.int64)
+        tagged = of_tags != NO_TAGS
+        of_keys = np.array(key_counts, np.int64)
+        counts = of_keys + tagged
+        hashes = np.empty(int(counts.sum()), np.int32)
+        is_key = np.ones(len(hashes), np.bool_)
+        tag_positions = (np.cumsum(counts) - 1)[tagged]
+        is_key[tag_positions] = False
+        hashes[tag_positions] = of_tags[tagged]
+        hashes[is_key] = index_key_hash_many(texts, np.repeat(prefixes, of_keys))
+        return hashes, counts
+
+    def _make(self, path: Path) -> IndexFile:
+        from rocketbroker.store.index.index_file import IndexFile
+
+        return IndexFile(path, self._slot_count, self._entry_count, self._file_system)
+
+    def _file_with_room(self) -> IndexFile:
+        if self.files and self.files[-1].room > 0:
+            return self.files[-1]
+        file = self._make(self._new_path())
+        self.files.append(file)
+        return file
+
+    def _new_path(self) -> Path:
+        """A path that is not taken and sorts after those that are."""
+        name = self._new_name()
+        if self.files and name <= self.files[-1].file.path.name:
+            name = str(int(self.files[-1].file.path.name) + 1)
+        return self.directory / name
+
+    def first_file_before(self, physical_offset: int) -> IndexFile | None:
+        """The first file, if all messages it knows lie before a CommitLog offset and it is not the last."""
+        if len(self.files) > 1 and self.files[0].header.end_phy_offset < physical_offset:
+            return self.files[0]
+        return None
+
+    def take_out(self, file: IndexFile) -> None:
+        """Take the first file out of service; for the event loop, where files are added too.
+
+        The list is replaced, not changed: queries on another thread go through it.
+        """
+        if self.files and self.files[0] is file:
+            self.files = self.files[1:]
+
+    def query(self, topic: str, key: str, max_num: int, begin_ms: int, end_ms: int, *, tag: bool = False) -> list[int]:
+        """CommitLog offsets of messages with a key (or a tag), newest first, each once (blocks; on any thread).
+
+        What still waits is found after a ``flush`` only.
+        """
+        hits = (offset for offset in self.search(topic, key, begin_ms, end_ms, tag=tag) if offset is not None)
+        return list(islice(hits, max_num))
+
+    def search(self, topic: str, key: str, begin_ms: int, end_ms: int, *, tag: bool = False) -> Iterator[int | None]:
+        """Look at the entries one by one: an offset for each that ``query`` finds, ``None`` for others (blocks)."""
+        key_hash = key_hash_of(java_hash(build_tag_key(topic, key) if tag else build_key(topic, key)))
+        # A message whose keys lie in two files may be in both, entered again after an unclean stop.
+        found: set[int] = set()
+        for file in self.files[::-1]:
+            if file.covers(begin_ms, end_ms):
+                for offset in file.chain(key_hash, begin_ms, end_ms):
+                    yield None if offset in found else offset
+                    if offset is not None:
+                        found.add(offset)
+
+    @property
+    def last_update(self) -> tuple[int, int]:
+        """Store time and CommitLog offset of the last message that is indexed; zeros when none is."""
+        if not self.files:
+            return 0, 0
+        header = self.files[-1].header
+        return header.end_timestamp, header.end_phy_offset
+
+    def give_up_queries(self) -> None:
+        """Have the queries that other threads run end soon, with what they have found."""
+        for file in self.files:
+            file.given_up = True
+
+    def close(self) -> None:
+        """Release all mappings."""
+        for file in self.files:
+            file.close()
+        self.files = []
+
+
+def _key_texts(
+    unique_keys: Sequence[bytes | None], keys: Sequence[bytes | None]
+) -> tuple[Sequence[bytes], Sequence[int]]:
+    """The keys of messages, one message after the other and its unique key first, and how many each has."""
+    if not any(keys) and all(unique_keys):
+        return unique_keys, [1] * len(keys)  # type: ignore[return-value]  # none of them is None
+    texts: list[bytes] = []
+    if all(unique_keys) and all(keys) and b" " not in b"".join(keys):  # type: ignore[arg-type]  # none of them is None
+        texts = [b""] * (2 * len(keys))
+        texts[0::2], texts[1::2] = unique_keys, keys  # type: ignore[assignment]  # likewise
+        return texts, [2] * len(keys)
+    counts: list[int] = []
+    for unique_key, some in zip(unique_keys, keys, strict=True):
+        before = len(texts)
+        if unique_key:
+            texts.append(unique_key)
+        if some:
+            texts += split_keys(some)
+        counts.append(len(texts) - before)
+    return texts, counts
+
+
+def _begins_at(file: IndexFile) -> int | float:
+    """CommitLog offset of the first message of a file; one without messages is behind all."""
+    return file.header.begin_phy_offset if file.header.index_count > 1 else inf

@@ -1,0 +1,117 @@
+"""Has the next file and the next blocks ready before they are needed (AllocateMappedFileService).
+
+One owned thread: making, mapping and allocating can all wait for the disk. The writer, which is the event loop, waits
+for them a limited time; then puts are refused while the disk is busy, and all else goes on.
+"""
+
+import time
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+
+from rocketbroker.common.errors import StoreBusyError, StoreError
+from rocketbroker.common.file_system import LOCAL, FileSystem
+from rocketbroker.store.logfile.mapped_file import MappedFile
+
+
+class AllocateMappedFileService:
+    """Prepares files and blocks on a thread of its own.
+
+    Attributes:
+        busy_after_s: how long the writer waits for a file or for blocks, once for each; ``None`` as long as it takes.
+    """
+
+    def __init__(self, file_system: FileSystem = LOCAL) -> None:
+        self._file_system = file_system
+        self._executor = ThreadPoolExecutor(1, thread_name_prefix="AllocateMappedFileService")
+        self._files: dict[Path, Future[MappedFile]] = {}
+        self._blocks: Future[None] | None = None
+        self.busy_after_s: float | None = None
+        # What the writer did not get in time, and since when it asks for it.
+        self._late: Future[MappedFile] | Future[None] | None = None
+        self._late_since = 0.0
+
+    def prepare(self, path: Path, file_size: int, step: int) -> None:
+        """Have a file made; ``take`` hands it over."""
+        if path not in self._files:
+            self._files[path] = self._executor.submit(self._make, path, file_size, step)
+
+    def take(self, path: Path, file_size: int, step: int) -> MappedFile:
+        """The prepared file, waited for when it is not ready yet; made now when nobody prepared it.
+
+        Raises:
+            StoreFullError: the disk has no room for it.
+            StoreBusyError: it is not ready in time; ask again.
+        """
+        self.prepare(path, file_size, step)
+        future = self._files[path]
+        self._wait(future, path)
+        del self._files[path]
+        try:
+            return future.result()
+        finally:
+            # Its error's frames hold this one, and all those that called: a cycle would keep their files mapped.
+            del future
+
+    def ensure_allocated(self, file: MappedFile, end: int) -> None:
+        """Have blocks for all bytes of a file before ``end``, waited for when they are not ready yet.
+
+        Raises:
+            StoreFullError: the disk has no room for them.
+            StoreBusyError: they are not ready in time; ask again.
+        """
+        while end > file.allocated:
+            future = self._blocks = self._blocks or self._executor.submit(file.ensure_allocated, end)
+            self._wait(future, file.path)
+            self._blocks = None
+            try:
+                future.result()
+            finally:
+                del future  # as in ``take``
+
+    def _wait(self, future: Future[MappedFile] | Future[None], path: Path) -> None:
+        """Wait until it is done, well or not; a second time not at all."""
+        if future is not self._late:
+            self._late, self._late_since = future, time.monotonic()
+            timeout_s = self.busy_after_s
+        else:
+            timeout_s = 0.0
+        try:
+            future.exception(timeout_s)
+        except TimeoutError:
+            waited_ms = int((time.monotonic() - self._late_since) * 1000)
+            limit_ms = int((self.busy_after_s or 0) * 1000)
+            raise StoreBusyError(
+                "broker busy, start flow control for a while: the disk has not given the next blocks of "
+                f"{path} for {waited_ms} ms, the limit is {limit_ms} ms (osPageCacheBusyTimeOutMills)"
+            ) from None
+        self._late = None
+
+    def _make(self, path: Path, file_size: int, step: int) -> MappedFile:
+        file = MappedFile(path, file_size, step, self._file_system)
+        try:
+            file.ensure_allocated(min(step or file_size, file_size))
+        except StoreError:
+            # Tried again with the next message: each try would leave an open file behind, and a start would find one of
+            # the full size that is nothing but a hole.
+            file.delete()
+            raise
+        return file
+
+    def grow(self, file: MappedFile, start: int, end: int) -> None:
+        """Have blocks and pages of a range made; a failure shows when the writer gets there and tries itself."""
+        self._executor.submit(_grow, file, start, end)
+
+    def stop(self) -> None:
+        """End the thread; files that nobody took are closed and, being empty, stay for the next start."""
+        self._executor.shutdown()
+        self._blocks = self._late = None
+        for future in self._files.values():
+            if future.exception() is None:
+                future.result().close()
+        self._files.clear()
+
+
+def _grow(file: MappedFile, start: int, end: int) -> None:
+    end = min(end, file.file_size)
+    file.ensure_allocated(end)
+    file.populate(start, end)

@@ -1,0 +1,304 @@
+"""One file of fixed size, mapped into memory (org.apache.rocketmq.store.logfile.DefaultMappedFile).
+
+The file has its full size from the start, but blocks are allocated in steps ahead of the write position: a store into a
+hole of a sparse mapping would kill the process by SIGBUS when the disk is full. No mapped file is ever cut short.
+
+This is the one place of the store that maps, allocates and syncs.
+"""
+
+import contextlib
+import ctypes
+import errno
+import mmap
+import os
+import weakref
+from collections.abc import Iterator
+from pathlib import Path
+
+from rocketbroker.codec.storefile.mapped_file_name import file_name_to_offset
+from rocketbroker.common.errors import StoreError, StoreFullError
+from rocketbroker.common.file_system import LOCAL, FileSystem, data_ranges, parents_of
+from rocketbroker.common.open_files import MAPPINGS, why_not_mapped, why_refused
+from rocketbroker.store.logfile.removed_file import RemovedFile
+
+# Queue files are named by their offset, 20 digits; index files by their time.
+_NAME_LENGTH = 20
+# From the folder of a queue up to the store's own.
+_FOLDERS = 4
+_CHUNK = 1024 * 1024
+_DROP_STEP = 16 * 1024 * 1024
+# madvise(2); Linux 5.14 and later. mmap.madvise would hold the GIL while thousands of pages are made.
+_MADV_POPULATE_WRITE = 23
+_libc = ctypes.CDLL(None, use_errno=True)
+_madvise = _libc.madvise
+_madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
+_mincore = _libc.mincore
+_mincore.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p)
+_UNMAPPED = (ctypes.c_char * 0)()
+
+
+class MappedFile:
+    """A mapped file; ``buffer`` is its content, ``file_from_offset`` the offset of its first byte in the queue.
+
+    Args:
+        path: the file; made when it does not exist.
+        file_size: its size in bytes.
+        step: blocks are allocated in steps of so many bytes; 0 allocates all at once.
+        file_system: the disk.
+        keeps_open: whether it keeps a descriptor, for files that threads read from often. Others, of which a store may
+            have tens of thousands, are opened by name for the few things that the mapping does not do.
+
+    Raises:
+        StoreFullError: the disk has no room for it.
+        StoreError: it exists with another size, or cannot be opened.
+    """
+
+    __slots__ = (
+        "_file_system",
+        "_map",
+        "_new_names",
+        "_removed",
+        "_step",
+        "allocated",
+        "buffer",
+        "fd",
+        "file_from_offset",
+        "file_size",
+        "flushed",
+        "keeps_open",
+        "path",
+        "stored",
+        "to_write_again",
+        "wrote",
+        "zeroed",
+    )
+
+    def __init__(
+        self,
+        path: Path,
+        file_size: int,
+        step: int = 0,
+        file_system: FileSystem = LOCAL,
+        *,
+        keeps_open: bool = True,
+    ) -> None:
+        self.fd = -1
+        # While it is being removed: keeps its blocks, also from one try to the next.
+        self._removed: RemovedFile | None = None
+        self.path = path
+        self.keeps_open = keeps_open
+        self._file_system = file_system
+        self.file_size = file_size
+        self.file_from_offset = file_name_to_offset(path.name) if len(path.name) == _NAME_LENGTH else 0
+        self._step = step or file_size
+        # Bytes written, bytes known to be on disk, bytes that have blocks: positions within the file.
+        self.wrote = 0
+        self.flushed = 0
+        # Whether what lies between ``flushed`` and ``wrote`` has to be written anew before a sync says anything of it.
+        self.to_write_again = False
+        # Whether zeros were written behind ``wrote`` that are not on disk for certain.
+        self.zeroed = False
+        if not keeps_open and (why := MAPPINGS.why_reached()):
+            raise StoreError(f"cannot map {path}: {why}")
+        self.fd = self._open()
+        # Folders whose names may not be on disk yet, the innermost first; ``None`` until the first sync asks. Also of a
+        # file that was there, since who made it may have failed half way, or never synced it.
+        self._new_names: list[Path] | None = None
+        try:
+            existed = os.fstat(self.fd).st_size
+            self._check_size(existed)
+            self.allocated = 0
+            if not existed:
+                file_system.set_size(self.fd, file_size)
+            self._map = file_system.map(self.fd, file_size)
+        except OSError as error:
+            self._close_descriptor()
+            raise StoreError(f"cannot map {path}: {why_not_mapped(error)}") from error
+        except BaseException:
+            self._close_descriptor()
+            raise
+        self.buffer = memoryview(self._map).cast("B")
+        # Who stores into the buffer tells this one of the range, where there is one.
+        self.stored = file_system.watcher(self.fd)
+        if not keeps_open:
+            self._close_descriptor()
+
+    def _open(self) -> int:
+        try:
+            if not self.path.exists():
+                self._file_system.make_folders(self.path.parent)
+            return self._file_system.open(self.path)
+        except OSError as error:
+            raise StoreError(f"cannot open {self.path}: {why_refused(error)}") from error
+
+    def _check_size(self, size: int) -> None:
+        if size not in (0, self.file_size):
+            raise StoreError(
+                f"{self.path} has {size} bytes, but files of this kind are set to {self.file_size}; "
+                "set the mappedFileSize of the settings to what the store was made with"
+            )
+
+    def ensure_allocated(self, end: int) -> None:
+        """Have blocks for all bytes before ``end``; to be called before they are stored.
+
+        Raises:
+            StoreFullError: the disk has no room.
+        """
+        # The owned thread and the writer may both get here: one look at the mark, and it never goes back.
+        allocated = self.allocated
+        if end <= allocated:
+            return
+        target = min(-(-end // self._step) * self._step, self.file_size)
+        try:
+            with self.opened() as fd:
+                self._file_system.allocate(fd, allocated, target - allocated)
+        except OSError as error:
+            if error.errno in (errno.ENOSPC, errno.EDQUOT):
+                text = f"no room for {target - allocated} bytes of {self.path}: {error.strerror}"
+                raise StoreFullError(text) from error
+            raise StoreError(f"cannot allocate {self.path}: {why_refused(error)}") from error
+        self.allocated = max(self.allocated, target)
+
+    @contextlib.contextmanager
+    def opened(self) -> Iterator[int]:
+        """A descriptor of the file: its own, or one for the time of the block.
+
+        Raises:
+            OSError: it cannot be opened.
+        """
+        if self.keeps_open:
+            yield self.fd
+            return
+        fd = self._file_system.reopen(self.path)
+        try:
+            yield fd
+        finally:
+            self._file_system.close(fd)
+
+    def read(self, position: int, size: int) -> bytes:
+        """Bytes of the file by reading (blocks): unlike a page fault it holds up no other thread."""
+        with self.opened() as fd:
+            return os.pread(fd, size, position)
+
+    def populate(self, start: int, end: int) -> None:
+        """Make the pages of a range present and writable, so that the writer does not fault on each (blocks).
+
+        The range must have blocks. A kernel that cannot do it is left to fault pages in one by one.
+        """
+        start -= start % mmap.PAGESIZE
+        end = min(end, self.allocated)
+        if end > start:
+            address = ctypes.addressof(self._map) + start
+            _madvise(address, end - start, _MADV_POPULATE_WRITE)
+
+    def is_cached(self, start: int, end: int) -> bool:
+        """Whether a range can be read from ``buffer`` without waiting for the disk, as things are now."""
+        start -= start % mmap.PAGESIZE
+        pages = bytearray(-(-(end - start) // mmap.PAGESIZE))
+        address = ctypes.addressof(self._map) + start
+        refused = _mincore(address, end - start, ctypes.addressof(ctypes.c_char.from_buffer(pages)))
+        return not refused and 0 not in pages
+
+    def zero_from(self, position: int) -> None:
+        """Overwrite with zeros all data at ``position`` and after it, so that no stale record is ever read again."""
+        with self.opened() as fd:
+            for start, end in data_ranges(fd, position, self.file_size):
+                for at in range(start, end, _CHUNK):
+                    self.zeroed = True
+                    self._file_system.write(fd, at, bytes(min(end - at, _CHUNK)))
+
+    def sync(self) -> None:
+        """Write all dirty pages of the file to disk, and its name; blocks without holding the GIL.
+
+        Raises:
+            OSError: the disk refused; what is dirty may be lost.
+        """
+        if self.keeps_open:
+            self._file_system.sync(self.fd)
+        else:
+            self._file_system.sync_mapped(self._map)
+        new_names = parents_of(self.path)[:_FOLDERS] if self._new_names is None else self._new_names
+        for folder in reversed(new_names):
+            self._file_system.sync_folder(folder)
+        # Another thread may sync the same file: no name leaves the list before all are on disk.
+        self._new_names = []
+
+    @property
+    def to_flush(self) -> bool:
+        """Whether something was written that is not on disk for certain."""
+        return self.wrote > self.flushed or self.zeroed
+
+    def flush(self) -> None:
+        """Bring to disk what was written, and take note of how far that is (blocks).
+
+        After a sync that failed, or may have, all of it is written anew first, since the kernel may take pages for
+        clean that never reached the disk. Whether they still hold what was stored is for the caller to know.
+
+        Raises:
+            OSError: the disk refused; ``flushed`` stays where it was.
+        """
+        wrote = self.wrote
+        try:
+            if self.to_write_again:
+                self._write_again(self.flushed, wrote)
+            self.sync()
+        except OSError:
+            self.to_write_again = True
+            raise
+        self.to_write_again = self.zeroed = False
+        self.flushed = wrote
+
+    def _write_again(self, start: int, end: int) -> None:
+        with self.opened() as fd:
+            for position in range(start, end, _CHUNK):
+                self._file_system.write(fd, position, bytes(self.buffer[position : min(position + _CHUNK, end)]))
+
+    def last_modified_ms(self) -> int:
+        """When it was last written to, in ms since the epoch (blocks)."""
+        with self.opened() as fd:
+            return os.fstat(fd).st_mtime_ns // 1_000_000
+
+    def close(self) -> None:
+        """Release the mapping, which lives until nobody holds a slice of it, and close the file."""
+        self.buffer.release()
+        self._map = _UNMAPPED
+        self._close_descriptor()
+
+    def _close_descriptor(self) -> None:
+        fd, self.fd = self.fd, -1
+        if fd >= 0:
+            self._file_system.close(fd)
+        if self._removed is not None:
+            self._removed.close()
+
+    # A file that was removed is closed by the last who holds it: threads that read from it by number would else read
+    # from whatever file gets the number next.
+    __del__ = _close_descriptor
+
+    def remove(self) -> RemovedFile:
+        """Take its name from the disk and leave it open (blocks): who holds it or a slice of it reads on.
+
+        Raises:
+            OSError: the disk refused; the call may be made again.
+        """
+        file_system = self._file_system
+        if self._removed is None:
+            keeper = file_system.open(self.path)
+            self._removed = RemovedFile(self.path, keeper, self.file_size, weakref.ref(self._map), file_system)
+        file_system.unlink(self.path)
+        # A later file must not go for good before an earlier one: the store would not open with one missing.
+        file_system.sync_folder(self.path.parent)
+        self._drop_pages()
+        removed, self._removed = self._removed, None
+        return removed
+
+    def _drop_pages(self) -> None:
+        """Give the mapped pages back, some at a time, so that the unmapping is short on whatever thread it comes."""
+        address = ctypes.addressof(self._map)
+        for start in range(0, self.file_size, _DROP_STEP):
+            _madvise(address + start, min(_DROP_STEP, self.file_size - start), mmap.MADV_DONTNEED)
+
+    def delete(self) -> None:
+        """Close and remove the file."""
+        self.close()
+        self._file_system.unlink(self.path)

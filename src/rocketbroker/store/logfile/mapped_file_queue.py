@@ -1,0 +1,172 @@
+"""Files of equal size that follow each other (org.apache.rocketmq.store.MappedFileQueue).
+
+A file's name is the offset of its first byte, as 20 digits.
+"""
+
+from pathlib import Path
+
+from rocketbroker.codec.storefile.mapped_file_name import offset_to_file_name
+from rocketbroker.common.errors import StoreError
+from rocketbroker.common.file_system import LOCAL, FileSystem
+from rocketbroker.store.logfile.mapped_file import MappedFile
+
+
+class MappedFileQueue:
+    """The files of one directory, in order.
+
+    Args:
+        directory: where they lie; made with the first file.
+        file_size: size of each, in bytes.
+        step: blocks are allocated in steps of so many bytes.
+        file_system: the disk.
+        keeps_open: whether each file keeps a descriptor: see ``MappedFile``.
+    """
+
+    __slots__ = ("_keeps_open", "directory", "file_size", "file_system", "files", "step")
+
+    def __init__(
+        self,
+        directory: Path,
+        file_size: int,
+        step: int = 0,
+        file_system: FileSystem = LOCAL,
+        *,
+        keeps_open: bool = True,
+    ) -> None:
+        self._keeps_open = keeps_open
+        self.file_system = file_system
+        self.directory = directory
+        self.file_size = file_size
+        self.step = step
+        self.files: list[MappedFile] = []
+
+    def load(self) -> None:
+        """Map the files that exist, each taken as written to its end.
+
+        Raises:
+            StoreError: a file has another size, or one is missing between two others.
+        """
+        if not self.directory.is_dir():
+            return
+        for path in sorted(p for p in self.directory.iterdir() if p.name.isdigit() and len(p.name) == 20):
+            if path.stat().st_size == 0:
+                # Made, but never grown to its size: a crash came between.
+                self.file_system.unlink(path)
+                continue
+            file = self._map(path)
+            self.files.append(file)
+            self._check_order(file)
+            file.wrote = file.flushed = file.file_size
+
+    def _check_order(self, file: MappedFile) -> None:
+        if len(self.files) > 1 and file.file_from_offset != self.files[-2].file_from_offset + self.file_size:
+            expected = self.directory / offset_to_file_name(self.files[-2].file_from_offset + self.file_size)
+            raise StoreError(f"{file.path} does not follow {self.files[-2].path}: {expected} is missing")
+
+    @property
+    def min_offset(self) -> int:
+        """Offset of the first byte there is."""
+        return self.files[0].file_from_offset if self.files else 0
+
+    @property
+    def max_offset(self) -> int:
+        """Offset after the last byte written."""
+        return self.files[-1].file_from_offset + self.files[-1].wrote if self.files else 0
+
+    @property
+    def max_file_end(self) -> int:
+        """Offset at which the next file will begin."""
+        return self.files[-1].file_from_offset + self.file_size if self.files else 0
+
+    def find(self, offset: int) -> MappedFile | None:
+        """The file that holds the byte at an offset, if there is one."""
+        # One look at the list: on threads that read, the first file may be taken out meanwhile.
+        files = self.files
+        if not files:
+            return None
+        index = (offset - files[0].file_from_offset) // self.file_size
+        return files[index] if 0 <= index < len(files) else None
+
+    def path_of(self, offset: int) -> Path:
+        """The path of the file that begins at an offset."""
+        return self.directory / offset_to_file_name(offset)
+
+    def append(self, file: MappedFile) -> None:
+        """Add the file that follows the last one."""
+        self.files.append(file)
+
+    def create_next(self, offset: int | None = None) -> MappedFile:
+        """Make and add the next file; ``offset`` says where the first one begins.
+
+        Raises:
+            StoreFullError: the disk has no room for it.
+        """
+        if self.files:
+            offset = self.files[-1].file_from_offset + self.file_size
+        file = self._map(self.path_of(offset or 0))
+        self.files.append(file)
+        return file
+
+    def make_room(self, start: int, end: int) -> None:
+        """Allocate files and blocks for bytes that follow the written ones; files are made behind the last one.
+
+        Raises:
+            StoreFullError: the disk has no room.
+            StoreError: a file cannot be had.
+        """
+        while not self.files or self.max_file_end < end:
+            self.create_next()
+        for position in range(start - start % self.file_size, end, self.file_size):
+            file = self.find(position)
+            if file is not None:
+                file.ensure_allocated(min(end - file.file_from_offset, self.file_size))
+
+    def _map(self, path: Path) -> MappedFile:
+        return MappedFile(path, self.file_size, self.step, self.file_system, keeps_open=self._keeps_open)
+
+    def take_out(self, file: MappedFile) -> None:
+        """Take the first file out of service; for the event loop, where files are added too. The last one stays.
+
+        The list is replaced, not changed: other threads go through it.
+        """
+        if len(self.files) > 1 and self.files[0] is file:
+            self.files = self.files[1:]
+
+    def truncate(self, offset: int) -> None:
+        """Forget what lies at ``offset`` and after it: whole files are removed, the rest is zeroed and written anew."""
+        while self.files and self.files[-1].file_from_offset >= offset and self.files[-1] is not self.files[0]:
+            self.files.pop().delete()
+        if not self.files:
+            return
+        last = self.files[-1]
+        last.wrote = max(0, min(offset - last.file_from_offset, last.file_size))
+        last.flushed = min(last.flushed, last.wrote)
+        last.zero_from(last.wrote)
+
+    def unsynced_from(self, offset: int) -> None:
+        """Take what lies at ``offset`` and after it as written, but not on disk, whatever a sync may say.
+
+        A process that is gone may have been told that a sync failed; the kernel tells of that only once.
+        """
+        for file in self.files:
+            file.flushed = max(0, min(file.flushed, offset - file.file_from_offset))
+            file.to_write_again = file.flushed < file.wrote
+
+    def moved(self, directory: Path) -> None:
+        """Take note that the directory has another name now; the files stay mapped."""
+        self.directory = directory
+        for file in self.files:
+            file.path = directory / file.path.name
+
+    def delete_all(self) -> None:
+        """Close and remove all files and their directory."""
+        for file in self.files:
+            file.delete()
+        self.files = []
+        self.file_system.remove_folder(self.directory)
+
+    def close(self) -> None:
+        """Release all mappings."""
+        for file in self.files:
+            file.close()
+        self.files = []

@@ -1,0 +1,424 @@
+"""The index of one queue: 20 bytes a message (org.apache.rocketmq.store.ConsumeQueue).
+
+``next_offset`` is the queue offset that the next message gets; ``max_offset`` is where readers find the end. Between
+the two lie messages that are in the CommitLog but not dispatched yet.
+"""
+
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import ClassVar
+
+from rocketbroker.codec.message.expected_record import ExpectedRecord, RecordCheck
+from rocketbroker.codec.message.message_encoder import magic_code, topic_block
+from rocketbroker.codec.message.tags_code import extend_hash, java_hash
+from rocketbroker.codec.message.topic_validator import RMQ_SYS_SCHEDULE_TOPIC
+from rocketbroker.codec.storefile.consume_queue_layout import (
+    CQ_STORE_UNIT_SIZE,
+    ENTRY,
+    FILLER_ENTRY,
+    SIZE_POSITION,
+    is_filler,
+    is_written,
+)
+from rocketbroker.codec.storefile.index_file_layout import build_key, build_tag_key, key_hash_of
+from rocketbroker.codec.storefile.record_search import MIN_RECORD_SIZE
+from rocketbroker.common.file_system import LOCAL, FileSystem
+from rocketbroker.store.logfile.mapped_file import MappedFile
+from rocketbroker.store.logfile.mapped_file_queue import MappedFileQueue
+
+# Blocks of a queue are allocated 3,276 messages at a time.
+_ALLOCATE_STEP = 65536
+_REMEMBERED_TAGS = 1024
+
+# So many entries of ``go_on_at`` are made at once.
+_FILLED_AT_ONCE = 65536
+# Damage is seldom longer than some pages of entries.
+_FAR = 2048
+
+
+class ConsumeQueue:
+    """One queue of a topic.
+
+    Args:
+        topic: its topic.
+        queue_id: its number.
+        directory: its folder, ``consumequeue/<topic>/<queueId>``.
+        file_size: bytes of each file, a multiple of 20.
+        file_system: the disk.
+    """
+
+    __slots__ = (
+        "_end",
+        "_file",
+        "_start",
+        "dirty",
+        "key_prefix_hash",
+        "magic",
+        "max_offset",
+        "min_offset",
+        "next_offset",
+        "queue",
+        "queue_id",
+        "record_check",
+        "room_end",
+        "schedule",
+        "tag_hashes",
+        "tags_codes",
+        "topic",
+        "topic_block",
+        "trusted_from",
+    )
+
+    #: Whether a record may take several queue offsets: see ``BatchConsumeQueue``.
+    holds_batches: ClassVar[bool] = False
+
+    def __init__(
+        self, topic: str, queue_id: int, directory: Path, file_size: int, file_system: FileSystem = LOCAL
+    ) -> None:
+        self.topic = topic
+        self.queue_id = queue_id
+        step = min(_ALLOCATE_STEP, file_size)
+        self.queue = MappedFileQueue(directory, file_size, step, file_system, keeps_open=False)
+        # What each record of the topic bears, and what each of its index keys begins with.
+        encoded = topic.encode()
+        self.topic_block = topic_block(encoded)
+        self.magic = magic_code(len(encoded))
+        self.record_check = RecordCheck(queue_id, self.magic, self.topic_block)
+        self.schedule = topic == RMQ_SYS_SCHEDULE_TOPIC
+        self.key_prefix_hash = java_hash(build_key(topic, ""))
+        self.tag_hashes: dict[bytes, int] = {}
+        self.min_offset = 0
+        self.max_offset = 0
+        self.next_offset = 0
+        # A message that gets this queue offset, or a later one, needs ``make_room`` first.
+        self.room_end = 0
+        # What stands before this queue offset was stored by an earlier process, or before a sync that failed, and is
+        # checked before it is given out. Changed on the event loop.
+        self.trusted_from = 0
+        # Tags codes that checked records were seen to have.
+        self.tags_codes: set[int] = set()
+        self.dirty = False
+        # The file being written, and the queue offsets it spans.
+        self._file: MappedFile | None = None
+        self._start = self._end = 0
+
+    def tag_hash(self, tags: bytes) -> int:
+        """Key hash of an index entry for tags of this topic; ``tag_hashes`` has those seen before."""
+        if (known := self.tag_hashes.get(tags)) is not None:
+            return known
+        found = key_hash_of(extend_hash(java_hash(build_tag_key(self.topic, "")), tags))
+        if len(self.tag_hashes) < _REMEMBERED_TAGS:
+            self.tag_hashes[tags] = found
+        return found
+
+    def make_room(self, end: int) -> None:
+        """Allocate files and blocks for all entries before queue offset ``end``, pending ones included.
+
+        Called before a message is appended to the CommitLog, so that no disk can refuse its entry afterwards.
+
+        Raises:
+            StoreFullError: the disk has no room.
+            StoreError: a file cannot be had.
+        """
+        if self.next_offset == self.max_offset:
+            # Nothing waits: the file that the next entry goes to is selected as ``put`` would.
+            self._select_file(self.next_offset)
+        self.queue.make_room(self.max_offset * CQ_STORE_UNIT_SIZE, end * CQ_STORE_UNIT_SIZE)
+        last = self.queue.find((end - 1) * CQ_STORE_UNIT_SIZE)
+        if last is not None:
+            self.room_end = (last.file_from_offset + last.allocated) // CQ_STORE_UNIT_SIZE
+
+    def put(self, queue_offset: int, physical_offset: int, size: int, tags_code: int) -> None:
+        """Enter a message; it becomes the last one that readers find.
+
+        Raises:
+            StoreFullError: the disk has no room for the next file.
+        """
+        if not self._start <= queue_offset < self._end:
+            self._select_file(queue_offset)
+        file = self._file
+        position = (queue_offset - self._start) * CQ_STORE_UNIT_SIZE
+        end = position + CQ_STORE_UNIT_SIZE
+        if end > file.allocated:  # type: ignore[union-attr]
+            file.ensure_allocated(end)  # type: ignore[union-attr]
+        ENTRY.pack_into(file.buffer, position, physical_offset, size, tags_code)  # type: ignore[union-attr]
+        file.wrote = end  # type: ignore[union-attr]
+        if file.stored is not None:  # type: ignore[union-attr]
+            file.stored(position, end)  # type: ignore[union-attr]
+        self.max_offset = queue_offset + 1
+        self.dirty = True
+
+    def put_run(
+        self, queue_offset: int, physical_offsets: Sequence[int], sizes: Sequence[int], tags_codes: Sequence[int]
+    ) -> None:
+        """Enter messages that follow each other; readers find all of them or, after an error, none.
+
+        Raises:
+            StoreFullError: the disk has no room for the next file.
+        """
+        self.put_entries(queue_offset, b"".join(map(ENTRY.pack, physical_offsets, sizes, tags_codes)))
+
+    def put_entries(self, queue_offset: int, entries: bytes) -> None:
+        """As ``put_run``, from the bytes of all entries.
+
+        Raises:
+            StoreFullError: the disk has no room for the next file.
+        """
+        done, count = 0, len(entries) // CQ_STORE_UNIT_SIZE
+        while done < count:
+            if not self._start <= queue_offset + done < self._end:
+                self._select_file(queue_offset + done)
+            file: MappedFile = self._file  # type: ignore[assignment]  # selected
+            upto = min(count, self._end - queue_offset)
+            position = (queue_offset + done - self._start) * CQ_STORE_UNIT_SIZE
+            end = position + (upto - done) * CQ_STORE_UNIT_SIZE
+            file.ensure_allocated(end)
+            file.buffer[position:end] = entries[done * CQ_STORE_UNIT_SIZE : upto * CQ_STORE_UNIT_SIZE]
+            file.wrote = end
+            if file.stored is not None:
+                file.stored(position, end)
+            done = upto
+        self.max_offset = queue_offset + count
+        self.dirty = True
+
+    def _select_file(self, queue_offset: int) -> None:
+        """Make the file that holds ``queue_offset`` the one being written; a first file may begin in the middle."""
+        queue = self.queue
+        per_file = queue.file_size // CQ_STORE_UNIT_SIZE
+        base = queue_offset // per_file * per_file
+        if queue_offset * CQ_STORE_UNIT_SIZE < queue.min_offset:
+            # The first files were lost, and what the others held is entered anew.
+            queue.delete_all()
+        if not queue.files:
+            self.min_offset = queue_offset
+        file = queue.find(queue_offset * CQ_STORE_UNIT_SIZE)
+        while file is None:
+            created = queue.create_next(base * CQ_STORE_UNIT_SIZE)
+            file = queue.find(queue_offset * CQ_STORE_UNIT_SIZE)
+            if file is not created:
+                self._fill(created, per_file)
+        if file.wrote < (queue_offset - base) * CQ_STORE_UNIT_SIZE:
+            self._fill(file, queue_offset - base)
+        self._file = file
+        self._start = file.file_from_offset // CQ_STORE_UNIT_SIZE
+        self._end = self._start + per_file
+
+    def _fill(self, file: MappedFile, entries: int) -> None:
+        """Write filler entries before a queue that begins in the middle of a file."""
+        end = entries * CQ_STORE_UNIT_SIZE
+        file.ensure_allocated(end)
+        file.buffer[file.wrote : end] = FILLER_ENTRY * (entries - file.wrote // CQ_STORE_UNIT_SIZE)
+        if file.stored is not None:
+            file.stored(file.wrote, end)
+        file.wrote = end
+        self.min_offset = file.file_from_offset // CQ_STORE_UNIT_SIZE + entries
+
+    def entries(self, queue_offset: int, limit: int) -> Iterator[tuple[int, int, int]]:
+        """Up to ``limit`` entries (physical offset, size, tags code) from ``queue_offset``, none past a file's end."""
+        return ENTRY.iter_unpack(self.entry_bytes(queue_offset, limit))
+
+    def entry_bytes(self, queue_offset: int, limit: int) -> memoryview:
+        """The bytes of as many entries as ``entries`` gives."""
+        file = self.queue.find(queue_offset * CQ_STORE_UNIT_SIZE)
+        if file is None:
+            return memoryview(b"")
+        position = queue_offset * CQ_STORE_UNIT_SIZE - file.file_from_offset
+        count = min(limit, self.max_offset - queue_offset, (file.file_size - position) // CQ_STORE_UNIT_SIZE)
+        return file.buffer[position : position + max(count, 0) * CQ_STORE_UNIT_SIZE]
+
+    def entry(self, queue_offset: int) -> tuple[int, int, int] | None:
+        """The entry of one message, or ``None`` when the queue does not hold it."""
+        if not self.min_offset <= queue_offset < self.max_offset:
+            return None
+        return next(self.entries(queue_offset, 1), None)
+
+    def expected_record(self, queue_offset: int) -> ExpectedRecord | None:
+        """The record that holds a message, as its entry names it; ``None`` when the queue does not hold it."""
+        entry = self.entry(queue_offset)
+        return None if entry is None else (queue_offset, *entry)
+
+    def place_of(self, queue_offset: int) -> tuple[str, int]:
+        """The file and the position of an entry, to be told."""
+        position = queue_offset * CQ_STORE_UNIT_SIZE
+        file = self.queue.find(position)
+        return (str(file.path), position - file.file_from_offset) if file else (str(self.queue.directory), position)
+
+    @staticmethod
+    def unsynced_entries(file: MappedFile) -> Iterator[tuple[int, int, int]]:
+        """Position, physical offset and size in the entries of a file that are not on disk for certain; no fillers."""
+        start = file.flushed - file.flushed % CQ_STORE_UNIT_SIZE
+        for number, (offset, size, _) in enumerate(ENTRY.iter_unpack(file.buffer[start : file.wrote])):
+            if not is_filler(offset, size):
+                yield start + number * CQ_STORE_UNIT_SIZE, offset, size
+
+    def load(self) -> None:
+        """Map the files and find where the entries begin and end.
+
+        Raises:
+            StoreError: a file is missing or has another size.
+        """
+        self.queue.load()
+        for file in reversed(self.queue.files):
+            file.wrote = file.flushed = written_bytes(file)
+            if file.wrote or file is self.queue.files[0]:
+                # Those behind it were made for messages that never came.
+                self.max_offset = self.next_offset = (file.file_from_offset + file.wrote) // CQ_STORE_UNIT_SIZE
+                break
+        if self.queue.files:
+            self.min_offset = self._first_entry(self.queue.files[0])
+
+    @staticmethod
+    def _first_entry(file: MappedFile) -> int:
+        """Queue offset of the first entry of a file that is no filler."""
+        low, high = 0, file.wrote // CQ_STORE_UNIT_SIZE
+        while low < high:
+            middle = (low + high) // 2
+            offset, size, _ = ENTRY.unpack_from(file.buffer, middle * CQ_STORE_UNIT_SIZE)
+            if is_filler(offset, size):
+                low = middle + 1
+            else:
+                high = middle
+        return file.file_from_offset // CQ_STORE_UNIT_SIZE + low
+
+    @property
+    def begin_of_files(self) -> int | None:
+        """The queue offset of the first place in its first file; ``None`` without files."""
+        files = self.queue.files
+        return files[0].file_from_offset // CQ_STORE_UNIT_SIZE if files else None
+
+    def message_end(self, queue_offset: int) -> int:
+        """CommitLog offset behind a message, 0 when the queue does not hold it: see ``message_entry``."""
+        entry = self.message_entry(queue_offset)
+        return sum(entry[:2]) if entry else 0
+
+    def message_entry(self, queue_offset: int) -> tuple[int, int, int] | None:
+        """As ``entry``; where offsets were used that have no message, that of the last message before them.
+
+        Its size is 0 where they were lost with a part of the log, which begins at its CommitLog offset.
+        """
+        entry = self.entry(queue_offset)
+        if entry is None or entry[1] != MIN_RECORD_SIZE:
+            return entry
+        first = self.entry(self.position_of(entry[0]))
+        return first if first is not None and first[1] != MIN_RECORD_SIZE else (entry[0], 0, 0)
+
+    def end_of_record(self, queue_offset: int) -> int:
+        """Queue offset behind the record that holds a message."""
+        return queue_offset + 1
+
+    def position_of(self, physical_offset: int) -> int:
+        """The queue offset at which the entries of messages at and after a physical offset begin."""
+        low, high = self.min_offset, self.max_offset
+        while low < high:
+            middle = (low + high) // 2
+            offset, size, _ = next(self.entries(middle, 1), (0, 0, 0))
+            if is_written(size) and offset < physical_offset:
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+    def has_before(self, physical_offset: int, queue_offset: int) -> bool:
+        """Whether a message before a physical offset has an entry not far behind a queue offset, in the same file."""
+        entries = self.entries(queue_offset, _FAR)
+        return any(is_written(size) and offset < physical_offset for offset, size, _ in entries)
+
+    def go_on_at(self, queue_offset: int) -> None:
+        """Have the next message get a queue offset behind the end, on disk as well: those before it were used.
+
+        Readers find that there are no messages, and pass on.
+
+        Raises:
+            StoreFullError: the disk has no room.
+        """
+        last = self.entry(self.max_offset - 1)
+        if last is not None:
+            filler = ENTRY.pack(last[0], MIN_RECORD_SIZE, 0)
+            for begin in range(self.max_offset, queue_offset, _FILLED_AT_ONCE):
+                self.put_entries(begin, filler * min(_FILLED_AT_ONCE, queue_offset - begin))
+        else:
+            self.queue.delete_all()
+            self._start = self._end = self.room_end = 0
+            self._select_file(queue_offset)
+            self.min_offset = self.max_offset = queue_offset
+            self.dirty = True
+        self.next_offset = queue_offset
+
+    def cut(self, queue_offset: int) -> None:
+        """Forget the entries from a queue offset on; all of them, and their files, when it lies before the first."""
+        if queue_offset < self.min_offset:
+            self.queue.delete_all()
+            self.min_offset = queue_offset
+        self.max_offset = self.next_offset = queue_offset
+        self.queue.truncate(queue_offset * CQ_STORE_UNIT_SIZE)
+        # The zeros have to get to disk before the checkpoint goes on: what they hide would be taken for entries.
+        self.dirty = True
+        self._start = self._end = self.room_end = 0
+
+    def first_offset_from(self, physical_offset: int) -> int:
+        """Queue offset of the first message at or after a CommitLog offset, the end when there is none (blocks).
+
+        By reading, on any thread: a page fault on the mapping would hold up all threads.
+        """
+        low, high = self.min_offset, self.max_offset
+        if low >= high or (self._read_physical_offset(low) or 0) >= physical_offset:
+            return low
+        while low < high:
+            middle = probe = (low + high) // 2
+            # Where an entry is damaged the next sound one tells.
+            while (found := self._read_physical_offset(probe)) is None and probe + 1 < high:
+                probe += 1
+            if found is not None and found < physical_offset:
+                low = probe + 1
+            else:
+                high = middle
+        return low
+
+    def _read_physical_offset(self, queue_offset: int) -> int | None:
+        """The CommitLog offset in an entry; ``None`` when the entry is damaged or not there any more."""
+        file = self.queue.find(queue_offset * CQ_STORE_UNIT_SIZE)
+        if file is None:
+            return None
+        position = queue_offset * CQ_STORE_UNIT_SIZE - file.file_from_offset
+        physical_offset, size, _ = ENTRY.unpack(file.read(position, CQ_STORE_UNIT_SIZE))
+        return physical_offset if is_written(size) and physical_offset >= 0 else None
+
+    def first_file_without_messages(self) -> MappedFile | None:
+        """The first file, if all it holds lies before ``min_offset`` and another one has entries."""
+        files = self.queue.files
+        if len(files) > 1 and files[1].wrote and files[1].file_from_offset <= self.min_offset * CQ_STORE_UNIT_SIZE:
+            return files[0]
+        return None
+
+    def correct_min_offset(self, min_physical_offset: int) -> None:
+        """Move ``min_offset`` to the first message that the CommitLog still holds."""
+        low, high = self.min_offset, self.max_offset
+        first = self.entry(low)
+        if first is not None and first[0] >= min_physical_offset:
+            return  # where halving met a damaged entry it would pass over sound ones
+        while low < high:
+            middle = (low + high) // 2
+            entry = next(self.entries(middle, 1), None)
+            if entry is None or entry[0] < min_physical_offset:
+                low = middle + 1
+            else:
+                high = middle
+        self.min_offset = low
+
+
+def written_bytes(file: MappedFile) -> int:
+    """Bytes of entries at the start of a file: entries are written in order, so that halving finds the end.
+
+    Read, not taken from the mapping: a hole of a tmpfs gets its page when it is looked at, and SIGBUS without room.
+    """
+    low, high = 0, file.file_size // CQ_STORE_UNIT_SIZE
+    with file.opened() as fd:
+        while low < high:
+            middle = (low + high) // 2
+            size = int.from_bytes(os.pread(fd, 4, middle * CQ_STORE_UNIT_SIZE + SIZE_POSITION), "big", signed=True)
+            if is_written(size):
+                low = middle + 1
+            else:
+                high = middle
+    return low * CQ_STORE_UNIT_SIZE

@@ -1,0 +1,390 @@
+"""The queues of all topics (org.apache.rocketmq.store.queue.ConsumeQueueStore)."""
+
+import itertools
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from rocketbroker.codec.storefile.consume_queue_layout import BATCH_CQ_STORE_UNIT_SIZE, RETIRED
+from rocketbroker.common.errors import MessageIllegalError, TopicBeingDeletedError
+from rocketbroker.common.file_system import LOCAL, FileSystem
+from rocketbroker.store.logfile.damaged_files import mend_queue
+from rocketbroker.store.logfile.mapped_file import MappedFile
+from rocketbroker.store.logfile.removed_file import RemovedFile
+from rocketbroker.store.queue.batch_consume_queue import BatchConsumeQueue
+from rocketbroker.store.queue.batch_queues import BatchQueues
+from rocketbroker.store.queue.consume_queue import ConsumeQueue
+
+log = logging.getLogger(__name__)
+
+# A folder's name has no more bytes.
+_LONGEST_NAME = 255
+
+
+class FirstOffsets(NamedTuple):
+    """``moved``: queues that begin before a CommitLog offset, and the queue offset they would begin at there.
+
+    ``unreadable``: why it is not known of others, with their folder as the error's file.
+    """
+
+    moved: list[tuple[ConsumeQueue, int]]
+    unreadable: list[OSError]
+
+
+class ConsumeQueueStore:
+    """Finds queues by topic and number; queues come into being with their first message.
+
+    Args:
+        directory: ``consumequeue``; a folder a topic in it, a folder a queue in that.
+        file_size: bytes of each queue file.
+        file_system: the disk.
+        batch_queues: makes the queues of topics of batches, ``None`` when there are none.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        file_size: int,
+        file_system: FileSystem = LOCAL,
+        batch_queues: BatchQueues | None = None,
+    ) -> None:
+        self._file_system = file_system
+        self._batch_queues = batch_queues
+        self.directory = directory
+        self._file_size = file_size
+        self._queues: dict[tuple[str, int], ConsumeQueue] = {}
+        self._topics: dict[str, dict[int, ConsumeQueue]] = {}
+        # Those that messages are put into: all but the queues of topics that are being deleted.
+        self._open: dict[tuple[str, int], ConsumeQueue] = {}
+        self._closed_topics: set[str] = set()
+        self._retired: deque[tuple[Path, list[ConsumeQueue]]] = deque()
+        # Of these the folders that the disk refused to remove.
+        self._told: set[Path] = set()
+        # Those that could not be read when it was looked for where they begin.
+        self._unreadable: set[ConsumeQueue] = set()
+        # Held while a file is removed by its path, and while a deleted topic gives up its paths to a new one. Both wait
+        # for the disk, so that the event loop never takes it.
+        self._paths = threading.RLock()
+
+    def find(self, topic: str, queue_id: int) -> ConsumeQueue | None:
+        """The queue, if it has ever had a message."""
+        return self._queues.get((topic, queue_id))
+
+    def find_or_create(self, topic: str, queue_id: int) -> ConsumeQueue:
+        """The queue that a message is put into, made when there is none. The caller has checked the topic's name.
+
+        Raises:
+            TopicBeingDeletedError: its topic is being deleted.
+        """
+        queue = self._open.get((topic, queue_id))
+        return queue if queue is not None else self._add(topic, queue_id)
+
+    def find_or_create_batch(self, topic: str, queue_id: int) -> ConsumeQueue:
+        """As ``find_or_create``, for a record that is a batch: of a topic that is not known, it says what that is.
+
+        Raises:
+            TopicBeingDeletedError: its topic is being deleted.
+        """
+        queue = self._open.get((topic, queue_id))
+        return queue if queue is not None else self._add(topic, queue_id, of_batches=True)
+
+    def _add(self, topic: str, queue_id: int, *, of_batches: bool = False) -> ConsumeQueue:
+        if "/" in topic or topic in {"", ".", ".."}:
+            raise MessageIllegalError(f"topic {topic!r} cannot be the name of a folder")
+        if topic in self._closed_topics:
+            raise TopicBeingDeletedError(f"topic {topic} is being deleted; it can be made anew once it is gone")
+        queue = self._new(topic, queue_id, of_batches=of_batches)
+        self._queues[topic, queue_id] = self._open[topic, queue_id] = queue
+        self._topics.setdefault(topic, {})[queue_id] = queue
+        return queue
+
+    def holds_batches(self, topic: str) -> bool:
+        """Tell whether the queues of a topic hold batches: those that it has, or would get by its attribute."""
+        others, batch = self._topics.get(topic), self._batch_queues
+        if others:
+            return next(iter(others.values())).holds_batches
+        return batch is not None and batch.is_batch(topic)
+
+    def _new(self, topic: str, queue_id: int, *, of_batches: bool) -> ConsumeQueue:
+        """A queue of the kind that the topic's others are; of the first one its attribute tells, else the caller."""
+        batch = self._batch_queues
+        of_batches = self.holds_batches(topic) or (of_batches and not self._topics.get(topic))
+        if of_batches and batch is not None:
+            return batch.make(topic, queue_id, self._file_system)
+        folder = self.directory / topic / str(queue_id)
+        return ConsumeQueue(topic, queue_id, folder, self._file_size, self._file_system)
+
+    def queues_of(self, topic: str) -> dict[int, ConsumeQueue]:
+        """The queues of a topic by number."""
+        return self._topics.get(topic, {})
+
+    @property
+    def topics(self) -> set[str]:
+        """All topics that have queues."""
+        return set(self._topics)
+
+    def __iter__(self) -> Iterator[ConsumeQueue]:
+        return iter(list(self._queues.values()))
+
+    def load(
+        self,
+        told: list[str] | None = None,
+        before_change: Callable[[], None] = lambda: None,
+        *,
+        clean_stop: bool = True,
+    ) -> set[ConsumeQueue]:
+        """Map all queues that exist; gives those that lack entries since files of theirs were damaged.
+
+        Args:
+            told: takes what was wrong with files, a text each.
+            before_change: called before a damaged file is changed.
+            clean_stop: whether all was on disk.
+        """
+        damaged: set[ConsumeQueue] = set()
+        texts = [] if told is None else told
+        batch = self._batch_queues
+        for topic in self._topic_folders(self.directory):
+            if batch is not None:
+                batch.check_folder(topic, of_batches=False)
+            for folder in _queue_folders(topic):
+                lacks = mend_queue(
+                    folder, self._file_size, self._file_system, texts, before_change, clean_stop=clean_stop
+                )
+                queue = self._add(topic.name, int(folder.name))
+                queue.load()
+                if lacks:
+                    damaged.add(queue)
+        if batch is not None:
+            damaged |= self._load_batches(batch, texts, before_change, clean_stop=clean_stop)
+        return damaged
+
+    def _load_batches(
+        self, batch: BatchQueues, told: list[str], before_change: Callable[[], None], *, clean_stop: bool
+    ) -> set[ConsumeQueue]:
+        damaged: set[ConsumeQueue] = set()
+        if not batch.directory.is_dir():
+            return set() if clean_stop else self._without_folder(batch, before_change)
+        for topic in self._topic_folders(batch.directory):
+            batch.check_folder(topic, of_batches=True)
+            for folder in _queue_folders(topic):
+                size, unit = batch.file_size, BATCH_CQ_STORE_UNIT_SIZE
+                lacks = mend_queue(
+                    folder, size, self._file_system, told, before_change, clean_stop=clean_stop, unit_size=unit
+                )
+                queue = self._add(topic.name, int(folder.name), of_batches=True)
+                queue.load()
+                if lacks or (isinstance(queue, BatchConsumeQueue) and queue.cut_doubtful(told, before_change)):
+                    damaged.add(queue)
+        return damaged
+
+    def _without_folder(self, batch: BatchQueues, before_change: Callable[[], None]) -> set[ConsumeQueue]:
+        """A queue of each topic of batches, since nothing else may say that these had queues: the log has to tell.
+
+        The folder is made, so that topics which never had a message cost only one start this.
+        """
+        topics = batch.topics()
+        if topics:
+            before_change()
+            self._file_system.make_folders(batch.directory)
+        return {self.find_or_create(topic, 0) for topic in topics}
+
+    def _topic_folders(self, directory: Path) -> Iterator[Path]:
+        """The folders of topics; those of deleted topics, whose removal a stop came before, are removed."""
+        for topic in sorted(p for p in directory.iterdir() if p.is_dir()) if directory.is_dir() else ():
+            if RETIRED.search(topic.name):
+                self._remove_tree(topic)
+            else:
+                yield topic
+
+    def _remove_tree(self, folder: Path) -> None:
+        for path in list(folder.iterdir()):
+            if path.is_dir():
+                self._remove_tree(path)
+            else:
+                self._file_system.unlink(path)
+        self._file_system.remove_folder(folder)
+
+    def changed_files(self) -> Generator[tuple[ConsumeQueue, MappedFile]]:
+        """The queues and their files with entries that were not synced; called on the flush thread.
+
+        A queue counts as changed until the files after it were asked for, so close it where a sync fails.
+        """
+        for queue in list(self._queues.values()):
+            if queue.dirty:
+                queue.dirty = False
+                try:
+                    yield from [(queue, file) for file in list(queue.queue.files) if file.to_flush]
+                except GeneratorExit:
+                    queue.dirty = True
+                    raise
+
+    @property
+    def directories(self) -> list[Path]:
+        """Where the queues lie."""
+        batch = self._batch_queues
+        return [self.directory] if batch is None or not batch.directory.is_dir() else [self.directory, batch.directory]
+
+    @property
+    def max_physical_offset(self) -> int:
+        """CommitLog offset after the last message that any queue knows, 0 when none knows any."""
+        return max((queue.message_end(queue.max_offset - 1) for queue in self), default=0)
+
+    def positions_of(self, physical_offset: int) -> dict[ConsumeQueue, int]:
+        """Where in each queue the entries of messages at and after a CommitLog offset begin."""
+        return {queue: queue.position_of(physical_offset) for queue in self}
+
+    def correct_min_offsets(self, min_physical_offset: int) -> None:
+        """Let each queue begin with the first message that the CommitLog still holds."""
+        for queue in self:
+            queue.correct_min_offset(min_physical_offset)
+
+    def close_topics(self, topics: Iterable[str]) -> None:
+        """Put no message into topics, and make no queues of them, until ``open_topics``; they are read all the same."""
+        self._closed_topics |= set(topics)
+        self._choose_open()
+
+    def open_topics(self, topics: Iterable[str]) -> None:
+        """Put messages into topics again."""
+        self._closed_topics -= set(topics)
+        self._choose_open()
+
+    def _choose_open(self) -> None:
+        self._open = {key: queue for key, queue in self._queues.items() if key[0] not in self._closed_topics}
+
+    def delete_topic(self, topic: str) -> bool:
+        """Move a topic away and take it out, where nobody puts messages (blocks).
+
+        Raises:
+            OSError: the disk refused; the topic is as it was.
+        """
+        self.move_away(topic)
+        return self.take_out(topic)
+
+    def move_away(self, topic: str) -> None:
+        """Rename the folder of a closed topic, so that the topic can be made anew (blocks; on any thread).
+
+        Raises:
+            OSError: the disk refused; the topic is as it was.
+        """
+        queues = self.queues_of(topic).values()
+        if not queues:
+            return
+        folder = next(iter(queues)).queue.directory.parent
+        with self._paths:
+            retired = _unused(folder)
+            if folder.is_dir():
+                self._file_system.rename(folder, retired)
+            for queue in queues:
+                queue.queue.moved(retired / str(queue.queue_id))
+
+    def take_out(self, topic: str) -> bool:
+        """Take all queues of a topic that was moved away out of service; false when it has none.
+
+        ``remove_retired`` removes their files.
+        """
+        queues = list(self._topics.pop(topic, {}).values())
+        for queue in queues:
+            del self._queues[topic, queue.queue_id]
+            self._open.pop((topic, queue.queue_id), None)
+        if queues:
+            self._retired.append((queues[0].queue.directory.parent, queues))
+        return bool(queues)
+
+    def remove_retired(self) -> None:
+        """Remove the files of deleted topics (blocks); called on the flush thread, which may be syncing them before.
+
+        What the disk refuses is told once and tried again by each later call; a start removes it too.
+        """
+        for _ in range(len(self._retired)):
+            folder, queues = self._retired.popleft()
+            try:
+                for queue in queues:
+                    queue.queue.delete_all()
+                self._file_system.remove_folder(folder)
+            except OSError:
+                self._retired.append((folder, queues))
+                if folder not in self._told:
+                    log.exception("files of a deleted topic could not be removed; it is tried again until they are")
+                self._told.add(folder)
+            else:
+                self._told.discard(folder)
+
+    def first_offsets(self, physical_offset: int) -> FirstOffsets:
+        """Which queues begin before a CommitLog offset, and where they would begin there (blocks; on any one thread).
+
+        One that the disk does not read holds up no other, and is told once until it can be read.
+        """
+        found = FirstOffsets([], [])
+        for queue in self:
+            try:
+                # Files are opened by name: the folder of a deleted topic gets another one meanwhile.
+                with self._paths:
+                    first = queue.first_offset_from(physical_offset)
+            except OSError as error:
+                # Where its topic was deleted meanwhile, the files are closed.
+                if self._serves(queue):
+                    found.unreadable.append(self._cannot_read(queue, error))
+                continue
+            self._unreadable.discard(queue)
+            if first > queue.min_offset and self._serves(queue):
+                found.moved.append((queue, first))
+        return found
+
+    def _cannot_read(self, queue: ConsumeQueue, error: OSError) -> OSError:
+        folder, why = queue.queue.directory, error.strerror
+        if queue not in self._unreadable:
+            self._unreadable.add(queue)
+            log.error(
+                "%s cannot be read: %s; the queue is not cleaned until it can, messages of it go all the same",
+                folder,
+                why,
+            )
+        return OSError(error.errno, why, str(folder))
+
+    def remove_file(self, queue: ConsumeQueue, file: MappedFile) -> RemovedFile | None:
+        """Remove a file of a queue (blocks; on any thread); ``None`` when its topic is deleted by now.
+
+        Raises:
+            OSError: the disk refused.
+        """
+        with self._paths:
+            # The path may be that of a new topic by now.
+            stays = queue.queue.directory.parent.name == queue.topic
+            return file.remove() if stays else None
+
+    def _serves(self, queue: ConsumeQueue) -> bool:
+        return self.find(queue.topic, queue.queue_id) is queue
+
+    def topics_without_messages(self) -> set[str]:
+        """Topics that have queues, in none of which a message is left."""
+        return {
+            topic
+            for topic, queues in self._topics.items()
+            if all(queue.min_offset >= queue.next_offset for queue in queues.values())
+        }
+
+    def close(self) -> None:
+        """Release all mappings."""
+        for queue in self:
+            queue.queue.close()
+        self._queues.clear()
+        self._open.clear()
+        self._topics.clear()
+
+
+def is_folder_name(topic: str) -> bool:
+    """Tell whether a topic can have a folder: the name may come from a damaged file."""
+    return topic not in {"", ".", ".."} and not {"/", "\0"} & set(topic) and len(topic.encode()) <= _LONGEST_NAME
+
+
+def _queue_folders(topic: Path) -> list[Path]:
+    return sorted(p for p in topic.iterdir() if p.is_dir() and p.name.isdigit())
+
+
+def _unused(folder: Path) -> Path:
+    """A name for the folder of a deleted topic; no topic has such a one."""
+    names = (folder.with_name(f"{folder.name}.deleted-{number}") for number in itertools.count())
+    return next(name for name in names if not name.exists())

@@ -1,0 +1,18 @@
+"""What a queue entry bears of a delayed message (MessageStoreConfig.messageDelayLevel)."""
+
+from rocketbroker.codec.message.delay_levels import deliver_timestamp, level_of
+from rocketbroker.codec.message.message_const import PROPERTY_DELAY_TIME_LEVEL
+from rocketbroker.codec.message.message_properties import get_property
+from rocketbroker.codec.message.tags_code import tags_code_bytes
+from rocketbroker.store.queue.consume_queue import ConsumeQueue
+
+_DELAY = PROPERTY_DELAY_TIME_LEVEL.encode()
+
+
+def tags_code_of(
+    queue: ConsumeQueue, levels: dict[int, int], raw: bytes, tags: bytes | None, store_timestamp: int
+) -> int:
+    """What the queue entry of a message bears: the hash of its tags, or when it is due (ms) in the schedule topic."""
+    if not queue.schedule:
+        return tags_code_bytes(tags)
+    return deliver_timestamp(levels, level_of(get_property(raw, _DELAY) or b""), store_timestamp)

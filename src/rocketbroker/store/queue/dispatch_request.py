@@ -1,0 +1,60 @@
+"""Messages that are in the log and not yet in their queue (org.apache.rocketmq.store.DispatchRequest)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import repeat
+from typing import TYPE_CHECKING, NamedTuple
+
+from rocketbroker.codec.message.message_properties import FoundProperties
+from rocketbroker.store.queue.consume_queue import ConsumeQueue
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+# Queue, queue offset, CommitLog offset, size, tags code, store time in ms, and by what it is found. A bare tuple, since
+# one is made for each message.
+DispatchRequest = tuple[ConsumeQueue, int, int, int, int, int, FoundProperties]
+
+# Instead of the key hash of its tags, for a message without; hashes are not negative.
+NO_TAGS = -1
+
+
+class DispatchRun(NamedTuple):
+    """Messages of one queue that follow each other: by column what ``DispatchRequest`` has by message."""
+
+    queue: ConsumeQueue
+    queue_offset: int
+    physical_offsets: Sequence[int]
+    sizes: Sequence[int]
+    tags_codes: Sequence[int]
+    store_timestamp: int
+    tags: Sequence[bytes | None]
+    unique_keys: Sequence[bytes | None]
+    keys: Sequence[bytes | None]
+
+    def requests(self) -> Iterable[DispatchRequest]:
+        """One by one."""
+        count = len(self.physical_offsets)
+        numbers = range(self.queue_offset, self.queue_offset + count)
+        queues, times = repeat(self.queue, count), repeat(self.store_timestamp, count)
+        found = zip(self.tags, self.unique_keys, self.keys, repeat(False, count), strict=True)
+        return zip(queues, numbers, self.physical_offsets, self.sizes, self.tags_codes, times, found, strict=True)
+
+
+class IndexKeys(NamedTuple):
+    """Keys that are to be entered into the index, by column and oldest message first; shape (k,).
+
+    ``hashes`` are the ``keyHash`` of an IndexFile, ``offsets`` and ``timestamps`` those of the messages;
+    ``stored_until`` is the store time in ms of the last message, which may have no key.
+    """
+
+    hashes: NDArray[np.int32]
+    offsets: NDArray[np.int64]
+    timestamps: NDArray[np.int64]
+    stored_until: int
+
+    def behind(self, count: int) -> IndexKeys:
+        """All but the first so many."""
+        return IndexKeys(self.hashes[count:], self.offsets[count:], self.timestamps[count:], self.stored_until)

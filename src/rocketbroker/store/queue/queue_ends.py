@@ -1,0 +1,230 @@
+"""Where log, queues and index ended when all was last known to be on disk: ``config/consumeQueueEnds.json``.
+
+Nothing else says that a queue is missing, or that its last file was lost: it would be taken for a new one, and its
+offsets would be used again. All below the end of the log that it names was on disk then.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+from zlib import crc32
+
+from rocketbroker.codec.message.message_encoder import BODY_POSITION
+from rocketbroker.codec.storefile.config_json import dumps_config, loads_config
+from rocketbroker.codec.storefile.consume_queue_layout import MOST_IN_INNER_BATCH
+from rocketbroker.codec.storefile.record_search import MIN_RECORD_SIZE
+from rocketbroker.common.atomic_file import replace_contents
+from rocketbroker.common.errors import CodecError
+from rocketbroker.common.file_system import FileSystem
+from rocketbroker.store.logfile.mapped_file_queue import MappedFileQueue
+from rocketbroker.store.queue.consume_queue import ConsumeQueue
+from rocketbroker.store.queue.consume_queue_store import ConsumeQueueStore, is_folder_name
+
+FILE_NAME = "consumeQueueEnds.json"
+_CHECKSUM = "crc32"
+# How far behind the files that are there the log may have ended, in files.
+_MOST_FILES_LOST = 1
+
+
+class QueueEnds(NamedTuple):
+    """CommitLog offsets of the log's begin and end; ``queues`` has the first queue offset and the one behind the last,
+    by topic and queue number; ``index_files`` the names of the index files, ``None`` when there was no index.
+    """
+
+    begin_of_log: int
+    end_of_log: int
+    queues: dict[tuple[str, int], tuple[int, int]]
+    index_files: list[str] | None
+
+
+def write_queue_ends(
+    path: Path,
+    begin_and_end_of_log: tuple[int, int],
+    queues: ConsumeQueueStore,
+    index_files: list[str] | None,
+    file_system: FileSystem,
+) -> None:
+    """Write the file (blocks). All below the end of the log is on disk, in queues and index as well.
+
+    Raises:
+        OSError: the disk refused.
+    """
+    begin, end = begin_and_end_of_log
+    # Files of the log may have been removed since it was last looked at where the queues begin.
+    queues.correct_min_offsets(begin)
+    table: dict[str, dict[str, list[int]]] = {}
+    for queue in queues:
+        table.setdefault(queue.topic, {})[str(queue.queue_id)] = [queue.min_offset, queue.max_offset]
+    content: dict[str, object] = {"beginOfLog": begin, "endOfLog": end, "indexFiles": index_files, "queues": table}
+    replace_contents(path, dumps_config({**content, _CHECKSUM: crc32(dumps_config(content))}), file_system)
+
+
+def read_queue_ends(path: Path, log: MappedFileQueue, queues: ConsumeQueueStore, told: list[str]) -> QueueEnds | None:
+    """The file's content; ``None`` when there is none, or it is damaged or cannot be true, which ``told`` takes.
+
+    Args:
+        path: the file.
+        log: the files of the log, as they are now.
+        queues: the queues, likewise.
+        told: takes why the file is not used.
+    """
+    try:
+        ends = _parse(loads_config(path.read_bytes()))
+    except FileNotFoundError:
+        return None
+    except (OSError, CodecError, ValueError, TypeError, KeyError, AttributeError) as error:
+        told.append(f"{path}: cannot be read, and is not used: {error}")
+        return None
+    if why := _why_untrue(ends, log, queues):
+        told.append(f"{path}: cannot be true, and is not used: {why}")
+        return None
+    return ends
+
+
+def _parse(content: dict[str, object]) -> QueueEnds:
+    # A file of an earlier version has no checksum.
+    if (checksum := content.pop(_CHECKSUM, None)) is not None and checksum != crc32(dumps_config(content)):
+        raise ValueError("its checksum is wrong")
+    table, index_files = content["queues"], content.get("indexFiles")
+    if not isinstance(table, dict) or not isinstance(index_files, list | None):
+        raise TypeError("queues or indexFiles have a wrong type")
+    queues = {
+        (str(topic), int(queue_id)): (int(begin), int(end))
+        for topic, each in table.items()
+        for queue_id, (begin, end) in each.items()
+    }
+    begin_of_log, end_of_log = content.get("beginOfLog", 0), content["endOfLog"]
+    if not isinstance(begin_of_log, int) or not isinstance(end_of_log, int):
+        raise TypeError("beginOfLog or endOfLog has a wrong type")
+    if any(not 0 <= begin <= end for begin, end in queues.values()):
+        raise ValueError("an offset is none")
+    return QueueEnds(
+        begin_of_log, end_of_log, queues, None if index_files is None else [str(name) for name in index_files]
+    )
+
+
+def _why_untrue(ends: QueueEnds, log: MappedFileQueue, queues: ConsumeQueueStore) -> str:
+    """Return what in it exceeds the log and the queues, empty when nothing does.
+
+    Each message that a queue lacks now took its bytes of the log then.
+    """
+    if not ends.begin_of_log <= ends.end_of_log:
+        return f"the log would begin at {ends.begin_of_log} and end at {ends.end_of_log}"
+    if log.files and ends.end_of_log > (most := most_end(log)):
+        return f"the CommitLog would end at {ends.end_of_log}, and {most} is the most that its files allow"
+    most = (ends.end_of_log - ends.begin_of_log) // MIN_RECORD_SIZE
+    for (topic, queue_id), (begin, end) in ends.queues.items():
+        if queue_id < 0 or not is_folder_name(topic):
+            return f"queue {queue_id} of {topic!r} cannot be"
+        queue = queues.find(topic, queue_id)
+        lacks = end - begin if queue is None else end - max(queue.max_offset, begin)
+        in_batches = queues.holds_batches(topic)
+        if lacks > (most * MOST_IN_INNER_BATCH if in_batches else most):
+            return f"queue {queue_id} of {topic} would lack {lacks} messages, and the CommitLog had {most} at the most"
+        most -= 0 if in_batches else max(lacks, 0)
+    return ""
+
+
+def most_end(log: MappedFileQueue) -> int:
+    """Behind this CommitLog offset the log cannot have ended: a wrong number must not make it as long as it says."""
+    return log.max_file_end + _MOST_FILES_LOST * log.file_size
+
+
+def lost_first_files(ends: QueueEnds, log: MappedFileQueue) -> list[str]:
+    """What is to be said when the log begins behind where it did."""
+    if ends.begin_of_log >= log.min_offset:
+        return []
+    path = log.path_of(ends.begin_of_log)
+    return [f"{path}: is missing; the CommitLog began there and begins at {log.min_offset} now"]
+
+
+def find_lost_queues(
+    ends: QueueEnds, queues: ConsumeQueueStore, read_log: Callable[[int, int], bytes | None], told: list[str]
+) -> tuple[list[ConsumeQueue], list[ConsumeQueue]]:
+    """The queues that have less than they had, and of these the ones that are to be made anew from their begin.
+
+    Nothing is changed, but those that are gone are found by ``queues`` again, without entries.
+
+    Args:
+        ends: where they ended.
+        queues: the queues.
+        read_log: gives so many bytes at a CommitLog offset, ``None`` where there are fewer.
+        told: takes a text of each.
+    """
+    lost, without_begin = list[ConsumeQueue](), list[ConsumeQueue]()
+    for (topic, queue_id), (begin, end) in ends.queues.items():
+        queue = queues.find(topic, queue_id)
+        if begin == end == 0 or (queue is not None and queue.min_offset <= begin and queue.max_offset >= end):
+            continue
+        queue = queues.find_or_create(topic, queue_id)
+        told.append(_text_of(queue, begin, end))
+        lost.append(queue)
+        if queue.min_offset > begin or not _ends_with_its_message(queue, read_log):
+            without_begin.append(queue)
+    return lost, without_begin
+
+
+def _ends_with_its_message(queue: ConsumeQueue, read_log: Callable[[int, int], bytes | None]) -> bool:
+    """Whether the last entry leads to the message it stands for, or there is none: else others may be damaged too."""
+    record = queue.expected_record(queue.max_offset - 1)
+    if record is None:
+        return True
+    head = read_log(record[1], BODY_POSITION)
+    return head is not None and queue.record_check.is_head(head, record)
+
+
+def find_lost_begins(
+    ends: QueueEnds | None,
+    queues: ConsumeQueueStore,
+    begin_of_log: int,
+    is_deleted: Callable[[str, int], bool],
+    told: list[str],
+) -> list[ConsumeQueue]:
+    """The queues that lost their first files after an unclean stop, which ``told`` takes, where that can be told.
+
+    A queue may begin anywhere where the log lost its begin as well, unless that is known. Arguments are as in
+    ``reach_ends``, and where the log begins.
+    """
+    begins = dict.fromkeys(((queue.topic, queue.queue_id) for queue in queues), 0) if begin_of_log == 0 else {}
+    if ends is not None and ends.end_of_log > begin_of_log:
+        for (topic, queue_id), (begin, end) in ends.queues.items():
+            if queues.find(topic, queue_id) is None and end and not is_deleted(topic, ends.end_of_log):
+                queues.find_or_create(topic, queue_id)
+            elif ends.begin_of_log == begin_of_log:
+                begins[topic, queue_id] = begin
+    found = []
+    for queue in queues:
+        known, first = begins.get((queue.topic, queue.queue_id)), queue.begin_of_files
+        if first is None or (known is not None and first > known):
+            told.append(f"queue {queue.queue_id} of {queue.topic} has lost its first files")
+            found.append(queue)
+    return found
+
+
+def reach_ends(ends: QueueEnds, queues: ConsumeQueueStore, is_deleted: Callable[[str, int], bool]) -> list[str]:
+    """Have the queues that end before they did go on where that was; gives a text of each.
+
+    Args:
+        ends: where they ended.
+        queues: the queues.
+        is_deleted: whether a topic was deleted behind a CommitLog offset.
+
+    Raises:
+        StoreFullError: the disk has no room.
+    """
+    told = []
+    for (topic, queue_id), (begin, end) in ends.queues.items():
+        queue = queues.find(topic, queue_id)
+        if end <= (0 if queue is None else queue.max_offset) or is_deleted(topic, ends.end_of_log):
+            continue
+        queue = queues.find_or_create(topic, queue_id)
+        told.append(_text_of(queue, begin, end))
+        queue.go_on_at(end)
+    return told
+
+
+def _text_of(queue: ConsumeQueue, begin: int, end: int) -> str:
+    return (
+        f"queue {queue.queue_id} of {queue.topic} had the offsets {begin} to {end}, "
+        f"and {queue.min_offset} to {queue.max_offset} when the store was opened"
+    )

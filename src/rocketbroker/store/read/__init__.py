@@ -1,0 +1,1 @@
+"""Reading messages by queue offset, by key and by CommitLog offset."""

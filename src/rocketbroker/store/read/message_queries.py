@@ -1,0 +1,159 @@
+"""Looks messages up by key, by time and by offset (DefaultMessageStore.queryMessage, getOffsetInQueueByTime).
+
+What may wait for the disk has a thread of its own, apart from the pulls, which a long chain of the index would delay.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from itertools import islice
+from typing import ParamSpec, TypeVar
+
+from rocketbroker.codec.message.message_decoder import decode_record
+from rocketbroker.common.config import MessageStoreConfig
+from rocketbroker.common.errors import StoreError
+from rocketbroker.store.commitlog.commit_log import CommitLog
+from rocketbroker.store.dispatch.commit_log_dispatcher import CommitLogDispatcher
+from rocketbroker.store.queue.consume_queue_store import ConsumeQueueStore
+from rocketbroker.store.read.query_message import QueryMessageResult
+from rocketbroker.store.read.queue_reader import QueueReader
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+# What the answer to a query may carry; a frame has 16 MiB.
+_QUERY_BYTES = 12 * 1024 * 1024
+# Entries of the index that a query looks at before it is the turn of the next, some 50 ms.
+ENTRIES_AT_A_TIME = 20_000
+
+
+class MessageQueries:
+    """Answers queries from the index, the queues and the log.
+
+    Args:
+        commit_log: the log.
+        queues: the queues.
+        reader: reads the queues.
+        dispatcher: has the index, and keys that wait to get there.
+        config: the limits.
+    """
+
+    def __init__(
+        self,
+        commit_log: CommitLog,
+        queues: ConsumeQueueStore,
+        reader: QueueReader,
+        dispatcher: CommitLogDispatcher,
+        config: MessageStoreConfig,
+    ) -> None:
+        self._commit_log = commit_log
+        self._queues = queues
+        self._reader = reader
+        self._dispatcher = dispatcher
+        self._config = config
+        self._executor = ThreadPoolExecutor(1, thread_name_prefix="QueryMessage")
+
+    async def offset_in_queue_by_time(
+        self, topic: str, queue_id: int, timestamp_ms: int, boundary: str = "LOWER"
+    ) -> int:
+        """Queue offset of the first message at or after a time (``LOWER``), or of the last not after it (``UPPER``)."""
+        queue = self._queues.find(topic, queue_id)
+        if queue is None:
+            return 0
+        try:
+            found = await self._run(self._reader.offset_by_time, queue, timestamp_ms, boundary == "UPPER")
+        except ValueError:
+            if self._queues.find(topic, queue_id) is queue:
+                raise
+            return 0  # its topic was deleted meanwhile, and the files are closed
+        return found if self._queues.find(topic, queue_id) is queue else 0
+
+    async def read_message(self, physical_offset: int) -> bytes | None:
+        """The record at a CommitLog offset, or ``None`` when no record begins there."""
+        return await self._run(self._commit_log.record, physical_offset)
+
+    def queued_message(self, physical_offset: int) -> bytes | None:
+        """The record at a CommitLog offset that a client named, ``None`` when no queue leads to one (blocks).
+
+        A body may hold what looks like a record, its own offset included.
+        """
+        return self._if_queued(physical_offset, self._commit_log.record(physical_offset))
+
+    async def read_queued_message(self, physical_offset: int) -> bytes | None:
+        """As ``queued_message``, without blocking."""
+        return self._if_queued(physical_offset, await self.read_message(physical_offset))
+
+    def _if_queued(self, physical_offset: int, record: bytes | None) -> bytes | None:
+        if record is None:
+            return None
+        message = decode_record(record, read_body=False)
+        queue = self._queues.find(message.topic, message.queue_id)
+        entry = queue.entry(message.queue_offset) if queue else None
+        return record if entry is not None and entry[:2] == (physical_offset, len(record)) else None
+
+    async def query_message(
+        self, topic: str, key: str, max_num: int, begin_ms: int, end_ms: int, index_type: str | None = None
+    ) -> QueryMessageResult:
+        """Messages by key or unique id (``K``, ``U``, ``None``) or by tag (``T``), newest first.
+
+        As many as one frame can carry, at least one.
+
+        Raises:
+            StoreError: too many entries of the index would have to be looked at.
+        """
+        index_service = self._dispatcher.index_service
+        if index_service is None:
+            return QueryMessageResult([], 0, 0)
+        self._dispatcher.flush_index()
+        limit = min(max_num, self._config.max_msgs_num_batch)
+        last_update = index_service.last_update
+        offsets = await self._find(index_service.search(topic, key, begin_ms, end_ms, tag=index_type == "T"), limit)
+        return QueryMessageResult(await self._run(self._records, offsets), *last_update)
+
+    async def _find(self, search: Iterator[int | None], limit: int) -> list[int]:
+        """The first offsets of a search. Others have their turn amid a long one."""
+        found: list[int] = []
+        for _ in range(0, self._config.max_index_entries_per_query, ENTRIES_AT_A_TIME):
+            if await self._run(_advance, search, found, limit):
+                return found
+        raise StoreError(
+            f"maxIndexEntriesPerQuery: {len(found):,} messages were found in "
+            f"{self._config.max_index_entries_per_query:,} entries of the index, and there are more to look at; ask "
+            "for fewer messages or a later time, or raise maxIndexEntriesPerQuery"
+        )
+
+    def _records(self, offsets: Sequence[int]) -> list[bytes]:
+        """The records at CommitLog offsets, as many as one frame can carry."""
+        records: list[bytes] = []
+        room = _QUERY_BYTES
+        for offset in offsets:
+            record = self._commit_log.record(offset)
+            if record is None:
+                continue
+            room -= len(record)
+            if records and room < 0:
+                break
+            records.append(record)
+        return records
+
+    async def _run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._executor, partial(function, *args, **kwargs))
+
+    def close(self) -> None:
+        """Have running queries end with what they have found, and end the thread (blocks)."""
+        if self._dispatcher.index_service is not None:
+            self._dispatcher.index_service.give_up_queries()
+        self._executor.shutdown()
+
+
+def _advance(search: Iterator[int | None], found: list[int], limit: int) -> bool:
+    """Go on with a search; gives whether it has ended (blocks)."""
+    looked_at = 0
+    for offset in islice(search, ENTRIES_AT_A_TIME):
+        looked_at += 1
+        if offset is not None:
+            found.append(offset)
+            if len(found) >= limit:
+                return True
+    return looked_at < ENTRIES_AT_A_TIME

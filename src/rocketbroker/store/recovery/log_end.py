@@ -1,0 +1,102 @@
+"""End of the log after a clean stop, when all of it is on disk (CommitLog.recoverNormally).
+
+No entry of a queue moves the end that does not lead to its message. What is known of the clean stop does, and where
+nothing is, an entry whose message the log has lost: up to the end of the file of the last sound record.
+"""
+
+from collections.abc import Mapping
+
+from rocketbroker.codec.message.expected_record import ExpectedRecord
+from rocketbroker.codec.message.message_decoder import peek
+from rocketbroker.codec.message.message_encoder import BODY_POSITION
+from rocketbroker.store.commitlog.commit_log_walker import LogWalk, is_begun, store_timestamp_at
+from rocketbroker.store.queue.consume_queue import ConsumeQueue
+from rocketbroker.store.recovery.loaded_store import LoadedStore
+from rocketbroker.store.recovery.queue_tails import QueueTails
+
+
+def end_after_clean_stop(loaded: LoadedStore, tails: QueueTails) -> int:
+    """Find the end of the log, all of which is on disk: the end of the last queued message or behind it.
+
+    What the queues know is not walked through; half messages, which no queue has, may follow it.
+    """
+    queue, report = loaded.commit_log.queue, loaded.report
+    ends = {each: tails.sound_end(each, each.max_offset) for each in loaded.queues}
+    start, least = _last_queued(loaded, ends)
+    report.checked_from = start
+    walk = LogWalk(queue, start, check_crc=True)
+    last_stored = 0
+    while True:
+        for stretch in walk:
+            last_stored = store_timestamp_at(queue, stretch.offsets[-1]) or 0
+        begin = walk.offset
+        if begin >= least and not walk.damage:
+            break
+        found = walk.next_sound()
+        if found is not None and found >= least and (store_timestamp_at(queue, found) or last_stored) < last_stored:
+            # Java leaves older records behind the end of a log that it has cut.
+            found = None
+        if found is None:
+            break
+        report.add_range(queue, begin, found, walk.why)
+        walk.offset = found
+    if begin >= least and walk.damage:
+        report.set_cut_off(queue, begin, walk.damage)
+    end = max(begin, least, 0 if begin <= loaded.known_to else _claimed_end(loaded, ends, begin))
+    report.add_range(queue, begin, end, walk.why)
+    return end
+
+
+def _last_queued(loaded: LoadedStore, ends: Mapping[ConsumeQueue, int]) -> tuple[int, int]:
+    """Offset of the record from which on the end of the log is looked for, and the least that the end may be.
+
+    Without messages in the queues it is looked for from the begin of the last file.
+
+    Args:
+        loaded: the store.
+        ends: queue offsets behind the last entries that lead to their messages.
+    """
+    log_queue, known_to = loaded.commit_log.queue, loaded.known_to
+    entries = [entry for queue, end in ends.items() if (entry := queue.message_entry(end - 1))]
+    last = max((entry[:2] for entry in entries), default=None)
+    if last is not None and log_queue.find(last[0]) is not None:
+        return last[0], max(sum(last), known_to)
+    if not log_queue.files:
+        # Nothing but these says where the log ended.
+        offset, size = last or (0, 0)
+        base = offset - offset % log_queue.file_size
+        return base, known_to or min(offset + size, base + log_queue.file_size)
+    written = [file.file_from_offset for file in log_queue.files if is_begun(file)]
+    return written[-1] if written else log_queue.min_offset, known_to
+
+
+def _claimed_end(loaded: LoadedStore, ends: Mapping[ConsumeQueue, int], begin: int) -> int:
+    """End of the last message that a queue names and the log has not, in the file of the log's last record.
+
+    An entry whose message the log has at another place is a damaged one, and says nothing.
+    """
+    log_queue = loaded.commit_log.queue
+    size = log_queue.file_size
+    limit = -(-begin // size) * size
+    found = 0
+    for queue, end in ends.items():
+        record = queue.expected_record(queue.max_offset - 1)
+        if end == queue.max_offset or record is None or record[2] < queue.record_check.least_size:
+            continue
+        claimed = record[1] + record[2]
+        in_the_file = limit - size <= record[1] and begin < claimed <= limit
+        if in_the_file and not _has_record(loaded, queue, end, record, begin):
+            found = max(found, claimed)
+    return found
+
+
+def _has_record(loaded: LoadedStore, queue: ConsumeQueue, end: int, record: ExpectedRecord, log_end: int) -> bool:
+    """Look for the message of a queue offset between the last sound entry and the end of the log."""
+    is_head, queue_offset = queue.record_check.is_head, record[0]
+    start = max(queue.message_end(end - 1), loaded.commit_log.min_offset)
+    for stretch in LogWalk(loaded.commit_log.queue, start, check_crc=False, end=log_end):
+        for offset, at in zip(stretch.offsets, stretch.starts, strict=True):
+            head = stretch.data[at : at + BODY_POSITION]
+            if is_head(head, (queue_offset, offset, peek(head)[0], 0)):
+                return True
+    return False

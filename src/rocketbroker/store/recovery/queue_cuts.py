@@ -1,0 +1,76 @@
+"""Where queues are cut off at a start, to be entered anew from the log."""
+
+from collections.abc import Collection, Mapping
+
+from rocketbroker.store.queue.consume_queue import ConsumeQueue
+from rocketbroker.store.queue.consume_queue_store import ConsumeQueueStore
+from rocketbroker.store.recovery.queue_tails import QueueTails
+
+
+class QueueCuts:
+    """Finds where all queues are to be cut; nothing is changed before ``cut``.
+
+    Args:
+        queues: the queues.
+        physical_offset: a CommitLog offset before which all messages are known to be in the queues.
+        without_begin: queues that are to be made anew from their begin.
+        tails: finds entries that lead to no message.
+        told: takes which entries are damaged, a text each.
+        ended: begin and end of queues at the clean stop before; ``None`` when there was none.
+    """
+
+    def __init__(
+        self,
+        queues: ConsumeQueueStore,
+        physical_offset: int,
+        without_begin: Collection[ConsumeQueue],
+        tails: QueueTails,
+        told: list[str],
+        ended: Mapping[tuple[str, int], tuple[int, int]] | None,
+    ) -> None:
+        self._tails, self._told, self._ended = tails, told, ended
+        self._positions = queues.positions_of(physical_offset)
+        # Where those that are made anew ended: the log may have lost messages that were in them.
+        self._known = {queue: self._positions[queue] for queue in without_begin}
+        #: From which CommitLog offset on the queues lack messages once they are cut.
+        self.lacks_from = 0 if self._known else physical_offset
+        for queue in self._positions:
+            self._find_damage(queue, physical_offset)
+        self._positions.update(dict.fromkeys(without_begin, 0))
+
+    def _find_damage(self, queue: ConsumeQueue, physical_offset: int) -> None:
+        """Cut a queue behind its last sound entry, to be made anew from the log; from an earlier part if needed."""
+        position, name = self._positions[queue], f"queue {queue.queue_id} of {queue.topic}"
+        sound = self._positions[queue] = self._tails.sound_end(queue, position)
+        is_behind = queue.has_before(physical_offset, position)
+        if sound < position:
+            self._told.append(f"entries {sound} to {position} of {name} lead to no message, and are made anew")
+            self._keep_end(queue, position)
+        elif is_behind or (self._ended is not None and not self._tails.leads(queue, position)):
+            self._told.append(f"entry {position} of {name} is damaged, and made anew")
+            self._keep_end(queue, position + 1)
+        elif self._tails.leads(queue, position) or self._tails.may_be_lost(queue, position, physical_offset):
+            # A power loss takes messages and leaves their entries.
+            return
+        self.lacks_from = min(self.lacks_from, queue.message_end(sound - 1))
+
+    def _keep_end(self, queue: ConsumeQueue, end: int) -> None:
+        """Reserve the offsets before a queue offset, unless it is known that they were never used."""
+        # Noise looks like entries too.
+        _, known = (self._ended or {}).get((queue.topic, queue.queue_id), (0, end))
+        self._known.setdefault(queue, min(end, known))
+
+    def cut(self) -> None:
+        """Forget the entries."""
+        for queue, position in self._positions.items():
+            queue.cut(position)
+
+    def reach_known_ends(self) -> None:
+        """Have the queues that were made anew end nowhere before they did.
+
+        Raises:
+            StoreFullError: the disk has no room.
+        """
+        for queue, end in self._known.items():
+            if queue.max_offset < end:
+                queue.go_on_at(end)

@@ -1,0 +1,75 @@
+"""Last entries of queues, held against the log: one that was damaged leads to no message, or beyond the end of the log.
+
+A queue that ends with such entries is cut before them, and they are made anew from the log.
+"""
+
+from rocketbroker.codec.message.expected_record import ExpectedRecord
+from rocketbroker.codec.message.message_encoder import BODY_POSITION
+from rocketbroker.codec.message.topic_validator import LMQ_PREFIX
+from rocketbroker.codec.storefile.consume_queue_layout import is_filler
+from rocketbroker.codec.storefile.record_search import MIN_RECORD_SIZE
+from rocketbroker.store.commitlog.commit_log import CommitLog
+from rocketbroker.store.queue.consume_queue import ConsumeQueue
+
+
+class QueueTails:
+    """Finds the last entries that lead to their messages (blocks).
+
+    Args:
+        commit_log: the log.
+    """
+
+    def __init__(self, commit_log: CommitLog) -> None:
+        self._commit_log = commit_log
+
+    def sound_end(self, queue: ConsumeQueue, end: int) -> int:
+        """Queue offset behind the last entry before ``end`` that leads to its message; ``end`` when that is the last.
+
+        Goes back in growing steps: sound entries that are made anew with the others do no harm.
+        """
+        if not self._can_be_checked(queue):
+            return end
+        at, step = end - 1, 1
+        while at >= queue.min_offset:
+            record = queue.expected_record(at)
+            if record is not None and _says_nothing(record):
+                at = min(at - 1, queue.position_of(record[1]))
+                continue
+            if record is not None and self._leads(queue, record):
+                return end if step == 1 else queue.end_of_record(at)
+            at, step = at - step, 2 * step
+        return end if step == 1 else queue.min_offset
+
+    def leads(self, queue: ConsumeQueue, queue_offset: int) -> bool:
+        """Tell whether an entry leads to its message; true as well where there is none, or it is not meant to."""
+        record = queue.expected_record(queue_offset)
+        sound = record is None or _says_nothing(record) or self._leads(queue, record)
+        return sound or not self._can_be_checked(queue)
+
+    def may_be_lost(self, queue: ConsumeQueue, queue_offset: int, physical_offset: int) -> bool:
+        """Tell whether an entry names a message from a CommitLog offset on, which may be lost with the log's tail."""
+        record = queue.expected_record(queue_offset)
+        if record is None:
+            return False
+        _, offset, size, _ = record
+        in_the_log = physical_offset <= offset <= offset + size <= self._commit_log.queue.max_file_end
+        return in_the_log and size >= queue.record_check.least_size
+
+    def _can_be_checked(self, queue: ConsumeQueue) -> bool:
+        """Tell whether there is a log; entries of Java's light queues lead to messages of other topics."""
+        return bool(self._commit_log.queue.files) and not queue.topic.startswith(LMQ_PREFIX)
+
+    def _leads(self, queue: ConsumeQueue, record: ExpectedRecord) -> bool:
+        queue_offset, offset, _, _ = record
+        if 0 <= offset < self._commit_log.min_offset:
+            # Its file has expired: those before it lie before it.
+            before = queue.entry(queue_offset - 1)
+            return before is None or before[0] <= offset
+        head = self._commit_log.bytes_at(offset, BODY_POSITION)
+        return head is not None and queue.record_check.is_head(head, record)
+
+
+def _says_nothing(record: ExpectedRecord) -> bool:
+    """Tell whether an entry only says that its queue offset was used."""
+    _, offset, size, _ = record
+    return size == MIN_RECORD_SIZE or is_filler(offset, size)

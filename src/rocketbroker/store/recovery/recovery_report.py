@@ -1,0 +1,70 @@
+"""What the recovery of a store found and did, as a value."""
+
+from dataclasses import dataclass, field
+
+from rocketbroker.store.commitlog.commit_log_walker import CorruptRange
+from rocketbroker.store.logfile.mapped_file_queue import MappedFileQueue
+
+
+@dataclass
+class RecoveryReport:
+    """What recovery found and did.
+
+    ``checked_from`` is the CommitLog offset from which on all was checked, ``end_of_log`` the one at which the next
+    message will lie, ``last_stored_ms`` the store time of the last one that was checked, 0 without one, ``cut_off``
+    says what was cut off there, if anything. ``damaged_files`` and ``queues_rebuilt`` have a text each; so has
+    ``offsets_set_back``, which whoever keeps the consumer offsets fills.
+    """
+
+    clean_stop: bool
+    checked_from: int = 0
+    end_of_log: int = 0
+    last_stored_ms: int = 0
+    cut_off: str = ""
+    duration_s: float = 0.0
+    corrupt_ranges: list[CorruptRange] = field(default_factory=list)
+    damaged_files: list[str] = field(default_factory=list)
+    queues_rebuilt: list[str] = field(default_factory=list)
+    dispatched: int = 0
+    index_entries_cut: int = 0
+    offsets_set_back: list[str] = field(default_factory=list)
+
+    @property
+    def damage(self) -> list[str]:
+        """All that was not as it should be, a text each."""
+        return [
+            *([self.cut_off] if self.cut_off else []),
+            *map(str, self.corrupt_ranges),
+            *self.damaged_files,
+            *self.queues_rebuilt,
+        ]
+
+    def __str__(self) -> str:
+        how = "a clean stop" if self.clean_stop else "an unclean stop"
+        text = (
+            f"store opened after {how}: CommitLog checked from offset {self.checked_from}, "
+            f"it ends at {self.end_of_log}, {self.dispatched} messages dispatched again, "
+            f"{self.index_entries_cut} index entries cut, in {self.duration_s:.1f} s"
+        )
+        return text + "".join(f"; {damage}" for damage in self.damage)
+
+    def add_range(self, queue: MappedFileQueue, begin: int, end: int, why: str) -> None:
+        """Take note that the log holds no sound record between two offsets; what is known already is left out."""
+        while begin < end:
+            file = queue.find(begin)
+            base = file.file_from_offset if file else begin - begin % queue.file_size
+            stop = min(end, base + queue.file_size)
+            found = CorruptRange(queue.path_of(base), begin - base, stop - begin, why)
+            if not any(_covers(known, found) for known in self.corrupt_ranges):
+                self.corrupt_ranges.append(found)
+            begin = stop
+
+    def set_cut_off(self, queue: MappedFileQueue, offset: int, why: str) -> None:
+        """Take note that the log is cut off at an offset."""
+        begin = offset - offset % queue.file_size
+        self.cut_off = f"{queue.path_of(begin)}: cut off at {offset - begin}: {why}"
+
+
+def _covers(known: CorruptRange, found: CorruptRange) -> bool:
+    begin, end = known.position, known.position + known.length
+    return known.path == found.path and begin <= found.position and found.position + found.length <= end

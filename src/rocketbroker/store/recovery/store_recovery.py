@@ -1,0 +1,255 @@
+"""What happens when a store is opened: the end of the log is found, queues and index are made to agree with it.
+
+Answers to DefaultMessageStore.recover and CommitLog.recoverNormally / recoverAbnormally.
+
+1. All of the log is known to be on disk after a clean stop; else what was stored 3 s before the times of the checkpoint
+   is. Damage in the known part is reported and passed over: it costs the messages it hit and no other.
+2. In the unknown part the first damage ends the log. What follows the end is cut off, in the log, the queues and the
+   index; queues and index are cut off where the unknown part begins, since a power loss may have left holes in them.
+3. Messages that the queues or the index lack are dispatched again.
+
+Before queues or index are changed where they are known to be on disk, ``RebuildNote`` says from where on they are: a
+crash on the way leaves no start that takes what is half made for whole.
+"""
+
+import logging
+import time
+from collections.abc import Callable, Mapping
+from contextlib import closing
+
+from rocketbroker.common.errors import StoreError
+from rocketbroker.common.file_system import sync_names
+from rocketbroker.store.dispatch.reput_message_service import ReputMessageService
+from rocketbroker.store.flush.store_checkpoint import StoreCheckpoint
+from rocketbroker.store.logfile.mapped_file import MappedFile
+from rocketbroker.store.logfile.mapped_file_queue import MappedFileQueue
+from rocketbroker.store.queue.consume_queue import ConsumeQueue
+from rocketbroker.store.queue.queue_ends import (
+    QueueEnds,
+    find_lost_begins,
+    find_lost_queues,
+    lost_first_files,
+    reach_ends,
+    write_queue_ends,
+)
+from rocketbroker.store.recovery.loaded_store import LoadedStore
+from rocketbroker.store.recovery.log_end import end_after_clean_stop
+from rocketbroker.store.recovery.queue_cuts import QueueCuts
+from rocketbroker.store.recovery.queue_tails import QueueTails
+from rocketbroker.store.recovery.recovery_report import RecoveryReport
+from rocketbroker.store.recovery.unknown_part import UnknownPart, take_unknown_part, unknown_part
+
+log = logging.getLogger(__name__)
+
+# So often it is told how far the recovery has come, in seconds.
+_TELL_S = 3.0
+
+
+def recover(
+    loaded: LoadedStore,
+    checkpoint: StoreCheckpoint,
+    reput: ReputMessageService,
+    before_change: Callable[[], None],
+    say: Callable[[str], None] = log.info,
+) -> RecoveryReport:
+    """Bring loaded files into agreement; gives what was found.
+
+    Args:
+        loaded: the store.
+        checkpoint: up to when it is known to be on disk.
+        reput: dispatches what queues and index lack.
+        before_change: called before anything is changed.
+        say: is told each few seconds how far it has come.
+
+    Raises:
+        StoreFullError: the disk has no room for entries that are missing.
+    """
+    report, queues, log_queue = loaded.report, loaded.queues, loaded.commit_log.queue
+    progress = _Progress(say, log_queue.max_file_end)
+    tails = QueueTails(loaded.commit_log)
+    if report.clean_stop:
+        end = report.end_of_log = end_after_clean_stop(loaded, tails)
+        unknown = UnknownPart(end, end, queues.max_physical_offset, None)
+        without_begin = _find_lost_queues(loaded)
+    else:
+        unknown = unknown_part(loaded, checkpoint)
+        report.checked_from = unknown.log_from
+        begin, told = log_queue.min_offset, report.queues_rebuilt
+        without_begin = find_lost_begins(loaded.ends, queues, begin, reput.leaves_out, told)
+    index_lacks, queues_lack = _lacking_from(loaded, unknown)
+    ended = _queues_at_stop(loaded) if report.clean_stop else None
+    cuts = QueueCuts(queues, queues_lack, without_begin, tails, report.queues_rebuilt, ended)
+    start = min(unknown.led_to, cuts.lacks_from, index_lacks, *map(_end_of, loaded.lacking))
+    made_anew = start < unknown.log_from or loaded.note.stands
+    if made_anew:
+        loaded.note.write(start)
+    before_change()
+    _reach(log_queue, unknown.log_from)
+    if loaded.index_service is not None:
+        report.index_entries_cut = loaded.index_service.cut(index_lacks)
+    # What was not on disk for certain may have holes: those entries are made anew from the log.
+    cuts.cut()
+    queues.correct_min_offsets(log_queue.min_offset)
+    reput.catch_up(max(start, log_queue.min_offset), unknown.log_from, progress.tell)
+    if not report.clean_stop:
+        report.end_of_log = take_unknown_part(loaded, unknown, reput, progress.tell)
+    reput.finish()
+    report.dispatched = reput.dispatched
+    log_queue.truncate(report.end_of_log)
+    _reach_ends(loaded, reput)
+    cuts.reach_known_ends()
+    if not report.clean_stop:
+        # They are in the page cache, where a killed broker left them, and may be no further.
+        log_queue.unsynced_from(report.checked_from)
+        for folder in loaded.folders:
+            sync_names(folder, log_queue.file_system)
+    if made_anew:
+        _settle(loaded)
+    report.duration_s = progress.seconds
+    return report
+
+
+class _Progress:
+    """Tells how far the recovery has come, not too often."""
+
+    def __init__(self, say: Callable[[str], None], end: int) -> None:
+        self._say = say
+        self._end = end
+        self._began = self._told = time.monotonic()
+
+    @property
+    def seconds(self) -> float:
+        """Since the begin."""
+        return time.monotonic() - self._began
+
+    def tell(self, offset: int) -> None:
+        """The log is read and dispatched up to an offset."""
+        now = time.monotonic()
+        if now - self._told >= _TELL_S:
+            self._told = now
+            self._say(f"recovery: the CommitLog is read up to {offset} of {self._end} at the most")
+
+
+def _end_of(queue: ConsumeQueue) -> int:
+    """CommitLog offset behind the last message of a queue."""
+    return queue.message_end(queue.max_offset - 1)
+
+
+def _reach(queue: MappedFileQueue, end: int) -> None:
+    """Make the files anew that are missing before the end of the log: no offset is used a second time."""
+    while queue.max_file_end < end:
+        file = queue.create_next(end - 1 - (end - 1) % queue.file_size)
+        file.wrote = file.flushed = file.file_size
+
+
+# -- queues and index
+
+
+def _ends_that_hold(loaded: LoadedStore) -> QueueEnds | None:
+    """What was there when all was last known to be on disk, if it has to be there still.
+
+    After a clean stop it has, unless Java's broker wrote since. After another one topics may have been deleted since,
+    which is known as long as the log has what came before.
+    """
+    ends, report = loaded.ends, loaded.report
+    if ends is None:
+        return None
+    if report.clean_stop:
+        return ends if ends.end_of_log == report.end_of_log else None
+    return ends if loaded.commit_log.min_offset < ends.end_of_log <= report.end_of_log else None
+
+
+def _queues_at_stop(loaded: LoadedStore) -> Mapping[tuple[str, int], tuple[int, int]]:
+    """Begin and end of each queue at the clean stop before, as far as they are known."""
+    ends = _ends_that_hold(loaded)
+    return {} if ends is None else ends.queues
+
+
+def _find_lost_queues(loaded: LoadedStore) -> list[ConsumeQueue]:
+    """Take the queues that have less than they had at the clean stop as lacking; gives those that lack their begin.
+
+    Also tells of the first files of the log, which look like expired ones when they are gone.
+    """
+    ends = _ends_that_hold(loaded)
+    if ends is None:
+        return []
+    loaded.report.damaged_files += lost_first_files(ends, loaded.commit_log.queue)
+    read, told = loaded.commit_log.bytes_at, loaded.report.queues_rebuilt
+    lost, without_begin = find_lost_queues(ends, loaded.queues, read, told)
+    loaded.lacking.update(lost)
+    return without_begin
+
+
+def _reach_ends(loaded: LoadedStore, reput: ReputMessageService) -> None:
+    """Have no queue end before it did when all was last known to be on disk, although the log lost the messages.
+
+    After a kill as well: it may have come amid a start that found queues lost, and which ones is not known any more.
+    """
+    ends = _ends_that_hold(loaded)
+    if ends is not None:
+        told = reach_ends(ends, loaded.queues, reput.leaves_out)
+        if not loaded.report.clean_stop:
+            loaded.report.queues_rebuilt.extend(told)
+
+
+def _lacking_from(loaded: LoadedStore, unknown: UnknownPart) -> tuple[int, int]:
+    """CommitLog offsets from which on index and queues are made anew.
+
+    What lies before the log's begin is kept: the offsets of a queue go on behind its last entry also when none of its
+    messages is left.
+    """
+    log_begin = loaded.commit_log.queue.min_offset
+    found, index_from, queues_from = loaded.note.found_from, unknown.index_from, unknown.log_from
+    if found is not None:
+        index_from, queues_from = (max(min(each, found), log_begin) for each in (index_from, queues_from))
+    if loaded.index_service is None:
+        return unknown.log_from, queues_from
+    if loaded.index_lacks is not None:
+        index_from = min(index_from, loaded.index_lacks)
+    if not loaded.index_service.has_before(index_from):
+        index_from = max(min(_without_keys_to(loaded), index_from), log_begin)
+    return index_from, queues_from
+
+
+def _without_keys_to(loaded: LoadedStore) -> int:
+    """CommitLog offset before which there were no keys, so that an index without any lacks none."""
+    ends = _ends_that_hold(loaded)
+    return ends.end_of_log if ends is not None and ends.index_files == [] else 0
+
+
+def _flush_log(file: MappedFile) -> None:
+    try:
+        file.flush()
+    except OSError as error:
+        raise StoreError(f"{file.path} cannot be synced: {error.strerror}; what it holds may not be on disk") from error
+
+
+def _settle(loaded: LoadedStore) -> None:
+    """Bring to disk what was made anew of the known part, and note that all is there (blocks).
+
+    Raises:
+        StoreError: the log could not be synced.
+    """
+    log_queue, index = loaded.commit_log.queue, loaded.index_service
+    for file in log_queue.files:
+        if file.to_flush:
+            _flush_log(file)
+    try:
+        with closing(loaded.queues.changed_files()) as files:
+            for _, file in files:
+                file.flush()
+        if index is not None:
+            index.sync()
+            if index.waiting:
+                log.error("the keys of %s messages could not be indexed; a start makes them anew", index.waiting)
+                return
+        write_queue_ends(
+            loaded.ends_path,
+            (log_queue.min_offset, loaded.report.end_of_log),
+            loaded.queues,
+            None if index is None else index.file_names,
+            log_queue.file_system,
+        )
+        loaded.note.remove()
+    except OSError:
+        log.exception("what was made anew could not be written to disk; a start after a crash makes it anew once more")

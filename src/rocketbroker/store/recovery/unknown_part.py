@@ -1,0 +1,126 @@
+"""What of a store is not known to be on disk after an unclean stop (CommitLog.recoverAbnormally).
+
+What was stored 3 s before the times of the checkpoint is known to be. Damage in the known part is passed over; behind
+it the first damage ends the log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
+
+from rocketbroker.store.commitlog.commit_log_walker import LogWalk, store_timestamp_at
+from rocketbroker.store.dispatch.reput_message_service import ReputMessageService
+from rocketbroker.store.flush.store_checkpoint import StoreCheckpoint
+from rocketbroker.store.logfile.mapped_file_queue import MappedFileQueue
+from rocketbroker.store.queue.consume_queue_store import ConsumeQueueStore
+from rocketbroker.store.queue.queue_ends import most_end
+from rocketbroker.store.recovery.loaded_store import LoadedStore
+
+if TYPE_CHECKING:
+    from rocketbroker.store.commitlog.record_hints import RecordHints
+
+# So many entries of queues are worth a look at what they say of the log; of more it would take too much memory.
+_WORTH_HINTS = 10_000
+_MOST_HINTS = 16 << 20
+
+
+class UnknownPart(NamedTuple):
+    """Offsets from which on it is not known what of the index is on disk, and what of the log and the queues is.
+
+    ``led_to`` is the end of the last message that a queue names.
+    """
+
+    index_from: int
+    log_from: int
+    led_to: int
+    hints: RecordHints | None
+
+
+def unknown_part(loaded: LoadedStore, checkpoint: StoreCheckpoint) -> UnknownPart:
+    """What is not known to be on disk, by the times of the checkpoint."""
+    known = checkpoint.min_timestamp(with_index=False)
+    least = index_least = loaded.known_to
+    with_index = known
+    if loaded.index_service is not None:
+        with_index = checkpoint.min_timestamp(with_index=True)
+        index_least = least if loaded.ends is not None and loaded.ends.index_files is not None else 0
+    queue = loaded.commit_log.queue
+    start = _last_file_known(queue, with_index)
+    start = max(start, index_least if index_least < queue.max_file_end else 0)
+    hints = _hints(loaded.queues, start)
+    walk = LogWalk(queue, start, check_crc=False, hints=hints)
+    index_unknown = walk.offset = _known_part(walk, with_index, index_least, loaded)
+    led_to = loaded.queues.max_physical_offset
+    if (with_index, index_least) == (known, least):
+        return UnknownPart(index_unknown, index_unknown, led_to, hints)
+    return UnknownPart(index_unknown, _known_part(walk, known, least, loaded), led_to, hints)
+
+
+def _hints(queues: ConsumeQueueStore, offset: int) -> RecordHints | None:
+    """What the queues say of the log from an offset on, where that is much and not too much."""
+    firsts = {queue: queue.first_offset_from(offset) for queue in queues if not queue.holds_batches}
+    count = sum(queue.max_offset - first for queue, first in firsts.items())
+    if not _WORTH_HINTS <= count <= _MOST_HINTS:
+        return None
+    from rocketbroker.store.commitlog.record_hints import hints_of
+
+    return hints_of(firsts)
+
+
+def _known_part(walk: LogWalk, known_ms: int, least: int, loaded: LoadedStore) -> int:
+    """Offset of the first record from ``least`` on that was stored after the time up to which all is on disk.
+
+    The end of the log if there is none. Damage before it is passed over.
+    """
+    queue = loaded.commit_log.queue
+    while True:
+        for stretch in walk:
+            first = stretch.first_after(known_ms, least)
+            if first is not None:
+                return first
+        begin, found = walk.offset, walk.next_sound()
+        stored = None if found is None else store_timestamp_at(queue, found)
+        if found is not None and stored is not None and (found <= least or stored <= known_ms):
+            walk.offset = found
+        elif begin < least:
+            walk.offset = least
+        else:
+            return begin
+        loaded.report.add_range(queue, begin, walk.offset, walk.why)
+
+
+def _last_file_known(queue: MappedFileQueue, known_ms: int) -> int:
+    """Offset of the last file that was begun before a time."""
+    for file in reversed(queue.files[1:]):
+        stored = store_timestamp_at(queue, file.file_from_offset)
+        if stored is not None and stored <= known_ms:
+            return file.file_from_offset
+    return queue.min_offset
+
+
+def take_unknown_part(
+    loaded: LoadedStore, unknown: UnknownPart, reput: ReputMessageService, tell: Callable[[int], None]
+) -> int:
+    """Check and dispatch the unknown part; gives where the first damage is, or nothing is written.
+
+    Files that were lost are passed over: no crash takes one whole file out of the middle.
+    """
+    queue, report = loaded.commit_log.queue, loaded.report
+    walk, last = LogWalk(queue, unknown.log_from, check_crc=True, hints=unknown.hints), -1
+    while True:
+        for stretch in walk:
+            reput.dispatch(stretch)
+            tell(stretch.end_offset)
+            last = stretch.offset + stretch.starts[-1]
+        found = walk.next_sound() if walk.offset < loaded.mended_to else None
+        if found is None:
+            break
+        reput.pass_over(walk.offset, found, walk.why)
+        walk.offset = found
+    if walk.damage or walk.next_sound() is not None:
+        report.set_cut_off(queue, walk.offset, walk.damage or "nothing is written there, though records follow")
+    elif walk.offset < unknown.led_to <= most_end(queue):
+        report.set_cut_off(queue, walk.offset, f"nothing is written there, though queues lead up to {unknown.led_to}")
+    report.last_stored_ms = store_timestamp_at(queue, last) or 0
+    return walk.offset

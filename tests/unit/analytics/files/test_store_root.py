@@ -1,0 +1,112 @@
+"""Naming stores."""
+
+import pickle
+from pathlib import Path
+
+import pytest
+
+from rocketbroker.analytics.files.store_root import StoreRoot, store_roots
+from rocketbroker.common.errors import ConfigError
+
+
+def named(stores) -> list[tuple[str, str]]:
+    return [(root.broker, root.uri) for root in store_roots(stores)]
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ("/data/store", [("store", "/data/store")]),
+        (Path("/data/a,b=c"), [("a,b=c", "/data/a,b=c")]),
+        ("broker-a=/data/store", [("broker-a", "/data/store")]),
+        ("a=/1/store, b=/2/store", [("a", "/1/store"), ("b", "/2/store")]),
+        (["/data/x,y"], [("x,y", "/data/x,y")]),
+        ("/data/store/commitlog", [("store", "/data/store/commitlog")]),
+        (
+            ["/a/store", "/b/store", "/c/other"],
+            [("a/store", "/a/store"), ("b/store", "/b/store"), ("other", "/c/other")],
+        ),
+        (["x=/a/store", "/b/x"], [("x", "/a/store"), ("b/x", "/b/x")]),
+        ("file:///data/a%20b", [("a b", "/data/a b")]),
+        ("file://localhost/data/s", [("s", "/data/s")]),
+        ("s3://bucket/stores/b1", [("b1", "s3://bucket/stores/b1")]),
+        (
+            "m=s3://key:secret@bucket/b1?endpoint_override=h:1&scheme=http",
+            [("m", "s3://key:secret@bucket/b1?endpoint_override=h:1&scheme=http")],
+        ),
+        ("s3://bucket", [("bucket", "s3://bucket")]),
+        ("s3://bucket/x?region=a=b", [("x", "s3://bucket/x?region=a=b")]),
+        (StoreRoot("b", "/x"), [("b", "/x")]),
+        ([StoreRoot("b", "/x"), "/y"], [("b", "/x"), ("y", "/y")]),
+        ("/", [("store", "/")]),
+    ],
+)
+def test_places_and_names(given, expected: list[tuple[str, str]]) -> None:
+    assert named(given) == expected
+
+
+def test_a_relative_place_is_told_from_where_the_caller_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert named("data/store") == [("store", f"{tmp_path}/data/store")]
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ([], "no store is named; a directory, an address or NAME=PLACE is expected"),
+        ("", "a store has no place in ''"),
+        ("/a,,/b", "a store has no place in ''"),
+        (["a= "], "a store has no place in 'a= '"),
+        ("/a,/a", "the store /a is named twice, so that its messages would count twice"),
+        (["x=/a", "y=/a"], "the store /a is named twice"),
+        (["s3://b/x?region=1", "s3://b/x?region=2"], "the store s3://b/x is named twice"),
+        (["x=/a", "x=/b"], "the broker x is named twice"),
+        (["/a", "/a/commitlog"], "/a and /a/commitlog are one store, so that its messages would count twice"),
+        (["x=/a/b/../c", "y=/a/c/"], "/a/b/../c and /a/c are one store"),
+        (["s3://b/x/commitlog?region=1", "s3://b/x"], "s3://b/x/commitlog and s3://b/x are one store"),
+        (["gs://b/s", "gcs://b/s"], "gs://b/s and gcs://b/s are one store"),
+        (["x=abfs://c@account.dfs/s", "y=abfss://c@account.dfs/s"], "are one store"),
+        (["x=s3://b//store", "y=s3://b/store/"], "are one store"),
+        (["x=S3://b/store", "y=s3a://b/store"], "are one store"),
+        (["x=s3://b/s?endpoint_override=http://h:1/", "y=s3://b/s?endpoint_override=H:1"], "is named twice"),
+        ("file://host/a", "file:///path is expected"),
+        ("s3://[key:secret@b/x", "an address that begins with s3:// makes no sense: Invalid IPv6 URL"),
+        ("s3://", "s3:// names no store: a bucket or host is expected behind it, and the folder there"),
+        ("a=hdfs:///", "hdfs:// names no store"),
+        ("/a\0b", r"'/a\x00b' names no directory"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(given, message: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        store_roots(given)
+    assert message in str(error.value)
+
+
+def test_buckets_of_one_name_at_two_hosts_are_two_stores(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"):
+        monkeypatch.delenv(name, raising=False)
+    here, there = (f"s3://b/store?endpoint_override={host}:9000" for host in ("here", "there"))
+    assert [uri for _, uri in named([f"x={here}", f"y={there}"])] == [here, there]
+    assert len(named([f"x={here}", "y=s3://b/store"])) == 2
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://here:9000")
+    with pytest.raises(ConfigError, match="is named twice"):
+        store_roots([f"x={here}", "y=s3://b/store"])
+
+
+def test_a_link_to_a_store_is_the_same_store(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(tmp_path / "store")
+    with pytest.raises(ConfigError, match="are one store, so that its messages would count twice"):
+        store_roots([tmp_path / "store", tmp_path / "link"])
+
+
+def test_credentials_are_never_shown() -> None:
+    root = StoreRoot("b", "s3://AKIA:s3cret@bucket/p?endpoint_override=h&token=t0p")
+    assert repr(root) == "StoreRoot(broker='b', uri='s3://bucket/p')"
+    assert root.shown == "s3://bucket/p"
+    assert StoreRoot("b", "abfs://container@account.dfs/p").shown == "abfs://container@account.dfs/p"
+    assert StoreRoot("b", "/a/b").shown == "/a/b"
+
+
+def test_a_root_can_be_sent_to_another_process() -> None:
+    root = StoreRoot("b", "s3://AKIA:s3cret@bucket/p")
+    assert pickle.loads(pickle.dumps(root)) == root

@@ -1,0 +1,112 @@
+import json
+
+import pytest
+
+from rocketbroker.analytics.columns.selection import Selection
+from rocketbroker.analytics.files.store_root import StoreRoot
+from rocketbroker.analytics.spark.source_options import (
+    OPTIONS,
+    encode_selection,
+    encode_stores,
+    source_options,
+    table_of,
+)
+from rocketbroker.analytics.tables.table import TableOptions
+from rocketbroker.common.errors import ConfigError
+
+
+def test_what_holds_when_nothing_is_said():
+    options = source_options({"path": "/data/a"})
+    assert options.stores == (StoreRoot("a", "/data/a"),)
+    assert (options.table.name, options.table_options) == ("messages", TableOptions(64 << 20, 0, check_crc=False))
+    assert (options.selection, options.filter_pushdown, options.fail_on_data_loss) == (Selection(), False, True)
+    assert (options.starting_offsets, options.max_bytes_per_trigger) == ("earliest", None)
+
+
+def test_each_option_in_any_case():
+    given = {
+        "PATHS": '["x=/data/a", "/data/b"]',
+        "Table": "index",
+        "splitsize": "1000",
+        "SELECTION": '{"topics":["T"],"queue_offsets":[3,5],"exact":true}',
+        "filterPushdown": "True",
+        "maxHashSlotNum": "50",
+        "checkCrc": "TRUE",
+        "startingOffsets": "Latest",
+        "maxBytesPerTrigger": "9",
+        "failOnDataLoss": "false",
+    }
+    options = source_options(given)
+    assert [store.broker for store in options.stores] == ["x", "b"]
+    assert (options.table.name, options.table_options) == ("index", TableOptions(1000, 50, check_crc=True))
+    assert options.selection == Selection(topics={"T"}, queue_offsets=(3, 5), exact=True)
+    assert (options.filter_pushdown, options.fail_on_data_loss) == (True, False)
+    assert (options.starting_offsets, options.max_bytes_per_trigger) == ("latest", 9)
+    assert {name.lower() for name in given} | {"path", "stores"} == {name.lower() for name in OPTIONS}
+
+
+def test_stores_may_be_given_by_name_and_place():
+    stores = (StoreRoot("dc1/a", "/dc1/a"), StoreRoot("dc2/a", "s3://bucket/dc2/a,b"))
+    assert source_options({"stores": encode_stores(stores)}).stores == stores
+    assert [store.broker for store in source_options({"path": "/data/a, n=/data/b"}).stores] == ["a", "n"]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({}, "reads one or more stores: name them in load"),
+        ({"path": ""}, "reads one or more stores: name them in load"),
+        ({"paths": "[]"}, "reads one or more stores: name them in load"),
+        ({"paths": "x"}, "paths is not in its form; the same as a JSON list, which load"),
+        ({"stores": '["x"]'}, "stores is not in its form; the same as a JSON list of pairs, name and place"),
+        ({"path": "x", "paths": '["y"]'}, "stores are named twice: one of path, paths, stores is expected"),
+        ({"path": "x", "selection": '{"since_ms":"abc"}'}, "what is wanted, as `encode_selection` .*Expected `int"),
+        ({"path": "x", "selection": '{"queue_offsets":[1]}'}, "array` of length 2, got 1 - at `.*queue_offsets`"),
+        ({"path": "x", "selection": '{"topics":5}'}, "Expected `array . null`, got `int` - at `.*topics`"),
+        ({"path": "x", "selection": '{"topics":[1]}'}, "Expected `str`, got `int` - at `.*topics"),
+        ({"path": "x", "selection": '{"exact":"no"}'}, "Expected `bool`, got `str` - at `.*exact`"),
+        ({"path": "x", "selection": '{"since_ms":2,"until_ms":1}'}, "since 2 is not before until 1"),
+        ({"path": "x", "topic": "T"}, r'format\("rocketmq_store"\) has no option \'topic\'; there are path, paths,'),
+        ({"path": "x", "table": "queues"}, "there is no table 'queues'; there are messages, consume_queue, index"),
+        ({"path": "x", "splitSize": "0"}, "splitSize is '0'; a number above 0 is expected: bytes that one task"),
+        ({"path": "x", "splitSize": "1m"}, "splitSize is '1m'"),
+        ({"path": "x", "maxBytesPerTrigger": "-1"}, "maxBytesPerTrigger is '-1'"),
+        ({"path": "x", "checkCrc": "yes"}, "checkCrc is 'yes'; true or false is expected: true: corrupt_ranges"),
+        (
+            {"path": "x", "selection": '{"topic":["T"]}'},
+            "selection has no topic; what is wanted, as `encode_selection`",
+        ),
+        ({"path": "x", "selection": "T"}, "selection is 'T'; what is wanted"),
+        ({"path": "x", "selection": '{"since_ms":5,"until_ms":5}'}, "since 5 is not before until 5"),
+        ({"path": "x", "startingOffsets": "5"}, "startingOffsets is '5'; earliest or latest is expected"),
+    ],
+)
+def test_wrong_options_are_named(options, message):
+    with pytest.raises(ConfigError, match=message):
+        source_options(options)
+
+
+@pytest.mark.parametrize(
+    "selection",
+    [
+        Selection(),
+        Selection(since_ms=0, until_ms=9, brokers={"b", "a"}, keys={"é"}, physical_offsets=(0, 8)),
+        Selection(topics=frozenset()),
+        Selection(queue_ids={0}, tags={"A"}, queue_offsets=(0, 1), exact=True),
+    ],
+)
+def test_a_selection_goes_through_its_option(selection):
+    assert source_options({"path": "x", "selection": encode_selection(selection)}).selection == selection
+
+
+def test_the_table_is_known_before_the_stores():
+    assert table_of({"table": "topics"}).name == "topics"
+    assert table_of({}).name == "messages"
+    assert json.loads(encode_stores([StoreRoot("a", "/a")])) == [["a", "/a"]]
+
+
+def test_credentials_are_in_no_error():
+    for options in ({"stores": '[["a","s3://k:s3cret@b"],[]]'}, {"paths": '["s3://k:s3cret@b",5]'}):
+        with pytest.raises(ConfigError, match="is not in its form") as refused:
+            source_options(options)
+        assert "s3cret" not in str(refused.value)

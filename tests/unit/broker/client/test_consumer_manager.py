@@ -1,0 +1,180 @@
+import asyncio
+
+import pytest
+
+from rocketbroker.broker.client.broker2client import notify_consumer_ids_changed
+from rocketbroker.broker.client.client_channel_info import ClientChannelInfo
+from rocketbroker.broker.client.client_housekeeping_service import ClientHousekeepingService
+from rocketbroker.broker.client.consumer_manager import ConsumerManager
+from rocketbroker.broker.client.producer_manager import ProducerManager
+from rocketbroker.codec.remoting.bodies.heartbeat import ConsumerData, ConsumeType, MessageModel, SubscriptionData
+from rocketbroker.codec.remoting.request_code import RequestCode
+from tests.support.fakes import FakeClock, FakeConnection
+
+TIMEOUT_S = 120.0
+
+
+@pytest.fixture
+def clock():
+    return FakeClock()
+
+
+@pytest.fixture
+def manager(clock):
+    def notify(info):
+        for connection in info.channels:
+            notify_consumer_ids_changed(info.group_name, connection)
+
+    return ConsumerManager(clock, TIMEOUT_S, notify)
+
+
+def data(*subscriptions, group="g", model=MessageModel.CLUSTERING):
+    return ConsumerData(group, ConsumeType.CONSUME_PASSIVELY, model, None, list(subscriptions))
+
+
+def subscription(topic="T", expression="*", version=1):
+    return SubscriptionData(topic, expression, version)
+
+
+def client(clock, name, connection=None):
+    return ClientChannelInfo(connection or FakeConnection(), name, "JAVA", 513, clock.monotonic())
+
+
+def notified(connection):
+    sent, connection.sent = connection.sent, []
+    assert all(command.code == RequestCode.NOTIFY_CONSUMER_IDS_CHANGED and command.is_oneway for command in sent)
+    return [command.header.consumer_group for command in sent]
+
+
+def test_join_renew_and_leave_notify_the_group(clock, manager):
+    one, two = client(clock, "one"), client(clock, "two")
+    assert manager.register(one, data(subscription()))
+    assert notified(one.connection) == ["g"]
+    assert not manager.register(client(clock, "one", one.connection), data(subscription()))
+    assert notified(one.connection) == []
+    assert manager.register(two, data(subscription()))
+    assert notified(one.connection) == notified(two.connection) == ["g"]
+    assert manager.group_info("g").client_ids() == ["one", "two"]
+    assert manager.find_channel("g", "two") is two
+    manager.unregister("g", two.connection)
+    assert notified(one.connection) == ["g"]
+    assert notified(two.connection) == []
+    manager.unregister("g", one.connection)
+    assert manager.group_info("g") is None
+    assert manager.find_channel("g", "one") is None
+
+
+def test_broadcasting_and_unwilling_groups_are_not_notified(clock, manager):
+    one, two = client(clock, "one"), client(clock, "two")
+    manager.register(one, data(group="b", model=MessageModel.BROADCASTING))
+    manager.register(two, data(group="q"), notify_enabled=False)
+    manager.register(client(clock, "three"), data(group="b", model=MessageModel.BROADCASTING))
+    manager.close_connection(two.connection)
+    assert notified(one.connection) == notified(two.connection) == []
+
+
+def test_subscription_changes(clock, manager):
+    one = client(clock, "one")
+    manager.register(one, data(subscription("T", "A", 5)))
+    notified(one.connection)
+    # A greater version replaces, a smaller one does not; neither is a change of topics.
+    assert not manager.register(one, data(subscription("T", "A || B", 6)))
+    assert not manager.register(one, data(subscription("T", "C", 4)))
+    found = manager.find_subscription_data("g", "T")
+    assert (found.data.sub_string, found.sub_version) == ("A || B", 6)
+    assert found.tag_codes == frozenset({65, 66})
+    assert manager.register(one, data(subscription("T", "A || B", 6), subscription("U")))
+    assert manager.groups_subscribed_to("U") == ["g"]
+    assert manager.register(one, data(subscription("U")))
+    assert manager.find_subscription_data("g", "T") is None
+    assert notified(one.connection) == ["g", "g"]
+
+
+def test_heartbeat_without_subscriptions_keeps_them(clock, manager):
+    one = client(clock, "one")
+    manager.register(one, data(subscription()))
+    assert not manager.register(one, data(), update_subscription=False)
+    assert manager.find_subscription_data("g", "T") is not None
+
+
+def test_lost_connection_is_dropped_at_once_from_all_groups(clock, manager):
+    one, two = client(clock, "one"), client(clock, "two")
+    for group in ("g", "h"):
+        manager.register(one, data(subscription(), group=group))
+    manager.register(two, data(subscription()))
+    notified(two.connection)
+    manager.close_connection(one.connection)
+    assert manager.group_info("g").client_ids() == ["two"]
+    assert manager.group_info("h") is None
+    assert notified(two.connection) == ["g"]
+    manager.close_connection(one.connection)
+    assert notified(two.connection) == []
+
+
+def test_frozen_client_is_closed_and_its_group_notified(clock, manager):
+    producers = ProducerManager(clock, TIMEOUT_S)
+    service = ClientHousekeepingService(producers, manager)
+    frozen, alive = client(clock, "frozen"), client(clock, "alive")
+    manager.register(frozen, data(subscription()))
+    manager.register(alive, data(subscription()))
+    clock.advance(TIMEOUT_S)
+    service.scan()
+    assert frozen.connection.is_open
+    manager.register(client(clock, "alive", alive.connection), data(subscription()))
+    notified(alive.connection)
+    clock.advance(10)
+    service.scan()
+    assert not frozen.connection.is_open
+    assert "frozen sent no heartbeat for 120 s" in frozen.connection.close_reason
+    assert alive.connection.is_open
+    assert manager.group_info("g").client_ids() == ["alive"]
+    assert notified(alive.connection) == ["g"]
+
+
+def test_one_connection_with_two_client_ids(clock, manager, caplog):
+    connection = FakeConnection()
+    manager.register(client(clock, "first", connection), data(subscription()))
+    assert not manager.register(client(clock, "second", connection), data(subscription()))
+    assert manager.group_info("g").client_ids() == ["second"]
+    assert "calls itself second now" in caplog.text
+
+
+def test_a_client_that_came_back_before_its_old_connection_is_gone_is_found_by_the_new_one(clock, manager):
+    old, new = client(clock, "one"), client(clock, "one")
+    manager.register(old, data())
+    manager.register(new, data())
+    manager.register(old, data())
+    assert manager.find_channel("g", "one") is new
+    manager.close_connection(old.connection)
+    assert manager.find_channel("g", "one") is new
+
+
+def test_clients_of_a_group_that_subscribe_to_different_things(clock, manager, caplog):
+    one, two = client(clock, "one"), client(clock, "two")
+    manager.register(one, data(subscription("T", "a")))
+    assert manager.runtime_info() == {}
+    for _ in range(3):
+        manager.register(two, data(subscription("T", "b")))
+        manager.register(one, data(subscription("T", "a")))
+        manager.register(two, data(), update_subscription=False)
+    assert caplog.text.count("group g gets only a part of its messages") == 1
+    assert "one wants a and two wants b" in caplog.text
+    assert manager.runtime_info() == {"subscriptionConflicts": "1", "subscriptionConflictGroups": "1"}
+    manager.unregister("g", two.connection)
+    assert manager.runtime_info() == {"subscriptionConflicts": "1", "subscriptionConflictGroups": "0"}
+    manager.register(two, data(subscription("T", "c")))
+    assert manager.conflict_count == 2
+
+
+async def test_housekeeping_scans_by_itself(clock, manager):
+    producers = ProducerManager(clock, TIMEOUT_S)
+    producer = client(clock, "producer")
+    producers.register("p", producer)
+    service = ClientHousekeepingService(producers, manager, period_s=0.005)
+    await service.start()
+    clock.advance(TIMEOUT_S + 1)
+    async with asyncio.timeout(5):
+        while producer.connection.is_open:  # noqa: ASYNC110 - the scan tells nobody
+            await asyncio.sleep(0.005)
+    await service.stop()
+    assert producers.groups == {}

@@ -1,0 +1,226 @@
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rocketbroker.broker.offset import consumer_offset_manager
+from rocketbroker.broker.offset.consumer_offset_manager import ConsumerOffsetManager
+from rocketbroker.broker.persist.config_manager import ConfigManager, encode_file
+from rocketbroker.broker.persist.config_text import text_of
+from rocketbroker.codec.remoting.bodies.offset import ConsumerOffsetSerializeWrapper
+from rocketbroker.codec.remoting.response_code import ResponseCode
+from rocketbroker.common.config import BrokerConfig
+from rocketbroker.common.errors import BrokerResponseError, ConfigError
+from tests.support.fakes import FakeClock, FakeConnection
+from tests.support.golden_store import files
+
+GOLDEN = files("clean")["config/consumerOffset.json"]
+
+
+def make(path=Path("consumerOffset.json"), on_persist=None):
+    return ConsumerOffsetManager(path, FakeClock(), on_persist)
+
+
+def test_commit_and_query():
+    manager = make()
+    assert manager.query("g", "T", 0) == -1
+    manager.commit("g", "T", 0, 7)
+    manager.commit("g", "T", 1, 8)
+    assert manager.query("g", "T", 0) == 7
+    assert manager.query("g", "T", 2) == -1
+    assert manager.query("h", "T", 0) == -1
+    manager.commit("g", "T", 0, 3)
+    assert manager.query("g", "T", 0) == 3
+    assert manager.offsets_of("g", "T") == {0: 3, 1: 8}
+    assert manager.table == {"T@g": {0: 3, 1: 8}}
+
+
+def test_pull_offsets_fall_back_to_the_committed_one():
+    manager = make()
+    manager.commit("g", "T", 0, 7)
+    assert manager.query_pull("g", "T", 0) == 7
+    manager.commit_pull("g", "T", 0, 9)
+    assert manager.query_pull("g", "T", 0) == 9
+    assert manager.query("g", "T", 0) == 7
+
+
+def test_commits_do_not_undo_a_reset_until_a_client_that_was_told_pulls_again():
+    manager, connection = make(), FakeConnection()
+    manager.commit("g", "T", 0, 90)
+    manager.assign_reset("g", "T", 0, 10)
+    assert manager.query("g", "T", 0) == 10
+    assert not manager.commit("g", "T", 0, 95)
+    assert manager.commit("g", "T", 1, 95)
+    assert manager.commit("h", "T", 0, 95)
+    assert manager.redirect("g", "T", 0, connection) == 10
+    assert not manager.commit("g", "T", 0, 95)
+    assert manager.redirect("g", "T", 1, connection) is None
+    assert manager.redirect("g", "T", 0, connection) is None
+    assert not manager.resets
+    assert manager.commit("g", "T", 0, 12)
+    assert manager.query("g", "T", 0) == 12
+
+
+def test_each_client_is_told_and_of_each_reset():
+    manager, one, two = make(), FakeConnection(), FakeConnection()
+    manager.assign_reset("g", "T", 0, 10)
+    assert manager.redirect("g", "T", 0, one) == manager.redirect("g", "T", 0, two) == 10
+    assert manager.redirect("g", "T", 0, one) is None
+    assert manager.redirect("g", "T", 0, two) is None
+    manager.assign_reset("g", "T", 0, 20)
+    assert manager.redirect("g", "T", 0, one) == 20
+    manager.assign_reset("g", "T", 0, 30)
+    assert manager.redirect("g", "T", 0, one) == 30
+
+
+def test_resets_survive_a_restart_and_end_with_their_group_or_topic():
+    manager = make()
+    assert b"resetOffsetTable" not in manager.encode()
+    for group, topic in (("g", "T"), ("g", "U"), ("h", "U")):
+        manager.assign_reset(group, topic, 3, 10)
+    assert json.loads(manager.encode().partition(b'"resetOffsetTable":')[2][:-2]) == {
+        "T@g": {"3": 10},
+        "U@g": {"3": 10},
+        "U@h": {"3": 10},
+    }, "in standard JSON, being the last field"
+    again = make()
+    again.decode(manager.encode())
+    assert again.resets.offsets() == {"T@g": {3: 10}, "U@g": {3: 10}, "U@h": {3: 10}}
+    again.remove_topic("T")
+    again.remove_group("h")
+    assert again.resets.offsets() == {"U@g": {3: 10}}
+
+
+def test_a_reset_is_set_back_with_the_offset():
+    manager = make()
+    manager.assign_reset("g", "T", 0, 10)
+    assert len(manager.set_back(lambda _topic, _queue_id: 7)) == 1
+    assert manager.redirect("g", "T", 0, FakeConnection()) == 7
+    assert manager.query("g", "T", 0) == 7
+
+
+def test_names_that_contain_each_other():
+    manager = make()
+    for group, topic in (("g", "T"), ("gg", "T"), ("g", "TT"), ("T", "g")):
+        manager.commit(group, topic, 0, 1)
+    assert manager.topics_of("g") == {"T", "TT"}
+    assert manager.groups_of("T") == {"g", "gg"}
+    manager.remove_group("g")
+    assert manager.table.keys() == {"T@gg", "g@T"}
+    manager.remove_topic("T")
+    assert manager.table.keys() == {"g@T"}
+
+
+def test_flush_persists_only_what_changed():
+    submitted: list[ConfigManager] = []
+    manager = make(on_persist=submitted.append)
+    manager.flush()
+    assert submitted == []
+    manager.commit("g", "T", 0, 5)
+    manager.flush()
+    manager.flush()
+    assert submitted == [manager]
+
+
+def test_recorded_file(tmp_path):
+    manager = make()
+    manager.decode(GOLDEN)
+    assert manager.offsets_of("CG_StPlain", "StPlain") == {0: 2, 1: 2, 2: 1, 3: 1}
+    again = make()
+    again.decode(manager.encode())
+    assert (again.table, again.pull_table, again.data_version) == (
+        manager.table,
+        manager.pull_table,
+        manager.data_version,
+    )
+    # Only the order of groupTopicMap is Java's hash order.
+    assert sorted(manager.encode().replace(b",", b"").splitlines()) == sorted(GOLDEN.replace(b",", b"").splitlines())
+
+
+def test_file_is_what_the_general_encoder_writes():
+    manager = make()
+    assert manager.encode() == encode_file(ConsumerOffsetSerializeWrapper({}, manager.data_version, {}, {}))
+    manager.commit("g", "T", 0, 1)
+    manager.commit("g", "T", 7, 2**62)
+    manager.commit("g", "%RETRY%g", 0, -1)
+    manager.commit("h", 'odd"\\\u00e4', 0, 5)
+    manager.commit_pull("h", "T", 1, 6)
+    wrapper = ConsumerOffsetSerializeWrapper(
+        manager.table, manager.data_version, manager.pull_table, manager.group_topic_map()
+    )
+    assert manager.encode() == encode_file(wrapper)
+
+
+@pytest.mark.parametrize("content", [b'{"offsetTable":{"T@g":{"x":1}}}', b'{"offsetTable":{"T@g":{0:"x"}}}', b"[]"])
+def test_damaged_file(tmp_path, content):
+    manager = make(tmp_path / "consumerOffset.json")
+    manager.path.write_bytes(content)
+    with pytest.raises(ConfigError, match=r"consumerOffset\.json is damaged"):
+        manager.load()
+    assert manager.table == {}
+
+
+NAMES = st.text("abcT%_-|0", min_size=1, max_size=8)
+
+
+@given(st.lists(st.tuples(NAMES, NAMES, st.integers(0, 65535), st.integers(-1, 2**63 - 1)), max_size=20))
+def test_round_trip(commits):
+    manager = make()
+    for group, topic, queue_id, offset in commits:
+        manager.commit(group, topic, queue_id, offset)
+    loaded = make()
+    loaded.decode(manager.encode())
+    assert loaded.table == manager.table
+    for group, topic, queue_id, _ in commits:
+        assert loaded.query(group, topic, queue_id) == manager.query(group, topic, queue_id)
+
+
+def test_the_loop_only_copies_the_tables(monkeypatch):
+    manager = make()
+    manager.commit("g", "T", 0, 7)
+    manager.commit_pull("g", "T", 0, 8)
+    before = manager.encode()
+    made: list[str] = []
+
+    def text(value: str) -> str:
+        made.append(value)
+        return text_of(value)
+
+    monkeypatch.setattr(consumer_offset_manager, "text_of", text)
+
+    encode = manager.encoder()
+
+    assert made == []
+    manager.commit("g", "T", 0, 9)
+    manager.commit("h", "U", 1, 10)
+    manager.commit_pull("g", "T", 1, 11)
+    assert encode() == before
+    assert made != []
+
+
+def test_offsets_beyond_the_limit_are_refused(tmp_path, caplog):
+    config = BrokerConfig(max_consumer_offset_nums=1_000)
+    manager = ConsumerOffsetManager(tmp_path / "consumerOffset.json", FakeClock(), None, config)
+    for queue_id in range(500):
+        manager.commit("g", "T", queue_id, 1)
+        manager.commit_pull("g", "T", queue_id, 1)
+    with pytest.raises(BrokerResponseError) as error:
+        manager.commit("g", "T", 500, 1)
+    assert error.value.code == ResponseCode.SYSTEM_ERROR
+    assert error.value.remark.startswith("maxConsumerOffsetNums: 1,000 consumer offsets reach the limit of 1,000")
+    with pytest.raises(BrokerResponseError):
+        manager.commit("g", "T", 501, 1)
+    assert caplog.text.count("group g cannot commit its first offset in topic T: maxConsumerOffsetNums") == 1
+    manager.commit_pull("h", "T", 0, 1)
+    assert list(manager.pull_table) == list(manager.table) == ["T@g"]
+    assert manager.commit("g", "T", 7, 2)
+    manager.assign_reset("by an administrator", "T", 0, 1)
+
+    loaded = ConsumerOffsetManager(tmp_path / "consumerOffset.json", FakeClock(), None, config)
+    loaded.decode(manager.encode())
+    with pytest.raises(BrokerResponseError):
+        loaded.commit("h", "T", 0, 1)
+    loaded.remove_group("g")
+    assert loaded.commit("h", "T", 0, 1)

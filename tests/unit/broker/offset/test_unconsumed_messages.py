@@ -1,0 +1,44 @@
+from rocketbroker.broker.offset.unconsumed_messages import unconsumed_messages
+from rocketbroker.store.clean.clean_commit_log_service import QueueRange
+
+
+def test_each_group_is_told_with_what_it_has_not_consumed():
+    ranges = [QueueRange("T", 0, 10, 20), QueueRange("T", 1, 0, 5), QueueRange("Other", 0, 0, 7)]
+    offsets = {
+        "T@behind": {0: 15, 1: 5},
+        "T@far": {0: 3, 1: 2},
+        "T@done": {0: 20, 1: 9},
+        "T@half": {1: 5},
+        "%RETRY%behind@behind": {0: 0},
+    }
+
+    assert unconsumed_messages(ranges, offsets, {}) == [
+        "group behind loses messages of topic T, queue 0: offsets 15 to 19",
+        "group far loses messages of topic T, queue 0: offsets 10 to 19",
+        "group far loses messages of topic T, queue 1: offsets 2 to 4",
+        "group half loses messages of topic T, queue 0: offsets 10 to 19",
+    ]
+
+
+def test_delayed_messages_are_told_by_level():
+    ranges = [QueueRange("SCHEDULE_TOPIC_XXXX", 2, 10, 20), QueueRange("SCHEDULE_TOPIC_XXXX", 3, 0, 4)]
+
+    assert unconsumed_messages(ranges, {}, {3: 12, 4: 4}) == [
+        "delay level 3 loses messages that were not delivered yet: offsets 12 to 19"
+    ]
+    assert unconsumed_messages(ranges[1:], {}, {}) == [
+        "delay level 4 loses messages that were not delivered yet: offsets 0 to 3"
+    ]
+
+
+def test_timer_messages_are_told():
+    ranges = [QueueRange("rmq_sys_wheel_timer", 0, 10, 20)]
+
+    assert unconsumed_messages(ranges, {}, {}, 12) == [
+        "timer messages are lost that were not delivered yet: some of the offsets 12 to 19"
+    ]
+    assert unconsumed_messages(ranges, {}, {}, 20) == unconsumed_messages(ranges, {}, {}, None) == []
+
+
+def test_nothing_is_told_of_nothing():
+    assert unconsumed_messages([], {"T@g": {0: 0}}, {1: 0}) == []

@@ -1,0 +1,228 @@
+import asyncio
+from contextlib import asynccontextmanager
+
+import pytest
+
+from rocketbroker.broker.out import namesrv_link
+from rocketbroker.broker.out.broker_registration import BrokerRegistration
+from rocketbroker.broker.out.namesrv_link import MOST_SINGLE, NamesrvLink
+from rocketbroker.broker.topic.topic_config_manager import TopicChange, TopicConfigManager
+from rocketbroker.codec.remoting.bodies.data_version import DataVersion
+from rocketbroker.codec.remoting.bodies.route import QueueData
+from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
+from rocketbroker.common import lifecycle
+from rocketbroker.common.config import BrokerConfig, MessageStoreConfig
+from rocketbroker.transport.remoting_client import RemotingClient
+from tests.support.fake_namesrv import FakeNamesrv
+from tests.support.fakes import FakeClock
+from tests.support.waiting import until
+
+CONFIG = BrokerConfig(
+    broker_name="b", broker_ip1="127.0.0.1", broker_ip2="127.0.0.1", register_broker_timeout_mills=200
+)
+
+
+@pytest.fixture
+async def client():
+    found = RemotingClient(connect_timeout_s=2.0)
+    yield found
+    await found.stop()
+
+
+def make(tmp_path, client, address, **settings):
+    config = CONFIG.model_copy(update=settings)
+    topics = TopicConfigManager(tmp_path / "topics.json", config, FakeClock())
+    registration = BrokerRegistration(config, MessageStoreConfig(), topics)
+    return NamesrvLink(address, client, config, registration, lambda _topics: None)
+
+
+@pytest.fixture
+async def namesrv():
+    server = FakeNamesrv()
+    await server.start()
+    yield server
+    await server.stop()
+
+
+@asynccontextmanager
+async def registered(tmp_path, client, namesrv, **settings):
+    """A link that has registered all topics."""
+    link = make(tmp_path, client, namesrv.address, **settings)
+    link.start()
+    await link.register_whole()
+    yield link
+    await link.stop(unregister=False)
+
+
+def changed(*topics, is_deletion=False):
+    return TopicChange(list(topics), DataVersion(5, len(topics), 0), is_deletion)
+
+
+async def test_nothing_is_sent_before_it_is_asked_for(tmp_path, client):
+    namesrv = FakeNamesrv()
+    await namesrv.start()
+    link = make(tmp_path, client, namesrv.address)
+    link.start()
+    await asyncio.sleep(0.01)
+    await link.stop(unregister=True)
+    assert (namesrv.registrations, namesrv.unregistrations) == ([], [])
+    await namesrv.stop()
+
+
+async def test_whole_and_increments_arrive_in_order(tmp_path, client):
+    namesrv = FakeNamesrv()
+    await namesrv.start()
+    link = make(tmp_path, client, namesrv.address)
+    link.start()
+    link.register_whole()
+    await link.settled()
+    link.register_change(changed(TopicConfig("A")))
+    link.register_change(changed(TopicConfig("B"), TopicConfig("A", perm=4)))
+    await link.settled()
+    assert namesrv.topics() == {"A": TopicConfig("A", perm=4), "B": TopicConfig("B")}
+    await link.stop(unregister=False)
+    assert namesrv.unregistrations == []
+    await namesrv.stop()
+
+
+async def check_not_registered(tmp_path, client, serve):
+    """A link to a name server that behaves so gives up."""
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    link = make(tmp_path, client, f"127.0.0.1:{server.sockets[0].getsockname()[1]}")
+    link.start()
+    link.register_whole()
+    async with asyncio.timeout(5):
+        await link.settled()
+    assert not link.is_registered
+    await link.stop(unregister=True)
+    server.close()
+
+
+async def test_name_server_that_never_answers_times_out(tmp_path, client, caplog):
+    async def swallow(reader, writer):
+        await reader.read()
+        writer.close()
+
+    await check_not_registered(tmp_path, client, swallow)
+    assert "not registered at name server" in caplog.text
+
+
+async def test_a_registration_that_failed_is_repeated_without_being_asked_for(tmp_path, client, namesrv, monkeypatch):
+    monkeypatch.setattr(namesrv_link, "RETRY_S", 0.02)
+    namesrv.code = 1
+    link = make(tmp_path, client, namesrv.address)
+    link.start()
+    await link.register_whole()
+    assert not link.is_registered
+
+    namesrv.code = 0
+
+    await until(lambda: link.is_registered, 5)
+    await link.stop(unregister=False)
+
+
+async def test_answer_that_is_no_frame(tmp_path, client):
+    async def babble(reader, writer):
+        await reader.read(1)
+        writer.write(b"\xff" * 64)
+        await writer.drain()
+        await reader.read()
+        writer.close()
+
+    await check_not_registered(tmp_path, client, babble)
+
+
+async def test_a_change_is_done_when_the_name_server_has_answered(tmp_path, client, namesrv):
+    async with registered(tmp_path, client, namesrv) as link:
+        assert len(namesrv.registrations) == 1
+        await link.register_change(changed(TopicConfig("A")))
+        assert namesrv.topics() == {"A": TopicConfig("A")}
+
+
+async def test_a_deletion_registers_all_topics(tmp_path, client, namesrv):
+    async with registered(tmp_path, client, namesrv) as link:
+        await link.register_change(changed(is_deletion=True))
+        assert namesrv.topics().keys() == namesrv.topics(0).keys()
+
+
+async def test_a_name_server_that_does_not_answer_delays_one_change_and_no_other(tmp_path, client):
+    async def swallow(reader, writer):
+        await reader.read()
+        writer.close()
+
+    server = await asyncio.start_server(swallow, "127.0.0.1", 0)
+    link = make(tmp_path, client, f"127.0.0.1:{server.sockets[0].getsockname()[1]}")
+    link.start()
+    first = link.register_change(changed(TopicConfig("A")))
+    assert not first.done()
+    async with asyncio.timeout(5):
+        await first
+    async with asyncio.timeout(5):
+        await link.settled()
+    assert link.register_change(changed(TopicConfig("B"))).done(), "it is known to be dead"
+    await link.stop(unregister=False)
+    server.close()
+
+
+async def test_a_stop_leaves_nobody_waiting(tmp_path, client):
+    link = make(tmp_path, client, "127.0.0.1:1")
+    waiting = link.register_whole()
+    await link.stop(unregister=False)
+    await waiting
+
+
+async def test_what_failed_is_made_up_for_by_all_topics(tmp_path, client, namesrv):
+    async with registered(tmp_path, client, namesrv, force_register=False) as link:
+        namesrv.code, namesrv.remark = 1, "busy"
+        await link.register_change(changed(TopicConfig("A")))
+        assert not link.is_registered
+        namesrv.code = 0
+        await link.register_change(changed(TopicConfig("B")))
+        await link.settled()
+        assert link.is_registered
+        assert len(namesrv.topics()) > 2, "B alone would leave A out for good"
+
+
+async def test_over_a_new_connection_all_topics_are_registered_first(tmp_path, client, namesrv):
+    """A name server forgets the broker when the connection closes."""
+    async with registered(tmp_path, client, namesrv) as link:
+        client.close_address(namesrv.address)
+        await link.register_change(changed(TopicConfig("A")))
+        assert len(namesrv.topics()) > 1
+
+
+async def test_single_topics(tmp_path, client, namesrv):
+    async with registered(tmp_path, client, namesrv, enable_single_topic_register=True) as link:
+        await link.register_change(changed(TopicConfig("A", 3, 2), TopicConfig("B")))
+        assert namesrv.single == {"A": [QueueData("b", 3, 2, 6)], "B": [QueueData("b", 16, 16, 6)]}
+        assert len(namesrv.registrations) == 1
+        await link.register_change(changed(*(TopicConfig(f"T{number}") for number in range(MOST_SINGLE + 1))))
+        assert (len(namesrv.single), len(namesrv.registrations)) == (2, 2)
+
+
+async def test_an_error_that_nobody_foresaw_is_made_up_for(tmp_path, client, namesrv, caplog, monkeypatch):
+    monkeypatch.setattr(lifecycle, "RESTART_S", 0.0)
+    async with registered(tmp_path, client, namesrv) as link:
+        monkeypatch.setattr(link._registration, "increment", lambda _change: 1 / 0)
+        await link.register_change(changed(TopicConfig("A")))
+        await link.register_change(changed(TopicConfig("B")))
+        assert len(namesrv.topics()) > 1, "all of them"
+    assert "division by zero" in caplog.text
+
+
+async def test_a_second_broker_of_the_same_name_is_told_at_error_level_why_it_has_no_route(
+    tmp_path, client, namesrv, caplog
+):
+    remark = "broker b:0 is held by 10.0.0.7:10911"
+    async with registered(tmp_path, client, namesrv) as link:
+        namesrv.code, namesrv.remark = 1, remark
+        for _ in range(3):
+            await link.register_whole()
+            await link.settled()
+        told = [record for record in caplog.records if remark in record.getMessage()]
+        assert [record.levelname for record in told] == ["ERROR"]
+        assert not link.is_registered
+        namesrv.code = 0
+        await link.register_whole()
+        await link.settled()
+        assert link.is_registered, "the other one is gone"

@@ -1,0 +1,34 @@
+from pathlib import Path
+
+import pytest
+
+from rocketbroker.broker.offset.consumer_offset_manager import ConsumerOffsetManager
+from rocketbroker.broker.persist.missing_table_report import MissingTableReport
+from rocketbroker.broker.topic.topic_config_manager import TopicConfigManager
+from rocketbroker.common.atomic_file import replace_contents
+from rocketbroker.common.config import BrokerConfig
+from tests.support.fakes import FakeClock
+from tests.support.stores import make_store, message
+
+
+@pytest.mark.parametrize("in_use", [False, True])
+async def test_a_lost_table_of_a_used_store_is_told_and_each_is_written(tmp_path: Path, caplog, in_use: bool):
+    store = make_store(tmp_path / "store")
+    await store.start()
+    if in_use:
+        store.put_message(message())
+        store.dispatch()
+    written: list[object] = []
+    offsets = ConsumerOffsetManager(tmp_path / "consumerOffset.json", FakeClock(), written.append)
+    topics = TopicConfigManager(tmp_path / "topics.json", BrokerConfig(), FakeClock(), written.append)
+    replace_contents(topics.path, topics.encode())
+    for table in (offsets, topics):
+        table.load()
+
+    await MissingTableReport((offsets, topics), store).start()
+
+    told = [record.getMessage() for record in caplog.records if "is missing" in record.getMessage()]
+    assert len(told) == in_use
+    assert all(text.startswith(f"{offsets.path} is missing and has no backup") for text in told)
+    assert written == [offsets]
+    await store.stop()

@@ -1,0 +1,440 @@
+import asyncio
+import itertools
+
+import pytest
+
+from rocketbroker.broker.persist.config_manager import ConfigManager
+from rocketbroker.broker.schedule.delay_rewrite import delay_rewrite
+from rocketbroker.broker.schedule.schedule_message_service import (
+    BATCH,
+    DELAY_FOR_A_WHILE_S,
+    LEAST_PAUSE_S,
+    ScheduleMessageService,
+)
+from rocketbroker.broker.stats.broker_stats_manager import BrokerStatsManager
+from rocketbroker.codec.message.delay_levels import parse_delay_levels
+from rocketbroker.codec.message.message_id import host_bytes
+from rocketbroker.codec.message.message_properties import encode_properties
+from rocketbroker.common.config import MessageStoreConfig
+from rocketbroker.common.errors import ConfigError
+from rocketbroker.store.commitlog.put_message import MessageExtBrokerInner, PutMessageResult, PutMessageStatus
+from rocketbroker.store.dispatch.message_arriving_listener import NoListener
+from rocketbroker.store.message_store import MessageStore
+from tests.support.fakes import FakeClock
+from tests.support.golden_store import files
+from tests.support.stores import read_queue
+
+STORE_HOST = host_bytes("127.0.0.1", 10911)
+LEVELS = parse_delay_levels("1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h")
+GOLDEN = files("clean")["config/delayOffset.json"]
+
+
+@pytest.fixture
+def clock():
+    return FakeClock()
+
+
+@pytest.fixture
+async def store(tmp_path, clock):
+    config = MessageStoreConfig(
+        store_path_root_dir=str(tmp_path / "store"),
+        mapped_file_size_commit_log=1 << 20,
+        mapped_file_size_consume_queue=20 * 1000,
+        max_hash_slot_num=100,
+        max_index_num=400,
+    )
+    found = MessageStore(config, STORE_HOST, NoListener(), clock)
+    await found.start()
+    yield found
+    await found.stop()
+
+
+def make(tmp_path, store, clock, on_persist=None, levels=LEVELS):
+    return ScheduleMessageService(
+        tmp_path / "delayOffset.json",
+        store,
+        store_host=STORE_HOST,
+        delay_levels=levels,
+        clock=clock,
+        stats=BrokerStatsManager(clock, "C"),
+        on_persist=on_persist,
+    )
+
+
+@pytest.fixture
+def service(tmp_path, store, clock):
+    return make(tmp_path, store, clock)
+
+
+def put(store, level, topic="T", body=b"body", **properties):
+    message = MessageExtBrokerInner(topic, 1, body, encode_properties({"TAGS": "A", "DELAY": str(level), **properties}))
+    message.reconsume_times = 2
+    message.born_timestamp = 1
+    delay_rewrite(message, 18)
+    assert store.put_message(message).status is PutMessageStatus.PUT_OK
+    store.dispatch()
+
+
+def delivered(store, topic="T", queue_id=1):
+    return read_queue(store, topic, queue_id)
+
+
+async def wait_to_the_moment(service, store, clock, seconds):
+    """Deliver what is due after so many seconds, of which nothing comes a millisecond earlier."""
+    clock.advance(seconds - 0.001)
+    await service.deliver_due()
+    assert delivered(store) == []
+    clock.advance(0.001)
+    await service.deliver_due()
+
+
+async def test_delivery_when_due_and_not_before(service, store, clock):
+    put(store, 2)
+    clock.advance(4.999)
+    assert await service.deliver_due() > 0
+    assert delivered(store) == []
+    clock.advance(0.001)
+    await service.deliver_due()
+    (message,) = delivered(store)
+    # As in RocketMQ, the delivered copy keeps DELAY and where it was to go.
+    assert message.properties == {"TAGS": "A", "DELAY": "2", "REAL_TOPIC": "T", "REAL_QID": "1"}
+    assert (message.body, message.reconsume_times, message.born_timestamp) == (b"body", 2, 1)
+    assert message.store_timestamp == clock.time_ms()
+    assert service.offset_table == {2: 1}
+    clock.advance(100)
+    await service.deliver_due()
+    assert len(delivered(store)) == 1
+
+
+async def test_levels_are_independent_and_in_order(service, store, clock):
+    for level, number in itertools.product((3, 1, 2), range(3)):
+        put(store, level, body=b"%d-%d" % (level, number))
+    clock.advance(1)
+    await service.deliver_due()
+    assert [message.body for message in delivered(store)] == [b"1-0", b"1-1", b"1-2"]
+    clock.advance(9)
+    await service.deliver_due()
+    assert [message.body for message in delivered(store)][3:] == [b"2-0", b"2-1", b"2-2", b"3-0", b"3-1", b"3-2"]
+    assert service.runtime_info() == {f"scheduleMessageOffset_{level}": "3,3" for level in (1, 2, 3)}
+
+
+async def test_many_due_messages_come_in_batches(service, store, clock):
+    for number in range(BATCH + 1):
+        put(store, 1, body=b"%d" % number)
+    clock.advance(1)
+    assert await service.deliver_due() == 0
+    assert len(delivered(store)) == BATCH
+    assert await service.deliver_due() == 0
+    assert await service.deliver_due() == DELAY_FOR_A_WHILE_S
+    assert [message.body for message in delivered(store)] == [b"%d" % number for number in range(BATCH + 1)]
+
+
+async def test_a_clock_that_is_set_back_delivers_nothing_early_and_holds_up_nothing_longer_than_the_delay(
+    service, store, clock
+):
+    put(store, 3, body=b"before")
+    clock.advance(-3600)
+    put(store, 3, body=b"after")
+    await service.deliver_due()
+    await wait_to_the_moment(service, store, clock, 10)
+    assert [message.body for message in delivered(store)] == [b"before", b"after"]
+
+
+async def test_each_step_back_of_the_clock_counts_anew(service, store, clock):
+    put(store, 3)
+    for _ in range(3):
+        clock.advance(-60)
+        await service.deliver_due()
+        clock.advance(9)
+        await service.deliver_due()
+    assert delivered(store) == []
+    clock.advance(1)
+    await service.deliver_due()
+    assert len(delivered(store)) == 1
+
+
+async def test_a_restart_begins_the_wait_after_a_step_back_anew(tmp_path, service, store, clock):
+    put(store, 3)
+    clock.advance(-3600)
+    await service.deliver_due()
+    clock.advance(9)
+    again = make(tmp_path, store, clock)
+    await again.deliver_due()
+    await wait_to_the_moment(again, store, clock, 10)
+    assert len(delivered(store)) == 1
+
+
+async def test_a_clock_that_is_set_back_holds_up_those_behind_one_that_is_due_no_longer(service, store, clock):
+    put(store, 17, body=b"first")
+    await service.deliver_due()
+    clock.advance(50 * 60)
+    put(store, 17, body=b"second")
+    await service.deliver_due()
+    clock.advance(-25 * 60)
+    await service.deliver_due()
+    clock.advance(3599.999)
+    await service.deliver_due()
+    assert [message.body for message in delivered(store)] == [b"first"]
+    clock.advance(0.001)
+    await service.deliver_due()
+    assert [message.body for message in delivered(store)] == [b"first", b"second"]
+
+
+async def test_a_clock_that_is_corrected_as_it_runs_has_nothing_wait_longer(service, store, clock):
+    put(store, 3)
+    clock.advance(-60)
+    await service.deliver_due()
+    for _ in range(10):
+        clock.advance(1)
+        await service.deliver_due()
+        clock.advance(-0.005)
+        await service.deliver_due()
+    assert delivered(store) == []
+    clock.advance(0.05)
+    await service.deliver_due()
+    assert len(delivered(store)) == 1
+
+
+async def test_a_clock_that_jumps_forward_delivers_each_message_once(service, store, clock):
+    for level in (1, 18):
+        put(store, level)
+    clock.advance(7200)
+    await service.deliver_due()
+    clock.advance(-7200)
+    await service.deliver_due()
+    assert len(delivered(store)) == 2
+
+
+async def test_a_shorter_delay_holds_for_what_waits(tmp_path, store, clock):
+    put(store, 18)
+    service = make(tmp_path, store, clock, levels=dict.fromkeys(range(1, 19), 5000))
+    await service.deliver_due()
+    await wait_to_the_moment(service, store, clock, 5)
+    assert len(delivered(store)) == 1
+
+
+async def test_a_shorter_delay_counts_from_the_start_on_also_behind_one_that_is_due_sooner(tmp_path, store, clock):
+    put(store, 18, body=b"first")
+    clock.advance(7197)
+    put(store, 18, body=b"second")
+    service = make(tmp_path, store, clock, levels=dict.fromkeys(range(1, 19), 5000))
+    await service.deliver_due()
+    clock.advance(3)
+    await service.deliver_due()
+    assert [message.body for message in delivered(store)] == [b"first"]
+    clock.advance(2)
+    await service.deliver_due()
+    assert [message.body for message in delivered(store)] == [b"first", b"second"]
+
+
+@pytest.mark.parametrize("longest_ms", [60_000, 10_000])
+async def test_messages_of_a_level_that_is_no_more_are_delivered(tmp_path, store, clock, longest_ms):
+    put(store, 4)
+    service = make(tmp_path, store, clock, levels={1: longest_ms})
+    await service.deliver_due()
+    await wait_to_the_moment(service, store, clock, 30)
+    assert len(delivered(store)) == 1
+    assert service.offset_table == {4: 1}
+
+
+async def test_it_looks_again_when_the_next_message_is_due(service, store, clock):
+    assert await service.deliver_due() == DELAY_FOR_A_WHILE_S
+    put(store, 1)
+    assert await service.deliver_due() == DELAY_FOR_A_WHILE_S
+    clock.advance(0.98)
+    assert await service.deliver_due() == pytest.approx(0.02)
+    clock.advance(0.019)
+    assert await service.deliver_due() == LEAST_PAUSE_S
+
+
+async def test_a_restart_delivers_what_waits_and_nothing_twice(tmp_path, service, store, clock):
+    put(store, 1, body=b"first")
+    put(store, 2, body=b"second")
+    clock.advance(1)
+    await service.deliver_due()
+    await service.stop()
+    (tmp_path / "delayOffset.json").write_bytes(service.encode())
+    again = make(tmp_path, store, clock)
+    again.load()
+    clock.advance(4)
+    await again.deliver_due()
+    assert [message.body for message in delivered(store)] == [b"first", b"second"]
+
+
+async def test_the_oldest_message_that_waits_is_known(service, store, clock):
+    assert service.first_pending_offset() is None
+    put(store, 2)
+    later = store.max_physical_offset
+    put(store, 3)
+    assert service.first_pending_offset() == 0
+    clock.advance(5)
+    await service.deliver_due()
+    assert service.first_pending_offset() == later
+
+
+async def test_progress_is_written_and_taken_up_again(tmp_path, service, store, clock):
+    put(store, 1)
+    put(store, 3)
+    clock.advance(1)
+    await service.deliver_due()
+    store.flusher.flush()
+    service.flush()
+    service.path.write_bytes(service.encode())
+    again = make(tmp_path, store, clock)
+    assert again.load()
+    assert again.offset_table == {1: 1}
+    clock.advance(9)
+    await again.deliver_due()
+    assert len(delivered(store)) == 2
+    assert again.offset_table == {1: 1, 3: 1}
+
+
+async def test_stale_progress_delivers_again_and_loses_nothing(tmp_path, service, store, clock):
+    put(store, 1)
+    clock.advance(1)
+    await service.deliver_due()
+    await make(tmp_path, store, clock).deliver_due()
+    assert len(delivered(store)) == 2
+
+
+@pytest.mark.parametrize("content", [b"{}", b'{"dataVersion":{}}', bytes(64)])
+def test_a_file_without_progress_in_it_is_damaged(tmp_path, store, clock, content):
+    (tmp_path / "delayOffset.json").write_bytes(content)
+    with pytest.raises(ConfigError, match=r"delayOffset\.json is damaged"):
+        make(tmp_path, store, clock).load()
+
+
+async def test_flush_persists_only_progress(tmp_path, store, clock):
+    submitted: list[ConfigManager] = []
+    service = make(tmp_path, store, clock, submitted.append)
+    service.flush()
+    put(store, 1)
+    clock.advance(1)
+    await service.deliver_due()
+    store.flusher.flush()
+    service.flush()
+    service.flush()
+    assert submitted == [service]
+
+
+@pytest.mark.parametrize(("offset", "corrected"), [(0, 0), (2, 2), (3, 2), (2**40, 2)])
+async def test_progress_outside_of_the_queue_is_corrected(service, store, offset, corrected):
+    put(store, 1)
+    put(store, 1)
+    service.offset_table = {1: offset}
+    service.correct_delay_offset()
+    assert service.offset_table == {1: corrected}
+
+
+async def test_a_level_whose_queue_is_gone_begins_anew(tmp_path, store, clock):
+    (tmp_path / "delayOffset.json").write_bytes(b'{"offsetTable":{1:7}}')
+    service = make(tmp_path, store, clock)
+    service.load()
+    service.correct_delay_offset()
+    put(store, 1)
+    clock.advance(1)
+    await service.deliver_due()
+    assert len(delivered(store)) == 1
+
+
+async def test_full_disk_is_waited_for(tmp_path, store, clock):
+    class FullOnce:
+        topic_queues = store.topic_queues
+        entry_reader = store.entry_reader
+        dispatch = store.dispatch
+        sync = store.sync
+        flushed_offset = max_physical_offset = 0
+        refusals = 1
+
+        def put_message(self, message):
+            if self.refusals:
+                self.refusals -= 1
+                return PutMessageResult(PutMessageStatus.DISK_FULL, reason="no room")
+            return store.put_message(message)
+
+    service = make(tmp_path, FullOnce(), clock)
+    put(store, 1)
+    clock.advance(1)
+    await service.deliver_due()
+    assert (delivered(store), service.offset_table) == ([], {})
+    await service.deliver_due()
+    assert (len(delivered(store)), service.offset_table) == (1, {1: 1})
+
+
+async def test_message_without_an_address_is_discarded_and_the_next_delivered(service, store, clock, caplog):
+    for properties in ({"DELAY": "1"}, {"DELAY": "1", "REAL_TOPIC": "T", "REAL_QID": "x"}):
+        store.put_message(MessageExtBrokerInner("SCHEDULE_TOPIC_XXXX", 0, b"", encode_properties(properties)))
+    put(store, 1, topic="RMQ_SYS_TRANS_HALF_TOPIC")
+    put(store, 1)
+    clock.advance(1)
+    await service.deliver_due()
+    assert len(delivered(store)) == 1
+    assert service.offset_table == {1: 4}
+    assert caplog.text.count("is discarded") == 3
+
+
+async def test_a_damaged_entry_delivers_no_other_message(service, store, clock, caplog):
+    for body in (b"first", b"second", b"third"):
+        put(store, 1, body=body)
+    queue = store.topic_queues("SCHEDULE_TOPIC_XXXX")[0]
+    # It names the first message again.
+    queue.queue.files[0].buffer[20:40] = queue.queue.files[0].buffer[:20]
+    clock.advance(1)
+
+    await service.deliver_due()
+
+    assert [message.body for message in delivered(store)] == [b"first", b"third"]
+    assert "message 1 of queue 0 of SCHEDULE_TOPIC_XXXX is not there" in caplog.text
+    assert "1 delayed messages of level 1 are damaged or gone" in caplog.text
+
+
+async def test_runs_by_itself(service, store, clock):
+    put(store, 1)
+    await service.start()
+    clock.advance(1)
+    async with asyncio.timeout(5):
+        while not delivered(store):  # noqa: ASYNC110 - the store tells a listener only
+            await asyncio.sleep(0.01)
+    await service.stop()
+
+
+def test_recorded_file(tmp_path, service):
+    service.decode(GOLDEN)
+    assert service.offset_table == {1: 7, 3: 2}
+    assert service.encode() == GOLDEN
+
+
+def test_damaged_file(service):
+    service.path.write_bytes(b'{"offsetTable":{one:1}}')
+    with pytest.raises(ConfigError, match=r"delayOffset\.json is damaged"):
+        service.load()
+
+
+async def test_progress_is_written_once_the_copies_are_on_disk(tmp_path, store, clock):
+    written: list[bytes] = []
+    service = make(tmp_path, store, clock, lambda table: written.append(table.encode()))
+    put(store, 1)
+    clock.advance(2)
+    await service.deliver_due()
+    service.flush()
+    assert written == [], "a power loss now would take the copy"
+
+    store.flusher.flush()
+    service.flush()
+
+    assert b"1:1" in written[-1]
+    service.flush()
+    assert len(written) == 1
+
+
+async def test_a_stop_brings_the_last_copies_to_disk_and_writes_that(tmp_path, store, clock):
+    written: list[bytes] = []
+    service = make(tmp_path, store, clock, lambda table: written.append(table.encode()))
+    put(store, 2)
+    clock.advance(6)
+    await service.deliver_due()
+
+    await service.stop()
+
+    assert b"2:1" in written[-1]
+    assert store.flushed_offset == store.max_physical_offset

@@ -1,0 +1,93 @@
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+
+from rocketbroker.codec.remoting.response_code import ResponseCode
+from rocketbroker.common.config import BrokerConfig
+from rocketbroker.common.config.hot_change import apply_updates
+from rocketbroker.common.errors import BrokerResponseError
+from rocketbroker.processor.support.broker_fast_failure import BrokerFastFailure
+from rocketbroker.store.flush.flush_service import WhenFlushed
+from tests.support.fakes import FakeConnection
+
+
+def waiting(fast_failure: BrokerFastFailure, count: int) -> list[WhenFlushed]:
+    """Let so many sends wait for the disk; returns a callback for each that ends its wait."""
+    ends: list[WhenFlushed] = []
+    for _ in range(count):
+        fast_failure.answer_when_flushed(ends.append, str)
+    return ends
+
+
+async def test_a_send_comes_in_while_there_is_room():
+    fast_failure = BrokerFastFailure(BrokerConfig(send_thread_pool_queue_capacity=2))
+    waiting(fast_failure, 1)
+
+    fast_failure.check(FakeConnection())
+
+
+async def test_one_more_than_may_wait_is_refused_until_one_is_answered():
+    fast_failure = BrokerFastFailure(BrokerConfig(send_thread_pool_queue_capacity=2))
+    first, _ = waiting(fast_failure, 2)
+
+    with pytest.raises(BrokerResponseError) as error:
+        fast_failure.check(FakeConnection())
+
+    assert error.value.code == ResponseCode.SYSTEM_BUSY
+    assert "[OVERLOAD]system busy" in error.value.remark
+    assert "2 sends wait for the disk, the limit is 2 (sendThreadPoolQueueCapacity)" in error.value.remark
+    first("")
+    fast_failure.check(FakeConnection())
+
+
+async def test_the_queue_of_sends_is_measured(monkeypatch):
+    fast_failure = BrokerFastFailure(BrokerConfig(send_thread_pool_queue_capacity=7))
+    loop = FakeLoop(asyncio.get_running_loop(), iter([10.0, 11.5, 12.25, 13.0]))
+    monkeypatch.setattr(asyncio, "get_running_loop", lambda: loop)
+    assert told(fast_failure) == ("0", "7", "0")
+    first, second = waiting(fast_failure, 2)
+    assert told(fast_failure) == ("2", "7", "2250")
+    first("")
+    assert told(fast_failure) == ("1", "7", "1500")
+    second("")
+    assert told(fast_failure) == ("0", "7", "0")
+
+
+class FakeLoop:
+    """A loop whose time goes by these steps."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, times: Iterator[float]) -> None:
+        self._loop = loop
+        self._times = times
+
+    def time(self) -> float:
+        return next(self._times)
+
+    def create_future(self) -> asyncio.Future[str]:
+        return self._loop.create_future()
+
+
+def told(fast_failure: BrokerFastFailure) -> tuple[str, ...]:
+    keys = ("Size", "Capacity", "HeadWaitTimeMills")
+    info = fast_failure.runtime_info()
+    return tuple(info[f"sendThreadPoolQueue{key}"] for key in keys)
+
+
+def test_a_send_that_waited_too_long_for_its_turn_is_refused():
+    config = BrokerConfig(wait_time_mills_in_send_queue=300)
+    fast_failure = BrokerFastFailure(config)
+    connection = FakeConnection()
+    connection.waited_s = 0.299
+    fast_failure.check(connection)
+    connection.waited_s = 0.3005
+
+    with pytest.raises(BrokerResponseError) as error:
+        fast_failure.check(connection)
+
+    assert error.value.code == ResponseCode.SYSTEM_BUSY
+    assert "[TIMEOUT_CLEAN_QUEUE]broker busy" in error.value.remark
+    assert "period in queue: 300ms" in error.value.remark
+    assert "the limit is 300 ms (waitTimeMillsInSendQueue)" in error.value.remark
+    apply_updates([config], {"brokerFastFailureEnable": "false"})
+    fast_failure.check(connection)

@@ -1,0 +1,45 @@
+import pytest
+
+from rocketbroker.codec.remoting.response_code import ResponseCode
+from rocketbroker.common.errors import BrokerResponseError
+from rocketbroker.processor.support.key_limit import KeyLimit
+
+
+def properties(keys: str) -> bytes:
+    return f"TAGS\1a\2KEYS\1{keys}\2".encode()
+
+
+@pytest.mark.parametrize(
+    "keys", ["", "one", "a b c", "a  b   c ", " " * 100 + "a", "a" * 1000, "a b " + "c" * 1000], ids=len
+)
+def test_so_many_keys_are_taken(keys: str):
+    KeyLimit(3).check(properties(keys))
+    KeyLimit(3).check_all([b"", properties(keys)])
+
+
+def test_one_more_is_refused_with_its_number_and_the_setting():
+    with pytest.raises(BrokerResponseError) as refused:
+        KeyLimit(3).check_all([properties("a b c"), properties("a b c d")])
+
+    assert refused.value.code == ResponseCode.MESSAGE_ILLEGAL
+    assert refused.value.remark.startswith("maxKeysPerMessage: 4 keys exceed the limit of 3;")
+
+
+def test_properties_that_cannot_hold_more_are_not_looked_at(monkeypatch):
+    limit = KeyLimit(128)
+    looked: list[bytes] = []
+    monkeypatch.setattr(
+        "rocketbroker.processor.support.key_limit.get_property",
+        lambda raw, _: looked.append(raw),  # gives None
+    )
+
+    limit.check(bytes(limit.always_fits))
+    assert looked == []
+    limit.check(bytes(limit.always_fits + 1))
+    assert len(looked) == 1
+
+
+def test_the_shortest_text_with_too_many_is_looked_at():
+    limit = KeyLimit(128)
+    with pytest.raises(BrokerResponseError, match="129 keys"):
+        limit.check(b"KEYS\1" + b" ".join([b"k"] * 129) + b"\2")

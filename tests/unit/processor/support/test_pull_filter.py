@@ -1,0 +1,380 @@
+"""Pulls that filter by properties, from the request to the answer: what is found, what waits, what is refused."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from rocketbroker.broker.longpolling.pull_request_hold_service import PullRequestHoldService
+from rocketbroker.codec.filter.sql_filter import compiled
+from rocketbroker.codec.message.message_decoder import decode_messages
+from rocketbroker.codec.message.record_properties import PropertyBlocks
+from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
+from rocketbroker.codec.remoting.frame import decode_frame
+from rocketbroker.codec.remoting.headers.pull_message import PullMessageRequestHeader
+from rocketbroker.codec.remoting.remoting_command import request
+from rocketbroker.codec.remoting.request_code import RequestCode
+from rocketbroker.codec.remoting.response_code import ResponseCode
+from rocketbroker.common.config.hot_change import apply_updates
+from rocketbroker.common.errors import BrokerResponseError
+from rocketbroker.store.message_store import MessageStore
+from tests.support.fakes import FakeConnection
+from tests.support.golden_frames import Exchange, answers_to
+from tests.support.held_pulls import held_count
+from tests.support.processor_calls import decoded
+from tests.support.processors import heart_beat_processor, pull_processor
+from tests.support.stores import make_store, message
+
+SUSPEND, SUBSCRIPTION = 2, 4
+
+
+class Consumer:
+    """A consumer of group ``G`` that filters topic ``T``, and what serves it."""
+
+    def __init__(self, parts: SimpleNamespace, store: MessageStore, holds: PullRequestHoldService) -> None:
+        self.parts = parts
+        self.store = store
+        self.holds = holds
+        self.connection = FakeConnection()
+        self.processor = pull_processor(parts, store, holds)
+        self.heart_beat = heart_beat_processor(parts)
+
+    def subscribe(
+        self,
+        expression: str,
+        version: int = 100,
+        topic: str = "T",
+        expression_type: str = "SQL92",
+        group: str = "G",
+    ) -> None:
+        subscription = {
+            "topic": topic,
+            "subString": expression,
+            "subVersion": version,
+            "expressionType": expression_type,
+        }
+        data = {"groupName": group, "messageModel": "CLUSTERING", "subscriptionDataSet": [subscription]}
+        body = {"clientID": "c", "producerDataSet": [], "consumerDataSet": [data]}
+        self.heart_beat.process(self.connection, request(RequestCode.HEART_BEAT, body=json.dumps(body).encode()))
+
+    def put(self, *numbers: int, topic: str = "T", **properties: str) -> None:
+        for n in numbers:
+            self.store.put_message(message(b"%d" % n, topic, properties={"n": str(n), **properties}))
+        self.store.dispatch()
+
+    def pull(self, expression: str | None = None, offset: int = 0, flags: int = 0, **fields: Any) -> Any:
+        values: dict[str, Any] = {
+            "consumer_group": "G",
+            "topic": "T",
+            "queue_id": 0,
+            "queue_offset": offset,
+            "max_msg_nums": 32,
+            "sys_flag": flags | (0 if expression is None else SUBSCRIPTION),
+            "commit_offset": 0,
+            "suspend_timeout_millis": 60_000,
+            "sub_version": 100,
+            "subscription": expression,
+            "expression_type": "SQL92",
+        }
+        header = PullMessageRequestHeader(**(values | fields))
+        return self.processor.process(self.connection, request(RequestCode.PULL_MESSAGE, header))
+
+    def refused(self, *arguments: Any, **fields: Any) -> tuple[int, str]:
+        with pytest.raises(BrokerResponseError) as error:
+            self.pull(*arguments, **fields)
+        return error.value.code, error.value.remark
+
+    def take_written(self) -> list[int]:
+        """What an answer to a held pull brought; the next one is looked for in what follows."""
+        pieces, self.connection.written = self.connection.written, []
+        return numbers(pieces)
+
+
+def answer_of(pieces: Any) -> Any:
+    assert isinstance(pieces, list)
+    return decode_frame(memoryview(b"".join(pieces))[4:])
+
+
+def numbers(pieces: Any) -> list[int]:
+    answer = answer_of(pieces)
+    assert answer.code == 0
+    return [int(each.body) for each in decode_messages(bytes(answer.body), decompress=False)]
+
+
+def outcome(pieces: Any) -> tuple[int, int]:
+    answer = answer_of(pieces)
+    return answer.code, int(answer.header["nextBeginOffset"])
+
+
+@pytest.fixture
+async def consumer(parts: SimpleNamespace, tmp_path: Path) -> AsyncIterator[Consumer]:
+    apply_updates([parts.config], {"enablePropertyFilter": "true"})
+    parts.topic_configs.update(TopicConfig("T", 4, 4))
+    holds = PullRequestHoldService(parts.config)
+    store = make_store(tmp_path / "store", parts.clock, holds, mapped_file_size_consume_queue=20 * 2000)
+    await store.start()
+    yield Consumer(parts, store, holds)
+    await holds.stop()
+    await store.stop()
+
+
+# -- what is found
+
+
+async def test_the_filter_that_the_pull_carries(consumer: Consumer):
+    consumer.put(*range(20))
+    assert numbers(consumer.pull("n > 14 AND n <> 17")) == [15, 16, 18, 19]
+    pieces = consumer.pull("n > 14 AND n <> 17", max_msg_nums=2)
+    assert (numbers(pieces), outcome(pieces)) == ([15, 16], (0, 18)), "it goes on at the next one that matches"
+    assert outcome(consumer.pull("n > 100")) == (ResponseCode.PULL_RETRY_IMMEDIATELY, 20)
+
+
+async def test_the_filter_of_the_heartbeat(consumer: Consumer):
+    consumer.subscribe("n BETWEEN 3 AND 5")
+    consumer.put(*range(20))
+    assert numbers(consumer.pull()) == [3, 4, 5]
+    consumer.subscribe("n IN ('7')", version=101)
+    assert numbers(consumer.pull(sub_version=101)) == [7]
+
+
+async def test_tags_beside_filters(consumer: Consumer):
+    consumer.subscribe("a || b", expression_type="TAG")
+    consumer.put(1, TAGS="a")
+    consumer.put(2, TAGS="c")
+    assert numbers(consumer.pull(expression_type="TAG")) == [1]
+    assert numbers(consumer.pull("TAGS = 'c'")) == [2]
+
+
+async def test_a_pull_of_800_messages_none_of_which_matches_goes_on(consumer: Consumer):
+    consumer.put(*range(900))
+    assert outcome(consumer.pull("n = 850")) == (ResponseCode.PULL_RETRY_IMMEDIATELY, 800)
+    assert numbers(consumer.pull("n = 850", 800)) == [850]
+
+
+async def test_a_start_later_the_same_is_found(consumer: Consumer, parts: SimpleNamespace):
+    consumer.put(*range(300))
+    await consumer.store.stop()
+    store = make_store(
+        Path(consumer.store.config.store_path_root_dir), parts.clock, mapped_file_size_consume_queue=40_000
+    )
+    await store.start()
+    later = Consumer(parts, store, PullRequestHoldService(parts.config))
+    found, offset = [], 0
+    while offset < 300:
+        pieces = later.pull("n > 279 OR n = 5", offset)
+        if pieces is None:
+            pieces = await later.connection.waiting.pop()[1]
+        code, offset = outcome(pieces)
+        found += numbers(pieces) if code == 0 else []
+    assert found == [5, *range(280, 300)]
+    await store.stop()
+
+
+# -- what waits
+
+
+async def settled() -> None:
+    """Until the loop has run what was called soon, and what that called."""
+    for _ in range(3):
+        await asyncio.sleep(0)
+
+
+async def test_a_held_pull_is_woken_by_what_it_wants_alone(consumer: Consumer):
+    consumer.subscribe("n > 5")
+    assert consumer.pull(flags=SUSPEND) is None
+    for n in range(6):
+        consumer.put(n)
+        await settled()
+        assert consumer.connection.written == []
+    assert held_count(consumer.holds) == 1
+    consumer.put(1, 6, 2, 7)
+    await settled()
+    assert consumer.take_written() == [6, 7]
+    assert held_count(consumer.holds) == 0
+
+
+async def test_each_message_is_looked_at_once_for_a_held_pull(consumer: Consumer, monkeypatch: pytest.MonkeyPatch):
+    consumer.subscribe("n > 5000")
+    looked: list[int] = []
+    found = consumer.parts.consumer_filters.get("T", "G").message_filter
+
+    class Counting:
+        def is_matched_by_commit_log(self, properties: PropertyBlocks) -> list[bool]:
+            looked.append(len(properties))
+            matched: list[bool] = found.is_matched_by_commit_log(properties)
+            return matched
+
+    consumer.parts.consumer_filters.get("T", "G").message_filter = Counting()
+    consumer.pull(flags=SUSPEND)
+    for start in range(0, 2000, 1000):
+        consumer.put(*range(start, start + 1000))
+        await settled()
+    assert sum(looked) == 2000
+    assert held_count(consumer.holds) == 1
+
+
+async def test_a_held_pull_looks_at_no_more_in_one_turn_of_the_loop_than_a_pull(consumer: Consumer):
+    consumer.pull("n >= 1700", flags=SUSPEND)
+    consumer.put(*range(1700))
+    (held,) = consumer.holds._held["T", 0]
+    assert held.has_match is not None
+    assert [held.has_match() for _ in range(4)] == [None, None, False, False]
+    await settled()
+    assert held_count(consumer.holds) == 1
+    consumer.put(*range(1000), 1700)
+    await settled()
+    assert outcome(consumer.connection.written) == (ResponseCode.PULL_RETRY_IMMEDIATELY, 800)
+    assert held_count(consumer.holds) == 0
+
+
+async def test_pulls_of_one_queue_each_with_its_filter(consumer: Consumer):
+    consumer.pull("n = 1", flags=SUSPEND)
+    other = Consumer(consumer.parts, consumer.store, consumer.holds)
+    other.pull("n = 2", flags=SUSPEND)
+    consumer.put(0, 2)
+    await settled()
+    assert consumer.connection.written == []
+    assert other.take_written() == [2]
+
+
+async def test_a_pull_whose_connection_closes_is_not_asked_any_more(consumer: Consumer):
+    consumer.pull("n = 1", flags=SUSPEND)
+    consumer.put(1)
+    consumer.holds.on_close(consumer.connection)
+    await settled()
+    assert consumer.connection.written == []
+
+
+async def test_a_held_pull_whose_filter_fails_is_answered(
+    consumer: Consumer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    consumer.pull("n = 1", flags=SUSPEND)
+    real = consumer.store.get_message
+    calls: list[int] = []
+
+    def failing(*arguments: Any, **fields: Any) -> Any:
+        calls.append(1)
+        if len(calls) == 1:
+            raise ValueError("no reading")
+        return real(*arguments, **fields)
+
+    monkeypatch.setattr(consumer.store, "get_message", failing)
+    consumer.put(1)
+    await settled()
+    assert consumer.take_written() == [1]
+    assert "cannot be filtered" in caplog.text
+
+
+# -- retries
+
+
+async def test_messages_of_a_retry_topic(consumer: Consumer):
+    consumer.parts.topic_configs.update(TopicConfig("%RETRY%G", 1, 1))
+    consumer.subscribe("n > 5")
+    consumer.put(1, 9, topic="%RETRY%G", RETRY_TOPIC="T")
+    assert numbers(consumer.pull("n < 5", topic="%RETRY%G")) == [1], "without the setting the pull's own filter counts"
+    apply_updates([consumer.parts.config], {"filterSupportRetry": "true"})
+    assert numbers(consumer.pull("n < 5", topic="%RETRY%G")) == [9]
+    assert numbers(consumer.pull("*", topic="%RETRY%G", expression_type="TAG")) == [1, 9], "as Java clients ask"
+
+
+# -- what is refused
+
+
+async def test_without_the_setting_filters_are_refused(consumer: Consumer):
+    consumer.subscribe("n > 5")
+    apply_updates([consumer.parts.config], {"enablePropertyFilter": "false"})
+    remark = "enablePropertyFilter is false, set it to true to have it do so"
+    remark = f"The broker does not support consumer to filter message by SQL92: {remark}"
+    assert consumer.refused("n > 5") == (ResponseCode.SYSTEM_ERROR, remark)
+    assert consumer.refused() == (ResponseCode.SYSTEM_ERROR, remark)
+
+
+async def test_a_wrong_filter_of_a_pull_is_refused(consumer: Consumer):
+    code, remark = consumer.refused("n >")
+    assert code == ResponseCode.SUBSCRIPTION_PARSE_FAILED
+    assert remark.startswith("parse the consumer's subscription failed: Invalid MessageSelector. At character 4: ")
+    code, remark = consumer.refused("(" * 1000 + "n" + ")" * 1000)
+    assert (code, "64 deep" in remark) == (ResponseCode.SUBSCRIPTION_PARSE_FAILED, True)
+    code, remark = consumer.refused("n > 5", expression_type="JMS")
+    assert (code, "'JMS' is unknown" in remark) == (ResponseCode.SUBSCRIPTION_PARSE_FAILED, True)
+
+
+async def test_a_wrong_filter_of_a_heartbeat_is_told_to_the_pull(consumer: Consumer):
+    consumer.subscribe("n >")
+    code, remark = consumer.refused()
+    assert code == ResponseCode.FILTER_DATA_NOT_EXIST
+    assert remark.startswith(
+        "The broker's consumer filter data is not exist!Your expression may be wrong! Invalid MessageSelector. At "
+        "character 4: "
+    )
+
+
+async def test_filters_that_are_older_than_the_client_s(consumer: Consumer):
+    consumer.subscribe("n > 5", version=99)
+    assert consumer.refused()[0] == ResponseCode.SUBSCRIPTION_NOT_LATEST
+    consumer.subscribe("n > 5", version=100)
+    consumer.parts.consumer_filters.get("T", "G").data.client_version = 99
+    assert consumer.refused()[0] == ResponseCode.FILTER_DATA_NOT_LATEST
+
+
+async def test_filters_that_were_registered_while_they_were_off(consumer: Consumer):
+    apply_updates([consumer.parts.config], {"enablePropertyFilter": "false"})
+    consumer.subscribe("n > 5")
+    apply_updates([consumer.parts.config], {"enablePropertyFilter": "true"})
+    code, remark = consumer.refused()
+    assert (code, remark.endswith("may be wrong!")) == (ResponseCode.FILTER_DATA_NOT_EXIST, True)
+    consumer.subscribe("n > 5")
+    consumer.put(6)
+    assert numbers(consumer.pull()) == [6], "the next heartbeat brings it"
+
+
+RECORDED_FILTER = "color = 'red' AND n > 3"
+
+
+def recorded_pulls() -> list[Exchange]:
+    """Pulls of a Java client that subscribed to ``RECORDED_FILTER``."""
+    pulls = answers_to(RequestCode.PULL_MESSAGE)
+    found = [
+        each for each in pulls if decoded(each.request, PullMessageRequestHeader).header.expression_type == "SQL92"
+    ]
+    assert found
+    return found
+
+
+async def test_recorded_pulls_with_a_filter_are_answered(consumer: Consumer):
+    for exchange in recorded_pulls():
+        command = decoded(exchange.request, PullMessageRequestHeader)
+        header = command.header
+        if consumer.parts.topic_configs.select(header.topic) is None:
+            consumer.parts.topic_configs.update(TopicConfig(header.topic, 8, 8))
+            consumer.put(1, 5, topic=header.topic, color="red")
+            consumer.put(2, 6, topic=header.topic, color="blue")
+        consumer.subscribe(RECORDED_FILTER, header.sub_version, header.topic, group=header.consumer_group)
+        header.queue_id = header.queue_offset = 0
+        assert numbers(consumer.processor.process(consumer.connection, command)) == [5]
+
+
+def test_what_apache_s_broker_found_by_a_filter_is_found_by_ours():
+    found = 0
+    for exchange in recorded_pulls():
+        assert exchange.response is not None
+        for each in decode_messages(exchange.response.body(), decompress=False):
+            properties = PropertyBlocks.of([each.properties_bytes])
+            assert compiled(RECORDED_FILTER).is_matched_by_commit_log(properties) == [True]
+            assert each.properties["color"] == "red"
+            found += 1
+    assert found > 1
+
+
+@pytest.mark.parametrize("expression_type", ["TAG", "SQL92"])
+async def test_a_subscription_that_is_too_long_is_refused(consumer: Consumer, expression_type: str):
+    code, remark = consumer.refused("a" * 20_000, flags=SUSPEND, expression_type=expression_type)
+
+    assert code == ResponseCode.SUBSCRIPTION_PARSE_FAILED
+    assert remark.startswith("maxSubscriptionLength: a subscription of 20,000 characters exceeds the limit of 16,384")
+    assert held_count(consumer.holds) == 0

@@ -1,0 +1,96 @@
+import errno
+import logging
+import os
+from collections.abc import AsyncIterator
+
+import pytest
+
+from rocketbroker.common.config import MessageStoreConfig
+from rocketbroker.common.errors import StoreError
+from rocketbroker.store.clean import disk_watch
+from rocketbroker.store.clean.disk_watch import DiskWatch
+from rocketbroker.store.flush.write_refusal import Refusal, StandingRefusals
+from tests.support.cleaning import SaidDisk
+from tests.support.fakes import FakeClock
+from tests.support.waiting import until
+
+
+class Watched:
+    """A watch that is not started, and its disk."""
+
+    def __init__(self) -> None:
+        self.config = MessageStoreConfig(store_path_root_dir="/store")
+        self.clock = FakeClock()
+        self.disk = SaidDisk()
+        self.refusals = StandingRefusals()
+        self.watch = DiskWatch(self.config, self.refusals, self.clock, self.disk)
+
+    @property
+    def why(self) -> str:
+        """Why sends are refused."""
+        return self.refusals.current.reason if self.refusals.current else ""
+
+
+@pytest.fixture
+async def watched(monkeypatch) -> AsyncIterator[Watched]:
+    monkeypatch.setattr(disk_watch, "_TICK_S", 0.01)
+    made = Watched()
+    yield made
+    await made.watch.stop()
+
+
+async def test_over_90_percent_sends_are_refused_until_there_is_room(watched: Watched, caplog):
+    why = "the disk of /store/commitlog is 90.5 % full, which is more than 90 % (diskSpaceWarningLevelRatio)"
+    watched.disk.percent = 90.5
+    with caplog.at_level(logging.WARNING):
+        for _ in range(2):
+            assert (await watched.watch.look()).percent == pytest.approx(90.5)
+        assert watched.why == why
+        watched.disk.percent = 90.0
+        await watched.watch.look()
+
+    assert watched.why == ""
+    assert [(record.levelname, record.message.split(":")[0]) for record in caplog.records] == [
+        ("ERROR", why),
+        ("WARNING", "sends are taken again"),
+    ]
+
+
+async def test_only_its_own_refusal_is_lifted(watched: Watched):
+    watched.refusals.set(Refusal.READ_ONLY, "a sync failed")
+
+    await watched.watch.look()
+
+    assert watched.why == "a sync failed"
+
+
+async def test_the_first_send_is_refused_already(watched: Watched):
+    watched.disk.percent = 95.0
+
+    await watched.watch.start()
+
+    assert "95.0 % full" in watched.why
+
+
+async def test_it_looks_each_interval_and_each_second_while_it_refuses(watched: Watched):
+    await watched.watch.start()
+    watched.disk.percent = 95.0
+    watched.clock.advance(9.9)
+    await watched.watch._look_when_due()
+    assert watched.why == ""
+
+    watched.clock.advance(0.2)
+    await until(lambda: watched.why)
+    watched.disk.percent = 50.0
+    watched.clock.advance(0.9)
+    await watched.watch._look_when_due()
+    assert watched.why
+    watched.clock.advance(0.2)
+    await until(lambda: not watched.why)
+
+
+async def test_a_disk_that_cannot_be_asked_at_the_start_is_named(watched: Watched):
+    watched.disk.error = OSError(errno.EIO, os.strerror(errno.EIO), "/store/commitlog")
+
+    with pytest.raises(StoreError, match=r"do not say how full they are: .*Input/output error: '/store/commitlog'"):
+        await watched.watch.start()

@@ -1,0 +1,109 @@
+from pathlib import Path
+
+import pytest
+
+from rocketbroker.codec.message.message_sys_flag import TRANSACTION_PREPARED_TYPE
+from rocketbroker.store.commitlog.commit_log import CommitLog
+from rocketbroker.store.dispatch.commit_log_dispatcher import CommitLogDispatcher
+from rocketbroker.store.dispatch.message_arriving_listener import NoListener
+from rocketbroker.store.dispatch.reput_message_service import ReputMessageService
+from rocketbroker.store.index.index_service import IndexService
+from rocketbroker.store.queue.consume_queue_store import ConsumeQueueStore
+from tests.support.stores import ALWAYS, message, open_log
+
+NOW = 1_795_255_162_876
+
+
+def no_damage(begin: int, end: int, why: str) -> None:
+    pytest.fail(f"damage from {begin} to {end}: {why}")
+
+
+def fill(log: CommitLog, queues: ConsumeQueueStore) -> list[int]:
+    """Thirty messages for two queues, over several files, and a half one; the offsets of those that are queued."""
+    offsets = []
+    for number in range(30):
+        queue = queues.find_or_create("Topic", number % 2)
+        sent = message(bytes(500), queue_id=number % 2, properties={"UNIQ_KEY": f"U{number}", "TAGS": "a"})
+        offsets.append(log.append(sent, queue, number // 2, NOW)[0])
+    log.append(message(sys_flag=TRANSACTION_PREPARED_TYPE), queues.find_or_create("Topic", 0), 0, NOW)
+    return offsets
+
+
+def physical(queues: ConsumeQueueStore, queue_id: int) -> list[int]:
+    queue = queues.find("Topic", queue_id)
+    assert queue
+    assert queue.next_offset == queue.max_offset
+    return [entry[0] for at in range(queue.max_offset) if (entry := queue.entry(at))]
+
+
+def test_what_queues_and_index_lack_is_read_from_the_log(tmp_path: Path):
+    with open_log(tmp_path / "log") as log:
+        queues = ConsumeQueueStore(tmp_path / "cq", 200)
+        index = IndexService(tmp_path / "index", 50, 200, lambda: "20261121095923270")
+        reput = ReputMessageService(log, queues, CommitLogDispatcher(index, NoListener()), {}, no_damage)
+        offsets = fill(log, queues)
+
+        reput.catch_up(0, log.max_offset)
+        reput.catch_up(log.max_offset, log.max_offset)
+        reput.finish()
+
+        assert reput.dispatched == 31
+
+        assert physical(queues, 0) == offsets[::2]
+        assert physical(queues, 1) == offsets[1::2]
+        assert [index.query("Topic", f"U{number}", 9, 0, ALWAYS) for number in range(30)] == [[at] for at in offsets]
+        assert len(log.queue.files) > 3
+        queues.close()
+        index.close()
+
+
+def test_what_queues_have_is_not_entered_again(tmp_path: Path):
+    with open_log(tmp_path / "log") as log:
+        queues = ConsumeQueueStore(tmp_path / "cq", 200)
+        reput = ReputMessageService(log, queues, CommitLogDispatcher(None, NoListener()), {}, no_damage)
+        offsets = fill(log, queues)
+        reput.catch_up(0, log.max_offset)
+
+        reput.catch_up(offsets[20], log.max_offset)
+
+        assert reput.dispatched == 31 + 11
+
+        assert physical(queues, 0) == offsets[::2]
+        queues.close()
+
+
+def test_it_begins_in_the_middle_where_the_log_does(tmp_path: Path):
+    with open_log(tmp_path / "log") as log:
+        queues = ConsumeQueueStore(tmp_path / "cq", 200)
+        offsets = fill(log, ConsumeQueueStore(tmp_path / "unused", 200))
+        log.queue.files.pop(0).delete()
+        left = [at for at in offsets if at >= log.min_offset]
+
+        ReputMessageService(log, queues, CommitLogDispatcher(None, NoListener()), {}, no_damage).catch_up(
+            log.min_offset, log.max_offset
+        )
+
+        first = queues.find("Topic", 0)
+        assert first
+        assert first.min_offset == (30 - len(left) + 1) // 2
+        assert [entry[0] for at in range(first.min_offset, 15) if (entry := first.entry(at))] == [
+            at for at in offsets[::2] if at in left
+        ]
+        queues.close()
+
+
+def test_messages_of_a_deleted_topic_do_not_come_back_behind_new_ones(tmp_path: Path):
+    with open_log(tmp_path / "log") as log:
+        queues = ConsumeQueueStore(tmp_path / "cq", 200)
+        reput = ReputMessageService(log, queues, CommitLogDispatcher(None, NoListener()), {}, no_damage)
+        fill(log, queues)
+        reput.catch_up(0, log.max_offset)
+        queues.delete_topic("Topic")
+        queue = queues.find_or_create("Topic", 0)
+        new = [log.append(message(b"new"), queue, number, NOW)[0] for number in range(3)]
+        reput.catch_up(new[0], log.max_offset)
+
+        reput.catch_up(0, log.max_offset)
+
+        assert physical(queues, 0) == new
+        queues.close()

@@ -1,0 +1,293 @@
+import errno
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from rocketbroker.codec.message.tags_code import java_hash
+from rocketbroker.codec.storefile.index_file_layout import key_hash_of
+from rocketbroker.common.errors import StoreFullError
+from rocketbroker.store.index.index_service import IndexService
+from rocketbroker.store.queue.consume_queue import ConsumeQueue
+from rocketbroker.store.queue.dispatch_request import IndexKeys
+from tests.support.slow_index import SlowIndex
+from tests.support.stores import ALWAYS
+
+SLOTS, ENTRIES = 5, 8
+NOW = 1_795_255_162_876
+# Of a log that holds all messages.
+END = 1000
+
+
+class Index:
+    """A service whose new files bear one name after the other, and what it said of full ones."""
+
+    def __init__(self, directory: Path) -> None:
+        self.names = iter(f"2026112109592{number:04d}" for number in range(1000))
+        self.service = IndexService(directory, SLOTS, ENTRIES, lambda: next(self.names))
+        self.queue = ConsumeQueue("T", 0, directory / "cq", 200)
+
+    def add(
+        self,
+        offset: int,
+        unique_key: str = "",
+        keys: str = "",
+        tags: str = "",
+        stored: int = NOW,
+        *,
+        flush: bool = True,
+    ) -> None:
+        found = (tags.encode() or None, unique_key.encode() or None, keys.encode() or None, False)
+        self.service.add([(self.queue, 0, offset, 0, 0, stored, found)])
+        if flush:
+            self.service.flush()
+
+    def query(self, key: str, max_num: int = 99, begin: int = 0, end: int = ALWAYS, *, tag: bool = False) -> list[int]:
+        self.service.flush()
+        return self.service.query("T", key, max_num, begin, end, tag=tag)
+
+    @property
+    def bytes(self) -> list[bytes]:
+        return [file.file.path.read_bytes() for file in self.service.files]
+
+
+@pytest.fixture
+def index(tmp_path: Path) -> Iterator[Index]:
+    made = Index(tmp_path / "index")
+    yield made
+    made.service.close()
+
+
+MESSAGES = [
+    (0, "U0", "a b", "tagA"),
+    (100, "U1", "", "tagA"),
+    (200, "U2", "  a   a ", ""),
+    (300, "", "é 漢字 \U0001f600", "tagB"),
+    (400, "", "", ""),
+    (500, "U5", "tab\tis no blank", "tagA || tagB"),
+]
+
+
+@pytest.mark.parametrize("flush_each", [True, False])
+def test_files_have_the_bytes_of_keys_entered_one_by_one(index: Index, flush_each: bool):
+    slow = SlowIndex(SLOTS, ENTRIES)
+    for number, (offset, unique_key, keys, tags) in enumerate(MESSAGES):
+        stored = NOW + 600 * number
+        slow.put_message("T", offset, stored, unique_key, keys, tags)
+        index.add(offset, unique_key, keys, tags, stored, flush=flush_each)
+
+    index.service.flush()
+
+    assert len(slow.files) == 3
+    assert index.bytes == [bytes(data) for data in slow.files]
+    assert [file.header.index_count for file in index.service.files[:2]] == [ENTRIES, ENTRIES]
+
+
+def test_a_message_is_found_by_each_of_its_keys_and_by_its_tags(index: Index):
+    for message in MESSAGES:
+        index.add(*message)
+
+    assert index.query("U1") == [100]
+    assert index.query("a") == [200, 0]
+    assert index.query("漢字") == [300]
+    assert index.query("\U0001f600") == [300]
+    assert index.query("tab\tis") == [500]
+    assert index.query("tab") == []
+    assert index.query("tagA", tag=True) == [100, 0]
+    assert index.query("tagA") == []
+    assert index.service.query("Other", "a", 9, 0, ALWAYS) == []
+
+
+def test_what_waits_is_found_after_a_flush(index: Index):
+    index.add(7, "U", flush=False)
+    assert index.service.waiting == 1
+    assert index.service.query("T", "U", 9, 0, ALWAYS) == []
+
+    index.service.flush()
+
+    assert index.service.query("T", "U", 9, 0, ALWAYS) == [7]
+    assert index.service.waiting == 0
+
+
+def test_files_are_asked_newest_first_within_the_time_range(index: Index):
+    for number in range(20):
+        index.add(number, keys="k", stored=NOW + 1000 * number)
+    assert len(index.service.files) == 3
+
+    assert index.query("k", 9) == list(range(19, 10, -1))
+    assert index.query("k", begin=NOW + 5000, end=NOW + 8000) == [8, 7, 6, 5]
+    assert index.query("k", begin=NOW + 30_000) == []
+    assert index.service.last_update == (NOW + 19_000, 19)
+
+
+def test_names_of_files_rise_even_when_the_clock_stands(tmp_path: Path):
+    service = IndexService(tmp_path, SLOTS, 2, lambda: "20261121095923270")
+    queue = ConsumeQueue("T", 0, tmp_path / "cq", 200)
+    for number in range(3):
+        service.add([(queue, number, number, 0, 0, NOW, (None, b"U", None, False))])
+    service.flush()
+
+    assert [file.file.path.name[-3:] for file in service.files] == ["270", "271", "272"]
+    service.close()
+
+
+def test_loaded_files_go_on_and_known_messages_are_passed_over(index: Index, tmp_path: Path):
+    slow = SlowIndex(SLOTS, ENTRIES)
+    for number in range(10):
+        slow.put_message("T", number, NOW, f"U{number}", None, None)
+    for number in range(6):
+        index.add(number, f"U{number}")
+    again = Index(tmp_path / "index")
+    (tmp_path / "index" / "notes.txt").write_text("")
+
+    again.service.load()
+    assert again.service.end_physical_offset == 5
+    for number in range(10):
+        again.add(number, f"U{number}")
+
+    assert again.bytes == [bytes(data) for data in slow.files]
+    again.service.close()
+
+
+@pytest.mark.parametrize(("offset", "files", "count"), [(20, 3, 0), (19, 3, 1), (14, 2, 6), (10, 2, 10), (0, 0, 20)])
+def test_keys_from_an_offset_on_are_forgotten_and_entered_again(
+    index: Index, tmp_path: Path, offset: int, files: int, count: int
+):
+    for number in range(20):
+        index.add(number, f"U{number}", stored=NOW + number)
+    expected = index.bytes
+    again = Index(tmp_path / "index")
+    again.service.load()
+
+    assert again.service.cut(offset) == count
+
+    assert len(again.service.files) == files
+    assert [again.query(f"U{number}") for number in range(20)] == [[n] if n < offset else [] for n in range(20)]
+    again.names = iter(f"2026112109593{number:04d}" for number in range(9))
+    for number in range(20):
+        again.add(number, f"U{number}", stored=NOW + number)
+    assert [again.query(f"U{number}") for number in range(20)] == [[number] for number in range(20)]
+    assert again.bytes == expected
+    again.service.close()
+
+
+def test_a_file_may_go_once_the_log_begins_after_its_last_message(index: Index):
+    service = index.service
+    for number in range(ENTRIES * 2):
+        index.add(number * 10, f"u{number}")
+    first, second, last = service.files
+    before = service.files
+
+    assert service.first_file_before(first.header.end_phy_offset) is None
+    assert service.first_file_before(first.header.end_phy_offset + 1) is first
+    service.take_out(second)
+    assert service.files is before
+    service.take_out(first)
+    assert (service.files, before) == ([second, last], [first, second, last])
+    assert index.query("u0") == []
+    assert index.query("u7") == [70]
+    service.take_out(second)
+    assert service.first_file_before(ALWAYS) is None
+    for file in (first, second):
+        file.close()
+
+
+def test_a_message_whose_keys_lie_in_two_files_loses_all_or_none(index: Index, tmp_path: Path):
+    for number in range(6):
+        index.add(number, f"U{number}", stored=NOW + number)
+    index.add(6, "U6", "first second", stored=NOW + 6)
+    assert len(index.service.files) == 2
+    again = Index(tmp_path / "index")
+    again.service.load()
+
+    assert again.service.cut(7) == 0
+    assert again.query("second") == [6]
+    assert again.service.cut(6) == 3
+    assert (again.query("U6"), again.query("second"), again.query("U5")) == ([], [], [5])
+    again.add(6, "U6", "first second", stored=NOW + 6)
+    assert again.query("second") == [6]
+    again.service.close()
+
+
+def test_a_sync_tells_up_to_which_message_all_keys_are_on_disk(index: Index):
+    assert index.service.sync() == 0
+    index.add(0, "U0", stored=NOW)
+    index.add(1, stored=NOW + 1)
+    index.add(2, "U2", stored=NOW + 2, flush=False)
+
+    assert index.service.sync() == NOW + 1
+    index.service.flush()
+    assert index.service.sync() == NOW + 2
+
+
+def test_a_full_disk_keeps_the_keys_for_the_next_try(index: Index, monkeypatch):
+    index.add(0, "U0")
+
+    def refuse(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    for number in range(1, 12):
+        index.add(number, f"U{number}", flush=False)
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "posix_fallocate", refuse)
+        for _ in range(3):
+            with pytest.raises(StoreFullError):
+                index.service.flush()
+    assert index.service.waiting == 5
+    assert len(list(index.service.files[0].file.path.parent.iterdir())) == 1
+
+    assert [index.query(f"U{number}") for number in range(12)] == [[number] for number in range(12)]
+
+
+def keys_of(texts: list[str], first: int) -> IndexKeys:
+    """A key for each message, which lie at consecutive offsets of the log, and a last one without."""
+    hashes = [key_hash_of(java_hash(f"T#{text}")) for text in texts]
+    offsets = np.arange(first, first + len(texts))
+    return IndexKeys(np.array(hashes, np.int32), offsets, np.full(len(texts), NOW), NOW + 5)
+
+
+def test_keys_that_were_hashed_before_follow_messages_that_wait(index: Index):
+    index.add(0, "U0", flush=False)
+    index.service.add_keys(keys_of([f"U{number}" for number in range(1, 12)], 1))
+    index.service.add_keys(keys_of([], 12))
+    index.add(13, "U13", stored=NOW + 6, flush=False)
+    assert index.service.waiting == 13
+
+    assert [index.query(f"U{number}") for number in range(12)] == [[number] for number in range(12)]
+    assert index.query("U13") == [13]
+    assert index.service.waiting == 0
+    assert index.service.sync() == NOW + 6
+
+
+def test_the_last_message_is_told_though_it_has_no_key(index: Index):
+    index.service.add_keys(keys_of([], 12))
+    index.service.flush()
+
+    assert index.service.sync() == NOW + 5
+
+
+def test_a_full_disk_keeps_hashed_keys_from_where_it_refused_them(index: Index, monkeypatch):
+    def refuse(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    index.add(0, "U0", stored=NOW)
+    index.service.add_keys(keys_of([f"U{number}" for number in range(1, 12)], 1))
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "posix_fallocate", refuse)
+        with pytest.raises(StoreFullError):
+            index.service.flush()
+    assert index.service.waiting == 5
+    assert index.service.sync() == NOW
+
+    assert [index.query(f"U{number}") for number in range(12)] == [[number] for number in range(12)]
+    assert index.service.sync() == NOW + 5
+
+
+def test_an_empty_index_knows_nothing(index: Index):
+    index.service.load()
+
+    assert index.query("k") == []
+    assert index.service.last_update == (0, 0)
+    assert index.service.end_physical_offset == -1

@@ -1,0 +1,279 @@
+"""Files that changed on disk while the broker was down: a consumer gets the sound messages and none other."""
+
+import logging
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rocketbroker.codec.message.message_decoder import decode_messages
+from rocketbroker.codec.message.tags_code import tags_code
+from rocketbroker.codec.storefile.consume_queue_layout import ENTRY
+from rocketbroker.common.errors import StoreError
+from rocketbroker.store.logfile.mapped_file import MappedFile
+from rocketbroker.store.message_store import MessageStore
+from rocketbroker.store.read.get_message import GetMessageStatus
+from tests.support.damage import entry_place, pulls, record_place
+from tests.support.stores import V6_HOST, make_store, message, pulled
+
+COUNT = 400
+# A record has about so many bytes.
+SIZE = 1000
+TAGS = ("red", "green", "blue")
+
+
+def tags_of(number: int) -> str:
+    return TAGS[number % 3]
+
+
+def body_of(number: int) -> bytes:
+    return b"%d" % number * 20
+
+
+async def filled(root: Path, **settings: Any) -> MessageStore:
+    """A store that was stopped with messages of two queues in turn, and opened again."""
+    store = make_store(root, **settings)
+    await store.start()
+    for number in range(COUNT):
+        for queue_id in (0, 1):
+            properties = {"TAGS": tags_of(number), "FILL": "f" * 850}
+            store.put_message(message(body_of(number), queue_id=queue_id, properties=properties))
+    store.dispatch()
+    await store.stop()
+    again = make_store(root, **settings)
+    await again.start()
+    return again
+
+
+@pytest.fixture
+async def store(tmp_path: Path) -> AsyncIterator[MessageStore]:
+    made = await filled(tmp_path / "store")
+    yield made
+    await made.stop()
+
+
+def sound(*but: int, wanted: Sequence[str] = TAGS) -> list[tuple[int, bytes]]:
+    return [(n, body_of(n)) for n in range(COUNT) if n not in but and tags_of(n) in wanted]
+
+
+async def test_sound_messages_are_given_as_they_were_stored(store: MessageStore):
+    assert pulls(store) == sound()
+    assert pulls(store, max_msgs=1) == sound()
+    assert pulls(store, max_bytes=3 * SIZE) == sound()
+    assert store.damage_log.count == 0
+
+
+async def test_messages_stored_since_are_not_read_to_be_checked(store: MessageStore):
+    store.put_message(message(b"new"))
+    store.dispatch()
+
+    last = store.get_message("Topic", 0, COUNT - 1, 32, 1 << 20)
+    assert (last.message_count, last.next_begin_offset) == (1, COUNT)
+    new = store.get_message("Topic", 0, COUNT, 32, 1 << 20)
+    assert (new.status, new.unchecked) == (GetMessageStatus.FOUND, None)
+    assert [one.body for one in decode_messages(b"".join(store.slices(new.ranges)))] == [b"new"]
+
+
+async def test_sound_messages_in_the_page_cache_need_no_second_look(
+    store: MessageStore, monkeypatch: pytest.MonkeyPatch
+):
+    def second_look(offset: int, max_bytes: int = 1 << 20) -> tuple[bool, int]:
+        result = store.get_message("Topic", 0, offset, 16, max_bytes)
+        return result.unchecked is not None, result.message_count
+
+    monkeypatch.setattr(MappedFile, "is_cached", lambda *_arguments: True)
+    assert second_look(0) == (False, 16)
+    assert second_look(0, 5 * SIZE) == (False, 5)
+    assert second_look(0, 1) == (True, 1)
+    record_place(store, 15)[0].flip(88 * 8)
+    assert second_look(0) == (True, 16)
+    assert second_look(0, 5 * SIZE) == (False, 5)
+    store.checked_reader._cached._cached_until.clear()
+    monkeypatch.setattr(MappedFile, "is_cached", lambda *_arguments: False)
+    assert second_look(0, 5 * SIZE) == (True, 5)
+
+
+class TestRecords:
+    async def test_no_flipped_bit_of_the_head_gives_a_wrong_message(self, store: MessageStore):
+        place, _ = record_place(store, 70)
+        left_out = 0
+        for bit in range(88 * 8):
+            place.flip(bit)
+            found = pulls(store, 64, 96)
+            place.flip(bit)
+            kept = {number for number, _ in found}
+            assert kept >= {*range(64, 96)} - {70}, bit
+            assert all(body == body_of(number) for number, body in found), bit
+            left_out += 70 not in kept
+        # totalSize, magic, bodyCRC but its sign, queueId, queueOffset, physicalOffset, two bits of sysFlag, bodyLength.
+        assert left_out == 8 * 4 * 5 + 8 * 16 + 2
+        assert pulls(store) == sound()
+
+    async def test_no_flipped_bit_behind_the_head_gives_a_wrong_body(self, store: MessageStore):
+        place, size = record_place(store, 70)
+        covered = 88 + len(body_of(70)) + len(b"\x05Topic") + 2
+        for bit in range(88 * 8, covered * 8):
+            place.flip(bit)
+            assert 70 not in dict(pulls(store, 64, 96)), bit
+            place.flip(bit)
+        assert size > covered
+        assert pulls(store) == sound()
+
+    @pytest.mark.parametrize("length", [8, 200, SIZE])
+    async def test_a_zeroed_record_is_left_out(self, store: MessageStore, length: int):
+        record_place(store, 70)[0].write(bytes(length))
+
+        assert pulls(store) == sound(70)
+
+    async def test_a_zeroed_range_takes_what_lies_in_it(self, store: MessageStore):
+        first, behind = record_place(store, 10)[0], record_place(store, 30)[0]
+        assert first.path == behind.path
+        first.write(bytes(behind.position - first.position))
+
+        assert pulls(store) == sound(*range(10, 30))
+
+    async def test_a_foreign_record_at_the_place_is_left_out(self, store: MessageStore):
+        place, size = record_place(store, 70)
+        place.write(record_place(store, 72)[0].read(size))
+
+        assert pulls(store) == sound(70)
+
+    async def test_records_with_ipv6_hosts_are_checked(self, tmp_path: Path):
+        made = make_store(tmp_path / "six", store_host=V6_HOST)
+        await made.start()
+        for number in range(3):
+            made.put_message(message(body_of(number), born_host=V6_HOST, store_host=V6_HOST))
+        made.dispatch()
+        await made.stop()
+        store = make_store(tmp_path / "six", store_host=V6_HOST)
+        await store.start()
+
+        place, _ = record_place(store, 1)
+        assert [number for number, _ in pulls(store, 0, 3)] == [0, 1, 2]
+        for bit in ((88 + 24) * 8, (84 + 24) * 8):
+            place.flip(bit)
+            assert pulls(store, 0, 3) == [(0, body_of(0)), (2, body_of(2))]
+            place.flip(bit)
+        await store.stop()
+
+
+class TestEntries:
+    async def test_no_flipped_bit_of_an_entry_gives_a_wrong_message(self, store: MessageStore):
+        place = entry_place(store, 70)
+        for bit in range(12 * 8):
+            place.flip(bit)
+            assert pulls(store, 64, 96) == sound()[64:70] + sound()[71:96], bit
+            place.flip(bit)
+
+    async def test_a_flipped_tags_code_hides_nothing(self, store: MessageStore):
+        place = entry_place(store, 70)
+        wanted = {tags_code(tags_of(70))}.__contains__
+        for bit in range(12 * 8, 20 * 8):
+            place.flip(bit)
+            assert pulls(store, matches=wanted) == sound(wanted=[tags_of(70)]), bit
+            assert pulls(store) == sound()
+            place.flip(bit)
+
+    async def test_a_tags_code_that_is_not_the_messages_brings_nothing(self, store: MessageStore):
+        place = entry_place(store, 70)
+        place.write(ENTRY.pack(0, 0, tags_code(tags_of(71)))[12:], 12)
+
+        assert pulls(store, matches={tags_code(tags_of(71))}.__contains__) == sound(wanted=[tags_of(71)])
+        assert store.damage_log.count == 1
+
+    async def test_zeroed_entries_are_passed_over_in_few_pulls(self, store: MessageStore):
+        # All of the second file, and the first of the third.
+        entry_place(store, 60).write(bytes(60 * 20))
+        entry_place(store, 120).write(bytes(20))
+
+        result = store.get_message("Topic", 0, 60, 32, 1 << 20)
+        assert (result.message_count, result.next_begin_offset) == (0, 120)
+        assert pulls(store) == sound(*range(60, 121))
+        assert pulls(store, matches={tags_code("red")}.__contains__) == sound(*range(60, 121), wanted=["red"])
+
+    @pytest.mark.parametrize(
+        ("offset", "size"),
+        [(0, 0), (-1, SIZE), (-(2**63), -(2**31)), (2**63 - 1, 2**31 - 1), (0, 2**31 - 1), (65000, SIZE), (5, 60000)],
+    )
+    async def test_absurd_entries_are_passed_over(self, store: MessageStore, offset: int, size: int):
+        entry_place(store, 70).write(ENTRY.pack(offset, size, 0))
+
+        assert pulls(store) == sound(70)
+
+    async def test_an_entry_of_another_message_is_passed_over(self, store: MessageStore):
+        entry = store.topic_queues("Topic")[0].entry(80)
+        assert entry is not None
+        entry_place(store, 70).write(ENTRY.pack(*entry))
+
+        assert pulls(store) == sound(70)
+
+
+class TestReports:
+    async def test_damage_is_told_once_with_its_place(self, store: MessageStore, caplog: pytest.LogCaptureFixture):
+        place, _ = record_place(store, 70)
+        place.flip(88 * 8)
+        entry_place(store, 80).write(bytes(20))
+
+        for _ in range(3):
+            pulls(store)
+
+        texts = sorted(one.getMessage() for one in caplog.records if one.levelno == logging.ERROR)
+        assert len(texts) == store.damage_log.count == 2
+        assert f"{place.path} is damaged at {place.position}: message 70 of queue 0 of Topic" in texts[0]
+        assert "bodyCRC" in texts[0]
+        entry = entry_place(store, 80)
+        assert f"{entry.path} is damaged at {entry.position}: message 80 of queue 0 of Topic" in texts[1]
+        assert all("mqstore check" in text for text in texts)
+
+
+class TestReading:
+    async def test_the_thread_reads_what_the_loop_does(self, store: MessageStore):
+        record_place(store, 3)[0].flip(88 * 8)
+        first, second = (store.get_message("Topic", 0, 0, 32, 1 << 20) for _ in range(2))
+        assert first.unchecked is not None
+        assert second.unchecked is not None
+
+        cold = await store.checked_reader.read_on_thread(first, first.unchecked)
+
+        assert b"".join(cold) == pulled(store, second)
+        assert first == second
+        assert first.message_count == 31
+
+    async def test_a_pull_of_much_is_left_to_the_thread(self, tmp_path: Path):
+        sizes: Any = {"mapped_file_size_commit_log": 1 << 22}
+        made = make_store(tmp_path / "big", **sizes)
+        await made.start()
+        made.put_message(message(bytes(1 << 20)))
+        made.dispatch()
+        await made.stop()
+        store = make_store(tmp_path / "big", **sizes)
+        await store.start()
+        result = store.get_message("Topic", 0, 0, 32, 1 << 22)
+        assert result.unchecked is not None
+
+        assert store.checked_reader.read_cached(result, result.unchecked) is None
+        (data,) = await store.checked_reader.read_on_thread(result, result.unchecked)
+        assert len(data) == result.total_size > 1 << 20
+        await store.stop()
+
+    async def test_messages_whose_file_is_removed_are_left_out_without_a_report(self, store: MessageStore):
+        result = store.get_message("Topic", 0, 20, 32, 1 << 20)
+        assert result.unchecked is not None
+        store.commit_log.queue.files.pop(0).delete()
+
+        data = await store.checked_reader.read_on_thread(result, result.unchecked)
+
+        kept = [one.queue_offset for one in decode_messages(b"".join(data))]
+        assert kept
+        assert kept == list(range(kept[0], 52))
+        assert store.damage_log.count == 0
+
+    async def test_nothing_is_passed_over_while_the_log_is_closed(self, store: MessageStore):
+        result = store.get_message("Topic", 0, 20, 32, 1 << 20)
+        assert result.unchecked is not None
+        files, store.commit_log.queue.files = store.commit_log.queue.files, []
+
+        with pytest.raises(StoreError, match="closed"):
+            store.checked_reader.read_cached(result, result.unchecked)
+        store.commit_log.queue.files = files

@@ -1,0 +1,173 @@
+"""Reads by a filter on properties: where the messages come from, the limits, and how a read goes on."""
+
+import os
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from rocketbroker.codec.filter.sql_filter import compiled
+from rocketbroker.codec.message.message_decoder import decode_messages
+from rocketbroker.codec.message.message_encoder import BODY_POSITION
+from rocketbroker.store.message_store import MessageStore
+from rocketbroker.store.read.get_message import GetMessageResult, GetMessageStatus
+from tests.support.stores import QUEUE_FILE, V6_HOST, count_as_far_back, make_store, message, pulled
+
+PER_FILE = QUEUE_FILE // 20
+
+
+@pytest.fixture
+async def store(tmp_path: Path) -> AsyncIterator[MessageStore]:
+    """Small files, so that queue and log have several."""
+    found = make_store(tmp_path / "store", max_filter_message_size=20 * 40)
+    await found.start()
+    yield found
+    await found.stop()
+
+
+def put(store: MessageStore, numbers: Sequence[int], queue_id: int = 0, **fields: object) -> None:
+    for number in numbers:
+        properties = {"KEYS": "k", "n": str(number)}
+        store.put_message(message(b"%d" % number, "T", queue_id, properties=properties, **fields))
+    store.dispatch()
+
+
+def read(store: MessageStore, text: str, offset: int = 0, max_msgs: int = 32, size: int = 1 << 20) -> GetMessageResult:
+    return store.get_message("T", 0, offset, max_msgs, size, message_filter=compiled(text))
+
+
+def numbers_of(store: MessageStore, result: GetMessageResult) -> list[int]:
+    return [int(each.body) for each in decode_messages(pulled(store, result), decompress=False)]
+
+
+def drained(store: MessageStore, text: str, max_msgs: int = 32) -> list[int]:
+    """All that match, by as many pulls as it takes."""
+    found: list[int] = []
+    offset, end = 0, store.max_offset_in_queue("T", 0)
+    while offset < end:
+        result = read(store, text, offset, max_msgs)
+        given = numbers_of(store, result) if result.message_count else []
+        assert len(given) == result.message_count <= max_msgs
+        assert result.next_begin_offset > offset
+        found += given
+        offset = result.next_begin_offset
+    return found
+
+
+async def reopened(store: MessageStore) -> MessageStore:
+    """The store after a stop and a start: nothing in it is trusted."""
+    await store.stop()
+    again = make_store(Path(store.config.store_path_root_dir), max_filter_message_size=20 * 40)
+    await again.start()
+    return again
+
+
+COUNT = 250
+
+
+@pytest.mark.parametrize("kind", ["new", "far back", "old"])
+async def test_the_right_messages_in_their_order_and_no_others(store: MessageStore, kind: str):
+    for number in range(COUNT):
+        put(store, [number])
+        put(store, [number] * 2, queue_id=1)
+    if kind == "far back":
+        count_as_far_back(store)
+    opened = await reopened(store) if kind == "old" else store
+
+    assert len(opened.commit_log.queue.files) > 1
+    assert COUNT > 2 * PER_FILE
+    for text, wanted in (
+        ("n = '249'", [249]),
+        ("n > 47 AND n < 190", list(range(48, 190))),
+        ("n IS NULL", []),
+        ("TRUE", list(range(COUNT))),
+    ):
+        assert drained(opened, text) == wanted
+        assert drained(opened, text, max_msgs=3) == wanted
+    await opened.stop()
+
+
+async def test_a_read_looks_at_so_many_messages(store: MessageStore):
+    put(store, range(50))
+    result = read(store, "n = 45")
+    assert (result.status, result.next_begin_offset) == (GetMessageStatus.NO_MATCHED_MESSAGE, 40)
+    result = read(store, "n = 45", 40)
+    assert (numbers_of(store, result), result.next_begin_offset) == ([45], 50)
+
+
+@pytest.mark.parametrize("kind", ["new", "old"])
+async def test_limits_of_a_read(store: MessageStore, kind: str):
+    put(store, range(30))
+    opened = await reopened(store) if kind == "old" else store
+    result = read(opened, "n > 9", max_msgs=4)
+    assert (numbers_of(opened, result), result.next_begin_offset) == ([10, 11, 12, 13], 14)
+    one = read(opened, "n = 10")
+    size = len(pulled(opened, one))
+    result = read(opened, "n > 9", size=3 * size)
+    assert (numbers_of(opened, result), result.next_begin_offset) == ([10, 11, 12], 13)
+    result = read(opened, "n > 9", size=1)
+    assert numbers_of(opened, result) == [10], "one in any case"
+    await opened.stop()
+
+
+@pytest.mark.parametrize(
+    ("offset", "status", "moved_to"),
+    [
+        (5, GetMessageStatus.OFFSET_OVERFLOW_ONE, 5),
+        (6, GetMessageStatus.OFFSET_OVERFLOW_BADLY, 5),
+        (-1, GetMessageStatus.OFFSET_TOO_SMALL, 0),
+    ],
+)
+def test_an_offset_outside_the_queue(store: MessageStore, offset: int, status: GetMessageStatus, moved_to: int):
+    put(store, range(5))
+    result = read(store, "TRUE", offset)
+    assert (result.status, result.next_begin_offset, result.max_offset) == (status, moved_to, 5)
+
+
+def test_a_queue_that_is_not_there(store: MessageStore):
+    assert read(store, "TRUE").status is GetMessageStatus.NO_MATCHED_LOGIC_QUEUE
+
+
+async def test_hosts_of_ipv6(store: MessageStore):
+    put(store, range(3), born_host=V6_HOST)
+    put(store, range(3, 6))
+    assert drained(store, "n > 1 AND n < 5") == [2, 3, 4]
+
+
+async def test_damaged_messages_are_left_out_and_told_once_each(store: MessageStore):
+    put(store, range(30))
+    opened = await reopened(store)
+    for number in (3, 12):
+        entry = opened.topic_queues("T")[0].entry(number)
+        assert entry is not None
+        os.pwrite(opened.commit_log.queue.files[0].fd, b"?", entry[0] + BODY_POSITION)
+
+    assert drained(opened, "n > 10 AND n < 15") == [11, 13, 14]
+    assert opened.damage_log.count == 2, "who does not match and is damaged is told of as well"
+    await opened.stop()
+
+
+async def test_messages_that_are_not_in_the_page_cache_are_filtered_on_a_thread(
+    store: MessageStore, monkeypatch: pytest.MonkeyPatch
+):
+    put(store, range(30))
+    opened = await reopened(store)
+    monkeypatch.setattr("rocketbroker.store.logfile.mapped_file.MappedFile.is_cached", lambda *_arguments: False)
+    result = read(opened, "n > 25")
+    assert result.unchecked is not None
+    assert opened.checked_reader.read_cached(result, result.unchecked) is None
+    pieces = await opened.checked_reader.read_on_thread(result, result.unchecked)
+
+    assert [int(each.body) for each in decode_messages(b"".join(pieces), decompress=False)] == [26, 27, 28, 29]
+    assert (result.message_count, result.next_begin_offset) == (4, 30)
+    await opened.stop()
+
+
+async def test_old_messages_of_which_none_matches(store: MessageStore):
+    put(store, range(30))
+    opened = await reopened(store)
+    result = read(opened, "n > 100")
+    assert result.message_count == 30, "these are to be looked at"
+    assert numbers_of(opened, result) == []
+    assert (result.status, result.next_begin_offset) == (GetMessageStatus.NO_MATCHED_MESSAGE, 30)
+    await opened.stop()

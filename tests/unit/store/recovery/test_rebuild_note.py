@@ -1,0 +1,65 @@
+from pathlib import Path
+
+import pytest
+
+from rocketbroker.common.file_system import LOCAL
+from rocketbroker.store.recovery.rebuild_note import FILE_NAME, RebuildNote
+from tests.support.recording_file_system import RecordingFileSystem
+
+
+def loaded(path: Path, told: list[str] | None = None) -> RebuildNote:
+    note = RebuildNote(path, LOCAL)
+    note.load([] if told is None else told)
+    return note
+
+
+def test_without_a_note_nothing_is_half_made(tmp_path: Path):
+    note = loaded(tmp_path / FILE_NAME)
+    assert (note.found_from, note.found_mended_to, note.stands) == (None, 0, False)
+
+
+def test_the_next_start_finds_what_was_noted_last(tmp_path: Path):
+    path = tmp_path / FILE_NAME
+    note = loaded(path)
+    note.write(0, 4096)
+    note.write(700)
+
+    again = loaded(path)
+
+    assert (again.found_from, again.found_mended_to, again.stands) == (700, 4096, True)
+    again.remove()
+    assert list(tmp_path.iterdir()) == []
+    assert not loaded(path).stands
+
+
+def test_a_mended_log_is_not_forgotten_by_the_start_after_next(tmp_path: Path):
+    path = tmp_path / FILE_NAME
+    loaded(path).write(700, 4096)
+    loaded(path).write(800)
+    assert loaded(path).found_mended_to == 4096
+
+
+@pytest.mark.parametrize("text", ["", "{}", '{"from":-1,"mendedTo":0}', '{"from":"x","mendedTo":0}', '{"from":1}'])
+def test_a_damaged_note_has_all_made_anew(tmp_path: Path, text: str):
+    path, told = tmp_path / FILE_NAME, list[str]()
+    path.write_text(text)
+
+    note = loaded(path, told)
+
+    assert (note.found_from, note.stands) == (0, True)
+    assert [one.startswith(f"{path}: cannot be read") for one in told] == [True]
+
+
+def test_a_disk_that_refuses_the_note_does_not_keep_the_store_closed(tmp_path: Path, caplog):
+    file_system = RecordingFileSystem(tmp_path / "disk")
+    note = RebuildNote(tmp_path / "disk" / FILE_NAME, file_system)
+
+    def refuse(operation: str, _path: Path) -> None:
+        if operation == "sync":
+            raise OSError(28, "No space left on device")
+
+    file_system.fault = refuse
+    note.write(5)
+
+    assert not note.stands
+    assert "no note" in caplog.text
