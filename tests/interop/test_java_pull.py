@@ -49,7 +49,7 @@ def test_a_pull_consumer_reads_queue_by_queue(java: Java, cluster: Cluster, clie
     assert rows(output, "COMMITTED") == [[str(q), str(size)] for q in QUEUES]
     ((status, held_ms),) = rows(output, "HELD")
     assert status == "NO_NEW_MSG"
-    assert 3_000 <= int(held_ms) < 10_000, "held for what the client asked; the broker looks each 5 s"
+    assert 3_000 <= int(held_ms) < 15_000, "held for the 3 s the client asked, not for the broker's own 15 s"
 
 
 @CLIENTS
@@ -79,14 +79,13 @@ def test_a_lite_pull_consumer_assigns_and_seeks(java: Java, cluster: Cluster, cl
 
 
 @CLIENTS
-def test_the_last_message_of_a_load_is_found_within_a_second(
+def test_the_first_request_finds_the_last_message_of_a_load(
     java: Java, cluster: Cluster, our_servers: OurServers, client: str
 ):
     output = consume(java, cluster, "FindLast", "Find", client, ["count=5000", "threads=8"])
 
     found = rows(output, "FOUND")
     assert [row[0] for row in found] == ["pull", "key", "unique id", "offset id"]
-    for way, took_ms, place, wanted, n in found:
+    for way, place, wanted, n in found:
         assert (place, n) == (wanted, "5000"), way
-        assert int(took_ms) < 1000, way
     assert our_servers.errors() == []
