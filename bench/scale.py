@@ -1,4 +1,4 @@
-"""From what was measured to the size of a cluster: the tables of docs/scale.md.
+"""From what was measured to the size of a cluster: the tables of docs/operations/scale.md.
 
     bench/run analytics --json FILE ... && bench/run scale FILE
 
@@ -109,7 +109,7 @@ def scale(
     measured: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="What `analytics --json` wrote.")],
     gigabits: Annotated[float, typer.Option(min=0.1, help="What a host gets from an object store, Gbit/s.")] = 10,
 ) -> None:
-    """Print the tables of docs/scale.md. Exit status 1 when nothing was measured with Spark."""
+    """Print the tables of docs/operations/scale.md. Exit status 1 when nothing was measured with Spark."""
     found = rates(json.loads(measured.read_text()))
     if not found:
         print(f"scale: {measured} has none of {', '.join(JOBS)}", file=sys.stderr)

@@ -10,19 +10,25 @@ import pytest
 from rocketbroker.app.mqadmin.sub_commands import SUB_COMMANDS
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+FOLDERS = ("start", "reference", "operations", "internals")
+MANUAL = [path for path in sorted((ROOT / "docs").rglob("*.md")) if "_build" not in path.parts]
+PAGES = [*sorted(ROOT.glob("*.md")), *MANUAL]
 # Pages may leave out the first folders of a path, as in `store/commitlog/commit_log.py`.
 PLACES = ("src", "tests", "docs", "bench", "bin", "conf", "requirements")
 
 FEATURES = [
     [cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
-    for line in (ROOT / "docs" / "features.md").read_text().splitlines()
+    for line in (ROOT / "docs" / "internals" / "test-matrix.md").read_text().splitlines()
     if line.startswith("| ") and not line.startswith("| feature ")
 ]
 
 DEFINITIONS = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
-CRASH_SAFETY = (ROOT / "docs" / "crash-safety.md").read_text()
+CRASH_SAFETY = (ROOT / "docs" / "internals" / "crash-safety.md").read_text()
 SECTIONS = [name for name in re.findall(r"^## (.*)", CRASH_SAFETY, re.MULTILINE) if name != "What is not covered"]
+
+
+def page_id(page: Path) -> str:
+    return str(page.relative_to(ROOT))
 
 
 @cache
@@ -31,21 +37,21 @@ def paths() -> list[str]:
     return [f"/{path.relative_to(ROOT)}" for path in found]
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=page_id)
 def test_each_source_file_that_a_page_names_is_there(page: Path):
     names = set(re.findall(r"`([\w/.-]+\.py)`", page.read_text()))
 
     assert {name for name in names if not any(path.endswith(f"/{name}") for path in paths())} == set()
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=page_id)
 def test_each_file_of_the_checkout_that_a_page_names_is_there(page: Path):
     words = re.findall(rf"(?<![\w/.-])((?:{'|'.join(PLACES)}|\.ci)/[\w./-]*\w)", page.read_text())
 
     assert {word for word in words if not (ROOT / word).exists()} == set()
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=page_id)
 def test_each_test_that_a_page_names_is_there(page: Path):
     named = re.findall(r"(tests/[\w/]+\.py)((?:::\w+)+)", page.read_text())
 
@@ -53,7 +59,7 @@ def test_each_test_that_a_page_names_is_there(page: Path):
     assert missing == []
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=page_id)
 def test_no_page_shows_a_folder_of_the_machine_that_it_was_written_on(page: Path):
     # mqdev makes a folder of its own there, and says so.
     assert [path for path in re.findall(r"/tmp/[\w./-]+", page.read_text()) if not path.startswith("/tmp/mqdev-")] == []
@@ -85,7 +91,7 @@ def test_each_feature_names_its_tests_and_its_code(row: list[str]):
     assert re.fullmatch(r"`[\w/]+\.py`(, `[\w/]+\.py`)*", code)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=page_id)
 def test_each_sub_command_that_a_page_runs_is_there(page: Path):
     run = set(re.findall(r"^\$ (?:bin/)?mqadmin (\w+)", page.read_text(), re.MULTILINE))
 
@@ -99,7 +105,21 @@ def test_each_room_is_described():
     assert set(re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE)) == rooms
 
 
-def test_each_page_is_linked_from_the_readme():
-    linked = set(re.findall(r"\]\(docs/([\w-]+\.md)\)", (ROOT / "README.md").read_text()))
+@pytest.mark.parametrize("page", PAGES, ids=page_id)
+def test_each_page_that_a_page_links_to_is_there(page: Path):
+    linked = re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text())
 
-    assert linked == {page.name for page in PAGES[1:]} - {"index.md"}
+    assert [name for name in linked if not (page.parent / name).exists()] == []
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_the_readme_leads_into_each_folder(folder: str):
+    assert re.search(rf"\]\(docs/{folder}/[\w-]+\.md\)", (ROOT / "README.md").read_text())
+
+
+def test_each_page_of_the_manual_is_in_its_table_of_contents():
+    """Sphinx finds this too, minutes later."""
+    listed = set(re.findall(r"^([\w/*-]+)$", (ROOT / "docs" / "index.md").read_text(), re.MULTILINE))
+
+    names = {str(page.relative_to(ROOT / "docs").with_suffix("")) for page in MANUAL} - {"index"}
+    assert {name for name in names if name not in listed and not name.startswith("internals/adr/")} == set()

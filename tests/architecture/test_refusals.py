@@ -9,7 +9,7 @@ from rocketbroker.processor.support.put_refusal import RESPONSE_CODES
 from rocketbroker.store.commitlog.put_message import PutMessageStatus
 from rocketbroker.store.flush.write_refusal import Refusal
 
-PAGE = (Path(__file__).resolve().parent.parent.parent / "docs" / "refusals.md").read_text()
+PAGE = (Path(__file__).resolve().parent.parent.parent / "docs" / "operations" / "refusals.md").read_text()
 
 
 def test_each_status_that_refuses_is_on_the_page_with_its_code():

@@ -1,4 +1,4 @@
-"""Tables, processor files, their tests and docs/request-codes.md belong together: none may lack one of the others."""
+"""Tables, processor files, their tests and the page of request codes belong together: none lacks one of the others."""
 
 import importlib
 import inspect
@@ -15,8 +15,8 @@ from rocketbroker.codec.remoting.request_code import RequestCode
 ROOT = Path(__file__).resolve().parent.parent.parent
 PROCESSORS = ROOT / "src" / "rocketbroker" / "processor"
 TESTS = ROOT / "tests" / "unit" / "processor"
-PAGE = ROOT / "docs" / "request-codes.md"
-HOW = "run: python -m rocketbroker.app.request_codes_doc > docs/request-codes.md"
+PAGE = ROOT / "docs" / "reference" / "request-codes.md"
+HOW = "run: python -m rocketbroker.app.request_codes_doc > docs/reference/request-codes.md"
 ROUTES = {title: routes for title, _, routes in request_codes_doc.sections()}
 ROUTED = [row for routes in ROUTES.values() for row in request_codes_doc.rows(routes)]
 FILES = sorted({row.file for row in ROUTED})

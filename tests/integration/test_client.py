@@ -61,10 +61,10 @@ async def test_a_restart_of_both_servers_is_outlived(tmp_path: Path):
 
 
 async def test_the_example_of_the_manual_works(server: DevServer, capsys: pytest.CaptureFixture[str]):
-    page = (Path(__file__).parents[2] / "docs" / "client.md").read_text()
+    page = (Path(__file__).parents[2] / "docs" / "start" / "python.md").read_text()
     code = page.split("```python\n")[1].split("```")[0]
     names: dict[str, Any] = {"__name__": "example"}
-    exec(compile(code, "docs/client.md", "exec"), names)
+    exec(compile(code, "docs/start/python.md", "exec"), names)
     async with asyncio.timeout(30):
         await names["main"](server.namesrv_addr)
     sent, received = capsys.readouterr().out.splitlines()

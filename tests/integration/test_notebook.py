@@ -10,7 +10,7 @@ from tests.support.notebooks import code_cells, printed_by_cells, shown
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
-NOTEBOOK = Path(__file__).resolve().parents[2] / "docs" / "analytics-tour.ipynb"
+NOTEBOOK = Path(__file__).resolve().parents[2] / "docs" / "how-to" / "analytics-tour.ipynb"
 MESSAGES = 20_000  # as the notebook says
 
 

@@ -1,6 +1,6 @@
 """Runs the code of a notebook, cell by cell in one namespace, and says what each cell printed.
 
-    PYTHONPATH=src:. .venv/bin/python -m tests.support.notebooks docs/analytics-tour.ipynb FOLDER
+    PYTHONPATH=src:. .venv/bin/python -m tests.support.notebooks docs/how-to/analytics-tour.ipynb FOLDER
 
 runs a notebook in a folder and writes what it printed into it. There is no kernel: cells are plain Python that prints.
 """

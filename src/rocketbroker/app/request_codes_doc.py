@@ -1,4 +1,4 @@
-"""Writes docs/request-codes.md: `python -m rocketbroker.app.request_codes_doc > docs/request-codes.md`."""
+"""Page of request codes: `python -m rocketbroker.app.request_codes_doc > docs/reference/request-codes.md`."""
 
 import inspect
 import sys
@@ -22,8 +22,8 @@ Which requests are answered, and where. Names and numbers are those of RocketMQ'
 the tables that the servers run with. A code that is not listed is answered REQUEST_CODE_NOT_SUPPORTED (3).
 
 - *file*: the processor, below `src/rocketbroker/processor/`. Codes that differ only in their encoding share one.
-- *audience*: the least kind of peer that may send it in [protected mode](security.md): a client, a broker, or
-  administration.
+- *audience*: the least kind of peer that may send it in [protected mode](../operations/security.md): a client, a
+  broker, or administration.
 - *header*: the typed header, in `src/rocketbroker/codec/remoting/headers/`. A dash means that the request has none, or
   that its fields are taken as they come.
 

@@ -1,4 +1,4 @@
-"""Writes docs/mqadmin.md: `python -m rocketbroker.app.mqadmin.docs > docs/mqadmin.md`."""
+"""Page of mqadmin: `python -m rocketbroker.app.mqadmin.docs > docs/reference/mqadmin.md`."""
 
 import inspect
 from collections.abc import Callable, Iterator
@@ -17,7 +17,7 @@ of RocketMQ's own `mqadmin`. It works with any RocketMQ name server and broker.
 - `--json` prints one JSON value with stable keys instead of text and tables; times in it are ms since 1970.
 - The exit code is 0 when all was done, 1 when something failed (why is one line on stderr) and 2 for wrong usage.
 - From another machine than the servers', its address has to be in `adminWhiteList` of name servers and brokers
-  ([Security](security.md)).
+  ([Security](../operations/security.md)).
 - What a broker does not tell is a dash in tables and has no key in JSON.
 - `mqadmin help SUB_COMMAND` and `mqadmin SUB_COMMAND -h` show the options below.
 """

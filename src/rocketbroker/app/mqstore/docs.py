@@ -1,4 +1,4 @@
-"""Writes docs/mqstore.md: `python -m rocketbroker.app.mqstore.docs > docs/mqstore.md`."""
+"""Page of mqstore: `python -m rocketbroker.app.mqstore.docs > docs/reference/mqstore.md`."""
 
 from collections.abc import Callable, Iterator
 from inspect import getdoc

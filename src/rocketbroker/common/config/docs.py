@@ -1,4 +1,4 @@
-"""Writes docs/configuration.md: `python -m rocketbroker.common.config.docs > docs/configuration.md`."""
+"""Page of settings: `python -m rocketbroker.common.config.docs > docs/reference/configuration.md`."""
 
 import sys
 

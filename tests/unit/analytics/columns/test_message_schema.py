@@ -9,7 +9,7 @@ from rocketbroker.analytics.columns.message_schema import ALL_FIELDS, check_colu
 from rocketbroker.analytics.tables.table import allowed_types
 from rocketbroker.common.errors import ConfigError
 
-_MANUAL = Path(__file__).parents[4] / "docs" / "analytics.md"
+_MANUAL = Path(__file__).parents[4] / "docs" / "reference" / "analytics.md"
 _SPARK_NAMES = {
     "int32": "int",
     "int64": "bigint",

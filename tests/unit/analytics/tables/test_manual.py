@@ -9,7 +9,7 @@ from rocketbroker.analytics.spark.source_options import OPTIONS
 from rocketbroker.analytics.tables.table import Table, allowed_types
 from rocketbroker.analytics.tables.table_list import TABLES
 
-_MANUAL = (Path(__file__).parents[4] / "docs" / "analytics.md").read_text()
+_MANUAL = (Path(__file__).parents[4] / "docs" / "reference" / "analytics.md").read_text()
 _SPARK_NAMES = {
     "int32": "int",
     "int64": "bigint",

@@ -1,4 +1,4 @@
-"""docs/mqadmin.md is what the sub-commands say."""
+"""docs/reference/mqadmin.md is what the sub-commands say."""
 
 import re
 from pathlib import Path
@@ -10,7 +10,7 @@ from rocketbroker.app.mqadmin import docs
 from rocketbroker.app.mqadmin.cli import app
 from rocketbroker.app.mqadmin.sub_commands import SUB_COMMANDS
 
-PAGE = Path(__file__).parents[4] / "docs" / "mqadmin.md"
+PAGE = Path(__file__).parents[4] / "docs" / "reference" / "mqadmin.md"
 PACKAGE = Path(docs.__file__).parent
 # Files of the package that are no sub-command.
 SHARED = {
@@ -35,7 +35,7 @@ def options_in_help(name: str) -> list[str]:
 
 
 def test_the_page_is_up_to_date():
-    assert PAGE.read_text() == docs.render(), "run: python -m rocketbroker.app.mqadmin.docs > docs/mqadmin.md"
+    assert PAGE.read_text() == docs.render(), "run: python -m rocketbroker.app.mqadmin.docs > docs/reference/mqadmin.md"
 
 
 @pytest.mark.parametrize("name", SUB_COMMANDS)

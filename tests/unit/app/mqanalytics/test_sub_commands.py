@@ -9,7 +9,7 @@ from rocketbroker.analytics.jobs.job_list import JOBS
 from rocketbroker.app.mqanalytics.cli import app
 from rocketbroker.app.mqanalytics.sub_commands import SUB_COMMANDS
 
-PAGE = (Path(__file__).parents[4] / "docs" / "jobs.md").read_text()
+PAGE = (Path(__file__).parents[4] / "docs" / "reference" / "jobs.md").read_text()
 
 
 def test_help_lists_each_sub_command():

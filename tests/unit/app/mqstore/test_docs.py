@@ -1,4 +1,4 @@
-"""docs/mqstore.md is what the sub-commands and the rules say."""
+"""docs/reference/mqstore.md is what the sub-commands and the rules say."""
 
 from pathlib import Path
 
@@ -9,12 +9,12 @@ from rocketbroker.app.mqstore import docs
 from rocketbroker.app.mqstore.sub_commands import COMMANDS, DUMP_COMMANDS
 from rocketbroker.codec.storefile.audit_rules import AuditRule
 
-PAGE = Path(__file__).parents[4] / "docs" / "mqstore.md"
+PAGE = Path(__file__).parents[4] / "docs" / "reference" / "mqstore.md"
 ALL = COMMANDS | {f"dump {name}": command for name, command in DUMP_COMMANDS.items()}
 
 
 def test_the_page_is_up_to_date() -> None:
-    assert PAGE.read_text() == docs.render(), "run: python -m rocketbroker.app.mqstore.docs > docs/mqstore.md"
+    assert PAGE.read_text() == docs.render(), "run: python -m rocketbroker.app.mqstore.docs > docs/reference/mqstore.md"
 
 
 @pytest.mark.parametrize("name", ALL)

@@ -1,4 +1,4 @@
-"""docs/configuration.md is what the models say."""
+"""docs/reference/configuration.md is what the models say."""
 
 from pathlib import Path
 
@@ -6,11 +6,13 @@ from rocketbroker.common.config import docs
 from rocketbroker.common.config.describe import fields_by_name
 from rocketbroker.common.config.resolve import MODELS
 
-PAGE = Path(__file__).parents[4] / "docs" / "configuration.md"
+PAGE = Path(__file__).parents[4] / "docs" / "reference" / "configuration.md"
 
 
 def test_the_page_is_up_to_date():
-    assert PAGE.read_text() == docs.render(), "run: python -m rocketbroker.common.config.docs > docs/configuration.md"
+    assert PAGE.read_text() == docs.render(), (
+        "run: python -m rocketbroker.common.config.docs > docs/reference/configuration.md"
+    )
 
 
 def test_every_setting_has_a_row_with_a_meaning():
