@@ -1,4 +1,4 @@
-"""Protected mode: the kind of peer that an address is admitted as."""
+"""Protected mode: which requests a peer may send, decided by its address."""
 
 import logging
 import time
@@ -22,34 +22,34 @@ _REPEAT_LOG_S = 10.0
 _FOUR_DIGITS = 1000
 _WHITE_LISTS = {Audience.BROKER: "brokerWhiteList", Audience.ADMINISTRATION: "adminWhiteList"}
 
-# Host of the peer and of our own end of its connection -> what the peer is admitted as.
+# (peer host, own host) -> audience that the peer belongs to.
 Admit = Callable[[str, str], Audience]
 
 
 def admit_all(_peer: str, _own: str) -> Audience:
-    """Admit every peer to everything, as RocketMQ does."""
+    """Let every peer send every request, as RocketMQ does."""
     return Audience.ADMINISTRATION
 
 
 class ProtectedMode:
-    """Admits peers by their address; a hot change of the settings holds for the next call.
+    """Choose the audience of a peer by its address; hot changes of the settings apply to the next call.
 
-    A process of this machine may send everything: its peer address is a loopback address, or the address that it
-    connected to. The latter is what a command gets when it takes the broker's address from a route.
+    Processes of this machine may send everything. Their peer address is a loopback address, or the address they
+    connected to, which a command finds in a route.
     """
 
     def __init__(self, config: TransportConfig) -> None:
         self._config = config
 
     def __call__(self, peer: str, own: str) -> Audience:
-        """The audience of a peer; one whose address is unknown is a client."""
+        """Return the audience of a peer; an unknown address is a client."""
         config = self._config
         if not config.protected_mode:
             return Audience.ADMINISTRATION
         return _audience(peer, own, config.admin_white_list, config.broker_white_list)
 
 
-# After a hot change all connections are asked for at once, most of them from a few hosts.
+# A hot change checks all connections at once, and most come from a few hosts.
 @lru_cache(maxsize=1024)
 def _audience(peer: str, own: str, admin_white_list: str, broker_white_list: str) -> Audience:
     address = parse_address(peer)
@@ -61,16 +61,16 @@ def _audience(peer: str, own: str, admin_white_list: str, broker_white_list: str
 
 
 class RouteTable(NamedTuple):
-    """Routes of one audience, by code and, for most, by the first 12 bytes of a JSON header."""
+    """Routes of one audience by request code and, for short codes, by the first 12 bytes of a JSON header."""
 
     by_code: dict[int, Route]
     by_prefix: dict[bytes, Route]
 
 
 def route_tables(routes: dict[int, Route]) -> dict[Audience, RouteTable]:
-    """The routes for each audience; those it may not send are guarded by a refusal.
+    """Make the route table of each audience; a guard rejects the codes beyond the audience.
 
-    A connection is given its table once, so that no message pays for the question.
+    A connection gets its table when it is accepted, so that no message pays for the check.
     """
     return {audience: _table(routes, audience) for audience in Audience}
 
@@ -81,14 +81,14 @@ def _table(routes: dict[int, Route], audience: Audience) -> RouteTable:
         code: route if route.audience <= audience else route.guarded(_refusal(route, audience, refusals))
         for code, route in routes.items()
     }
-    # `{"code":310,` -> route: a look-up by the first 12 bytes spares a first pass over the header.
+    # `{"code":310,` -> route: a lookup by the first 12 bytes saves a pass over the header.
     return RouteTable(
         by_code, {(b'{"code":%d,"' % code)[:12]: route for code, route in by_code.items() if code < _FOUR_DIGITS}
     )
 
 
 def _refusal(route: Route, admitted: Audience, refusals: "_RefusalLog") -> Guard:
-    """A guard that refuses every request of a route."""
+    """Make a guard that rejects every request of a route."""
     try:
         name = f"{route.code} ({RequestCode(route.code).name})"
     except ValueError:
@@ -107,14 +107,14 @@ def _refusal(route: Route, admitted: Audience, refusals: "_RefusalLog") -> Guard
 
 
 class _RefusalLog:
-    """Logs the newest refusal at most every 10 s: a stranger decides how many there are."""
+    """Log of rejected requests, at most one line in 10 s: strangers decide how many there are."""
 
     def __init__(self) -> None:
         self._count = 0
         self._told = float("-inf")
 
     def add(self, text: str) -> None:
-        """Count a refusal, and log it when it is time."""
+        """Count a rejected request and log it if the last line is 10 s old."""
         self._count += 1
         now = time.monotonic()
         if now >= self._told + _REPEAT_LOG_S:

@@ -1,4 +1,4 @@
-"""Frames that answer requests, errors of handlers among them."""
+"""Encoding of answers, including errors of handlers."""
 
 import logging
 
@@ -10,12 +10,12 @@ from rocketbroker.common.errors import BrokerResponseError
 log = logging.getLogger(__name__)
 
 
-# A remark that repeats what a peer sent could fill a frame.
+# Characters; a remark that quotes the request could fill a frame.
 _MOST_REMARK = 4096
 
 
 def encode_answer(command: Command, answer: Command) -> bytes:
-    """The frame that answers a request; an answer that cannot be encoded becomes an error of its handler."""
+    """Encode the answer to a request; an answer that cannot be encoded becomes an error answer."""
     try:
         return encode_reply(command.opaque, answer)
     except Exception as error:  # noqa: BLE001 - logged and answered; the connection goes on
@@ -23,7 +23,7 @@ def encode_answer(command: Command, answer: Command) -> bytes:
 
 
 def encode_reply(opaque: int, answer: Command) -> bytes:
-    """The frame that answers the request with that opaque; a very long remark is cut."""
+    """Encode the answer to the request with this opaque; truncate a very long remark."""
     answer.opaque = opaque
     answer.flag |= FLAG_RESPONSE
     remark = answer.remark
@@ -33,7 +33,7 @@ def encode_reply(opaque: int, answer: Command) -> bytes:
 
 
 def error_answer(code: int, error: BaseException) -> Command:
-    """The answer for an error of a handler; an unforeseen one is logged with its trace."""
+    """Make the answer for a handler's error; log an unexpected error with its traceback."""
     if isinstance(error, BrokerResponseError):
         return response(error.code, error.remark)
     log.error("request code %d failed", code, exc_info=error)
@@ -41,7 +41,7 @@ def error_answer(code: int, error: BaseException) -> Command:
 
 
 def body_too_long(code: int, length: int, limit: int) -> Command:
-    """The answer to a request whose body is longer than its route takes."""
+    """Make the answer to a request whose body exceeds the limit."""
     return response(
         ResponseCode.SYSTEM_ERROR,
         f"maxRequestBodySize: the body of request code {code} has {length:,} bytes, over the limit of {limit:,}; "

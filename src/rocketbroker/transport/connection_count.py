@@ -1,4 +1,4 @@
-"""Numbers of open connections, in all and from each address."""
+"""Number of open connections, in total and by address."""
 
 import ipaddress
 import logging
@@ -13,9 +13,9 @@ _REPEAT_LOG_S = 10.0
 
 
 def _source(address: str) -> tuple[str, bool]:
-    """The part of ``ip:port`` that connections are counted by, and whether it is this machine.
+    """Return the key that an ``ip:port`` is counted by, and if it is this machine.
 
-    A host has a whole network of IPv6 addresses to call from.
+    IPv6 addresses count by network, since one host may use all addresses of its network.
     """
     host = address.rpartition(":")[0].strip("[]").partition("%")[0]
     try:
@@ -30,10 +30,9 @@ def _source(address: str) -> tuple[str, bool]:
 
 
 class ConnectionCount:
-    """Turns connections away that are too many, and logs how many there were.
+    """Limit on connections in total and by address; logs how many were rejected.
 
-    No address takes all connections: where ``maxConnectionsPerAddress`` is 0, half of ``maxConnections`` are for the
-    others, unless the address is this machine's.
+    With ``maxConnectionsPerAddress`` 0, one address may take half of ``maxConnections``; this machine may take all.
     """
 
     def __init__(self, limits: ConnectionLimits) -> None:
@@ -46,8 +45,8 @@ class ConnectionCount:
         self._told = float("-inf")
 
     def enter(self, address: str, descriptor: int = -1) -> bool:
-        """Count one more connection from ``ip:port``; false when it must be closed instead."""
-        # The kernel gives each the lowest descriptor that is free: all below it are in use.
+        """Count a connection from ``ip:port``; return false if a limit is reached and it must be closed."""
+        # The kernel assigns the lowest free descriptor, so all lower ones are in use.
         if 0 < self._max_descriptor <= descriptor:
             self._log(
                 address,
@@ -69,7 +68,7 @@ class ConnectionCount:
         return True
 
     def leave(self, address: str) -> None:
-        """Count one connection less."""
+        """Uncount a closed connection."""
         source, _ = _source(address)
         self._count -= 1
         self._by_source[source] -= 1

@@ -1,35 +1,36 @@
-"""Limits for the peers of a server or a client (org.apache.rocketmq.remoting.netty.NettyServerConfig)."""
+"""Limits for peers of a server or client (org.apache.rocketmq.remoting.netty.NettyServerConfig)."""
 
 from typing import NamedTuple
 
 from rocketbroker.codec.remoting.frame import FRAME_MAX_LENGTH
 
-# Answers that wait to be sent; over it the connection is not heard until the peer has taken some.
+# Unsent answer bytes above which a connection is not read until the peer has taken some.
 WRITE_HIGH_WATER = 1024 * 1024
-# The properties of a message have 32,767 bytes at most, each of which JSON may write as six, and other fields few.
+# A message's properties have at most 32,767 bytes, JSON writes up to six for each, and other fields add few.
 _MAX_HEADER_LENGTH = 256 * 1024
 _MAX_REQUEST_BODY_SIZE = 1024 * 1024
 _MAX_HELD_BYTES = 512 * 1024 * 1024
-# Requests to a peer that is behind with its answers.
+# Requests to a peer that is slow to take its answers.
 _MAX_PUSH_BYTES = 1024 * 1024
 
 
 class ConnectionLimits(NamedTuple):
-    """Bounds of what peers may take; sizes are in bytes.
+    """Limits on what one peer may cost; sizes in bytes.
 
     Attributes:
-        frame_max_length: of the length field.
-        max_connections: open at a time; 0 is any number.
-        max_connections_per_address: of them; 0 is half of ``max_connections``, and any number on this machine.
-        write_high_water: a peer that has not taken so much of its answers is not heard.
-        max_idle_s: a connection is closed that sends nothing, and dropped that takes nothing of what waits for it.
-        send_buffer: the kernel's for each connection; 0 leaves it to the kernel.
-        max_header_length: of a frame.
-        max_request_body_size: of requests whose routes take no large bodies.
-        max_held_bytes: memory of all connections between events: incomplete frames, requests and answers that wait.
-        frame_timeout_s: from the first byte of a frame to its last; more on a slow link.
-        max_descriptor: a connection with this descriptor, or a higher one, is turned away; 0 takes any.
-        max_push_bytes: requests to a peer may add so much to what waits for it while it is behind.
+        frame_max_length: largest value of a frame's length field.
+        max_connections: open connections; 0 is unlimited.
+        max_connections_per_address: connections of one address; 0 is half of ``max_connections``, unlimited for this
+            machine.
+        write_high_water: unsent answers above which a connection is not read.
+        max_idle_s: seconds without progress after which a connection is closed.
+        send_buffer: kernel send buffer of a connection; 0 keeps the kernel's default.
+        max_header_length: header of a frame.
+        max_request_body_size: body of a request, unless its route takes large bodies.
+        max_held_bytes: memory of all connections between events: incomplete frames, pending requests, unsent answers.
+        frame_timeout_s: seconds from the first byte of a frame to its last; more on a slow link.
+        max_descriptor: lowest descriptor that is rejected; 0 accepts any.
+        max_push_bytes: requests that may queue up for a peer that is slow to read.
     """
 
     frame_max_length: int = FRAME_MAX_LENGTH

@@ -1,4 +1,4 @@
-"""What the connections of one server or one client share."""
+"""State shared by all connections of one server or client."""
 
 import asyncio
 import itertools
@@ -19,15 +19,15 @@ log = logging.getLogger(__name__)
 _CLOSE_TIMEOUT_S = 1.0
 _REPEAT_LOG_S = 10.0
 _SCAN_S = 10.0
-# What has been held for no time yet counts as held for so long.
+# Lower bound, in seconds, for the time that memory has been held.
 _MOMENT_S = 0.01
 
 
 class EndpointConnection(Connection, Protocol):
-    """A connection as its endpoint knows it."""
+    """Connection as its endpoint sees it."""
 
     def admit(self) -> None:
-        """Settle what the peer may send."""
+        """Choose the routes for the peer's audience."""
 
     @property
     def is_open(self) -> bool:
@@ -35,33 +35,33 @@ class EndpointConnection(Connection, Protocol):
 
     @property
     def held_bytes(self) -> int:
-        """Memory that it holds until a later event."""
+        """Memory held until a later event, in bytes."""
 
     @property
     def held_since(self) -> float:
-        """Time of its last progress since it holds memory."""
+        """Time of the last progress while holding memory."""
 
     def check(self, now: float) -> None:
-        """End it when its peer is late or idle."""
+        """Close the connection if its peer is late or idle."""
 
     def drop(self, reason: str) -> None:
-        """Close at once and free what is held; what was not sent is lost."""
+        """Close at once and free its memory; unsent data is lost."""
 
     def drop_waiting(self) -> None:
-        """Forget the requests whose turn has not come."""
+        """Drop the queued requests."""
 
 
 class Endpoint:
-    """What all connections of a server or of a client share.
+    """State shared by all connections of one server or client.
 
     Args:
         routes: handlers by request code.
-        limits: what the peers may take.
-        on_batch_end: called after the last frame of each read event, and always before answers are written.
-        on_close: called when a connection is gone.
-        throttles: whether a peer that takes its answers slowly is not heard until it catches up. Only for servers: two
-            peers that both stop reading while their writes wait would wait for each other for ever.
-        admit: says what a peer may send, by the hosts of its own and our end of the connection.
+        limits: limits on peers.
+        on_batch_end: called after the last frame of each read event, always before answers are written.
+        on_close: called when a connection is closed or lost.
+        throttles: stop reading from a peer that is slow to take its answers. For servers only: two peers that both
+            stop reading would deadlock.
+        admit: chooses the audience of a peer by the peer's host and the host it connected to.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class Endpoint:
         self._count = ConnectionCount(limits)
 
     def gone(self, connection: EndpointConnection) -> None:
-        """Forget a connection that was lost."""
+        """Remove a closed connection."""
         if connection in self.connections:
             self.connections.remove(connection)
             self._count.leave(connection.remote_address)
@@ -102,7 +102,7 @@ class Endpoint:
             self.on_close(connection)
 
     def watch(self) -> None:
-        """Look for late and idle peers from now on."""
+        """Start the periodic check for late and idle peers."""
         self.tasks.every(_SCAN_S, self._check, "idle-scan")
 
     def _check(self) -> None:
@@ -111,9 +111,9 @@ class Endpoint:
             connection.check(now)
 
     def hold(self, change: int) -> None:
-        """Account for memory that a connection holds or has freed; over the limit the worst of them is dropped.
+        """Add a change of held memory; above ``max_held_bytes``, drop the worst connection.
 
-        The worst holds most for longest, so that a peer which makes progress is not dropped for others' sake.
+        The worst connection has the highest product of bytes and seconds held, so that a peer with progress survives.
         """
         self.held_bytes += change
         limit = self.limits.max_held_bytes
@@ -129,7 +129,7 @@ class Endpoint:
             )
 
     def end_batch(self) -> None:
-        """Call the batch-end hook; its error is logged, and ends neither the connection nor the answers."""
+        """Call the batch-end hook; log its error, since connection and answers must not suffer from it."""
         if self.on_batch_end is not None:
             try:
                 self.on_batch_end()
@@ -139,31 +139,31 @@ class Endpoint:
                 self._batch_failure = ""
 
     def _log_failed_batch(self, error: Exception) -> None:
-        """Log an error when it appears and every ten seconds while it stays: there may be thousands of batches."""
+        """Log an error when it appears, then once in ten seconds: there may be thousands of batches."""
         failure, now = f"{type(error).__name__}: {error}", time.monotonic()
         if failure != self._batch_failure or now >= self._batch_failure_told + _REPEAT_LOG_S:
             self._batch_failure, self._batch_failure_told = failure, now
             log.error("the end of a batch failed", exc_info=error)
 
     def table_for(self, transport: asyncio.BaseTransport) -> RouteTable:
-        """The routes of a peer, by the addresses of both ends of its connection."""
+        """Return the routes of a peer by the addresses of both ends of its connection."""
         peer, own = transport.get_extra_info("peername"), transport.get_extra_info("sockname")
         return self._tables[self._admit(peer[0] if peer else "", own[0] if own else "")]
 
     def readmit(self) -> None:
-        """Settle anew what the peers of open connections may send."""
+        """Choose the audience of every open connection again, after a change of settings."""
         for connection in self.connections:
             connection.admit()
 
     def accept(self, connection: EndpointConnection, descriptor: int) -> bool:
-        """Take one more connection; false when there are too many, in all or from its address."""
+        """Register a connection; return false if there are too many, in total or from its address."""
         if not self._count.enter(connection.remote_address, descriptor):
             return False
         self.connections.add(connection)
         return True
 
     async def stop(self, reason: str) -> None:
-        """End the tasks of open requests and close all connections; a peer has a second to take its last answers."""
+        """Cancel open requests and close all connections; a peer gets one second to take its last answers."""
         for connection in list(self.connections):
             connection.drop_waiting()
         await self.tasks.stop()

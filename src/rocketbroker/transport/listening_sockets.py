@@ -1,4 +1,4 @@
-"""Sockets that are bound and do not listen yet, so that a server knows its port before anything depends on it."""
+"""Bound sockets that do not listen yet: a server knows its port before anything depends on it."""
 
 import socket
 from collections.abc import Iterable
@@ -10,15 +10,15 @@ _TRIES = 20
 
 
 def bind_sockets(host: str, port: int, second_below: int = 0) -> list[socket.socket]:
-    """Bind a port, and the one that is ``second_below`` less where that is not 0; the first socket has the port asked.
+    """Bind a port and, if ``second_below`` is not 0, the port that much lower; return the sockets, ``port`` first.
 
     Args:
-        host: address or name to bind; empty for all addresses. A name is bound at each address that it has.
-        port: 0 takes a free port, whose second one is free too.
-        second_below: distance of the second port; there is none where it would not be above 0.
+        host: address or name to bind; empty for all addresses. A name is bound at each of its addresses.
+        port: 0 picks a free port whose second port is free too.
+        second_below: distance to the second port; a second port of 0 or less is left out.
 
     Raises:
-        ConfigError: a port cannot be bound; the text names address and cause.
+        ConfigError: a port cannot be bound; the text names the address and the cause.
     """
     for _ in range(_TRIES if port == 0 else 1):
         sockets = _bind(host, port)
@@ -34,19 +34,19 @@ def bind_sockets(host: str, port: int, second_below: int = 0) -> list[socket.soc
 
 
 def close_sockets(sockets: Iterable[socket.socket]) -> None:
-    """Give the ports back."""
+    """Release the ports."""
     for sock in sockets:
         sock.close()
 
 
 def port_of(sock: socket.socket) -> int:
-    """The port that a socket is bound to."""
+    """Return the port that a socket is bound to."""
     port: int = sock.getsockname()[1]
     return port
 
 
 def cannot_listen(host: str, port: int, error: OSError) -> ConfigError:
-    """The error that names an address that cannot be had."""
+    """Make the error for an address that cannot be bound."""
     cause = error.strerror or error
     return ConfigError(
         f"cannot listen on {host or ALL_ADDRESSES}:{port}: {cause}; change listenPort or stop what uses it"

@@ -1,4 +1,4 @@
-"""Requests of ours to the peer of one connection, which answers them among its own requests."""
+"""Requests from this side of a connection; answers arrive between the requests of the peer."""
 
 import asyncio
 import logging
@@ -12,12 +12,12 @@ from rocketbroker.common.errors import RemotingSendError, RemotingTimeoutError, 
 
 log = logging.getLogger(__name__)
 
-# Opaques are Java ints; the count begins anew after 2,147,483,647 requests.
+# Opaques are Java ints and wrap around after 2,147,483,647 requests.
 _MAX_OPAQUE = 0x7FFFFFFF
 
 
 class Peer(Protocol):
-    """The connection that carries the requests."""
+    """Connection that carries the requests."""
 
     remote_address: str
     is_behind: bool
@@ -31,12 +31,12 @@ class Peer(Protocol):
 
 
 class OutgoingRequests:
-    """Numbers and sends requests, and gives each its answer.
+    """Number and send requests, and match answers to them.
 
     Args:
         peer: the connection.
-        opaques: numbers that no other connection of the endpoint uses.
-        limit: bytes that may wait for a peer that is behind.
+        opaques: counter that all connections of the endpoint share.
+        limit: bytes of requests that may queue up for a peer that is slow to read.
     """
 
     def __init__(self, peer: Peer, opaques: Iterator[int], limit: int) -> None:
@@ -44,11 +44,11 @@ class OutgoingRequests:
         self._opaques = opaques
         self._limit = limit
         self._pending: dict[int, asyncio.Future[Command]] = {}
-        # Written since the peer is behind.
+        # Bytes written since the peer fell behind.
         self._pushed_bytes = 0
 
     def send_oneway(self, command: Command) -> bool:
-        """Send a request that wants no answer; false when it was dropped: the peer is gone or too far behind."""
+        """Send a one-way request; return false if it was dropped because the peer is gone or too far behind."""
         if not self._peer.is_open:
             return False
         command.opaque = next(self._opaques) & _MAX_OPAQUE
@@ -64,8 +64,8 @@ class OutgoingRequests:
         """Send a request and wait for its answer.
 
         Raises:
-            RemotingSendError: the connection was lost before the answer came, or the peer is too far behind.
-            RemotingTimeoutError: no answer in time.
+            RemotingSendError: the connection was lost before the answer arrived, or the peer is too far behind.
+            RemotingTimeoutError: no answer arrived in time.
         """
         address = self._peer.remote_address
         if not self._peer.is_open:
@@ -84,7 +84,7 @@ class OutgoingRequests:
             self._pending.pop(opaque, None)
 
     def _push(self, command: Command) -> None:
-        """Write a request unless the peer is too far behind to be sent more."""
+        """Write a request unless the peer is too far behind."""
         frame = encode_frame(command)
         if self._peer.is_behind:
             if self._pushed_bytes + len(frame) > self._limit:
@@ -97,11 +97,11 @@ class OutgoingRequests:
         self._peer.write([frame])
 
     def caught_up(self) -> None:
-        """Begin anew to count: the peer has taken what waited."""
+        """Reset the count: the peer has taken all queued bytes."""
         self._pushed_bytes = 0
 
     def answered(self, command: Command) -> None:
-        """Give an answer to whoever waits for it."""
+        """Complete the request that an answer belongs to."""
         future = self._pending.pop(command.opaque, None)
         if future is None or future.done():
             log.debug("%s answered %d, which nobody waits for", self._peer.remote_address, command.opaque)
@@ -110,7 +110,7 @@ class OutgoingRequests:
         future.set_result(command)
 
     def lost(self) -> None:
-        """Fail what waits for answers."""
+        """Fail all requests without an answer."""
         for future in self._pending.values():
             if not future.done():
                 future.set_exception(RemotingSendError(f"the connection to {self._peer.remote_address} was lost"))

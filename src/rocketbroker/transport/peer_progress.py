@@ -1,39 +1,39 @@
-"""Progress of a peer: it finishes the frames that it begins and takes what is written to it."""
+"""Progress of a peer in sending its frames and taking its answers."""
 
 from rocketbroker.transport.connection_limits import ConnectionLimits
 
-# A slow link has a second more for each so many bytes of a frame that came.
+# Bytes of a frame that extend its timeout by one second, for slow links.
 _SLOWEST_RATE = 64 * 1024
 
 
 class PeerProgress:
-    """Tells when a peer is late with a frame or with taking its answers.
+    """Detect a peer that is late with a frame or with taking its answers.
 
-    What waits for a peer holds memory, and files of the log that were deleted since.
+    Unsent answers hold memory, and disk blocks of deleted log files.
     """
 
     def __init__(self, limits: ConnectionLimits) -> None:
         self._limits = limits
         self.frame_began_at = 0.0
-        # Bytes that waited for the peer at the last look, and when it last took some.
-        self._untaken = 0
+        # Unsent bytes at the last check, and the time when the peer last took some.
+        self._unsent = 0
         self.taken_at = 0.0
 
-    def lateness(self, now: float, untaken: int, received: int) -> str:
-        """The reason to drop the peer, or an empty text.
+    def lateness(self, now: float, unsent: int, received: int) -> str:
+        """Return the reason to drop the peer, or an empty text.
 
         Args:
-            now: by the clock of the event loop.
-            untaken: bytes that wait for the peer.
-            received: bytes of the incomplete frame.
+            now: time of the event loop.
+            unsent: bytes written for the peer that it has not taken.
+            received: bytes received of the incomplete frame.
         """
-        if not untaken or untaken < self._untaken:
+        if not unsent or unsent < self._unsent:
             self.taken_at = now
-        self._untaken = untaken
+        self._unsent = unsent
         limits = self._limits
         if now - self.taken_at > limits.max_idle_s:
             return (
-                f"it took none of the {untaken} bytes that wait for it within {limits.max_idle_s:g} s "
+                f"it took none of the {unsent} bytes that wait for it within {limits.max_idle_s:g} s "
                 "(serverChannelMaxIdleTimeSeconds)"
             )
         late_s = now - self.frame_began_at

@@ -1,15 +1,15 @@
-"""The bytes of one connection between two reads.
+"""Receive buffer of one connection.
 
-All connections of an endpoint read into one shared buffer, since a read event is handled whole before the next one
-begins. What is left of it, an incomplete frame, is kept by the connection itself, and memory for a large frame grows
-with the bytes that really came, never with the length that the peer claims.
+All connections of an endpoint read into one shared buffer, because one read event is handled completely before the
+next begins. Each connection keeps its own incomplete frame. Memory for a large frame grows with the bytes received,
+never with the length that the peer claims.
 """
 
 SHARED_SIZE = 256 * 1024
 
 
 class ReceiveBuffer:
-    """Hands out where the next read goes and keeps the incomplete frame that a read leaves.
+    """Provide room for the next read and keep the incomplete frame that a read leaves.
 
     Args:
         shared: the buffer that all connections of the endpoint read into.
@@ -25,16 +25,16 @@ class ReceiveBuffer:
 
     @property
     def held(self) -> int:
-        """Bytes of memory that the incomplete frame takes."""
+        """Memory of the incomplete frame, in bytes."""
         return len(self._rest) if self._large is None else len(self._large)
 
     @property
     def received_bytes(self) -> int:
-        """Bytes of the incomplete frame that came."""
+        """Bytes received of the incomplete frame."""
         return len(self._rest) if self._large is None else self._length
 
     def room(self) -> memoryview:
-        """Where the next read goes; never empty."""
+        """Return the memory that the next read fills; never empty."""
         if self._large is not None:
             return memoryview(self._large)[self._length :]
         rest = self._rest
@@ -44,16 +44,16 @@ class ReceiveBuffer:
         return self._shared[len(rest) :]
 
     def received(self, count: int) -> memoryview:
-        """All bytes not consumed yet, after ``count`` bytes were read into ``room()``."""
+        """Return all unconsumed bytes after ``count`` bytes were read into ``room()``."""
         if self._large is not None:
             self._length += count
             return memoryview(self._large)[: self._length]
         return self._shared[: len(self._rest) + count]
 
     def keep(self, rest: memoryview, needed: int) -> None:
-        """Keep an incomplete frame: ``rest`` of what ``received`` gave, ``needed`` bytes in all when complete."""
+        """Keep ``rest``, the received part of a frame that has ``needed`` bytes when complete."""
         if needed <= len(self._shared) or (self._large is None and 2 * len(rest) <= len(self._shared)):
-            # Also the first bytes of a large frame: a peer that claims much and sends little costs little.
+            # Large frames start small too: a peer that claims much and sends little costs little.
             self._rest = bytes(rest)
             self._large = None
             return
@@ -67,6 +67,6 @@ class ReceiveBuffer:
         self._rest = b""
 
     def clear(self) -> None:
-        """All was consumed."""
+        """Forget all bytes: they were consumed."""
         self._rest = b""
         self._large = None

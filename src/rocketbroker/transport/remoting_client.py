@@ -1,4 +1,4 @@
-"""A connecting endpoint: one connection per address, made when first needed (NettyRemotingClient)."""
+"""Connecting endpoint: one connection for each address, opened on first use (NettyRemotingClient)."""
 
 import asyncio
 from collections.abc import Callable
@@ -13,10 +13,10 @@ from rocketbroker.transport.endpoint import Endpoint
 
 
 def split_address(address: str) -> tuple[str, int]:
-    """Host and port of ``host:port`` (an IPv6 host may stand in brackets).
+    """Split ``host:port``; an IPv6 host may have brackets.
 
     Raises:
-        RemotingConnectError: the text has no port, or it is out of range.
+        RemotingConnectError: the port is missing or out of range.
     """
     host, _, port = address.strip().rpartition(":")
     if not host or not port.isascii() or not port.isdigit() or not 0 < int(port) < 65536:
@@ -25,13 +25,13 @@ def split_address(address: str) -> tuple[str, int]:
 
 
 class RemotingClient:
-    """Sends requests to addresses and serves the requests that come back over the same connections.
+    """Send requests to addresses and serve the requests that arrive over the same connections.
 
     Args:
-        routes: handlers of requests that servers send (such as NOTIFY_CONSUMER_IDS_CHANGED).
-        connect_timeout_s: how long a connection attempt may take.
+        routes: handlers of requests from servers, such as NOTIFY_CONSUMER_IDS_CHANGED.
+        connect_timeout_s: limit of a connection attempt, in seconds.
         frame_max_length: limit of a frame's length field, in bytes.
-        on_close: called when a connection is gone.
+        on_close: called when a connection is closed or lost.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class RemotingClient:
         on_close: Callable[[Connection], None] | None = None,
     ) -> None:
         self._connect_timeout_s = connect_timeout_s
-        # Headers of answers to batches hold the ids of all their messages.
+        # An answer to a batch holds the ids of all its messages in the header.
         limits = ConnectionLimits(
             frame_max_length, max_header_length=MAX_HEADER_LENGTH, max_request_body_size=frame_max_length
         )
@@ -53,10 +53,10 @@ class RemotingClient:
         self._locks: dict[str, asyncio.Lock] = {}
 
     async def connect(self, address: str) -> RemotingConnection:
-        """The open connection to an address, made now if there is none.
+        """Return the connection to an address; open one if needed.
 
         Raises:
-            RemotingConnectError: nothing answers there.
+            RemotingConnectError: the address does not accept connections.
         """
         connection = self._connections.get(address)
         if connection is not None and connection.is_open:
@@ -83,7 +83,7 @@ class RemotingClient:
         except OSError as error:
             raise RemotingConnectError(f"connect to {address} failed: {error.strerror or error}") from error
         except UnicodeError as error:
-            # A label that is empty or longer than 63 bytes fails before any name server is asked.
+            # An empty host label, or one over 63 bytes, fails before any DNS query.
             raise RemotingConnectError(f"connect to {address} failed: {host!r} is no host name ({error})") from error
         return connection
 
@@ -91,24 +91,24 @@ class RemotingClient:
         """Send a request and wait for its answer.
 
         Raises:
-            RemotingConnectError: no connection to the address.
-            RemotingSendError: the connection was lost before the answer came.
-            RemotingTimeoutError: no answer in time.
+            RemotingConnectError: the address does not accept connections.
+            RemotingSendError: the connection was lost before the answer arrived.
+            RemotingTimeoutError: no answer arrived in time.
         """
         connection = await self.connect(address)
         return await connection.invoke(command, timeout_s)
 
     async def invoke_oneway(self, address: str, command: Command) -> None:
-        """Send a request that wants no answer.
+        """Send a one-way request.
 
         Raises:
-            RemotingConnectError: no connection to the address.
+            RemotingConnectError: the address does not accept connections.
         """
         connection = await self.connect(address)
         connection.send_oneway(command)
 
     def close_address(self, address: str) -> None:
-        """Close the connection to an address, if there is one."""
+        """Close the connection to an address, if any."""
         connection = self._connections.pop(address, None)
         if connection is not None:
             connection.close("no longer needed")

@@ -1,4 +1,4 @@
-"""A listening endpoint (NettyRemotingServer)."""
+"""Listening endpoint (NettyRemotingServer)."""
 
 import asyncio
 import socket
@@ -16,16 +16,16 @@ _BACKLOG = 1024
 
 
 class RemotingServer:
-    """Accepts connections and serves the routes.
+    """Accept connections and serve the routes.
 
     Args:
         routes: handlers by request code.
         host: address to bind; empty for all addresses.
-        port: port to bind; 0 takes a free one, then ``port`` tells which.
-        limits: what the peers may take; a longer frame is refused before memory is taken.
-        on_batch_end: called after the last frame of each read event, and always before answers are written.
-        on_close: called when a connection is gone.
-        admit: says what a peer may send, by the hosts of its own and our end of the connection.
+        port: port to bind; 0 picks a free one, which ``port`` then holds.
+        limits: limits on peers.
+        on_batch_end: called after the last frame of each read event, always before answers are written.
+        on_close: called when a connection is closed or lost.
+        admit: chooses the audience of a peer by the peer's host and the host it connected to.
     """
 
     def __init__(
@@ -47,23 +47,23 @@ class RemotingServer:
 
     @property
     def connections(self) -> set[RemotingConnection]:
-        """The open connections."""
+        """Open connections."""
         return cast("set[RemotingConnection]", self._endpoint.connections)
 
     def readmit(self) -> None:
-        """Settle anew what the peers of open connections may send."""
+        """Choose the audience of every open connection again, after a change of settings."""
         self._endpoint.readmit()
 
     def listen_on(self, sockets: Sequence[socket.socket]) -> None:
-        """Have ``start`` listen on what ``bind_sockets`` gave, instead of binding host and port."""
+        """Let ``start`` listen on sockets of ``bind_sockets`` instead of binding host and port."""
         self._sockets = sockets
         self.port = port_of(sockets[0])
 
     async def start(self) -> None:
-        """Bind and accept.
+        """Bind the port and accept connections.
 
         Raises:
-            ConfigError: the address cannot be had; the text names address and cause.
+            ConfigError: the address cannot be bound; the text names the address and the cause.
         """
         sockets = self._sockets or bind_sockets(self.host, self.port)
         self.port = port_of(sockets[0])
@@ -78,7 +78,7 @@ class RemotingServer:
     async def _listen(self, sock: socket.socket) -> None:
         loop = asyncio.get_running_loop()
         try:
-            sock.listen(_BACKLOG)  # not left to uvloop, which keeps a socket for ever that cannot listen
+            sock.listen(_BACKLOG)  # uvloop would leak a socket that cannot listen
         except OSError as error:
             port = port_of(sock)
             sock.close()

@@ -4,7 +4,7 @@ import socket
 
 
 def set_options(sock: socket.socket | None, send_buffer: int) -> None:
-    """Send small frames at once, and bound the kernel's send buffer where it is not 0; only for TCP."""
+    """Disable Nagle's algorithm and set the send buffer, if not 0; for TCP sockets only."""
     if sock is not None and sock.family in (socket.AF_INET, socket.AF_INET6):
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if send_buffer:
