@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rocketbroker.app.access_notice import log_access
-from rocketbroker.app.command_line import server_app
+from rocketbroker.app.command_line import Version, new_app
 from rocketbroker.app.event_loop import run, serve
 from rocketbroker.app.logging_setup import set_up_logging
 from rocketbroker.common.config.load import BrokerSettings, load_broker_settings
@@ -20,7 +20,7 @@ from rocketbroker.common.open_files import raise_open_file_limit
 if TYPE_CHECKING:
     from rocketbroker.app.broker_controller import BrokerController
 
-app = server_app()
+app = new_app()
 
 
 @app.command()
@@ -33,6 +33,7 @@ def mqbroker(
     print_important: Annotated[
         bool, typer.Option("-m", "--printImportantConfig", help="Print the important settings and end.")
     ] = False,
+    version: Version = False,
 ) -> None:
     """Run a RocketMQ broker until SIGTERM or SIGINT."""
     try:

@@ -1,13 +1,30 @@
-"""What the commands that run servers have in common."""
+"""Options and behaviour that all commands share: ``-h``, ``--version``, shell completion, one-line errors."""
+
+from typing import Annotated, Any, Final
 
 import typer
 
+from rocketbroker import __version__
 
-def server_app() -> typer.Typer:
-    """A command with ``-h``, whose errors are told in one line."""
+CONTEXT: Final = {"help_option_names": ["-h", "--help"]}
+
+
+def new_app(**options: Any) -> typer.Typer:
+    """Return a typer command with these habits; ``options`` are typer's own."""
     return typer.Typer(
-        add_completion=False,
         rich_markup_mode=None,  # rich would cost a tenth of a second at each start
         pretty_exceptions_enable=False,
-        context_settings={"help_option_names": ["-h", "--help"]},
+        context_settings=CONTEXT,
+        **options,
     )
+
+
+def _print_version(ctx: typer.Context, value: bool) -> None:
+    if value:
+        print(f"{ctx.find_root().info_name} {__version__}")
+        raise typer.Exit
+
+
+Version = Annotated[
+    bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version and exit.")
+]

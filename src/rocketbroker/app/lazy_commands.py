@@ -1,57 +1,67 @@
-"""A command whose sub-commands each have a file, imported when it is called or its help is asked for."""
+"""Commands with one file per sub-command, imported when that sub-command runs."""
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final, NamedTuple
+from importlib import import_module
+from typing import Any, NamedTuple
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
-_CONTEXT: Final = {"help_option_names": ["-h", "--help"]}
+from rocketbroker.app.command_line import CONTEXT, Version, new_app
 
 
 class SubCommand(NamedTuple):
-    """Its file in its command's package, and what it does in one line."""
+    """A sub-command: its module in the command's package, a summary of one line, and its function."""
 
     module: str
     summary: str
+    function: str = "command"
+
+    def load(self, package: str | None) -> Callable[..., None]:
+        """Import the function."""
+        found: Callable[..., None] = getattr(import_module(f"{package}.{self.module}"), self.function)
+        return found
 
 
 def lazy_app(
     commands: Mapping[str, SubCommand], load: Callable[[str], Callable[..., None]], summary: str
 ) -> typer.Typer:
-    """The command that has ``commands``, in this order, and those that are added to it.
+    """Return a command that has ``commands`` in this order, then those added to it.
 
     Args:
         commands: the sub-commands by name.
-        load: gives the function of one of them.
-        summary: what the command does.
+        load: imports a sub-command and returns its function.
+        summary: the first line of the help.
     """
 
     class LazyGroup(TyperGroup):
-        def list_commands(self, ctx: typer.Context) -> list[str]:  # type: ignore[override]
-            return [*commands, *super().list_commands(ctx)]
+        def __init__(self, **attributes: Any) -> None:
+            super().__init__(**attributes)
+            # Help, suggestions and completion need names and summaries only.
+            self.commands = {name: TyperCommand(name, help=each.summary) for name, each in commands.items()} | dict(
+                self.commands
+            )
 
-        def get_command(self, ctx: typer.Context, cmd_name: str) -> Any:  # type: ignore[override]
-            if cmd_name in commands:
-                return _built(cmd_name, commands[cmd_name].summary, load(cmd_name))
-            return super().get_command(ctx, cmd_name)
+        def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+            name, command, rest = super().resolve_command(ctx, args)
+            if name is not None and name in commands:
+                command = _built(name, load(name))
+            return name, command, rest
 
-    return typer.Typer(
-        cls=LazyGroup,
-        no_args_is_help=True,
-        add_completion=False,
-        pretty_exceptions_enable=False,
-        rich_markup_mode=None,  # rich would cost a tenth of a second at each start
-        context_settings=_CONTEXT,
-        help=summary,
-    )
+    app = new_app(cls=LazyGroup, no_args_is_help=True, help=summary)
+
+    @app.callback(help=summary)
+    def root(version: Version = False) -> None:
+        pass
+
+    return app
 
 
-def _built(name: str, summary: str, function: Callable[..., None]) -> Any:
-    """A sub-command with its options, as typer runs it."""
-    sub_app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
-    sub_app.command(name, help=summary, context_settings=_CONTEXT)(function)
+def _built(name: str, function: Callable[..., None]) -> Any:
+    """Build a sub-command with its options, as typer runs it."""
+    sub_app = new_app(add_completion=False)
+    sub_app.command(name, context_settings=CONTEXT)(function)
     command = get_command(sub_app)
     command.name = name
     return command

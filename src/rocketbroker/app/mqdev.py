@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from rocketbroker.app.command_line import server_app
+from rocketbroker.app.command_line import Version, new_app
 from rocketbroker.app.event_loop import run, serve
 from rocketbroker.app.logging_setup import LEVEL_VARIABLE, set_up_logging
 from rocketbroker.common.config.transport_config import BROKER_PORT, NAMESRV_PORT, TransportConfig
@@ -20,7 +20,7 @@ from rocketbroker.common.open_files import raise_open_file_limit
 
 DEMO_MESSAGES = 10_000
 
-app = server_app()
+app = new_app()
 
 
 @app.command()
@@ -42,6 +42,7 @@ def mqdev(
         bool, typer.Option("--demo", help="Send, consume and count messages on free ports, show the result and end.")
     ] = False,
     messages: Annotated[int, typer.Option("--messages", min=1, help="How many, with --demo.")] = DEMO_MESSAGES,
+    version: Version = False,
 ) -> None:
     """Run a name server and a broker on the loopback address until Ctrl-C."""
     started = time.monotonic()

@@ -9,14 +9,14 @@ from typing import Annotated
 import typer
 
 from rocketbroker.app.access_notice import log_access
-from rocketbroker.app.command_line import server_app
+from rocketbroker.app.command_line import Version, new_app
 from rocketbroker.app.event_loop import run, serve
 from rocketbroker.app.logging_setup import set_up_logging
 from rocketbroker.common.config.load import NamesrvSettings, load_namesrv_settings
 from rocketbroker.common.errors import ConfigError
 from rocketbroker.common.open_files import raise_open_file_limit
 
-app = server_app()
+app = new_app()
 
 
 @app.command()
@@ -26,6 +26,7 @@ def mqnamesrv(
     namesrv_addr: Annotated[
         str | None, typer.Option("-n", "--namesrvAddr", help="Taken and ignored, as by RocketMQ.")
     ] = None,
+    version: Version = False,
 ) -> None:
     """Run a RocketMQ name server until SIGTERM or SIGINT."""
     try:

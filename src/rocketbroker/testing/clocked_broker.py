@@ -19,7 +19,7 @@ import typer
 
 from rocketbroker.app.broker_controller import BrokerController
 from rocketbroker.app.broker_startup import tell_booted
-from rocketbroker.app.command_line import server_app
+from rocketbroker.app.command_line import new_app
 from rocketbroker.app.event_loop import run, serve
 from rocketbroker.app.logging_setup import set_up_logging
 from rocketbroker.common.config.load import load_broker_settings
@@ -28,7 +28,7 @@ from rocketbroker.common.lifecycle import PartList
 from rocketbroker.common.open_files import raise_open_file_limit
 from rocketbroker.testing.controlled_clock import ControlledClock
 
-app = server_app()
+app = new_app(add_completion=False)
 
 
 class ClockControl:

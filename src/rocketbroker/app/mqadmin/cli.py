@@ -3,33 +3,27 @@
 mqadmin SUB_COMMAND [OPTION]...      exit code 0: done, 1: failed, the reason is on stderr, 2: wrong usage
 """
 
+from typing import Any
+
 import typer
 
 from rocketbroker.app.lazy_commands import lazy_app
 from rocketbroker.app.mqadmin.sub_commands import SUB_COMMANDS, load
 
-app = lazy_app(SUB_COMMANDS, load, "Look after RocketMQ clusters, topics, groups and messages.")
-
-
-@app.callback()
-def mqadmin() -> None:
-    """Look after RocketMQ clusters, topics, groups and messages."""
+app = lazy_app(SUB_COMMANDS, load, "Administer RocketMQ clusters, topics, groups and messages.")
 
 
 @app.command("help")
 def show_help(
-    ctx: typer.Context, sub_command: str = typer.Argument("", metavar="[SUB_COMMAND]", help="Which one.")
+    ctx: typer.Context, sub_command: str = typer.Argument("", metavar="[SUB_COMMAND]", help="Name of a sub-command.")
 ) -> None:
     """Show the options of a sub-command."""
-    parent = ctx.parent
-    assert parent is not None
+    parent: Any = ctx.parent
     if not sub_command:
         print(parent.get_help())
         return
-    command = parent.command.get_command(parent, sub_command)  # type: ignore[attr-defined]
-    if command is None:
-        raise typer.BadParameter(f"there is no sub-command {sub_command!r}; see mqadmin help")
-    with type(parent)(command, info_name=sub_command, parent=parent) as child:
+    name, command, _ = parent.command.resolve_command(parent, [sub_command])
+    with type(parent)(command, info_name=name, parent=parent) as child:
         print(command.get_help(child))
 
 

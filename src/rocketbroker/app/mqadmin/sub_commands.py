@@ -1,10 +1,9 @@
-"""Which sub-commands there are, and in which file each is (org.apache.rocketmq.tools.command.MQAdminStartup).
+"""The sub-commands of ``mqadmin`` (org.apache.rocketmq.tools.command.MQAdminStartup).
 
 A file is imported when its command is called, so that ``mqadmin topicList`` does not load what ``clusterList`` needs.
 """
 
-from importlib import import_module
-from typing import Any
+from collections.abc import Callable
 
 from rocketbroker.app.lazy_commands import SubCommand
 
@@ -28,6 +27,6 @@ SUB_COMMANDS = {
 }
 
 
-def load(name: str) -> Any:
-    """The function of a sub-command, which typer makes a command of."""
-    return import_module(f"{__package__}.{SUB_COMMANDS[name].module}").command
+def load(name: str) -> Callable[..., None]:
+    """Import the function of a sub-command."""
+    return SUB_COMMANDS[name].load(__package__)

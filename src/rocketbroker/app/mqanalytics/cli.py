@@ -9,12 +9,7 @@ errors, or a comparison differences; 130: interrupted.
 from rocketbroker.app.lazy_commands import lazy_app
 from rocketbroker.app.mqanalytics.sub_commands import SUB_COMMANDS, load
 
-app = lazy_app(SUB_COMMANDS, load, "PySpark over the stores of RocketMQ brokers, also while the brokers run.")
-
-
-@app.callback()
-def mqanalytics() -> None:
-    """PySpark over the stores of RocketMQ brokers, also while the brokers run."""
+app = lazy_app(SUB_COMMANDS, load, "Analyse the stores of RocketMQ brokers, even while the brokers run.")
 
 
 def main() -> None:

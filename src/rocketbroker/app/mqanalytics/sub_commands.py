@@ -1,10 +1,9 @@
-"""Which sub-commands there are, and where: the jobs of ``analytics/jobs/job_list.py``, and those with a file here.
+"""The sub-commands of ``mqanalytics``: the jobs of ``analytics/jobs/job_list.py``, and those with a file here.
 
-A file is imported when its command is called or its help is asked for.
+A file is imported when its command is called.
 """
 
 from collections.abc import Callable
-from importlib import import_module
 from typing import Final
 
 from rocketbroker.analytics.jobs.job_list import JOBS
@@ -31,7 +30,9 @@ SUB_COMMANDS: Final = {
 
 
 def load(name: str) -> Callable[..., None]:
-    """The function of a sub-command, which typer makes a command of."""
-    module = import_module(f"{__package__}.{SUB_COMMANDS[name].module}")
-    found: Callable[..., None] = module.command_of(JOBS[name]) if name in JOBS else module.command
-    return found
+    """Import the function of a sub-command."""
+    if name in JOBS:
+        from rocketbroker.app.mqanalytics.table_jobs import command_of
+
+        return command_of(JOBS[name])
+    return _OWN[name].load(__package__)

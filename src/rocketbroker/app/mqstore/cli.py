@@ -3,34 +3,14 @@
 mqstore check DIR | dump WHAT DIR | repair DIR
 
 Exit code 0: done, no error was found; 1: errors were found; 2: there is no store, it cannot be read, or wrong usage;
-3: repair was not told --yes.
+3: repair ran without --yes and there is something to repair.
 """
 
-import typer
+from rocketbroker.app.lazy_commands import lazy_app
+from rocketbroker.app.mqstore.sub_commands import COMMANDS, DUMP_COMMANDS, load, load_dump
 
-from rocketbroker.app.mqstore.sub_commands import COMMANDS, DUMP_COMMANDS
-
-_CONTEXT = {"help_option_names": ["-h", "--help"]}
-
-
-def _group(summary: str) -> typer.Typer:
-    return typer.Typer(
-        no_args_is_help=True,
-        add_completion=False,
-        pretty_exceptions_enable=False,
-        rich_markup_mode=None,  # rich would cost a tenth of a second at each start
-        context_settings=_CONTEXT,
-        help=summary,
-    )
-
-
-app = _group("Check, show and repair the files of a RocketMQ store that no broker has open.")
-_dump = _group("Show what files of a store hold.")
-app.add_typer(_dump, name="dump")
-for _name, _command in COMMANDS.items():
-    app.command(_name, context_settings=_CONTEXT)(_command)
-for _name, _command in DUMP_COMMANDS.items():
-    _dump.command(_name, context_settings=_CONTEXT)(_command)
+app = lazy_app(COMMANDS, load, "Check, show and repair the files of a RocketMQ store while no broker has it open.")
+app.add_typer(lazy_app(DUMP_COMMANDS, load_dump, "Show the contents of a store's files."), name="dump")
 
 
 def main() -> None:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from inspect import getdoc
 
 from rocketbroker.app.mqadmin.docs import Option, function_options
-from rocketbroker.app.mqstore.sub_commands import COMMANDS, DUMP_COMMANDS
+from rocketbroker.app.mqstore.sub_commands import COMMANDS, DUMP_COMMANDS, load, load_dump
 from rocketbroker.codec.storefile.audit_rules import AuditRule
 
 _INTRODUCTION = """\
@@ -84,14 +84,15 @@ RocketMQ writes integer keys without quotes, which few programs read; here they 
 def render() -> str:
     """The whole page."""
     parts = [_INTRODUCTION]
-    for name, command in _all():
+    for name, command in all_commands():
         parts += _section(name, command)
     return "\n".join([*parts, *_rules()])
 
 
-def _all() -> Iterator[tuple[str, Callable[..., None]]]:
-    yield from COMMANDS.items()
-    yield from ((f"dump {name}", command) for name, command in DUMP_COMMANDS.items())
+def all_commands() -> Iterator[tuple[str, Callable[..., None]]]:
+    """Yield the sub-commands by name, in the order of the page."""
+    yield from ((name, load(name)) for name in COMMANDS)
+    yield from ((f"dump {name}", load_dump(name)) for name in DUMP_COMMANDS)
 
 
 def _section(name: str, command: Callable[..., None]) -> Iterator[str]:

@@ -3,13 +3,28 @@
 from collections.abc import Callable
 from typing import Final
 
-from rocketbroker.app.mqstore import check, dump_config, dump_index, dump_log, dump_queue, repair
+from rocketbroker.app.lazy_commands import SubCommand
 
-COMMANDS: Final[dict[str, Callable[..., None]]] = {"check": check.command, "repair": repair.command}
-DUMP_COMMANDS: Final[dict[str, Callable[..., None]]] = {
-    "log": dump_log.command,
-    "queue": dump_queue.command,
-    "index": dump_index.command,
-    "checkpoint": dump_config.checkpoint,
-    "config": dump_config.config,
+COMMANDS: Final = {
+    "check": SubCommand("check", "Check a store; exit code 1 when there are errors."),
+    "repair": SubCommand("repair", "Repair a store as a broker's start does."),
 }
+DUMP_COMMANDS: Final = {
+    "log": SubCommand("dump_log", "Show the records of the CommitLog."),
+    "queue": SubCommand("dump_queue", "Show the entries of a ConsumeQueue; without a topic, list the queues."),
+    "index": SubCommand("dump_index", "Show index files, or the entries of one key."),
+    "checkpoint": SubCommand(
+        "dump_config", "Show the checkpoint and whether the store was stopped cleanly.", "checkpoint"
+    ),
+    "config": SubCommand("dump_config", "Show the tables of config/ as standard JSON.", "config"),
+}
+
+
+def load(name: str) -> Callable[..., None]:
+    """Import the function of a sub-command."""
+    return COMMANDS[name].load(__package__)
+
+
+def load_dump(name: str) -> Callable[..., None]:
+    """Import the function of a sub-command of ``dump``."""
+    return DUMP_COMMANDS[name].load(__package__)

@@ -6,11 +6,10 @@ import pytest
 
 from rocketbroker.app.mqadmin.docs import function_options
 from rocketbroker.app.mqstore import docs
-from rocketbroker.app.mqstore.sub_commands import COMMANDS, DUMP_COMMANDS
 from rocketbroker.codec.storefile.audit_rules import AuditRule
 
 PAGE = Path(__file__).parents[4] / "docs" / "reference" / "mqstore.md"
-ALL = COMMANDS | {f"dump {name}": command for name, command in DUMP_COMMANDS.items()}
+ALL = dict(docs.all_commands())
 
 
 def test_the_page_is_up_to_date() -> None:

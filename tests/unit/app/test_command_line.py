@@ -1,0 +1,104 @@
+"""Habits of all commands: help, version, suggestions and shell completion."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from importlib import import_module
+from typing import Any
+
+import pytest
+import typer
+from typer.main import get_command
+from typer.testing import CliRunner
+
+from rocketbroker import __version__
+
+MODULES = {
+    "mqadmin": "mqadmin.cli",
+    "mqanalytics": "mqanalytics.cli",
+    "mqbroker": "broker_startup",
+    "mqdev": "mqdev",
+    "mqnamesrv": "namesrv_startup",
+    "mqstore": "mqstore.cli",
+}
+LATE = ("numpy", "aiohttp", "rocketbroker.client", "rocketbroker.store", "pyspark", "pyarrow")
+
+
+def app_of(name: str) -> typer.Typer:
+    app: typer.Typer = import_module(f"rocketbroker.app.{MODULES[name]}").app
+    return app
+
+
+def commands(name: str) -> Iterator[tuple[str, Any]]:
+    """The command and all of its sub-commands."""
+
+    def below(path: str, command: Any) -> Iterator[tuple[str, Any]]:
+        yield path, command
+        for each in getattr(command, "commands", {}):
+            with command.make_context(name, [], resilient_parsing=True) as context:
+                yield from below(f"{path} {each}", command.resolve_command(context, [each])[1])
+
+    yield from below(name, get_command(app_of(name)))
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_version_is_shown(name: str):
+    said = CliRunner().invoke(app_of(name), ["--version"], prog_name=name)
+
+    assert (said.exit_code, said.stdout) == (0, f"{name} {__version__}\n")
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_each_option_says_what_it_does_and_what_it_takes(name: str):
+    for path, command in commands(name):
+        assert command.help, path
+        for each in command.params:
+            assert each.help, (path, each.name)
+
+
+@pytest.mark.parametrize(
+    ("name", "mistyped", "right"),
+    [
+        ("mqadmin", ["topiclist"], "'topicList'"),
+        ("mqadmin", ["help", "consumerprogress"], "'consumerProgress'"),
+        ("mqstore", ["chekc"], "'check'"),
+        ("mqstore", ["dump", "lgo"], "'log'"),
+        ("mqanalytics", ["trafic"], "'traffic'"),
+    ],
+)
+def test_a_mistyped_sub_command_is_answered_with_the_nearest(name: str, mistyped: list[str], right: str):
+    said = CliRunner().invoke(app_of(name), mistyped)
+
+    assert said.exit_code == 2
+    assert f"No such command '{mistyped[-1]}'. Did you mean {right}" in said.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "words", "expected"),
+    [
+        ("mqadmin", "mqadmin topicS", ["topicStatus"]),
+        ("mqadmin", "mqadmin topicStatus --to", ["--topic"]),
+        ("mqstore", "mqstore dump ch", ["checkpoint"]),
+        ("mqanalytics", "mqanalytics co", ["compare", "count"]),
+        ("mqdev", "mqdev --bro", ["--broker-port"]),
+    ],
+)
+def test_shell_completion_offers_names_and_imports_little(name: str, words: str, expected: list[str]):
+    code = (
+        f"import atexit, sys; atexit.register(lambda: print(*sys.modules, file=sys.stderr)); "
+        f"from rocketbroker.app.{MODULES[name]} import main; main()"
+    )
+    environment = os.environ | {
+        f"_{name.upper()}_COMPLETE": "complete_bash",
+        "COMP_WORDS": words,
+        "COMP_CWORD": str(len(words.split()) - 1),
+    }
+    found = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False, timeout=60
+    )
+
+    assert sorted(found.stdout.split()) == expected
+    loaded = set(found.stderr.split())
+    if len(words.split()) == 2:
+        assert [module for module in LATE if module in loaded] == []
