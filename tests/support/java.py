@@ -32,6 +32,8 @@ LOGGING = """\
 </configuration>
 """
 
+# A test's JVM is short-lived: the second compiler and a concurrent collector cost more than they save.
+LIGHT = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xms64m")
 ADMINISTRATION = frozenset({"Admin", "GroupAdmin"})
 
 
@@ -54,7 +56,7 @@ class Java:
         defined = {"user.home": home, "rocketmq.home.dir": home, "log.file": f"{home}/{main.rpartition('.')[2]}.log"}
         defined |= {"rmq.logback.configurationFile": f"{home}/logback.xml", **properties}
         options = [f"-D{key}={value}" for key, value in defined.items()]
-        return [find_tools()["java"], "-Xms64m", f"-Xmx{heap}", *OPENS, *options, "-cp", classpath, main]
+        return [find_tools()["java"], *LIGHT, f"-Xmx{heap}", *OPENS, *options, "-cp", classpath, main]
 
     def _driver(self, driver: str, client: str, properties: dict[str, str]) -> list[str]:
         command = self._command(driver_classpath(driver, client), driver, "512m", properties)

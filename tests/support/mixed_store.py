@@ -82,7 +82,7 @@ class MixedStore:
         self.messages = messages
         self.settings = {
             "mapped_file_size_commit_log": 16 << 20,
-            "mapped_file_size_consume_queue": 6_000_000,
+            "mapped_file_size_consume_queue": 60_000,  # most queues are short, and files are allocated whole
             "max_hash_slot_num": 50_000,
             "max_index_num": 200_000,
         } | settings
