@@ -1,9 +1,8 @@
-"""Folders and files of a store at an address, by pyarrow's file systems or, for other schemes, those of fsspec."""
+"""Folders and files of a store at an address, through pyarrow's file systems."""
 
 from collections import OrderedDict
 from collections.abc import Sequence
 from functools import lru_cache
-from importlib import import_module
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -14,7 +13,7 @@ from rocketbroker.analytics.files.store_files import StoreEntry, StoreFolder, ch
 from rocketbroker.analytics.files.store_root import StoreRoot
 from rocketbroker.common.errors import ConfigError, StoreError
 
-_OF_PYARROW: Final = frozenset({"s3", "gs", "gcs", "hdfs", "viewfs", "abfs", "abfss"})
+_SCHEMES: Final = ("s3", "gs", "gcs", "hdfs", "viewfs", "abfs", "abfss")
 # Small reads are served from blocks of this many bytes, of which the newest few are kept.
 _BLOCK: Final = 256 << 10
 _BLOCKS: Final = 4
@@ -124,27 +123,14 @@ class RemoteFile:
 @lru_cache(maxsize=64)
 def _file_system(uri: str) -> tuple[Any, str]:
     """The file system of an address and the path in it; one connection pool a place and process."""
-    root, scheme = StoreRoot("", uri), urlsplit(uri).scheme.lower()
+    root = StoreRoot("", uri)
+    if urlsplit(uri).scheme.lower() not in _SCHEMES:
+        raise ConfigError(f"{root.shown}: unknown kind of address; use a path, file://, or {', '.join(_SCHEMES)}")
     try:
-        if scheme in _OF_PYARROW:
-            file_system, path = fs.FileSystem.from_uri(uri)
-        else:
-            file_system, path = _of_fsspec(root, uri, scheme)
-    except (OSError, ValueError, ImportError, pa.ArrowException) as error:
+        file_system, path = fs.FileSystem.from_uri(uri)
+    except (OSError, ValueError, pa.ArrowException) as error:
         raise StoreError(f"cannot reach {root.shown}: {_without_secrets(str(error), uri)}") from error
     return file_system, path.rstrip("/")
-
-
-def _of_fsspec(root: StoreRoot, uri: str, scheme: str) -> tuple[Any, str]:
-    try:
-        core = import_module("fsspec.core")
-    except ImportError as error:
-        known = ", ".join(sorted(_OF_PYARROW))
-        raise ConfigError(
-            f"{root.shown}: {known} and file are known; for {scheme}:// install the package fsspec and its driver"
-        ) from error
-    file_system, path = core.url_to_fs(uri)
-    return fs.PyFileSystem(fs.FSSpecHandler(file_system)), path
 
 
 def _without_secrets(text: str, uri: str) -> str:

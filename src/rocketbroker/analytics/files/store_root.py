@@ -1,7 +1,7 @@
 """Which stores are read: one root directory a broker, on this machine or at an address.
 
 root  := [broker "="] place
-place := path of a directory | scheme "://" …        s3, gs, hdfs, viewfs, abfs, file; others through fsspec
+place := path of a directory | scheme "://" …        s3, gs, hdfs, viewfs, abfs, file
 
 The place is a store's root or its commit-log directory. Options of an object store (endpoint, region) stand in the
 query of its address, as pyarrow takes them, or in its own environment variables.
@@ -23,7 +23,7 @@ _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 _WIDEST_NAME: Final = 3
 _COMMIT_LOG: Final = "commitlog"
 # Schemes that lead to the same files as another one.
-_SAME_SCHEME: Final = {"gcs": "gs", "abfss": "abfs", "s3a": "s3", "s3n": "s3"}
+_SAME_SCHEME: Final = {"gcs": "gs", "abfss": "abfs"}
 # Options in the query of an address, and variables, that name the host of an object store; the first one counts.
 _ENDPOINTS: Final = ("endpoint_override", "blob_storage_authority", "dfs_storage_authority")
 _S3_ENDPOINTS: Final = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
