@@ -29,7 +29,7 @@ class Scope:
     """What a job looks at; times of its tables are ms since 1970.
 
     Attributes:
-        spark: a session that knows the format (``rocketmq_store.register``).
+        spark: the session.
         stores: the stores.
         selection: of their messages; brokers, topics and times are regarded.
     """

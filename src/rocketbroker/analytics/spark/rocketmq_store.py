@@ -1,6 +1,5 @@
 """The PySpark data source ``rocketmq_store``: tables of stores as rows, also of what is still being written.
 
-rocketbroker.analytics.register(spark)
 spark.read.format("rocketmq_store").load(store_dir)
 spark.read.format("rocketmq_store").schema("topic string, queue_id int").load(store_dir)   # decodes these two only
 spark.read.format("rocketmq_store").option("table", "topics").load("a=/data/a,b=/data/b")
@@ -32,9 +31,10 @@ PUSHDOWN_SETTING: Final = "spark.sql.python.filterPushdown.enabled"
 
 
 def register(spark: SparkSession) -> None:
-    """Make the format ``rocketmq_store`` known to ``spark``, and have Spark hand filters to it.
+    """Make the format known to ``spark``, and have Spark hand filters to it.
 
-    The Python workers must be able to import rocketbroker.
+    Needed where Spark's own Python does not find ``pyspark_rocketbroker``, and for the option ``filterPushdown``. It
+    also saves the second that PySpark takes to search for formats.
     """
     spark.conf.set(PUSHDOWN_SETTING, "true")
     spark.dataSource.register(RocketMQStore)

@@ -36,7 +36,7 @@ def table(
 
     Spark does not tell a Python data source which columns a query uses: those that are named here are decoded, and a
     filter can name no other. What ``selection`` leaves out is not read where that can be. ``options`` are
-    those of the format (``source_options.OPTIONS``), which has to be registered.
+    those of the format (``source_options.OPTIONS``).
 
     Raises:
         ConfigError: there is no such table or column, or a place makes no sense.

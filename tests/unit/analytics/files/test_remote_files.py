@@ -248,5 +248,7 @@ def test_a_library_that_pyarrow_lacks_is_named(tmp_path: Path, monkeypatch: pyte
 
 @pytest.mark.parametrize("scheme", ["ftp", "memory", "nothing"])
 def test_an_unknown_kind_of_address_is_refused(scheme: str) -> None:
-    with pytest.raises(ConfigError, match=rf"^{scheme}://folder/store: unknown kind of address; use a path, file://, or s3, gs,"):
+    with pytest.raises(
+        ConfigError, match=rf"^{scheme}://folder/store: unknown kind of address; use a path, file://, or s3, gs,"
+    ):
         plan_splits(f"{scheme}://folder/store")

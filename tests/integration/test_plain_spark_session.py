@@ -1,0 +1,46 @@
+"""A Spark session that nobody prepared finds the format ``rocketmq_store`` by the installed package."""
+
+import json
+import os
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tests.support import golden_store
+from tests.support.our_servers import ROOT
+from tests.support.slow_store_reader import slow_rows
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+
+# Imports nothing of ours.
+SCRIPT = """
+import json, sys
+from pyspark.sql import SparkSession
+
+builder = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
+spark = builder.config("spark.driver.host", "127.0.0.1").config("spark.driver.bindAddress", "127.0.0.1").getOrCreate()
+rows = spark.read.format("rocketmq_store").schema("topic string, queue_id int").load(sys.argv[1]).collect()
+print("RESULT " + json.dumps([list(row) for row in rows]))
+"""
+
+
+def test_the_format_is_known_without_a_call(tmp_path: Path) -> None:
+    from rocketbroker.analytics.spark.java_runtime import ensure_java_home
+
+    store = golden_store.unpack("clean", tmp_path)
+    variables = {"JAVA_HOME": str(ensure_java_home()), "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT, store],
+        env=os.environ | variables | {"PYTHONPATH": str(ROOT / "src")},
+        capture_output=True,
+        text=True,
+        timeout=500,
+        check=False,
+    )
+    lines = [line for line in done.stdout.splitlines() if line.startswith("RESULT ")]
+    assert (done.returncode, len(lines)) == (0, 1), done.stdout[-2000:] + done.stderr[-6000:]
+    rows = Counter(map(tuple, json.loads(lines[0].removeprefix("RESULT "))))
+    assert rows == Counter((row["topic"], row["queue_id"]) for row in slow_rows(store / "commitlog"))
