@@ -7,10 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rocketbroker.common.errors import RemoteProtocolError
-from tests.support.transports import ECHO, ENCODED, PIECES, SILENT, TYPED, Handlers, connect, feed, frame
+from tests.support.transports import ECHO, ENCODED, HOLDING, PIECES, TYPED, Handlers, connect, feed, frame
 
 requests = st.tuples(
-    st.sampled_from([ECHO, ENCODED, PIECES, SILENT, TYPED, 9999]),
+    st.sampled_from([ECHO, ENCODED, PIECES, HOLDING, TYPED, 9999]),
     st.one_of(st.binary(max_size=100), st.integers(0, 300_000).map(bytes)),
     st.sampled_from([0, 1]),
     st.booleans(),
@@ -43,11 +43,11 @@ def test_each_request_is_handled_once_in_order(asked: list[tuple[int, bytes, int
                 transport.drained()
         transport.drained()
 
-        assert [body for _, body in handlers.seen] == [body for code, body, _, _ in asked if code in (ECHO, SILENT)]
+        assert [body for _, body in handlers.seen] == [body for code, body, _, _ in asked if code in (ECHO, HOLDING)]
         assert [(answer.opaque, answer.code) for answer in transport.answers] == [
             (number, ANSWER_CODES.get(code, 0))
             for number, (code, _, _, oneway) in enumerate(asked)
-            if code != SILENT and not oneway
+            if code != HOLDING and not oneway
         ]
         assert transport.reading
         assert not transport.closed

@@ -1,9 +1,9 @@
 """Stand-ins for what unit tests must steer: time and connections."""
 
-from collections.abc import Awaitable, Sequence
+from collections.abc import Callable
 from typing import Any
 
-from rocketbroker.codec.remoting.handler import Buffer
+from rocketbroker.codec.remoting.handler import Answer
 from rocketbroker.codec.remoting.remoting_command import Command
 
 
@@ -35,19 +35,11 @@ class FakeConnection:
         self.last_read = 0.0
         self.waited_s = 0.0
         self.sent: list[Command] = []
-        self.replies: list[tuple[int, Command]] = []
-        self.written: list[Buffer] = []
-        self.waiting: list[tuple[Command, Awaitable[Any]]] = []
+        self.answers: list[tuple[Command, Any]] = []
         self.close_reason: str | None = None
 
-    def write(self, buffers: Sequence[Buffer]) -> None:
-        self.written.extend(buffers)
-
-    def reply(self, opaque: int, answer: Command) -> None:
-        self.replies.append((opaque, answer))
-
-    def answer_later(self, command: Command, waiting: Awaitable[Any]) -> None:
-        self.waiting.append((command, waiting))
+    def answer(self, command: Command, make: Callable[[], Answer]) -> None:
+        self.answers.append((command, make()))
 
     def send_oneway(self, command: Command) -> bool:
         self.sent.append(command)
@@ -66,11 +58,11 @@ class FakeClient(FakeConnection):
 
     def __init__(self, answer: Command | Exception, remote_address: str = "127.0.0.1:50000") -> None:
         super().__init__(remote_address)
-        self.answer = answer
+        self._reply = answer
         self.asked: list[tuple[Command, float]] = []
 
     async def invoke(self, command: Command, timeout_s: float) -> Command:
         self.asked.append((command, timeout_s))
-        if isinstance(self.answer, Exception):
-            raise self.answer
-        return self.answer
+        if isinstance(self._reply, Exception):
+            raise self._reply
+        return self._reply

@@ -103,7 +103,7 @@ def _binary_header(data: bytes) -> bool:
 
 @cache
 def _routes() -> dict[int, Route]:
-    return {code: Route(code, lambda *_: None, kind) for code, kind in golden_headers.REQUESTS.items()}
+    return {code: Route(code, lambda *_: b"", kind) for code, kind in golden_headers.REQUESTS.items()}
 
 
 def _typed_header(data: bytes) -> bool:

@@ -69,7 +69,7 @@ async def refusal_async(process: Process, header: object = None, body: bytes = b
 
 def decoded(frame: GoldenFrame, header_type: type[CommandCustomHeader] | None = None) -> Command:
     """A recorded request as a processor is given it."""
-    command = Route(frame.code, lambda _connection, _command: None, header_type).decode(
+    command = Route(frame.code, lambda _connection, _command: b"", header_type).decode(
         int(frame.binary), memoryview(frame.header())
     )
     command.body = frame.body()

@@ -25,7 +25,7 @@ def heart_beat_processor(parts: SimpleNamespace) -> HeartBeatProcessor:
 
 def pull_processor(parts: SimpleNamespace, store: MessageStore, holds: PullRequestHoldService) -> PullMessageProcessor:
     """Answers pulls, and those that ``holds`` keeps once there is something for them."""
-    processor = PullMessageProcessor(
+    return PullMessageProcessor(
         parts.config,
         store,
         parts.topic_configs,
@@ -36,5 +36,3 @@ def pull_processor(parts: SimpleNamespace, store: MessageStore, holds: PullReque
         holds,
         parts.send_backs,
     )
-    holds.bind(processor.resume, store.max_offset_in_queue)
-    return processor

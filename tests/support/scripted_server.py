@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, Self
 
 from rocketbroker.codec.remoting.bodies.route import BrokerData, ClusterInfo, QueueData, TopicRouteData
 from rocketbroker.codec.remoting.custom_header import CommandCustomHeader, to_ext_fields
-from rocketbroker.codec.remoting.handler import Connection, MethodTable
+from rocketbroker.codec.remoting.handler import HELD, Answer, Connection, MethodTable, Process
 from rocketbroker.codec.remoting.remoting_command import Command, response
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode
@@ -37,12 +37,12 @@ class ScriptedServer:
             table.add(code, self._handler(script))
         self._server = RemotingServer(table.routes, host="127.0.0.1")
 
-    def _handler(self, script: Script) -> Callable[[Connection, Command], Command | None]:
-        def handle(_connection: Connection, command: Command) -> Command | None:
+    def _handler(self, script: Script) -> Process:
+        def handle(_connection: Connection, command: Command) -> Answer:
             fields = dict(command.header or {})
             body = bytes(command.body)
             self.asked.append(Asked(command.code, fields, body, command.language, command.is_oneway))
-            return script(fields, body)
+            return script(fields, body) or HELD
 
         return handle
 

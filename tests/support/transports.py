@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from rocketbroker.codec.remoting.frame import decode_frame, encode_frame
-from rocketbroker.codec.remoting.handler import Connection, Process, Route
+from rocketbroker.codec.remoting.handler import HELD, Connection, Held, Process, Route
 from rocketbroker.codec.remoting.headers.offset import GetMinOffsetRequestHeader
 from rocketbroker.codec.remoting.remoting_command import Command, request, response
 from rocketbroker.common.errors import BrokerResponseError
 from rocketbroker.transport.connection import RemotingConnection
 from rocketbroker.transport.endpoint import Endpoint
 
-ECHO, TYPED, LATER, FAILING, REFUSING, ENCODED, PIECES, SILENT, FUTURE = 310, 31, 105, 50, 51, 52, 53, 54, 55
+ECHO, TYPED, LATER, FAILING, REFUSING, ENCODED, PIECES, HOLDING, FUTURE = 310, 31, 105, 50, 51, 52, 53, 54, 55
 
 
 class FakeTransport(asyncio.Transport):
@@ -98,7 +98,7 @@ class Handlers:
             REFUSING: self._refuse,
             ENCODED: self._encoded,
             PIECES: self._pieces,
-            SILENT: self._silent,
+            HOLDING: self._held,
             FUTURE: self._future,
         }
         routes = {code: Route(code, process, takes_large_bodies=True) for code, process in handlers.items()}
@@ -132,8 +132,9 @@ class Handlers:
         whole = self._encoded(connection, command)
         return [whole[:5], memoryview(whole)[5:]]
 
-    def _silent(self, connection: Connection, command: Command) -> None:
+    def _held(self, connection: Connection, command: Command) -> Held:
         self._note(command)
+        return HELD
 
     def _future(self, connection: Connection, command: Command) -> asyncio.Future[Command]:
         self.future = asyncio.get_running_loop().create_future()

@@ -1,7 +1,6 @@
 """PULL_MESSAGE and LITE_PULL_MESSAGE (org.apache.rocketmq.broker.processor.PullMessageProcessor)."""
 
-import logging
-from collections.abc import Awaitable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final
 
@@ -16,12 +15,12 @@ from rocketbroker.broker.topic.subscription_group_manager import SubscriptionGro
 from rocketbroker.broker.topic.topic_config_manager import TopicConfigManager
 from rocketbroker.codec.remoting.bodies.subscription_group import SubscriptionGroupConfig
 from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
-from rocketbroker.codec.remoting.handler import Buffer, Connection
+from rocketbroker.codec.remoting.handler import HELD, Answer, Buffer, Connection, Held, InTurn
 from rocketbroker.codec.remoting.headers.pull_message import PullMessageRequestHeader
 from rocketbroker.codec.remoting.hot_responses import pull_response_head
 from rocketbroker.codec.remoting.perm_name import PERM_READ
 from rocketbroker.codec.remoting.pull_sys_flag import FLAG_COMMIT_OFFSET, FLAG_SUBSCRIPTION, FLAG_SUSPEND
-from rocketbroker.codec.remoting.remoting_command import Command, RemotingCommand, response
+from rocketbroker.codec.remoting.remoting_command import RemotingCommand
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.config import BrokerConfig
@@ -29,8 +28,6 @@ from rocketbroker.common.errors import BrokerResponseError, StoreError
 from rocketbroker.processor.support.pull_filter import HeldFilter, PullFilter
 from rocketbroker.store.message_store import MessageStore
 from rocketbroker.store.read.get_message import GetMessageResult, GetMessageStatus, UncheckedMessages
-
-log = logging.getLogger(__name__)
 
 _MAX_PULL_BYTES: Final = 128 * 1024 * 1024
 
@@ -46,7 +43,6 @@ _CODES: Final = {
 }
 
 PullCommand = RemotingCommand[PullMessageRequestHeader]
-PullAnswer = list[Buffer] | Awaitable[list[Buffer]] | None
 
 
 @contextmanager
@@ -58,17 +54,9 @@ def _disk_errors() -> Iterator[None]:
         raise BrokerResponseError(ResponseCode.SYSTEM_ERROR, str(error)) from error
 
 
-def _refusal(error: Exception) -> Command:
-    """The answer to a held pull that failed; an error that is not foreseen is logged with its trace."""
-    if isinstance(error, BrokerResponseError):
-        return response(error.code, error.remark)
-    log.error("a held pull failed", exc_info=error)
-    return response(ResponseCode.SYSTEM_ERROR, f"{type(error).__name__}: {error}")
-
-
 def _drop_texts(command: PullCommand) -> None:
-    """Drop what a held pull needs no more of its request: the texts may be long, and the body is a view."""
-    command.body, command.remark, command.language, command.serialize_type = b"", None, "", ""
+    """Drop the texts of a held pull, which may be long and are not needed any more."""
+    command.remark, command.language, command.serialize_type = None, "", ""
     header = command.header
     header.subscription = header.proxy_froward_client_id = header.lite_topic = None
     if header.expression_type != TAG:
@@ -111,37 +99,13 @@ class PullMessageProcessor:
         self._stats = stats
         self._hold_service = hold_service
         self._send_backs = send_backs
+        # Bound once: each held pull has it.
+        self._run = self._resume
 
-    def process(self, connection: Connection, command: PullCommand) -> list[Buffer] | None:
-        """Answer a pull, have it answered when its messages are read, or hold it."""
-        answer = self._pull(connection, command)
-        if isinstance(answer, Awaitable):
-            connection.answer_later(command, answer)
-            return None
-        return answer
-
-    def resume(self, request: PullRequest) -> None:
-        """Answer a pull that was held, whatever there is now."""
-        if request.connection.is_behind:
-            request.connection.answer_later(request.command, self._resume_later(request))
-            return
-        answer: PullAnswer
-        try:
-            answer = self._pull(request.connection, request.command, held=request)
-        except Exception as error:  # noqa: BLE001 - logged and answered: its consumer would wait until it gives up
-            request.connection.reply(request.command.opaque, _refusal(error))
-            return
-        if isinstance(answer, list):
-            request.connection.write(answer)
-        elif answer is not None:
-            request.connection.answer_later(request.command, answer)
-
-    async def _resume_later(self, request: PullRequest) -> list[Buffer] | None:
-        answer = self._pull(request.connection, request.command, held=request)
-        return await answer if isinstance(answer, Awaitable) else answer
-
-    def _pull(self, connection: Connection, command: PullCommand, held: PullRequest | None = None) -> PullAnswer:
-        """Answer a pull; one that was ``held`` is not held again."""
+    def process(
+        self, connection: Connection, command: PullCommand, held: PullRequest | None = None
+    ) -> list[Buffer] | InTurn | Held:
+        """Answer a pull, at once or when its messages are read, or hold it; one that was ``held`` is answered."""
         header = command.header
         if command.code == RequestCode.LITE_PULL_MESSAGE and not self._config.lite_pull_message_enable:
             raise self._forbidden(
@@ -170,8 +134,8 @@ class PullMessageProcessor:
         exists = self._keep_offsets(header, result.next_begin_offset, may_commit=held is None)
         code = self._code_of(result, header)
         if code == ResponseCode.PULL_NOT_FOUND and held is None and header.sys_flag & FLAG_SUSPEND:
-            self._suspend(connection, command, wanted)
-            return None
+            self._suspend(connection, command, wanted, result.max_offset)
+            return HELD
         stats = self._stats.group_get(header.topic, header.consumer_group) if exists else self._stats.passing_gets
         if code != ResponseCode.SUCCESS:
             stats.misses += 1
@@ -231,7 +195,7 @@ class PullMessageProcessor:
         topic: TopicConfig,
         group: SubscriptionGroupConfig,
         stats: StatsItem,
-    ) -> PullAnswer:
+    ) -> list[Buffer] | InTurn:
         """Answer with messages that may come from the disk, at once where they are in the page cache."""
 
         def sound(pieces: Sequence[Buffer]) -> list[Buffer]:
@@ -249,7 +213,7 @@ class PullMessageProcessor:
 
         with _disk_errors():
             cached = self._store.checked_reader.read_cached(result, messages)
-        return read() if cached is None else sound(cached)
+        return InTurn(read()) if cached is None else sound(cached)
 
     @staticmethod
     def _head(
@@ -282,7 +246,10 @@ class PullMessageProcessor:
             return ResponseCode.PULL_OFFSET_MOVED if moved else ResponseCode.PULL_NOT_FOUND
         return _CODES[status]
 
-    def _suspend(self, connection: Connection, command: PullCommand, wanted: Wanted) -> None:
+    def _resume(self, request: PullRequest) -> Answer:
+        return self.process(request.connection, request.command, request)
+
+    def _suspend(self, connection: Connection, command: PullCommand, wanted: Wanted, max_offset: int) -> None:
         header = command.header
         timeout_ms = header.suspend_timeout_millis
         if not self._config.long_polling_enable:
@@ -292,8 +259,8 @@ class PullMessageProcessor:
         has_match = None if message_filter is None else HeldFilter(self._store, *place, message_filter)
         carried = wanted if header.sys_flag & FLAG_SUBSCRIPTION else None
         _drop_texts(command)
-        request = PullRequest(connection, command, *place, tag_codes, has_match, carried=carried)
-        self._hold_service.suspend(request, timeout_ms)
+        request = PullRequest(connection, command, *place, tag_codes, has_match, run=self._run, carried=carried)
+        self._hold_service.suspend(request, max_offset, timeout_ms)
 
     # -- what may be read
 

@@ -92,7 +92,6 @@ def _add_messages(table: MethodTable, parts: BrokerParts, fast_failure: BrokerFa
         parts.hold_service,
         parts.send_backs,
     )
-    parts.hold_service.bind(pull.resume, parts.store.max_offset_in_queue)
     table.add(RequestCode.PULL_MESSAGE, pull.process, PullMessageRequestHeader, Audience.CLIENT)
     table.add(RequestCode.LITE_PULL_MESSAGE, pull.process, PullMessageRequestHeader, Audience.CLIENT)
     send_back = ConsumerSendMsgBackProcessor(

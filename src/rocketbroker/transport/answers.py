@@ -1,8 +1,10 @@
-"""Encoding of answers, including errors of handlers."""
+"""Responses: their frames, those to errors of handlers, and those that are made later."""
 
 import logging
+from collections.abc import Awaitable, Callable
 
 from rocketbroker.codec.remoting.frame import encode_frame
+from rocketbroker.codec.remoting.handler import HELD, Answer, InTurn, Response
 from rocketbroker.codec.remoting.remoting_command import FLAG_RESPONSE, Command, response
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.errors import BrokerResponseError
@@ -17,19 +19,26 @@ _MOST_REMARK = 4096
 def encode_answer(command: Command, answer: Command) -> bytes:
     """Encode the answer to a request; an answer that cannot be encoded becomes an error answer."""
     try:
-        return encode_reply(command.opaque, answer)
+        return _encode(command.opaque, answer)
     except Exception as error:  # noqa: BLE001 - logged and answered; the connection goes on
-        return encode_reply(command.opaque, error_answer(command.code, error))
+        return _encode(command.opaque, error_answer(command.code, error))
 
 
-def encode_reply(opaque: int, answer: Command) -> bytes:
-    """Encode the answer to the request with this opaque; truncate a very long remark."""
+def _encode(opaque: int, answer: Command) -> bytes:
     answer.opaque = opaque
     answer.flag |= FLAG_RESPONSE
     remark = answer.remark
     if remark is not None and len(remark) > _MOST_REMARK:
         answer.remark = f"{remark[:_MOST_REMARK]}... ({len(remark)} characters)"
     return encode_frame(answer)
+
+
+async def made_in_turn(make: Callable[[], Answer]) -> Response:
+    """Make a response that its peer was too far behind for."""
+    answer = make()
+    assert answer is not HELD, "a held request is not held again"
+    work = answer.work if isinstance(answer, InTurn) else answer
+    return await work if isinstance(work, Awaitable) else work
 
 
 def error_answer(code: int, error: BaseException) -> Command:

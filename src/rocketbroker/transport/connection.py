@@ -6,7 +6,7 @@ read to response bytes is plain calls; only an answer that must wait becomes a t
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any, cast
 
@@ -19,12 +19,12 @@ from rocketbroker.codec.remoting.frame import (
     encode_frame,
     split_frame,
 )
-from rocketbroker.codec.remoting.handler import Buffer, Route
+from rocketbroker.codec.remoting.handler import HELD, Answer, Buffer, InTurn, Route
 from rocketbroker.codec.remoting.json_header import HeaderFieldError
-from rocketbroker.codec.remoting.remoting_command import FLAG_ONEWAY, FLAG_RESPONSE, Command, response
+from rocketbroker.codec.remoting.remoting_command import FLAG_ONEWAY, FLAG_RESPONSE, Command, RemotingCommand, response
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.errors import RemoteProtocolError
-from rocketbroker.transport.answers import body_too_long, encode_answer, encode_reply, error_answer
+from rocketbroker.transport.answers import body_too_long, encode_answer, error_answer, made_in_turn
 from rocketbroker.transport.endpoint import Endpoint
 from rocketbroker.transport.outgoing_requests import OutgoingRequests
 from rocketbroker.transport.peer_address import host_bytes
@@ -296,34 +296,43 @@ class RemotingConnection(asyncio.BufferedProtocol):
             if not command.flag & FLAG_ONEWAY:
                 self._out.append(answer)
             return
+        if route.runs_later and isinstance(answer, Awaitable):
+            answer = InTurn(answer)
+        self._take(command, answer)
+
+    def answer(self, command: Command, make: Callable[[], Answer]) -> None:
+        """Answer a ``HELD`` request with what ``make`` returns or raises, as if its handler had."""
+        try:
+            answer = InTurn(made_in_turn(make)) if self.is_behind else make()
+        except Exception as error:  # noqa: BLE001 - logged and answered; the connection goes on
+            answer = error_answer(command.code, error)
+        self._take(command, answer)
+        self._flush_soon()
+
+    def _take(self, command: Command, answer: Answer) -> None:
+        """Answer now, or once the response is there."""
+        kind = type(answer)
+        if kind is list or kind is RemotingCommand:
+            self._answer(command, answer)
+            return
         body_bytes = len(command.body)
-        if not route.runs_later:
+        if type(command.body) is memoryview:
             # A request that is kept until it is answered keeps no receive buffer.
             command.body = b""
         if isinstance(answer, asyncio.Future):
             self._one_more_open()
             answer.add_done_callback(partial(self._answer_done, command))
-        elif isinstance(answer, Awaitable):
-            if route.runs_later:
-                self.answer_later(command, answer)
-            else:
-                self._turns.begin(command, answer, body_bytes)
+        elif isinstance(answer, InTurn):
+            self._turns.add(command, answer.work)
+            self._one_more_open()
+            if self._turns.body_bytes:
                 self._is_settled = False
-                self._one_more_open()
-        elif answer is not None:
-            self._answer(command, answer)
-
-    def answer_later(self, command: Command, waiting: Awaitable[Any]) -> None:
-        """Answer a request with what ``waiting`` gives, when it is its turn; its error is answered as a handler's.
-
-        A coroutine does not run before, nor ever when the connection is lost first.
-        """
-        if type(command.body) is memoryview:
-            command.body = b""
-        self._turns.add(command, waiting)
-        self._one_more_open()
-        if self._turns.body_bytes:
+        elif isinstance(answer, Awaitable):
+            self._turns.begin(command, answer, body_bytes)
             self._is_settled = False
+            self._one_more_open()
+        elif answer is not HELD:
+            self._answer(command, answer)
 
     def _one_more_open(self) -> None:
         self._open_requests += 1
@@ -332,14 +341,12 @@ class RemotingConnection(asyncio.BufferedProtocol):
             self._stop_hearing()
 
     def _answer_done(self, command: Command, future: asyncio.Future[Any]) -> None:
-        """Answer with what a future got: as ``_answer_when_done``, without the task that each send would need."""
+        """Answer with what a future got. Sends wait in futures: a task each would cost more."""
         self._open_requests -= 1
         if not future.cancelled():
             error = future.exception()
-            answer = future.result() if error is None else error_answer(command.code, error)
-            if answer is not None:
-                self._answer(command, answer)
-                self._flush_soon()
+            self._answer(command, future.result() if error is None else error_answer(command.code, error))
+            self._flush_soon()
         if self._paused:
             self._hear_again()
 
@@ -391,9 +398,8 @@ class RemotingConnection(asyncio.BufferedProtocol):
             answer = await waiting
         except Exception as error:  # noqa: BLE001 - logged and answered; the connection goes on
             answer = error_answer(command.code, error)
-        if answer is not None:
-            self._answer(command, answer)
-            self._flush_soon()
+        self._answer(command, answer)
+        self._flush_soon()
 
     # -- writing
 
@@ -408,10 +414,9 @@ class RemotingConnection(asyncio.BufferedProtocol):
         self._flush()
 
     def _answer(self, command: Command, answer: Any) -> None:
-        if not command.flag & FLAG_ONEWAY:
-            self._queue(command, answer)
-
-    def _queue(self, command: Command, answer: Any) -> None:
+        """Queue a response for the next write; every response but the bytes of a handler leaves here."""
+        if command.flag & FLAG_ONEWAY:
+            return
         if isinstance(answer, bytes):
             self._out.append(answer)
             self._out_bytes += len(answer)
@@ -446,21 +451,12 @@ class RemotingConnection(asyncio.BufferedProtocol):
         else:
             transport.writelines(buffers)
 
-    def reply(self, opaque: int, answer: Command) -> None:
-        """Encode and send the answer to the request with that opaque."""
-        self.write([encode_reply(opaque, answer)])
-
     def send_oneway(self, command: Command) -> bool:
         """Send a request that wants no answer; false when it was dropped: the peer is gone or too far behind."""
         return self._outgoing.send_oneway(command)
 
     async def invoke(self, command: Command, timeout_s: float) -> Command:
-        """Send a request and wait for its answer.
-
-        Raises:
-            RemotingSendError: the connection was lost before the answer came, or the peer is too far behind.
-            RemotingTimeoutError: no answer in time.
-        """
+        """Send a request and wait for its answer: see ``Connection``."""
         return await self._outgoing.invoke(command, timeout_s)
 
     @property

@@ -235,7 +235,7 @@ async def test_the_recorded_requests_end_what_they_ended_there(transactions: Tra
 
 
 def test_a_request_without_offsets_is_refused_by_name():
-    route = Route(CODE, lambda _connection, _command: None, EndTransactionRequestHeader)
+    route = Route(CODE, lambda _connection, _command: b"", EndTransactionRequestHeader)
     header = b'{"code":37,"opaque":1,"flag":0,"extFields":{"producerGroup":"PG","msgId":"1","commitOrRollback":"8"}}'
     with pytest.raises(Exception, match="tranStateTableOffset"):
         route.decode(0, memoryview(header))

@@ -17,7 +17,7 @@ from rocketbroker.codec.message.message_encoder import BODY_POSITION
 from rocketbroker.codec.remoting.bodies.heartbeat import ConsumerData, ConsumeType, MessageModel, SubscriptionData
 from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
 from rocketbroker.codec.remoting.frame import decode_frame
-from rocketbroker.codec.remoting.handler import Buffer
+from rocketbroker.codec.remoting.handler import HELD, Buffer, InTurn
 from rocketbroker.codec.remoting.headers.pull_message import PullMessageRequestHeader
 from rocketbroker.codec.remoting.remoting_command import Command, request
 from rocketbroker.codec.remoting.request_code import RequestCode
@@ -46,9 +46,9 @@ class HoldService(PullRequestHoldService):
         super().__init__(config)
         self.suspended: list[PullRequest] = []
 
-    def suspend(self, request: PullRequest, timeout_ms: int) -> None:
+    def suspend(self, request: PullRequest, max_offset: int, timeout_ms: int) -> None:
         self.suspended.append(request)
-        super().suspend(request, timeout_ms)
+        super().suspend(request, max_offset, timeout_ms)
 
 
 class Puller:
@@ -174,61 +174,32 @@ def test_a_pull_at_the_end_does_not_wait_unless_it_asks_for_it(puller: Puller):
 
 async def test_a_held_pull_is_resumed_once(puller: Puller):
     puller.put("a")
-    assert puller.pull(1, SUBSCRIPTION | SUSPEND) is None
+    assert puller.pull(1, SUBSCRIPTION | SUSPEND) is HELD
     (held,) = puller.holds.suspended
     puller.put("b")
-    puller.processor.resume(held)
-    assert bodies(puller.connection.written) == [b"b"]
-    puller.connection.written.clear()
+    assert bodies(run(held)) == [b"b"]
     held.command.header.queue_offset = 2
-    puller.processor.resume(held)
-    assert outcome(puller.connection.written) == (ResponseCode.PULL_NOT_FOUND, 2)
+    assert outcome(run(held)) == (ResponseCode.PULL_NOT_FOUND, 2)
     assert held_count(puller.holds) == 1, "it was not held again"
     await puller.holds.stop()
 
 
-async def test_a_held_pull_of_a_peer_that_is_behind_is_answered_in_its_turn(puller: Puller):
-    puller.put("a")
-    puller.pull(1, SUBSCRIPTION | SUSPEND)
-    (held,) = puller.holds.suspended
-    puller.put("b")
-    puller.connection.is_behind = True
-
-    puller.processor.resume(held)
-
-    assert puller.connection.written == []
-    ((command, answer),) = puller.connection.waiting
-    assert command is held.command
-    assert bodies(await answer) == [b"b"]
-    await puller.holds.stop()
+def run(held: PullRequest) -> Any:
+    """Run a held pull again."""
+    return held.run(held)
 
 
-async def test_the_error_of_a_held_pull_is_answered(puller: Puller):
+async def test_a_held_pull_of_a_deleted_topic_is_refused(puller: Puller):
     puller.pull(0, SUBSCRIPTION | SUSPEND)
     (held,) = puller.holds.suspended
     puller.parts.topic_configs.delete("T")
-    puller.processor.resume(held)
-    ((opaque, answer),) = puller.connection.replies
-    assert (opaque, answer.code) == (held.command.opaque, ResponseCode.TOPIC_NOT_EXIST)
+    with pytest.raises(BrokerResponseError) as error:
+        run(held)
+    assert error.value.code == ResponseCode.TOPIC_NOT_EXIST
     await puller.holds.stop()
 
 
-async def test_a_held_pull_that_fails_unforeseen_is_answered(puller: Puller, monkeypatch, caplog):
-    puller.pull(0, SUBSCRIPTION | SUSPEND)
-    (held,) = puller.holds.suspended
-
-    def broken(*_args: object) -> None:
-        raise KeyError("queue")
-
-    monkeypatch.setattr(puller.processor._store, "get_message", broken)
-    puller.processor.resume(held)
-    ((opaque, answer),) = puller.connection.replies
-    assert (opaque, answer.code, answer.remark) == (held.command.opaque, ResponseCode.SYSTEM_ERROR, "KeyError: 'queue'")
-    assert "a held pull failed" in caplog.text
-    await puller.holds.stop()
-
-
-async def test_a_held_pull_keeps_no_text_and_no_view_of_the_receive_buffer(puller: Puller):
+async def test_a_held_pull_keeps_no_text(puller: Puller):
     long = "x" * 1_000_000
     texts: dict[str, Any] = {
         "proxy_froward_client_id": long,
@@ -239,15 +210,13 @@ async def test_a_held_pull_keeps_no_text_and_no_view_of_the_receive_buffer(pulle
     header = PullMessageRequestHeader("G", "T", 0, 0, 32, SUBSCRIPTION | SUSPEND, 0, 60_000, 100, **texts)
     command = request(PULL, header, b"view")
     command.language = command.remark = command.serialize_type = long
-    assert puller.processor.process(puller.connection, command) is None
+    assert puller.processor.process(puller.connection, command) is HELD
 
     (held,) = puller.holds.suspended
-    assert held.command.body == b""
     assert sum(map(len, texts_of(held.command))) < 100
 
     puller.put("a", "b")
-    puller.processor.resume(held)
-    assert bodies(puller.connection.written) == [b"b"], "it wants what it wanted"
+    assert bodies(run(held)) == [b"b"], "it wants what it wanted"
     await puller.holds.stop()
 
 
@@ -277,8 +246,8 @@ async def test_what_lies_far_back_is_checked_where_it_is_read(
 
     answer = puller.pull()
 
-    assert (answer is not None) == cached
-    assert bodies(await given(answer, puller)) == [b"a", b"c"]
+    assert isinstance(answer, InTurn) != cached
+    assert bodies(await given(answer)) == [b"a", b"c"]
     assert puller.store.damage_log.count == 1
 
 
@@ -302,16 +271,16 @@ def damage(store: MessageStore, *numbers: int) -> None:
         os.pwrite(file.fd, b"?", entry[0] + BODY_POSITION)
 
 
-async def given(answer: Any, puller: Puller) -> Any:
-    """The answer, at once or when it is read."""
-    return await puller.connection.waiting.pop()[1] if answer is None else answer
+async def given(answer: Any) -> Any:
+    """Return the answer, after its messages have been read."""
+    return await answer.work if isinstance(answer, InTurn) else answer
 
 
 async def test_old_messages_are_given_without_those_that_are_damaged(old: Puller):
-    assert bodies(await given(old.pull(), old)) == [b"a", b"b", b"c", b"d"]
+    assert bodies(await given(old.pull())) == [b"a", b"b", b"c", b"d"]
     damage(old.store, 1)
 
-    answer = await given(old.pull(), old)
+    answer = await given(old.pull())
 
     assert (bodies(answer), outcome(answer)) == ([b"a", b"c", b"d"], (ResponseCode.SUCCESS, 4))
     stats = old.parts.stats.group_get("T", "G")
@@ -321,12 +290,12 @@ async def test_old_messages_are_given_without_those_that_are_damaged(old: Puller
 async def test_a_consumer_goes_on_behind_messages_that_are_all_damaged(old: Puller):
     damage(old.store, 0, 1)
 
-    answer = await given(old.pull(max_msg_nums=2), old)
+    answer = await given(old.pull(max_msg_nums=2))
 
     assert outcome(answer) == (ResponseCode.PULL_RETRY_IMMEDIATELY, 2)
     assert not decoded(answer).body
     assert old.parts.stats.group_get("T", "G").misses == 1
-    assert bodies(await given(old.pull(2), old)) == [b"c", b"d"]
+    assert bodies(await given(old.pull(2))) == [b"c", b"d"]
 
 
 async def test_old_messages_that_are_not_in_the_page_cache_are_read_on_a_thread(
@@ -335,9 +304,9 @@ async def test_old_messages_that_are_not_in_the_page_cache_are_read_on_a_thread(
     monkeypatch.setattr(MappedFile, "is_cached", lambda *_arguments: False)
     damage(old.store, 2)
 
-    assert old.pull() is None
-    ((_, answer),) = old.connection.waiting
-    assert bodies(await answer) == [b"a", b"b", b"d"]
+    answer = old.pull()
+    assert isinstance(answer, InTurn)
+    assert bodies(await given(answer)) == [b"a", b"b", b"d"]
 
 
 async def test_a_disk_that_cannot_be_read_is_no_reason_to_pass_over_messages(
@@ -348,11 +317,9 @@ async def test_a_disk_that_cannot_be_read_is_no_reason_to_pass_over_messages(
 
     monkeypatch.setattr(MappedFile, "is_cached", lambda *_arguments: False)
     monkeypatch.setattr("os.preadv", refuse)
-    assert old.pull() is None
-    ((_, answer),) = old.connection.waiting
 
     with pytest.raises(BrokerResponseError, match="Input/output error") as error:
-        await answer
+        await given(old.pull())
     assert error.value.code == ResponseCode.SYSTEM_ERROR
 
 
@@ -434,7 +401,7 @@ def test_a_client_whose_new_tags_are_not_known_yet_is_given_all_messages(puller:
 
 async def test_a_held_pull_of_such_a_client_is_woken_by_any_message(puller: Puller):
     puller.subscribe("a", version=99)
-    assert puller.pull(flags=SUSPEND, expression_type="TAG") is None
+    assert puller.pull(flags=SUSPEND, expression_type="TAG") is HELD
     (held,) = puller.holds.suspended
     assert held.tag_codes is None
 
@@ -521,17 +488,18 @@ async def test_a_client_that_pulls_from_the_new_offset_by_chance_is_told_as_well
     puller.parts.offsets.assign_reset("G", "T", 0, 2)
     assert outcome(puller.pull(2, SUSPEND)) == (ResponseCode.PULL_OFFSET_MOVED, 2)
     assert not puller.parts.offsets.commit("G", "T", 0, 1)
-    assert puller.pull(2, SUSPEND) is None
+    assert puller.pull(2, SUSPEND) is HELD
     assert puller.parts.offsets.commit("G", "T", 0, 2)
 
 
 async def test_a_reset_ends_a_held_pull(puller: Puller):
     puller.subscribe()
     puller.put("a", "b")
-    assert puller.pull(2, SUSPEND) is None
+    assert puller.pull(2, SUSPEND) is HELD
     puller.parts.offsets.assign_reset("G", "T", 0, 0)
     puller.holds.wake_group("G", "T", 0)
     await asyncio.sleep(0)
     await asyncio.sleep(0)
-    assert outcome(puller.connection.written) == (ResponseCode.PULL_OFFSET_MOVED, 0)
+    ((_, answer),) = puller.connection.answers
+    assert outcome(answer) == (ResponseCode.PULL_OFFSET_MOVED, 0)
     assert held_count(puller.holds) == 0

@@ -8,16 +8,16 @@ from typing import Any, cast
 import pytest
 
 from rocketbroker.codec.remoting.frame import encode_frame
-from rocketbroker.codec.remoting.handler import Connection, Route
+from rocketbroker.codec.remoting.handler import Answer, Connection, InTurn, Route
 from rocketbroker.codec.remoting.remoting_command import Command, request, response
-from rocketbroker.common.errors import RemotingSendError, RemotingTimeoutError
+from rocketbroker.common.errors import BrokerResponseError, RemotingSendError, RemotingTimeoutError
 from tests.support.transports import (
     ECHO,
     FAILING,
     FUTURE,
+    HOLDING,
     LATER,
     REFUSING,
-    SILENT,
     TYPED,
     Handlers,
     connect,
@@ -66,15 +66,57 @@ class TestAnswers:
         assert fine.code == 0
         assert "request code 50 failed" in caplog.text
 
-    async def test_nothing_is_sent_for_none(self, handlers: Handlers):
+    async def test_a_held_request_is_answered_later(self, handlers: Handlers):
         connection, transport, _ = connect(handlers.routes())
+        command = request(HOLDING)
+        command.opaque = 8
 
-        feed(connection, frame(SILENT, b"kept"))
-        assert (transport.writes, handlers.seen) == (0, [(SILENT, b"kept")])
+        feed(connection, frame(HOLDING, b"kept", 8))
+        assert (transport.writes, handlers.seen) == (0, [(HOLDING, b"kept")])
 
-        connection.reply(8, response(0, "later"))
+        connection.answer(command, lambda: response(0, "later"))
+        await until(lambda: transport.answers)
         (answer,) = transport.answers
         assert (answer.opaque, answer.remark, answer.is_response) == (8, "later", True)
+
+    async def test_held_requests_that_fail_are_answered_and_no_other_suffers(self, handlers: Handlers, caplog):
+        connection, transport, _ = connect(handlers.routes())
+
+        def fail() -> Answer:
+            raise KeyError("queue")
+
+        def refuse() -> Answer:
+            raise BrokerResponseError(17, "no such topic")
+
+        for make in (fail, refuse, lambda: response(0)):
+            connection.answer(request(HOLDING), make)
+        await until(lambda: transport.answers)
+
+        assert transport.writes == 1
+        assert [answer.code for answer in transport.answers] == [1, 17, 0]
+        assert "request code 54 failed" in caplog.text
+
+    @pytest.mark.parametrize("in_turn", [False, True])
+    async def test_a_held_request_of_a_peer_that_is_behind_is_answered_in_its_turn(self, in_turn: bool):
+        connection, transport, endpoint = connect({})
+        made: list[Answer] = []
+
+        async def read() -> Command:
+            return response(0)
+
+        def make() -> Answer:
+            made.append(InTurn(read()) if in_turn else response(0))
+            return made[0]
+
+        connection.pause_writing()
+        connection.answer(request(HOLDING), make)
+        await asyncio.sleep(0)
+        assert made == []
+
+        connection.resume_writing()
+        await until(lambda: transport.answers)
+        assert [answer.code for answer in transport.answers] == [0]
+        await endpoint.stop("done")
 
     async def test_a_coroutine_answers_when_it_is_done_and_has_its_own_body(self, handlers: Handlers):
         connection, transport, endpoint = connect(handlers.routes())
@@ -141,14 +183,13 @@ class TestAnswers:
 
 async def test_a_remark_does_not_repeat_a_name_of_a_megabyte():
     def refuse(connection: Connection, command: Command) -> Command:
-        connection.reply(command.opaque, response(17, "x" * 1_000_000))
         return response(17, "x" * 1_000_000)
 
     connection, transport, _ = connect({ECHO: Route(ECHO, refuse)})
 
     feed(connection, frame(ECHO))
 
-    assert [len(answer.remark or "") for answer in transport.answers] == [4096 + len("... (1000000 characters)")] * 2
+    assert [len(answer.remark or "") for answer in transport.answers] == [4096 + len("... (1000000 characters)")]
 
 
 class TestAnswersThatCannotBeEncoded:

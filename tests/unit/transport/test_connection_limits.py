@@ -1,6 +1,7 @@
 """What a connection lets its peer have under way: open requests, answers that are not taken, silence."""
 
 import asyncio
+from functools import partial
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -51,7 +52,7 @@ class TestManyOpenRequests:
         connection, transport, endpoint = connect(handlers.routes())
         handlers.gate.set()
         connection.pause_writing()
-        connection.answer_later(request(LATER), handlers.routes()[LATER].process(connection, request(LATER)))  # type: ignore[arg-type]
+        connection.answer(request(LATER), partial(handlers.routes()[LATER].process, connection, request(LATER)))
         for _ in range(5):
             await asyncio.sleep(0)
         assert (connection.is_behind, handlers.seen) == (True, [])

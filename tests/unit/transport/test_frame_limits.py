@@ -6,7 +6,7 @@ from rocketbroker.codec.remoting.frame import SERIALIZE_JSON, SERIALIZE_ROCKETMQ
 from rocketbroker.codec.remoting.handler import Route
 from rocketbroker.codec.remoting.remoting_command import request
 from rocketbroker.transport.connection_limits import ConnectionLimits
-from tests.support.transports import ECHO, LATER, SILENT, TYPED, Handlers, connect, feed, frame
+from tests.support.transports import ECHO, HOLDING, LATER, TYPED, Handlers, connect, feed, frame
 
 LIMITS = ConnectionLimits(max_header_length=1_000, max_request_body_size=10_000)
 KINDS = pytest.mark.parametrize("kind", [SERIALIZE_JSON, SERIALIZE_ROCKETMQ])
@@ -80,10 +80,10 @@ class TestBodies:
         assert transport.answers[0].code == 0
 
     async def test_nothing_is_answered_to_one_that_wants_no_answer(self, handlers: Handlers):
-        routes = {SILENT: Route(SILENT, handlers.routes()[SILENT].process)}
+        routes = {HOLDING: Route(HOLDING, handlers.routes()[HOLDING].process)}
         connection, transport, _ = connect(routes, limits=LIMITS)
 
-        feed(connection, frame(SILENT, bytes(10_001), oneway=True))
+        feed(connection, frame(HOLDING, bytes(10_001), oneway=True))
 
         assert (handlers.seen, bytes(transport.written)) == ([], b"")
         assert connection.send_oneway(request(ECHO))

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from rocketbroker.codec.remoting.handler import Connection, Route
+from rocketbroker.codec.remoting.handler import HELD, Connection, Held, Route
 from rocketbroker.codec.remoting.remoting_command import Command, response
 from rocketbroker.transport.connection_limits import ConnectionLimits
 from tests.support.transports import ECHO, FUTURE, LATER, Handlers, attach, connect, feed, frame
@@ -211,8 +211,9 @@ class TestWaitingRequests:
             kept.append(command)
             return asyncio.get_running_loop().create_future()
 
-        def hold(_connection: Connection, command: Command) -> None:
+        def hold(_connection: Connection, command: Command) -> Held:
             kept.append(command)
+            return HELD
 
         connection, _, endpoint = connect(
             {

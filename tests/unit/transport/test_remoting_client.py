@@ -12,7 +12,7 @@ from rocketbroker.transport import endpoint
 from rocketbroker.transport.connection import RemotingConnection
 from rocketbroker.transport.remoting_client import RemotingClient, split_address
 from rocketbroker.transport.remoting_server import RemotingServer
-from tests.support.transports import ECHO, FAILING, LATER, SILENT, TYPED, Handlers
+from tests.support.transports import ECHO, FAILING, HOLDING, LATER, TYPED, Handlers
 from tests.support.waiting import until
 
 
@@ -48,9 +48,9 @@ async def test_a_typed_header_and_an_error(client: RemotingClient, address: str)
 
 
 async def test_oneway(client: RemotingClient, handlers: Handlers, address: str):
-    await client.invoke_oneway(address, request(SILENT, None, b"said"))
+    await client.invoke_oneway(address, request(HOLDING, None, b"said"))
 
-    await until(lambda: handlers.seen == [(SILENT, b"said")])
+    await until(lambda: handlers.seen == [(HOLDING, b"said")])
 
 
 async def test_no_answer_in_time_and_the_connection_goes_on(client: RemotingClient, handlers: Handlers, address: str):

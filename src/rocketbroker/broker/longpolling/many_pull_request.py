@@ -14,14 +14,16 @@ class ManyPullRequest:
     Attributes:
         count: how many there are.
         filtered: those that filter by properties.
+        max_offset: the end of the queue.
     """
 
-    __slots__ = ("_by_code", "_everything", "_few", "count", "filtered", "queue_id", "topic")
+    __slots__ = ("_by_code", "_everything", "_few", "count", "filtered", "max_offset", "queue_id", "topic")
 
     def __init__(self, topic: str, queue_id: int) -> None:
         self.topic = topic
         self.queue_id = queue_id
         self.count = 0
+        self.max_offset = 0
         self.filtered: set[PullRequest] = set()
         self._few: list[PullRequest] = []
         self._everything: set[PullRequest] = set()
@@ -70,6 +72,7 @@ class ManyPullRequest:
 
         Pulls that filter by properties are not among them.
         """
+        self.max_offset = max_offset
         woken = []
         for request in self._few:
             codes = request.tag_codes

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from rocketbroker.codec.remoting.handler import Connection
+from rocketbroker.codec.remoting.handler import Answer, Connection
 from rocketbroker.store.read.message_filter import MessageFilter
 
 #: Tags codes, ``None`` for all messages, and a filter on properties in their place.
@@ -18,6 +18,7 @@ class PullRequest:
     """A held pull.
 
     Attributes:
+        run: runs the pull again and answers it, whatever there is.
         offset: the queue offset from which on it wants messages.
         tag_codes: the tags that it wants, ``None`` for all.
         has_match: set when it filters by properties. Says whether a message that it wants has come since the last
@@ -39,6 +40,7 @@ class PullRequest:
         "held",
         "offset",
         "queue_id",
+        "run",
         "tag_codes",
         "topic",
         "weight",
@@ -55,8 +57,10 @@ class PullRequest:
         tag_codes: frozenset[int] | None,
         has_match: Callable[[], bool | None] | None = None,
         *,
+        run: "Callable[[PullRequest], Answer]",
         carried: Wanted | None = None,
     ) -> None:
+        self.run = run
         self.connection = connection
         self.command = command
         self.topic = topic

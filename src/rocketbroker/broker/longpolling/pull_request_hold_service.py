@@ -8,7 +8,8 @@ event loop runs a few of them in a turn, and serves others in between.
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
+from functools import partial
 
 from rocketbroker.broker.longpolling.deadlines import Deadlines
 from rocketbroker.broker.longpolling.many_pull_request import ManyPullRequest
@@ -49,8 +50,6 @@ class PullRequestHoldService:
 
     def __init__(self, config: BrokerConfig) -> None:
         self._config = config
-        self._resume: Callable[[PullRequest], None] | None = None
-        self._max_offset_in_queue: Callable[[str, int], int] | None = None
         self._held: dict[tuple[str, int], ManyPullRequest] = {}
         self._weight = 0
         self._by_connection: dict[Connection, _OfConnection] = {}
@@ -61,15 +60,6 @@ class PullRequestHoldService:
         self._to_ask: deque[PullRequest] = deque()
         self._tasks = TaskOwner("PullRequestHoldService")
         self.waiting = False
-
-    def bind(self, resume: Callable[[PullRequest], None], max_offset_in_queue: Callable[[str, int], int]) -> None:
-        """Set the callbacks that resume a held pull and that tell where a queue ends; before ``start``.
-
-        They come later than the constructor's arguments, since the store tells this service of messages and the pulls
-        read the store.
-        """
-        self._resume = resume
-        self._max_offset_in_queue = max_offset_in_queue
 
     async def start(self) -> None:
         """Start the check."""
@@ -82,8 +72,8 @@ class PullRequestHoldService:
             self.on_close(connection)
         self._deadlines.stop()
 
-    def suspend(self, request: PullRequest, timeout_ms: int) -> None:
-        """Hold a pull for so many milliseconds at the most.
+    def suspend(self, request: PullRequest, max_offset: int, timeout_ms: int) -> None:
+        """Hold a pull of a queue that ends at ``max_offset``, for ``timeout_ms`` at most.
 
         Raises:
             BrokerResponseError: SYSTEM_BUSY, too many pulls of its connection or of all are held. Clients pull again
@@ -102,6 +92,7 @@ class PullRequestHoldService:
         if queue is None:
             queue = self._held[key] = ManyPullRequest(*key)
         queue.add(request)
+        queue.max_offset = max_offset
         of_connection.requests.add(request)
         of_connection.weight += weight
         self._weight += weight
@@ -177,12 +168,8 @@ class PullRequestHoldService:
         if not request.held:
             return
         self._forget(request)
-        if request.connection.is_open and self._resume is not None:
-            try:
-                self._resume(request)
-            except Exception:
-                # The others that were woken with it must still be answered.
-                log.exception("a held pull of %s, queue %d, could not be answered", request.topic, request.queue_id)
+        if request.connection.is_open:
+            request.connection.answer(request.command, partial(request.run, request))
 
     def _forget(self, request: PullRequest) -> None:
         request.held = False
@@ -214,25 +201,13 @@ class PullRequestHoldService:
         checked = 0
         for queue in list(self._held.values()):
             if queue.count:
-                self._check_queue(queue)
+                self._wake([each for each in queue if each.offset < queue.max_offset])
             else:
                 self._held.pop((queue.topic, queue.queue_id), None)
             checked += 1 + queue.count
             if checked >= _MOST_CHECKED:
                 checked = 0
                 await asyncio.sleep(0)
-
-    def _check_queue(self, queue: ManyPullRequest) -> None:
-        assert self._max_offset_in_queue is not None
-        try:
-            max_offset = self._max_offset_in_queue(queue.topic, queue.queue_id)
-        except Exception:
-            # The pulls of the other queues are checked all the same, now and the next time.
-            log.exception("the held pulls of %s, queue %d, cannot be checked", queue.topic, queue.queue_id)
-            return
-        late = [each for each in queue if each.offset < max_offset]
-        if late:
-            self._wake(late)
 
 
 def _too_many(name: str, held: int, limit: int) -> BrokerResponseError:

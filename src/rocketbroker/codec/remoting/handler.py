@@ -1,11 +1,12 @@
-"""What a request handler sees: the connection it came by, and the route that leads to it (NettyRequestProcessor).
+"""Request handlers: the connection they see, what they answer, and the route to them (NettyRequestProcessor).
 
-These Protocols stand here so that ``transport`` and ``processor`` need not know each other.
+These Protocols are here so that ``transport`` and ``processor`` need not know each other.
 """
 
 import inspect
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Protocol
+from collections.abc import Awaitable, Callable
+from enum import Enum
+from typing import Any, Final, NamedTuple, Protocol
 
 from rocketbroker.codec.remoting.audience import Audience
 from rocketbroker.codec.remoting.custom_header import CommandCustomHeader
@@ -51,16 +52,10 @@ class Connection(Protocol):
     def last_read(self) -> float:
         """When bytes last came in, in seconds of the monotonic clock."""
 
-    def write(self, buffers: Sequence[Buffer]) -> None:
-        """Send encoded frames; does nothing when the connection is closed."""
+    def answer(self, command: Command, make: "Callable[[], Answer]") -> None:
+        """Answer a ``HELD`` request with what ``make`` returns or raises, as if its handler had.
 
-    def reply(self, opaque: int, answer: Command) -> None:
-        """Encode and send the answer to the request with that opaque."""
-
-    def answer_later(self, command: Command, waiting: Awaitable[Any]) -> None:
-        """Answer a request with what ``waiting`` gives, when it is its turn; its error is answered as a handler's.
-
-        A few are at work at a time, and none while the peer is behind, so that large answers do not pile up.
+        While the peer is behind, ``make`` is called when it is the request's turn: see ``InTurn``.
         """
 
     def send_oneway(self, command: Command) -> bool:
@@ -78,8 +73,27 @@ class Connection(Protocol):
         """Close the connection, after what was written has been sent; the reason goes to the log."""
 
 
-# An encoded answer, its pieces, a command to encode, something to wait for, or None: nothing to send now.
-Answer = bytes | list[Buffer] | Command | Awaitable["bytes | list[Buffer] | Command | None"] | None
+class Held(Enum):
+    """The type of ``HELD``."""
+
+    HELD = 0
+
+
+class InTurn(NamedTuple):
+    """Work that makes a response when it is its turn; a coroutine does not start before.
+
+    A connection does a few at a time, and none while its peer is behind, so that large answers do not pile up.
+    """
+
+    work: Awaitable["Response"]
+
+
+#: The handler has kept the request: ``Connection.answer`` answers it later.
+HELD: Final = Held.HELD
+
+# A frame, its pieces, or a command to encode.
+Response = bytes | list[Buffer] | Command
+Answer = Response | Awaitable[Response] | InTurn | Held
 Process = Callable[[Connection, Any], Answer]
 # Judges a request by its raw ``extFields``, before they are typed; raises BrokerResponseError to refuse it.
 Guard = Callable[[Connection, Command], None]

@@ -54,7 +54,7 @@ class RegisterBrokerProcessor:
         self._decoder = decoder
         self._waiting_bytes = 0
 
-    def process(self, connection: Connection, command: Request) -> Command | asyncio.Future[Command | None]:
+    def process(self, connection: Connection, command: Request) -> Command | asyncio.Future[Command]:
         """Answer a registration.
 
         Raises:
@@ -76,7 +76,7 @@ class RegisterBrokerProcessor:
         )
         return registration(connection, command, limits)
 
-    def _decode_later(self, connection: Connection, command: Request) -> asyncio.Future[Command | None]:
+    def _decode_later(self, connection: Connection, command: Request) -> asyncio.Future[Command]:
         size, limit = len(command.body), self._config.max_waiting_registration_size
         if self._waiting_bytes + size > limit:
             text = (
@@ -88,7 +88,7 @@ class RegisterBrokerProcessor:
         held.body = bytes(command.body)  # the connection takes back the buffer
         self._waiting_bytes += size
         loop = asyncio.get_running_loop()
-        answer: asyncio.Future[Command | None] = loop.create_future()
+        answer: asyncio.Future[Command] = loop.create_future()
         decoding = loop.run_in_executor(self._decoder, self._decode, connection, held)
         decoding.add_done_callback(partial(self._decoded, connection, size, answer))
         return answer
@@ -97,7 +97,7 @@ class RegisterBrokerProcessor:
         self,
         connection: Connection,
         size: int,
-        answer: asyncio.Future[Command | None],
+        answer: asyncio.Future[Command],
         decoding: asyncio.Future[BrokerRegistration | None],
     ) -> None:
         self._waiting_bytes -= size

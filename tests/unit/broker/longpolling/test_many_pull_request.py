@@ -2,12 +2,20 @@ import pytest
 
 from rocketbroker.broker.longpolling.many_pull_request import ManyPullRequest
 from rocketbroker.broker.longpolling.pull_request import PullRequest
+from rocketbroker.codec.remoting.handler import HELD
 from tests.support.fakes import FakeConnection
 
 
 def pull(*codes: int, offset: int = 0, filters: bool = False) -> PullRequest:
     return PullRequest(
-        FakeConnection(), None, "T", 0, offset, frozenset(codes) or None, (lambda: True) if filters else None
+        FakeConnection(),
+        None,
+        "T",
+        0,
+        offset,
+        frozenset(codes) or None,
+        (lambda: True) if filters else None,
+        run=lambda _request: HELD,
     )
 
 

@@ -15,6 +15,7 @@ from rocketbroker.codec.message.message_decoder import decode_messages
 from rocketbroker.codec.message.record_properties import PropertyBlocks
 from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
 from rocketbroker.codec.remoting.frame import decode_frame
+from rocketbroker.codec.remoting.handler import HELD, InTurn
 from rocketbroker.codec.remoting.headers.pull_message import PullMessageRequestHeader
 from rocketbroker.codec.remoting.remoting_command import request
 from rocketbroker.codec.remoting.request_code import RequestCode
@@ -89,8 +90,9 @@ class Consumer:
         return error.value.code, error.value.remark
 
     def take_written(self) -> list[int]:
-        """What an answer to a held pull brought; the next one is looked for in what follows."""
-        pieces, self.connection.written = self.connection.written, []
+        """Return the messages that answered a held pull, once."""
+        ((_, pieces),) = self.connection.answers
+        self.connection.answers.clear()
         return numbers(pieces)
 
 
@@ -166,8 +168,8 @@ async def test_a_start_later_the_same_is_found(consumer: Consumer, parts: Simple
     found, offset = [], 0
     while offset < 300:
         pieces = later.pull("n > 279 OR n = 5", offset)
-        if pieces is None:
-            pieces = await later.connection.waiting.pop()[1]
+        if isinstance(pieces, InTurn):
+            pieces = await pieces.work
         code, offset = outcome(pieces)
         found += numbers(pieces) if code == 0 else []
     assert found == [5, *range(280, 300)]
@@ -185,11 +187,11 @@ async def settled() -> None:
 
 async def test_a_held_pull_is_woken_by_what_it_wants_alone(consumer: Consumer):
     consumer.subscribe("n > 5")
-    assert consumer.pull(flags=SUSPEND) is None
+    assert consumer.pull(flags=SUSPEND) is HELD
     for n in range(6):
         consumer.put(n)
         await settled()
-        assert consumer.connection.written == []
+        assert consumer.connection.answers == []
     assert held_count(consumer.holds) == 1
     consumer.put(1, 6, 2, 7)
     await settled()
@@ -227,7 +229,8 @@ async def test_a_held_pull_looks_at_no_more_in_one_turn_of_the_loop_than_a_pull(
     assert held_count(consumer.holds) == 1
     consumer.put(*range(1000), 1700)
     await settled()
-    assert outcome(consumer.connection.written) == (ResponseCode.PULL_RETRY_IMMEDIATELY, 800)
+    ((_, answer),) = consumer.connection.answers
+    assert outcome(answer) == (ResponseCode.PULL_RETRY_IMMEDIATELY, 800)
     assert held_count(consumer.holds) == 0
 
 
@@ -237,7 +240,7 @@ async def test_pulls_of_one_queue_each_with_its_filter(consumer: Consumer):
     other.pull("n = 2", flags=SUSPEND)
     consumer.put(0, 2)
     await settled()
-    assert consumer.connection.written == []
+    assert consumer.connection.answers == []
     assert other.take_written() == [2]
 
 
@@ -246,7 +249,7 @@ async def test_a_pull_whose_connection_closes_is_not_asked_any_more(consumer: Co
     consumer.put(1)
     consumer.holds.on_close(consumer.connection)
     await settled()
-    assert consumer.connection.written == []
+    assert consumer.connection.answers == []
 
 
 async def test_a_held_pull_whose_filter_fails_is_answered(

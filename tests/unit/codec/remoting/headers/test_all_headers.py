@@ -55,7 +55,7 @@ def test_it_survives_both_encodings(header: type[CommandCustomHeader], data: st.
     assert from_ext_fields(to_ext_fields(sent), header) == sent
     for serialize_type in (SERIALIZE_JSON, SERIALIZE_ROCKETMQ):
         _, encoded, _ = split_frame(memoryview(encode_frame(request(1, sent), serialize_type))[4:])
-        route = Route(1, lambda connection, command: None, header)
+        route = Route(1, lambda connection, command: b"", header)
         assert route.decode(serialize_type, encoded).header == sent
 
 

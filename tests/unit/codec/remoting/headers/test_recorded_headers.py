@@ -17,7 +17,7 @@ RAW = {2004, 3001, 3002, 3003, 3004, 3006, 3007, 3008, 3009, 5001}
 
 
 def typed(frame: GoldenFrame) -> dict[str, str]:
-    route = Route(frame.code, lambda connection, command: None, REQUESTS[frame.code])
+    route = Route(frame.code, lambda connection, command: b"", REQUESTS[frame.code])
     return to_ext_fields(route.decode(int(frame.binary), memoryview(frame.header())).header) or {}
 
 

@@ -33,7 +33,7 @@ VALUES = {
 
 def decoded(frame: GoldenFrame) -> SendMessageRequestHeader:
     kind = SendMessageRequestHeader if frame.code in (10, 324) else SendMessageRequestHeaderV2
-    command = Route(frame.code, lambda connection, command: None, kind).decode(
+    command = Route(frame.code, lambda connection, command: b"", kind).decode(
         int(frame.binary), memoryview(frame.header())
     )
     header: SendMessageRequestHeader = command.header
