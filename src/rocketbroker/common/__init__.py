@@ -1,1 +1,1 @@
-"""Errors, clock, lifecycle and configuration: what every other room may use."""
+"""Errors, clock, lifecycle and configuration, for use by all rooms."""

@@ -1,4 +1,4 @@
-"""Replacing a file so that a crash leaves the old contents or the new ones, never a part (MixAll.string2File)."""
+"""Atomic replacement of a file: a crash leaves the old or the new contents, never a part (MixAll.string2File)."""
 
 from pathlib import Path
 
@@ -6,21 +6,21 @@ from rocketbroker.common.file_system import LOCAL, FileSystem
 
 
 def backup_of(path: Path) -> Path:
-    """Where the previous contents of a file are kept."""
+    """Return the path that keeps the previous contents of a file."""
     return path.with_name(path.name + ".bak")
 
 
 def replace_contents(path: Path, data: bytes, file_system: FileSystem = LOCAL) -> None:
-    """Write ``path`` anew, with what was there before in ``<path>.bak``; blocks until the disk has it.
+    """Replace the contents of ``path`` and keep the previous ones in ``<path>.bak``; block until both are on disk.
 
-    Each of the two gets its name when its bytes are on disk. So after a crash at any point both are whole, and the
-    first is the old or the new one.
+    Each file gets its name after its bytes are on disk. So after a crash at any point both files are complete, and
+    ``path`` has the old or the new contents.
 
     Raises:
-        OSError: it cannot be written; the old contents stay.
+        OSError: the file cannot be written; the old contents stay.
     """
     new_names = file_system.make_folders(path.parent)
-    # The last also when it was made by a call that then failed.
+    # Includes the folder that an earlier, failed call may have made.
     changed = dict.fromkeys((path.parent, *new_names, path.parent.parent))
     draft = path.with_name(path.name + ".tmp")
     write_synced(draft, data, file_system)
@@ -34,10 +34,10 @@ def replace_contents(path: Path, data: bytes, file_system: FileSystem = LOCAL) -
 
 
 def write_synced(path: Path, data: bytes, file_system: FileSystem = LOCAL) -> None:
-    """Write a file over what is there; blocks until the disk has its bytes, which says nothing of its name.
+    """Overwrite a file and block until its bytes, but not necessarily its name, are on disk.
 
     Raises:
-        OSError: it cannot be written.
+        OSError: the file cannot be written.
     """
     fd = file_system.open(path)
     try:

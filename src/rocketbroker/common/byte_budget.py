@@ -1,16 +1,16 @@
-"""A rate of bytes for work that is worth limiting by its size."""
+"""Rate limit in bytes, for work whose cost grows with its size."""
 
 from rocketbroker.common.clock import Clock
 
-# What was not used is kept for so long.
+# Seconds for which unused bytes are kept.
 BURST_S = 10
 
 
 class ByteBudget:
-    """Bytes that may be spent, at a rate, with what was not spent in the last 10 s.
+    """Token bucket of bytes that holds at most 10 s of its rate.
 
     Args:
-        clock: tells how much has come in since.
+        clock: source of time.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -19,11 +19,11 @@ class ByteBudget:
         self._at = clock.monotonic()
 
     def take(self, size: int, rate: int) -> bool:
-        """Spend bytes unless the budget is spent; the last that are spent may be more than what is left.
+        """Spend bytes and return true, unless the bucket is empty; the last spending may overdraw it.
 
         Args:
-            size: how many.
-            rate: how many come in each second.
+            size: bytes to spend.
+            rate: bytes added in a second.
         """
         now = self._clock.monotonic()
         self._spent = max(self._spent - (now - self._at) * rate, 0.0)

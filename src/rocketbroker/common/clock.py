@@ -1,4 +1,4 @@
-"""Where time comes from, so that tests can replace it."""
+"""Source of time, which tests can replace."""
 
 import time
 from typing import Protocol
@@ -8,10 +8,10 @@ class Clock(Protocol):
     """Wall time and monotonic time."""
 
     def time_ms(self) -> int:
-        """Milliseconds since the epoch."""
+        """Return milliseconds since the epoch."""
 
     def monotonic(self) -> float:
-        """Seconds on a clock that never goes back."""
+        """Return seconds of a clock that never goes back."""
 
 
 class SystemClock:
@@ -20,9 +20,9 @@ class SystemClock:
     __slots__ = ()
 
     def time_ms(self) -> int:
-        """Milliseconds since the epoch."""
+        """Return milliseconds since the epoch."""
         return time.time_ns() // 1_000_000
 
     def monotonic(self) -> float:
-        """Seconds on a clock that never goes back."""
+        """Return seconds of a clock that never goes back."""
         return time.monotonic()

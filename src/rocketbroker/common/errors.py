@@ -1,30 +1,30 @@
-"""All errors of rocketbroker, as one tree. Where another module is named, the class stands there.
+"""All errors of rocketbroker as one tree. A module in brackets is where the class is defined.
 
 RocketBrokerError
 ├── ConfigError                a setting or a settings file is wrong
-│   └── NotChangeableError     ... since it cannot be changed at run time (config.hot_change)
-├── CodecError                 bytes that are not what they claim to be
-│   ├── CorruptRecordError     ... in a stored message record
-│   ├── HeaderFieldError       ... in a field of a command's header (codec.remoting.json_header)
-│   ├── MQFilterError          ... in the expression of a filter
-│   └── EvaluationError        ... in the properties that a filter compares (codec.filter.java_values)
+│   └── NotChangeableError     ... setting that needs a restart to change (config.hot_change)
+├── CodecError                 invalid bytes, or values that cannot be encoded
+│   ├── CorruptRecordError     ... stored message record
+│   ├── HeaderFieldError       ... field of a command's header (codec.remoting.json_header)
+│   ├── MQFilterError          ... filter expression
+│   └── EvaluationError        ... properties that a filter compares (codec.filter.java_values)
 ├── ProtocolError
-│   ├── LocalProtocolError     our side was about to break the protocol
-│   └── RemoteProtocolError    the peer broke the protocol
-├── RemotingError              a request could not be completed
+│   ├── LocalProtocolError     violation by our side, found before sending
+│   └── RemoteProtocolError    violation by the peer
+├── RemotingError              request that could not be completed
 │   ├── RemotingConnectError   no connection to the address
-│   ├── RemotingSendError      the connection was lost while a request was under way
-│   │   └── RemotingTooMuchRequestError  ... or the peer takes too slowly what it is sent already
+│   ├── RemotingSendError      connection lost during a request
+│   │   └── RemotingTooMuchRequestError  too many bytes are queued for the peer
 │   └── RemotingTimeoutError   no answer in time
-├── BrokerResponseError        an answer other than success: code and remark
+├── BrokerResponseError        answer other than success: code and remark
 ├── StoreError                 the store cannot do what was asked
-│   ├── StoreFullError         ... since the disk has no room
-│   ├── StoreBusyError         ... since the disk has kept the writer waiting for too long
-│   ├── TopicBeingDeletedError ... since the topic is on its way out
-│   ├── MessageIllegalError    ... since no store with these settings holds such a message
-│   └── QueueNotWholeError     ... through a ConsumeQueue that does not lead to all it should (analytics.queue_entries)
-├── ClientError                a client cannot do what was asked, with a tree of its own (client.errors)
-└── JavaRuntimeError           there is no Java runtime that PySpark can use (analytics.java_runtime)
+│   ├── StoreFullError         disk full
+│   ├── StoreBusyError         disk too slow
+│   ├── TopicBeingDeletedError topic under deletion
+│   ├── MessageIllegalError    message that does not fit a store with these settings
+│   └── QueueNotWholeError     ConsumeQueue with missing entries (analytics.queues.queue_entries)
+├── ClientError                failure of a client operation, with a tree of its own (client.errors)
+└── JavaRuntimeError           no Java runtime that PySpark can use (analytics.spark.java_runtime)
 """
 
 
@@ -33,7 +33,7 @@ class RocketBrokerError(Exception):
 
 
 class ConfigError(RocketBrokerError):
-    """A setting or a settings file is wrong; the text names it and says what would be right."""
+    """Wrong setting or settings file; the text names it and says what would be right."""
 
 
 class CodecError(RocketBrokerError, ValueError):
@@ -41,11 +41,11 @@ class CodecError(RocketBrokerError, ValueError):
 
 
 class CorruptRecordError(CodecError):
-    """A stored message record is damaged; the text names its position."""
+    """Damaged message record; the text names its position."""
 
 
 class MQFilterError(CodecError):
-    """The expression of a filter is refused (MQFilterException); ``position`` counts characters from 1 on."""
+    """Rejected filter expression (MQFilterException); ``position`` counts characters from 1."""
 
     def __init__(self, position: int, reason: str) -> None:
         super().__init__(f"Invalid MessageSelector. At character {position}: {reason}")
@@ -54,19 +54,19 @@ class MQFilterError(CodecError):
 
 
 class ProtocolError(RocketBrokerError):
-    """The remoting protocol was broken."""
+    """Violation of the remoting protocol."""
 
 
 class LocalProtocolError(ProtocolError):
-    """Our side was about to send something that is not allowed."""
+    """Violation by our side, found before sending."""
 
 
 class RemoteProtocolError(ProtocolError):
-    """The peer sent something that is not allowed."""
+    """Violation by the peer."""
 
 
 class RemotingError(RocketBrokerError):
-    """A request could not be completed."""
+    """Request that could not be completed."""
 
 
 class RemotingConnectError(RemotingError):
@@ -78,7 +78,7 @@ class RemotingSendError(RemotingError):
 
 
 class RemotingTooMuchRequestError(RemotingSendError):
-    """The request was not sent: too many bytes wait for the peer already (RemotingTooMuchRequestException)."""
+    """Request not sent: too many bytes are queued for the peer (RemotingTooMuchRequestException)."""
 
 
 class RemotingTimeoutError(RemotingError):
@@ -102,16 +102,16 @@ class StoreError(RocketBrokerError):
 
 
 class StoreFullError(StoreError):
-    """The disk has no room for what was to be written."""
+    """The disk is full."""
 
 
 class StoreBusyError(StoreError):
-    """The disk has kept the writer waiting for too long; it may be tried again."""
+    """The disk was too slow; retry later."""
 
 
 class TopicBeingDeletedError(StoreError):
-    """The topic is being deleted; it may be made anew once it is gone."""
+    """The topic is being deleted; it can be created again afterwards."""
 
 
 class MessageIllegalError(StoreError):
-    """No store with these settings can hold the message; another try is in vain."""
+    """The message does not fit a store with these settings; do not retry."""

@@ -1,8 +1,8 @@
-"""What is written to a disk goes through here, so that a test can stand in for the disk and fail or lose power.
+"""All writes to disk, behind a Protocol, so that tests can simulate disk errors and power loss.
 
-Reading is done without it: what was written is read back from the operating system's page cache whatever the disk does.
-``LocalFileSystem`` is the operating system's own. A file's bytes are on disk once ``sync`` returned, and its name once
-``sync_folder`` did so for its folder; until then a power loss may take any part of either.
+Reads bypass it, because the page cache returns written data whatever the disk does. ``LocalFileSystem`` is the real
+one. A file's bytes are on disk when ``sync`` has returned, and its name when ``sync_folder`` has returned for its
+folder; until then a power loss may take any part of either.
 """
 
 import contextlib
@@ -15,72 +15,71 @@ from typing import Final, Protocol
 from rocketbroker.common.open_files import open_file
 from rocketbroker.common.shared_memory import Mapping, map_shared, sync_shared
 
-#: Bytes that a disk writes as a whole, at the least.
+#: Smallest number of bytes that a disk writes atomically.
 SECTOR: Final = 512
 
-# Messages are for the broker's user, and for its group to read; a stricter umask holds.
+# The broker's user may read and write messages, its group may read them; a stricter umask applies.
 _FILE_MODE: Final = 0o640
 _FOLDER_MODE: Final = 0o750
 
-# Told of each range (start, end) that was stored into a mapping.
+# Called with each range (start, end) stored into a mapping.
 RangeWatcher = Callable[[int, int], None]
 
 
 class FileSystem(Protocol):
-    """Makes, writes, syncs, renames and removes files. All may wait for the disk, and raise ``OSError``."""
+    """Create, write, sync, rename and remove files. Every method may block on the disk and raise ``OSError``."""
 
     def make_folders(self, path: Path) -> list[Path]:
-        """Make a folder and those above it; gives the folders that hold a new name, innermost first."""
+        """Make a folder and its parents; return the folders that got a new entry, innermost first."""
 
     def open(self, path: Path) -> int:
-        """A descriptor for reading and writing of a file, which is made when it does not exist."""
+        """Open a file for reading and writing, creating it if needed; return its descriptor."""
 
     def reopen(self, path: Path) -> int:
-        """A descriptor for reading and writing of a file that exists."""
+        """Open an existing file for reading and writing; return its descriptor."""
 
     def close(self, fd: int) -> None:
-        """Give a descriptor back."""
+        """Close a descriptor."""
 
     def set_size(self, fd: int, size: int) -> None:
-        """Cut a file, or add a hole to it."""
+        """Truncate a file, or extend it by a hole."""
 
     def map(self, fd: int, size: int) -> Mapping:
-        """The first ``size`` bytes of a file as shared memory; who stores into it tells the file's ``watcher``."""
+        """Map the first ``size`` bytes of a file as shared memory; writers report to the file's ``watcher``."""
 
     def watcher(self, fd: int) -> RangeWatcher | None:
-        """Who wants to be told of what is stored into the mapping of a file; nobody but in tests."""
+        """Return the callback for ranges stored into the mapping of a file; set only in tests."""
 
     def allocate(self, fd: int, start: int, length: int) -> None:
-        """Have blocks for a range, so that no store into it can find the disk full."""
+        """Allocate the blocks of a range, so that storing into it cannot fail on a full disk."""
 
     def write(self, fd: int, position: int, data: bytes | memoryview) -> None:
         """Write all of ``data`` at a position."""
 
     def sync(self, fd: int) -> None:
-        """Bring a file's bytes and size to disk, without holding the GIL.
+        """Sync a file's bytes and size to disk, without holding the GIL.
 
-        After an error the kernel may take what it could not write for clean: only what is written anew is synced by a
-        later call.
+        After an error the kernel may mark unwritten pages clean: a later call syncs only what was rewritten.
         """
 
     def sync_mapped(self, mapping: Mapping) -> None:
-        """As ``sync``, of a mapped file."""
+        """Sync a mapped file like ``sync``."""
 
     def sync_folder(self, path: Path) -> None:
-        """Bring a folder's names to disk; one that is gone has none."""
+        """Sync the names in a folder to disk; do nothing if it is gone."""
 
     def rename(self, old: Path, new: Path) -> None:
-        """Give a file or folder another name; a file of that name is replaced."""
+        """Rename a file or folder, replacing a file of that name."""
 
     def unlink(self, path: Path) -> None:
-        """Remove a file; one that is gone is no error."""
+        """Remove a file; do nothing if it is gone."""
 
     def remove_folder(self, path: Path) -> None:
-        """Remove an empty folder; one that is gone is no error."""
+        """Remove an empty folder; do nothing if it is gone."""
 
 
 class LocalFileSystem:
-    """The operating system's."""
+    """File system of the operating system."""
 
     def make_folders(self, path: Path) -> list[Path]:
         """See ``FileSystem``."""
@@ -110,7 +109,7 @@ class LocalFileSystem:
         return map_shared(fd, size)
 
     def watcher(self, fd: int) -> RangeWatcher | None:
-        """Nobody."""
+        """Return ``None``: nobody watches."""
         return None
 
     def allocate(self, fd: int, start: int, length: int) -> None:
@@ -160,12 +159,12 @@ LOCAL = LocalFileSystem()
 
 
 def parents_of(path: Path) -> list[Path]:
-    """The folders whose names lead to a path, as far as this user may read them; the innermost first."""
+    """Return the parent folders of a path that this user may read, innermost first."""
     return [folder for folder in path.absolute().parents if os.access(folder, os.R_OK)]
 
 
 def sync_names(root: Path, file_system: FileSystem = LOCAL) -> None:
-    """Bring the names of all folders and files below a folder to disk, and its own (blocks)."""
+    """Sync the names of a folder and of everything below it to disk (blocks)."""
     for folder in parents_of(root):
         file_system.sync_folder(folder)
     for name, _, _ in os.walk(root):
@@ -173,7 +172,7 @@ def sync_names(root: Path, file_system: FileSystem = LOCAL) -> None:
 
 
 def data_ranges(fd: int, position: int, limit: int) -> Iterator[tuple[int, int]]:
-    """The parts of a file from a position to a limit that are no holes, ascending; all of it where nobody can tell."""
+    """Yield the parts of a file between two positions that are not holes; all of it if the system cannot tell."""
     if not hasattr(os, "SEEK_DATA"):
         if position < limit:
             yield position, limit

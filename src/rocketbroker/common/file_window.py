@@ -1,4 +1,4 @@
-"""Commit-log files, how far they are written, and a stretch of one in memory; nothing here writes."""
+"""CommitLog files, their written part, and a window of one in memory; read-only."""
 
 import os
 from dataclasses import dataclass
@@ -18,8 +18,7 @@ _BLOCK = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class CommitLogFile:
-    """A commit-log file: ``base`` is the physical offset of its first byte, ``size`` its length,
-    ``data_end`` the position behind its last byte that is not zero. All in bytes."""
+    """CommitLog file: physical offset of its first byte, its size, and the end of its last non-zero byte, in bytes."""
 
     path: str
     base: int
@@ -28,8 +27,10 @@ class CommitLogFile:
 
 
 class FileWindow:
-    """Bytes ``start`` to ``end`` of an open file, copied once, so that what was checked is what is delivered even if a
-    broker is writing. The file is opened on entry of the ``with`` block; :class:`StoreError` when it is gone."""
+    """Bytes ``start`` to ``end`` of a file, copied once, so that checked bytes cannot change while a broker writes.
+
+    A ``with`` block opens and closes the file; :class:`StoreError` if it is gone.
+    """
 
     def __init__(self, file: CommitLogFile, size: int = WINDOW_SIZE) -> None:
         self.file = file
@@ -53,19 +54,19 @@ class FileWindow:
         os.close(self._fd)
 
     def load(self, position: int, least: int) -> None:
-        """Move to ``position`` and hold at least ``least`` bytes from there, as far as the file has them."""
+        """Move the window to ``position`` and load at least ``least`` bytes, or all up to the end of the file."""
         self.start = position
         self.data = self._pread(position, max(self._size, least))
         self.end = position + len(self.data)
 
     def at(self, position: int, length: int) -> bytes:
-        """``length`` bytes from ``position``, fewer at the file's end; from memory where the window holds them."""
+        """Return ``length`` bytes from ``position``, fewer at the end of the file."""
         if self.start <= position and position + length <= self.end:
             return self.data[position - self.start : position - self.start + length]
         return self._pread(position, length)
 
     def array(self) -> NDArray[np.uint8]:
-        """The window's bytes."""
+        """Bytes of the window."""
         return np.frombuffer(self.data, np.uint8)
 
     def _pread(self, position: int, length: int) -> bytes:
@@ -77,7 +78,7 @@ class FileWindow:
 
 
 def measure(base: int, path: Path) -> CommitLogFile:
-    """The file as it is now; :class:`StoreError` when it cannot be read."""
+    """Return the current state of a file; :class:`StoreError` if it cannot be read."""
     try:
         with path.open("rb", buffering=0) as file:
             size = os.fstat(file.fileno()).st_size
@@ -87,7 +88,7 @@ def measure(base: int, path: Path) -> CommitLogFile:
 
 
 def _data_end(fd: int, size: int) -> int:
-    """Position behind the last byte that is not zero; files are created at full size, so most of one may be zeros."""
+    """Return the end of the last non-zero byte; files are created at full size, so most bytes may be zero."""
     for low, high in reversed(list(data_ranges(fd, 0, size))):
         for start in range((high - 1) // _BLOCK * _BLOCK, low - _BLOCK, -_BLOCK):
             block = np.frombuffer(os.pread(fd, min(_BLOCK, high - start), start), np.uint8)

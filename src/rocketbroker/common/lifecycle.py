@@ -1,4 +1,4 @@
-"""Owners of tasks, threads and parts: who started a thing stops it (ServiceThread, BrokerController.shutdown).
+"""Owners of tasks, threads and parts: the owner stops what it started (ServiceThread, BrokerController.shutdown).
 
 ``TaskOwner`` holds asyncio tasks, ``ServiceThread`` is one named thread with a work signal, ``PartList`` starts parts
 in order and stops them in the reverse order.
@@ -12,12 +12,12 @@ from typing import Any, Protocol
 
 log = logging.getLogger(__name__)
 
-#: Seconds before a loop that failed begins anew.
+#: Seconds before a failed loop restarts.
 RESTART_S = 1.0
 
 
 class TaskOwner:
-    """Starts asyncio tasks, keeps them alive, logs those that fail, and cancels all of them at ``stop``."""
+    """Start asyncio tasks, keep references, log failures, and cancel all tasks at ``stop``."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -31,9 +31,9 @@ class TaskOwner:
         return task
 
     def forever(self, loop: Callable[[], Coroutine[Any, Any, None]], name: str) -> asyncio.Task[Any]:
-        """Run a coroutine function that loops without end.
+        """Run a coroutine function that loops forever.
 
-        An error that it does not expect is logged with its trace, and the loop begins anew after ``RESTART_S``.
+        Log an unexpected error with its traceback and restart the loop after ``RESTART_S``.
         """
         return self.start(self._keep_running(loop, name), name)
 
@@ -42,11 +42,11 @@ class TaskOwner:
             try:
                 return await loop()
             except Exception:
-                log.exception("%s.%s failed; it begins anew in %s s", self._name, name, RESTART_S)
+                log.exception("%s.%s failed; it restarts in %s s", self._name, name, RESTART_S)
             await asyncio.sleep(RESTART_S)
 
     def every(self, period_s: float, action: Callable[[], Awaitable[None] | None], name: str) -> asyncio.Task[Any]:
-        """Call ``action`` each ``period_s`` seconds; a failing call is logged and the next one still comes."""
+        """Call ``action`` every ``period_s`` seconds; log errors and continue."""
         return self.start(self._repeat(period_s, action, name), name)
 
     async def _repeat(self, period_s: float, action: Callable[[], Awaitable[None] | None], name: str) -> None:
@@ -60,7 +60,7 @@ class TaskOwner:
                 log.exception("%s.%s failed; next try in %s s", self._name, name, period_s)
 
     def whenever(self, action: Callable[[], Awaitable[float]], retry_s: float, name: str) -> asyncio.Task[Any]:
-        """Call ``action`` again after as many seconds as it says; a failing call is logged and tried again."""
+        """Call ``action`` repeatedly, after as many seconds as it returns; log errors and retry."""
         return self.start(self._repeat_when_told(action, retry_s, name), name)
 
     async def _repeat_when_told(self, action: Callable[[], Awaitable[float]], retry_s: float, name: str) -> None:
@@ -78,7 +78,7 @@ class TaskOwner:
             log.error("task %s ended by an error", task.get_name(), exc_info=error)
 
     async def stop(self) -> None:
-        """Cancel all tasks and wait until they have ended."""
+        """Cancel all tasks and wait for their end."""
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
@@ -86,9 +86,9 @@ class TaskOwner:
 
 
 class ServiceThread:
-    """One named thread that calls ``action`` when woken and at least each ``interval_s`` seconds.
+    """Named thread that calls ``action`` when woken, and at least every ``interval_s`` seconds.
 
-    ``stop`` wakes it, lets it call ``action`` a last time, and joins it. Errors of ``action`` are logged; it goes on.
+    ``stop`` wakes it, lets it call ``action`` a last time, and joins it. Errors of ``action`` are logged.
     """
 
     def __init__(self, name: str, interval_s: float, action: Callable[[], None]) -> None:
@@ -103,11 +103,11 @@ class ServiceThread:
         self._thread.start()
 
     def wakeup(self) -> None:
-        """Have ``action`` called soon."""
+        """Wake the thread to call ``action`` soon."""
         self._work.set()
 
     def stop(self) -> None:
-        """Call ``action`` a last time and join the thread (blocks: not for the event loop)."""
+        """Call ``action`` a last time and join the thread (blocks; not for the event loop)."""
         self._stopped = True
         self._work.set()
         if self._thread.is_alive():
@@ -118,7 +118,7 @@ class ServiceThread:
         while not last:
             self._work.wait(self._interval_s)
             self._work.clear()
-            # Read before the action: one that runs when `stop` is called may have missed what came last.
+            # Read before the action: a call that is running when `stop` is called may have missed the last work.
             last = self._stopped
             try:
                 self._action()
@@ -127,24 +127,24 @@ class ServiceThread:
 
 
 class Part(Protocol):
-    """Something with a life: started once, stopped once."""
+    """Component that is started and stopped."""
 
     async def start(self) -> None:
-        """Start; raise when it cannot."""
+        """Start, or raise."""
 
     async def stop(self) -> None:
-        """Stop and release all it holds."""
+        """Stop and release all resources."""
 
 
 class PartList:
-    """Starts parts in order; stops those that were started in the reverse order, also after a failed start."""
+    """Start parts in order, and stop the started ones in reverse order, also after a failed start."""
 
     def __init__(self, *parts: Part) -> None:
         self._parts = list(parts)
         self._started: list[Part] = []
 
     async def start(self) -> None:
-        """Start all; when one fails, stop the started ones and raise its error."""
+        """Start all parts; if one fails, stop the started ones and raise its error."""
         try:
             for part in self._parts:
                 await part.start()
@@ -154,7 +154,7 @@ class PartList:
             raise
 
     async def stop(self) -> None:
-        """Stop in reverse order; an error of one part is logged and does not keep the others from stopping."""
+        """Stop in reverse order; log the error of a part and stop the others."""
         while self._started:
             part = self._started.pop()
             try:

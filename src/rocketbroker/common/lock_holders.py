@@ -1,4 +1,4 @@
-"""Which processes have a file locked; found out without touching it."""
+"""Processes that hold a lock on a file, found without touching it."""
 
 import os
 import re
@@ -8,9 +8,9 @@ _LOCKS = Path("/proc/locks")
 
 
 def lock_holders(path: Path) -> tuple[int, ...]:
-    """Ids of the processes that have a file locked, of either kind of lock; 0 stands for one that cannot be seen.
+    """Return the ids of processes with a lock of either kind on a file; 0 stands for an invisible process.
 
-    The kernel's list is read, since trying the lock would take it for a moment.
+    Read the kernel's list, because trying the lock would take it for a moment.
     """
     try:
         found = path.stat()

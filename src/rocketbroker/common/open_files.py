@@ -1,8 +1,8 @@
-"""The number of files that this process may open (RLIMIT_NOFILE), and the part of it that is kept for the store.
+"""Limit of open files (RLIMIT_NOFILE), and the part reserved for the store.
 
-The kernel has a soft and a hard limit; a process may raise the former to the latter. Sockets meet the soft limit, which
-is below the hard one by the reserve. Files of the store and its tables are opened up to the hard limit, so that
-connections, however many, cannot take the reserve.
+The kernel has a soft and a hard limit; a process may raise the soft limit up to the hard one. Sockets stop at the soft
+limit, which is below the hard limit by the reserve. Files of the store and its tables may use the reserve, which no
+number of connections can take.
 """
 
 import errno
@@ -21,31 +21,31 @@ from rocketbroker.common.shared_memory import mapped_count, max_map_count
 log = logging.getLogger(__name__)
 
 
-# Descriptors below the soft limit that are left to what is neither a connection nor opened by ``open_file``.
+# Descriptors below the soft limit for everything but connections and ``open_file``.
 _MARGIN: Final = 16
-# Of a low limit the reserve takes no more than a quarter.
+# The reserve takes at most a quarter of a low limit.
 _MOST_OF_LIMIT: Final = 4
-# Mappings that queue files leave to the log, the index, threads and the allocator; of a low limit a quarter.
+# Mappings reserved for the log, the index, threads and the allocator; at most a quarter of a low limit.
 _RESERVED_MAPPINGS: Final = 4096
 _lock = threading.Lock()
 
 
 def raise_open_file_limit(reserve: int) -> None:
-    """Raise the soft limit to the hard one, less a reserve for ``open_file``."""
+    """Raise the soft limit to the hard limit less a reserve for ``open_file``."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = hard - min(reserve, hard // _MOST_OF_LIMIT)
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
     except (ValueError, OSError) as error:
-        # The hard limit may be above what the kernel takes (fs.nr_open).
+        # The hard limit may exceed the limit of the kernel (fs.nr_open).
         log.warning("the limit of open files stays %s, it cannot be raised to %s: %s", soft, wanted, error)
 
 
 def open_file(path: Path, flags: int, mode: int) -> int:
-    """As ``os.open``, from the reserve where connections have taken all others.
+    """Open a file like ``os.open``, using the reserve if connections have taken all other descriptors.
 
     Raises:
-        OSError: it cannot be opened.
+        OSError: the file cannot be opened.
     """
     try:
         return os.open(path, flags, mode)
@@ -58,7 +58,7 @@ def open_file(path: Path, flags: int, mode: int) -> int:
 
 @contextmanager
 def _whole_limit() -> Iterator[None]:
-    """Lift the soft limit for the time of the block; what was opened stays open."""
+    """Raise the soft limit inside the block; files opened there stay open."""
     with _lock:
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
@@ -69,17 +69,17 @@ def _whole_limit() -> Iterator[None]:
 
 
 def open_file_limit() -> int:
-    """The number of files that this process may have open at a time."""
+    """Return the number of files that this process may have open."""
     return resource.getrlimit(resource.RLIMIT_NOFILE)[1]
 
 
 def connection_limit() -> int:
-    """The lowest descriptor with which a connection is turned away; the kernel gives each the lowest that is free."""
+    """Return the lowest descriptor that a connection may not have; the kernel assigns the lowest free one."""
     return resource.getrlimit(resource.RLIMIT_NOFILE)[0] - _MARGIN
 
 
 def why_refused(error: OSError) -> str:
-    """The system's text of an error; for a limit that was reached, with the limit and what raises it."""
+    """Return the system's text of an error; for a reached limit, add the limit and how to raise it."""
     text = error.strerror or str(error)
     if error.errno == errno.EMFILE:
         return (
@@ -96,7 +96,7 @@ def limit_named() -> Iterator[None]:
     """Name the limit in the error when descriptors run out.
 
     Raises:
-        StoreError: so many files are open.
+        StoreError: the limit of open files is reached.
     """
     try:
         yield
@@ -107,14 +107,14 @@ def limit_named() -> Iterator[None]:
 
 
 class MappingLimit:
-    """The number of files that may be mapped and leave the reserve, by vm.max_map_count."""
+    """Limit of mapped files by vm.max_map_count, less a reserve."""
 
     def __init__(self) -> None:
-        # Up to so many the kernel need not be asked for its limit.
+        # The kernel's limit matters only above this number.
         self._known = 0
 
     def why_reached(self) -> str:
-        """Return why no more queue file may be mapped; empty while there is room."""
+        """Return the reason why no more queue file may be mapped, or an empty text."""
         count = mapped_count()
         if count < self._known:
             return ""
@@ -131,7 +131,7 @@ MAPPINGS: Final = MappingLimit()
 
 
 def why_not_mapped(error: OSError) -> str:
-    """As ``why_refused``, for a file that could not be mapped: the kernel says ENOMEM for too many mappings as well."""
+    """Explain a failed mapping like ``why_refused``; the kernel reports ENOMEM for too many mappings too."""
     if error.errno == errno.ENOMEM:
         return f"{error.strerror}: {mapped_count():,} files are mapped; {_map_limit()}"
     return why_refused(error)

@@ -1,7 +1,7 @@
-"""Files mapped as shared memory, without a descriptor each.
+"""Files mapped as shared memory without keeping a descriptor.
 
-Python's ``mmap`` keeps a copy of the file's descriptor for as long as the mapping lives, so that a thousand files would
-cost two thousand. The kernel needs none: a mapping holds its file by itself.
+Python's ``mmap`` keeps a duplicate of the file's descriptor while the mapping lives, which doubles the descriptors. The
+kernel needs none: a mapping keeps its file by itself.
 """
 
 import ctypes
@@ -22,31 +22,31 @@ _munmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t)
 _msync = _libc.msync
 _msync.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
 
-#: Bytes of a mapped file. It stays mapped as long as this object or a view of it lives.
+#: Bytes of a mapped file, mapped as long as this object or a view of it lives.
 Mapping = ctypes.Array[ctypes.c_char]
 
-# Addresses of the mappings that live; adding and discarding are atomic, so that threads need no lock.
+# Addresses of living mappings; add and discard are atomic, so threads need no lock.
 _live: set[int] = set()
 
 
 def map_shared(fd: int, size: int) -> Mapping:
-    """Map the first ``size`` bytes of a file for reading and writing; the descriptor may be closed afterwards.
+    """Map the first ``size`` bytes of a file for reading and writing; the caller may close the descriptor.
 
     Raises:
-        OSError: the kernel refused.
+        OSError: the kernel rejected the mapping.
     """
     address = _mmap(None, size, mmap.PROT_READ | mmap.PROT_WRITE, mmap.MAP_SHARED, fd, 0)
     if address is None or address == _FAILED:
         raise _last_error()
     mapping = (ctypes.c_char * size).from_address(address)
     _live.add(address)
-    # At exit the kernel unmaps all, when no thread can be reading any more.
+    # At exit the kernel unmaps everything, when no thread reads any more.
     weakref.finalize(mapping, _unmap, address, size).atexit = False
     return mapping
 
 
 def _unmap(address: int, size: int) -> None:
-    # Before the kernel may give the address to another mapping.
+    # Discard before the kernel can reuse the address.
     _live.discard(address)
     _munmap(address, size)
 
@@ -54,22 +54,22 @@ def _unmap(address: int, size: int) -> None:
 def sync_shared(mapping: Mapping) -> None:
     """Write the dirty pages of a mapped file to disk, without holding the GIL.
 
-    For the kernel this is ``fdatasync`` of the descriptor that the file was mapped by, errors included.
+    The kernel treats this as ``fdatasync`` of the descriptor that the file was mapped by, errors included.
 
     Raises:
-        OSError: the disk refused; what is dirty may be lost.
+        OSError: the disk failed; dirty pages may be lost.
     """
     if _msync(ctypes.addressof(mapping), ctypes.sizeof(mapping), _MS_SYNC):
         raise _last_error()
 
 
 def mapped_count() -> int:
-    """The number of files that are mapped now."""
+    """Return the number of mapped files."""
     return len(_live)
 
 
 def max_map_count() -> int | None:
-    """The kernel's limit of mappings for a process (vm.max_map_count), ``None`` where it cannot be read."""
+    """Return the kernel's limit of mappings of a process (vm.max_map_count), or ``None`` if unreadable."""
     try:
         return int(Path("/proc/sys/vm/max_map_count").read_text())
     except OSError:

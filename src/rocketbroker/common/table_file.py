@@ -1,11 +1,11 @@
-"""Reading a table that ``replace_contents`` wrote, or its backup (org.apache.rocketmq.common.ConfigManager.load).
+"""Loading of a table written by ``replace_contents``, or of its backup (org.apache.rocketmq.common.ConfigManager).
 
-1. A file that is whole is taken.
-2. One that is missing or damaged is named in the log and its ``.bak`` is taken. The damaged file is set aside as
-   ``<file>.damaged``: the next write makes the file the new backup, and must not put damage over a good one.
-3. When there is something and nothing of it can be read, the start is refused: an empty table would be written over it.
-4. A file that is whole and empty is taken too, since all entries may have been removed. If its backup holds entries,
-   that is told and the backup is set aside as ``<file>.before-empty``, so that it outlives the next writes.
+1. A valid file is used.
+2. If the file is missing or damaged, the log says so and its ``.bak`` is used. A damaged file is renamed to
+   ``<file>.damaged``, because the next write turns the file into the new backup and must not replace a good one.
+3. If files exist and none can be read, the start fails: an empty table would overwrite them.
+4. A valid empty file is used too, since all entries may have been removed. If its backup has entries, the log says so
+   and the backup is renamed to ``<file>.before-empty``, so that it survives the next writes.
 """
 
 import logging
@@ -25,16 +25,16 @@ T = TypeVar("T")
 def load_table(
     path: Path, parse: Callable[[bytes], T], count: Callable[[T], int], file_system: FileSystem = LOCAL
 ) -> T | None:
-    """The table in a file, else the one in its ``.bak``, else ``None`` as there is neither (blocks).
+    """Load the table of a file or of its ``.bak``; return ``None`` if neither exists (blocks).
 
     Args:
         path: the file.
-        parse: makes a table of a file's contents; raises CodecError when they are none.
-        count: how many entries a table has.
+        parse: decodes the contents of a file; raises CodecError for invalid contents.
+        count: returns the number of entries of a table.
         file_system: the disk.
 
     Raises:
-        ConfigError: there are files and none of them can be read, so that starting would lose the table.
+        ConfigError: files exist but none can be read, so that starting would lose the table.
     """
     table, damage = _read(path, parse)
     if table is None:
@@ -88,7 +88,7 @@ def _set_aside(path: Path, kept: Path, file_system: FileSystem) -> None:
 
 
 def _read(path: Path, parse: Callable[[bytes], T]) -> tuple[T | None, str]:
-    """The table in a file, else what is wrong with the file, "" when there is none."""
+    """Return the table in a file, or the reason why it cannot be read; an empty reason if it is missing."""
     try:
         data = path.read_bytes()
     except FileNotFoundError:

@@ -24,7 +24,7 @@ async def test_whenever_waits_as_long_as_it_is_told_and_goes_on_after_an_error(c
     assert "Test.act failed; next try in 0.0 s" in caplog.text
 
 
-async def test_a_loop_that_fails_is_logged_with_its_trace_and_begins_anew(caplog, monkeypatch):
+async def test_a_failed_loop_is_logged_with_its_traceback_and_restarts(caplog, monkeypatch):
     monkeypatch.setattr(lifecycle, "RESTART_S", 0.0)
     rounds: list[int] = []
     came_back = asyncio.Event()
@@ -43,7 +43,7 @@ async def test_a_loop_that_fails_is_logged_with_its_trace_and_begins_anew(caplog
     assert not task.done()
     await tasks.stop()
     assert task.cancelled()
-    assert caplog.text.count("Test.loop failed; it begins anew in") == 2
+    assert caplog.text.count("Test.loop failed; it restarts in") == 2
     assert "KeyError: 'nobody foresaw this'" in caplog.text
 
 
