@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from rocketbroker.app.manual.pages import PAGES as GENERATED
 from rocketbroker.app.mqadmin.sub_commands import SUB_COMMANDS
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-FOLDERS = ("start", "reference", "operations", "internals")
+FOLDERS = ("start", "coming-from-rocketmq", "reference", "operations", "internals")
 MANUAL = [path for path in sorted((ROOT / "docs").rglob("*.md")) if "_build" not in path.parts]
 PAGES = [*sorted(ROOT.glob("*.md")), *MANUAL]
 # Pages may leave out the first folders of a path, as in `store/commitlog/commit_log.py`.
@@ -105,13 +106,6 @@ def test_each_room_is_described():
     assert set(re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE)) == rooms
 
 
-@pytest.mark.parametrize("page", PAGES, ids=page_id)
-def test_each_page_that_a_page_links_to_is_there(page: Path):
-    linked = re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text())
-
-    assert [name for name in linked if not (page.parent / name).exists()] == []
-
-
 @pytest.mark.parametrize("folder", FOLDERS)
 def test_the_readme_leads_into_each_folder(folder: str):
     assert re.search(rf"\]\(docs/{folder}/[\w-]+\.md\)", (ROOT / "README.md").read_text())
@@ -123,3 +117,10 @@ def test_each_page_of_the_manual_is_in_its_table_of_contents():
 
     names = {str(page.relative_to(ROOT / "docs").with_suffix("")) for page in MANUAL} - {"index"}
     assert {name for name in names if name not in listed and not name.startswith("internals/adr/")} == set()
+
+
+@pytest.mark.parametrize("name", GENERATED)
+def test_each_generated_page_is_current(name: str):
+    page = ROOT / "docs" / name
+
+    assert page.read_text() == GENERATED[name](), "run: PYTHONPATH=src .venv/bin/python -m rocketbroker.app.manual"

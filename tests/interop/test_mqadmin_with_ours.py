@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from rocketbroker.app.manual.rocketmq_commands import REQUESTS
 from tests.support.java import Java
 from tests.support.java_lines import Sent, sent
 from tests.support.our_servers import Cluster, OurServers
@@ -200,3 +201,9 @@ def test_settings_are_changed_take_effect_and_stay(
 
     settings_file = our_servers.home / "broker-1.properties"
     assert "autoCreateTopicEnable=false" in settings_file.read_text()
+
+
+def test_the_manual_has_each_sub_command_of_apaches_tool(java: Java, cluster: Cluster):
+    shown = java.mqadmin(namesrv=cluster.address).stdout
+
+    assert re.findall(r"^   (\w+)  ", shown, re.MULTILINE) == list(REQUESTS)

@@ -1,7 +1,6 @@
-"""Page of request codes: `python -m rocketbroker.app.request_codes_doc > docs/reference/request-codes.md`."""
+"""Page of request codes."""
 
 import inspect
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -93,7 +92,3 @@ def _section(title: str, table: str, routes: dict[int, Route]) -> Iterator[str]:
         header = f"`{row.header}`" if row.header else "-"
         yield f"| {row.code} | {row.name} | {row.audience} | `{row.file}` | {header} | {row.meaning} |"
     yield ""
-
-
-if __name__ == "__main__":
-    sys.stdout.write(render())

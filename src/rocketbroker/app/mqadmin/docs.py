@@ -1,4 +1,4 @@
-"""Page of mqadmin: `python -m rocketbroker.app.mqadmin.docs > docs/reference/mqadmin.md`."""
+"""Page of mqadmin."""
 
 import inspect
 from collections.abc import Callable, Iterator
@@ -183,7 +183,3 @@ def _section(name: str) -> Iterator[str]:
         names = ", ".join(f"`{each}`" for each in option.names)
         yield f"| {names} | {option.value} | {option.default} | {option.help} |"
     yield ""
-
-
-if __name__ == "__main__":
-    print(render(), end="")

@@ -1,4 +1,4 @@
-"""Page of mqstore: `python -m rocketbroker.app.mqstore.docs > docs/reference/mqstore.md`."""
+"""Page of mqstore."""
 
 from collections.abc import Callable, Iterator
 from inspect import getdoc
@@ -116,7 +116,3 @@ def _rules() -> Iterator[str]:
     for rule in AuditRule:
         yield f"| `{rule.value}` | {rule.severity.value} | {rule.meaning} |"
     yield ""
-
-
-if __name__ == "__main__":
-    print(render(), end="")

@@ -1,6 +1,4 @@
-"""Page of settings: `python -m rocketbroker.common.config.docs > docs/reference/configuration.md`."""
-
-import sys
+"""Page of settings."""
 
 from pydantic.fields import FieldInfo
 
@@ -78,7 +76,3 @@ def _default_cell(field: FieldInfo) -> str:
         return shown
     default = text_of(field.default)
     return f"`{default}`" if default else "empty"
-
-
-if __name__ == "__main__":
-    sys.stdout.write(render())

@@ -53,14 +53,18 @@ def find(name: str) -> KnownProperty | None:
     return other and KnownProperty(name, other["class"], other["default"], other["last"])
 
 
+def names() -> set[str]:
+    """Return the names of all classes and versions."""
+    document = _document()
+    return {name for properties in document["properties"].values() for name in properties} | set(document["others"])
+
+
 def nearest(name: str, own: list[str]) -> str | None:
     """The name most like a mistyped one, among RocketMQ's and `own`; letter case does not count."""
     import difflib
 
     if len(name) > _NAME_MAX:  # the time that it takes grows with the square of it
         return None
-    document = _document()
-    names = {known.lower(): known for properties in document["properties"].values() for known in properties}
-    names |= {known.lower(): known for known in document["others"]} | {known.lower(): known for known in own}
-    matches = difflib.get_close_matches(name.lower(), names, n=1)
-    return names[matches[0]] if matches else None
+    by_lower = {known.lower(): known for known in [*names(), *own]}
+    matches = difflib.get_close_matches(name.lower(), by_lower, n=1)
+    return by_lower[matches[0]] if matches else None

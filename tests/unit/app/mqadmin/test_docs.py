@@ -34,10 +34,6 @@ def options_in_help(name: str) -> list[str]:
     return [each for pair in names for each in pair if each and each not in {"-h", "--help"}]
 
 
-def test_the_page_is_up_to_date():
-    assert PAGE.read_text() == docs.render(), "run: python -m rocketbroker.app.mqadmin.docs > docs/reference/mqadmin.md"
-
-
 @pytest.mark.parametrize("name", SUB_COMMANDS)
 def test_each_sub_command_and_option_is_documented(name: str):
     section = PAGE.read_text().split(f"\n## {name}\n", 1)[1].split("\n## ")[0]

@@ -12,10 +12,6 @@ PAGE = Path(__file__).parents[4] / "docs" / "reference" / "mqstore.md"
 ALL = dict(docs.all_commands())
 
 
-def test_the_page_is_up_to_date() -> None:
-    assert PAGE.read_text() == docs.render(), "run: python -m rocketbroker.app.mqstore.docs > docs/reference/mqstore.md"
-
-
 @pytest.mark.parametrize("name", ALL)
 def test_each_sub_command_and_option_is_documented(name: str) -> None:
     section = PAGE.read_text().split(f"\n## {name}\n", 1)[1].split("\n## ")[0]

@@ -1,0 +1,69 @@
+"""Page of RocketMQ's request codes and of what answers each of them here."""
+
+from rocketbroker.app.request_codes_doc import sections
+from rocketbroker.codec.remoting.request_code import RequestCode
+
+_INTRODUCTION = """\
+# Request codes of RocketMQ 5.5.0 and their state here
+
+For those who move a client, a proxy or a tool from Apache RocketMQ: find out what answers each request. The page is
+generated from the tables that the servers run with.
+
+- *broker*, *name server*: served there. [Request codes](../reference/request-codes.md) has file, header and audience.
+- *sent*: a request that the servers send to clients or brokers, and do not take.
+- Everything else is answered REQUEST_CODE_NOT_SUPPORTED (3). The last column names the part of RocketMQ it belongs to.
+
+"""
+
+# Requests that servers send; a client answers them.
+SENT = {
+    RequestCode.CHECK_TRANSACTION_STATE: "broker to a producer",
+    RequestCode.NOTIFY_CONSUMER_IDS_CHANGED: "broker to the clients of a group",
+    RequestCode.RESET_CONSUMER_CLIENT_OFFSET: "broker to the clients of a group",
+    RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT: "broker to the clients of a group",
+    RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT: "broker to the client that asked",
+    RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE: "name server to brokers of one name",
+}
+# Part of RocketMQ that a code belongs to: the first range with the code counts.
+_PARTS = (
+    (range(22, 24), "RocketMQ 3, unused since"),
+    (range(60, 62), "replication of timer messages"),
+    (range(354, 356), "RocksDB stores"),
+    (range(400, 403), "consumption by POP"),
+    (range(513, 514), "static topics"),
+    (range(902, 904), "broker container"),
+    (range(906, 909), "replication"),
+    (range(1007, 1009), "replication"),
+    (range(1001, 1019), "controller"),
+    (range(2001, 2005), "cold data"),
+    (range(3001, 3011), "access control"),
+    (range(5001, 5002), "RocksDB stores"),
+    (range(200_070, 200_080), "lite topics"),
+    (range(200_050, 200_152), "consumption by POP"),
+)
+
+
+def state_of(code: RequestCode, served: dict[int, str]) -> str:
+    """Say where a code is served or sent, or which part of RocketMQ is not there."""
+    if code in served:
+        return served[code]
+    if code in SENT:
+        return f"sent: {SENT[code]}"
+    part = next((part for codes, part in _PARTS if code in codes), "unused in RocketMQ 5")
+    return f"no: {part}"
+
+
+def served_codes() -> dict[int, str]:
+    """Return where each served code is served."""
+    served: dict[int, str] = {}
+    for title, _, routes in sections():
+        for code in routes:
+            served[code] = f"{served[code]}, {title.lower()}" if code in served else title.lower()
+    return served
+
+
+def render() -> str:
+    """Return the whole page."""
+    served = served_codes()
+    rows = [f"| {code.value} | {code.name} | {state_of(code, served)} |" for code in sorted(RequestCode)]
+    return _INTRODUCTION + "\n".join(["| code | name | state |", "|---|---|---|", *rows, ""])

@@ -1,0 +1,101 @@
+"""Page of RocketMQ's settings and of what each of them does here."""
+
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+
+from rocketbroker.common.config import known_properties
+from rocketbroker.common.config.describe import fields_by_name
+from rocketbroker.common.config.docs import SECTIONS
+from rocketbroker.common.config.security_switches import is_security_switch
+
+_INTRODUCTION = """\
+# Settings of RocketMQ 5.5.0 and their state here
+
+For operators who bring a `broker.conf` or `namesrv.conf` of Apache RocketMQ: find out which of its lines act. The page
+is generated from the settings that the servers read.
+
+1. Start the server with your file. It refuses an unknown name with the nearest known one, and a value with its range.
+   It warns about each setting of RocketMQ that has no effect here.
+2. Look up the names of the warnings below. Each has its reason.
+3. Read [Configuration](../reference/configuration.md) for ranges, units and the settings that RocketMQ does not have.
+
+Settings that turn on access control or TLS are refused, because the server would serve as if they were off
+([Security](../operations/security.md#settings-that-are-refused)). `brokerRole=SLAVE` and `brokerRole=SYNC_MASTER` are
+refused as well.
+"""
+
+# Part of RocketMQ that a setting belongs to, by patterns of its name; the first part that matches counts.
+_PARTS = {
+    "Access control and TLS": "^acl ^auth ^initAuth ^innerClientAuth ^migrateAuth ^userCache ^stateful ^tls ^useTLS",
+    "RocksDB": "rocksdb memTable bottomMost combineCQ ^storeType$ kvcq dispatchCq transferMetadata",
+    "Lite topics and LMQ": "lite[A-Z] lmq MultiDispatch ^maxClientEventCount$",
+    "POP and load balancing by the broker": (
+        "pop revive ^appendA?ck ackThread AckQueue ckRePut loadBalance ackMessage SeparateRetryQueue RetryTopicV "
+        "MessageRequestMode MessageFilter realTimeNotify LongAwaitingAck priorityOrder"
+    ),
+    "Replication, controller and DLedger": (
+        "slave ^ha[A-Z] inSync dLeger dLedger controller elect epoch syncState replica SyncBroker syncMaster raft "
+        "syncFromLast escape preOnline asyncLearner preferredLeader brokerIdentity duplication offsetCheckIn "
+        "cleanOfflineBroker brokerHeartbeat brokerNotActive sendHeartbeat maxHaTransfer"
+    ),
+    "Tiered and object storage": "tiered objectStore readAheadCache readAheadMessage commitLogRolling GroupCommit",
+    "Metrics, statistics and traces": "metric stat[s]? commercial printChannel isolateLog highSpeed estimateAccum",
+    "Timer message files of RocketMQ": "timer",
+    "Thread pools, executors and their queues": (
+        "thread PoolQueue QueueCapacity QueueSize Semaphore waitTimeMillsIn PooledByteBuf WorkerGroup Epoll "
+        "FastChannel Reput asyncSend dispatchFromSender Concurrently enableAsync AsyncDeliver"
+    ),
+    "Memory, locks and warming of mapped files": (
+        "swap warm transientStore lock ^commitCommit ^commitInterval withoutMmap FileChannel BufferInStore "
+        "sharedByteBuffer wakeCommit ByHeap readAhead hotRatio"
+    ),
+    "Connections of clients": "^client[A-Z] ^connectTimeout ^disableCallback ^disableNetty ForGoAway channelNotActive",
+    "Cold data": "cold",
+    "Compaction": "compact maxOffsetMapSize",
+    "Extensions of queues and bit maps": "ConsumeQueueExt bitMap bloom expectConsumerNum",
+}
+_REST = "Everything else"
+
+
+def acting() -> dict[str, list[str]]:
+    """Return the settings of RocketMQ that act here, by the title of their section on the page of settings."""
+    return {
+        title: [name for name in fields_by_name(model) if known_properties.find(name)] for title, _, model in SECTIONS
+    }
+
+
+def not_acting() -> dict[str, list[str]]:
+    """Return the settings of RocketMQ without effect here, by the part of RocketMQ they belong to."""
+    parts: dict[str, list[str]] = defaultdict(list)
+    for name in sorted(known_properties.names().difference(*acting().values())):
+        parts[_part_of(name)].append(name)
+    return parts
+
+
+def _part_of(name: str) -> str:
+    return next((part for part, words in _PARTS.items() if re.search(f"(?i){'|'.join(words.split())}", name)), _REST)
+
+
+def render() -> str:
+    """Return the whole page."""
+    return "\n".join([_INTRODUCTION, *_acting_lists(), *_not_acting_lists()])
+
+
+def _acting_lists() -> Iterator[str]:
+    yield "## Settings that act\n\nEach has RocketMQ's default; some have a narrower range, which the links lead to.\n"
+    for title, names in acting().items():
+        anchor = re.sub(r"[^a-z -]", "", title.lower()).replace(" ", "-")
+        shown = ", ".join(f"`{name}`" for name in sorted(names))
+        yield f"- **[{title}](../reference/configuration.md#{anchor})**: {shown}"
+    yield ""
+
+
+def _not_acting_lists() -> Iterator[str]:
+    yield "## Settings without effect\n\nThe server names each in a warning and starts: remove them from your file.\n"
+    parts = not_acting()
+    for part in [*_PARTS, _REST]:
+        shown = ", ".join(f"`{name}`{' (refused)' if is_security_switch(name) else ''}" for name in parts.get(part, []))
+        if shown:
+            yield f"- **{part}**: {shown}"
+    yield ""
