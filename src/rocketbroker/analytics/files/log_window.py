@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from rocketbroker.analytics.files.commit_log_files import LogFile
 from rocketbroker.analytics.files.open_store import open_folder
-from rocketbroker.analytics.files.store_files import StoreFile
+from rocketbroker.analytics.files.store_files import OpenedFile
 from rocketbroker.common.errors import StoreError
 
 #: Bytes read at a time from another machine; also bounds the rows of a batch.
@@ -36,7 +36,7 @@ class LogWindow:
         self._limit = file.size if limit is None else min(limit, file.size)
         self._size = min(size or (LOCAL_WINDOW_SIZE if file.root.is_local else WINDOW_SIZE), file.size)
         self._memory: NDArray[np.uint8] = np.empty(0, np.uint8)
-        self._opened: StoreFile | None = None
+        self._opened: OpenedFile | None = None
 
     def __enter__(self) -> "LogWindow":
         self._opened = open_folder(self.file.root).open(self.file.name, "commit-log file")
@@ -48,7 +48,7 @@ class LogWindow:
         self._source.close()
 
     @property
-    def _source(self) -> StoreFile:
+    def _source(self) -> OpenedFile:
         if self._opened is None:
             raise StoreError(f"{self.file.path} is not open")
         return self._opened

@@ -3,8 +3,9 @@
 from bisect import bisect_left
 from typing import Final, NamedTuple
 
-from rocketbroker.analytics.files.store_files import StoreFile, StoreFolder
+from rocketbroker.analytics.files.store_files import StoreFolder
 from rocketbroker.codec.storefile.mapped_file_name import file_name_to_offset
+from rocketbroker.codec.storefile.store_file import StoreFile
 from rocketbroker.common.errors import CodecError
 
 # Where the size stands in an entry of a queue of either kind.

@@ -5,14 +5,16 @@ Paths within a store are relative, with "/" between their parts, and never lead 
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple, Protocol
 
 from rocketbroker.analytics.files.store_root import StoreRoot
+from rocketbroker.codec.storefile.store_file import StoreFile
 from rocketbroker.common.errors import StoreError
+from rocketbroker.common.local_file import LocalFile
 
 # Bytes that file systems allow a name.
 _LONGEST_NAME: Final = 255
@@ -26,20 +28,11 @@ class StoreEntry(NamedTuple):
     is_folder: bool
 
 
-class StoreFile(Protocol):
-    """An open file of ``size`` bytes; gives fewer bytes than asked for only at its end."""
-
-    @property
-    def size(self) -> int: ...
-
-    def read_at(self, position: int, length: int) -> bytes:
-        """``length`` bytes from ``position``."""
-
-    def read_into(self, position: int, buffer: memoryview) -> int:
-        """Fill ``buffer`` from ``position``; the number of bytes read."""
+class OpenedFile(StoreFile, Protocol):
+    """A file of a store that is open for reading."""
 
     def read_each(self, positions: Sequence[int], length: int) -> bytes:
-        """``length`` bytes from each of ``positions``, with zeros in place of what is behind the end."""
+        """Return ``length`` bytes from each of ``positions``, with zeros for what is behind the end."""
 
     def close(self) -> None:
         """Give the file back."""
@@ -64,7 +57,7 @@ class StoreFolder(ABC):
         """Whether there is such a folder."""
 
     @abstractmethod
-    def open(self, path: str, what: str = "file") -> StoreFile:
+    def open(self, path: str, what: str = "file") -> OpenedFile:
         """An open file; :class:`StoreError`, which calls it ``what``, when it cannot be read."""
 
     def folders(self, folder: str = "") -> list[str]:
@@ -96,7 +89,7 @@ class StoreFolder(ABC):
 
 
 @contextmanager
-def opened(folder: StoreFolder, path: str, what: str = "file") -> Iterator[StoreFile]:
+def opened(folder: StoreFolder, path: str, what: str = "file") -> Iterator[OpenedFile]:
     """An open file for a ``with`` block."""
     file = folder.open(path, what)
     try:
@@ -158,13 +151,9 @@ class LocalFolder(StoreFolder):
         except OSError as error:
             raise unreadable(self.root, path, "folder", error) from error
 
-    def open(self, path: str, what: str = "file") -> "LocalFile":
-        """An open file."""
-        try:
-            fd = os.open(f"{self.root.uri}/{checked_path(path)}", os.O_RDONLY | os.O_CLOEXEC)
-        except OSError as error:
-            raise unreadable(self.root, path, what, error) from error
-        return LocalFile(fd, partial(unreadable, self.root, path, what))
+    def open(self, path: str, what: str = "file") -> LocalFile:
+        """Open a file."""
+        return LocalFile(f"{self.root.uri}/{checked_path(path)}", partial(unreadable, self.root, path, what))
 
 
 def _entry(entry: "os.DirEntry[str]") -> StoreEntry | None:
@@ -174,58 +163,3 @@ def _entry(entry: "os.DirEntry[str]") -> StoreEntry | None:
         return StoreEntry(entry.name, 0 if is_folder else entry.stat().st_size, is_folder)
     except FileNotFoundError:
         return None
-
-
-class LocalFile:
-    """A file by its descriptor, which it owns.
-
-    Args:
-        fd: the descriptor.
-        refusal: the error to raise when the system does not give its bytes.
-    """
-
-    def __init__(self, fd: int, refusal: Callable[[OSError], StoreError]) -> None:
-        self._fd = fd
-        self._refusal = refusal
-
-    @property
-    def size(self) -> int:
-        """Bytes of the file as it is now."""
-        return os.fstat(self._fd).st_size
-
-    def read_at(self, position: int, length: int) -> bytes:
-        """``length`` bytes from ``position``, fewer at the file's end."""
-        parts = []
-        try:
-            while length > 0 and (part := os.pread(self._fd, length, position)):
-                parts.append(part)
-                position, length = position + len(part), length - len(part)
-        except OSError as error:
-            raise self._refusal(error) from error
-        return parts[0] if len(parts) == 1 else b"".join(parts)
-
-    def read_into(self, position: int, buffer: memoryview) -> int:
-        """Fill ``buffer`` from ``position``; the number of bytes read."""
-        done = 0
-        try:
-            while done < len(buffer) and (count := os.preadv(self._fd, [buffer[done:]], position + done)):
-                done += count
-        except OSError as error:
-            raise self._refusal(error) from error
-        return done
-
-    def read_each(self, positions: Sequence[int], length: int) -> bytes:
-        """``length`` bytes from each of ``positions``, with zeros in place of what is behind the end."""
-        pread, fd = os.pread, self._fd  # thousands of times: what Python adds to each counts
-        try:
-            parts = [pread(fd, length, position) for position in positions]
-        except OSError as error:
-            raise self._refusal(error) from error
-        whole = b"".join(parts)
-        if len(whole) == len(parts) * length:
-            return whole
-        return b"".join(self.read_at(position, length).ljust(length, b"\0") for position in positions)
-
-    def close(self) -> None:
-        """Close the descriptor."""
-        os.close(self._fd)

@@ -10,12 +10,13 @@ from rocketbroker.analytics.columns.row_mask import text_rows
 from rocketbroker.analytics.files.commit_log_files import LogFile
 from rocketbroker.analytics.files.log_window import WINDOW_SIZE
 from rocketbroker.analytics.files.open_store import open_folder
-from rocketbroker.analytics.files.store_files import StoreFile, StoreFolder
+from rocketbroker.analytics.files.store_files import StoreFolder
 from rocketbroker.analytics.queues.queue_entries import EntryRange, QueueFiles, QueueNotWholeError
 from rocketbroker.codec.byte_columns import Positions
 from rocketbroker.codec.message.message_encoder import RECORD_HEADS
 from rocketbroker.codec.message.property_slices import Slices
 from rocketbroker.codec.storefile.record_columns import Records
+from rocketbroker.codec.storefile.store_file import StoreFile
 
 # Records are read at once when no more than so many bytes lie between them: what takes as long as another read.
 _NEAR_LOCAL: Final = 16 << 10

@@ -67,6 +67,6 @@ def _offsets_of(queue: ConsumeQueue, first: int) -> Positions:
         begin = max(first * CQ_STORE_UNIT_SIZE - file.file_from_offset, 0)
         end = min(queue.max_offset * CQ_STORE_UNIT_SIZE - file.file_from_offset, file.file_size)
         if begin < end:
-            entries = np.frombuffer(file.read(begin, end - begin), CONSUME_QUEUE_ENTRY)
+            entries = np.frombuffer(file.read_at(begin, end - begin), CONSUME_QUEUE_ENTRY)
             parts.append(entries["commit_log_offset"].astype(np.int64))
     return np.concatenate(parts)

@@ -175,10 +175,23 @@ class MappedFile:
         finally:
             self._file_system.close(fd)
 
-    def read(self, position: int, size: int) -> bytes:
-        """Bytes of the file by reading (blocks): unlike a page fault it holds up no other thread."""
+    @property
+    def size(self) -> int:
+        """Bytes of the file, see ``codec.storefile.store_file.StoreFile``."""
+        return self.file_size
+
+    def read_at(self, position: int, length: int) -> bytes:
+        """Return ``length`` bytes from ``position``, fewer at the file's end (blocks).
+
+        A read holds up no other thread, unlike a page fault. A page fault in a hole kills the process on a full tmpfs.
+        """
         with self.opened() as fd:
-            return os.pread(fd, size, position)
+            return os.pread(fd, length, position)
+
+    def read_into(self, position: int, buffer: memoryview) -> int:
+        """Fill ``buffer`` from ``position`` and return the number of bytes read (blocks)."""
+        with self.opened() as fd:
+            return os.preadv(fd, [buffer], position)
 
     def populate(self, start: int, end: int) -> None:
         """Make the pages of a range present and writable, so that the writer does not fault on each (blocks).

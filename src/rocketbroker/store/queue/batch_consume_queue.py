@@ -115,7 +115,7 @@ class BatchConsumeQueue(ConsumeQueue):
         if file is None:
             return _NOTHING
         position = number * BATCH_CQ_STORE_UNIT_SIZE - file.file_from_offset
-        return BatchEntry(*BATCH_ENTRY.unpack(file.read(position, BATCH_CQ_STORE_UNIT_SIZE))[:6])
+        return BatchEntry(*BATCH_ENTRY.unpack(file.read_at(position, BATCH_CQ_STORE_UNIT_SIZE))[:6])
 
     def _holding(self, queue_offset: int, entry_at: Callable[[int], BatchEntry]) -> int:
         """The number of the last entry that begins at or before a queue offset, of the first one when none does."""
@@ -321,7 +321,7 @@ class BatchConsumeQueue(ConsumeQueue):
         before, ended = (0,) * 6, False
         for file in self.queue.files:
             # Read, not taken from the mapping: see ``written_bytes``.
-            data = file.read(0, file.file_size)
+            data = file.read_at(0, file.file_size)
             if ended:
                 self.is_doubtful = self.is_doubtful or any(data)
                 continue

@@ -381,7 +381,7 @@ class ConsumeQueue:
         if file is None:
             return None
         position = queue_offset * CQ_STORE_UNIT_SIZE - file.file_from_offset
-        physical_offset, size, _ = ENTRY.unpack(file.read(position, CQ_STORE_UNIT_SIZE))
+        physical_offset, size, _ = ENTRY.unpack(file.read_at(position, CQ_STORE_UNIT_SIZE))
         return physical_offset if is_written(size) and physical_offset >= 0 else None
 
     def first_file_without_messages(self) -> MappedFile | None:

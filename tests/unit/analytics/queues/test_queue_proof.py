@@ -18,7 +18,7 @@ from pyspark.sql.types import IntegerType, StringType, StructField, StructType
 from rocketbroker.analytics import DecodeReport, Selection, read_store
 from rocketbroker.analytics.files.commit_log_files import commit_log_files
 from rocketbroker.analytics.files.open_store import open_folder
-from rocketbroker.analytics.files.store_files import LocalFile, LocalFolder
+from rocketbroker.analytics.files.store_files import LocalFolder
 from rocketbroker.analytics.files.store_root import StoreRoot
 from rocketbroker.analytics.log.split import plan_splits
 from rocketbroker.analytics.queues import queue_plan, queue_proof
@@ -26,6 +26,7 @@ from rocketbroker.analytics.queues.queue_proof import all_queues, entries_of, ha
 from rocketbroker.analytics.report.collect import collect_facts
 from rocketbroker.analytics.spark.rocketmq_store import RocketMQStore
 from rocketbroker.common.errors import StoreError
+from rocketbroker.common.local_file import LocalFile
 from tests.support import golden_store
 from tests.support.commit_log_writer import CommitLogWriter, overwrite
 from tests.support.consume_queue_writer import write_queues

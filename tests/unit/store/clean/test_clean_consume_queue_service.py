@@ -321,7 +321,7 @@ async def test_a_queue_that_cannot_be_read_keeps_neither_the_log_nor_the_others(
         fill(store, 12, topic)
     queue = store.queues.find("A", 0)
     assert queue
-    read, folder = MappedFile.read, queue.queue.directory
+    read, folder = MappedFile.read_at, queue.queue.directory
 
     def refuse(file: MappedFile, position: int, size: int) -> bytes:
         if file.path.parent == folder:
@@ -329,7 +329,7 @@ async def test_a_queue_that_cannot_be_read_keeps_neither_the_log_nor_the_others(
         return read(file, position, size)
 
     with monkeypatch.context() as patch, caplog.at_level(logging.ERROR):
-        patch.setattr(MappedFile, "read", refuse)
+        patch.setattr(MappedFile, "read_at", refuse)
         await cleaned.expire(5)
         assert store.min_physical_offset == 5 * LOG_FILE, "all five are removed"
         told = await cleaned.service.clean()

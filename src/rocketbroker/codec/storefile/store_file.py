@@ -1,0 +1,19 @@
+"""Protocol of an open store file, through which every format of this room is read.
+
+The broker's mapped files, files of this machine (``common/local_file.py``) and files at an address implement it.
+"""
+
+from typing import Protocol
+
+
+class StoreFile(Protocol):
+    """An open file of ``size`` bytes. A read gives fewer bytes than asked for only at the file's end."""
+
+    @property
+    def size(self) -> int: ...
+
+    def read_at(self, position: int, length: int) -> bytes:
+        """Return ``length`` bytes from ``position``."""
+
+    def read_into(self, position: int, buffer: memoryview) -> int:
+        """Fill ``buffer`` from ``position`` and return the number of bytes read."""
