@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from rocketbroker.client.admin_client import AdminClient as AdminClient
     from rocketbroker.client.client_instance import ClientInstance as ClientInstance
     from rocketbroker.client.message import Message as Message
+    from rocketbroker.client.message_selector import MessageSelector as MessageSelector
     from rocketbroker.client.producer import Producer as Producer
     from rocketbroker.client.pull_consumer import PullConsumer as PullConsumer
     from rocketbroker.client.pull_consumer import StartFrom as StartFrom
@@ -22,6 +23,7 @@ _HOMES = {
     "AdminClient": "admin_client",
     "ClientInstance": "client_instance",
     "Message": "message",
+    "MessageSelector": "message_selector",
     "Producer": "producer",
     "PullConsumer": "pull_consumer",
     "PullResult": "pull_result",

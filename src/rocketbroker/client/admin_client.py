@@ -1,6 +1,7 @@
 """Looks after topics, groups and brokers (org.apache.rocketmq.tools.admin.DefaultMQAdminExt)."""
 
 from collections.abc import Iterable
+from contextlib import suppress
 from types import TracebackType
 from typing import Any, Self
 
@@ -218,7 +219,7 @@ class AdminClient:
             TopicRouteError: the group has no retry topic, and ``topic`` (or ``route_topic``) no route either.
         """
         check_group(group)
-        route = await self._first_route([RETRY_GROUP_TOPIC_PREFIX + group, topic, route_topic])
+        route = await self._group_route(group, topic, route_topic)
         total = ConsumeStats()
         for address in addresses_of(route.broker_datas):
             command = client_request(RequestCode.GET_CONSUME_STATS, GetConsumeStatsRequestHeader(group, topic))
@@ -296,7 +297,7 @@ class AdminClient:
 
     async def _ask_first(self, group: str, code: int, header: CommandCustomHeader) -> Command:
         """The answer of one broker that a group consumes from."""
-        route = await self._first_route([RETRY_GROUP_TOPIC_PREFIX + group])
+        route = await self._group_route(group)
         for address in addresses_of(route.broker_datas):
             return check_success(await self._invoke(address, client_request(code, header)))
         raise BrokerNotFoundError(f"no broker in the route of {RETRY_GROUP_TOPIC_PREFIX}{group} has an address")
@@ -356,17 +357,20 @@ class AdminClient:
         matching = [message for message in found if message.topic == topic and key in looked_up_by(message, index_type)]
         return sorted(matching, key=lambda message: message.store_timestamp)
 
-    async def _first_route(self, topics: Iterable[str | None]) -> TopicRouteData:
-        causes = []
-        for topic in filter(None, topics):
-            try:
+    async def _group_route(self, group: str, *others: str | None) -> TopicRouteData:
+        """Return the route of a group's retry topic, else the first there is of ``others``."""
+        topics = [RETRY_GROUP_TOPIC_PREFIX + group, *filter(None, others)]
+        for topic in topics:
+            with suppress(TopicRouteError):
                 return await self.examine_topic_route_info(topic)
-            except TopicRouteError as error:
-                causes.append(error)
-        raise causes[-1]
+        raise TopicRouteError(f"there is no consumer group {group!r}: no route of {', '.join(topics)}")
 
     async def _invoke(self, address: str, command: Command) -> Command:
-        return await self._remoting.invoke(address, command, self._timeout_s)
+        answer = await self._remoting.invoke(address, command, self._timeout_s)
+        if answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+            name = RequestCode(command.code).name
+            raise ClientError(f"{address} does not serve {name}; give the address of a broker, not of a name server")
+        return answer
 
 
 def _no_cluster(cluster: str, info: ClusterInfo) -> ClientError:

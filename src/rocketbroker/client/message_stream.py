@@ -7,7 +7,7 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 
-from rocketbroker.client.errors import ClientError, ClientStateError
+from rocketbroker.client.errors import ClientError, ClientStateError, TopicRouteError
 from rocketbroker.client.pull_result import PullResult, PullStatus
 from rocketbroker.codec.message.message_ext import MessageExt
 from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
@@ -37,7 +37,7 @@ class MessageStream:
     """The messages of some queues, until it is closed.
 
     Args:
-        find_queues: gives the queues; asked again and again, since topics grow.
+        find_queues: gives the queues; asked again and again, since topics grow. TopicRouteError is waited out.
         pull: pulls from a queue at an offset; the broker may hold it for the seconds given.
         start_offset: gives the first offset of a queue.
         commit: keeps that all before an offset was consumed; None to keep nothing.
@@ -77,7 +77,7 @@ class MessageStream:
 
     async def messages(self) -> AsyncGenerator[MessageExt, None]:
         """The messages; an error that waiting does not mend ends it."""
-        await self._rescan()
+        await self._first_scan()
         self._tasks.every(self._rescan_interval_s, self._rescan, "rescan")
         if self._commit is not None:
             self._tasks.every(self._commit_interval_s, self.commit, "commit")
@@ -107,6 +107,18 @@ class MessageStream:
                 self._committed[queue] = offset
             except RocketBrokerError as error:
                 log.warning("offset %d of %s was not committed: %s", offset, queue, error)
+
+    async def _first_scan(self) -> None:
+        """Find the queues; wait for a topic that does not exist yet."""
+        waiting = False
+        while True:
+            try:
+                return await self._rescan()
+            except TopicRouteError as error:
+                if not waiting:
+                    log.warning("%s; waiting until the topic exists", error)
+                waiting = True
+            await asyncio.sleep(self._retry_delay_s)
 
     async def _rescan(self) -> None:
         for queue in await self._find_queues():

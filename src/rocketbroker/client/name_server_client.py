@@ -49,15 +49,20 @@ class NameServerClient:
         """The answer of the first name server that gives one, whatever its code.
 
         Raises:
-            NameServerError: none answered; the text has the reason of each.
+            NameServerError: none answered, or only brokers did; the text has the reason of each.
         """
         reasons = []
         for _ in self.addresses:
+            address = self.addresses[self._chosen]
             try:
-                return await self._remoting.invoke(self.addresses[self._chosen], command, self._timeout_s)
+                answer = await self._remoting.invoke(address, command, self._timeout_s)
             except RemotingError as error:
                 reasons.append(str(error))
-                self._chosen = (self._chosen + 1) % len(self.addresses)
+            else:
+                if answer.code != ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+                    return answer
+                reasons.append(f"{address} is a broker; give the address of a name server, by default port 9876")
+            self._chosen = (self._chosen + 1) % len(self.addresses)
         raise NameServerError(f"no name server answers: {'; '.join(reasons)}")
 
     async def invoke_all(self, command: Callable[[], Command]) -> None:

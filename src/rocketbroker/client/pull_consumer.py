@@ -4,10 +4,12 @@ from collections.abc import AsyncGenerator, Iterable
 from enum import Enum
 
 from rocketbroker.client.client_instance import ClientInstance
+from rocketbroker.client.errors import TopicRouteError
 from rocketbroker.client.group_member import GroupMember
 from rocketbroker.client.message import check_topic
+from rocketbroker.client.message_selector import MessageSelector, selector_of
 from rocketbroker.client.message_stream import MessageStream
-from rocketbroker.client.pull_result import PullResult, pull_result, tags_of
+from rocketbroker.client.pull_result import PullResult, pull_result
 from rocketbroker.client.requests import client_request
 from rocketbroker.codec.message.message_ext import MessageExt
 from rocketbroker.codec.message.tags_code import java_hash
@@ -76,7 +78,7 @@ class PullConsumer(GroupMember):
         offset: int,
         max_nums: int = 32,
         *,
-        expression: str = "*",
+        expression: str | MessageSelector = "*",
         suspend_timeout_s: float = 0.0,
     ) -> PullResult:
         """Messages of a queue from an offset on.
@@ -85,7 +87,7 @@ class PullConsumer(GroupMember):
             queue: where from.
             offset: the queue offset of the first message wanted.
             max_nums: at most so many messages; the broker has a limit of its own.
-            expression: ``*``, or tags joined by ``||``.
+            expression: ``*``, tags joined by ``||``, or ``MessageSelector.by_sql("a > 5")``.
             suspend_timeout_s: how long the broker holds the request while there is no message.
 
         Raises:
@@ -94,15 +96,16 @@ class PullConsumer(GroupMember):
             RemotingError: it does not answer.
         """
         self._check_started()
-        self._subscribe(queue.topic, expression)
-        header = self._pull_header(queue, offset, max_nums, expression, suspend_timeout_s)
+        selector = selector_of(expression)
+        self._subscribe(queue.topic, selector)
+        header = self._pull_header(queue, offset, max_nums, selector, suspend_timeout_s)
         await self._client.routes.route(queue.topic)
         broker_id = self._pull_from.get(queue, MASTER_ID)
         address = self._client.routes.broker_address(queue, broker_id, exactly=False)
         await self._client.heartbeats.greet(address)
         command = client_request(RequestCode.PULL_MESSAGE, header)
         answer = await self._client.remoting.invoke(address, command, self._pull_timeout_s + suspend_timeout_s)
-        result = pull_result(answer, tags_of(expression))
+        result = pull_result(answer, selector.tags)
         self._pull_from[queue] = result.suggest_which_broker_id
         return result
 
@@ -110,7 +113,7 @@ class PullConsumer(GroupMember):
         self,
         topic: str,
         *,
-        expression: str = "*",
+        expression: str | MessageSelector = "*",
         start_from: StartFrom = StartFrom.COMMITTED,
         queues: Iterable[MessageQueue] | None = None,
         commit: bool = True,
@@ -124,25 +127,34 @@ class PullConsumer(GroupMember):
 
         Args:
             topic: the topic.
-            expression: ``*``, or tags joined by ``||``.
+            expression: ``*``, tags joined by ``||``, or ``MessageSelector.by_sql("a > 5")``.
             start_from: where to start in each queue.
             queues: only these queues of the topic; by default all, new ones included as they appear.
             commit: whether to commit offsets.
             max_nums: how many messages are pulled at once.
 
+        A topic that does not exist yet is waited for.
+
         Raises:
-            TopicRouteError: the topic does not exist.
+            InvalidMessageError: the expression looks like SQL.
             BrokerResponseError: a broker refuses in a way that waiting does not mend.
         """
+        selector = selector_of(expression)
         chosen = None if queues is None else tuple(queues)
 
         async def find_queues() -> tuple[MessageQueue, ...]:
-            return await self.fetch_subscribe_queues(topic) if chosen is None else chosen
+            nonlocal start_from
+            try:
+                return await self.fetch_subscribe_queues(topic) if chosen is None else chosen
+            except TopicRouteError:
+                # A topic created from now on has new messages only.
+                start_from = StartFrom.FIRST if start_from is StartFrom.LAST else start_from
+                raise
 
         stream = MessageStream(
             find_queues=find_queues,
             pull=lambda queue, offset, suspend_timeout_s: self.pull(
-                queue, offset, max_nums, expression=expression, suspend_timeout_s=suspend_timeout_s
+                queue, offset, max_nums, expression=selector, suspend_timeout_s=suspend_timeout_s
             ),
             start_offset=lambda queue: self._start_offset(queue, start_from),
             commit=self.commit_offset if commit else None,
@@ -179,7 +191,7 @@ class PullConsumer(GroupMember):
         return await self.min_offset(queue)
 
     def _pull_header(
-        self, queue: MessageQueue, offset: int, max_nums: int, expression: str, suspend_timeout_s: float
+        self, queue: MessageQueue, offset: int, max_nums: int, selector: MessageSelector, suspend_timeout_s: float
     ) -> PullMessageRequestHeader:
         return PullMessageRequestHeader(
             consumer_group=self.group,
@@ -191,18 +203,19 @@ class PullConsumer(GroupMember):
             commit_offset=0,
             suspend_timeout_millis=round(suspend_timeout_s * 1000),
             sub_version=self._subscriptions[queue.topic].sub_version,
-            subscription=expression,
-            expression_type="TAG",
+            subscription=selector.expression,
+            expression_type=selector.expression_type,
         )
 
-    def _subscribe(self, topic: str, expression: str) -> None:
+    def _subscribe(self, topic: str, selector: MessageSelector) -> None:
         known = self._subscriptions.get(topic)
-        if known is not None and known.sub_string == expression:
+        if known is not None and MessageSelector(known.sub_string, known.expression_type) == selector:
             return
-        tags = sorted(tags_of(expression))
+        tags = sorted(selector.tags)
+        codes = [java_hash(tag) for tag in tags]
         version = self._clock.time_ms()
         self._subscriptions[topic] = SubscriptionData(
-            topic, expression, version, tags_set=tags, code_set=[java_hash(tag) for tag in tags]
+            topic, selector.expression, version, tags, codes, selector.expression_type
         )
         self._join()
 

@@ -76,10 +76,3 @@ def unwrap_inner_batches(messages: list[MessageExt]) -> list[MessageExt]:
     for message in messages:
         unwrapped += unwrap_batch(message) if message.sys_flag & mask == mask else [message]
     return unwrapped
-
-
-def tags_of(expression: str) -> frozenset[str]:
-    """The tags in ``TagA || TagB``; empty for all messages (``*``)."""
-    if expression.strip() in {"", "*"}:
-        return frozenset()
-    return frozenset(tag.strip() for tag in expression.split("||") if tag.strip())

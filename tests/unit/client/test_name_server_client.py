@@ -8,7 +8,7 @@ from rocketbroker.client.requests import client_request
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.common.errors import BrokerResponseError, ConfigError
 from rocketbroker.transport.remoting_client import RemotingClient
-from tests.support.scripted_server import name_server, route_of
+from tests.support.scripted_server import ScriptedServer, name_server, route_of
 
 
 @pytest.mark.parametrize("text", ["h:1", " h:1 ", "h:1;"])
@@ -56,4 +56,13 @@ async def test_an_unknown_topic_and_another_refusal_are_told_apart():
             await client.topic_route("T")
         with pytest.raises(BrokerResponseError, match="CODE: 3"):
             await client.invoke_all(lambda: client_request(RequestCode.PUT_KV_CONFIG))
+        await remoting.stop()
+
+
+async def test_a_broker_given_as_a_name_server_is_named_as_such():
+    remoting = RemotingClient()
+    async with ScriptedServer({}) as broker, name_server({"T": route_of({"b": "h:2"})}) as names:
+        with pytest.raises(NameServerError, match=f"{broker.address} is a broker; give the address of a name server"):
+            await NameServerClient(remoting, (broker.address,)).topic_route("T")
+        await NameServerClient(remoting, (broker.address, names.address)).topic_route("T")
         await remoting.stop()

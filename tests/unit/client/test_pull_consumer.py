@@ -6,14 +6,16 @@ from contextlib import AsyncExitStack, aclosing
 
 import pytest
 
-from rocketbroker.client.errors import BrokerNotFoundError, TopicRouteError
+from rocketbroker.client.errors import BrokerNotFoundError, InvalidMessageError, TopicRouteError
+from rocketbroker.client.message_selector import MessageSelector
 from rocketbroker.client.pull_consumer import PullConsumer, StartFrom
-from rocketbroker.client.pull_result import PullStatus, tags_of
+from rocketbroker.client.pull_result import PullStatus
 from rocketbroker.codec.message.message_encoder import encode_record
 from rocketbroker.codec.message.message_id import host_bytes
 from rocketbroker.codec.message.message_properties import encode_properties
 from rocketbroker.codec.remoting.bodies.heartbeat import ConsumeType, HeartbeatData
 from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
+from rocketbroker.codec.remoting.bodies.route import TopicRouteData
 from rocketbroker.codec.remoting.headers.pull_message import PullMessageResponseHeader
 from rocketbroker.codec.remoting.remoting_command import Command, response
 from rocketbroker.codec.remoting.request_code import RequestCode
@@ -74,8 +76,9 @@ class Broker(ScriptedServer):
 class Stage:
     """One broker with two queues of 100 messages, tags a and b in turn, and its name server."""
 
-    def __init__(self, broker: Broker, address: str) -> None:
+    def __init__(self, broker: Broker, address: str, routes: dict[str, TopicRouteData]) -> None:
         self.broker = broker
+        self.routes = routes
         self.namesrv_addr = address
         self.queue = MessageQueue("T", "broker-a", 0)
 
@@ -86,7 +89,7 @@ async def stage() -> AsyncIterator[Stage]:
         broker = await stack.enter_async_context(Broker({index: ["a", "b"] * 50 for index in range(2)}))
         routes = {"T": route_of({"broker-a": broker.address}, queues=2)}
         names = await stack.enter_async_context(name_server(routes))
-        yield Stage(broker, names.address)
+        yield Stage(broker, names.address, routes)
 
 
 async def test_a_pull_gives_messages_and_where_to_go_on(stage: Stage):
@@ -202,12 +205,31 @@ async def test_an_iteration_ends_by_a_refusal_that_lasts(stage: Stage):
             await read(consumer, 201)
 
 
-async def test_an_iteration_of_an_unknown_topic_is_an_error(stage: Stage):
+@pytest.mark.parametrize("start_from", StartFrom)
+async def test_an_iteration_waits_for_its_topic_and_gives_all_of_it(
+    stage: Stage, start_from: StartFrom, caplog: pytest.LogCaptureFixture
+):
+    hidden = stage.routes.pop("T")
     async with PullConsumer("CG", stage.namesrv_addr) as consumer:
-        with pytest.raises(TopicRouteError):
-            await anext(consumer.iterate("Unknown"))
+        reading = asyncio.ensure_future(read(consumer, 200, start_from))
+        await until(lambda: "waiting until the topic exists" in caplog.text)
+        stage.routes["T"] = hidden
+        assert len(await reading) == 200
 
 
-@pytest.mark.parametrize(("expression", "tags"), [("*", set()), ("", set()), ("a", {"a"}), (" a || b||", {"a", "b"})])
-def test_an_expression_names_tags(expression: str, tags: set[str]):
-    assert tags_of(expression) == tags
+async def test_sql_reaches_the_broker_as_sql(stage: Stage):
+    async with PullConsumer("CG", stage.namesrv_addr) as consumer:
+        await consumer.pull(stage.queue, 0, expression=MessageSelector.by_sql("a > 5"))
+    (data,) = HeartbeatData.decode(stage.broker.asked[0].body).consumer_data_set
+    (subscription,) = data.subscription_data_set
+    assert (subscription.sub_string, subscription.expression_type, subscription.tags_set) == ("a > 5", "SQL92", [])
+    fields = stage.broker.of(RequestCode.PULL_MESSAGE)[0].fields
+    assert (fields["subscription"], fields["expressionType"]) == ("a > 5", "SQL92")
+
+
+async def test_sql_given_as_tags_is_refused_at_once(stage: Stage):
+    async with PullConsumer("CG", stage.namesrv_addr) as consumer:
+        with pytest.raises(InvalidMessageError, match=r"use MessageSelector.by_sql\('a > 5'\)"):
+            consumer.iterate("T", expression="a > 5")
+        with pytest.raises(InvalidMessageError, match="looks like SQL"):
+            await consumer.pull(stage.queue, 0, expression="a is not null")

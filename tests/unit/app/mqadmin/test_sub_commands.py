@@ -359,3 +359,20 @@ def test_help_lists_the_sub_commands_and_shows_one():
     assert "queryMsgById" in runner.invoke(app, ["help"]).stdout
     assert runner.invoke(app, ["help", "topicRoute"]).stdout.split()[:3] == ["Usage:", "root", "topicRoute"]
     assert runner.invoke(app, ["help", "nothing"]).exit_code == 2
+
+
+async def test_a_group_that_does_not_exist_is_named(stage: Stage):
+    for args in (["consumerProgress", "-g", "nope"], ["consumerStatus", "-g", "nope"]):
+        code, out, err = await stage.call(*args)
+        assert (code, out) == (1, "")
+        assert err.startswith("mqadmin: there is no consumer group 'nope': no route of %RETRY%nope")
+
+
+async def test_a_broker_and_a_name_server_that_are_mixed_up_are_named(stage: Stage):
+    stage.names, names = stage.broker, stage.names
+    code, _, err = await stage.call("topicList")
+    assert (code, "is a broker; give the address of a name server" in err) == (1, True)
+    stage.names = names
+    code, _, err = await stage.call("cleanExpiredCQ", "-b", names.address)
+    assert code == 1
+    assert "does not serve CLEAN_EXPIRED_CONSUMEQUEUE; give the address of a broker, not of a name server" in err
