@@ -5,6 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from rocketbroker.codec.message.message_decoder import decode_messages
+from rocketbroker.store.logfile.mapped_file import MappedFile
 from rocketbroker.store.message_store import MessageStore
 from rocketbroker.store.read.get_message import GetMessageStatus
 from tests.support.stores import pulled
@@ -31,6 +32,12 @@ class Place:
         """Change one bit, counted from the place on."""
         (before,) = self.read(1, bit // 8)
         self.write(bytes([before ^ 1 << bit % 8]), bit // 8)
+
+
+def overwrite(file: MappedFile, position: int, data: bytes) -> None:
+    """Put bytes in place of what a mapped file holds."""
+    with file.writing(position, position + len(data)) as view:
+        view[:] = data
 
 
 def entry_place(store: MessageStore, number: int, queue_id: int = 0) -> Place:

@@ -20,6 +20,7 @@ from rocketbroker.store.index.index_file import IndexFile
 from rocketbroker.store.logfile.mapped_file import MappedFile
 from rocketbroker.store.message_store import MessageStore
 from rocketbroker.store.queue.consume_queue import ConsumeQueue
+from tests.support.damage import overwrite
 from tests.support.fakes import FakeClock
 from tests.support.stores import (
     ALWAYS,
@@ -86,14 +87,14 @@ class TestSync:
             patched.setattr(os, "fdatasync", refuse(errno.EIO))
             await asyncio.wait_for(store.wait_flushed(dropped), 10)
         # As the disk has it: the page never got there, and was read back.
-        (record,) = store.slices([(dropped.physical_offset, dropped.size)])
-        stored = bytes(record)
-        record[:] = bytes(dropped.size)
+        file, at = store.commit_log.queue.files[0], dropped.physical_offset
+        stored = bytes(file.buffer[at : at + dropped.size])
+        overwrite(file, at, bytes(dropped.size))
 
         assert [one.body for one in read_queue(store, "Topic", 0)] == [b"kept"]
         assert store.damage_log.count == 1
 
-        record[:] = stored
+        overwrite(file, at, stored)
         await until(lambda: store.put_message(message(b"new")).status is PutMessageStatus.PUT_OK)
         store.dispatch()
         assert store.topic_queues("Topic")[0].trusted_from == 2
@@ -206,7 +207,7 @@ class TestSync:
             store._queue_flusher.flush()
         await until(lambda: queue.trusted_from == 3)
         # As the disk has it: the entry never got there, and was read back.
-        queue.queue.files[0].buffer[20:40] = bytes(20)
+        overwrite(queue.queue.files[0], 20, bytes(20))
 
         assert [one.body for one in read_queue(store, "Topic", 0)] == [b"a", b"c"]
         assert store.damage_log.count == 1
@@ -396,7 +397,7 @@ async def test_queue_entries_that_the_kernel_dropped_are_not_written_anew(tmp_pa
         patched.setattr(LocalFileSystem, "sync_mapped", refuse(errno.EIO))
         store._queue_flusher.flush()
     # As the disk has it: the page never got there.
-    file.buffer[:20] = bytes(20)
+    overwrite(file, 0, bytes(20))
 
     store._queue_flusher.flush()
 

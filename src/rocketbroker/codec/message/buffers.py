@@ -4,6 +4,3 @@ from typing import TypeAlias
 
 #: What can be read without a copy. A mapped file is passed as ``memoryview(mapping)``.
 ReadableBuffer: TypeAlias = bytes | bytearray | memoryview
-
-#: What a ``pack_into`` can write to.
-WritableBuffer: TypeAlias = bytearray | memoryview

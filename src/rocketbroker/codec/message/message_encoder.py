@@ -20,7 +20,7 @@ from struct import error as StructError  # noqa: N812 - the struct module's one 
 from typing import Final
 from zlib import crc32
 
-from rocketbroker.codec.message.buffers import ReadableBuffer, WritableBuffer
+from rocketbroker.codec.message.buffers import ReadableBuffer
 from rocketbroker.codec.message.message_ext import MessageExt
 from rocketbroker.codec.message.message_properties import MAX_PROPERTIES_LENGTH
 from rocketbroker.common.errors import CodecError
@@ -174,8 +174,3 @@ def encode_blank(size: int) -> bytes:
     if size < BLANK_LENGTH:
         raise CodecError(f"a BLANK needs {BLANK_LENGTH} bytes, {size} are left")
     return BLANK.pack(size, BLANK_MAGIC_CODE)
-
-
-def encode_blank_into(buffer: WritableBuffer, position: int, size: int) -> None:
-    """Write :func:`encode_blank` at ``position`` of ``buffer``."""
-    buffer[position : position + BLANK_LENGTH] = encode_blank(size)

@@ -17,7 +17,7 @@ from rocketbroker.codec.message.message_encoder import (
     MESSAGE_MAGIC_CODE_V2,
     PROPERTIES_LENGTH,
     RECORD_HEADS,
-    encode_blank_into,
+    encode_blank,
 )
 from rocketbroker.codec.storefile.commit_log_layout import fits
 from rocketbroker.common.errors import CorruptRecordError, MessageIllegalError
@@ -99,36 +99,36 @@ class CommitLog:
         if file is None or file.wrote + size + BLANK_LENGTH > self._limit:
             file = self._room(size)
         position = file.wrote
-        end = position + size
         offset = file.file_from_offset + position
-        file.buffer[position:end] = b"".join(
-            (
-                head.pack(
-                    size,
-                    queue.magic,
-                    crc32(body) & 0x7FFFFFFF,
-                    message.queue_id,
-                    message.flag,
-                    queue_offset,
-                    offset,
-                    sys_flag,
-                    message.born_timestamp,
-                    message.born_host,
-                    store_timestamp,
-                    self.store_host,
-                    message.reconsume_times,
-                    message.prepared_transaction_offset,
-                    len(body),
-                ),
-                body,
-                block,
-                _length_pack(len(properties)),
-                properties,
-            )
+        file.write(
+            position,
+            position + size,
+            b"".join(
+                (
+                    head.pack(
+                        size,
+                        queue.magic,
+                        crc32(body) & 0x7FFFFFFF,
+                        message.queue_id,
+                        message.flag,
+                        queue_offset,
+                        offset,
+                        sys_flag,
+                        message.born_timestamp,
+                        message.born_host,
+                        store_timestamp,
+                        self.store_host,
+                        message.reconsume_times,
+                        message.prepared_transaction_offset,
+                        len(body),
+                    ),
+                    body,
+                    block,
+                    _length_pack(len(properties)),
+                    properties,
+                )
+            ),
         )
-        file.wrote = end
-        if file.stored is not None:
-            file.stored(position, end)
         return offset, size
 
     def append_encoded(self, records: ReadableBuffer, offset: int) -> None:
@@ -139,10 +139,7 @@ class CommitLog:
         """
         file = self._room(len(records))
         position = offset - file.file_from_offset
-        file.buffer[position : position + len(records)] = records
-        file.wrote = position + len(records)
-        if file.stored is not None:
-            file.stored(position, file.wrote)
+        file.write(position, position + len(records), records)
 
     def reserve(self, size: int) -> int:
         """The offset that records of ``size`` bytes in all will get: they lie in one file.
@@ -181,9 +178,7 @@ class CommitLog:
         else:
             following = self._allocate_service.take(queue.path_of(queue.max_file_end), queue.file_size, queue.step)
             if file is not None:
-                encode_blank_into(file.buffer, file.wrote, file.file_size - file.wrote)
-                if file.stored is not None:
-                    file.stored(file.wrote, file.file_size)
+                file.write(file.wrote, file.wrote + BLANK_LENGTH, encode_blank(file.file_size - file.wrote))
                 file.wrote = file.file_size
             queue.append(following)
         self._file = following

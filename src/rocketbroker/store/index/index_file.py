@@ -97,15 +97,18 @@ class IndexFile:
         header = self.header
         count = len(key_hashes)
         first = header.index_count
-        self.file.ensure_allocated(entry_position(first + count, self._slot_count))
+        position, end = (entry_position(number, self._slot_count) for number in (first, first + count))
+        self.file.ensure_allocated(end)
         begin = header.begin_timestamp if first > 1 else int(timestamps[0])
-        entries = self._entries[first : first + count]
+        numbers = np.arange(first, first + count, dtype=np.int32)
+        slots = key_hashes % self._slot_count
+        previous = self._previous(slots, numbers)
+        entries = np.empty(count, INDEX_ENTRY)
         entries["key_hash"] = key_hashes
         entries["phy_offset"] = physical_offsets
         entries["time_diff"] = np.clip((timestamps - begin) // 1000, 0, MAX_TIME_DIFF)
-        numbers = np.arange(first, first + count, dtype=np.int32)
-        slots = key_hashes % self._slot_count
-        entries["previous"] = previous = self._previous(slots, numbers)
+        entries["previous"] = previous
+        self.file.write(position, end, entries.tobytes())
         self.changed = True
         self.header = header._replace(
             begin_timestamp=begin,
@@ -117,12 +120,13 @@ class IndexFile:
         )
         # After entries and header, since a query on another thread follows what a slot says. Of several values for one
         # slot numpy keeps the last, which is the newest entry.
-        self._slots[slots] = numbers
-        HEADER.pack_into(self.file.buffer, 0, *self.header)
-        if self.file.stored is not None:
-            self.file.stored(0, self._entries_position)
-            first_entry = entry_position(first, self._slot_count)
-            self.file.stored(first_entry, first_entry + count * INDEX_SIZE)
+        self._write_head(slots, numbers)
+
+    def _write_head(self, slots: npt.NDArray[np.int32] | slice, numbers: npt.NDArray[np.int32] | int) -> None:
+        """Write numbers of entries into their slots, and the header after them."""
+        with self.file.writing(0, self._entries_position) as head:
+            np.frombuffer(head, INDEX_SLOT, self._slot_count, INDEX_HEADER_SIZE)[slots] = numbers
+            HEADER.pack_into(head, 0, *self.header)
 
     def _previous(self, slots: npt.NDArray[np.int32], numbers: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
         """What each entry follows in the chain of its slot; 0 for the first."""
@@ -183,8 +187,8 @@ class IndexFile:
         header = self.header
         kept = bisect_left(range(header.index_count), True, 1, key=lambda number: self._is_cut(number, physical_offset))
         entries = self._entries[1:kept]
-        self._slots[:] = 0
-        self._slots[entries["key_hash"] % self._slot_count] = np.arange(1, kept)
+        slots = np.zeros(self._slot_count, INDEX_SLOT)
+        slots[entries["key_hash"] % self._slot_count] = np.arange(1, kept)
         if kept == 1:
             self.header = IndexHeader()
         else:
@@ -194,12 +198,10 @@ class IndexFile:
             self.header = header._replace(
                 end_timestamp=min(end, header.end_timestamp),
                 end_phy_offset=int(last["phy_offset"]),
-                hash_slot_count=int(np.count_nonzero(self._slots)),
+                hash_slot_count=int(np.count_nonzero(slots)),
                 index_count=kept,
             )
-        HEADER.pack_into(self.file.buffer, 0, *self.header)
-        if self.file.stored is not None:
-            self.file.stored(0, self._entries_position)
+        self._write_head(slice(None), slots)
         self.changed = True
         return header.index_count - kept
 

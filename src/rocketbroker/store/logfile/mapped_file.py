@@ -12,9 +12,12 @@ import errno
 import mmap
 import os
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
+from struct import Struct
 
+from rocketbroker.codec.message.buffers import ReadableBuffer
 from rocketbroker.codec.storefile.mapped_file_name import file_name_to_offset
 from rocketbroker.common.errors import StoreError, StoreFullError
 from rocketbroker.common.file_system import LOCAL, FileSystem, data_ranges, parents_of
@@ -40,6 +43,8 @@ _UNMAPPED = (ctypes.c_char * 0)()
 class MappedFile:
     """A mapped file; ``buffer`` is its content, ``file_from_offset`` the offset of its first byte in the queue.
 
+    ``buffer`` is read-only: ``write`` and ``writing`` are the only ways to store into the mapping.
+
     Args:
         path: the file; made when it does not exist.
         file_size: its size in bytes.
@@ -59,6 +64,8 @@ class MappedFile:
         "_new_names",
         "_removed",
         "_step",
+        "_stored",
+        "_writable",
         "allocated",
         "buffer",
         "fd",
@@ -67,7 +74,6 @@ class MappedFile:
         "flushed",
         "keeps_open",
         "path",
-        "stored",
         "to_write_again",
         "wrote",
         "zeroed",
@@ -117,9 +123,10 @@ class MappedFile:
         except BaseException:
             self._close_descriptor()
             raise
-        self.buffer = memoryview(self._map).cast("B")
-        # Who stores into the buffer tells this one of the range, where there is one.
-        self.stored = file_system.watcher(self.fd)
+        self._writable = memoryview(self._map).cast("B")
+        self.buffer = self._writable.toreadonly()
+        # Called with each range that was stored into the mapping, where a test watches the disk.
+        self._stored = file_system.watcher(self.fd)
         if not keeps_open:
             self._close_descriptor()
 
@@ -174,6 +181,35 @@ class MappedFile:
             yield fd
         finally:
             self._file_system.close(fd)
+
+    def write(self, start: int, end: int, data: ReadableBuffer) -> None:
+        """Store bytes into a range that has blocks; ``wrote`` is its end then."""
+        self._writable[start:end] = data
+        self.wrote = end
+        if self._stored is not None:
+            self._stored(start, end)
+
+    def packer(self, entry: Struct) -> Callable[..., None]:
+        """Give a function that packs an entry at a position that has a block: ``write`` without a call of Python."""
+        pack = partial(entry.pack_into, self._writable)
+        stored = self._stored
+        if stored is None:
+            return pack
+
+        def pack_and_report(position: int, *fields: int) -> None:
+            pack(position, *fields)
+            stored(position, position + entry.size)
+
+        return pack_and_report
+
+    @contextlib.contextmanager
+    def writing(self, start: int, end: int) -> Iterator[memoryview]:
+        """Give a range that has blocks to store into, for as long as the block lasts; ``wrote`` stays as it is."""
+        try:
+            yield self._writable[start:end]
+        finally:
+            if self._stored is not None:
+                self._stored(start, end)
 
     @property
     def size(self) -> int:
@@ -274,6 +310,7 @@ class MappedFile:
     def close(self) -> None:
         """Release the mapping, which lives until nobody holds a slice of it, and close the file."""
         self.buffer.release()
+        self._writable.release()
         self._map = _UNMAPPED
         self._close_descriptor()
 

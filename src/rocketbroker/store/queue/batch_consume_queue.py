@@ -243,10 +243,7 @@ class BatchConsumeQueue(ConsumeQueue):
         start = position - file.file_from_offset
         end = start + BATCH_CQ_STORE_UNIT_SIZE
         file.ensure_allocated(end)
-        BATCH_ENTRY.pack_into(file.buffer, start, *entry, INVALID_COMPACTED_OFFSET, 0)
-        file.wrote = end
-        if file.stored is not None:
-            file.stored(start, end)
+        file.write(start, end, BATCH_ENTRY.pack(*entry, INVALID_COMPACTED_OFFSET, 0))
         if not self._numbers:
             self.min_offset = entry.end if entry.begin_in_log < 0 else entry.base
         self._end_number += 1

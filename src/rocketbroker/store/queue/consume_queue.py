@@ -5,7 +5,7 @@ the two lie messages that are in the CommitLog but not dispatched yet.
 """
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import ClassVar
 
@@ -51,6 +51,8 @@ class ConsumeQueue:
     __slots__ = (
         "_end",
         "_file",
+        "_pack",
+        "_ready",
         "_start",
         "dirty",
         "key_prefix_hash",
@@ -99,9 +101,10 @@ class ConsumeQueue:
         # Tags codes that checked records were seen to have.
         self.tags_codes: set[int] = set()
         self.dirty = False
-        # The file being written, and the queue offsets it spans.
+        # The file being written, the queue offsets it spans, and the one up to which it has blocks.
         self._file: MappedFile | None = None
-        self._start = self._end = 0
+        self._pack: Callable[..., None]
+        self._start = self._ready = self._end = 0
 
     def tag_hash(self, tags: bytes) -> int:
         """Key hash of an index entry for tags of this topic; ``tag_hashes`` has those seen before."""
@@ -135,17 +138,11 @@ class ConsumeQueue:
         Raises:
             StoreFullError: the disk has no room for the next file.
         """
-        if not self._start <= queue_offset < self._end:
-            self._select_file(queue_offset)
-        file = self._file
+        if not self._start <= queue_offset < self._ready:
+            self._make_ready(queue_offset)
         position = (queue_offset - self._start) * CQ_STORE_UNIT_SIZE
-        end = position + CQ_STORE_UNIT_SIZE
-        if end > file.allocated:  # type: ignore[union-attr]
-            file.ensure_allocated(end)  # type: ignore[union-attr]
-        ENTRY.pack_into(file.buffer, position, physical_offset, size, tags_code)  # type: ignore[union-attr]
-        file.wrote = end  # type: ignore[union-attr]
-        if file.stored is not None:  # type: ignore[union-attr]
-            file.stored(position, end)  # type: ignore[union-attr]
+        self._pack(position, physical_offset, size, tags_code)
+        self._file.wrote = position + CQ_STORE_UNIT_SIZE  # type: ignore[union-attr]
         self.max_offset = queue_offset + 1
         self.dirty = True
 
@@ -174,13 +171,18 @@ class ConsumeQueue:
             position = (queue_offset + done - self._start) * CQ_STORE_UNIT_SIZE
             end = position + (upto - done) * CQ_STORE_UNIT_SIZE
             file.ensure_allocated(end)
-            file.buffer[position:end] = entries[done * CQ_STORE_UNIT_SIZE : upto * CQ_STORE_UNIT_SIZE]
-            file.wrote = end
-            if file.stored is not None:
-                file.stored(position, end)
+            file.write(position, end, entries[done * CQ_STORE_UNIT_SIZE : upto * CQ_STORE_UNIT_SIZE])
             done = upto
         self.max_offset = queue_offset + count
         self.dirty = True
+
+    def _make_ready(self, queue_offset: int) -> None:
+        """Select the file that holds ``queue_offset`` and have a block for its entry."""
+        if not self._start <= queue_offset < self._end:
+            self._select_file(queue_offset)
+        file: MappedFile = self._file  # type: ignore[assignment]  # selected
+        file.ensure_allocated((queue_offset + 1 - self._start) * CQ_STORE_UNIT_SIZE)
+        self._ready = self._start + file.allocated // CQ_STORE_UNIT_SIZE
 
     def _select_file(self, queue_offset: int) -> None:
         """Make the file that holds ``queue_offset`` the one being written; a first file may begin in the middle."""
@@ -201,17 +203,15 @@ class ConsumeQueue:
         if file.wrote < (queue_offset - base) * CQ_STORE_UNIT_SIZE:
             self._fill(file, queue_offset - base)
         self._file = file
-        self._start = file.file_from_offset // CQ_STORE_UNIT_SIZE
+        self._pack = file.packer(ENTRY)
+        self._start = self._ready = file.file_from_offset // CQ_STORE_UNIT_SIZE
         self._end = self._start + per_file
 
     def _fill(self, file: MappedFile, entries: int) -> None:
         """Write filler entries before a queue that begins in the middle of a file."""
         end = entries * CQ_STORE_UNIT_SIZE
         file.ensure_allocated(end)
-        file.buffer[file.wrote : end] = FILLER_ENTRY * (entries - file.wrote // CQ_STORE_UNIT_SIZE)
-        if file.stored is not None:
-            file.stored(file.wrote, end)
-        file.wrote = end
+        file.write(file.wrote, end, FILLER_ENTRY * (entries - file.wrote // CQ_STORE_UNIT_SIZE))
         self.min_offset = file.file_from_offset // CQ_STORE_UNIT_SIZE + entries
 
     def entries(self, queue_offset: int, limit: int) -> Iterator[tuple[int, int, int]]:
@@ -339,7 +339,7 @@ class ConsumeQueue:
                 self.put_entries(begin, filler * min(_FILLED_AT_ONCE, queue_offset - begin))
         else:
             self.queue.delete_all()
-            self._start = self._end = self.room_end = 0
+            self._start = self._ready = self._end = self.room_end = 0
             self._select_file(queue_offset)
             self.min_offset = self.max_offset = queue_offset
             self.dirty = True
@@ -354,7 +354,7 @@ class ConsumeQueue:
         self.queue.truncate(queue_offset * CQ_STORE_UNIT_SIZE)
         # The zeros have to get to disk before the checkpoint goes on: what they hide would be taken for entries.
         self.dirty = True
-        self._start = self._end = self.room_end = 0
+        self._start = self._ready = self._end = self.room_end = 0
 
     def first_offset_from(self, physical_offset: int) -> int:
         """Queue offset of the first message at or after a CommitLog offset, the end when there is none (blocks).

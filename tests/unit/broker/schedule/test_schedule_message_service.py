@@ -20,6 +20,7 @@ from rocketbroker.common.errors import ConfigError
 from rocketbroker.store.commitlog.put_message import MessageExtBrokerInner, PutMessageResult, PutMessageStatus
 from rocketbroker.store.dispatch.message_arriving_listener import NoListener
 from rocketbroker.store.message_store import MessageStore
+from tests.support.damage import overwrite
 from tests.support.fakes import FakeClock
 from tests.support.golden_store import files
 from tests.support.stores import read_queue
@@ -378,7 +379,7 @@ async def test_a_damaged_entry_delivers_no_other_message(service, store, clock, 
         put(store, 1, body=body)
     queue = store.topic_queues("SCHEDULE_TOPIC_XXXX")[0]
     # It names the first message again.
-    queue.queue.files[0].buffer[20:40] = queue.queue.files[0].buffer[:20]
+    overwrite(queue.queue.files[0], 20, bytes(queue.queue.files[0].buffer[:20]))
     clock.advance(1)
 
     await service.deliver_due()

@@ -9,6 +9,7 @@ import pytest
 from rocketbroker.codec.message.message_decoder import decode_record
 from rocketbroker.store.commitlog.put_message import PutMessageResult, PutMessageStatus
 from rocketbroker.store.flush.write_refusal import Refusal
+from tests.support.damage import overwrite
 from tests.support.stores import read_queue
 from tests.support.transactions import CHECK_MAX_TOPIC, HALF_TOPIC, OP_TOPIC, ROLLBACK, Transactions
 from tests.support.waiting import until
@@ -191,7 +192,7 @@ async def test_a_damaged_half_message_is_passed_over(transactions: Transactions,
     file = transactions.store.commit_log.queue.find(position)
     assert file is not None
     body_at = damaged.commit_log_offset + 88
-    file.buffer[body_at : body_at + 1] = b"?"
+    overwrite(file, body_at, b"?")
     await transactions.check()
     assert [copy.body for copy in transactions.asked(producer)] == [sound.body]
     assert "half message 0 is passed over" in caplog.text

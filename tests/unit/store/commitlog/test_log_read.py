@@ -17,8 +17,7 @@ def log(tmp_path: Path):
         for number in range(3):
             file = found.queue.create_next()
             file.ensure_allocated(SIZE)
-            file.buffer[:] = bytes([number]) * SIZE
-            file.wrote = SIZE
+            file.write(0, SIZE, bytes([number]) * SIZE)
         yield found
 
 

@@ -22,6 +22,7 @@ from rocketbroker.store.logfile.allocate_mapped_file_service import AllocateMapp
 from rocketbroker.store.logfile.mapped_file import MappedFile
 from rocketbroker.store.logfile.mapped_file_queue import MappedFileQueue
 from rocketbroker.store.queue.consume_queue import ConsumeQueue
+from tests.support.damage import overwrite
 from tests.support.stores import V4_HOST
 from tests.support.waiting import until
 
@@ -316,8 +317,7 @@ def store_records(file: MappedFile, count: int) -> int:
     """Records back to back; gives where they end."""
     for number in range(count):
         record = encode_record(0, 0, number, file.wrote, 0, 0, V4_HOST, 0, V4_HOST, 0, 0, b"body", b"Topic", b"")
-        file.buffer[file.wrote : file.wrote + len(record)] = record
-        file.wrote += len(record)
+        file.write(file.wrote, file.wrote + len(record), record)
     return file.wrote
 
 
@@ -364,7 +364,7 @@ async def test_what_the_kernel_dropped_is_not_written_anew(tmp_path: Path, monke
         log.flusher.start()
         assert await asyncio.wait_for(log.flusher.wait_flushed(file.wrote), 10) is False
         # As the disk has it: the pages never got there.
-        file.buffer[middle : file.wrote] = bytes(file.wrote - middle)
+        overwrite(file, middle, bytes(file.wrote - middle))
 
     await until(lambda: "not in memory any more" in log.flusher.error)
 
@@ -415,8 +415,7 @@ def test_queues_that_could_not_be_synced_are_not_told_as_on_disk(tmp_path: Path,
     commit_log, size = log_of_two(tmp_path)
     flusher = ConsumeQueueFlusher(Changed(queue.files), commit_log, 60, seen.stored, seen.append)
     for file in queue.files:
-        file.buffer[:40] = ENTRY.pack(0, size, 0) + ENTRY.pack(size, size, 0)
-        file.wrote = 40
+        file.write(0, 40, ENTRY.pack(0, size, 0) + ENTRY.pack(size, size, 0))
     with monkeypatch.context() as patched:
         failing_sync(patched)
         flusher.flush()

@@ -1,3 +1,4 @@
+import contextlib
 import errno
 import os
 from collections.abc import Iterator
@@ -9,6 +10,8 @@ import pytest
 from rocketbroker.codec.storefile.index_file_layout import IndexHeader, entry_position
 from rocketbroker.common.errors import StoreError, StoreFullError
 from rocketbroker.store.index.index_file import IndexFile
+from rocketbroker.store.logfile.mapped_file import MappedFile
+from tests.support.damage import overwrite
 from tests.support.slow_index import SlowIndex, java_hash
 from tests.support.stores import ALWAYS, open_below
 
@@ -89,7 +92,7 @@ def test_a_time_range_takes_whole_seconds(file: IndexFile):
 def test_a_damaged_chain_ends_instead_of_going_round(file: IndexFile):
     put(file, ("k", 1, NOW), ("k", 2, NOW))
     first = 40 + SLOTS * 4 + 20
-    file.file.buffer[first + 16 : first + 20] = (2).to_bytes(4, "big")
+    overwrite(file.file, first + 16, (2).to_bytes(4, "big"))
 
     assert file.select(hash_of("k"), 9, 0, 2**62) == [2, 1]
 
@@ -133,24 +136,19 @@ def test_a_query_sees_whole_entries_while_keys_are_entered(file: IndexFile, monk
     assert file.select(hash_of("k"), 99, 0, 2**62) == [3, 2, 1]
 
 
-def test_a_slot_never_names_an_entry_that_is_not_whole(file: IndexFile):
-    class Slots:
-        """Asks for the key as soon as its slot is written."""
+def test_a_slot_never_names_an_entry_that_is_not_whole(file: IndexFile, monkeypatch):
+    found: list[list[int]] = []
+    writing = MappedFile.writing
 
-        def __init__(self, slots: np.ndarray) -> None:
-            self.slots = slots
-
-        def __getitem__(self, at: np.ndarray) -> np.ndarray:
-            found: np.ndarray = self.slots[at]
-            return found
-
-        def __setitem__(self, at: np.ndarray, values: np.ndarray) -> None:
-            self.slots[at] = values
+    @contextlib.contextmanager
+    def asking(mapped: MappedFile, start: int, end: int) -> Iterator[memoryview]:
+        """Ask for the key as soon as its slot is written."""
+        with writing(mapped, start, end) as view:
+            yield view
             found.append(file.select(hash_of("k"), 99, 0, 2**62))
 
-    found: list[list[int]] = []
     put(file, ("k", 1, NOW))
-    file._slots = Slots(file._slots)  # type: ignore[assignment]
+    monkeypatch.setattr(MappedFile, "writing", asking)
 
     put(file, ("k", 2, NOW), ("k", 3, NOW))
 
@@ -162,7 +160,7 @@ def test_a_slot_that_is_ahead_of_the_header_makes_no_entry_follow_itself(file: I
     before = bytes(file.file.buffer[:40])
     put(file, ("k", 2, NOW))
     # A kill came between the slot and the header.
-    file.file.buffer[:40] = before
+    overwrite(file.file, 0, before)
     file.header = file.header._replace(index_count=file.header.index_count - 1)
 
     put(file, ("k", 3, NOW))
@@ -253,8 +251,8 @@ def test_what_a_power_loss_left_of_the_entries_behind_the_cut_does_not_matter(fi
     put(file, *keys)
     for number in (11, 13, 14):
         at = entry_position(number, SLOTS)
-        file.file.buffer[at : at + 20] = bytes(20)
-    file.file.buffer[40:60] = b"\x7f" * 20
+        overwrite(file.file, at, bytes(20))
+    overwrite(file.file, 40, b"\x7f" * 20)
 
     assert file.cut(9) == 6
 
@@ -282,7 +280,7 @@ def test_an_entry_of_which_one_sector_was_lost_does_not_matter(tmp_path: Path, s
             before = bytes(made.file.buffer)
             put(made, *keys[known:])
             begin = max(512 * sector, entry_position(0, slots))
-            made.file.buffer[begin : 512 * (sector + 1)] = before[begin : 512 * (sector + 1)]
+            overwrite(made.file, begin, before[begin : 512 * (sector + 1)])
 
             assert made.cut(keys[known][1]) == len(keys) - known, f"{known} were on disk, sector {sector} was lost"
 

@@ -2,12 +2,14 @@ import errno
 import mmap
 import os
 from pathlib import Path
+from struct import Struct
 
 import pytest
 
 from rocketbroker.common.errors import StoreError, StoreFullError
 from rocketbroker.common.file_system import LocalFileSystem
 from rocketbroker.store.logfile.mapped_file import MappedFile
+from tests.support.recording_file_system import RecordingFileSystem
 from tests.support.stores import open_below
 
 NAME = "00000000000000065536"
@@ -101,7 +103,7 @@ def test_a_path_that_cannot_be_opened_is_named(tmp_path: Path):
 def test_what_is_stored_is_in_the_file_and_zero_from_removes_it(tmp_path: Path):
     file = MappedFile(tmp_path / NAME, 65536, 4096)
     file.ensure_allocated(65536)
-    file.buffer[:] = b"\xaa" * 65536
+    file.write(0, 65536, b"\xaa" * 65536)
 
     file.zero_from(5001)
 
@@ -131,10 +133,37 @@ def test_populated_pages_hold_zeros_and_are_not_past_the_blocks(tmp_path: Path):
     file.close()
 
 
+def test_only_its_own_methods_store_into_a_file(tmp_path: Path):
+    file = MappedFile(tmp_path / NAME, 4096)
+    file.ensure_allocated(4096)
+
+    with pytest.raises(TypeError, match="read-only"):
+        file.buffer[0] = 1
+    file.write(0, 2, b"ab")
+    with file.writing(1, 3) as view:
+        view[:] = b"cd"
+
+    assert (bytes(file.buffer[:4]), file.wrote) == (b"acd\0", 2)
+
+
+def test_each_stored_range_is_reported_once_it_is_stored(tmp_path: Path):
+    disk = RecordingFileSystem(tmp_path / "disk")
+    file = MappedFile(tmp_path / "disk" / NAME, 4096, file_system=disk)
+    before = len(disk.journal)
+
+    file.write(0, 2, b"ab")
+    with file.writing(1, 3) as view:
+        view[0] = 1
+    file.packer(Struct(">hh"))(3, 1, 2)
+
+    stored = [(event.kind, event.position, event.data) for event in disk.journal[before:]]
+    assert stored == [("write", 0, b"ab"), ("write", 1, b"\1\0"), ("write", 3, b"\0\1\0\2")]
+
+
 def test_close_while_a_slice_is_out_leaves_it_readable(tmp_path: Path):
     file = MappedFile(tmp_path / NAME, 4096)
     file.ensure_allocated(4096)
-    file.buffer[:5] = b"hello"
+    file.write(0, 5, b"hello")
     view = file.buffer[:5]
 
     file.close()
@@ -217,7 +246,7 @@ def test_flush_takes_note_of_what_is_on_disk(tmp_path: Path):
 def test_after_a_failed_sync_all_that_is_not_on_disk_is_written_anew(tmp_path: Path, monkeypatch):
     file = MappedFile(tmp_path / NAME, 65536)
     file.ensure_allocated(65536)
-    file.buffer[:3000] = b"a" * 3000
+    file.write(0, 3000, b"a" * 3000)
     file.wrote = 1000
     file.flush()
     file.wrote = 2000
@@ -251,7 +280,7 @@ def _refuse(_fd: int) -> None:
 def test_a_removed_file_is_read_on_by_who_holds_it(tmp_path: Path):
     file = MappedFile(tmp_path / NAME, 4096)
     file.ensure_allocated(4096)
-    file.buffer[:5] = b"hello"
+    file.write(0, 5, b"hello")
     view = file.buffer[:5]
 
     removed = file.remove()
@@ -329,7 +358,8 @@ def test_what_can_be_read_without_the_disk_is_known(tmp_path: Path):
     # So far apart that reading the one does not bring the other.
     file = MappedFile(tmp_path / "0", 64 << 20)
     page, here, there = mmap.PAGESIZE, 8 << 20, 48 << 20
-    file.buffer[here] = file.buffer[here + page] = 1
+    file.write(here, here + 1, b"\1")
+    file.write(here + page, here + page + 1, b"\1")
 
     assert file.is_cached(here + 10, here + 2 * page)
     assert not file.is_cached(there, there + 1)

@@ -24,8 +24,7 @@ def fill(queue: MappedFileQueue, count: int) -> None:
     for number in range(count):
         file = queue.create_next()
         file.ensure_allocated(SIZE)
-        file.buffer[:] = bytes([number + 1]) * SIZE
-        file.wrote = SIZE
+        file.write(0, SIZE, bytes([number + 1]) * SIZE)
 
 
 def test_an_empty_queue_has_no_directory_and_no_bytes(queue: MappedFileQueue):

@@ -40,7 +40,7 @@ def test_blocks_go_in_steps_once_nobody_holds_the_file(tmp_path: Path, monkeypat
 
 
 def test_closing_leaves_the_bytes_to_who_reads_them(file: MappedFile):
-    file.buffer[:2] = b"ab"
+    file.write(0, 2, b"ab")
     view = file.buffer[:2]
     removed = file.remove()
 

@@ -17,6 +17,7 @@ from rocketbroker.common.file_system import LocalFileSystem
 from rocketbroker.store.commitlog.commit_log import CommitLog
 from rocketbroker.store.commitlog.put_message import MessageExtBrokerInner
 from rocketbroker.store.queue.batch_consume_queue import BatchConsumeQueue
+from tests.support.damage import overwrite
 from tests.support.stores import message, open_log
 
 FILE = 4 * BATCH_CQ_STORE_UNIT_SIZE
@@ -197,7 +198,7 @@ def test_what_contradicts_the_entries_or_the_log_is_cut(filled: Filled, at: int,
     for count in (1, 2, 3, 2, 1, 1):
         filled.put(count)
     file = filled.queue.queue.files[0]
-    file.buffer[2 * BATCH_CQ_STORE_UNIT_SIZE + at : 2 * BATCH_CQ_STORE_UNIT_SIZE + at + len(value)] = value
+    overwrite(file, 2 * BATCH_CQ_STORE_UNIT_SIZE + at, value)
     told: list[str] = []
     changes: list[str] = []
     queue = filled.again()
@@ -220,7 +221,7 @@ def test_a_last_entry_that_leads_to_another_record_is_cut(filled: Filled):
     filled.put(1)
     filled.put(2)
     position = BATCH_CQ_STORE_UNIT_SIZE + 28
-    filled.queue.queue.files[0].buffer[position : position + 8] = (9).to_bytes(8, "big")
+    overwrite(filled.queue.queue.files[0], position, (9).to_bytes(8, "big"))
     queue = filled.again()
     assert (queue.is_doubtful, queue.max_offset) == (True, 1)
 

@@ -12,6 +12,7 @@ from rocketbroker.common.open_files import MappingLimit
 from rocketbroker.store.logfile import mapped_file
 from rocketbroker.store.logfile.mapped_file import MappedFile
 from rocketbroker.store.queue.consume_queue import ConsumeQueue
+from tests.support.damage import overwrite
 from tests.support.stores import open_below
 
 FILE = 200  # ten entries
@@ -238,7 +239,7 @@ def test_a_damaged_entry_takes_no_sound_one_out_of_service(queue: ConsumeQueue):
     put(queue, *range(25))
     file = queue.queue.find(12 * 20)
     assert file is not None
-    ENTRY.pack_into(file.buffer, 12 * 20 - file.file_from_offset, -1, 0, 0)
+    overwrite(file, 12 * 20 - file.file_from_offset, ENTRY.pack(-1, 0, 0))
 
     queue.correct_min_offset(0)
 
@@ -262,7 +263,7 @@ def test_a_damaged_entry_takes_no_message_that_is_left_out_of_service(
     for number in damaged:
         file = queue.queue.find(number * 20)
         assert file is not None
-        ENTRY.pack_into(file.buffer, number * 20 - file.file_from_offset, *entry)
+        overwrite(file, number * 20 - file.file_from_offset, ENTRY.pack(*entry))
 
     for first in range(1, 10):
         assert queue.first_offset_from(1000 + first * 100) <= first

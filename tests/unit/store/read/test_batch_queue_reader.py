@@ -13,6 +13,7 @@ from rocketbroker.codec.message.tags_code import tags_code_bytes
 from rocketbroker.store.commitlog.put_message import PutMessageStatus
 from rocketbroker.store.message_store import MessageStore
 from rocketbroker.store.read.get_message import GetMessageResult, GetMessageStatus
+from tests.support.damage import Place
 from tests.support.fakes import FakeClock
 from tests.support.stores import Waiter, batch, inner_batch, make_store, message, pulled
 
@@ -102,7 +103,7 @@ async def test_a_damaged_record_costs_its_batch_and_no_other(store: MessageStore
     put_all(store)
     entry = store.topic_queues("Batches")[0].entry(4)
     assert entry is not None
-    store.commit_log.queue.files[0].buffer[entry[0] + 95] ^= 1
+    Place(store.commit_log.queue.files[0].path, entry[0] + 95).flip(0)
     assert pull(store, 0)[0] == [0, 1, 2, 3, 6, 7, 8, 9, 10]
 
 

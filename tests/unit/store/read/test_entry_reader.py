@@ -2,6 +2,7 @@ import pytest
 
 from rocketbroker.codec.message.message_decoder import decode_record
 from rocketbroker.store.read.entry_reader import MOST_BYTES
+from tests.support.damage import overwrite
 from tests.support.stores import make_store, message
 
 
@@ -45,9 +46,9 @@ async def test_what_is_damaged_is_left_out_and_told(store):
     entries = store.entry_reader.entries(queue, 0, 4)
     position = entries[1][1] + 90  # in its body
     file = store.commit_log.queue.files[0]
-    file.buffer[position - 2 : position] = b"xy"
+    overwrite(file, position - 2, b"xy")
     # And an entry that can name no record.
-    queue.queue.files[0].buffer[40:48] = (2**40).to_bytes(8, "big")
+    overwrite(queue.queue.files[0], 40, (2**40).to_bytes(8, "big"))
     entries = store.entry_reader.entries(queue, 0, 4)
     assert entries[2][1:] == (-1, 0, 0)
     assert bodies(await store.entry_reader.records(queue, entries)) == [b"0", b"3"]
