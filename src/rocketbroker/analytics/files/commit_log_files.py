@@ -7,10 +7,10 @@ from typing import Final
 
 import numpy as np
 
-from rocketbroker.analytics.files.mapped_files import mapped_files
 from rocketbroker.analytics.files.open_store import open_folder
 from rocketbroker.analytics.files.store_files import LocalFolder, StoreFolder, opened, shown_path
 from rocketbroker.analytics.files.store_root import StoreRoot
+from rocketbroker.codec.storefile.mapped_file_name import offset_files
 from rocketbroker.common.errors import StoreError
 from rocketbroker.common.file_window import measure
 
@@ -50,7 +50,7 @@ def commit_log_folder(folder: StoreFolder) -> str:
         is_file = folder.root.is_local and Path(folder.root.uri).exists()
         raise StoreError(f"{folder.root.shown} {'is not a directory' if is_file else 'does not exist'}; {_EXPECTED}")
     is_named_so = folder.root.shown.rsplit("/", 1)[-1] == _FOLDER
-    if not is_named_so and not mapped_files(folder, ""):
+    if not is_named_so and not offset_files(folder.files(""), ""):
         raise StoreError(f"{folder.root.shown} holds no commit log; {_EXPECTED}")
     return ""
 
@@ -62,7 +62,7 @@ def commit_log_files(root: StoreRoot) -> list[LogFile]:
     """
     folder = open_folder(root)
     where = commit_log_folder(folder)
-    files = [LogFile(root, path, base, size, size) for base, path, size in mapped_files(folder, where)]
+    files = [LogFile(root, path, base, size, size) for base, path, size in offset_files(folder.files(where), where)]
     if not isinstance(folder, LocalFolder):
         return _bounded(folder, files)
     # The last one first: a broker that goes on in the next file meanwhile has filled those before it when they are

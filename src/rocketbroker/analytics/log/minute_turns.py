@@ -17,7 +17,7 @@ from rocketbroker.analytics.files.log_window import LogWindow
 from rocketbroker.analytics.files.open_store import open_folder
 from rocketbroker.analytics.files.store_files import opened
 from rocketbroker.analytics.log.stored_times import HEAD_SIZE, stored_times, times_at
-from rocketbroker.analytics.queues.queue_entries import QueueFiles, QueueNotWholeError
+from rocketbroker.analytics.queues.queue_entries import CheckedQueue, QueueNotWholeError
 from rocketbroker.codec.byte_columns import Positions, gather
 from rocketbroker.codec.message.message_encoder import BLANK_LENGTH, BLANK_MAGIC_CODE
 from rocketbroker.codec.storefile.record_search import Found, inspect
@@ -46,7 +46,7 @@ class MinuteTurns(NamedTuple):
     end: int
 
 
-def minute_turns(files: Sequence[LogFile], queues: Sequence[QueueFiles]) -> MinuteTurns:
+def minute_turns(files: Sequence[LogFile], queues: Sequence[CheckedQueue]) -> MinuteTurns:
     """When minutes begin in the log, as far as it was written when its files were measured.
 
     Raises:
@@ -69,7 +69,7 @@ def minute_turns(files: Sequence[LogFile], queues: Sequence[QueueFiles]) -> Minu
     return MinuteTurns(minutes[new] * MINUTE_MS, offsets[new], end)
 
 
-def _known(files: Sequence[LogFile], queues: Sequence[QueueFiles]) -> Positions:
+def _known(files: Sequence[LogFile], queues: Sequence[CheckedQueue]) -> Positions:
     """Offsets at which messages begin, ascending: the first of each file, and some of each queue."""
     step = max(_STEP, sum(queue.capacity for queue in queues) // _MOST_KNOWN)
     # Not the same numbers of each queue: those that messages are put into in turn are equally far.

@@ -20,10 +20,11 @@ from rocketbroker.analytics.files.store_root import StoreRoot, Stores, store_roo
 from rocketbroker.analytics.log.message_reader import read_split
 from rocketbroker.analytics.log.minute_turns import MINUTE_MS, MinuteTurns, minute_turns
 from rocketbroker.analytics.log.split import plan_splits
-from rocketbroker.analytics.queues.queue_entries import QueueEntries, QueueFiles, QueueNotWholeError
-from rocketbroker.analytics.queues.queue_folders import CONSUME_QUEUE, owning_topics, queue_numbers
+from rocketbroker.analytics.queues.queue_entries import CheckedQueue, QueueEntries, QueueNotWholeError
+from rocketbroker.analytics.queues.queue_folders import owning_topics, queue_numbers
 from rocketbroker.analytics.queues.queue_proof import is_closed
 from rocketbroker.codec.byte_columns import Positions
+from rocketbroker.codec.storefile.queue_files import CONSUME_QUEUE
 from rocketbroker.common.errors import CodecError
 
 #: Columns of the result; ``minute_ms`` is the minute's beginning, ms since 1970.
@@ -116,7 +117,7 @@ def _of_queues(root: StoreRoot, files: Sequence[LogFile]) -> tuple[pa.Table, int
     """
     folder, tables = open_folder(root), []
     queues = {
-        topic: [QueueFiles(folder, topic, number) for number in queue_numbers(folder, CONSUME_QUEUE, topic)]
+        topic: [CheckedQueue(folder, topic, number) for number in queue_numbers(folder, CONSUME_QUEUE, topic)]
         for topic in owning_topics(folder, CONSUME_QUEUE)
     }
     turns = minute_turns(files, [queue for each in queues.values() for queue in each])
@@ -140,7 +141,7 @@ class _Stretches:
         self._size = np.zeros(len(self._begins), np.int64)
         self._ends = self._begins.copy()
 
-    def count(self, queues: Sequence[QueueFiles]) -> tuple[Positions, Positions]:
+    def count(self, queues: Sequence[CheckedQueue]) -> tuple[Positions, Positions]:
         """Messages and bytes of queues in each minute, shape (minutes,)."""
         messages, size = np.zeros(len(self._begins), np.int64), np.zeros(len(self._begins), np.int64)
         for queue in queues:

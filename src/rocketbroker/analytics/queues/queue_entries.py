@@ -1,28 +1,27 @@
-"""The entries of a ConsumeQueue as columns, as far as they are written. Answers to ``ConsumeQueue``."""
+"""Entries of a ConsumeQueue that lead to all its messages, as columns."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rocketbroker.analytics.files.log_window import WINDOW_SIZE
-from rocketbroker.analytics.files.mapped_files import mapped_files, written_entries
-from rocketbroker.analytics.files.store_files import StoreFolder, opened
-from rocketbroker.analytics.queues.queue_folders import CONSUME_QUEUE
+from rocketbroker.analytics.files.store_files import StoreFolder
+from rocketbroker.analytics.queues.queue_files import queue_files
 from rocketbroker.codec.byte_columns import Positions
-from rocketbroker.codec.storefile.consume_queue_layout import CQ_STORE_UNIT_SIZE, ENTRY, FILLER_SIZE, is_filler
-from rocketbroker.codec.storefile.dtypes import CONSUME_QUEUE_ENTRY
+from rocketbroker.codec.storefile.consume_queue_layout import CQ_STORE_UNIT_SIZE
+from rocketbroker.codec.storefile.queue_files import CONSUME_QUEUE, Entries, is_entry, is_filler_entry
 from rocketbroker.common.errors import StoreError
 
-# So many entries and what is made of them lie in the processor's cache.
+# Entries at a time: they and what is made of them fit into the processor's cache.
 _BLOCK: Final = 32 << 10
 _REMOTE_BLOCK: Final = WINDOW_SIZE // CQ_STORE_UNIT_SIZE
 
 
 class QueueNotWholeError(StoreError):
-    """A ConsumeQueue does not lead to all messages that it should; caught where the log is read instead."""
+    """A ConsumeQueue does not lead to all its messages. Callers read the log instead."""
 
 
 class EntryRange(NamedTuple):
@@ -46,18 +45,12 @@ class QueueEntries:
         return len(self.offsets)
 
     def part(self, begin: int, end: int) -> "QueueEntries":
-        """Those from number ``begin`` to before number ``end`` of these."""
+        """Return those from index ``begin`` to before ``end``."""
         return QueueEntries(self.first + begin, self.offsets[begin:end], self.sizes[begin:end])
 
 
-class _File(NamedTuple):
-    path: str
-    first: int
-    room: int
-
-
-class QueueFiles:
-    """The files of one queue.
+class CheckedQueue:
+    """Entries of one ConsumeQueue, which must lead to records one after the other.
 
     Args:
         folder: the store.
@@ -65,20 +58,16 @@ class QueueFiles:
         queue_id: its number.
 
     Raises:
-        QueueNotWholeError: one lacks between two others.
+        QueueNotWholeError: a file between two others is missing.
     """
 
     def __init__(self, folder: StoreFolder, topic: str, queue_id: int) -> None:
-        self._folder = folder
         self.topic = topic
         self.queue_id = queue_id
-        self._files = [
-            _File(path, base // CQ_STORE_UNIT_SIZE, size // CQ_STORE_UNIT_SIZE)
-            for base, path, size in mapped_files(folder, f"{CONSUME_QUEUE}/{topic}/{queue_id}")
-        ]
-        for before, after in zip(self._files, self._files[1:], strict=False):
-            if before.first + before.room != after.first:
-                raise QueueNotWholeError(f"{self.name}: a file lacks behind {before.path}")
+        self._files = queue_files(folder, CONSUME_QUEUE, topic, queue_id)
+        self._at_once = _BLOCK if folder.root.is_local else _REMOTE_BLOCK
+        for before, _ in self._files.gaps():
+            raise QueueNotWholeError(f"{self.name}: a file is missing behind {before.path}")
 
     @property
     def name(self) -> str:
@@ -87,40 +76,38 @@ class QueueFiles:
 
     @property
     def capacity(self) -> int:
-        """Entries that the files have room for."""
-        return sum(file.room for file in self._files)
+        """Number of entries that the files have room for."""
+        return self._files.capacity
 
     def newest(self) -> tuple[int, int] | None:
-        """Physical offset and size that the newest entry names; ``None`` without one.
+        """Return physical offset and size in the newest entry; ``None`` without one.
 
         Looks at a few entries only, so that zeros between entries may mislead it to an older one.
         """
-        for file in reversed(self._files):
-            with opened(self._folder, file.path) as source:
-                written = written_entries(source, file.room, CQ_STORE_UNIT_SIZE)
-                if written:
-                    last = source.read_at((written - 1) * CQ_STORE_UNIT_SIZE, CQ_STORE_UNIT_SIZE)
-                    offset, size, _ = ENTRY.unpack(last)
-                    return None if is_filler(offset, size) else (offset, size)
-        return None
+        last = self._files.last_written()
+        if last is None or not is_entry(last[1])[0]:
+            return None
+        return int(last[1]["commit_log_offset"][0]), int(last[1]["size"][0])
 
     def whole(self) -> QueueEntries:
-        """All entries without fillers; :class:`QueueNotWholeError` when something is wrong with one."""
-        offsets, sizes = _columns([self._piece(file, 0, file.room) for file in self._files])
+        """Return all entries without fillers; :class:`QueueNotWholeError` if one of them is wrong."""
+        first = self._files.first
+        entries = self._files.read(first, self._files.end)
+        offsets, sizes = _columns(entries)
         end = len(sizes) - _leading((offsets | sizes)[::-1] == 0)
-        begin = _leading((offsets[:end] == 0) & (sizes[:end] == FILLER_SIZE))
-        first = self._files[0].first if self._files else 0
+        begin = _leading(is_filler_entry(entries[:end]))
         return self._checked(first + begin, offsets[begin:end], sizes[begin:end])
 
     def blocks(self) -> Iterator[QueueEntries]:
-        """All entries without fillers, some at a time, up to the first zeros; what is behind these is not looked at.
+        """Yield the entries without fillers in blocks, up to the first zeros; nothing behind these is read.
 
-        They are in order, from one to the next as well: :class:`QueueNotWholeError` when something is wrong with one.
+        Raises:
+            QueueNotWholeError: an entry is wrong, or entries are not in order.
         """
         behind = 0
-        for first, raw in self._raw_blocks():
-            offsets, sizes = _columns([raw])
-            begin = 0 if behind else _leading((offsets == 0) & (sizes == FILLER_SIZE))
+        for first, entries in self._pieces():
+            offsets, sizes = _columns(entries)
+            begin = 0 if behind else _leading(is_filler_entry(entries))
             end = len(sizes) if sizes[-1] else len(sizes) - _leading((offsets | sizes)[::-1] == 0)
             if begin < end:
                 block = self._checked(first + begin, offsets[begin:end], sizes[begin:end])
@@ -132,49 +119,36 @@ class QueueFiles:
                 return
 
     def every(self, step: int, first: int) -> Positions:
-        """The offsets that each ``step``-th entry names, number ``first`` among them, and the last before zeros.
+        """Return the offsets in each ``step``-th entry, number ``first`` among them, and in the last before zeros.
 
-        Nothing is checked; no order is kept to.
+        Nothing is checked, and they are in no order.
         """
         found = [np.empty(0, np.int64)]
-        for number, raw in self._raw_blocks():
-            end = len(raw) if raw["size"][-1] else _leading(raw["size"] != 0)
-            offsets = raw["commit_log_offset"][:end]
+        for number, entries in self._pieces():
+            end = len(entries) if entries["size"][-1] else _leading(entries["size"] != 0)
+            offsets = entries["commit_log_offset"][:end]
             found += [offsets[(first - number) % step :: step].astype(np.int64), offsets[-1:].astype(np.int64)]
-            if end < len(raw):
+            if end < len(entries):
                 break
         return np.concatenate(found)
 
-    def _raw_blocks(self) -> Iterator[tuple[int, NDArray[Any]]]:
-        """Queue offset of the first and the entries as stored, at least one, in memory that is used again."""
-        most = _BLOCK if self._folder.root.is_local else _REMOTE_BLOCK
-        memory = np.empty(0, CONSUME_QUEUE_ENTRY)
-        for file in self._files:
-            if len(memory) < min(most, file.room):
-                memory = np.empty(min(most, file.room), CONSUME_QUEUE_ENTRY)
-            with opened(self._folder, file.path) as source:
-                for begin in range(0, file.room, most):
-                    block = memory[: file.room - begin]
-                    read = source.read_into(begin * CQ_STORE_UNIT_SIZE, block.view(np.uint8).data)
-                    if read < block.nbytes:
-                        raise QueueNotWholeError(f"{file.path} became shorter while it was read")
-                    yield file.first + begin, block
+    def _pieces(self) -> Iterator[tuple[int, Entries]]:
+        at, end = self._files.first, self._files.end
+        for number, entries in self._files.pieces(at_once=self._at_once):
+            if number != at or not len(entries):
+                break
+            yield number, entries
+            at += len(entries)
+        if at < end:
+            raise QueueNotWholeError(f"{self.name}: a file became shorter while it was read")
 
     def range(self, first: int, end: int) -> QueueEntries:
-        """Entries from queue offset ``first`` to before ``end``; :class:`QueueNotWholeError` when one is wrong."""
-        pieces = [
-            self._piece(file, max(first - file.first, 0), min(end - file.first, file.room))
-            for file in self._files
-            if file.first < end and file.first + file.room > first
-        ]
-        offsets, sizes = _columns(pieces)
-        if len(offsets) != end - first:
-            raise QueueNotWholeError(f"{self.name}: entries from {first} to {end} are not all there")
-        return self._checked(first, offsets, sizes)
+        """Return the entries from queue offset ``first`` to before ``end``.
 
-    def _piece(self, file: _File, begin: int, end: int) -> NDArray[Any]:
-        data = self._folder.read(file.path, begin * CQ_STORE_UNIT_SIZE, (end - begin) * CQ_STORE_UNIT_SIZE)
-        return np.frombuffer(data, CONSUME_QUEUE_ENTRY, len(data) // CQ_STORE_UNIT_SIZE)
+        Raises:
+            QueueNotWholeError: one is wrong or missing.
+        """
+        return self._checked(first, *_columns(self._files.read(first, end)))
 
     def _checked(self, first: int, offsets: Positions, sizes: Positions) -> QueueEntries:
         if len(offsets) and (offsets[0] < 0 or sizes.min() <= 0 or (offsets[1:] < offsets[:-1] + sizes[:-1]).any()):
@@ -185,15 +159,11 @@ class QueueFiles:
         return QueueNotWholeError(f"{self.name}: entries do not lead to records one after the other")
 
 
-def _columns(pieces: list[NDArray[Any]]) -> tuple[Positions, Positions]:
-    """Offsets and sizes of the entries of all pieces."""
-    none = [np.empty(0, np.int64)]
-    offsets, sizes = (
-        [piece[name].astype(np.int64) for piece in pieces] or none for name in ("commit_log_offset", "size")
-    )
-    return np.concatenate(offsets), np.concatenate(sizes)
+def _columns(entries: Entries) -> tuple[Positions, Positions]:
+    """Return offsets and sizes."""
+    return entries["commit_log_offset"].astype(np.int64), entries["size"].astype(np.int64)
 
 
 def _leading(mask: NDArray[np.bool_]) -> int:
-    """How many values hold before the first that does not."""
+    """Count the values that hold before the first that does not."""
     return len(mask) if mask.all() else int(mask.argmin())

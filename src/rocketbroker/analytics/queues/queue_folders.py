@@ -6,8 +6,6 @@ from rocketbroker.analytics.files.store_files import StoreFolder
 from rocketbroker.codec.message.topic_validator import LMQ_PREFIX
 from rocketbroker.codec.storefile.consume_queue_layout import RETIRED
 
-CONSUME_QUEUE: Final = "consumequeue"
-BATCH_CONSUME_QUEUE: Final = "batchconsumequeue"
 _MOST: Final = (1 << 31) - 1
 
 

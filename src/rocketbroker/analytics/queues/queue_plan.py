@@ -21,13 +21,14 @@ from rocketbroker.analytics.files.commit_log_files import LogFile
 from rocketbroker.analytics.files.log_window import LogWindow
 from rocketbroker.analytics.files.store_files import StoreFolder
 from rocketbroker.analytics.queues.queue_entries import (
+    CheckedQueue,
     EntryRange,
     QueueEntries,
-    QueueFiles,
     QueueNotWholeError,
 )
-from rocketbroker.analytics.queues.queue_folders import CONSUME_QUEUE, queue_numbers, queue_topics
+from rocketbroker.analytics.queues.queue_folders import queue_numbers, queue_topics
 from rocketbroker.analytics.queues.queue_proof import all_queues, entries_of, has_all_queues, most_queues, shown_to
+from rocketbroker.codec.storefile.queue_files import CONSUME_QUEUE
 from rocketbroker.codec.storefile.record_search import Found, inspect
 
 #: With more entries than these (20 bytes each) the log is walked: to look at them would take longer.
@@ -112,7 +113,7 @@ class _Planner:
         parts = [part for file in self._files for part in _parts(queues, file, (front, tail), part_size)]
         return QueuePlan(front, tail, parts)
 
-    def _queues(self, front: int) -> tuple[int, list[tuple[QueueFiles, QueueEntries]]]:
+    def _queues(self, front: int) -> tuple[int, list[tuple[CheckedQueue, QueueEntries]]]:
         """From where on chosen queues lead to all their messages, ``front`` at least, and what is wanted of them."""
         queues = []
         for files in self._chosen():  # listed anew: a broker may have begun a file since
@@ -121,7 +122,7 @@ class _Planner:
             queues.append((files, self._selected(entries)))
         return front, queues
 
-    def _chosen(self) -> Iterator[QueueFiles]:
+    def _chosen(self) -> Iterator[CheckedQueue]:
         for topic in sorted(self._selection.topics or ()):
             if topic not in self._topics:
                 raise QueueNotWholeError(f"there is no queue of topic {topic}")
@@ -130,13 +131,13 @@ class _Planner:
                 raise QueueNotWholeError(f"there is no queue of topic {topic}")
             wanted = self._selection.queue_ids
             yield from (
-                QueueFiles(self._folder, topic, number) for number in numbers if wanted is None or number in wanted
+                CheckedQueue(self._folder, topic, number) for number in numbers if wanted is None or number in wanted
             )
 
     def _numbers(self, topic: str) -> list[int]:
         return queue_numbers(self._folder, CONSUME_QUEUE, topic)
 
-    def _first_known(self, files: QueueFiles, entries: QueueEntries) -> int:
+    def _first_known(self, files: CheckedQueue, entries: QueueEntries) -> int:
         """Physical offset from which on the queue leads to all its messages."""
         begin = self._files[0].base
         if not len(entries):
@@ -166,7 +167,7 @@ class _Planner:
             add(UnprovenRange(self._folder.root.broker, known, tail, _NOT_CLOSED))
         return known
 
-    def _dispatched(self, chosen: list[QueueFiles]) -> int:
+    def _dispatched(self, chosen: list[CheckedQueue]) -> int:
         """Physical offset behind a message before which all are in their queues."""
         ends = [newest for files in [*chosen, *self._others()] if (newest := files.newest()) is not None]
         for offset, size in sorted(ends, reverse=True):
@@ -174,14 +175,14 @@ class _Planner:
                 return offset + size
         raise QueueNotWholeError("no queue tells how far the log is dispatched")
 
-    def _others(self) -> Iterator[QueueFiles]:
+    def _others(self) -> Iterator[CheckedQueue]:
         left = _OTHERS_LOCAL if self._folder.root.is_local else _OTHERS_REMOTE
         for topic in self._topics:
             if topic not in (self._selection.topics or ()):
                 for number in self._numbers(topic)[:left]:
                     left -= 1
                     try:
-                        yield QueueFiles(self._folder, topic, number)
+                        yield CheckedQueue(self._folder, topic, number)
                     except QueueNotWholeError:
                         continue
             if left <= 0:
@@ -195,7 +196,7 @@ class _Planner:
         return False
 
 
-def _is_worth_it(queues: list[tuple[QueueFiles, QueueEntries]], front: int, tail: int) -> bool:
+def _is_worth_it(queues: list[tuple[CheckedQueue, QueueEntries]], front: int, tail: int) -> bool:
     """Whether what is selected is less than half of a part of the log."""
     return front < tail and sum(_bytes(entries, front, tail) for _, entries in queues) * 2 < tail - front
 
@@ -206,7 +207,7 @@ def _bytes(entries: QueueEntries, low: int, high: int) -> int:
 
 
 def _parts(
-    queues: list[tuple[QueueFiles, QueueEntries]], file: LogFile, bounds: tuple[int, int], part_size: int
+    queues: list[tuple[CheckedQueue, QueueEntries]], file: LogFile, bounds: tuple[int, int], part_size: int
 ) -> Iterator[QueuePart]:
     low, high = max(bounds[0], file.base), min(bounds[1], file.base + file.data_end)
     if low >= high:

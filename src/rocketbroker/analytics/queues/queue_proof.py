@@ -15,14 +15,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rocketbroker.analytics.files.commit_log_files import LogFile
-from rocketbroker.analytics.files.mapped_files import mapped_files
 from rocketbroker.analytics.files.open_store import open_folder
 from rocketbroker.analytics.files.store_files import StoreFolder
-from rocketbroker.analytics.queues.queue_entries import QueueEntries, QueueFiles, QueueNotWholeError
-from rocketbroker.analytics.queues.queue_folders import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, owning_topics, queue_numbers
+from rocketbroker.analytics.queues.queue_entries import CheckedQueue, QueueEntries, QueueNotWholeError
+from rocketbroker.analytics.queues.queue_files import queue_files
+from rocketbroker.analytics.queues.queue_folders import owning_topics, queue_numbers
 from rocketbroker.codec.byte_columns import Positions
 from rocketbroker.codec.message.message_encoder import BLANK_MAGIC_CODE
-from rocketbroker.codec.storefile.dtypes import BATCH_CONSUME_QUEUE_ENTRY
+from rocketbroker.codec.storefile.queue_files import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, ENTRIES
 from rocketbroker.common.errors import StoreError
 from rocketbroker.common.lock_holders import lock_holders
 
@@ -59,7 +59,7 @@ def all_queues(folder: StoreFolder) -> list[tuple[str, str, int]]:
     """Folder of its kind, topic and number of each queue that has messages of its own."""
     return [
         (kind, topic, number)
-        for kind in (CONSUME_QUEUE, BATCH_CONSUME_QUEUE)
+        for kind in ENTRIES
         for topic in owning_topics(folder, kind)
         for number in queue_numbers(folder, kind, topic)
     ]
@@ -78,7 +78,7 @@ def entries_of(folder: StoreFolder, queues: Iterable[tuple[str, str, int]]) -> I
     for kind, topic, number in queues:
         try:
             if kind == CONSUME_QUEUE:
-                yield from QueueFiles(folder, topic, number).blocks()
+                yield from CheckedQueue(folder, topic, number).blocks()
             else:
                 yield from _batch_entries(folder, topic, number)
         except StoreError as error:
@@ -88,16 +88,13 @@ def entries_of(folder: StoreFolder, queues: Iterable[tuple[str, str, int]]) -> I
 
 
 def _batch_entries(folder: StoreFolder, topic: str, number: int) -> Iterator[QueueEntries]:
-    where, unit = f"{BATCH_CONSUME_QUEUE}/{topic}/{number}", BATCH_CONSUME_QUEUE_ENTRY.itemsize
-    for _, path, size in mapped_files(folder, where):
-        for low in range(0, size - size % unit, _BATCH_BLOCK * unit):
-            data = folder.read(path, low, min(size - low, _BATCH_BLOCK * unit))
-            entries = np.frombuffer(data, BATCH_CONSUME_QUEUE_ENTRY, len(data) // unit)
-            offsets, sizes = (entries[field].astype(np.int64) for field in ("commit_log_offset", "size"))
-            offsets, sizes = offsets[sizes != 0], sizes[sizes != 0]
-            if len(sizes) and (offsets[0] < 0 or sizes.min() < 0 or (offsets[1:] < offsets[:-1] + sizes[:-1]).any()):
-                raise QueueNotWholeError(f"{path}: entries do not lead to records one after the other")
-            yield QueueEntries(0, offsets, sizes)
+    files = queue_files(folder, BATCH_CONSUME_QUEUE, topic, number)
+    for _, entries in files.pieces(at_once=_BATCH_BLOCK):
+        offsets, sizes = (entries[field].astype(np.int64) for field in ("commit_log_offset", "size"))
+        offsets, sizes = offsets[sizes != 0], sizes[sizes != 0]
+        if len(sizes) and (offsets[0] < 0 or sizes.min() < 0 or (offsets[1:] < offsets[:-1] + sizes[:-1]).any()):
+            raise QueueNotWholeError(f"{topic}/{number}: entries do not lead to records one after the other")
+        yield QueueEntries(0, offsets, sizes)
 
 
 def shown_to(files: Sequence[LogFile], queued: Iterable[QueueEntries], low: int) -> int:

@@ -11,7 +11,7 @@ from rocketbroker.analytics.files.commit_log_files import LogFile
 from rocketbroker.analytics.files.log_window import WINDOW_SIZE
 from rocketbroker.analytics.files.open_store import open_folder
 from rocketbroker.analytics.files.store_files import StoreFolder
-from rocketbroker.analytics.queues.queue_entries import EntryRange, QueueFiles, QueueNotWholeError
+from rocketbroker.analytics.queues.queue_entries import CheckedQueue, EntryRange, QueueNotWholeError
 from rocketbroker.codec.byte_columns import Positions
 from rocketbroker.codec.message.message_encoder import RECORD_HEADS
 from rocketbroker.codec.message.property_slices import Slices
@@ -29,7 +29,7 @@ class _Wanted:
     """What the entries of all queues say, by physical offset; columns of shape (n,)."""
 
     def __init__(self, folder: StoreFolder, ranges: tuple[EntryRange, ...]) -> None:
-        parts = [QueueFiles(folder, each.topic, each.queue_id).range(each.first, each.end) for each in ranges]
+        parts = [CheckedQueue(folder, each.topic, each.queue_id).range(each.first, each.end) for each in ranges]
         offsets = np.concatenate([part.offsets for part in parts])
         order = np.argsort(offsets, kind="stable")
         self.ranges = ranges

@@ -10,10 +10,11 @@ from numpy.typing import NDArray
 
 from rocketbroker.analytics.columns.selection import Selection
 from rocketbroker.analytics.files.store_root import StoreRoot
-from rocketbroker.analytics.queues.queue_files import ENTRIES, QueueSlice, queue_slices, queues, read_entries
+from rocketbroker.analytics.queues.queue_files import QueueSlice, queue_slices, queues, read_entries
 from rocketbroker.analytics.tables.matching import chosen
 from rocketbroker.analytics.tables.root_folder import root_folder
 from rocketbroker.analytics.tables.table import BROKER, Rows, Table, TableOptions, constant, field, select_by
+from rocketbroker.codec.storefile.queue_files import ENTRIES
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +65,7 @@ def _parts(store: StoreRoot, selection: Selection, split_size: int) -> Iterator[
                 continue
             for piece in queue_slices(folder, kind, topic, queue_id, split_size):
                 waiting.append(piece)
-                size += piece.high - piece.low
+                size += (piece.end - piece.first) * ENTRIES[kind].itemsize
                 if size >= split_size:
                     yield QueuePart(store, tuple(waiting))
                     waiting, size = [], 0

@@ -12,7 +12,6 @@ from rocketbroker.analytics.columns.selection import Selection
 from rocketbroker.analytics.files.store_files import StoreFolder
 from rocketbroker.analytics.files.store_root import StoreRoot
 from rocketbroker.analytics.queues.queue_files import QueueSlice, queue_slices, queues
-from rocketbroker.analytics.queues.queue_folders import CONSUME_QUEUE
 from rocketbroker.analytics.tables.matching import chosen
 from rocketbroker.analytics.tables.queued_columns import queued_columns
 from rocketbroker.analytics.tables.queued_entries import QueuedEntries, queued_entries
@@ -39,6 +38,7 @@ from rocketbroker.codec.message.message_const import (
     PROPERTY_RETRY_TOPIC,
 )
 from rocketbroker.codec.message.topic_validator import DLQ_GROUP_TOPIC_PREFIX
+from rocketbroker.codec.storefile.queue_files import CONSUME_QUEUE
 
 # Entries of a part: their records lie anywhere in the log, so that reading them takes far longer than reading these.
 _PART_BYTES = 20 << 14

@@ -16,7 +16,6 @@ from rocketbroker.analytics.columns.selection import Selection
 from rocketbroker.analytics.files.store_files import StoreFolder
 from rocketbroker.analytics.files.store_root import StoreRoot
 from rocketbroker.analytics.queues.queue_files import queue_slices, queues
-from rocketbroker.analytics.queues.queue_folders import CONSUME_QUEUE
 from rocketbroker.analytics.tables.config_file import load_config_file
 from rocketbroker.analytics.tables.matching import chosen
 from rocketbroker.analytics.tables.pending_timers import pending_timers
@@ -33,6 +32,7 @@ from rocketbroker.codec.message.message_const import (
 )
 from rocketbroker.codec.message.topic_validator import RMQ_SYS_SCHEDULE_TOPIC
 from rocketbroker.codec.remoting.bodies.offset import DelayOffsetSerializeWrapper
+from rocketbroker.codec.storefile.queue_files import CONSUME_QUEUE
 from rocketbroker.codec.storefile.timer_slots import TIMER_TOPIC
 
 

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from rocketbroker.analytics.files.store_files import StoreFolder
 from rocketbroker.analytics.queues.queue_files import queue_slices
-from rocketbroker.analytics.queues.queue_folders import CONSUME_QUEUE
 from rocketbroker.analytics.tables.config_file import load_config_file
 from rocketbroker.analytics.tables.queued_entries import QueuedEntries, queued_entries
 from rocketbroker.analytics.tables.record_values import MOST_QUEUES, RecordValues
@@ -24,6 +23,7 @@ from rocketbroker.codec.message.message_const import (
     PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX,
 )
 from rocketbroker.codec.storefile.checkpoint_layout import decode_timer_checkpoint
+from rocketbroker.codec.storefile.queue_files import CONSUME_QUEUE
 from rocketbroker.codec.storefile.timer_slots import TIMER_TOPIC, Delivered, TimerProgressFile
 from rocketbroker.common.errors import CodecError
 

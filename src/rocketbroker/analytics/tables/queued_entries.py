@@ -78,7 +78,7 @@ def _with_records(
     if missing.any():
         logger.warning(
             "%s: %d entries from queue offset %d on lead to no readable record of their queue",
-            folder.name_of(part.file),
+            folder.name_of(part.file.path),
             missing.sum(),
             entries.queue_offsets[missing.argmax()],
         )

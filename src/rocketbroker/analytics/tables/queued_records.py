@@ -6,10 +6,10 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from rocketbroker.analytics.files.mapped_files import mapped_files
 from rocketbroker.analytics.files.store_files import StoreFolder
 from rocketbroker.analytics.queues.queued_records import groups
 from rocketbroker.codec.byte_columns import Positions
+from rocketbroker.codec.storefile.mapped_file_name import offset_files
 from rocketbroker.codec.storefile.record_columns import Records
 from rocketbroker.codec.storefile.record_search import MIN_RECORD_SIZE
 
@@ -30,7 +30,7 @@ class QueuedRecords:
 
     def __init__(self, folder: StoreFolder) -> None:
         self._folder = folder
-        files = mapped_files(folder, _FOLDER)
+        files = offset_files(folder.files(_FOLDER), _FOLDER)
         self._bases = np.array([file.base for file in files], np.int64)
         self._ends = np.array([file.base + file.size for file in files], np.int64)
         self._names = {file.base: file.path for file in files}

@@ -112,8 +112,9 @@ def _scheduled(scope: "Scope") -> "DataFrame":
     """
     from rocketbroker.analytics.columns.selection import Selection
     from rocketbroker.analytics.files.open_store import open_folder
-    from rocketbroker.analytics.queues.queue_folders import CONSUME_QUEUE, queue_numbers
+    from rocketbroker.analytics.queues.queue_folders import queue_numbers
     from rocketbroker.codec.message.topic_validator import RMQ_SYS_SCHEDULE_TOPIC
+    from rocketbroker.codec.storefile.queue_files import CONSUME_QUEUE
 
     topic = RMQ_SYS_SCHEDULE_TOPIC
     stores = tuple(root for root in scope.stores if queue_numbers(open_folder(root), CONSUME_QUEUE, topic))

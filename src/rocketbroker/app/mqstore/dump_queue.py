@@ -9,10 +9,10 @@ import typer
 from rocketbroker.app.mqstore.rows import Limit, Row, print_rows
 from rocketbroker.app.mqstore.running import AsJson, ConfigFile, StoreDir, reading_a_store, store_config
 from rocketbroker.codec.storefile.consume_queue_layout import is_filler, is_written
+from rocketbroker.codec.storefile.dtypes import BATCH_CONSUME_QUEUE_ENTRY, CONSUME_QUEUE_ENTRY
 from rocketbroker.common.config import MessageStoreConfig
 from rocketbroker.common.errors import StoreError
-from rocketbroker.store.audit.findings import Findings
-from rocketbroker.store.audit.queue_files import QueueFiles, batch_entries
+from rocketbroker.store.audit.queue_files import QueueFolder
 from rocketbroker.store.audit.queues_audit import queue_folders, queue_topics
 
 
@@ -38,7 +38,7 @@ def queue_rows(config: MessageStoreConfig) -> Iterator[Row]:
     """A row for each queue."""
     for topic in queue_topics(config.consume_queue_dir):
         for queue in sorted((each for each in topic.iterdir() if each.name.isdigit()), key=lambda each: int(each.name)):
-            files = QueueFiles(queue, Findings())
+            files = QueueFolder(queue, CONSUME_QUEUE_ENTRY)
             yield {
                 "topic": topic.name,
                 "queueId": int(queue.name),
@@ -47,14 +47,14 @@ def queue_rows(config: MessageStoreConfig) -> Iterator[Row]:
                 "roomTo": files.end,
             }
     for topic_name, queue_id, folder in queue_folders(config.batch_consume_queue_dir):
-        files = QueueFiles(folder, Findings())
-        offsets = [(int(each["msg_base_offset"]), int(each["batch_size"])) for each in batch_entries(files)]
+        files = QueueFolder(folder, BATCH_CONSUME_QUEUE_ENTRY)
+        batches = [entry for _, entries in files.pieces() for entry in entries.tolist() if entry[1]]
         yield {
             "topic": topic_name,
             "queueId": queue_id,
             "fileSize": files.file_size,
-            "firstQueueOffset": offsets[0][0] if offsets else 0,
-            "batches": len(offsets),
+            "firstQueueOffset": batches[0][4] if batches else 0,
+            "batches": len(batches),
         }
 
 
@@ -71,7 +71,7 @@ def entry_rows(config: MessageStoreConfig, topic: str, queue_id: int, start: int
     folder = config.consume_queue_dir / topic / str(queue_id)
     if not folder.is_dir():
         raise StoreError(f"there is no queue {topic}/{queue_id} in {config.consume_queue_dir}")
-    for first, entries in QueueFiles(folder, Findings()).chunks(start):
+    for first, entries in QueueFolder(folder, CONSUME_QUEUE_ENTRY).pieces(start):
         for queue_offset, (offset, size, tags_code) in enumerate(entries.tolist(), first):
             if is_written(size):
                 kind = {"filler": True} if is_filler(offset, size) else {}
@@ -81,9 +81,9 @@ def entry_rows(config: MessageStoreConfig, topic: str, queue_id: int, start: int
 
 def batch_rows(folder: Path, start: int) -> Iterator[Row]:
     """As ``entry_rows``, of a queue of batches."""
-    for entry in batch_entries(QueueFiles(folder, Findings())):
-        offset, size, tags_code, stored, base, count, _, _ = entry.tolist()
-        if base + count > start:
+    pieces = QueueFolder(folder, BATCH_CONSUME_QUEUE_ENTRY).pieces()
+    for offset, size, tags_code, stored, base, count, _, _ in (entry for _, each in pieces for entry in each.tolist()):
+        if size and base + count > start:
             yield {
                 "queueOffset": base,
                 "messages": count,

@@ -1,15 +1,42 @@
-"""Names of mapped files. Answers to ``UtilAll.offset2FileName``.
+"""Files that are named by the offset of their first byte. Answers to ``UtilAll.offset2FileName``.
 
 name := the file's first byte offset in its queue, as 20 decimal digits
 """
 
 import re
-from typing import Final
+from collections.abc import Mapping
+from typing import Final, NamedTuple
 
 from rocketbroker.common.errors import CodecError
 
 _NAME: Final = re.compile(r"[0-9]{20}", re.ASCII)
 _MAX_OFFSET: Final = (1 << 63) - 1
+
+
+class OffsetFile(NamedTuple):
+    """A file of a log or a queue: the offset of its first byte, its path, and its length in bytes."""
+
+    base: int
+    path: str
+    size: int
+
+
+def offset_files(sizes: Mapping[str, int], folder: str = "") -> list[OffsetFile]:
+    """Pick the files that are named by an offset, and sort them by it.
+
+    Drafts of an allocation under way, and damaged files that a broker set aside, have other names.
+
+    Args:
+        sizes: length of each file in the folder by its name.
+        folder: the folder, for the paths.
+    """
+    found = []
+    for name, size in sizes.items():
+        try:
+            found.append(OffsetFile(file_name_to_offset(name), f"{folder}/{name}" if folder else name, size))
+        except CodecError:
+            continue
+    return sorted(found)
 
 
 def offset_to_file_name(offset: int) -> str:

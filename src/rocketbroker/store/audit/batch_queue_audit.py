@@ -5,19 +5,19 @@ the log. What no record led to, and what no entry led to, is told once all were 
 """
 
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from rocketbroker.codec.byte_columns import Positions
 from rocketbroker.codec.storefile.audit_rules import AuditRule
 from rocketbroker.codec.storefile.dtypes import BATCH_CONSUME_QUEUE_ENTRY
+from rocketbroker.codec.storefile.queue_files import Entries, is_entry
 from rocketbroker.codec.storefile.record_search import MIN_RECORD_SIZE
 from rocketbroker.codec.storefile.store_state import StoreState
 from rocketbroker.store.audit.findings import Findings
 from rocketbroker.store.audit.log_lookup import LogLookup
-from rocketbroker.store.audit.queue_files import QueueFiles, is_entry, written_batches
+from rocketbroker.store.audit.queue_files import QueueFolder
 
 # What an entry has of its record, but for the place in the log; columns of ``BatchRecords`` bear the same names.
 _SAME = ("size", "tags_code", "store_time", "msg_base_offset", "batch_size")
@@ -45,12 +45,13 @@ class BatchQueueAudit:
     """
 
     def __init__(self, directory: Path, log_begin: int, state: StoreState, findings: Findings) -> None:
-        self._files = QueueFiles(directory, findings)
+        self._files = QueueFolder(directory, BATCH_CONSUME_QUEUE_ENTRY)
+        self._files.check(findings)
         self.name = f"{directory.parent.name}/{directory.name}"
         self._log_begin = log_begin
         self._state = state
         self._findings = findings
-        self._entries, self._positions = self._read()
+        self._entries, self._numbers = self._read()
         self._settled = np.zeros(len(self._entries), np.bool_)
         bases = self._column("msg_base_offset")
         ends = bases + self._column("batch_size")
@@ -61,11 +62,11 @@ class BatchQueueAudit:
         self._real = is_entry(self._entries) & (self._entries["size"] != MIN_RECORD_SIZE)
         self._waiting: list[tuple[int, int, int]] = []
 
-    def _read(self) -> tuple[NDArray[Any], Positions]:
-        """The entries that were written, and the position of each in the queue's files taken as one."""
-        found = list(written_batches(self._files))
-        entries = [np.empty(0, BATCH_CONSUME_QUEUE_ENTRY), *(each for each, _ in found)]
-        return np.concatenate(entries), np.concatenate([np.empty(0, np.int64), *(at for _, at in found)])
+    def _read(self) -> tuple[Entries, Positions]:
+        """Return the entries that were written, and their numbers."""
+        entries = self._files.read(self._files.first, self._files.end)
+        written = np.flatnonzero(entries["size"])
+        return entries[written], written + self._files.first
 
     def _column(self, name: str) -> Positions:
         column: Positions = self._entries[name].astype(np.int64)
@@ -86,9 +87,8 @@ class BatchQueueAudit:
 
     def _add(self, rule: AuditRule, number: int, text: str, *, mended: bool = False) -> None:
         """Of entry ``number`` of those that were read, the end for -1."""
-        at = int(self._positions[number]) if len(self._positions) else 0
-        base = at - at % self._files.file_size if self._files.file_size else 0
-        self._findings.add(rule, self._files.path_of(base), at - base, f"{self.name}: {text}", mended=mended)
+        path, position = self._files.place(int(self._numbers[number]) if len(self._numbers) else 0)
+        self._findings.add(rule, path, position, f"{self.name}: {text}", mended=mended)
 
     def take(self, records: BatchRecords) -> None:
         """Hold records against their entries."""

@@ -13,10 +13,12 @@ from numpy.typing import NDArray
 
 from rocketbroker.codec.byte_columns import Positions
 from rocketbroker.codec.storefile.audit_rules import AuditRule
+from rocketbroker.codec.storefile.dtypes import CONSUME_QUEUE_ENTRY
+from rocketbroker.codec.storefile.queue_files import Entries, is_entry
 from rocketbroker.codec.storefile.store_state import StoreState
 from rocketbroker.store.audit.findings import Findings
 from rocketbroker.store.audit.log_lookup import LogLookup
-from rocketbroker.store.audit.queue_files import Entries, QueueFiles, is_entry, is_written
+from rocketbroker.store.audit.queue_files import QueueFolder
 
 # A record whose queue offset is damaged must not have a whole queue read for it.
 _WIDEST = 1 << 20
@@ -47,7 +49,8 @@ class QueueAudit:
     """
 
     def __init__(self, directory: Path, log_begin: int, state: StoreState, findings: Findings) -> None:
-        self.files = QueueFiles(directory, findings)
+        self.files = QueueFolder(directory, CONSUME_QUEUE_ENTRY)
+        self.files.check(findings)
         self.name = f"{directory.parent.name}/{directory.name}"
         self._log_begin = log_begin
         self._state = state
@@ -68,10 +71,10 @@ class QueueAudit:
     def _survey(self) -> None:
         first = -1
         for start, entries in self.files.chunks():
-            written = np.flatnonzero(is_written(entries))
+            written = np.flatnonzero(entries["size"])
             if len(written):
                 self.end = start + int(written[-1]) + 1
-            real = np.flatnonzero(is_entry(entries))
+            real = np.flatnonzero(is_entry(entries) & (entries["size"] > 0))
             if len(real) and first < 0:
                 first = start + int(real[0])
             offsets = entries["commit_log_offset"][real]
@@ -144,8 +147,8 @@ class QueueAudit:
         for start, chunk in self.files.chunks():
             entries = chunk[: max(self.end - start, 0)]
             is_open = ~self._settled[start - self.files.first :][: len(entries)]
-            self._holes(start, is_open & ~is_written(entries), waiting)
-            bad = np.flatnonzero(is_open & (is_entry(entries) | (entries["size"] < 0)))
+            self._holes(start, is_open & (entries["size"] == 0), waiting)
+            bad = np.flatnonzero(is_open & is_entry(entries))
             offsets = entries["commit_log_offset"][bad].astype(np.int64)
             is_wrong = ((offsets < 0) | (offsets >= self._log_begin)) & ~log.is_damaged(offsets)
             astray.update(zip((bad + start)[is_wrong].tolist(), offsets[is_wrong].tolist(), strict=True))

@@ -1,125 +1,67 @@
-"""The files of one ConsumeQueue, for reading only; none is kept open, since a store may have tens of thousands."""
+"""Files of one queue's folder; none is kept open, since a store may have tens of thousands."""
 
 from collections.abc import Iterator
-from itertools import pairwise
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from rocketbroker.codec.byte_columns import Positions
 from rocketbroker.codec.storefile.audit_rules import AuditRule
-from rocketbroker.codec.storefile.consume_queue_layout import BATCH_CQ_STORE_UNIT_SIZE, CQ_STORE_UNIT_SIZE, FILLER_SIZE
-from rocketbroker.codec.storefile.dtypes import BATCH_CONSUME_QUEUE_ENTRY, CONSUME_QUEUE_ENTRY
-from rocketbroker.codec.storefile.mapped_file_name import file_name_to_offset, offset_to_file_name
-from rocketbroker.common.errors import CodecError
+from rocketbroker.codec.storefile.mapped_file_name import offset_files, offset_to_file_name
+from rocketbroker.codec.storefile.queue_files import Entries, QueueFiles
+from rocketbroker.common.errors import StoreError
+from rocketbroker.common.local_file import LocalFile
 from rocketbroker.store.audit.findings import Findings
 
-Entries = NDArray[Any]
-# So many entries are read at a time: 20 MB.
+# 20 MB of a ConsumeQueue.
 _AT_ONCE = 1 << 20
 
 
-class QueueFiles:
-    """The entries of a queue by queue offset, from the ``first`` to before ``end``, which files have room for.
+class QueueFolder(QueueFiles):
+    """Entries in ``consumequeue/<topic>/<queueId>``, or in a folder of ``batchconsumequeue``.
 
     Args:
-        directory: ``consumequeue/<topic>/<queueId>``.
-        findings: takes what is wrong with the files as files.
+        directory: the folder.
+        layout: see ``QueueFiles``.
     """
 
-    def __init__(self, directory: Path, findings: Findings) -> None:
+    def __init__(self, directory: Path, layout: np.dtype[Any]) -> None:
+        sizes = {path.name: path.stat().st_size for path in directory.iterdir() if path.is_file()}
+        files = [file for file in offset_files(sizes, str(directory)) if file.size]
+        super().__init__(files, open_local, layout)
         self.directory = directory
-        found = sorted(_files(directory))
-        sizes = [size for _, size in found if size]
-        self.file_size = max(set(sizes), key=sizes.count, default=0)
-        self._bases = {base for base, size in found if size}
-        self.first = min(self._bases, default=0) // CQ_STORE_UNIT_SIZE
-        self.end = (max(self._bases, default=0) + self.file_size) // CQ_STORE_UNIT_SIZE
-        self._check([each for each in found if each[1]], findings)
+        sizes_found = [file.size for file in files]
+        #: Bytes that most files have, 0 without files.
+        self.file_size = max(set(sizes_found), key=sizes_found.count, default=0)
 
-    def _check(self, found: list[tuple[int, int]], findings: Findings) -> None:
-        for base, size in found:
-            if size != self.file_size:
-                text = f"{size} bytes; the others have {self.file_size}"
-                findings.add(AuditRule.QUEUE_FILE_SIZE, self.path_of(base), 0, text)
-        for (before, _), (after, _) in pairwise(found):
-            if before + self.file_size < after:
-                text = f"the files begin at {before} and {after}, and have {self.file_size} bytes"
-                findings.add(AuditRule.QUEUE_FILE_MISSING, self.path_of(before), self.file_size, text)
+    def check(self, findings: Findings) -> None:
+        """Find missing files and files of another size."""
+        for file in self.files:
+            if file.size != self.file_size:
+                text = f"{file.size} bytes; the others have {self.file_size}"
+                findings.add(AuditRule.QUEUE_FILE_SIZE, file.path, 0, text)
+        for before, after in self.gaps():
+            if before.base + self.file_size < after.base:
+                text = f"the files begin at {before.base} and {after.base}, and have {self.file_size} bytes"
+                findings.add(AuditRule.QUEUE_FILE_MISSING, before.path, self.file_size, text)
 
-    @property
-    def bases(self) -> list[int]:
-        """The position in the queue at which each file begins, ascending."""
-        return sorted(self._bases)
-
-    def path_of(self, base: int) -> Path:
-        """The file that begins at a position of the queue."""
-        return self.directory / offset_to_file_name(base)
-
-    def place(self, queue_offset: int) -> tuple[Path, int]:
+    def place(self, number: int) -> tuple[Path, int]:
         """File and position of an entry."""
-        position = queue_offset * CQ_STORE_UNIT_SIZE
-        base = position - position % self.file_size if self.file_size else 0
-        return self.path_of(base), position - base
+        at = number * self.layout.itemsize
+        position = at % self.file_size if self.file_size else at
+        return self.directory / offset_to_file_name(at - position), position
 
-    def read(self, start: int, stop: int) -> Entries:
-        """Entries ``start`` to before ``stop`` as CONSUME_QUEUE_ENTRY; zeros where no file has them."""
-        found = np.zeros(stop - start, CONSUME_QUEUE_ENTRY)
-        per_file = self.file_size // CQ_STORE_UNIT_SIZE
-        at = max(start, self.first)
-        while at < min(stop, self.end):
-            upto = min(stop, at - at % per_file + per_file)
-            path, position = self.place(at)
-            if position // CQ_STORE_UNIT_SIZE >= 0 and at * CQ_STORE_UNIT_SIZE - position in self._bases:
-                part = np.fromfile(path, CONSUME_QUEUE_ENTRY, upto - at, offset=position)
-                found[at - start : at - start + len(part)] = part
-            at = upto
-        return found
-
-    def chunks(self, queue_offset: int = 0) -> Iterator[tuple[int, Entries]]:
-        """All entries there is room for from a queue offset on, and the queue offset at which each chunk begins."""
-        for start in range(max(self.first, queue_offset), self.end, _AT_ONCE):
-            yield start, self.read(start, min(start + _AT_ONCE, self.end))
+    def chunks(self, start: int = 0) -> Iterator[tuple[int, Entries]]:
+        """Yield all entries that there is room for from a number on, each chunk with the number of its first entry."""
+        for begin in range(max(self.first, start), self.end, _AT_ONCE):
+            yield begin, self.read(begin, min(begin + _AT_ONCE, self.end))
 
 
-def written_batches(files: QueueFiles) -> Iterator[tuple[Entries, Positions]]:
-    """The entries of a queue of batches that were written, as BATCH_CONSUME_QUEUE_ENTRY, and their positions, by file.
-
-    A position is that in the queue's files taken as one.
-    """
-    for base in files.bases:
-        entries = np.fromfile(
-            files.path_of(base), BATCH_CONSUME_QUEUE_ENTRY, files.file_size // BATCH_CQ_STORE_UNIT_SIZE
-        )
-        written = np.flatnonzero(entries["size"] != 0)
-        yield entries[written], base + written * BATCH_CQ_STORE_UNIT_SIZE
+def open_local(path: str) -> LocalFile:
+    """Open a file of this machine."""
+    return LocalFile(path, partial(_unreadable, path))
 
 
-def batch_entries(files: QueueFiles) -> Iterator[np.void]:
-    """The entries of a queue of batches that were written, one by one."""
-    for entries, _ in written_batches(files):
-        yield from entries
-
-
-def _files(directory: Path) -> Iterator[tuple[int, int]]:
-    for path in directory.iterdir():
-        try:
-            yield file_name_to_offset(path.name), path.stat().st_size
-        except CodecError:
-            continue
-
-
-def is_entry(entries: Entries) -> NDArray[np.bool_]:
-    """Which entries were written and are no fillers."""
-    found: NDArray[np.bool_] = (entries["size"] > 0) & ~(
-        (entries["size"] == FILLER_SIZE) & (entries["commit_log_offset"] == 0)
-    )
-    return found
-
-
-def is_written(entries: Entries) -> NDArray[np.bool_]:
-    """Which places hold an entry or a filler; a size below 0 was never written by a broker, but is not empty either."""
-    found: NDArray[np.bool_] = entries["size"] != 0
-    return found
+def _unreadable(path: str, error: OSError) -> StoreError:
+    return StoreError(f"cannot read {path}: {error.strerror}")

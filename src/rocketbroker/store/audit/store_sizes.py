@@ -1,13 +1,16 @@
 """Finds out with which sizes a store was made, from its files."""
 
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+
+from rocketbroker.codec.storefile.dtypes import BATCH_CONSUME_QUEUE_ENTRY, CONSUME_QUEUE_ENTRY
 from rocketbroker.codec.storefile.index_file_layout import MAX_HASH_SLOT_NUM, MAX_INDEX_NUM
 from rocketbroker.common.config import MessageStoreConfig
 from rocketbroker.common.errors import StoreError
-from rocketbroker.store.audit.findings import Findings
 from rocketbroker.store.audit.index_image import IndexImage, index_paths
-from rocketbroker.store.audit.queue_files import QueueFiles
+from rocketbroker.store.audit.queue_files import QueueFolder
 from rocketbroker.store.audit.queues_audit import queue_folders
 from rocketbroker.store.audit.store_audit import log_files
 
@@ -21,9 +24,9 @@ def with_sizes_of_files(config: MessageStoreConfig) -> MessageStoreConfig:
     sizes: dict[str, object] = {"message_index_enable": config.index_dir.is_dir()}
     if of_log := _usual([file.size for file in log_files(config.commit_log_dir)]):
         sizes["mapped_file_size_commit_log"] = of_log
-    if of_queues := _usual(_queue_file_sizes(config.consume_queue_dir)):
+    if of_queues := _usual(_queue_file_sizes(config.consume_queue_dir, CONSUME_QUEUE_ENTRY)):
         sizes["mapped_file_size_consume_queue"] = of_queues
-    if of_batches := _usual(_queue_file_sizes(config.batch_consume_queue_dir)):
+    if of_batches := _usual(_queue_file_sizes(config.batch_consume_queue_dir, BATCH_CONSUME_QUEUE_ENTRY)):
         sizes["mapper_file_size_batch_consume_queue"] = of_batches
     sizes["max_hash_slot_num"], sizes["max_index_num"] = _index_sizes(config)
     return config.model_copy(update=sizes)
@@ -34,8 +37,8 @@ def _usual(sizes: list[int]) -> int:
     return max(set(known), key=known.count, default=0)
 
 
-def _queue_file_sizes(directory: Path) -> list[int]:
-    return [QueueFiles(queue, Findings()).file_size for _, _, queue in queue_folders(directory)]
+def _queue_file_sizes(directory: Path, layout: np.dtype[Any]) -> list[int]:
+    return [QueueFolder(queue, layout).file_size for _, _, queue in queue_folders(directory)]
 
 
 def _index_sizes(config: MessageStoreConfig) -> tuple[int, int]:

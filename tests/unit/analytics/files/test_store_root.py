@@ -67,7 +67,7 @@ def test_a_relative_place_is_told_from_where_the_caller_is(tmp_path: Path, monke
         (["gs://b/s", "gcs://b/s"], "gs://b/s and gcs://b/s are one store"),
         (["x=abfs://c@account.dfs/s", "y=abfss://c@account.dfs/s"], "are one store"),
         (["x=s3://b//store", "y=s3://b/store/"], "are one store"),
-        (["x=S3://b/store", "y=s3://b/store"], "are one store"),
+        (["x=S3://b/store", "y=s3://b/store"], "the store s3://b/store is named twice"),
         (["x=s3://b/s?endpoint_override=http://h:1/", "y=s3://b/s?endpoint_override=H:1"], "is named twice"),
         ("file://host/a", "file:///path is expected"),
         ("s3://[key:secret@b/x", "an address that begins with s3:// makes no sense: Invalid IPv6 URL"),

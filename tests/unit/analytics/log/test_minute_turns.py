@@ -7,7 +7,7 @@ from rocketbroker.analytics.files.open_store import open_folder
 from rocketbroker.analytics.files.store_root import StoreRoot
 from rocketbroker.analytics.log import minute_turns as module
 from rocketbroker.analytics.log.minute_turns import MINUTE_MS, MinuteTurns, minute_turns
-from rocketbroker.analytics.queues.queue_entries import QueueFiles, QueueNotWholeError
+from rocketbroker.analytics.queues.queue_entries import CheckedQueue, QueueNotWholeError
 from tests.support.commit_log_writer import CommitLogWriter
 from tests.support.mixed_store import MixedStore
 from tests.support.slow_store_reader import slow_rows
@@ -28,7 +28,7 @@ def turns_of(root: Path, leave: int = 0) -> MinuteTurns:
     """As the queues tell, but for some of them."""
     store = StoreRoot("b", str(root))
     folders = sorted(path for path in (root / "consumequeue").glob("*/*") if path.is_dir())
-    queues = [QueueFiles(open_folder(store), path.parent.name, int(path.name)) for path in folders[leave:]]
+    queues = [CheckedQueue(open_folder(store), path.parent.name, int(path.name)) for path in folders[leave:]]
     return minute_turns(files_of(store), queues)
 
 
@@ -65,7 +65,7 @@ def test_few_messages_behind_those_of_the_queues_are_looked_at(
     MixedStore(tmp_path / "store", 300, span_ms=60 * MINUTE_MS, mapped_file_size_commit_log=1 << 20).make()
     root, store = tmp_path / "store", StoreRoot("b", str(tmp_path / "store"))
     assert len(files_of(store)) == 1
-    queue = QueueFiles(open_folder(store), "orders", 0)
+    queue = CheckedQueue(open_folder(store), "orders", 0)
     rows = slow_rows(root / "commitlog")
     cut = rows[100]["physical_offset"]
     entries = root / "consumequeue" / "orders" / "0" / ("0" * 20)

@@ -8,7 +8,7 @@ import pytest
 from rocketbroker.analytics.files.open_store import open_folder
 from rocketbroker.analytics.files.store_root import StoreRoot
 from rocketbroker.analytics.queues import queue_entries
-from rocketbroker.analytics.queues.queue_entries import QueueFiles, QueueNotWholeError
+from rocketbroker.analytics.queues.queue_entries import CheckedQueue, QueueNotWholeError
 from tests.support.commit_log_writer import overwrite
 from tests.support.consume_queue_writer import write_queues
 
@@ -20,8 +20,8 @@ def entries(first: int, count: int) -> list[dict[str, object]]:
     ]
 
 
-def files_of(root: Path) -> QueueFiles:
-    return QueueFiles(open_folder(StoreRoot("b", str(root))), "T", 0)
+def files_of(root: Path) -> CheckedQueue:
+    return CheckedQueue(open_folder(StoreRoot("b", str(root))), "T", 0)
 
 
 def file_at(root: Path, entry: int) -> tuple[Path, int]:
@@ -86,7 +86,7 @@ def test_a_range_over_files(tmp_path: Path) -> None:
     files = files_of(tmp_path)
     assert files.range(90, 210).offsets.tolist() == [number * 1_000 + 500 for number in range(90, 210)]
     assert files.capacity == 300
-    with pytest.raises(QueueNotWholeError, match="T/0: entries from 290 to 310 are not all there"):
+    with pytest.raises(QueueNotWholeError, match="T/0: entries do not lead to records one after the other"):
         files.range(290, 310)
 
 
@@ -120,5 +120,5 @@ def test_an_entry_that_is_not_as_it_should_be_has_the_queue_refused(tmp_path: Pa
 def test_a_file_that_lacks_between_others_has_the_queue_refused(tmp_path: Path) -> None:
     write_queues(tmp_path, entries(0, 250))
     file_at(tmp_path, 100)[0].unlink()
-    with pytest.raises(QueueNotWholeError, match="T/0: a file lacks behind consumequeue/T/0/0"):
+    with pytest.raises(QueueNotWholeError, match="T/0: a file is missing behind consumequeue/T/0/0"):
         files_of(tmp_path)

@@ -4,7 +4,8 @@ from pathlib import Path
 
 from rocketbroker.analytics.files.open_store import open_folder
 from rocketbroker.analytics.files.store_root import store_roots
-from rocketbroker.analytics.queues.queue_folders import CONSUME_QUEUE, queue_numbers, queue_topics
+from rocketbroker.analytics.queues.queue_folders import queue_numbers, queue_topics
+from rocketbroker.codec.storefile.queue_files import CONSUME_QUEUE
 
 
 def test_queues_are_called_as_a_broker_writes_their_numbers(tmp_path: Path) -> None:

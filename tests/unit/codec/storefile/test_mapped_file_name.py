@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rocketbroker.codec.storefile.mapped_file_name import file_name_to_offset, offset_to_file_name
+from rocketbroker.codec.storefile.mapped_file_name import file_name_to_offset, offset_files, offset_to_file_name
 from rocketbroker.common.errors import CodecError
 from tests.support import golden_store
 
@@ -34,3 +34,14 @@ def test_other_names_are_refused(name: str) -> None:
 def test_offsets_outside_int64_are_refused(offset: int) -> None:
     with pytest.raises(CodecError, match="outside 0"):
         offset_to_file_name(offset)
+
+
+def test_files_come_by_offset_and_others_are_left_out() -> None:
+    sizes = {f"{600:020d}": 600, f"{0:020d}": 600, f"{1200:020d}": 40, "600.tmp": 9, "draft": 1}
+    assert offset_files(sizes, "a/b") == [
+        (0, f"a/b/{0:020d}", 600),
+        (600, f"a/b/{600:020d}", 600),
+        (1200, f"a/b/{1200:020d}", 40),
+    ]
+    assert [file.path for file in offset_files(sizes)] == [f"{at:020d}" for at in (0, 600, 1200)]
+    assert offset_files({}, "a") == []
