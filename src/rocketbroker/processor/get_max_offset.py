@@ -7,13 +7,13 @@ from rocketbroker.codec.remoting.handler import Connection
 from rocketbroker.codec.remoting.headers.offset import GetMaxOffsetRequestHeader, GetMaxOffsetResponseHeader
 from rocketbroker.codec.remoting.remoting_command import Command, RemotingCommand, response
 from rocketbroker.processor.support.name_check import check_queue
-from rocketbroker.store.queue.consume_queue import ConsumeQueue
+from rocketbroker.store.queue.consume_queue_interface import ConsumeQueueInterface
 
 
 class Queues(Protocol):
     """What is needed of the message store."""
 
-    def topic_queues(self, topic: str) -> Mapping[int, ConsumeQueue]:
+    def topic_queues(self, topic: str) -> Mapping[int, ConsumeQueueInterface]:
         """The queues of a topic that ever had a message, by number."""
 
 

@@ -41,7 +41,7 @@ from rocketbroker.store.message_appender import MessageAppender
 from rocketbroker.store.queue import queue_ends
 from rocketbroker.store.queue.batch_consume_queue import BatchConsumeQueue
 from rocketbroker.store.queue.batch_queues import BatchQueues
-from rocketbroker.store.queue.consume_queue import ConsumeQueue
+from rocketbroker.store.queue.consume_queue_interface import ConsumeQueueInterface
 from rocketbroker.store.queue.consume_queue_store import ConsumeQueueStore
 from rocketbroker.store.read.batch_queue_reader import BatchQueueReader
 from rocketbroker.store.read.checked_reader import CheckedReader
@@ -421,7 +421,7 @@ class MessageStore:
         """The bytes of ranges of the log, as slices of the mapped files."""
         return self.commit_log.slices(ranges)
 
-    def topic_queues(self, topic: str) -> dict[int, ConsumeQueue]:
+    def topic_queues(self, topic: str) -> dict[int, ConsumeQueueInterface]:
         """The queues of a topic that ever had a message, by number."""
         return self.queues.queues_of(topic)
 

@@ -14,7 +14,7 @@ from rocketbroker.common.errors import StoreError
 from rocketbroker.store.commitlog.put_message import PutMessageStatus
 from rocketbroker.store.logfile.mapped_file import MappedFile
 from rocketbroker.store.message_store import MessageStore
-from rocketbroker.store.queue.consume_queue import ConsumeQueue
+from rocketbroker.store.queue.consume_queue_interface import ConsumeQueueInterface
 from rocketbroker.store.queue.consume_queue_store import ConsumeQueueStore
 from rocketbroker.store.read import message_queries
 from rocketbroker.store.read.get_message import GetMessageStatus
@@ -236,7 +236,7 @@ class TestLife:
 
         def slow_load(
             queues: ConsumeQueueStore, told: list[str], before_change: Callable[[], None], *, clean_stop: bool
-        ) -> set[ConsumeQueue]:
+        ) -> set[ConsumeQueueInterface]:
             began.set()
             assert go_on.wait(10)
             return load(queues, told, before_change, clean_stop=clean_stop)

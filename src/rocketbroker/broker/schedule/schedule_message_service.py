@@ -27,7 +27,7 @@ from rocketbroker.store.commitlog.put_message import (
     PutMessageResult,
     PutMessageStatus,
 )
-from rocketbroker.store.queue.consume_queue import ConsumeQueue
+from rocketbroker.store.queue.consume_queue_interface import ConsumeQueueInterface
 from rocketbroker.store.read.entry_reader import EntryReader
 
 log = logging.getLogger(__name__)
@@ -49,7 +49,7 @@ class ScheduleStore(LogEnds, Protocol):
 
     entry_reader: EntryReader
 
-    def topic_queues(self, topic: str) -> Mapping[int, ConsumeQueue]:
+    def topic_queues(self, topic: str) -> Mapping[int, ConsumeQueueInterface]:
         """The queues of a topic by their ids."""
 
     def put_message(self, message: MessageExtBrokerInner) -> PutMessageResult:
@@ -188,7 +188,7 @@ class ScheduleMessageService(ConfigManager[DelayOffsetSerializeWrapper]):
         self._durable.replace(dict(file.offset_table))
         self.data_version = file.data_version or self.data_version
 
-    async def _deliver_level(self, level: int, queue: ConsumeQueue) -> float:
+    async def _deliver_level(self, level: int, queue: ConsumeQueueInterface) -> float:
         """Deliver a batch of a level; returns after how many seconds to go on with it."""
         offset = max(self.offset_table.get(level, 0), queue.min_offset)
         entries = self._store.entry_reader.entries(queue, offset, BATCH)
@@ -210,7 +210,7 @@ class ScheduleMessageService(ConfigManager[DelayOffsetSerializeWrapper]):
         await asyncio.sleep(0)  # others have their turn
         return pause_s
 
-    def _look_at_clock(self, queues: Mapping[int, ConsumeQueue]) -> None:
+    def _look_at_clock(self, queues: Mapping[int, ConsumeQueueInterface]) -> None:
         """Note that the clock was set back, since what is stored may bear later times than what comes now.
 
         How long that has waited is not known: it waits the whole delay from now on at the most, so that it is never

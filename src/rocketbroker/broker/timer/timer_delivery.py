@@ -12,7 +12,7 @@ from rocketbroker.broker.topic.system_topics import TIMER_TOPIC
 from rocketbroker.codec.message.message_properties import find_properties
 from rocketbroker.common.clock import Clock
 from rocketbroker.store.commitlog.put_message import PERMANENT_FAILURES, MessageExtBrokerInner, PutMessageStatus
-from rocketbroker.store.queue.consume_queue import ConsumeQueue
+from rocketbroker.store.queue.consume_queue_interface import ConsumeQueueInterface
 
 log = logging.getLogger(__name__)
 
@@ -47,7 +47,7 @@ class TimerDelivery:
         self.precision_ms = 0
         self.count = 0
 
-    async def deliver_batch(self, queue: ConsumeQueue, slot_ms: int, slot: Slot) -> float:
+    async def deliver_batch(self, queue: ConsumeQueueInterface, slot_ms: int, slot: Slot) -> float:
         """Deliver some messages of a slot; returns after how many seconds to go on.
 
         Raises:
@@ -72,7 +72,7 @@ class TimerDelivery:
             self._advance(slot_ms, slot, delivered_to)
         return 0.0
 
-    async def _read_deletes(self, queue: ConsumeQueue, slot_ms: int, slot: Slot) -> bool:
+    async def _read_deletes(self, queue: ConsumeQueueInterface, slot_ms: int, slot: Slot) -> bool:
         """Look at the messages that cancel others of a slot; false when one is to be tried again."""
         reader = self._store.entry_reader
         while slot.deletes_read < len(slot.deletes):

@@ -32,7 +32,7 @@ from rocketbroker.common.config import MessageStoreConfig
 from rocketbroker.common.errors import CodecError, StoreError
 from rocketbroker.common.file_system import LOCAL, FileSystem
 from rocketbroker.common.lifecycle import TaskOwner
-from rocketbroker.store.queue.consume_queue import ConsumeQueue
+from rocketbroker.store.queue.consume_queue_interface import ConsumeQueueInterface
 
 log = logging.getLogger(__name__)
 
@@ -180,7 +180,7 @@ class TimerMessageStore:
             return []
         return [(found.last_read_time_ms, found.last_timer_queue_offset)]
 
-    def _queue(self) -> ConsumeQueue | None:
+    def _queue(self) -> ConsumeQueueInterface | None:
         return self._store.topic_queues(TIMER_TOPIC).get(0)
 
     # -- taking in and delivering
@@ -218,7 +218,7 @@ class TimerMessageStore:
         nothing_due = slot_ms is None or slot_ms > due_ms
         return file <= now + LOAD_AHEAD_MS and nothing_due and not self._files_lock.locked()
 
-    async def _take_in(self, queue: ConsumeQueue) -> None:
+    async def _take_in(self, queue: ConsumeQueueInterface) -> None:
         """Take in all that the queue has now; what comes meanwhile must not keep what is due."""
         reader = self._store.entry_reader
         end = queue.max_offset

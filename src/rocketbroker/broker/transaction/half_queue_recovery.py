@@ -28,7 +28,7 @@ from rocketbroker.codec.message.message_decoder import decode_record
 from rocketbroker.codec.message.message_ext import MessageExt
 from rocketbroker.codec.message.message_sys_flag import TRANSACTION_COMMIT_TYPE, transaction_value
 from rocketbroker.codec.message.topic_validator import RMQ_SYS_TRANS_HALF_TOPIC, RMQ_SYS_TRANS_OP_HALF_TOPIC
-from rocketbroker.store.queue.consume_queue import ConsumeQueue
+from rocketbroker.store.queue.consume_queue_interface import ConsumeQueueInterface
 
 log = logging.getLogger(__name__)
 
@@ -40,7 +40,7 @@ class RecoveredStore(QueriedStore, Protocol):
     def was_clean(self) -> bool:
         """Whether the last broker had stopped cleanly."""
 
-    def topic_queues(self, topic: str) -> dict[int, ConsumeQueue]:
+    def topic_queues(self, topic: str) -> dict[int, ConsumeQueueInterface]:
         """The queues of a topic by their ids."""
 
     def look_message_by_offset(self, physical_offset: int) -> bytes | None:
@@ -106,7 +106,7 @@ class HalfQueueRecovery:
         found.advance()
         return found, open_halves
 
-    def _open_halves(self, queue: ConsumeQueue | None, found: HalfOffsets) -> list[MessageExt]:
+    def _open_halves(self, queue: ConsumeQueueInterface | None, found: HalfOffsets) -> list[MessageExt]:
         last: dict[TransactionKey, int] = {}
         halves: dict[int, MessageExt] = {}
         for half in self._messages(queue, found.position, read_body=False):
@@ -131,7 +131,7 @@ class HalfQueueRecovery:
         found = await messages_of_transaction(self._store, half, place[0])
         return any(transaction_value(message.sys_flag) == TRANSACTION_COMMIT_TYPE for message in found)
 
-    def _begin_of(self, topic: str) -> tuple[ConsumeQueue | None, int]:
+    def _begin_of(self, topic: str) -> tuple[ConsumeQueueInterface | None, int]:
         """The queue, and where to go on in it."""
         queue = self._store.topic_queues(topic).get(QUEUE_ID)
         if queue is None:
@@ -141,7 +141,9 @@ class HalfQueueRecovery:
             log.error("the progress in %s is set back from %s to %s, its end", topic, committed, queue.max_offset)
         return queue, min(max(committed, queue.min_offset), queue.max_offset)
 
-    def _messages(self, queue: ConsumeQueue | None, position: int, *, read_body: bool = True) -> Iterator[MessageExt]:
+    def _messages(
+        self, queue: ConsumeQueueInterface | None, position: int, *, read_body: bool = True
+    ) -> Iterator[MessageExt]:
         """The messages of a queue from a position on; those that are lost are left out (logged)."""
         if queue is None:
             return

@@ -41,7 +41,7 @@ from rocketbroker.store.commitlog.put_message import (
     PutMessageResult,
     PutMessageStatus,
 )
-from rocketbroker.store.queue.consume_queue import ConsumeQueue
+from rocketbroker.store.queue.consume_queue_interface import ConsumeQueueInterface
 from rocketbroker.store.recovery.store_lock import StoreLock
 
 log = logging.getLogger(__name__)
@@ -73,7 +73,7 @@ class HalfMessageStore(Protocol):
     def waits_for_flush(self) -> bool:
         """Whether only messages that are on disk may be read (SYNC_FLUSH)."""
 
-    def topic_queues(self, topic: str) -> dict[int, ConsumeQueue]:
+    def topic_queues(self, topic: str) -> dict[int, ConsumeQueueInterface]:
         """The queues of a topic by their ids."""
 
     def dispatch(self) -> None:
@@ -170,7 +170,7 @@ class TransactionalMessageCheckService:
             log.warning(text, group, count)
         self._absent.clear()
 
-    async def _check_next(self, queue: ConsumeQueue, offset: int) -> bool:
+    async def _check_next(self, queue: ConsumeQueueInterface, offset: int) -> bool:
         """Deal with an open half message; false when it has to wait, and those after it with it."""
         half_offsets = self._transactions.half_offsets
         kept = self._in_place.get(offset)
@@ -184,7 +184,7 @@ class TransactionalMessageCheckService:
             return True
         return self._check_half(half if kept is None or not kept.times else with_check_times(half, kept.times))
 
-    async def _read(self, queue: ConsumeQueue, offset: int) -> MessageExt | None:
+    async def _read(self, queue: ConsumeQueueInterface, offset: int) -> MessageExt | None:
         """A half message; ``None`` (logged) when it is lost."""
         entry = queue.entry(offset)
         record = await self._store.read_message(entry[0]) if entry else None

@@ -28,7 +28,7 @@ from rocketbroker.codec.message.topic_validator import RMQ_SYS_TRANS_HALF_TOPIC,
 from rocketbroker.common.clock import Clock
 from rocketbroker.common.config import BrokerConfig
 from rocketbroker.store.commitlog.put_message import MessageExtBrokerInner, PutMessageResult, PutMessageStatus
-from rocketbroker.store.queue.consume_queue import ConsumeQueue
+from rocketbroker.store.queue.consume_queue_interface import ConsumeQueueInterface
 
 log = logging.getLogger(__name__)
 
@@ -36,7 +36,7 @@ log = logging.getLogger(__name__)
 class TransactionStore(Protocol):
     """What is needed of the message store."""
 
-    def topic_queues(self, topic: str) -> Mapping[int, ConsumeQueue]:
+    def topic_queues(self, topic: str) -> Mapping[int, ConsumeQueueInterface]:
         """The queues of a topic by their ids."""
 
     def put_message(self, message: MessageExtBrokerInner) -> PutMessageResult:

@@ -13,7 +13,7 @@ from rocketbroker.codec.remoting.remoting_command import Command, RemotingComman
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.errors import BrokerResponseError
 from rocketbroker.processor.support.name_check import check_known_group, check_queue
-from rocketbroker.store.queue.consume_queue import ConsumeQueue
+from rocketbroker.store.queue.consume_queue_interface import ConsumeQueueInterface
 
 # About 1 MiB of JSON.
 MAX_COUNT = 10_000
@@ -22,7 +22,7 @@ MAX_COUNT = 10_000
 class Queues(Protocol):
     """What is needed of the message store."""
 
-    def topic_queues(self, topic: str) -> Mapping[int, ConsumeQueue]:
+    def topic_queues(self, topic: str) -> Mapping[int, ConsumeQueueInterface]:
         """The queues of a topic that ever had a message, by number."""
 
 
@@ -50,7 +50,7 @@ class QueryConsumeQueueProcessor:
             self._add_subscription(body, header.consumer_group, header.topic)
         return response(body=body.encode())
 
-    def _queue(self, header: QueryConsumeQueueRequestHeader) -> ConsumeQueue:
+    def _queue(self, header: QueryConsumeQueueRequestHeader) -> ConsumeQueueInterface:
         check_queue(header.topic, header.queue_id)
         if not 0 <= header.count <= MAX_COUNT:
             remark = f"the count {header.count} is illegal, 0 to {MAX_COUNT} would be right"
@@ -79,7 +79,7 @@ class QueryConsumeQueueProcessor:
             body.filter_data = fastjson.dumps(data, indent="\t").decode()
 
 
-def entries(queue: ConsumeQueue, index: int, count: int) -> list[ConsumeQueueData]:
+def entries(queue: ConsumeQueueInterface, index: int, count: int) -> list[ConsumeQueueData]:
     """Up to ``count`` entries from ``index`` on, from as many files as they lie in; a batch has one."""
     if queue.holds_batches:
         return [ConsumeQueueData(*entry) for entry in queue.entries(index, count)]

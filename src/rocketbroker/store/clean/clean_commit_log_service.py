@@ -17,7 +17,7 @@ from rocketbroker.store.clean.disk_space import FullestDisk
 from rocketbroker.store.clean.disk_watch import DiskWatch
 from rocketbroker.store.commitlog.commit_log import CommitLog
 from rocketbroker.store.flush.write_refusal import StandingRefusals
-from rocketbroker.store.queue.consume_queue import ConsumeQueue
+from rocketbroker.store.queue.consume_queue_interface import ConsumeQueueInterface
 from rocketbroker.store.queue.consume_queue_store import ConsumeQueueStore
 
 log = logging.getLogger(__name__)
@@ -178,7 +178,7 @@ class CleanCommitLogService:
         await self._thread.remove(file.remove, take_out)
         log.info("%s is removed: %s; the log begins at %s now", file.path, why, begin)
 
-    def _tell_losses(self, what: str, moved: Sequence[tuple[ConsumeQueue, int]]) -> None:
+    def _tell_losses(self, what: str, moved: Sequence[tuple[ConsumeQueueInterface, int]]) -> None:
         ranges = [QueueRange(queue.topic, queue.queue_id, queue.min_offset, first) for queue, first in moved]
         losses = self._unconsumed(ranges)
         log.warning("%s; unconsumed messages that it takes: %s", what, len(losses) or "none that any group has told of")

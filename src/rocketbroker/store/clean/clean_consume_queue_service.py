@@ -11,7 +11,7 @@ from rocketbroker.store.clean.clean_commit_log_service import CleanedStore
 from rocketbroker.store.clean.clean_thread import CleanThread
 from rocketbroker.store.flush.write_refusal import Refusal
 from rocketbroker.store.index.index_service import IndexService
-from rocketbroker.store.queue.consume_queue import ConsumeQueue
+from rocketbroker.store.queue.consume_queue_interface import ConsumeQueueInterface
 
 log = logging.getLogger(__name__)
 
@@ -99,7 +99,7 @@ class CleanConsumeQueueService:
         full = self._refusals.reason(Refusal.DISK_FULL)
         await asyncio.sleep(0 if full else self._config.delete_consume_queue_files_interval / 1000)
 
-    async def _remove_first_of(self, queue: ConsumeQueue) -> bool:
+    async def _remove_first_of(self, queue: ConsumeQueueInterface) -> bool:
         file = queue.first_file_without_messages()
         if file is None:
             return False

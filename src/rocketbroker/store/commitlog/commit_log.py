@@ -25,7 +25,7 @@ from rocketbroker.store.commitlog.put_message import MessageExtBrokerInner
 from rocketbroker.store.logfile.allocate_mapped_file_service import AllocateMappedFileService
 from rocketbroker.store.logfile.mapped_file import MappedFile
 from rocketbroker.store.logfile.mapped_file_queue import MappedFileQueue
-from rocketbroker.store.queue.consume_queue import ConsumeQueue
+from rocketbroker.store.queue.consume_queue_interface import ConsumeQueueInterface
 
 # Blocks are allocated 64 MiB at a time; pages are made 4 MiB at a time and 8 MiB ahead of the writer.
 ALLOCATE_STEP = 64 * 1024 * 1024
@@ -79,7 +79,7 @@ class CommitLog:
         return self.queue.max_offset
 
     def append(
-        self, message: MessageExtBrokerInner, queue: ConsumeQueue, queue_offset: int, store_timestamp: int
+        self, message: MessageExtBrokerInner, queue: ConsumeQueueInterface, queue_offset: int, store_timestamp: int
     ) -> tuple[int, int]:
         """Write one record; gives its offset and size. The caller has checked the lengths.
 

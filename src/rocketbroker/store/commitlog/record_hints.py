@@ -12,7 +12,7 @@ from rocketbroker.codec.message.message_encoder import MESSAGE_MAGIC_CODE_V1, ME
 from rocketbroker.codec.storefile.consume_queue_layout import CQ_STORE_UNIT_SIZE
 from rocketbroker.codec.storefile.dtypes import CONSUME_QUEUE_ENTRY
 from rocketbroker.codec.storefile.record_search import MIN_RECORD_SIZE
-from rocketbroker.store.queue.consume_queue import ConsumeQueue
+from rocketbroker.store.queue.consume_queue_interface import ConsumeQueueInterface
 
 Positions = npt.NDArray[np.int64]
 
@@ -52,7 +52,7 @@ class RecordHints:
         return (starts[:count].tolist(), int(ends[count - 1])) if count else None
 
 
-def hints_of(firsts: Mapping[ConsumeQueue, int]) -> RecordHints:
+def hints_of(firsts: Mapping[ConsumeQueueInterface, int]) -> RecordHints:
     """What queues know of the log, each from a queue offset of its own on."""
     offsets = np.concatenate([_offsets_of(queue, first) for queue, first in firsts.items()])
     # Each queue's are in order: merging them is quick.
@@ -60,7 +60,7 @@ def hints_of(firsts: Mapping[ConsumeQueue, int]) -> RecordHints:
     return RecordHints(offsets)
 
 
-def _offsets_of(queue: ConsumeQueue, first: int) -> Positions:
+def _offsets_of(queue: ConsumeQueueInterface, first: int) -> Positions:
     """CommitLog offsets in the entries of a queue, by reading."""
     parts = [np.empty(0, np.int64)]
     for file in queue.queue.files:

@@ -17,7 +17,7 @@ from rocketbroker.codec.storefile.message_keys import keys_of
 from rocketbroker.codec.storefile.record_columns import Records
 from rocketbroker.codec.storefile.record_search import MIN_RECORD_SIZE
 from rocketbroker.codec.storefile.window_messages import WindowMessages
-from rocketbroker.store.queue.consume_queue import ConsumeQueue
+from rocketbroker.store.queue.consume_queue_interface import ConsumeQueueInterface
 from rocketbroker.store.queue.consume_queue_store import ConsumeQueueStore, is_folder_name
 from rocketbroker.store.queue.dispatch_request import IndexKeys
 from rocketbroker.store.queue.due_times import due_times
@@ -48,7 +48,7 @@ class ReputColumns:
         self._delay_levels = delay_levels
         self._on_damage = on_damage
         # CommitLog offset of the last message that each queue had before, -1 for none.
-        self._known_ends: dict[ConsumeQueue, int] = {}
+        self._known_ends: dict[ConsumeQueueInterface, int] = {}
         # Where the log holds no sound record: messages that a queue misses lay there.
         self._holes: list[int] = []
 
@@ -83,7 +83,7 @@ class ReputColumns:
                     chosen[self._enter_queue(queue, messages, members[~are_batches])] = True
         return _index_keys(messages, chosen)
 
-    def _queue(self, topic: bytes, queue_id: int, *, of_batches: bool) -> ConsumeQueue | None:
+    def _queue(self, topic: bytes, queue_id: int, *, of_batches: bool) -> ConsumeQueueInterface | None:
         """The queue of messages with these fields, ``None`` when there can be none: the fields are damaged."""
         try:
             name = topic.decode()
@@ -98,11 +98,11 @@ class ReputColumns:
             self._known_ends[queue] = last[0] if last else -1
         return queue
 
-    def _enter_queue(self, queue: ConsumeQueue, messages: WindowMessages, members: Positions) -> Positions:
+    def _enter_queue(self, queue: ConsumeQueueInterface, messages: WindowMessages, members: Positions) -> Positions:
         """Enter messages into their queue; gives those that are to be indexed.
 
         What lies before the last message that the queue had is in it, or of a topic that was deleted and made again
-        since: such ones must not come back behind the new messages (ConsumeQueue.putMessagePositionInfo).
+        since: such ones must not come back behind the new messages (ConsumeQueueInterface.putMessagePositionInfo).
         """
         known = messages.offsets[members] <= self._known_ends[queue]
         gone = known & (messages.queue_offsets[members] >= queue.max_offset)
@@ -111,7 +111,7 @@ class ReputColumns:
         left = members[~gone] if gone.any() else members
         return np.setdiff1d(left, refused) if refused else left
 
-    def _put(self, queue: ConsumeQueue, messages: WindowMessages, members: Positions) -> list[int]:
+    def _put(self, queue: ConsumeQueueInterface, messages: WindowMessages, members: Positions) -> list[int]:
         """Enter messages that the queue did not have; gives those that it cannot have."""
         numbers = messages.queue_offsets[members]
         entries = np.empty(len(members), CONSUME_QUEUE_ENTRY)
@@ -129,7 +129,7 @@ class ReputColumns:
                 refused += run.tolist()
         return refused
 
-    def _enter_batches(self, queue: ConsumeQueue, messages: WindowMessages, members: Positions) -> list[int]:
+    def _enter_batches(self, queue: ConsumeQueueInterface, messages: WindowMessages, members: Positions) -> list[int]:
         """As ``_enter_queue``, record by record, into a queue whose records may be batches."""
         numbers, offsets = messages.queue_offsets, messages.offsets
         indexed = []
@@ -149,7 +149,7 @@ class ReputColumns:
         queue.next_offset = queue.max_offset
         return indexed
 
-    def _make_place(self, queue: ConsumeQueue, first: int, offset: int, count: int) -> bool:
+    def _make_place(self, queue: ConsumeQueueInterface, first: int, offset: int, count: int) -> bool:
         """Have the queue end where messages begin that lie at a CommitLog offset; false when they cannot be there.
 
         A later message takes the place of an older one: their topic was deleted between the two, and made again.
@@ -177,13 +177,13 @@ class ReputColumns:
             offset = int(messages.offsets[at])
             self.passed_over(offset, offset + int(messages.records.total_size[at]), why)
 
-    def _tags_codes(self, queue: ConsumeQueue, messages: WindowMessages, members: Positions) -> Positions:
+    def _tags_codes(self, queue: ConsumeQueueInterface, messages: WindowMessages, members: Positions) -> Positions:
         if queue.schedule:
             return due_times(self._delay_levels, messages, members)
         return messages.tags_codes[members]
 
 
-def _why_no_place(queue: ConsumeQueue, first: int, offset: int) -> str:
+def _why_no_place(queue: ConsumeQueueInterface, first: int, offset: int) -> str:
     """Why a record of a queue of batches cannot have a queue offset, empty when it can.
 
     One that begins the queue anew takes the place of all others: their topic was deleted, and made again.

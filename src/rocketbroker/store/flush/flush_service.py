@@ -28,7 +28,7 @@ from rocketbroker.store.flush.store_checkpoint import StoreCheckpoint
 from rocketbroker.store.flush.write_refusal import Refusal, StandingRefusals
 from rocketbroker.store.logfile.mapped_file import MappedFile
 from rocketbroker.store.logfile.mapped_file_queue import MappedFileQueue
-from rocketbroker.store.queue.consume_queue import ConsumeQueue
+from rocketbroker.store.queue.consume_queue_interface import ConsumeQueueInterface
 
 log = logging.getLogger(__name__)
 
@@ -286,7 +286,7 @@ class ConsumeQueueFlusher:
 
     def __init__(
         self,
-        changed: Callable[[], Generator[tuple[ConsumeQueue, MappedFile]]],
+        changed: Callable[[], Generator[tuple[ConsumeQueueInterface, MappedFile]]],
         commit_log: CommitLog,
         interval_s: float,
         last_stored: Callable[[], int],
@@ -320,7 +320,7 @@ class ConsumeQueueFlusher:
             # The clock may have been set back meanwhile.
             self._on_flushed(min(stored, self._last_stored()))
 
-    def _check_before_rewrite(self, queue: ConsumeQueue, file: MappedFile) -> None:
+    def _check_before_rewrite(self, queue: ConsumeQueueInterface, file: MappedFile) -> None:
         """As for the log: make sure that each entry is still one of a message.
 
         Raises:

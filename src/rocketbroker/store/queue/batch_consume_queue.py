@@ -26,7 +26,7 @@ from rocketbroker.codec.storefile.record_search import MIN_RECORD_SIZE
 from rocketbroker.common.errors import CorruptRecordError, StoreError
 from rocketbroker.common.file_system import LOCAL, FileSystem
 from rocketbroker.store.logfile.mapped_file import MappedFile
-from rocketbroker.store.queue.consume_queue import ConsumeQueue
+from rocketbroker.store.queue.consume_queue_interface import ConsumeQueueInterface
 
 # Gives bytes of the CommitLog by offset and size, ``None`` where there are fewer.
 ReadLog = Callable[[int, int], ReadableBuffer | None]
@@ -59,7 +59,7 @@ class BatchEntry(NamedTuple):
 _NOTHING = BatchEntry(0, 0, 0, 0, 0, 0)
 
 
-class BatchConsumeQueue(ConsumeQueue):
+class BatchConsumeQueue(ConsumeQueueInterface):
     """A queue whose records may be batches.
 
     Args:

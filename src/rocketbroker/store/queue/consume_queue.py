@@ -5,14 +5,10 @@ the two lie messages that are in the CommitLog but not dispatched yet.
 """
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import ClassVar
 
-from rocketbroker.codec.message.expected_record import ExpectedRecord, RecordCheck
-from rocketbroker.codec.message.message_encoder import magic_code, topic_block
-from rocketbroker.codec.message.tags_code import extend_hash, java_hash
-from rocketbroker.codec.message.topic_validator import RMQ_SYS_SCHEDULE_TOPIC
+from rocketbroker.codec.message.expected_record import ExpectedRecord
 from rocketbroker.codec.storefile.consume_queue_layout import (
     CQ_STORE_UNIT_SIZE,
     ENTRY,
@@ -21,11 +17,10 @@ from rocketbroker.codec.storefile.consume_queue_layout import (
     is_filler,
     is_written,
 )
-from rocketbroker.codec.storefile.index_file_layout import build_key, build_tag_key, key_hash_of
 from rocketbroker.codec.storefile.record_search import MIN_RECORD_SIZE
 from rocketbroker.common.file_system import LOCAL, FileSystem
 from rocketbroker.store.logfile.mapped_file import MappedFile
-from rocketbroker.store.logfile.mapped_file_queue import MappedFileQueue
+from rocketbroker.store.queue.consume_queue_interface import ConsumeQueueInterface
 
 # Blocks of a queue are allocated 3,276 messages at a time.
 _ALLOCATE_STEP = 65536
@@ -37,8 +32,8 @@ _FILLED_AT_ONCE = 65536
 _FAR = 2048
 
 
-class ConsumeQueue:
-    """One queue of a topic.
+class ConsumeQueue(ConsumeQueueInterface):
+    """One queue of a topic; each message has one entry.
 
     Args:
         topic: its topic.
@@ -48,72 +43,16 @@ class ConsumeQueue:
         file_system: the disk.
     """
 
-    __slots__ = (
-        "_end",
-        "_file",
-        "_pack",
-        "_ready",
-        "_start",
-        "dirty",
-        "key_prefix_hash",
-        "magic",
-        "max_offset",
-        "min_offset",
-        "next_offset",
-        "queue",
-        "queue_id",
-        "record_check",
-        "room_end",
-        "schedule",
-        "tag_hashes",
-        "tags_codes",
-        "topic",
-        "topic_block",
-        "trusted_from",
-    )
-
-    #: Whether a record may take several queue offsets: see ``BatchConsumeQueue``.
-    holds_batches: ClassVar[bool] = False
+    __slots__ = ("_end", "_file", "_pack", "_ready", "_start")
 
     def __init__(
         self, topic: str, queue_id: int, directory: Path, file_size: int, file_system: FileSystem = LOCAL
     ) -> None:
-        self.topic = topic
-        self.queue_id = queue_id
-        step = min(_ALLOCATE_STEP, file_size)
-        self.queue = MappedFileQueue(directory, file_size, step, file_system, keeps_open=False)
-        # What each record of the topic bears, and what each of its index keys begins with.
-        encoded = topic.encode()
-        self.topic_block = topic_block(encoded)
-        self.magic = magic_code(len(encoded))
-        self.record_check = RecordCheck(queue_id, self.magic, self.topic_block)
-        self.schedule = topic == RMQ_SYS_SCHEDULE_TOPIC
-        self.key_prefix_hash = java_hash(build_key(topic, ""))
-        self.tag_hashes: dict[bytes, int] = {}
-        self.min_offset = 0
-        self.max_offset = 0
-        self.next_offset = 0
-        # A message that gets this queue offset, or a later one, needs ``make_room`` first.
-        self.room_end = 0
-        # What stands before this queue offset was stored by an earlier process, or before a sync that failed, and is
-        # checked before it is given out. Changed on the event loop.
-        self.trusted_from = 0
-        # Tags codes that checked records were seen to have.
-        self.tags_codes: set[int] = set()
-        self.dirty = False
+        super().__init__(topic, queue_id, directory, file_size, file_system)
         # The file being written, the queue offsets it spans, and the one up to which it has blocks.
         self._file: MappedFile | None = None
         self._pack: Callable[..., None]
         self._start = self._ready = self._end = 0
-
-    def tag_hash(self, tags: bytes) -> int:
-        """Key hash of an index entry for tags of this topic; ``tag_hashes`` has those seen before."""
-        if (known := self.tag_hashes.get(tags)) is not None:
-            return known
-        found = key_hash_of(extend_hash(java_hash(build_tag_key(self.topic, "")), tags))
-        if len(self.tag_hashes) < _REMEMBERED_TAGS:
-            self.tag_hashes[tags] = found
-        return found
 
     def make_room(self, end: int) -> None:
         """Allocate files and blocks for all entries before queue offset ``end``, pending ones included.
@@ -146,18 +85,8 @@ class ConsumeQueue:
         self.max_offset = queue_offset + 1
         self.dirty = True
 
-    def put_run(
-        self, queue_offset: int, physical_offsets: Sequence[int], sizes: Sequence[int], tags_codes: Sequence[int]
-    ) -> None:
-        """Enter messages that follow each other; readers find all of them or, after an error, none.
-
-        Raises:
-            StoreFullError: the disk has no room for the next file.
-        """
-        self.put_entries(queue_offset, b"".join(map(ENTRY.pack, physical_offsets, sizes, tags_codes)))
-
     def put_entries(self, queue_offset: int, entries: bytes) -> None:
-        """As ``put_run``, from the bytes of all entries.
+        """Enter messages that follow each other, from the bytes of their entries; none of them after an error.
 
         Raises:
             StoreFullError: the disk has no room for the next file.
@@ -287,11 +216,6 @@ class ConsumeQueue:
         files = self.queue.files
         return files[0].file_from_offset // CQ_STORE_UNIT_SIZE if files else None
 
-    def message_end(self, queue_offset: int) -> int:
-        """CommitLog offset behind a message, 0 when the queue does not hold it: see ``message_entry``."""
-        entry = self.message_entry(queue_offset)
-        return sum(entry[:2]) if entry else 0
-
     def message_entry(self, queue_offset: int) -> tuple[int, int, int] | None:
         """As ``entry``; where offsets were used that have no message, that of the last message before them.
 
@@ -355,6 +279,10 @@ class ConsumeQueue:
         # The zeros have to get to disk before the checkpoint goes on: what they hide would be taken for entries.
         self.dirty = True
         self._start = self._ready = self._end = self.room_end = 0
+
+    def cut_doubtful(self, told: list[str], before_change: Callable[[], None]) -> bool:
+        """Do nothing: entries are compared with the log by the recovery."""
+        return False
 
     def first_offset_from(self, physical_offset: int) -> int:
         """Queue offset of the first message at or after a CommitLog offset, the end when there is none (blocks).

@@ -14,9 +14,9 @@ from rocketbroker.common.file_system import LOCAL, FileSystem
 from rocketbroker.store.logfile.damaged_files import mend_queue
 from rocketbroker.store.logfile.mapped_file import MappedFile
 from rocketbroker.store.logfile.removed_file import RemovedFile
-from rocketbroker.store.queue.batch_consume_queue import BatchConsumeQueue
 from rocketbroker.store.queue.batch_queues import BatchQueues
 from rocketbroker.store.queue.consume_queue import ConsumeQueue
+from rocketbroker.store.queue.consume_queue_interface import ConsumeQueueInterface
 
 log = logging.getLogger(__name__)
 
@@ -30,7 +30,7 @@ class FirstOffsets(NamedTuple):
     ``unreadable``: why it is not known of others, with their folder as the error's file.
     """
 
-    moved: list[tuple[ConsumeQueue, int]]
+    moved: list[tuple[ConsumeQueueInterface, int]]
     unreadable: list[OSError]
 
 
@@ -55,25 +55,25 @@ class ConsumeQueueStore:
         self._batch_queues = batch_queues
         self.directory = directory
         self._file_size = file_size
-        self._queues: dict[tuple[str, int], ConsumeQueue] = {}
-        self._topics: dict[str, dict[int, ConsumeQueue]] = {}
+        self._queues: dict[tuple[str, int], ConsumeQueueInterface] = {}
+        self._topics: dict[str, dict[int, ConsumeQueueInterface]] = {}
         # Those that messages are put into: all but the queues of topics that are being deleted.
-        self._open: dict[tuple[str, int], ConsumeQueue] = {}
+        self._open: dict[tuple[str, int], ConsumeQueueInterface] = {}
         self._closed_topics: set[str] = set()
-        self._retired: deque[tuple[Path, list[ConsumeQueue]]] = deque()
+        self._retired: deque[tuple[Path, list[ConsumeQueueInterface]]] = deque()
         # Of these the folders that the disk refused to remove.
         self._told: set[Path] = set()
         # Those that could not be read when it was looked for where they begin.
-        self._unreadable: set[ConsumeQueue] = set()
+        self._unreadable: set[ConsumeQueueInterface] = set()
         # Held while a file is removed by its path, and while a deleted topic gives up its paths to a new one. Both wait
         # for the disk, so that the event loop never takes it.
         self._paths = threading.RLock()
 
-    def find(self, topic: str, queue_id: int) -> ConsumeQueue | None:
+    def find(self, topic: str, queue_id: int) -> ConsumeQueueInterface | None:
         """The queue, if it has ever had a message."""
         return self._queues.get((topic, queue_id))
 
-    def find_or_create(self, topic: str, queue_id: int) -> ConsumeQueue:
+    def find_or_create(self, topic: str, queue_id: int) -> ConsumeQueueInterface:
         """The queue that a message is put into, made when there is none. The caller has checked the topic's name.
 
         Raises:
@@ -82,7 +82,7 @@ class ConsumeQueueStore:
         queue = self._open.get((topic, queue_id))
         return queue if queue is not None else self._add(topic, queue_id)
 
-    def find_or_create_batch(self, topic: str, queue_id: int) -> ConsumeQueue:
+    def find_or_create_batch(self, topic: str, queue_id: int) -> ConsumeQueueInterface:
         """As ``find_or_create``, for a record that is a batch: of a topic that is not known, it says what that is.
 
         Raises:
@@ -91,7 +91,7 @@ class ConsumeQueueStore:
         queue = self._open.get((topic, queue_id))
         return queue if queue is not None else self._add(topic, queue_id, of_batches=True)
 
-    def _add(self, topic: str, queue_id: int, *, of_batches: bool = False) -> ConsumeQueue:
+    def _add(self, topic: str, queue_id: int, *, of_batches: bool = False) -> ConsumeQueueInterface:
         if "/" in topic or topic in {"", ".", ".."}:
             raise MessageIllegalError(f"topic {topic!r} cannot be the name of a folder")
         if topic in self._closed_topics:
@@ -108,7 +108,7 @@ class ConsumeQueueStore:
             return next(iter(others.values())).holds_batches
         return batch is not None and batch.is_batch(topic)
 
-    def _new(self, topic: str, queue_id: int, *, of_batches: bool) -> ConsumeQueue:
+    def _new(self, topic: str, queue_id: int, *, of_batches: bool) -> ConsumeQueueInterface:
         """A queue of the kind that the topic's others are; of the first one its attribute tells, else the caller."""
         batch = self._batch_queues
         of_batches = self.holds_batches(topic) or (of_batches and not self._topics.get(topic))
@@ -117,7 +117,7 @@ class ConsumeQueueStore:
         folder = self.directory / topic / str(queue_id)
         return ConsumeQueue(topic, queue_id, folder, self._file_size, self._file_system)
 
-    def queues_of(self, topic: str) -> dict[int, ConsumeQueue]:
+    def queues_of(self, topic: str) -> dict[int, ConsumeQueueInterface]:
         """The queues of a topic by number."""
         return self._topics.get(topic, {})
 
@@ -126,7 +126,7 @@ class ConsumeQueueStore:
         """All topics that have queues."""
         return set(self._topics)
 
-    def __iter__(self) -> Iterator[ConsumeQueue]:
+    def __iter__(self) -> Iterator[ConsumeQueueInterface]:
         return iter(list(self._queues.values()))
 
     def load(
@@ -135,7 +135,7 @@ class ConsumeQueueStore:
         before_change: Callable[[], None] = lambda: None,
         *,
         clean_stop: bool = True,
-    ) -> set[ConsumeQueue]:
+    ) -> set[ConsumeQueueInterface]:
         """Map all queues that exist; gives those that lack entries since files of theirs were damaged.
 
         Args:
@@ -143,7 +143,7 @@ class ConsumeQueueStore:
             before_change: called before a damaged file is changed.
             clean_stop: whether all was on disk.
         """
-        damaged: set[ConsumeQueue] = set()
+        damaged: set[ConsumeQueueInterface] = set()
         texts = [] if told is None else told
         batch = self._batch_queues
         for topic in self._topic_folders(self.directory):
@@ -163,8 +163,8 @@ class ConsumeQueueStore:
 
     def _load_batches(
         self, batch: BatchQueues, told: list[str], before_change: Callable[[], None], *, clean_stop: bool
-    ) -> set[ConsumeQueue]:
-        damaged: set[ConsumeQueue] = set()
+    ) -> set[ConsumeQueueInterface]:
+        damaged: set[ConsumeQueueInterface] = set()
         if not batch.directory.is_dir():
             return set() if clean_stop else self._without_folder(batch, before_change)
         for topic in self._topic_folders(batch.directory):
@@ -176,11 +176,11 @@ class ConsumeQueueStore:
                 )
                 queue = self._add(topic.name, int(folder.name), of_batches=True)
                 queue.load()
-                if lacks or (isinstance(queue, BatchConsumeQueue) and queue.cut_doubtful(told, before_change)):
+                if lacks or queue.cut_doubtful(told, before_change):
                     damaged.add(queue)
         return damaged
 
-    def _without_folder(self, batch: BatchQueues, before_change: Callable[[], None]) -> set[ConsumeQueue]:
+    def _without_folder(self, batch: BatchQueues, before_change: Callable[[], None]) -> set[ConsumeQueueInterface]:
         """A queue of each topic of batches, since nothing else may say that these had queues: the log has to tell.
 
         The folder is made, so that topics which never had a message cost only one start this.
@@ -207,7 +207,7 @@ class ConsumeQueueStore:
                 self._file_system.unlink(path)
         self._file_system.remove_folder(folder)
 
-    def changed_files(self) -> Generator[tuple[ConsumeQueue, MappedFile]]:
+    def changed_files(self) -> Generator[tuple[ConsumeQueueInterface, MappedFile]]:
         """The queues and their files with entries that were not synced; called on the flush thread.
 
         A queue counts as changed until the files after it were asked for, so close it where a sync fails.
@@ -232,7 +232,7 @@ class ConsumeQueueStore:
         """CommitLog offset after the last message that any queue knows, 0 when none knows any."""
         return max((queue.message_end(queue.max_offset - 1) for queue in self), default=0)
 
-    def positions_of(self, physical_offset: int) -> dict[ConsumeQueue, int]:
+    def positions_of(self, physical_offset: int) -> dict[ConsumeQueueInterface, int]:
         """Where in each queue the entries of messages at and after a CommitLog offset begin."""
         return {queue: queue.position_of(physical_offset) for queue in self}
 
@@ -333,7 +333,7 @@ class ConsumeQueueStore:
                 found.moved.append((queue, first))
         return found
 
-    def _cannot_read(self, queue: ConsumeQueue, error: OSError) -> OSError:
+    def _cannot_read(self, queue: ConsumeQueueInterface, error: OSError) -> OSError:
         folder, why = queue.queue.directory, error.strerror
         if queue not in self._unreadable:
             self._unreadable.add(queue)
@@ -344,7 +344,7 @@ class ConsumeQueueStore:
             )
         return OSError(error.errno, why, str(folder))
 
-    def remove_file(self, queue: ConsumeQueue, file: MappedFile) -> RemovedFile | None:
+    def remove_file(self, queue: ConsumeQueueInterface, file: MappedFile) -> RemovedFile | None:
         """Remove a file of a queue (blocks; on any thread); ``None`` when its topic is deleted by now.
 
         Raises:
@@ -355,7 +355,7 @@ class ConsumeQueueStore:
             stays = queue.queue.directory.parent.name == queue.topic
             return file.remove() if stays else None
 
-    def _serves(self, queue: ConsumeQueue) -> bool:
+    def _serves(self, queue: ConsumeQueueInterface) -> bool:
         return self.find(queue.topic, queue.queue_id) is queue
 
     def topics_without_messages(self) -> set[str]:

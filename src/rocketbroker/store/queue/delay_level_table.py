@@ -4,13 +4,13 @@ from rocketbroker.codec.message.delay_levels import deliver_timestamp, level_of
 from rocketbroker.codec.message.message_const import PROPERTY_DELAY_TIME_LEVEL
 from rocketbroker.codec.message.message_properties import get_property
 from rocketbroker.codec.message.tags_code import tags_code_bytes
-from rocketbroker.store.queue.consume_queue import ConsumeQueue
+from rocketbroker.store.queue.consume_queue_interface import ConsumeQueueInterface
 
 _DELAY = PROPERTY_DELAY_TIME_LEVEL.encode()
 
 
 def tags_code_of(
-    queue: ConsumeQueue, levels: dict[int, int], raw: bytes, tags: bytes | None, store_timestamp: int
+    queue: ConsumeQueueInterface, levels: dict[int, int], raw: bytes, tags: bytes | None, store_timestamp: int
 ) -> int:
     """What the queue entry of a message bears: the hash of its tags, or when it is due (ms) in the schedule topic."""
     if not queue.schedule:

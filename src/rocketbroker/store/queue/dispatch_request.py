@@ -7,7 +7,7 @@ from itertools import repeat
 from typing import TYPE_CHECKING, NamedTuple
 
 from rocketbroker.codec.message.message_properties import FoundProperties
-from rocketbroker.store.queue.consume_queue import ConsumeQueue
+from rocketbroker.store.queue.consume_queue_interface import ConsumeQueueInterface
 
 if TYPE_CHECKING:
     import numpy as np
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 # Queue, queue offset, CommitLog offset, size, tags code, store time in ms, and by what it is found. A bare tuple, since
 # one is made for each message.
-DispatchRequest = tuple[ConsumeQueue, int, int, int, int, int, FoundProperties]
+DispatchRequest = tuple[ConsumeQueueInterface, int, int, int, int, int, FoundProperties]
 
 # Instead of the key hash of its tags, for a message without; hashes are not negative.
 NO_TAGS = -1
@@ -24,7 +24,7 @@ NO_TAGS = -1
 class DispatchRun(NamedTuple):
     """Messages of one queue that follow each other: by column what ``DispatchRequest`` has by message."""
 
-    queue: ConsumeQueue
+    queue: ConsumeQueueInterface
     queue_offset: int
     physical_offsets: Sequence[int]
     sizes: Sequence[int]

@@ -17,7 +17,7 @@ from rocketbroker.common.atomic_file import replace_contents
 from rocketbroker.common.errors import CodecError
 from rocketbroker.common.file_system import FileSystem
 from rocketbroker.store.logfile.mapped_file_queue import MappedFileQueue
-from rocketbroker.store.queue.consume_queue import ConsumeQueue
+from rocketbroker.store.queue.consume_queue_interface import ConsumeQueueInterface
 from rocketbroker.store.queue.consume_queue_store import ConsumeQueueStore, is_folder_name
 
 FILE_NAME = "consumeQueueEnds.json"
@@ -140,7 +140,7 @@ def lost_first_files(ends: QueueEnds, log: MappedFileQueue) -> list[str]:
 
 def find_lost_queues(
     ends: QueueEnds, queues: ConsumeQueueStore, read_log: Callable[[int, int], bytes | None], told: list[str]
-) -> tuple[list[ConsumeQueue], list[ConsumeQueue]]:
+) -> tuple[list[ConsumeQueueInterface], list[ConsumeQueueInterface]]:
     """The queues that have less than they had, and of these the ones that are to be made anew from their begin.
 
     Nothing is changed, but those that are gone are found by ``queues`` again, without entries.
@@ -151,7 +151,7 @@ def find_lost_queues(
         read_log: gives so many bytes at a CommitLog offset, ``None`` where there are fewer.
         told: takes a text of each.
     """
-    lost, without_begin = list[ConsumeQueue](), list[ConsumeQueue]()
+    lost, without_begin = list[ConsumeQueueInterface](), list[ConsumeQueueInterface]()
     for (topic, queue_id), (begin, end) in ends.queues.items():
         queue = queues.find(topic, queue_id)
         if begin == end == 0 or (queue is not None and queue.min_offset <= begin and queue.max_offset >= end):
@@ -164,7 +164,7 @@ def find_lost_queues(
     return lost, without_begin
 
 
-def _ends_with_its_message(queue: ConsumeQueue, read_log: Callable[[int, int], bytes | None]) -> bool:
+def _ends_with_its_message(queue: ConsumeQueueInterface, read_log: Callable[[int, int], bytes | None]) -> bool:
     """Whether the last entry leads to the message it stands for, or there is none: else others may be damaged too."""
     record = queue.expected_record(queue.max_offset - 1)
     if record is None:
@@ -179,7 +179,7 @@ def find_lost_begins(
     begin_of_log: int,
     is_deleted: Callable[[str, int], bool],
     told: list[str],
-) -> list[ConsumeQueue]:
+) -> list[ConsumeQueueInterface]:
     """The queues that lost their first files after an unclean stop, which ``told`` takes, where that can be told.
 
     A queue may begin anywhere where the log lost its begin as well, unless that is known. Arguments are as in
@@ -223,7 +223,7 @@ def reach_ends(ends: QueueEnds, queues: ConsumeQueueStore, is_deleted: Callable[
     return told
 
 
-def _text_of(queue: ConsumeQueue, begin: int, end: int) -> str:
+def _text_of(queue: ConsumeQueueInterface, begin: int, end: int) -> str:
     return (
         f"queue {queue.queue_id} of {queue.topic} had the offsets {begin} to {end}, "
         f"and {queue.min_offset} to {queue.max_offset} when the store was opened"

@@ -26,7 +26,7 @@ from rocketbroker.codec.message.tags_code import tags_code_bytes
 from rocketbroker.store.commitlog.commit_log import CommitLog
 from rocketbroker.store.commitlog.log_read import LogRead, file_of
 from rocketbroker.store.logfile.mapped_file import MappedFile
-from rocketbroker.store.queue.consume_queue import ConsumeQueue
+from rocketbroker.store.queue.consume_queue_interface import ConsumeQueueInterface
 from rocketbroker.store.read.cached_windows import CachedWindows
 from rocketbroker.store.read.damage_log import DamageLog
 from rocketbroker.store.read.get_message import GetMessageResult, GetMessageStatus, UncheckedMessages, Wanted
@@ -67,8 +67,10 @@ class CheckedReader:
 
     # -- entries
 
-    def entries(self, queue: ConsumeQueue, queue_offset: int, first: int, limit: int) -> Iterable[tuple[int, int, int]]:
-        """As ``ConsumeQueue.entries``; in place of an entry that can name no record stands one of offset -1.
+    def entries(
+        self, queue: ConsumeQueueInterface, queue_offset: int, first: int, limit: int
+    ) -> Iterable[tuple[int, int, int]]:
+        """As ``ConsumeQueueInterface.entries``; in place of an entry that can name no record stands one of offset -1.
 
         Args:
             queue: the queue.
@@ -80,7 +82,7 @@ class CheckedReader:
         done = len(entries) if self._are_plausible(queue, entries) else 0
         return chain(entries[:done], self._one_by_one(queue, queue_offset + done, limit - done))
 
-    def _are_plausible(self, queue: ConsumeQueue, entries: list[tuple[int, int, int]]) -> bool:
+    def _are_plausible(self, queue: ConsumeQueueInterface, entries: list[tuple[int, int, int]]) -> bool:
         """Whether all are for certain: a quick look, which is what most pulls need."""
         if not entries:
             return True
@@ -93,7 +95,9 @@ class CheckedReader:
         sized = min(sizes) >= queue.record_check.least_size and max(sizes) <= log.longest_record
         return one_file and sized and start >= log.min_offset and end <= log.max_offset
 
-    def _one_by_one(self, queue: ConsumeQueue, queue_offset: int, limit: int) -> Iterator[tuple[int, int, int]]:
+    def _one_by_one(
+        self, queue: ConsumeQueueInterface, queue_offset: int, limit: int
+    ) -> Iterator[tuple[int, int, int]]:
         log = self._commit_log
         minimum, end, file_size = log.min_offset, log.max_offset, log.queue.file_size
         least = queue.record_check.least_size
@@ -113,7 +117,7 @@ class CheckedReader:
             yield _NO_RECORD
 
     @staticmethod
-    def possible_matches(queue: ConsumeQueue, matches: Callable[[int], bool]) -> Callable[[int], bool]:
+    def possible_matches(queue: ConsumeQueueInterface, matches: Callable[[int], bool]) -> Callable[[int], bool]:
         """Whether an entry with a tags code has to be looked at: it is wanted, or may be damaged.
 
         A code that no record of the queue was seen to have may be any other one, so that the record has to tell.
@@ -124,7 +128,7 @@ class CheckedReader:
         return lambda code: matches(code) or (code not in known and len(known) < _MOST_TAGS_CODES)
 
     def count_sound(
-        self, queue: ConsumeQueue, queue_offset: int, entries: Sequence[tuple[int, int, int]], most_bytes: int
+        self, queue: ConsumeQueueInterface, queue_offset: int, entries: Sequence[tuple[int, int, int]], most_bytes: int
     ) -> int:
         """How many entries of a pull name sound records, ``most_bytes`` at most; 0 when they need a closer look.
 
@@ -272,7 +276,7 @@ class CheckedReader:
         return pieces
 
     def _has_wanted_tags(
-        self, queue: ConsumeQueue, matches: Callable[[int], bool], record: ExpectedRecord, properties: bytes
+        self, queue: ConsumeQueueInterface, matches: Callable[[int], bool], record: ExpectedRecord, properties: bytes
     ) -> bool:
         code = tags_code_bytes(get_property(properties, b"TAGS"))
         if code != record[3]:
@@ -283,11 +287,11 @@ class CheckedReader:
 
     # -- what is told
 
-    def report_entry(self, queue: ConsumeQueue, queue_offset: int, what: str) -> None:
+    def report_entry(self, queue: ConsumeQueueInterface, queue_offset: int, what: str) -> None:
         """Tell that an entry is damaged."""
         self._damage_log.report(*queue.place_of(queue_offset), f"{_name(queue, queue_offset)}: {what}")
 
-    def _report_record(self, queue: ConsumeQueue, part: _Part, number: int) -> None:
+    def _report_record(self, queue: ConsumeQueueInterface, part: _Part, number: int) -> None:
         record = part.expected[number]
         queue_offset, offset, _, _ = record
         what = queue.record_check.describe(part.data, part.starts[number], record)
@@ -310,5 +314,5 @@ def _set_given(result: GetMessageResult, pieces: Sequence[memoryview]) -> None:
         result.status = GetMessageStatus.NO_MATCHED_MESSAGE
 
 
-def _name(queue: ConsumeQueue, queue_offset: int) -> str:
+def _name(queue: ConsumeQueueInterface, queue_offset: int) -> str:
     return f"message {queue_offset} of queue {queue.queue_id} of {queue.topic}"

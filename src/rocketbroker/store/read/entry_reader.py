@@ -10,7 +10,7 @@ from typing import Final
 from rocketbroker.codec.message.buffers import ReadableBuffer
 from rocketbroker.codec.message.expected_record import ExpectedRecord
 from rocketbroker.store.commitlog.commit_log import CommitLog
-from rocketbroker.store.queue.consume_queue import ConsumeQueue
+from rocketbroker.store.queue.consume_queue_interface import ConsumeQueueInterface
 from rocketbroker.store.read.checked_reader import CheckedReader
 from rocketbroker.store.read.get_message import GetMessageResult, GetMessageStatus, UncheckedMessages
 
@@ -30,7 +30,7 @@ class EntryReader:
         self._commit_log = commit_log
         self._checked_reader = checked_reader
 
-    def entries(self, queue: ConsumeQueue, queue_offset: int, limit: int) -> list[ExpectedRecord]:
+    def entries(self, queue: ConsumeQueueInterface, queue_offset: int, limit: int) -> list[ExpectedRecord]:
         """Up to ``limit`` entries from ``queue_offset`` on that ``MOST_BYTES`` hold; at least one if there is any.
 
         None past the end of a file of the queue. In place of a damaged one that can name no record stands one of
@@ -45,7 +45,7 @@ class EntryReader:
             found.append((number, *entry))
         return found
 
-    def entries_at(self, queue: ConsumeQueue, queue_offsets: Sequence[int]) -> list[ExpectedRecord]:
+    def entries_at(self, queue: ConsumeQueueInterface, queue_offsets: Sequence[int]) -> list[ExpectedRecord]:
         """The entries of the first of ``queue_offsets`` (ascending), so many that ``MOST_BYTES`` hold their messages.
 
         Each in its place: one that the queue has no more, or that is damaged, is of physical offset -1.
@@ -64,7 +64,7 @@ class EntryReader:
             at += len(entries)
         return found
 
-    async def records(self, queue: ConsumeQueue, entries: Sequence[ExpectedRecord]) -> list[memoryview]:
+    async def records(self, queue: ConsumeQueueInterface, entries: Sequence[ExpectedRecord]) -> list[memoryview]:
         """The records that entries name, in their order; those that are damaged or gone are left out.
 
         Raises:

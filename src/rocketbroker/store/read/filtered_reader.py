@@ -11,7 +11,7 @@ from itertools import compress
 from rocketbroker.codec.message.expected_record import ExpectedRecord
 from rocketbroker.codec.message.record_properties import MANY, Numbers, record_properties
 from rocketbroker.store.commitlog.commit_log import CommitLog
-from rocketbroker.store.queue.consume_queue import ConsumeQueue
+from rocketbroker.store.queue.consume_queue_interface import ConsumeQueueInterface
 from rocketbroker.store.read.checked_reader import MOST_ON_LOOP, CheckedReader
 from rocketbroker.store.read.get_message import GetMessageResult, GetMessageStatus, UncheckedMessages, Wanted
 from rocketbroker.store.read.message_filter import MessageFilter
@@ -36,7 +36,7 @@ class FilteredReader:
         self._checked_reader = checked_reader
 
     def read(
-        self, queue: ConsumeQueue, offset: int, max_msgs: int, max_bytes: int, message_filter: MessageFilter
+        self, queue: ConsumeQueueInterface, offset: int, max_msgs: int, max_bytes: int, message_filter: MessageFilter
     ) -> GetMessageResult:
         """As ``QueueReader.read``, of the messages that the filter wants."""
         if not queue.min_offset <= offset < queue.max_offset:
@@ -58,7 +58,7 @@ class FilteredReader:
     def _most(self, wanted: Wanted) -> int:
         return max(self._reader.scan_limit(), wanted.max_msgs)
 
-    def _collect_new(self, queue: ConsumeQueue, result: GetMessageResult, wanted: Wanted) -> bool:
+    def _collect_new(self, queue: ConsumeQueueInterface, result: GetMessageResult, wanted: Wanted) -> bool:
         """Take messages that this process stored a short while ago; false when they lie further back."""
         offset = result.next_begin_offset
         places, sizes = _places(queue, offset, self._most(wanted))
@@ -78,7 +78,7 @@ class FilteredReader:
             result.total_size += size
         return True
 
-    def _matched(self, queue: ConsumeQueue, found: Places, message_filter: MessageFilter) -> list[bool]:
+    def _matched(self, queue: ConsumeQueueInterface, found: Places, message_filter: MessageFilter) -> list[bool]:
         """Which messages the filter wants; they lie in one file, or in a few that follow each other."""
         places, sizes = found
         log, topic_length = self._commit_log, len(queue.topic_block)
@@ -93,7 +93,9 @@ class FilteredReader:
             matched += message_filter.is_matched_by_commit_log(properties)
         return matched
 
-    def _collect_unchecked(self, queue: ConsumeQueue, end: int, result: GetMessageResult, wanted: Wanted) -> None:
+    def _collect_unchecked(
+        self, queue: ConsumeQueueInterface, end: int, result: GetMessageResult, wanted: Wanted
+    ) -> None:
         """Take the places of messages to look at before queue offset ``end``, as many as the loop may read."""
         expected: list[ExpectedRecord] = []
         result.unchecked = UncheckedMessages(queue, None, expected, wanted)
@@ -118,7 +120,7 @@ class FilteredReader:
             wanted.max_msgs, wanted.max_bytes = limits
 
 
-def _places(queue: ConsumeQueue, offset: int, limit: int) -> Places:
+def _places(queue: ConsumeQueueInterface, offset: int, limit: int) -> Places:
     """Where the messages from a queue offset on lie: as numpy arrays when they are ``MANY``."""
     if min(limit, queue.max_offset - offset) < MANY:
         entries = list(queue.entries(offset, limit))

@@ -6,7 +6,7 @@ from enum import Enum
 import msgspec
 
 from rocketbroker.codec.message.expected_record import ExpectedRecord
-from rocketbroker.store.queue.consume_queue import ConsumeQueue
+from rocketbroker.store.queue.consume_queue_interface import ConsumeQueueInterface
 from rocketbroker.store.read.message_filter import MessageFilter
 
 
@@ -39,7 +39,7 @@ class UncheckedMessages(msgspec.Struct):
     ``matches`` says whether a tags code is wanted, ``None`` for all. With ``wanted`` fewer of them may be given.
     """
 
-    queue: ConsumeQueue
+    queue: ConsumeQueueInterface
     matches: Callable[[int], bool] | None
     expected: list[ExpectedRecord]
     wanted: Wanted | None = None

@@ -6,7 +6,7 @@ from rocketbroker.codec.message.message_encoder import BODY_POSITION, STORE_TIME
 from rocketbroker.codec.storefile.consume_queue_layout import CQ_STORE_UNIT_SIZE
 from rocketbroker.common.config import MessageStoreConfig
 from rocketbroker.store.commitlog.commit_log import CommitLog
-from rocketbroker.store.queue.consume_queue import ConsumeQueue
+from rocketbroker.store.queue.consume_queue_interface import ConsumeQueueInterface
 from rocketbroker.store.read.checked_reader import CheckedReader
 from rocketbroker.store.read.get_message import GetMessageResult, GetMessageStatus, UncheckedMessages
 
@@ -32,7 +32,12 @@ class QueueReader:
         self._checked_reader = checked_reader
 
     def read(
-        self, queue: ConsumeQueue, offset: int, max_msgs: int, max_bytes: int, matches: Callable[[int], bool] | None
+        self,
+        queue: ConsumeQueueInterface,
+        offset: int,
+        max_msgs: int,
+        max_bytes: int,
+        matches: Callable[[int], bool] | None,
     ) -> GetMessageResult:
         """Messages of a queue from ``offset`` on: at least one if there is any, within the limits.
 
@@ -63,7 +68,7 @@ class QueueReader:
 
     def _collect_unchecked(
         self,
-        queue: ConsumeQueue,
+        queue: ConsumeQueueInterface,
         end: int,
         result: GetMessageResult,
         max_msgs: int,
@@ -86,7 +91,7 @@ class QueueReader:
         self._collect(entries, result, max_msgs, max_bytes, matches)
 
     def _collect_sound(
-        self, queue: ConsumeQueue, end: int, result: GetMessageResult, max_msgs: int, max_bytes: int
+        self, queue: ConsumeQueueInterface, end: int, result: GetMessageResult, max_msgs: int, max_bytes: int
     ) -> bool:
         """Take messages that are all in the page cache, and check them here; false when that is not so of one."""
         offset = result.next_begin_offset
@@ -166,7 +171,7 @@ class QueueReader:
             count, size = config.max_transfer_count_on_message_in_disk, config.max_transfer_bytes_on_message_in_disk
         return min(max_msgs, count), min(max_bytes, size)
 
-    def store_timestamp(self, queue: ConsumeQueue, queue_offset: int) -> int:
+    def store_timestamp(self, queue: ConsumeQueueInterface, queue_offset: int) -> int:
         """Store time in ms of a message of the queue, -1 when it does not hold it or it is damaged (blocks)."""
         record = queue.expected_record(queue_offset)
         head = self._commit_log.bytes_at(record[1], BODY_POSITION) if record else None
@@ -178,7 +183,7 @@ class QueueReader:
         position = STORE_TIMESTAMP_POSITION + (12 if sys_flag & _BORN_HOST_V6 else 0)
         return int.from_bytes(head[position : position + 8], "big")
 
-    def offset_by_time(self, queue: ConsumeQueue, timestamp_ms: int, upper: bool) -> int:
+    def offset_by_time(self, queue: ConsumeQueueInterface, timestamp_ms: int, upper: bool) -> int:
         """Queue offset of the first message stored at or after a time; with ``upper`` the last not after it (blocks).
 
         Messages are in the order of their store times, so that halving finds it. In place of a damaged message the next
@@ -196,13 +201,13 @@ class QueueReader:
             return max(low - 1, queue.min_offset)
         return low
 
-    def _next_time(self, queue: ConsumeQueue, start: int, end: int) -> tuple[int, int]:
+    def _next_time(self, queue: ConsumeQueueInterface, start: int, end: int) -> tuple[int, int]:
         """The first sound message from ``start`` on and its store time, ``end`` and -1 when there is none before."""
         times = ((number, self.store_timestamp(queue, number)) for number in range(start, end))
         return next((found for found in times if found[1] >= 0), (end, -1))
 
 
-def outside(queue: ConsumeQueue, offset: int) -> GetMessageResult:
+def outside(queue: ConsumeQueueInterface, offset: int) -> GetMessageResult:
     """What is answered to a read from an offset at which the queue has no message."""
     minimum, maximum = queue.min_offset, queue.max_offset
     if maximum == 0:

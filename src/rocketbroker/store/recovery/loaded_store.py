@@ -8,7 +8,7 @@ from rocketbroker.common.open_files import limit_named
 from rocketbroker.store.commitlog.commit_log import CommitLog
 from rocketbroker.store.index.index_service import IndexService
 from rocketbroker.store.logfile.damaged_files import mend_commit_log
-from rocketbroker.store.queue.consume_queue import ConsumeQueue
+from rocketbroker.store.queue.consume_queue_interface import ConsumeQueueInterface
 from rocketbroker.store.queue.consume_queue_store import ConsumeQueueStore
 from rocketbroker.store.queue.queue_ends import QueueEnds, read_queue_ends
 from rocketbroker.store.recovery.rebuild_note import RebuildNote
@@ -29,7 +29,7 @@ class LoadedStore(NamedTuple):
     index_service: IndexService | None
     report: RecoveryReport
     mended_to: int
-    lacking: set[ConsumeQueue]
+    lacking: set[ConsumeQueueInterface]
     index_lacks: int | None
     ends: QueueEnds | None
     ends_path: Path

@@ -10,7 +10,7 @@ from rocketbroker.codec.message.expected_record import ExpectedRecord
 from rocketbroker.codec.message.message_decoder import peek
 from rocketbroker.codec.message.message_encoder import BODY_POSITION
 from rocketbroker.store.commitlog.commit_log_walker import LogWalk, is_begun, store_timestamp_at
-from rocketbroker.store.queue.consume_queue import ConsumeQueue
+from rocketbroker.store.queue.consume_queue_interface import ConsumeQueueInterface
 from rocketbroker.store.recovery.loaded_store import LoadedStore
 from rocketbroker.store.recovery.queue_tails import QueueTails
 
@@ -47,7 +47,7 @@ def end_after_clean_stop(loaded: LoadedStore, tails: QueueTails) -> int:
     return end
 
 
-def _last_queued(loaded: LoadedStore, ends: Mapping[ConsumeQueue, int]) -> tuple[int, int]:
+def _last_queued(loaded: LoadedStore, ends: Mapping[ConsumeQueueInterface, int]) -> tuple[int, int]:
     """Offset of the record from which on the end of the log is looked for, and the least that the end may be.
 
     Without messages in the queues it is looked for from the begin of the last file.
@@ -70,7 +70,7 @@ def _last_queued(loaded: LoadedStore, ends: Mapping[ConsumeQueue, int]) -> tuple
     return written[-1] if written else log_queue.min_offset, known_to
 
 
-def _claimed_end(loaded: LoadedStore, ends: Mapping[ConsumeQueue, int], begin: int) -> int:
+def _claimed_end(loaded: LoadedStore, ends: Mapping[ConsumeQueueInterface, int], begin: int) -> int:
     """End of the last message that a queue names and the log has not, in the file of the log's last record.
 
     An entry whose message the log has at another place is a damaged one, and says nothing.
@@ -90,7 +90,9 @@ def _claimed_end(loaded: LoadedStore, ends: Mapping[ConsumeQueue, int], begin: i
     return found
 
 
-def _has_record(loaded: LoadedStore, queue: ConsumeQueue, end: int, record: ExpectedRecord, log_end: int) -> bool:
+def _has_record(
+    loaded: LoadedStore, queue: ConsumeQueueInterface, end: int, record: ExpectedRecord, log_end: int
+) -> bool:
     """Look for the message of a queue offset between the last sound entry and the end of the log."""
     is_head, queue_offset = queue.record_check.is_head, record[0]
     start = max(queue.message_end(end - 1), loaded.commit_log.min_offset)

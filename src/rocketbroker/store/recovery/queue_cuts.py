@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Mapping
 
-from rocketbroker.store.queue.consume_queue import ConsumeQueue
+from rocketbroker.store.queue.consume_queue_interface import ConsumeQueueInterface
 from rocketbroker.store.queue.consume_queue_store import ConsumeQueueStore
 from rocketbroker.store.recovery.queue_tails import QueueTails
 
@@ -23,7 +23,7 @@ class QueueCuts:
         self,
         queues: ConsumeQueueStore,
         physical_offset: int,
-        without_begin: Collection[ConsumeQueue],
+        without_begin: Collection[ConsumeQueueInterface],
         tails: QueueTails,
         told: list[str],
         ended: Mapping[tuple[str, int], tuple[int, int]] | None,
@@ -38,7 +38,7 @@ class QueueCuts:
             self._find_damage(queue, physical_offset)
         self._positions.update(dict.fromkeys(without_begin, 0))
 
-    def _find_damage(self, queue: ConsumeQueue, physical_offset: int) -> None:
+    def _find_damage(self, queue: ConsumeQueueInterface, physical_offset: int) -> None:
         """Cut a queue behind its last sound entry, to be made anew from the log; from an earlier part if needed."""
         position, name = self._positions[queue], f"queue {queue.queue_id} of {queue.topic}"
         sound = self._positions[queue] = self._tails.sound_end(queue, position)
@@ -54,7 +54,7 @@ class QueueCuts:
             return
         self.lacks_from = min(self.lacks_from, queue.message_end(sound - 1))
 
-    def _keep_end(self, queue: ConsumeQueue, end: int) -> None:
+    def _keep_end(self, queue: ConsumeQueueInterface, end: int) -> None:
         """Reserve the offsets before a queue offset, unless it is known that they were never used."""
         # Noise looks like entries too.
         _, known = (self._ended or {}).get((queue.topic, queue.queue_id), (0, end))

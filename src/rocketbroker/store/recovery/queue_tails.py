@@ -9,7 +9,7 @@ from rocketbroker.codec.message.topic_validator import LMQ_PREFIX
 from rocketbroker.codec.storefile.consume_queue_layout import is_filler
 from rocketbroker.codec.storefile.record_search import MIN_RECORD_SIZE
 from rocketbroker.store.commitlog.commit_log import CommitLog
-from rocketbroker.store.queue.consume_queue import ConsumeQueue
+from rocketbroker.store.queue.consume_queue_interface import ConsumeQueueInterface
 
 
 class QueueTails:
@@ -22,7 +22,7 @@ class QueueTails:
     def __init__(self, commit_log: CommitLog) -> None:
         self._commit_log = commit_log
 
-    def sound_end(self, queue: ConsumeQueue, end: int) -> int:
+    def sound_end(self, queue: ConsumeQueueInterface, end: int) -> int:
         """Queue offset behind the last entry before ``end`` that leads to its message; ``end`` when that is the last.
 
         Goes back in growing steps: sound entries that are made anew with the others do no harm.
@@ -40,13 +40,13 @@ class QueueTails:
             at, step = at - step, 2 * step
         return end if step == 1 else queue.min_offset
 
-    def leads(self, queue: ConsumeQueue, queue_offset: int) -> bool:
+    def leads(self, queue: ConsumeQueueInterface, queue_offset: int) -> bool:
         """Tell whether an entry leads to its message; true as well where there is none, or it is not meant to."""
         record = queue.expected_record(queue_offset)
         sound = record is None or _says_nothing(record) or self._leads(queue, record)
         return sound or not self._can_be_checked(queue)
 
-    def may_be_lost(self, queue: ConsumeQueue, queue_offset: int, physical_offset: int) -> bool:
+    def may_be_lost(self, queue: ConsumeQueueInterface, queue_offset: int, physical_offset: int) -> bool:
         """Tell whether an entry names a message from a CommitLog offset on, which may be lost with the log's tail."""
         record = queue.expected_record(queue_offset)
         if record is None:
@@ -55,11 +55,11 @@ class QueueTails:
         in_the_log = physical_offset <= offset <= offset + size <= self._commit_log.queue.max_file_end
         return in_the_log and size >= queue.record_check.least_size
 
-    def _can_be_checked(self, queue: ConsumeQueue) -> bool:
+    def _can_be_checked(self, queue: ConsumeQueueInterface) -> bool:
         """Tell whether there is a log; entries of Java's light queues lead to messages of other topics."""
         return bool(self._commit_log.queue.files) and not queue.topic.startswith(LMQ_PREFIX)
 
-    def _leads(self, queue: ConsumeQueue, record: ExpectedRecord) -> bool:
+    def _leads(self, queue: ConsumeQueueInterface, record: ExpectedRecord) -> bool:
         queue_offset, offset, _, _ = record
         if 0 <= offset < self._commit_log.min_offset:
             # Its file has expired: those before it lie before it.

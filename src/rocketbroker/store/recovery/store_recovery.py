@@ -23,7 +23,7 @@ from rocketbroker.store.dispatch.reput_message_service import ReputMessageServic
 from rocketbroker.store.flush.store_checkpoint import StoreCheckpoint
 from rocketbroker.store.logfile.mapped_file import MappedFile
 from rocketbroker.store.logfile.mapped_file_queue import MappedFileQueue
-from rocketbroker.store.queue.consume_queue import ConsumeQueue
+from rocketbroker.store.queue.consume_queue_interface import ConsumeQueueInterface
 from rocketbroker.store.queue.queue_ends import (
     QueueEnds,
     find_lost_begins,
@@ -130,7 +130,7 @@ class _Progress:
             self._say(f"recovery: the CommitLog is read up to {offset} of {self._end} at the most")
 
 
-def _end_of(queue: ConsumeQueue) -> int:
+def _end_of(queue: ConsumeQueueInterface) -> int:
     """CommitLog offset behind the last message of a queue."""
     return queue.message_end(queue.max_offset - 1)
 
@@ -165,7 +165,7 @@ def _queues_at_stop(loaded: LoadedStore) -> Mapping[tuple[str, int], tuple[int, 
     return {} if ends is None else ends.queues
 
 
-def _find_lost_queues(loaded: LoadedStore) -> list[ConsumeQueue]:
+def _find_lost_queues(loaded: LoadedStore) -> list[ConsumeQueueInterface]:
     """Take the queues that have less than they had at the clean stop as lacking; gives those that lack their begin.
 
     Also tells of the first files of the log, which look like expired ones when they are gone.

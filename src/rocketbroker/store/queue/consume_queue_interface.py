@@ -1,0 +1,242 @@
+"""What all consume queues share (org.apache.rocketmq.store.queue.ConsumeQueueInterface).
+
+``next_offset`` is the queue offset that the next message gets; ``max_offset`` is where readers find the end. Between
+the two lie messages that are in the CommitLog but not dispatched yet.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import ClassVar
+
+from rocketbroker.codec.message.expected_record import ExpectedRecord, RecordCheck
+from rocketbroker.codec.message.message_encoder import magic_code, topic_block
+from rocketbroker.codec.message.tags_code import extend_hash, java_hash
+from rocketbroker.codec.message.topic_validator import RMQ_SYS_SCHEDULE_TOPIC
+from rocketbroker.codec.storefile.consume_queue_layout import ENTRY
+from rocketbroker.codec.storefile.index_file_layout import build_key, build_tag_key, key_hash_of
+from rocketbroker.common.file_system import FileSystem
+from rocketbroker.store.logfile.mapped_file import MappedFile
+from rocketbroker.store.logfile.mapped_file_queue import MappedFileQueue
+
+# Blocks of a queue are allocated 3,276 messages at a time.
+_ALLOCATE_STEP = 65536
+_REMEMBERED_TAGS = 1024
+
+
+class ConsumeQueueInterface(ABC):
+    """The index of one queue, and what each record of its topic bears.
+
+    Args:
+        topic: its topic.
+        queue_id: its number.
+        directory: its folder.
+        file_size: bytes of each file.
+        file_system: the disk.
+    """
+
+    __slots__ = (
+        "dirty",
+        "key_prefix_hash",
+        "magic",
+        "max_offset",
+        "min_offset",
+        "next_offset",
+        "queue",
+        "queue_id",
+        "record_check",
+        "room_end",
+        "schedule",
+        "tag_hashes",
+        "tags_codes",
+        "topic",
+        "topic_block",
+        "trusted_from",
+    )
+
+    #: Whether a record may take several queue offsets.
+    holds_batches: ClassVar[bool] = False
+
+    def __init__(self, topic: str, queue_id: int, directory: Path, file_size: int, file_system: FileSystem) -> None:
+        self.topic = topic
+        self.queue_id = queue_id
+        step = min(_ALLOCATE_STEP, file_size)
+        self.queue = MappedFileQueue(directory, file_size, step, file_system, keeps_open=False)
+        # What each record of the topic bears, and what each of its index keys begins with.
+        encoded = topic.encode()
+        self.topic_block = topic_block(encoded)
+        self.magic = magic_code(len(encoded))
+        self.record_check = RecordCheck(queue_id, self.magic, self.topic_block)
+        self.schedule = topic == RMQ_SYS_SCHEDULE_TOPIC
+        self.key_prefix_hash = java_hash(build_key(topic, ""))
+        self.tag_hashes: dict[bytes, int] = {}
+        self.min_offset = 0
+        self.max_offset = 0
+        self.next_offset = 0
+        # A message that gets this queue offset, or a later one, needs ``make_room`` first.
+        self.room_end = 0
+        # Entries before this queue offset were stored by an earlier process, or before a sync that failed. They are
+        # checked before they are given out. Changed on the event loop.
+        self.trusted_from = 0
+        # Tags codes that checked records were seen to have.
+        self.tags_codes: set[int] = set()
+        self.dirty = False
+
+    def tag_hash(self, tags: bytes) -> int:
+        """Return the key hash of an index entry for tags of this topic; ``tag_hashes`` has those seen before."""
+        if (known := self.tag_hashes.get(tags)) is not None:
+            return known
+        found = key_hash_of(extend_hash(java_hash(build_tag_key(self.topic, "")), tags))
+        if len(self.tag_hashes) < _REMEMBERED_TAGS:
+            self.tag_hashes[tags] = found
+        return found
+
+    def put_run(
+        self, queue_offset: int, physical_offsets: Sequence[int], sizes: Sequence[int], tags_codes: Sequence[int]
+    ) -> None:
+        """Enter messages that follow each other.
+
+        Raises:
+            StoreFullError: the disk has no room for the next file.
+        """
+        self.put_entries(queue_offset, b"".join(map(ENTRY.pack, physical_offsets, sizes, tags_codes)))
+
+    def message_end(self, queue_offset: int) -> int:
+        """CommitLog offset behind a message, 0 when the queue does not hold it: see ``message_entry``."""
+        entry = self.message_entry(queue_offset)
+        return sum(entry[:2]) if entry else 0
+
+    # -- writing
+
+    @abstractmethod
+    def make_room(self, end: int) -> None:
+        """Allocate files and blocks for all entries before queue offset ``end``, pending ones included.
+
+        Called before a message is appended to the CommitLog, so that no disk can refuse its entry afterwards.
+
+        Raises:
+            StoreFullError: the disk has no room.
+            StoreError: a file cannot be had.
+        """
+
+    @abstractmethod
+    def put(self, queue_offset: int, physical_offset: int, size: int, tags_code: int) -> None:
+        """Enter a record whose first message has ``queue_offset``; its messages become the last that readers find.
+
+        Raises:
+            StoreFullError: the disk has no room for the next file.
+            StoreError: the record cannot be read.
+        """
+
+    @abstractmethod
+    def put_entries(self, queue_offset: int, entries: bytes) -> None:
+        """Enter messages that follow each other, from the bytes of their entries in an ordinary queue.
+
+        Raises:
+            StoreFullError: the disk has no room for the next file.
+        """
+
+    @abstractmethod
+    def go_on_at(self, queue_offset: int) -> None:
+        """Have the next message get a queue offset behind the end, on disk as well: those before it were used.
+
+        Readers find that there are no messages, and pass on.
+
+        Raises:
+            StoreFullError: the disk has no room.
+        """
+
+    @abstractmethod
+    def cut(self, queue_offset: int) -> None:
+        """Forget the entries from a queue offset on; all of them, and their files, when it lies before the first.
+
+        Raises:
+            StoreFullError: the disk has no room to note that the offsets before it were used.
+        """
+
+    # -- reading by queue offset
+
+    @abstractmethod
+    def entries(self, queue_offset: int, limit: int) -> Iterator[tuple[int, int, int]]:
+        """Up to ``limit`` entries (physical offset, size, tags code) from ``queue_offset``; fewer at a file's end."""
+
+    @abstractmethod
+    def entry_bytes(self, queue_offset: int, limit: int) -> memoryview:
+        """Return what ``entries`` gives, in the bytes of an ordinary queue."""
+
+    @abstractmethod
+    def entry(self, queue_offset: int) -> tuple[int, int, int] | None:
+        """Return the entry of the record that holds a message, ``None`` when the queue does not hold it."""
+
+    @abstractmethod
+    def message_entry(self, queue_offset: int) -> tuple[int, int, int] | None:
+        """As ``entry``; where offsets were used that have no message, that of the last message before them.
+
+        Its size is 0 where they were lost with a part of the log, which begins at its CommitLog offset.
+        """
+
+    @abstractmethod
+    def end_of_record(self, queue_offset: int) -> int:
+        """Return the queue offset behind the record that holds a message."""
+
+    @abstractmethod
+    def expected_record(self, queue_offset: int) -> ExpectedRecord | None:
+        """Return the record of a message as its entry names it, ``None`` when the queue does not hold it."""
+
+    @abstractmethod
+    def place_of(self, queue_offset: int) -> tuple[str, int]:
+        """Return the file and the position of an entry, for messages to people."""
+
+    @staticmethod
+    @abstractmethod
+    def unsynced_entries(file: MappedFile) -> Iterator[tuple[int, int, int]]:
+        """Position, physical offset and size in the entries of a file that are not on disk for certain; no fillers."""
+
+    # -- reading by CommitLog offset
+
+    @abstractmethod
+    def position_of(self, physical_offset: int) -> int:
+        """Return the queue offset at which the entries of records at and after a physical offset begin."""
+
+    @abstractmethod
+    def has_before(self, physical_offset: int, queue_offset: int) -> bool:
+        """Tell whether a record before a physical offset has an entry not far behind a queue offset."""
+
+    @abstractmethod
+    def first_offset_from(self, physical_offset: int) -> int:
+        """Return the queue offset of the first message at or after a CommitLog offset, the end without one (blocks).
+
+        By reading, on any thread: a page fault on the mapping would hold up all threads.
+        """
+
+    # -- life
+
+    @abstractmethod
+    def load(self) -> None:
+        """Map the files and find where the entries begin and end.
+
+        Raises:
+            StoreError: a file is missing or has another size.
+        """
+
+    @abstractmethod
+    def cut_doubtful(self, told: list[str], before_change: Callable[[], None]) -> bool:
+        """Forget what ``load`` found behind the sound entries; false when there was nothing.
+
+        Args:
+            told: takes what it was.
+            before_change: called before anything is changed.
+        """
+
+    @property
+    @abstractmethod
+    def begin_of_files(self) -> int | None:
+        """The first queue offset in its files; ``None`` without files."""
+
+    @abstractmethod
+    def first_file_without_messages(self) -> MappedFile | None:
+        """Return the first file, if all it holds lies before ``min_offset`` and it is not the last with entries."""
+
+    @abstractmethod
+    def correct_min_offset(self, min_physical_offset: int) -> None:
+        """Move ``min_offset`` to the first message that the CommitLog still holds."""
