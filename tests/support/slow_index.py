@@ -1,7 +1,14 @@
 """Index files as Java writes them, one key at a time by struct alone: what batches of keys are held to."""
 
 import struct
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import islice
+
+
+def hits(steps: Iterable[int | None], limit: int | None = None) -> list[int]:
+    """Return the offsets that the steps of a search of an index give."""
+    return list(islice((offset for offset in steps if offset is not None), limit))
 
 
 def java_hash(text: str) -> int:

@@ -7,7 +7,6 @@ entries themselves are a handful of array operations, whatever the number of key
 import os
 from bisect import bisect_left
 from collections.abc import Iterator
-from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -147,17 +146,14 @@ class IndexFile:
         header = self.header
         return header.index_count > 1 and begin_ms <= header.end_timestamp and end_ms >= header.begin_timestamp
 
-    def select(self, key_hash: int, max_num: int, begin_ms: int, end_ms: int) -> list[int]:
-        """Offsets of up to ``max_num`` messages with that key hash and store time: newest first, each once (blocks).
-
-        It may run on any thread while keys are entered. A chain may be long and cold, so that it is read: a page fault
-        on the mapping would hold up all threads.
-        """
-        hits = (offset for offset in self.chain(key_hash, begin_ms, end_ms) if offset is not None)
-        return list(islice(hits, max_num))
-
     def chain(self, key_hash: int, begin_ms: int, end_ms: int) -> Iterator[int | None]:
-        """Follow the chain of a key hash: an offset for each message that ``select`` finds, ``None`` for others."""
+        """Follow the chain of a key hash, newest first (blocks).
+
+        Yields an offset for each message with that key hash and store time, each once, and ``None`` for others.
+
+        It may run on any thread while keys are entered. A chain may be long and cold, so it is read: a page fault on
+        the mapping would hold up all threads.
+        """
         last = None
         (number,) = SLOT.unpack(self._read(slot_position(key_hash, self._slot_count), SLOT.size))
         # Chains lead to ever smaller numbers; a damaged one that does not is not followed.

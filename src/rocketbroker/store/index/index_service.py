@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from itertools import islice, repeat
+from itertools import repeat
 from math import inf
 from operator import attrgetter
 from pathlib import Path
@@ -318,16 +318,12 @@ class IndexService:
         if self.files and self.files[0] is file:
             self.files = self.files[1:]
 
-    def query(self, topic: str, key: str, max_num: int, begin_ms: int, end_ms: int, *, tag: bool = False) -> list[int]:
-        """CommitLog offsets of messages with a key (or a tag), newest first, each once (blocks; on any thread).
-
-        What still waits is found after a ``flush`` only.
-        """
-        hits = (offset for offset in self.search(topic, key, begin_ms, end_ms, tag=tag) if offset is not None)
-        return list(islice(hits, max_num))
-
     def search(self, topic: str, key: str, begin_ms: int, end_ms: int, *, tag: bool = False) -> Iterator[int | None]:
-        """Look at the entries one by one: an offset for each that ``query`` finds, ``None`` for others (blocks)."""
+        """Look at the entries of a key (or a tag) one by one, newest first (blocks; on any thread).
+
+        Yields the CommitLog offset of each message, once, and ``None`` for other entries. What still waits is found
+        after a ``flush`` only.
+        """
         key_hash = key_hash_of(java_hash(build_tag_key(topic, key) if tag else build_key(topic, key)))
         # A message whose keys lie in two files may be in both, entered again after an unclean stop.
         found: set[int] = set()

@@ -12,7 +12,7 @@ from rocketbroker.common.errors import StoreError, StoreFullError
 from rocketbroker.store.index.index_file import IndexFile
 from rocketbroker.store.logfile.mapped_file import MappedFile
 from tests.support.damage import overwrite
-from tests.support.slow_index import SlowIndex, java_hash
+from tests.support.slow_index import SlowIndex, hits, java_hash
 from tests.support.stores import ALWAYS, open_below
 
 NAME = "20261121095923270"
@@ -73,16 +73,16 @@ def test_time_differences_are_held_between_zero_and_the_most_an_int_takes(file: 
 def test_keys_are_found_newest_first(file: IndexFile):
     put(file, *[("same", number, NOW + number) for number in range(10)], ("other", 99, NOW))
 
-    assert file.select(hash_of("same"), 4, 0, 2**62) == [9, 8, 7, 6]
-    assert file.select(hash_of("same"), 100, 0, 2**62) == list(range(9, -1, -1))
-    assert file.select(hash_of("missing"), 100, 0, 2**62) == []
+    assert hits(file.chain(hash_of("same"), 0, 2**62), 4) == [9, 8, 7, 6]
+    assert hits(file.chain(hash_of("same"), 0, 2**62)) == list(range(9, -1, -1))
+    assert hits(file.chain(hash_of("missing"), 0, 2**62)) == []
 
 
 def test_a_time_range_takes_whole_seconds(file: IndexFile):
     put(file, *[("k", number, NOW + 1000 * number) for number in range(5)])
 
-    assert file.select(hash_of("k"), 9, NOW + 2000, NOW + 3000) == [3, 2]
-    assert file.select(hash_of("k"), 9, NOW + 2999, NOW + 2999) == [2]
+    assert hits(file.chain(hash_of("k"), NOW + 2000, NOW + 3000)) == [3, 2]
+    assert hits(file.chain(hash_of("k"), NOW + 2999, NOW + 2999)) == [2]
     assert file.covers(NOW + 4000, NOW + 9000)
     assert file.covers(0, NOW)
     assert not file.covers(NOW + 4001, NOW + 9000)
@@ -94,14 +94,14 @@ def test_a_damaged_chain_ends_instead_of_going_round(file: IndexFile):
     first = 40 + SLOTS * 4 + 20
     overwrite(file.file, first + 16, (2).to_bytes(4, "big"))
 
-    assert file.select(hash_of("k"), 9, 0, 2**62) == [2, 1]
+    assert hits(file.chain(hash_of("k"), 0, 2**62)) == [2, 1]
 
 
 def test_a_query_goes_no_further_back_than_its_time_range(file: IndexFile, monkeypatch):
     put(file, *[("k", number, NOW + 1000 * number) for number in range(20)])
     reads = counted_reads(monkeypatch)
 
-    assert file.select(hash_of("k"), 99, NOW + 17_000, NOW + 18_000) == [18, 17]
+    assert hits(file.chain(hash_of("k"), NOW + 17_000, NOW + 18_000)) == [18, 17]
 
     # The slot, and the entries of 19 to 16.
     assert len(reads) == 5
@@ -119,7 +119,7 @@ def test_a_query_that_is_given_up_ends_with_what_it_has(file: IndexFile, monkeyp
     reads: list[int] = []
     monkeypatch.setattr(os, "pread", reading)
 
-    assert file.select(hash_of("k"), 99, 0, 2**62) == [19, 18, 17, 16]
+    assert hits(file.chain(hash_of("k"), 0, 2**62)) == [19, 18, 17, 16]
 
 
 def test_a_query_sees_whole_entries_while_keys_are_entered(file: IndexFile, monkeypatch):
@@ -133,7 +133,7 @@ def test_a_query_sees_whole_entries_while_keys_are_entered(file: IndexFile, monk
 
     monkeypatch.setattr(os, "pread", reading)
 
-    assert file.select(hash_of("k"), 99, 0, 2**62) == [3, 2, 1]
+    assert hits(file.chain(hash_of("k"), 0, 2**62)) == [3, 2, 1]
 
 
 def test_a_slot_never_names_an_entry_that_is_not_whole(file: IndexFile, monkeypatch):
@@ -145,7 +145,7 @@ def test_a_slot_never_names_an_entry_that_is_not_whole(file: IndexFile, monkeypa
         """Ask for the key as soon as its slot is written."""
         with writing(mapped, start, end) as view:
             yield view
-            found.append(file.select(hash_of("k"), 99, 0, 2**62))
+            found.append(hits(file.chain(hash_of("k"), 0, 2**62)))
 
     put(file, ("k", 1, NOW))
     monkeypatch.setattr(MappedFile, "writing", asking)
@@ -165,7 +165,7 @@ def test_a_slot_that_is_ahead_of_the_header_makes_no_entry_follow_itself(file: I
 
     put(file, ("k", 3, NOW))
 
-    assert file.select(hash_of("k"), 99, 0, 2**62) == [3]
+    assert hits(file.chain(hash_of("k"), 0, 2**62)) == [3]
 
 
 def counted_reads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
@@ -243,7 +243,7 @@ def test_all_can_be_cut(file: IndexFile):
     assert bytes(file.file.buffer[: entry_position(1, SLOTS)]) == IndexHeader().encode() + bytes(4 * SLOTS + 20)
     assert file.header.index_count == 1
     put(file, ("a", 7, NOW))
-    assert file.select(hash_of("a"), 9, 0, ALWAYS) == [7]
+    assert hits(file.chain(hash_of("a"), 0, ALWAYS)) == [7]
 
 
 def test_what_a_power_loss_left_of_the_entries_behind_the_cut_does_not_matter(file: IndexFile):
@@ -256,7 +256,7 @@ def test_what_a_power_loss_left_of_the_entries_behind_the_cut_does_not_matter(fi
 
     assert file.cut(9) == 6
 
-    assert [file.select(hash_of(f"k{number}"), 9, 0, ALWAYS) for number in range(7)] == [
+    assert [hits(file.chain(hash_of(f"k{number}"), 0, ALWAYS)) for number in range(7)] == [
         [7, 0],
         [8, 1],
         [2],
