@@ -4,7 +4,6 @@ import json
 import shutil
 import signal
 import threading
-import time
 from collections import Counter
 from pathlib import Path
 
@@ -19,6 +18,7 @@ from rocketbroker.common.errors import StoreError
 from tests.support import golden_store
 from tests.support.commit_log_writer import CommitLogWriter, overwrite
 from tests.support.slow_store_reader import slow_rows
+from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
@@ -119,11 +119,16 @@ def test_damage_is_skipped_and_named_on_stderr(
     overwrite(broken / "commitlog" / ("0" * 20), message["phyOffset"] + 4, b"????")
     counts = count_messages(broken, spark)
     assert sum(count.messages for count in counts) == len(golden_store.manifest("clean")["messages"]) - 1
-    said, deadline = "", time.monotonic() + 10
-    while "skipped" not in said and time.monotonic() < deadline:
-        said += capsys.readouterr().err
-        time.sleep(0.05)
-    assert f"no readable record in {message['size']} bytes from position {message['phyOffset']}; skipped" in said
+    said: list[str] = []
+
+    def is_reported() -> bool:
+        said.append(capsys.readouterr().err)
+        return "skipped" in "".join(said)
+
+    wait_until(is_reported, "the skipped range is named")
+    assert f"no readable record in {message['size']} bytes from position {message['phyOffset']}; skipped" in "".join(
+        said
+    )
     table = CliRunner().invoke(app, ["count", str(broken)])
     assert table.stdout.splitlines()[-1].endswith(f"; 1 range, {message['size']:,} bytes not read")
     printed = CliRunner().invoke(app, ["count", str(broken), "--json"])

@@ -9,8 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -28,6 +27,7 @@ from tests.support.commit_log_writer import CommitLogWriter
 from tests.support.our_servers import ROOT, OurServer, OurServers, wait_serving
 from tests.support.slow_store_reader import slow_rows
 from tests.support.streaming_query import COLUMNS, run_to_end, start_query, written_batches, written_rows
+from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(1500)]
 
@@ -39,13 +39,6 @@ PAUSE_S = 0.005  # between two messages: a producer at full speed would take the
 def expected(commit_log: Path, broker: str) -> list[tuple[Any, ...]]:
     rows = [{"broker": broker, **row} for row in slow_rows(commit_log)]
     return sorted(tuple(row[name] for name in COLUMNS) for row in rows)
-
-
-def wait_for(condition: Callable[[], object], what: str) -> None:
-    deadline = time.monotonic() + LIMIT_S
-    while not condition():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.05)
 
 
 def is_further(out: Path, known: int, query: StreamingQuery) -> bool:
@@ -67,7 +60,7 @@ def test_each_message_comes_once_over_stops_of_the_query_and_rolls_of_the_log(sp
         if seed == 1:  # one that is stopped wherever it is
             known = written_batches(out)
             query = start_query(spark, writer.root, out, checkpoint, **options)
-            wait_for(partial(is_further, out, known, query), "nothing was written")
+            wait_until(partial(is_further, out, known, query), "nothing was written", LIMIT_S)
             query.stop()
         else:
             finish(spark, writer.root, out, checkpoint, **options)
@@ -132,7 +125,7 @@ class Load:
     def wait_for(self, more: int) -> None:
         """Till so many more messages were acknowledged."""
         wanted = self.sent + more
-        wait_for(lambda: self.sent >= wanted, f"{more} messages were not taken")
+        wait_until(lambda: self.sent >= wanted, f"{more} messages were not taken", LIMIT_S)
 
 
 @pytest.fixture
@@ -164,7 +157,7 @@ def test_a_broker_at_work_is_followed_through_kills_of_both(spark: SparkSession,
         load.wait_for(200)
         process = program(broker.store, out, checkpoint)
         try:
-            wait_for(lambda: written_batches(out) or process.poll() is not None, "the program wrote nothing")
+            wait_until(lambda: written_batches(out) or process.poll() is not None, "the program wrote nothing", LIMIT_S)
             assert process.poll() is None
             load.wait_for(200)
         finally:
@@ -173,7 +166,7 @@ def test_a_broker_at_work_is_followed_through_kills_of_both(spark: SparkSession,
         load.wait_for(200)
         known = written_batches(out)
         query = start_query(spark, broker.store, out, checkpoint, maxBytesPerTrigger=300_000)
-        wait_for(partial(is_further, out, known, query), "nothing more was written")
+        wait_until(partial(is_further, out, known, query), "nothing more was written", LIMIT_S)
         broker.kill()
         broker = launch(servers, namesrv, broker)
         load.wait_for(600)

@@ -10,6 +10,7 @@ import pytest
 from rocketbroker.codec.remoting.bodies.tables import KVTable
 from tests.support.our_servers import OurServer, OurServers, wait_serving
 from tests.support.raw_client import RawAnswer, RawClient
+from tests.support.waiting import wait_until
 
 SEND_V2, PULL, QUERY_MESSAGE, RUNTIME_INFO, GET_MIN, GET_MAX, EARLIEST = 310, 11, 12, 28, 31, 30, 32
 DELETE_EXPIRED_COMMITLOG, CLEAN_EXPIRED_CONSUMEQUEUE, CLEAN_UNUSED_TOPIC = 329, 306, 316
@@ -104,13 +105,6 @@ def broker(tmp_path: Path) -> Iterator[Broker]:
         servers.close()
 
 
-def wait(condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + LIMIT_S
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-
-
 def first_names(folder: Path, count: int) -> list[int]:
     return [int(path.name) for path in sorted(folder.iterdir())[:count]]
 
@@ -131,9 +125,9 @@ def test_expired_messages_go_by_hand_and_all_else_goes_on(broker: Broker, how: C
     broker.age(4)
     assert broker.ask(DELETE_EXPIRED_COMMITLOG).code == SUCCESS
 
-    wait(lambda: first_names(broker.store / "commitlog", 1) == [4 * LOG_FILE])
-    wait(lambda: first_names(broker.store / "consumequeue" / TOPIC / "0", 1) == [200])
-    wait(lambda: not first_index_file.exists())
+    wait_until(lambda: first_names(broker.store / "commitlog", 1) == [4 * LOG_FILE], "the log is cleaned")
+    wait_until(lambda: first_names(broker.store / "consumequeue" / TOPIC / "0", 1) == [200], "the queue is cleaned")
+    wait_until(lambda: not first_index_file.exists(), "the index file is removed")
     broker.check_holds(12, MESSAGES)
     info = KVTable.decode(broker.ask(RUNTIME_INFO).body).table
     assert info["commitLogMinOffset"] == str(4 * LOG_FILE)
@@ -158,7 +152,7 @@ def test_a_queue_all_of_whose_messages_are_gone_goes_on_where_it_was(broker: Bro
     broker.age(2)
     assert broker.ask(DELETE_EXPIRED_COMMITLOG).code == SUCCESS
 
-    wait(lambda: broker.offset(GET_MIN) == 6)
+    wait_until(lambda: broker.offset(GET_MIN) == 6, "the queue begins at the end")
     assert broker.ask(CLEAN_EXPIRED_CONSUMEQUEUE).code == SUCCESS
     assert broker.offset(GET_MAX) == 6
     broker.restart(OurServer.kill)

@@ -1,8 +1,7 @@
 """Our broker on a small disk, by the shares of it from which on messages are removed and sends are refused."""
 
 import re
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -10,7 +9,6 @@ import pytest
 from tests.integration.test_full_disk import (
     BODY_SIZE,
     DISK_SIZE,
-    RESUME_LIMIT_S,
     SETTINGS,
     SUCCESS,
     UPDATE_CONSUMER_OFFSET,
@@ -21,6 +19,7 @@ from tests.integration.test_full_disk import (
 from tests.support.our_servers import OurServer, OurServers
 from tests.support.private_disk import PrivateDisk
 from tests.support.raw_client import RawClient
+from tests.support.waiting import wait_until
 
 
 @pytest.fixture
@@ -40,13 +39,6 @@ def small_disk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Small
             broker.close()
 
 
-def wait(condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + RESUME_LIMIT_S
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-
-
 @pytest.mark.parametrize("small_disk", ["false"], indirect=True)
 def test_over_the_warning_level_sends_are_refused_with_the_share_until_there_is_room(small_disk: SmallDiskBroker):
     for _ in range(50):
@@ -54,13 +46,8 @@ def test_over_the_warning_level_sends_are_refused_with_the_share_until_there_is_
     # There is room for the next file of the log, and for what comes before the share is measured again.
     small_disk.occupy(small_disk.room() - DISK_SIZE * 9 // 100)
 
+    wait_until(lambda: small_disk.send().code != SUCCESS, "sends are rejected")
     answer = small_disk.send()
-    deadline = time.monotonic() + RESUME_LIMIT_S
-    while answer.code == SUCCESS:
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-        answer = small_disk.send()
-
     check_refused(answer)
     assert f"[DISK_FULL] the disk of {small_disk.disk.path / 'store'}/" in answer.remark
     measured = re.search(r"is ([0-9.]+) % full, which is more than 90 % \(diskSpaceWarningLevelRatio\)", answer.remark)
@@ -82,7 +69,7 @@ def test_over_the_forced_level_the_oldest_messages_make_room_and_their_loss_is_t
         assert client.ask(UPDATE_CONSUMER_OFFSET, fields).code == SUCCESS
     for _ in range(2 * DISK_SIZE // BODY_SIZE):
         small_disk.wait_taken()
-    wait(lambda: small_disk.room() >= DISK_SIZE * 15 // 100)
+    wait_until(lambda: small_disk.room() >= DISK_SIZE * 15 // 100, "files are removed")
 
     text = small_disk.broker.text()
     lost = re.findall(r"group CG_Full loses messages of topic Full, queue 0: offsets ([0-9]+) to ([0-9]+)", text)

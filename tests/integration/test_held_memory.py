@@ -3,8 +3,7 @@
 import contextlib
 import json
 import socket
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,6 +11,7 @@ import pytest
 from tests.support.our_servers import BOOT_LIMIT, BOOTED, OurServer, OurServers, status_bytes
 from tests.support.raw_client import RawClient, raw_frame, raw_header
 from tests.support.raw_requests import consumer_data, send_fields
+from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(300)]
 
@@ -38,13 +38,6 @@ def send(client: RawClient, number: int) -> None:
     assert answer.code == 0, answer.remark
 
 
-def wait_until(condition: Callable[[], bool], timeout_s: float) -> None:
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-
-
 def begin(address: str, data: bytes, stack: contextlib.ExitStack) -> None:
     """A connection that sends these bytes and no more; it may be dropped meanwhile."""
     host, _, port = address.rpartition(":")
@@ -66,7 +59,7 @@ def test_half_frames_are_bounded_and_given_back(broker: OurServer):
         assert "(maxHeldBytes)" in broker.text()
         stack.close()
         with RawClient(broker.address) as another:
-            wait_until(lambda: status_bytes(broker, "VmRSS") - before < OVERHEAD, 60)
+            wait_until(lambda: status_bytes(broker, "VmRSS") - before < OVERHEAD, "memory is given back")
             send(another, 1)
 
 
@@ -89,5 +82,5 @@ def test_requests_whose_turn_does_not_come_are_bounded_and_end_with_their_connec
                         send(bystander, 2 + sent)
             assert sent < 200, "the broker reads no more of them"
             assert status_bytes(broker, "VmHWM") - before < OVERHEAD
-        wait_until(lambda: status_bytes(broker, "VmRSS") - before < 48 * MIB, 60)
+        wait_until(lambda: status_bytes(broker, "VmRSS") - before < 48 * MIB, "memory is given back")
         send(bystander, 1_000)

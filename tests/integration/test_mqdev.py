@@ -12,7 +12,7 @@ from rocketbroker.client.admin_client import AdminClient
 
 COMMAND = (sys.executable, "-m", "rocketbroker.app.mqdev")
 # Ready in about a second; machines that run other tests at the same time are slower.
-READY_S = 30.0
+READY_S = 60.0
 
 
 async def start(temp: Path, *args: str) -> asyncio.subprocess.Process:

@@ -16,7 +16,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 COMMAND = [sys.executable, "-P", "-m", "rocketbroker.app.namesrv_startup"]
-TIMEOUT_S = 20.0
+TIMEOUT_S = 60.0
 
 
 def environment(home: Path) -> dict[str, str]:

@@ -35,7 +35,7 @@ from rocketbroker.transport.remoting_client import RemotingClient
 from rocketbroker.transport.remoting_server import RemotingServer
 from tests.support.namesrv_session import RecordedFrame, recorded_frames
 
-TIMEOUT_S = 5.0
+TIMEOUT_S = 60.0
 # The answers with lists of topics have them in the order of Java's hash tables, which is no fact of the protocol.
 UNORDERED = {
     RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER,

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import time
 import zlib
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
@@ -25,9 +24,9 @@ from rocketbroker.codec.remoting.remoting_command import Command, request
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.transport.remoting_client import RemotingClient
-from tests.support.our_servers import OurServer, OurServers
+from tests.support.our_servers import OurServer, OurServers, cpu_seconds
 
-TIMEOUT_S = 30.0
+TIMEOUT_S = 60.0
 MIB = 1 << 20
 
 
@@ -136,10 +135,10 @@ def peak_bytes(server: OurServer) -> int:
 
 
 class Prober:
-    """Asks for a route again and again and keeps the longest time that an answer took."""
+    """Asks for a route again and again and keeps the most CPU time that the server used up until an answer."""
 
-    def __init__(self, where: str) -> None:
-        self._where = where
+    def __init__(self, server: OurServer) -> None:
+        self._server = server
         self.longest_s = 0.0
         self.answers = 0
 
@@ -154,9 +153,9 @@ class Prober:
 
     async def _ask(self, remoting: RemotingClient) -> None:
         while True:
-            began = time.monotonic()
-            assert (await remoting.invoke(self._where, route("Topic-1"), TIMEOUT_S)).code == 0
-            self.longest_s = max(self.longest_s, time.monotonic() - began)
+            began = cpu_seconds(self._server)
+            assert (await remoting.invoke(self._server.address, route("Topic-1"), TIMEOUT_S)).code == 0
+            self.longest_s = max(self.longest_s, cpu_seconds(self._server) - began)
             self.answers += 1
             await asyncio.sleep(0.005)
 
@@ -184,7 +183,7 @@ async def test_no_registration_holds_the_name_server_or_its_memory(
     servers: OurServers, body: bytes, compressed: bool, accepted: bool
 ) -> None:
     server = servers.namesrv()
-    prober = Prober(server.address)
+    prober = Prober(server)
     async with client() as broker, client() as stranger:
         assert (await broker.invoke(server.address, registration(topics(3)), TIMEOUT_S)).code == 0
         before = peak_bytes(server)
@@ -198,7 +197,7 @@ async def test_no_registration_holds_the_name_server_or_its_memory(
             f"{grown / MIB:.0f} MiB more, route asked {prober.answers} times, {prober.longest_s * 1000:.0f} ms at most"
         )
         assert grown < 300 * MIB
-        # With other work on the machine; a held loop took 20 s and more.
+        # A held loop took 20 s and more.
         assert prober.longest_s < 3.0
         await stranger.stop()
         async with asyncio.timeout(TIMEOUT_S):

@@ -30,7 +30,7 @@ from rocketbroker.common.atomic_file import replace_contents
 from rocketbroker.common.file_system import FileSystem
 from rocketbroker.transport.remoting_client import RemotingClient
 
-LIMIT_S = 20
+LIMIT_S = 60
 
 
 class Disk:

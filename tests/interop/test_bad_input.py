@@ -4,7 +4,6 @@ import contextlib
 import json
 import os
 import struct
-import time
 import zlib
 from collections.abc import Iterator
 from typing import Any
@@ -23,6 +22,7 @@ from tests.support.raw_requests import (
     send_v1_fields,
     topic_fields,
 )
+from tests.support.waiting import wait_until
 
 SEND_V2, PULL, HEART_BEAT, MAX_OFFSET, ROUTE, REGISTER = 310, 11, 34, 30, 105, 103
 QUERY, VIEW, LOCK_BATCH, SEND_MSG_BACK = 12, 33, 41, 36
@@ -81,10 +81,9 @@ def test_an_impossible_length_ends_that_connection_alone(
         if answer is not None:
             refused(answer, named)
             assert peer.read() is None
-    deadline = time.monotonic() + 5
-    while not any("frame length" in line and named in line for line in target.lines()):
-        assert time.monotonic() < deadline, f"the log does not name the length:\n{target.text()[-2000:]}"
-        time.sleep(0.02)
+    wait_until(
+        lambda: any("frame length" in line and named in line for line in target.lines()), "the log names the length"
+    )
 
 
 def test_announced_bytes_are_not_allocated_before_they_come(shared: Cluster, bystander: RawClient):
@@ -160,10 +159,7 @@ def test_a_broken_header_is_answered_or_ends_that_connection(
         peer.send(frame)
         answer = peer.read()
         if answer is None:
-            deadline = time.monotonic() + 5
-            while not any("header" in line for line in target.lines()[logged:]):
-                assert time.monotonic() < deadline, f"nobody says why:\n{target.text()[-2000:]}"
-                time.sleep(0.02)
+            wait_until(lambda: any("header" in line for line in target.lines()[logged:]), "the log says why")
         else:
             refused(answer)
             assert answer.remark

@@ -7,16 +7,15 @@ from pathlib import Path
 import pytest
 
 from rocketbroker.client.admin_client import AdminClient
-from tests.interop.test_java_groups import produce, push, until
+from tests.interop.test_java_groups import produce, push
 from tests.support.java import Java
 from tests.support.java_group_admin import GroupAdmin
 from tests.support.java_lines import check_content, got
 from tests.support.java_process import JavaProcess
 from tests.support.our_servers import Cluster, OurServers
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.java
-
-COMES_S = 60.0
 
 
 @pytest.fixture
@@ -25,7 +24,7 @@ def admin(java: Java, cluster: Cluster, tmp_path: Path) -> GroupAdmin:
 
 
 def wait_for(consumer: JavaProcess, count: int) -> None:
-    until(lambda: len(got(consumer.text())) >= count, COMES_S, f"{count} messages have come")
+    wait_until(lambda: len(got(consumer.text())) >= count, f"{count} messages have come")
 
 
 def conflict_and_figures(cluster: Cluster, group: str) -> tuple[str, dict[str, str]]:
@@ -76,7 +75,7 @@ def test_clients_that_do_not_agree_are_named_and_each_answers_for_itself(
     cluster.make_topic("Differ")
     one = push(java, cluster, "Differ", "expression=A", "heartbeat=500")
     two = push(java, cluster, "Differ", "expression=A || B", "heartbeat=500")
-    until(lambda: "group CG_Differ gets only a part of its messages" in cluster.broker.text(), COMES_S, "it is told")
+    wait_until(lambda: "group CG_Differ gets only a part of its messages" in cluster.broker.text(), "it is told")
     conflict, figures = conflict_and_figures(cluster, "CG_Differ")
     wanted = dict(re.findall(r"(\S+@push-\d+) wants (.*?)(?: and |;)", conflict))
     first, second = (next(name for name in wanted if name.endswith(f"-{each.process.pid}")) for each in (one, two))
@@ -85,7 +84,7 @@ def test_clients_that_do_not_agree_are_named_and_each_answers_for_itself(
 
     # Each client is asked for itself, and given a message that the group has consumed.
     produce(java, cluster, "Differ", "selector:4:1", "tags=A")
-    until(lambda: len(got(one.text()) + got(two.text())) == 4, COMES_S, "all have come")
+    wait_until(lambda: len(got(one.text()) + got(two.text())) == 4, "all have come")
     message = (got(one.text()) + got(two.text()))[0]
     admin.ready()
     assert "Differ A || B" in admin.told("running", "CG_Differ", second)
@@ -95,8 +94,6 @@ def test_clients_that_do_not_agree_are_named_and_each_answers_for_itself(
     assert "not online" in admin.refused("running", "CG_Differ", "nobody@0")
 
     one.kill()
-    until(
-        lambda: conflict_and_figures(cluster, "CG_Differ")[0] == "", COMES_S, "the one that is left agrees with itself"
-    )
+    wait_until(lambda: conflict_and_figures(cluster, "CG_Differ")[0] == "", "the one that is left agrees with itself")
     assert cluster.broker.text().count("gets only a part of its messages") == 1, "it is told once"
     assert our_servers.errors() == []

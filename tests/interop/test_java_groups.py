@@ -1,34 +1,25 @@
 """Groups of official Java push consumers against our broker: shares, take-over, broadcast, retry, delay, long polls."""
 
 import itertools
-import time
-from collections.abc import Callable
 
 import pytest
 
 from tests.support.java import Java
 from tests.support.java_lines import check_content, got, last_queues, sent
 from tests.support.java_process import JavaProcess
+from tests.support.java_scenario import Scenario
 from tests.support.our_servers import Cluster, OurServers
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.java
 
 # The client asks for its share by itself each 20 s; with this it does so only when the broker tells it to.
 ONLY_WHEN_TOLD = {"rocketmq.client.rebalance.waitInterval": "300000"}
-REBALANCE_S = 20.0
-# A new one has its queues after the start of its JVM and, when it missed its first turn, one interval of its own.
-JOIN_S = 60.0
+DELAYS_MS = {1: 1_000, 2: 5_000}  # of the first levels
 # A group's retry topic comes to be with its first heartbeat. A client sees its route at its next poll, each 30 s, and
 # takes its queue at its next rebalance, each 20 s: so that the delay is the broker's, both come each second here.
 SEES_RETRY_TOPIC = "pollNameServer=1000"
 OFTEN = {"rocketmq.client.rebalance.waitInterval": "1000"}
-
-
-def until(condition: Callable[[], bool], seconds: float, what: str) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, f"{what}: not within {seconds} s"
-        time.sleep(0.05)
 
 
 def push(
@@ -56,7 +47,7 @@ def wait_shared(first: JavaProcess, second: JavaProcess) -> None:
         shares = [last_queues(consumer.text()) or [] for consumer in (first, second)]
         return sorted(map(len, shares)) == [2, 2] and sorted(itertools.chain(*shares)) == [0, 1, 2, 3]
 
-    until(shared, JOIN_S, "the queues are shared")
+    wait_until(shared, "the queues are shared")
 
 
 def test_two_consumers_share_the_queues_and_one_takes_over_from_a_killed_one(java: Java, cluster: Cluster):
@@ -67,12 +58,12 @@ def test_two_consumers_share_the_queues_and_one_takes_over_from_a_killed_one(jav
     producer = java.start(
         "Produce", f"namesrv={cluster.address}", "topic=Share", "plan=selector:600:1", "pauseMillis=5"
     )
-    until(lambda: len(got(second.text())) > 50, 30, "the second has taken some")
+    wait_until(lambda: len(got(second.text())) > 50, "the second has taken some")
     assert set(numbers(first)).isdisjoint(numbers(second)), "before the take-over no message comes twice"
     second.kill()
-    until(lambda: last_queues(first.text()) == [0, 1, 2, 3], REBALANCE_S, "the first has all queues")
+    wait_until(lambda: last_queues(first.text()) == [0, 1, 2, 3], "the first has all queues")
     producer.wait_for("DONE")
-    until(lambda: set(numbers(first, second)) == set(range(600)), 15, "all messages arrived at least once")
+    wait_until(lambda: set(numbers(first, second)) == set(range(600)), "all messages arrived at least once")
 
     taken = got(first.text())
     check_content(taken)
@@ -89,9 +80,9 @@ def test_the_broker_drops_a_frozen_client_and_another_takes_over(java: Java, our
     wait_shared(first, second)
     second.freeze()
     # Silent for 3 s, looked for every 10 s.
-    until(lambda: last_queues(first.text()) == [0, 1, 2, 3], 3 + 10 + 5, "the first has all queues")
+    wait_until(lambda: last_queues(first.text()) == [0, 1, 2, 3], "the first has all queues")
     produce(java, cluster, "Frozen", "selector:200:1")
-    until(lambda: set(numbers(first)) == set(range(200)), 15, "the first gets all")
+    wait_until(lambda: set(numbers(first)) == set(range(200)), "the first gets all")
     second.thaw()
     wait_shared(first, second)
 
@@ -99,43 +90,44 @@ def test_the_broker_drops_a_frozen_client_and_another_takes_over(java: Java, our
 def test_each_broadcasting_consumer_gets_every_message(java: Java, cluster: Cluster):
     cluster.make_topic("Broadcast")
     consumers = [push(java, cluster, "Broadcast", "model=BROADCASTING") for _ in range(2)]
-    until(lambda: all(last_queues(each.text()) == [0, 1, 2, 3] for each in consumers), JOIN_S, "each has all queues")
+    wait_until(lambda: all(last_queues(each.text()) == [0, 1, 2, 3] for each in consumers), "each has all queues")
     produce(java, cluster, "Broadcast", "sync:500:4")
-    until(lambda: all(len(got(each.text())) >= 500 for each in consumers), 15, "each has all messages")
+    wait_until(lambda: all(len(got(each.text())) >= 500 for each in consumers), "each has all messages")
     consumers[1].kill()
     produce(java, cluster, "Broadcast", "sync:500:4", "first=500")
-    until(lambda: len(got(consumers[0].text())) >= 1000, 15, "the one that is left has all messages")
+    wait_until(lambda: len(got(consumers[0].text())) >= 1000, "the one that is left has all messages")
 
     assert numbers(consumers[0]) == list(range(1000))
     assert numbers(consumers[1]) == list(range(500))
     check_content(got(consumers[0].text()))
 
 
-def test_a_held_pull_is_answered_as_soon_as_a_message_comes(java: Java, cluster: Cluster):
+def test_a_held_pull_is_answered_by_the_arrival_of_a_message(java: Java, cluster: Cluster):
     cluster.make_topic("Held", 1)
-    consumer = push(java, cluster, "Held", "expression=A || B")
-    until(lambda: last_queues(consumer.text()) == [0], JOIN_S, "it has the queue")
-    # Only C arrives between the ones it wants, which must neither wake it for nothing nor make it miss the next.
-    produce(java, cluster, "Held", "sync:12:1", "tags=A,C,B,C", "pauseMillis=400")
-    until(lambda: len(got(consumer.text())) == 6, 5, "it has the messages")
+    clients = Scenario(java, cluster.address)
+    clients.do("consume", name="c", group="CG_Held", topic="Held", expression="A || B")
+    # Only C arrives between the wanted ones: it must neither wake the pull for nothing nor make it miss the next.
+    for n in range(12):
+        clients.do("send", topic="Held", first=n, tags="A,C,B,C")
+        clients.wait_got("c", lambda messages: len(messages) == n // 2 + 1, f"message {n}")  # noqa: B023
 
-    messages = got(consumer.text())
+    messages = clients.got("c")
     assert [each.n for each in messages] == [0, 2, 4, 6, 8, 10]
-    # The hold service looks by itself each 5 s: only a wake-up at arrival is as fast as this, each time.
-    assert max(each.received - each.stored for each in messages) < 2000
+    # Each was sent after the one before had come. The check of the hold service, every 5 s, would take 25 s in all.
+    assert messages[-1].received - messages[0].stored < 15_000
 
 
 def test_a_subscription_that_is_changed_amid_a_heartbeat_is_served_before_the_next(java: Java, cluster: Cluster):
     cluster.make_topic("Changed", 1)
     consumer = push(java, cluster, "Changed", "expression=A", "change=A || B", "heartbeat=600000")
-    until(lambda: last_queues(consumer.text()) == [0], JOIN_S, "it has the queue")
+    wait_until(lambda: last_queues(consumer.text()) == [0], "it has the queue")
     produce(java, cluster, "Changed", "sync:1:1", "tags=A")
     consumer.wait_for("CHANGED")
     # Ends the pull that is held with the tags before; those that follow have the new ones, of which no heartbeat told.
     produce(java, cluster, "Changed", "sync:1:1", "tags=A", "first=3")
-    until(lambda: numbers(consumer) == [0, 3], 15, "it has the messages")
+    wait_until(lambda: numbers(consumer) == [0, 3], "it has the messages")
     produce(java, cluster, "Changed", "sync:9:1", "tags=A,B,C", "first=4")
-    until(lambda: len(numbers(consumer)) == 8, 15, "it has the messages of the new tags")
+    wait_until(lambda: len(numbers(consumer)) == 8, "it has the messages of the new tags")
 
     assert numbers(consumer) == [0, 3, 4, 6, 7, 9, 10, 12]
     assert {each.tags for each in got(consumer.text())} == {"A", "B"}
@@ -147,7 +139,7 @@ def test_a_message_to_be_consumed_later_comes_again(java: Java, cluster: Cluster
     soon = push(
         java, cluster, "Later", "failures=2", "delayLevel=1", "stopAfter=60", SEES_RETRY_TOPIC, properties=OFTEN
     )
-    until(lambda: last_queues(soon.text()) == [0, 1, 2, 3], JOIN_S, "it has the queues")
+    wait_until(lambda: last_queues(soon.text()) == [0, 1, 2, 3], "it has the queues")
     told = produce(java, cluster, "Later", "sync:20:1")
     soon.wait_for("DONE", 60)
 
@@ -168,7 +160,7 @@ def test_a_message_to_be_consumed_later_comes_again(java: Java, cluster: Cluster
 def test_a_message_to_be_consumed_later_comes_after_10_s_when_nothing_is_said(java: Java, cluster: Cluster):
     cluster.make_topic("Default")
     consumer = push(java, cluster, "Default", "failures=1", "stopAfter=8", SEES_RETRY_TOPIC, properties=OFTEN)
-    until(lambda: last_queues(consumer.text()) == [0, 1, 2, 3], JOIN_S, "it has the queues")
+    wait_until(lambda: last_queues(consumer.text()) == [0, 1, 2, 3], "it has the queues")
     produce(java, cluster, "Default", "sync:4:1")
     consumer.wait_for("DONE", 60)
 
@@ -177,20 +169,18 @@ def test_a_message_to_be_consumed_later_comes_after_10_s_when_nothing_is_said(ja
     )
     assert sorted(first) == sorted(again) == [0, 1, 2, 3]
     for n in first:
-        assert 10_000 <= again[n] - first[n] < 13_000
+        assert 10_000 <= again[n] - first[n] < 30_000, "level 3, and not the next one"
 
 
-@pytest.mark.parametrize(("level", "delay_ms"), [(1, 1000), (2, 5000)])
-def test_a_delayed_message_is_not_early_and_not_late(java: Java, cluster: Cluster, level: int, delay_ms: int):
+def test_delayed_messages_come_in_real_time_and_none_is_early(java: Java, cluster: Cluster):
+    """Lateness is measured by a clock of the test's own in test_java_delays.py: a busy machine is late as well."""
     cluster.make_topic("Delay")
-    consumer = push(java, cluster, "Delay", "stopAfter=40")
-    until(lambda: last_queues(consumer.text()) == [0, 1, 2, 3], JOIN_S, "it has the queues")
-    produce(java, cluster, "Delay", "sync:40:1", f"delayLevel={level}", "pauseMillis=20")
-    consumer.wait_for("DONE", 60)
+    clients = Scenario(java, cluster.address)
+    clients.do("consume", name="c", group="CG_Delay", topic="Delay")
+    for level in DELAYS_MS:
+        clients.do("send", topic="Delay", first=20 * level, count=20, tags="A,B,C", level=level)
+    messages = clients.wait_got("c", lambda messages: len(messages) >= 40, "all messages")
 
-    messages = got(consumer.text())
     check_content(messages)
-    assert sorted(each.n for each in messages) == list(range(40))
-    waited = [each.received - each.born for each in messages]
-    assert min(waited) >= delay_ms
-    assert max(waited) < delay_ms + 1500
+    assert sorted(each.n for each in messages) == list(range(20, 60))
+    assert all(each.received - each.born >= DELAYS_MS[each.n // 20] for each in messages)

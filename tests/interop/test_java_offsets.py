@@ -8,20 +8,19 @@ from pathlib import Path
 import pytest
 
 from rocketbroker.client.admin_client import AdminClient
-from tests.interop.test_java_groups import produce, until
+from tests.interop.test_java_groups import produce
 from tests.support.java import Java
 from tests.support.java_group_admin import GroupAdmin
 from tests.support.java_lines import Got, check_content, got, last_queues
 from tests.support.java_process import JavaProcess
 from tests.support.our_servers import Cluster, OurServers, wait_serving
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.java
 
 NUMBER = 200
 QUEUES = range(4)
 PER_QUEUE = NUMBER // len(QUEUES)
-# What a client of 4.x waits before it goes to another offset is 10 s of this.
-MOVES_S = 60.0
 
 
 @pytest.fixture
@@ -48,7 +47,7 @@ def committed(cluster: Cluster, topic: str, group: str) -> dict[int, int]:
 def wait_committed(cluster: Cluster, topic: str, group: str, offset: int) -> None:
     """Till the group has that offset in each queue."""
     everywhere = dict.fromkeys(QUEUES, offset)
-    until(lambda: committed(cluster, topic, group) == everywhere, MOVES_S, f"{group} is at {offset} in each queue")
+    wait_until(lambda: committed(cluster, topic, group) == everywhere, f"{group} is at {offset} in each queue")
 
 
 def places(messages: list[Got]) -> list[tuple[int, int]]:
@@ -57,7 +56,7 @@ def places(messages: list[Got]) -> list[tuple[int, int]]:
 
 def taken(consumer: JavaProcess, count: int, beyond: int = 0) -> list[Got]:
     """The messages after the first ``count``, once there are ``beyond`` of them."""
-    until(lambda: len(got(consumer.text())) >= count + beyond, MOVES_S, f"{beyond} messages more have come")
+    wait_until(lambda: len(got(consumer.text())) >= count + beyond, f"{beyond} messages more have come")
     return got(consumer.text())[count:]
 
 
@@ -119,7 +118,7 @@ def test_groups_go_forward_while_they_run_and_back_while_they_do_not(
     taken(slow, 0, 1)
     assert admin.call("time", "CG_Forward", "Forward", -1) == {"-": dict.fromkeys(QUEUES, 200)}
     produce(java, cluster, "Forward", "selector:40:1", "first=800")
-    until(lambda: {each.n for each in got(slow.text())} >= set(range(800, 840)), MOVES_S, "all new ones have come")
+    wait_until(lambda: {each.n for each in got(slow.text())} >= set(range(800, 840)), "all new ones have come")
     assert len({each.n for each in got(slow.text())}) < 440, "most of what waited has not come"
     wait_committed(cluster, "Forward", "CG_Forward", 210)
     slow.kill()
@@ -193,12 +192,12 @@ def test_what_is_not_finished_holds_the_offset(java: Java, our_servers: OurServe
     consumer = consume(java, cluster, "Stuck", "CG_Stuck", "stuck=20")
     others = [n for n in range(60) if n != 20]
     assert sorted(each.n for each in taken(consumer, 0, len(others))) == others
-    until(lambda: committed(cluster, "Stuck", "CG_Stuck") == {0: 20}, MOVES_S, "all before it is committed")
+    wait_until(lambda: committed(cluster, "Stuck", "CG_Stuck") == {0: 20}, "all before it is committed")
     consumer.kill()
     again = consume(java, cluster, "Stuck", "CG_Stuck")
     messages = taken(again, 0, 40)
     assert sorted(each.n for each in messages) == list(range(20, 60)), "that one, and what came after it once more"
-    until(lambda: committed(cluster, "Stuck", "CG_Stuck") == {0: 60}, MOVES_S, "all is committed")
+    wait_until(lambda: committed(cluster, "Stuck", "CG_Stuck") == {0: 60}, "all is committed")
     assert our_servers.errors() == []
 
 
@@ -217,13 +216,13 @@ def test_where_new_groups_start(java: Java, our_servers: OurServers):
     produce(java, cluster, "Start", "selector:80:1", "first=640", "pauseMillis=40")
 
     first = consume(java, cluster, "Start", "CG_First", "from=FIRST_OFFSET")
-    until(lambda: {*range(640, 720)} <= {each.n for each in got(first.text())}, MOVES_S, "all that is there has come")
+    wait_until(lambda: {*range(640, 720)} <= {each.n for each in got(first.text())}, "all that is there has come")
     stored = {each.n: each.stored for each in got(first.text())}
     time_ms = stored[680] // 1000 * 1000
     text = time.strftime("%Y%m%d%H%M%S", time.localtime(time_ms // 1000))
     last = consume(java, cluster, "Start", "CG_Last", "from=LAST_OFFSET")
     timed = consume(java, cluster, "Start", "CG_Time", "from=TIMESTAMP", f"timestamp={text}")
-    until(lambda: last_queues(last.text()) == [*QUEUES], MOVES_S, "the one that starts at the end has its queues")
+    wait_until(lambda: last_queues(last.text()) == [*QUEUES], "the one that starts at the end has its queues")
     produce(java, cluster, "Start", "selector:40:1", "first=720")
 
     new = list(range(720, 760))
@@ -250,7 +249,7 @@ def without_first_messages(cluster: Cluster, topic: str) -> None:
         return all(first for first, _ in ends(cluster, topic).values())
 
     asyncio.run(remove())
-    until(begins_later, MOVES_S, "the first file is removed")
+    wait_until(begins_later, "the first file is removed")
 
 
 def ends(cluster: Cluster, topic: str) -> dict[int, tuple[int, int]]:

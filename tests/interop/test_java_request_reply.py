@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from rocketbroker.client.admin_client import AdminClient
-from tests.interop.test_java_groups import until
 from tests.support.java import Java
 from tests.support.java_lines import rows
 from tests.support.our_servers import Cluster, OurServers
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.java
 
@@ -51,12 +51,10 @@ def test_questions_are_answered_once_or_time_out(
     answered = rows(asker.text(), "ANSWERED")
     assert {tuple(row) for row in answered} == {(each.split()[0], each, f"re: {each}") for each in asked}
     ((waited_ms,),) = rows(asker.text(), "TIMEOUT")
-    assert 1_990 <= int(waited_ms) < 10_000, "less what the client took to send, in whole milliseconds"
-    until(lambda: bool(rows(answerer.text(), "HEARD")), 10, "the question that is not answered has come")
+    assert int(waited_ms) >= 1_990, "less what the client took to send, in whole milliseconds"
+    wait_until(lambda: bool(rows(answerer.text(), "HEARD")), "the question that is not answered has come")
     # A reply is acknowledged after it has arrived.
-    until(
-        lambda: {row[0] for row in rows(answerer.text(), "REPLIED")} == set(asked), 10, "all replies are acknowledged"
-    )
+    wait_until(lambda: {row[0] for row in rows(answerer.text(), "REPLIED")} == set(asked), "all are acknowledged")
     replies = stored(cluster, REPLY_TOPIC)
     assert len(asked) <= len(answered) <= replies, (
         "no reply is pushed twice: one each where the clients sent none again"
@@ -65,7 +63,7 @@ def test_questions_are_answered_once_or_time_out(
     # Who asked dies before the answer to its last question.
     asker.kill()
     gate.touch()
-    until(lambda: bool(rows(answerer.text(), "REFUSED")), 30, "a reply to nobody is refused")
+    wait_until(lambda: bool(rows(answerer.text(), "REFUSED")), "a reply to nobody is refused")
     ((question, why),) = rows(answerer.text(), "REFUSED")
     assert question == "late"
     assert "CODE: 1" in why

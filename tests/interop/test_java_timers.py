@@ -17,8 +17,8 @@ TOPIC = "Timers"
 COUNT = 40
 RECALL_EACH = 8
 PRECISION_MS = 1000
-# Two cores are shared with a JVM or two.
-SLACK_MS = 3000
+# For a machine with other work: the precision is shown with a clock of the test's own (tests/unit/broker/timer).
+SLACK_MS = 30_000
 HOUR_MS = 3_600_000
 SETTINGS: dict[str, str | int] = {"recallMessageEnable": "true"}
 

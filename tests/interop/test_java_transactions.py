@@ -3,10 +3,8 @@
 import asyncio
 import re
 import struct
-import time
 import zlib
 from collections import Counter
-from collections.abc import Callable
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -26,6 +24,7 @@ from tests.support.java_lines import Got, body_of, check_content, got, rows
 from tests.support.java_process import JavaProcess, JavaServer
 from tests.support.our_servers import Cluster, OurServers, make_topic, wait_serving
 from tests.support.store_audit import check_store
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.java
 
@@ -46,13 +45,6 @@ class Check(NamedTuple):
     n: int
     msg_id: str
     times: int
-
-
-def until(condition: Callable[[], bool], seconds: float, what: str) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, f"{what}: not within {seconds} s"
-        time.sleep(0.05)
 
 
 def start_cluster(servers: OurServers, **settings: str | int) -> Cluster:
@@ -147,10 +139,10 @@ def test_consumers_get_what_is_committed_and_nothing_else(java: Java, our_server
     )
     producer.wait_for("SENT")
     first = {n for n in range(60) if n % 3 == 0}
-    until(lambda: set(numbers(got(consumer.text()))) >= first, 20, "what was committed at once is there")
+    wait_until(lambda: set(numbers(got(consumer.text()))) >= first, "what was committed at once is there")
     expected = {n: 1 for n in range(60) if n % 3 != 1}
-    until(lambda: set(numbers(got(consumer.text()))) >= set(expected), 30, "what was committed when asked is there")
-    until(lambda: all_ended(cluster.broker.store), 20, "all transactions are ended")
+    wait_until(lambda: set(numbers(got(consumer.text()))) >= set(expected), "what was committed when asked is there")
+    wait_until(lambda: all_ended(cluster.broker.store), "all transactions are ended")
 
     messages = got(consumer.text())
     check_content(messages)
@@ -178,8 +170,8 @@ def test_a_sibling_answers_for_a_producer_that_was_killed(java: Java, our_server
     first.wait_for("SENT")
     sent = halves(first)
     first.kill()
-    until(lambda: set(numbers(got(consumer.text()))) >= set(range(40)), 30, "all are committed")
-    until(lambda: all_ended(cluster.broker.store), 20, "all transactions are ended")
+    wait_until(lambda: set(numbers(got(consumer.text()))) >= set(range(40)), "all are committed")
+    wait_until(lambda: all_ended(cluster.broker.store), "all transactions are ended")
 
     messages = got(consumer.text())
     check_content(messages)
@@ -201,9 +193,9 @@ def test_a_broker_that_is_killed_amid_transactions_asks_for_them(
     consumer = consume(java, cluster)
     gate = tmp_path / "gate"
     producer = transact(java, cluster, "count=30", "threads=10", "gateFrom=20", f"gate={gate}")
-    until(lambda: len(rows(producer.text(), "LOCAL")) == 30, 30, "ten are amid their local transaction")
+    wait_until(lambda: len(rows(producer.text(), "LOCAL")) == 30, "ten are amid their local transaction")
     early = set(range(20))
-    until(lambda: set(numbers(got(consumer.text()))) >= early, 20, "what was committed is there")
+    wait_until(lambda: set(numbers(got(consumer.text()))) >= early, "what was committed is there")
     cluster.broker.kill()
     gate.touch()
     producer.wait_for("SENT")
@@ -211,8 +203,8 @@ def test_a_broker_that_is_killed_amid_transactions_asks_for_them(
     assert entries(store, OP_TOPIC) == 0
     broker = our_servers.launch_broker(cluster.address, store, SHORT | settings, port)
     wait_serving(broker, cluster.address)
-    until(lambda: set(numbers(got(consumer.text()))) == set(range(30)), 40, "all are committed")
-    until(lambda: all_ended(store), 20, "all transactions are ended")
+    wait_until(lambda: set(numbers(got(consumer.text()))) == set(range(30)), "all are committed")
+    wait_until(lambda: all_ended(store), "all transactions are ended")
 
     asked = {each.n for each in checks(producer)}
     assert asked == set(range(20, 30)), "those alone: what was committed before the kill is known"
@@ -245,7 +237,7 @@ def test_what_begins_under_one_broker_is_ended_under_the_other(
     make_topic(broker.address, namesrv, TOPIC)
     producer = transact_at(java, namesrv, "count=30", "outcomes=commit,rollback,unknown")
     producer.wait_for("SENT")
-    until(lambda: len(ended(store)) == 20, 30, "what has an outcome is noted")
+    wait_until(lambda: len(ended(store)) == 20, "what has an outcome is noted")
     sent = halves(producer)
     producer.kill()
     broker.stop()
@@ -253,8 +245,8 @@ def test_what_begins_under_one_broker_is_ended_under_the_other(
 
     broker = end({})
     sibling = transact_at(java, namesrv, "checks=commit")
-    until(lambda: entries(store, TOPIC) == 20, 60, "what was open is committed")
-    until(lambda: all_ended(store), 60, "all transactions are ended")
+    wait_until(lambda: entries(store, TOPIC) == 20, "what was open is committed")
+    wait_until(lambda: all_ended(store), "all transactions are ended")
     unknown = {n: sent[n] for n in range(30) if n % 3 == 2}
     assert {each.n: each.msg_id for each in checks(sibling)} == unknown
     consumer = java.start("Push", f"namesrv={namesrv}", f"topic={TOPIC}", "group=CG_Transact", "stopAfter=20")
@@ -292,10 +284,10 @@ def test_what_nobody_knows_is_given_up_after_15_checks_and_can_be_taken_up_again
     for times in range(1, 16):
         assert len(checks(unsure)) == 5 * (times - 1)
         broker.set_clock("advance 30")
-        until(partial(asked_for, unsure, 5 * times), 30, f"all are asked for, time {times}")
+        wait_until(partial(asked_for, unsure, 5 * times), f"all are asked for, time {times}")
     assert entries(broker.store, CHECK_MAX_TOPIC) == 0
     broker.set_clock("advance 30")
-    until(lambda: entries(broker.store, CHECK_MAX_TOPIC) == 5, 30, "they are given up")
+    wait_until(lambda: entries(broker.store, CHECK_MAX_TOPIC) == 5, "they are given up")
     assert Counter(checks(unsure)) == Counter(
         Check(n, msg_id, times) for n, msg_id in halves(unsure).items() for times in range(1, 16)
     )
@@ -314,6 +306,6 @@ def test_what_nobody_knows_is_given_up_after_15_checks_and_can_be_taken_up_again
     discarded = [each.offset_msg_id for each in messages_of(broker.store, CHECK_MAX_TOPIC)]
     assert asyncio.run(resume(cluster, discarded)) == [""] * 5
     broker.set_clock("advance 30")
-    until(lambda: entries(broker.store, TOPIC) == 5, 30, "they are committed")
+    wait_until(lambda: entries(broker.store, TOPIC) == 5, "they are committed")
     assert {each.get_property("n") for each in messages_of(broker.store, TOPIC)} == set("01234")
     assert all("was taken up again since" in remark for remark in asyncio.run(resume(cluster, discarded)))

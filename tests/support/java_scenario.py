@@ -9,7 +9,7 @@ from tests.support.java_toolchain import JavaError
 
 # A group's retry topic comes to be with its first heartbeat; so its client has the queue at once.
 OFTEN = {"rocketmq.client.rebalance.waitInterval": "1000", "rocketmq.client.rebalance.lockInterval": "1000"}
-STEP_LIMIT = 60  # seconds, with two cores and other work
+STEP_LIMIT = 120  # seconds, with two cores and other work
 
 
 class Scenario:

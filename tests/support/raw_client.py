@@ -6,7 +6,7 @@ import struct
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
-TIMEOUT_S = 10.0
+TIMEOUT_S = 60.0
 
 
 class RawAnswer(NamedTuple):

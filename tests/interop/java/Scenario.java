@@ -117,7 +117,7 @@ public final class Scenario {
         }
         String[] topics = step.text("topic").split(",");
         for (String topic : topics) {
-            consumer.subscribe(topic, "*");
+            consumer.subscribe(topic, step.text("expression", "*"));
         }
         int suspendMillis = step.number("suspend", -1);
         if (step.text("listener", "").equals("orderly")) {

@@ -76,7 +76,7 @@ class Queues:
 
 async def take(stream: MessageStream, number: int) -> list[bytes]:
     bodies: list[bytes] = []
-    async with asyncio.timeout(5), aclosing(stream.messages()) as messages:
+    async with asyncio.timeout(60), aclosing(stream.messages()) as messages:
         async for each in messages:
             bodies.append(each.body)
             if len(bodies) == number:
@@ -107,7 +107,7 @@ async def test_what_was_given_out_last_is_not_committed():
 
 async def test_offsets_are_committed_while_it_goes_on():
     queues = Queues({A: 4})
-    async with asyncio.timeout(5), aclosing(queues.stream().messages()) as messages:
+    async with asyncio.timeout(60), aclosing(queues.stream().messages()) as messages:
         for _ in range(4):
             await anext(messages)
         waiting = asyncio.ensure_future(anext(messages))
@@ -121,7 +121,7 @@ async def test_offsets_are_committed_while_it_goes_on():
 
 async def test_a_slow_reader_stops_the_pulling():
     queues = Queues({A: 10_000})
-    async with asyncio.timeout(5), aclosing(queues.stream(buffered_batches=2).messages()) as messages:
+    async with asyncio.timeout(60), aclosing(queues.stream(buffered_batches=2).messages()) as messages:
         await anext(messages)
         await asyncio.sleep(0.05)
         assert len(queues.pulls) <= 5

@@ -157,7 +157,7 @@ async def test_offsets_are_committed_and_asked_for(stage: Stage):
 
 async def read(consumer: PullConsumer, number: int, start_from: StartFrom = StartFrom.COMMITTED) -> list[bytes]:
     bodies: list[bytes] = []
-    async with asyncio.timeout(10), aclosing(consumer.iterate("T", start_from=start_from)) as messages:
+    async with asyncio.timeout(60), aclosing(consumer.iterate("T", start_from=start_from)) as messages:
         async for message in messages:
             bodies.append(message.body)
             if len(bodies) == number:

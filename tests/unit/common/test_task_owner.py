@@ -18,7 +18,7 @@ async def test_whenever_waits_as_long_as_it_is_told_and_goes_on_after_an_error(c
 
     tasks = TaskOwner("Test")
     tasks.whenever(action, 0.0, "act")
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         await called.wait()
     await tasks.stop()
     assert "Test.act failed; next try in 0.0 s" in caplog.text
@@ -38,7 +38,7 @@ async def test_a_failed_loop_is_logged_with_its_traceback_and_restarts(caplog, m
 
     tasks = TaskOwner("Test")
     task = tasks.forever(loop, "loop")
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         await came_back.wait()
     assert not task.done()
     await tasks.stop()

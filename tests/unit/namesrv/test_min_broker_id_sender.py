@@ -68,7 +68,7 @@ async def test_a_broker_is_connected_to_on_its_own_host(sending: Sending, broker
     address = f"127.0.0.1:{broker.server.port}"
     connection = sending.register(address, FakeConnection())
     sending.sender.send(address, HEADER)
-    told = await asyncio.wait_for(broker.told.get(), 10)
+    told = await asyncio.wait_for(broker.told.get(), 60)
     assert told.header == {"minBrokerId": "0", "minBrokerAddr": "h:1"}
     assert connection.sent == []
 

@@ -173,7 +173,7 @@ async def test_a_reply_has_arrived_though_the_store_refuses_it(store, processor,
 
 async def test_the_answer_waits_for_the_disk(parts, sync_store, asker):
     asker()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         answer = await call_async(make(parts, sync_store).process, header(), b"pong")
     assert answer.fields["msgId"] == "7F00000100002A9F0000000000000000"
     assert sync_store.flushed_offset == sync_store.max_physical_offset

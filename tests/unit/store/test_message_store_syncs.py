@@ -59,7 +59,7 @@ class TestSync:
         result = store.put_message(message())
         with monkeypatch.context() as patched:
             patched.setattr(os, "fdatasync", refuse(errno.EIO))
-            reason = await asyncio.wait_for(store.wait_flushed(result), 10)
+            reason = await asyncio.wait_for(store.wait_flushed(result), 60)
         later = store.put_message(message())
         later_batch = store.put_messages(message(), batch(b"a"))
         store.dispatch()
@@ -85,7 +85,7 @@ class TestSync:
         store.dispatch()
         with monkeypatch.context() as patched:
             patched.setattr(os, "fdatasync", refuse(errno.EIO))
-            await asyncio.wait_for(store.wait_flushed(dropped), 10)
+            await asyncio.wait_for(store.wait_flushed(dropped), 60)
         # As the disk has it: the page never got there, and was read back.
         file, at = store.commit_log.queue.files[0], dropped.physical_offset
         stored = bytes(file.buffer[at : at + dropped.size])
@@ -119,7 +119,7 @@ class TestSync:
             assert (store.max_offset_in_queue("Topic", 0), waiter.heard) == (0, [])
             assert store.dispatch_behind_bytes == store.max_physical_offset
             go.set()
-            assert await asyncio.wait_for(waiting, 10) == ["", ""]
+            assert await asyncio.wait_for(waiting, 60) == ["", ""]
 
         assert [one.body for one in read_queue(store, "Topic", 0)] == [b"one", b"two", b"three"]
         assert [end for _, _, end in waiter.heard] == [1, 2, 3]

@@ -79,7 +79,7 @@ class TestManyOpenRequests:
         assert transport.stopped
         for number in range(3000):
             assert connection._open_requests <= 1024
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(60):
                 while len(futures) <= number:  # noqa: ASYNC110 - nobody tells
                     await asyncio.sleep(0)
             futures[number].set_result(response(0))

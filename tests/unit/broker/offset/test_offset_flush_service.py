@@ -22,7 +22,7 @@ async def test_flushes_by_interval_and_at_the_end():
     config = BrokerConfig(broker_name="b", broker_ip1="127.0.0.1", flush_consumer_offset_interval=100)
     service = OffsetFlushService(consumer, delay, config, MessageStoreConfig(flush_delay_offset_interval=60_000))
     await service.start()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         while consumer.flushes < 2:  # noqa: ASYNC110 - a timer tells nobody
             await asyncio.sleep(0.01)
     assert delay.flushes == 0

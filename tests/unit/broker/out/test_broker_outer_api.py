@@ -188,7 +188,7 @@ async def test_address_server(tmp_path, namesrv, other_namesrv):
         "update_name_server_addr_period": 1000,
     }
     try:
-        async with running(tmp_path, **settings) as broker, asyncio.timeout(10):
+        async with running(tmp_path, **settings) as broker, asyncio.timeout(60):
             while not namesrv.registrations or not other_namesrv.registrations:  # noqa: ASYNC110
                 await asyncio.sleep(0.02)
             await broker.api.settled()

@@ -393,7 +393,7 @@ async def test_runs_by_itself(service, store, clock):
     put(store, 1)
     await service.start()
     clock.advance(1)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         while not delivered(store):  # noqa: ASYNC110 - the store tells a listener only
             await asyncio.sleep(0.01)
     await service.stop()

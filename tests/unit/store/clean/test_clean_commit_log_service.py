@@ -48,7 +48,7 @@ class Cleaned:
     async def settle(self) -> list[int]:
         """Rounds until no room of a removed file is awaited: a flush thread may hold one for a moment."""
         left = await self.clean()
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while self.thread.holds_files:
                 left = await self.clean()
         return left
@@ -177,7 +177,7 @@ async def test_a_forced_removal_counts_on_the_room_of_files_that_are_still_read(
     assert await cleaned.clean() == [1, 2, 3]
     assert await cleaned.clean() == [1, 2, 3]
     cleaned.clock.advance(121)
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while await cleaned.clean() != [3]:
             assert cleaned.thread.holds_files
     assert bytes(view) == before

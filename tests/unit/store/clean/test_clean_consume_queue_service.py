@@ -47,7 +47,7 @@ class Cleaned:
 
     async def release(self) -> None:
         """Wait until the room of all removed files has come: a flush thread may hold one for a moment."""
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while self.thread.holds_files:
                 await self.thread.release()
 

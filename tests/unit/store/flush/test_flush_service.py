@@ -213,12 +213,12 @@ async def test_a_sync_serves_those_that_were_written_before_it_began(tmp_path: P
     assert not first.done()
 
     go.release()
-    assert await asyncio.wait_for(first, 10) is True
+    assert await asyncio.wait_for(first, 60) is True
     assert await asyncio.to_thread(entered.acquire, timeout=10)
     assert [future.done() for future in later] == [False, False]
 
     go.release()
-    assert await asyncio.wait_for(asyncio.gather(*later), 10) == [True, True]
+    assert await asyncio.wait_for(asyncio.gather(*later), 60) == [True, True]
     await log.stop()
     assert not entered.acquire(blocking=False), "both were served by one sync"
 
@@ -231,7 +231,7 @@ async def test_what_waits_at_the_stop_is_still_synced(tmp_path: Path):
 
     await log.stop()
 
-    assert await asyncio.wait_for(waiting, 10) is True
+    assert await asyncio.wait_for(waiting, 60) is True
 
 
 async def test_a_wait_that_was_given_up_does_no_harm(tmp_path: Path):
@@ -241,7 +241,7 @@ async def test_a_wait_that_was_given_up_does_no_harm(tmp_path: Path):
     given_up, kept = log.flusher.wait_flushed(50), log.flusher.wait_flushed(100)
     given_up.cancel()
 
-    assert await asyncio.wait_for(kept, 10) is True
+    assert await asyncio.wait_for(kept, 60) is True
     await log.stop()
 
 
@@ -264,7 +264,7 @@ async def test_who_waits_longer_than_allowed_is_told_and_the_others_wait_on(tmp_
     assert not patient.done()
     syncing.set()
     monkeypatch.undo()
-    await asyncio.wait_for(log.flusher.wait_flushed(100), 10)
+    await asyncio.wait_for(log.flusher.wait_flushed(100), 60)
     await log.stop()
 
     late = "the message was not on disk within 5000 ms (syncFlushTimeout)"
@@ -307,7 +307,7 @@ async def test_readers_hear_of_a_sync_before_those_that_wait_for_it(tmp_path: Pa
     waiting = log.flusher.wait_flushed(100)
     waiting.add_done_callback(lambda _: heard.append(-1))
 
-    await asyncio.wait_for(waiting, 10)
+    await asyncio.wait_for(waiting, 60)
     await log.stop()
 
     assert heard.index(100) < heard.index(-1)
@@ -341,7 +341,7 @@ async def test_a_failing_sync_makes_the_store_read_only_until_all_of_it_is_writt
     with monkeypatch.context() as patched:
         failing_sync(patched)
         log.flusher.start()
-        assert await asyncio.wait_for(log.flusher.wait_flushed(end), 10) is False
+        assert await asyncio.wait_for(log.flusher.wait_flushed(end), 60) is False
         assert log.flusher.error == log.refusals.reason(Refusal.READ_ONLY) == reason
         assert (log.known, log.flusher.flushed_offset) == (0, 0)
 
@@ -362,7 +362,7 @@ async def test_what_the_kernel_dropped_is_not_written_anew(tmp_path: Path, monke
     with monkeypatch.context() as patched:
         failing_sync(patched)
         log.flusher.start()
-        assert await asyncio.wait_for(log.flusher.wait_flushed(file.wrote), 10) is False
+        assert await asyncio.wait_for(log.flusher.wait_flushed(file.wrote), 60) is False
         # As the disk has it: the pages never got there.
         overwrite(file, middle, bytes(file.wrote - middle))
 
