@@ -130,7 +130,7 @@ class Handlers:
 
     def _pieces(self, connection: Connection, command: Command) -> list[Any]:
         whole = self._encoded(connection, command)
-        return [whole[:5], memoryview(whole)[5:]]
+        return [whole[:-1], memoryview(whole)[-1:]]
 
     def _held(self, connection: Connection, command: Command) -> Held:
         self._note(command)

@@ -6,7 +6,7 @@ read to response bytes is plain calls; only an answer that must wait becomes a t
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, cast
 
@@ -19,13 +19,14 @@ from rocketbroker.codec.remoting.frame import (
     encode_frame,
     split_frame,
 )
-from rocketbroker.codec.remoting.handler import HELD, Answer, Buffer, InTurn, Route
+from rocketbroker.codec.remoting.handler import HELD, Answer, InTurn, Route
 from rocketbroker.codec.remoting.json_header import HeaderFieldError
 from rocketbroker.codec.remoting.remoting_command import FLAG_ONEWAY, FLAG_RESPONSE, Command, RemotingCommand, response
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.errors import RemoteProtocolError
 from rocketbroker.transport.answers import body_too_long, encode_answer, error_answer, made_in_turn
 from rocketbroker.transport.endpoint import Endpoint
+from rocketbroker.transport.frame_writer import FrameWriter
 from rocketbroker.transport.outgoing_requests import OutgoingRequests
 from rocketbroker.transport.peer_address import host_bytes
 from rocketbroker.transport.peer_progress import PeerProgress
@@ -38,7 +39,6 @@ log = logging.getLogger(__name__)
 # Answers to one read are handed over when they are so many pieces or bytes; up to so many bytes they are joined first.
 _FLUSH_PIECES = 64
 _FLUSH_BYTES = 256 * 1024
-_JOIN_LIMIT = 64 * 1024
 # Requests of one connection that wait for their answers, and bytes of their bodies; with so many it is not heard until
 # half of them are answered.
 _MOST_OPEN = 1024
@@ -47,9 +47,12 @@ _MOST_BODY_BYTES = 4 * 1024 * 1024
 _SMALL_REST = 4 * 1024
 # Length and mark.
 _FRAME_HEAD = 8
+# Causes of a slow request.
+_HANDLER = "its handler kept the event loop busy, or requests of the same read event did"
+_DISK = "its answer waited for the disk or for name servers"
 
 
-class RemotingConnection(asyncio.BufferedProtocol):
+class RemotingConnection(FrameWriter, asyncio.BufferedProtocol):
     """Implements ``codec.remoting.handler.Connection`` over an asyncio transport."""
 
     remote_address = "?"
@@ -58,19 +61,14 @@ class RemotingConnection(asyncio.BufferedProtocol):
     waited_s = 0.0
 
     def __init__(self, endpoint: Endpoint) -> None:
+        super().__init__(asyncio.get_running_loop())
         self._endpoint = endpoint
         self._header_limit = endpoint.limits.max_header_length
         self._body_limit = endpoint.limits.max_request_body_size
-        self._loop = asyncio.get_running_loop()
         self._buffer = ReceiveBuffer(endpoint.shared_buffer)
-        self._transport: asyncio.Transport | None = None
         # What the peer may send, settled when it connects.
         self._routes: dict[int, Route] = {}
         self._routes_by_prefix: dict[bytes, Route] = {}
-        self._out: list[Buffer] = []
-        # Of large answers; those to sends are few bytes each.
-        self._out_bytes = 0
-        self._flushes = False
         self._progress = PeerProgress(endpoint.limits)
         self._heard_at = 0.0
         # Not heard for now, since it takes its answers slowly or has too many open requests.
@@ -81,6 +79,9 @@ class RemotingConnection(asyncio.BufferedProtocol):
         self.is_behind = False
         self._outgoing = OutgoingRequests(self, endpoint.opaque, endpoint.limits.max_push_bytes)
         self._open_requests = 0
+        self._meter = endpoint.meter
+        # Routes of this read event's requests that were answered with bytes at once.
+        self._answered: list[Route] = []
         self._turns = RequestTurns(self._begin, self._close_request)
         # Memory that is held between events, as the endpoint knows it, and since when without progress.
         self.held_bytes = 0
@@ -198,6 +199,9 @@ class RemotingConnection(asyncio.BufferedProtocol):
             if len(data) - position > _SMALL_REST:
                 self._is_settled = False
         self._endpoint.end_batch()
+        if self._answered:
+            self._meter.add_batch(self._answered, self._loop.time() - self.last_read, self.remote_address)
+            self._answered = []
         self._flush()
         if not self._is_settled:
             self._settle(progressed=position > 0)
@@ -261,7 +265,7 @@ class RemotingConnection(asyncio.BufferedProtocol):
             return False
         answer = body_too_long(route.code, length, self._body_limit)
         log.warning("%s: %s", self.remote_address, answer.remark)
-        self._answer(command, answer)
+        self._take(command, answer)
         return True
 
     def _handle_other(self, frame: memoryview) -> None:
@@ -275,12 +279,12 @@ class RemotingConnection(asyncio.BufferedProtocol):
         route = self._routes.get(command.code)
         if route is None:
             text = f" request type {command.code} not supported"
-            self._answer(command, response(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, text))
+            self._take(command, response(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, text))
             return
         try:
             command = route.decode(serialize_type, header)
         except HeaderFieldError as error:
-            self._answer(command, response(ResponseCode.SYSTEM_ERROR, str(error)))
+            self._take(command, response(ResponseCode.SYSTEM_ERROR, str(error)))
             return
         if len(body) > self._body_limit and self._refuse_body(route, command, len(body)):
             return
@@ -292,9 +296,9 @@ class RemotingConnection(asyncio.BufferedProtocol):
             answer = route.process(self, command)
         except Exception as error:  # noqa: BLE001 - logged and answered; the connection goes on
             answer = error_answer(route.code, error)
-        if type(answer) is bytes:
-            if not command.flag & FLAG_ONEWAY:
-                self._out.append(answer)
+        if type(answer) is bytes and not command.flag & FLAG_ONEWAY:
+            self._out.append(answer)
+            self._answered.append(route)
             return
         if route.runs_later and isinstance(answer, Awaitable):
             answer = InTurn(answer)
@@ -306,14 +310,16 @@ class RemotingConnection(asyncio.BufferedProtocol):
             answer = InTurn(made_in_turn(make)) if self.is_behind else make()
         except Exception as error:  # noqa: BLE001 - logged and answered; the connection goes on
             answer = error_answer(command.code, error)
-        self._take(command, answer)
+        self._take(command, answer, command.received_at, is_suspended=True)
         self._flush_soon()
 
-    def _take(self, command: Command, answer: Answer) -> None:
+    def _take(self, command: Command, answer: Answer, received_at: float = 0.0, *, is_suspended: bool = False) -> None:
         """Answer now, or once the response is there."""
+        command.received_at = received_at or self.last_read
+        command.is_suspended = is_suspended
         kind = type(answer)
         if kind is list or kind is RemotingCommand:
-            self._answer(command, answer)
+            self._answer(command, answer, _HANDLER)
             return
         body_bytes = len(command.body)
         if type(command.body) is memoryview:
@@ -332,7 +338,7 @@ class RemotingConnection(asyncio.BufferedProtocol):
             self._is_settled = False
             self._one_more_open()
         elif answer is not HELD:
-            self._answer(command, answer)
+            self._answer(command, answer, _HANDLER)
 
     def _one_more_open(self) -> None:
         self._open_requests += 1
@@ -345,7 +351,7 @@ class RemotingConnection(asyncio.BufferedProtocol):
         self._open_requests -= 1
         if not future.cancelled():
             error = future.exception()
-            self._answer(command, future.result() if error is None else error_answer(command.code, error))
+            self._answer(command, future.result() if error is None else error_answer(command.code, error), _DISK)
             self._flush_soon()
         if self._paused:
             self._hear_again()
@@ -394,62 +400,34 @@ class RemotingConnection(asyncio.BufferedProtocol):
         self._release()
 
     async def _answer_when_done(self, command: Command, waiting: Awaitable[Any]) -> None:
+        began = self._loop.time()
         try:
             answer = await waiting
         except Exception as error:  # noqa: BLE001 - logged and answered; the connection goes on
             answer = error_answer(command.code, error)
-        self._answer(command, answer)
+        turn_s, work_s = began - command.received_at, self._loop.time() - began
+        self._answer(command, answer, f"it waited {turn_s:.2f} s for its turn and took {work_s:.2f} s of work")
         self._flush_soon()
 
     # -- writing
 
-    def _flush_soon(self) -> None:
-        """Write when all that is ready now has been answered: what waited for one thing is answered by one write."""
-        if not self._flushes:
-            self._flushes = True
-            self._loop.call_soon(self._flush_now)
+    def _answer(self, command: Command, answer: Any, cause: str) -> None:
+        """Count a request and queue its response; every response but the bytes of a handler leaves here.
 
-    def _flush_now(self) -> None:
-        self._flushes = False
-        self._flush()
-
-    def _answer(self, command: Command, answer: Any) -> None:
-        """Queue a response for the next write; every response but the bytes of a handler leaves here."""
+        ``cause`` says where the time of a slow request went.
+        """
+        if isinstance(answer, list):
+            pieces = answer
+        else:
+            pieces = [answer if isinstance(answer, bytes) else encode_answer(command, answer)]
+        self._meter.add(command, pieces[0], self._loop.time() - command.received_at, self.remote_address, cause)
         if command.flag & FLAG_ONEWAY:
             return
-        if isinstance(answer, bytes):
-            self._out.append(answer)
-            self._out_bytes += len(answer)
-        elif isinstance(answer, list):
-            self._out.extend(answer)
-            self._out_bytes += sum(map(len, answer))
-        else:
-            frame = encode_answer(command, answer)
-            self._out.append(frame)
-            self._out_bytes += len(frame)
+        self._out.extend(pieces)
+        self._out_bytes += sum(map(len, pieces))
         if self._out_bytes > _FLUSH_BYTES:
             self._endpoint.end_batch()
             self._flush()
-
-    def _flush(self) -> None:
-        out = self._out
-        if not out:
-            return
-        self._out = []
-        self._out_bytes = 0
-        self.write(out)
-
-    def write(self, buffers: Sequence[Buffer]) -> None:
-        """Send encoded frames; does nothing when the connection is closed."""
-        transport = self._transport
-        if transport is None or transport.is_closing():
-            return
-        if len(buffers) == 1:
-            transport.write(buffers[0])
-        elif sum(map(len, buffers)) <= _JOIN_LIMIT:
-            transport.write(b"".join(buffers))
-        else:
-            transport.writelines(buffers)
 
     def send_oneway(self, command: Command) -> bool:
         """Send a request that wants no answer; false when it was dropped: the peer is gone or too far behind."""

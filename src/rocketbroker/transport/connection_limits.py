@@ -31,6 +31,7 @@ class ConnectionLimits(NamedTuple):
         frame_timeout_s: seconds from the first byte of a frame to its last; more on a slow link.
         max_descriptor: lowest descriptor that is rejected; 0 accepts any.
         max_push_bytes: requests that may queue up for a peer that is slow to read.
+        slow_request_s: seconds above which a request is logged; 0 logs none.
     """
 
     frame_max_length: int = FRAME_MAX_LENGTH
@@ -44,6 +45,7 @@ class ConnectionLimits(NamedTuple):
     max_held_bytes: int = _MAX_HELD_BYTES
     frame_timeout_s: float = 60.0
     max_push_bytes: int = _MAX_PUSH_BYTES
+    slow_request_s: float = 0.0
     max_descriptor: int = 0
 
 

@@ -13,6 +13,7 @@ from rocketbroker.transport.access import Admit, RouteTable, admit_all, route_ta
 from rocketbroker.transport.connection_count import ConnectionCount
 from rocketbroker.transport.connection_limits import DEFAULT_LIMITS, ConnectionLimits
 from rocketbroker.transport.receive_buffer import SHARED_SIZE
+from rocketbroker.transport.request_meter import RequestMeter
 
 log = logging.getLogger(__name__)
 
@@ -76,6 +77,7 @@ class Endpoint:
     ) -> None:
         self._admit = admit
         self._tables = route_tables(routes)
+        self.meter = RequestMeter(routes, limits.slow_request_s)
         self.throttles = throttles
         self.limits = limits
         self.frame_max_length = limits.frame_max_length

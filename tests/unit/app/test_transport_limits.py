@@ -18,6 +18,7 @@ def test_each_setting_becomes_a_limit():
             "maxHeldBytes": 1 << 26,
             "frameTimeoutSeconds": 17,
             "maxPushBytesPerConnection": 6000,
+            "slowRequestLogMills": 2500,
         }
     )
 
@@ -33,12 +34,14 @@ def test_each_setting_becomes_a_limit():
         max_held_bytes=1 << 26,
         frame_timeout_s=17,
         max_push_bytes=6000,
+        slow_request_s=2.5,
         max_descriptor=connection_limit(),
     )
 
 
 def test_0_leaves_the_high_water_mark_to_the_broker():
-    assert limits_of(TransportConfig()) == ConnectionLimits(max_connections=10_000, max_descriptor=connection_limit())
+    made = ConnectionLimits(max_connections=10_000, max_descriptor=connection_limit(), slow_request_s=1.0)
+    assert limits_of(TransportConfig()) == made
     assert limits_of(TransportConfig()).write_high_water == WRITE_HIGH_WATER
 
 

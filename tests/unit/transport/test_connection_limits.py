@@ -8,6 +8,7 @@ from typing import Any, cast
 import pytest
 
 from rocketbroker.codec.remoting.handler import Connection, Route
+from rocketbroker.codec.remoting.hot_responses import success_response
 from rocketbroker.codec.remoting.remoting_command import Command, request, response
 from rocketbroker.common.errors import RemotingTooMuchRequestError
 from rocketbroker.transport.connection_limits import ConnectionLimits
@@ -204,7 +205,7 @@ class TestSlowPeer:
         assert len(handlers.seen) == seen
         assert endpoint.connections == set()
 
-    @pytest.mark.parametrize("piece", [b"x" * 100_000, [b"x" * 50_000, memoryview(b"y" * 50_000)]])
+    @pytest.mark.parametrize("piece", [b"x" * 100_000, [success_response(1), b"x" * 50_000, memoryview(b"y" * 50_000)]])
     async def test_large_answers_to_one_read_are_handed_over_by_their_bytes(self, piece: Any):
         def answer(_connection: Connection, command: Command) -> Any:
             if isinstance(piece, list):

@@ -91,7 +91,7 @@ class InTurn(NamedTuple):
 #: The handler has kept the request: ``Connection.answer`` answers it later.
 HELD: Final = Held.HELD
 
-# A frame, its pieces, or a command to encode.
+# A frame whose code is SUCCESS, the pieces of any frame with the header in the first, or a command to encode.
 Response = bytes | list[Buffer] | Command
 Answer = Response | Awaitable[Response] | InTurn | Held
 Process = Callable[[Connection, Any], Answer]

@@ -17,13 +17,20 @@ H = TypeVar("H")
 class RemotingCommand(
     msgspec.Struct,
     Generic[H],
-    rename={"header": "extFields", "serialize_type": "serializeTypeCurrentRPC", "body": "_body"},
+    rename={
+        "header": "extFields",
+        "serialize_type": "serializeTypeCurrentRPC",
+        "body": "_body",
+        "received_at": "_receivedAt",
+        "is_suspended": "_isSuspended",
+    },
 ):
     """A command with its custom header.
 
     ``header`` is the typed header struct where the code has one, else the raw ``extFields`` (``dict[str, str]``) or
     ``None``. ``body`` is a bytes-like object; in a handler it is a view of the receive buffer, valid only during the
-    call.
+    call. ``received_at`` is a time of the event loop in seconds, ``is_suspended`` tells a held request; both are set
+    when a request is not answered at once.
     """
 
     code: Int
@@ -35,15 +42,18 @@ class RemotingCommand(
     serialize_type: str = "JSON"
     version: Int = CURRENT_VERSION
     body: Any = b""
+    # Set by the connection that received a request, whatever the peer sent.
+    received_at: float = 0.0
+    is_suspended: bool = False
 
     @property
     def is_response(self) -> bool:
-        """Whether this answers a request."""
+        """True for the answer to a request."""
         return bool(self.flag & FLAG_RESPONSE)
 
     @property
     def is_oneway(self) -> bool:
-        """Whether the sender wants no answer."""
+        """True if the sender wants no answer."""
         return bool(self.flag & FLAG_ONEWAY)
 
 
@@ -52,10 +62,10 @@ Command = RemotingCommand[Any]
 
 
 def request(code: int, header: object = None, body: bytes = b"", *, oneway: bool = False) -> Command:
-    """A request to send; its opaque is set by whoever sends it."""
+    """Make a request; its sender sets the opaque."""
     return RemotingCommand(int(code), header, flag=FLAG_ONEWAY if oneway else 0, body=body)
 
 
 def response(code: int = 0, remark: str | None = None, header: object = None, body: bytes = b"") -> Command:
-    """An answer; its opaque is set to the request's by whoever sends it."""
+    """Make an answer; its sender copies the opaque of the request."""
     return RemotingCommand(int(code), header, flag=FLAG_RESPONSE, remark=remark, body=body)

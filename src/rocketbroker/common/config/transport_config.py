@@ -149,6 +149,15 @@ class TransportConfig(ConfigModel):
         low=4_096,
         high=1 << 30,
     )
+    slow_request_log_mills: Whole = setting(
+        "slowRequestLogMills",
+        1_000,
+        "Log requests that take longer than this, with the cause; at most one line in 10 s for a request code. Held"
+        " pulls are not slow. 0 logs none.",
+        Trait(unit="ms", own=True),
+        low=0,
+        high=3_600_000,
+    )
     server_socket_snd_buf_size: Whole = setting(
         "serverSocketSndBufSize",
         0,
