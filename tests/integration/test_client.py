@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import aclosing
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -58,15 +57,3 @@ async def test_a_restart_of_both_servers_is_outlived(tmp_path: Path):
     finally:
         await server.stop()
     assert sorted(map(int, bodies)) == list(range(1, 20))
-
-
-async def test_the_example_of_the_manual_works(server: DevServer, capsys: pytest.CaptureFixture[str]):
-    page = (Path(__file__).parents[2] / "docs" / "start" / "python.md").read_text()
-    code = page.split("```python\n")[1].split("```")[0]
-    names: dict[str, Any] = {"__name__": "example"}
-    exec(compile(code, "docs/start/python.md", "exec"), names)
-    async with asyncio.timeout(30):
-        await names["main"](server.namesrv_addr)
-    sent, received = capsys.readouterr().out.splitlines()
-    assert sent.startswith("SEND_OK ")
-    assert received.startswith("b'hello' greeting ['order-7'] {")

@@ -1,0 +1,183 @@
+"""A reader of the manual: saves the files that a page shows, types its commands, and compares what they print.
+
+A page is one session in one folder. A block of Python or properties whose first line is a comment with a file name is
+saved under that name, a Java class under its own. In a console block each line after ``$`` is a command, and the lines
+below it are printed by it: numbers, ids and paths may differ. Servers run until the page ends. Ports are free ones.
+Where the reader begins there are the folders ``conf`` of the checkout, ``lib`` with the official Java client and
+``apache-store`` with a store of Apache RocketMQ.
+"""
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import time
+import tomllib
+from pathlib import Path
+from typing import NamedTuple
+
+from tests.support import golden_store
+from tests.support.java import LIGHT
+from tests.support.java_process import free_ports
+from tests.support.java_toolchain import find_tools, jars
+
+ROOT = Path(__file__).resolve().parents[2]
+LIMIT_S = 90
+SERVERS = ("mqdev", "mqnamesrv", "mqbroker")
+ENDING = {"--demo", "--version", "-h", "--help", "-p", "-m"}  # options with which a server command ends by itself
+COMMENT = re.compile(r"(?:#|//) ([\w.-]+\.\w+)$")
+# What differs from run to run: paths of temporary files, times, hexadecimal ids, numbers.
+VARIABLE = re.compile(r"/tmp/[\w./-]+|[0-9A-F]{12,}|\d[\d,.:]*(?:-\d\d-[\w.:]+)?")
+
+
+class Block(NamedTuple):
+    """A fenced block of a page."""
+
+    language: str
+    text: str
+
+
+class Step(NamedTuple):
+    """A command and the lines that it prints."""
+
+    command: str
+    output: tuple[str, ...]
+
+
+def blocks_of(page: Path) -> list[Block]:
+    """Return the fenced blocks of a page in order."""
+    return [
+        Block(*found) for found in re.findall(r"^ *```(\w+)\n(.*?)^ *```", page.read_text(), re.MULTILINE | re.DOTALL)
+    ]
+
+
+def steps_of(text: str) -> list[Step]:
+    """Return the commands of a console block."""
+    parts = re.split(r"^ *\$ ", text, flags=re.MULTILINE)[1:]
+    lines = [part.rstrip().splitlines() for part in parts]
+    return [Step(first.partition("  # ")[0].strip(), tuple(rest)) for first, *rest in lines]
+
+
+def pattern_of(line: str) -> str:
+    """Return a regular expression for a line that is printed."""
+    pieces = VARIABLE.split(line.strip())
+    plain = [r"\s*".join(re.escape(word) for word in re.split(r"\s+", piece)) for piece in pieces]
+    return r"[\w.,:/-]+".join(plain).replace("…", ".*")
+
+
+class Session:
+    """One reader with one page; ``close`` ends the servers that he started."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        broker = free_ports(-2, -1, 1)  # VIP port, name server, HA
+        self._ports = {"9876": str(broker - 1), "10911": str(broker)}
+        self._servers: list[subprocess.Popen[bytes]] = []
+        self._make_commands()
+        shutil.copytree(ROOT / "conf", folder / "conf")
+        golden_store.unpack("clean", folder).rename(folder / "apache-store")
+
+    def _make_commands(self) -> None:
+        commands = self.folder / "commands"
+        commands.mkdir()
+        python = f'PYTHONPATH={ROOT}/src exec {sys.executable} "$@"'
+        for name, line in {"python": python, "java": self._java()}.items():
+            (commands / name).write_text(f"#!/bin/sh\n{line}\n")
+            (commands / name).chmod(0o755)
+        path = f"{commands}:{ROOT / 'bin'}:{os.environ['PATH']}"
+        home = {"HOME": str(self.folder), "PATH": path, "ROCKETMQ_HOME": str(self.folder)}
+        self._environment = {**os.environ, **home, "COLUMNS": "160"}
+
+    def _java(self) -> str:
+        if "java" not in find_tools():
+            return "exit 1"
+        (self.folder / "lib").symlink_to(jars("5.5.0"))
+        return f'exec {find_tools()["java"]} {" ".join(LIGHT)} -Duser.home={self.folder} "$@"'
+
+    def read(self, page: Path) -> None:
+        """Do what a page says, from its first block to its last."""
+        for block in blocks_of(page):
+            if block.language == "console":
+                for step in steps_of(self._with_ports(block.text)):
+                    self._do(step)
+            elif name := file_name(block):
+                (self.folder / name).write_text(self._with_ports(block.text))
+
+    def _with_ports(self, text: str) -> str:
+        return re.sub("|".join(self._ports), lambda found: self._ports[found[0]], text)
+
+    def _do(self, step: Step) -> None:
+        words = shlex.split(step.command)
+        if words[:2] == ["pip", "install"]:
+            check_extras(words[2:])
+        elif words[0] in SERVERS and not ENDING & set(words):
+            self._serve(words[0], step)
+        else:
+            done = subprocess.run(
+                ["bash", "-c", step.command], cwd=self.folder, env=self._environment, capture_output=True, text=True,
+                timeout=LIMIT_S, check=False,
+            )  # fmt: skip
+            printed = done.stdout + done.stderr
+            assert done.returncode == 0, f"$ {step.command}\n{printed}"
+            assert missing(step, printed) == [], f"$ {step.command}\n{printed}"
+
+    def _serve(self, name: str, step: Step) -> None:
+        command = step.command
+        if name == "mqdev":
+            command += f" --port {self._ports['9876']} --broker-port {self._ports['10911']}"
+        else:
+            port = self._ports["9876" if name == "mqnamesrv" else "10911"]
+            given = re.search(r" -c (\S+)", command)
+            settings = self.folder / (given[1] if given else f"{name}.conf")
+            with settings.open("a") as file:
+                file.write(f"\nlistenPort={port}\n")
+            command += "" if given else f" -c {settings}"
+        log = self.folder / f"server-{len(self._servers)}.log"
+        with log.open("wb") as out:
+            self._servers.append(
+                subprocess.Popen(
+                    ["bash", "-c", f"exec {command}"], cwd=self.folder, env=self._environment, stdout=out,
+                    stderr=subprocess.STDOUT,
+                )
+            )  # fmt: skip
+        wait_for_lines(step, log, self._servers[-1])
+
+    def close(self) -> None:
+        """End the servers in the reverse order and wait for them."""
+        for server in reversed(self._servers):
+            server.terminate()
+            server.wait(30)
+
+
+def wait_for_lines(step: Step, log: Path, server: subprocess.Popen[bytes]) -> None:
+    """Wait until a server has printed the lines that its page shows."""
+    deadline = time.monotonic() + LIMIT_S
+    while missing(step, log.read_text()):
+        assert server.poll() is None, f"$ {step.command}\n{log.read_text()}"
+        assert time.monotonic() < deadline, f"$ {step.command}\n{log.read_text()}"
+        time.sleep(0.05)
+
+
+def missing(step: Step, printed: str) -> list[str]:
+    """Return the lines of a page that a command did not print."""
+    return [line for line in step.output if line.strip() and not re.search(pattern_of(line), printed)]
+
+
+def file_name(block: Block) -> str | None:
+    """Return the name under which a reader saves a block, if it has one."""
+    if block.language == "java":
+        found = re.search(r"public class (\w+)", block.text)
+        return f"{found[1]}.java" if found else None
+    named = COMMENT.match(block.text.splitlines()[0])
+    return named[1] if named else None
+
+
+def check_extras(words: list[str]) -> None:
+    """Check what pip is asked for: the checkout, with extras that it has. Installing would need the network."""
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    for word in words:
+        found = re.fullmatch(r"\.(?:\[([\w,]+)\])?", word)
+        assert found, word
+        assert set((found[1] or "").split(",")) - {""} <= set(extras)
