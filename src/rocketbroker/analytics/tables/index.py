@@ -4,7 +4,8 @@ import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from functools import partial
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -16,17 +17,9 @@ from rocketbroker.analytics.files.store_root import StoreRoot
 from rocketbroker.analytics.tables.matching import chosen
 from rocketbroker.analytics.tables.root_folder import root_folder
 from rocketbroker.analytics.tables.table import BROKER, TIME, Rows, Table, TableOptions, constant, field, select_by
-from rocketbroker.codec.storefile.dtypes import INDEX_ENTRY
-from rocketbroker.codec.storefile.index_file_layout import (
-    INDEX_HEADER_SIZE,
-    INDEX_SIZE,
-    MAX_HASH_SLOT_NUM,
-    MAX_INDEX_NUM,
-    decode_header,
-    entry_position,
-    file_size,
-)
-from rocketbroker.codec.storefile.index_slot_count import find_slot_count
+from rocketbroker.codec.storefile.index_file_layout import INDEX_HEADER_SIZE, INDEX_SIZE, decode_header
+from rocketbroker.codec.storefile.index_image import IndexImage, read_entries
+from rocketbroker.codec.storefile.store_file import StoreFile
 from rocketbroker.common.errors import CodecError, StoreError
 
 _FOLDER: Final = "index"
@@ -45,7 +38,7 @@ class IndexPart:
     Attributes:
         store: the store.
         file: the file's name.
-        entries_at: where entry 0 stands.
+        slot_count: slots of the file.
         begin_timestamp: of the file's header, in ms.
         start: number of the first entry.
         stop: number behind the last one.
@@ -53,7 +46,7 @@ class IndexPart:
 
     store: StoreRoot
     file: str
-    entries_at: int
+    slot_count: int
     begin_timestamp: int
     start: int
     stop: int
@@ -83,15 +76,21 @@ class IndexTable(Table):
 
     def read(self, part: IndexPart, schema: pa.Schema, selection: Selection) -> Iterator[pa.RecordBatch]:
         """The entries of a part in their order."""
-        folder = root_folder(part.store)
-        for start in range(part.start, part.stop, _AT_ONCE):
-            length = (min(start + _AT_ONCE, part.stop) - start) * INDEX_SIZE
-            data = folder.read_if_there(f"{_FOLDER}/{part.file}", part.entries_at + start * INDEX_SIZE, length) or b""
-            entries = np.frombuffer(data, INDEX_ENTRY, len(data) // INDEX_SIZE)
-            if len(data) < length:
-                path = folder.name_of(f"{_FOLDER}/{part.file}")
-                logger.warning("%s was cut or removed; entries from %d on are left out", path, start + len(entries))
-            yield chosen(_rows(part, start, entries), self.selects, selection, schema)
+        folder, path, start = root_folder(part.store), f"{_FOLDER}/{part.file}", part.start
+        try:
+            with opened(folder, path) as file:
+                while start < part.stop and len(entries := _some(file, part, start)):
+                    yield chosen(_rows(part, start, entries), self.selects, selection, schema)
+                    start += len(entries)
+        except StoreError as error:
+            if not isinstance(error.__cause__, FileNotFoundError):
+                raise
+        if start < part.stop:
+            logger.warning("%s was cut or removed; entries from %d on are left out", folder.name_of(path), start)
+
+
+def _some(file: StoreFile, part: IndexPart, start: int) -> NDArray[Any]:
+    return read_entries(file, part.slot_count, start, min(start + _AT_ONCE, part.stop))
 
 
 def damaged_index_files(store: StoreRoot, slot_count: int = 0) -> list[str]:
@@ -105,89 +104,66 @@ def damaged_index_files(store: StoreRoot, slot_count: int = 0) -> list[str]:
     return told
 
 
-class _IndexFile(NamedTuple):
-    """An index file; the numbers of its entries go from 1 to before ``stop``."""
-
-    name: str
-    entries_at: int
-    begin_timestamp: int
-    stop: int
-
-
 def _parts(folder: StoreFolder, options: TableOptions) -> Iterator[IndexPart]:
     step = max(options.split_size // INDEX_SIZE, 1)
-    for file in _index_files(folder, options.max_hash_slot_num, logger.warning):
-        for start in range(1, file.stop, step):
-            stop = min(start + step, file.stop)
-            yield IndexPart(folder.root, file.name, file.entries_at, file.begin_timestamp, start, stop)
+    for name, image in _index_files(folder, options.max_hash_slot_num, logger.warning):
+        for start in range(1, image.used, step):
+            stop = min(start + step, image.used)
+            yield IndexPart(folder.root, name, image.slot_count, image.header.begin_timestamp, start, stop)
 
 
-def _index_files(folder: StoreFolder, slot_count: int, tell: Callable[[str], None]) -> Iterator[_IndexFile]:
-    """The files with entries, by name.
+def _index_files(folder: StoreFolder, slot_count: int, tell: Callable[[str], None]) -> Iterator[tuple[str, IndexImage]]:
+    """Yield the files with entries by name.
 
     Args:
         folder: the store.
         slot_count: slots of each, 0 to find it out.
         tell: takes what is damaged.
     """
-    # Others are called as damaged files are that a broker set aside.
-    files = {name: size for name, size in folder.files(_FOLDER).items() if name.isascii() and name.isdigit()}
-    newest = max(files, default="")
-    for name, size in files.items():
+    # A damaged file that a broker set aside has another name.
+    names = [name for name in folder.files(_FOLDER) if name.isascii() and name.isdigit()]
+    newest = max(names, default="")
+    for name in names:
+        path = f"{_FOLDER}/{name}"
         try:
-            file = _index_file(folder, name, size, slot_count, turns=_TURNS if name == newest else 1)
+            image = _image(folder, path, slot_count, turns=_TURNS if name == newest else 1)
         except CodecError as error:
-            tell(f"{folder.name_of(f'{_FOLDER}/{name}')}: {error}; none of its entries is read")
+            tell(f"{folder.name_of(path)}: {error}; none of its entries is read")
             continue
         except StoreError as error:
             if isinstance(error.__cause__, FileNotFoundError):
                 continue  # a broker has removed it
             raise
-        if file is not None:
-            yield _as_far_as_it_is(file, folder, size, tell)
+        if image is not None:
+            lost = image.header.index_count - image.used
+            if lost:
+                tell(
+                    f"{folder.name_of(path)}: the header tells of {image.header.index_count - 1} entries, of which the "
+                    f"{image.size} bytes of the file have {image.used - 1}; the others are left out"
+                )
+            yield name, image
 
 
-def _as_far_as_it_is(file: _IndexFile, folder: StoreFolder, size: int, tell: Callable[[str], None]) -> _IndexFile:
-    room = max((size - file.entries_at) // INDEX_SIZE, 1)
-    if room >= file.stop:
-        return file
-    tell(
-        f"{folder.name_of(f'{_FOLDER}/{file.name}')}: the header tells of {file.stop - 1} entries, of which the "
-        f"{size} bytes of the file have {room - 1}; the others are left out"
-    )
-    return file._replace(stop=room)
-
-
-def _index_file(folder: StoreFolder, name: str, size: int, slot_count: int, turns: int) -> _IndexFile | None:
-    """A file as its header tells; ``None`` if it has no entries. It is read ``turns`` times at the most.
+def _image(folder: StoreFolder, path: str, slot_count: int, turns: int) -> IndexImage | None:
+    """Open a file, trying ``turns`` times at the most; ``None`` if it has no entries.
 
     Raises:
         CodecError: it is no index file, or its slots cannot be told from its entries.
         StoreError: it is gone, or cannot be read.
     """
-    header = decode_header(folder.read(f"{_FOLDER}/{name}", 0, INDEX_HEADER_SIZE))
-    if header.index_count <= 1:
-        return None
-    entries_at = entry_position(0, slot_count or _slot_count(folder, name, size, turns))
-    return _IndexFile(name, entries_at, header.begin_timestamp, header.index_count)
-
-
-def _slot_count(folder: StoreFolder, name: str, size: int, turns: int) -> int:
-    if size == file_size(MAX_HASH_SLOT_NUM, MAX_INDEX_NUM):
-        return MAX_HASH_SLOT_NUM
-    for turn in range(turns):
+    header = decode_header(folder.read(path, 0, INDEX_HEADER_SIZE))
+    for turn in range(turns) if header.index_count > 1 else ():
         try:
-            with opened(folder, f"{_FOLDER}/{name}") as file:
-                return find_slot_count(decode_header(file.read_at(0, INDEX_HEADER_SIZE)), size, file.read_at)
+            return IndexImage(path, partial(opened, folder), slot_count)
         except CodecError as error:
-            # A broker sets slots before the header that knows of their entries: where one may be at it, look anew.
+            # A broker sets slots before the header that knows of their entries: where one may be at it, read again.
             if turn + 1 == turns or folder.read_if_there("abort") is None:
                 raise CodecError(
                     f"{error}; the option maxHashSlotNum, with the number of the broker's settings, says how many "
                     "slots a sound file has"
                 ) from error
         time.sleep(_TURN_SECONDS)
-    raise AssertionError("the last turn returns or raises")
+    return None
 
 
 def _rows(part: IndexPart, start: int, entries: NDArray[Any]) -> Rows:

@@ -11,8 +11,10 @@ from rocketbroker.app.mqstore.rows import Limit, Row, print_rows
 from rocketbroker.app.mqstore.running import AsJson, ConfigFile, StoreDir, reading_a_store, store_config
 from rocketbroker.codec.message.tags_code import java_hash
 from rocketbroker.codec.storefile.index_file_layout import build_key, build_tag_key, key_hash_of
-from rocketbroker.common.errors import StoreError
-from rocketbroker.store.audit.index_image import IndexImage, index_paths
+from rocketbroker.codec.storefile.index_image import ChainedEntry, IndexImage, follow_chain, newest_entry
+from rocketbroker.common.errors import CodecError, StoreError
+from rocketbroker.store.audit.index_audit import index_paths
+from rocketbroker.store.audit.queue_files import open_local
 
 _AT_ONCE = 1 << 16
 
@@ -40,7 +42,7 @@ def command(  # noqa: PLR0913, PLR0917 - typer makes an option of each argument
     text = _hashed(topic, key, tag)
     with reading_a_store():
         config = store_config(directory, config_file)
-        slots = config.max_hash_slot_num if config_file is not None else None
+        slots = config.max_hash_slot_num if config_file is not None else 0
         paths = [path for path in index_paths(config.index_dir) if file in {None, path.name}]
         if file is not None and not paths:
             raise StoreError(f"there is no index file {file} in {config.index_dir}")
@@ -57,13 +59,11 @@ def _hashed(topic: str | None, key: str | None, tag: str | None) -> str | None:
     return build_key(topic, key) if key is not None else build_tag_key(topic, tag or "")
 
 
-def _image(path: Path, slot_count: int | None) -> IndexImage:
+def _image(path: Path, slot_count: int) -> IndexImage:
     try:
-        return IndexImage(path, slot_count)
-    except StoreError as error:
-        raise StoreError(f"{path}: {error}") from error
-    except OSError as error:
-        raise StoreError(f"{path} cannot be read: {error.strerror}") from error
+        return IndexImage(str(path), open_local, slot_count)
+    except CodecError as error:
+        raise StoreError(f"{path}: {error}; give maxHashSlotNum (-c) if the file is sound") from error
 
 
 def _rows(image: IndexImage, part: Part, hashed: str | None) -> Iterator[Row]:
@@ -75,7 +75,7 @@ def _rows(image: IndexImage, part: Part, hashed: str | None) -> Iterator[Row]:
 def _header(image: IndexImage) -> Iterator[Row]:
     header = image.header
     yield {
-        "file": image.path.name,
+        "file": Path(image.path).name,
         "beginTimestamp": header.begin_timestamp,
         "endTimestamp": header.end_timestamp,
         "beginPhyOffset": header.begin_phy_offset,
@@ -90,32 +90,29 @@ def _header(image: IndexImage) -> Iterator[Row]:
 def _slots(image: IndexImage) -> Iterator[Row]:
     slots = image.slots()
     for slot in slots.nonzero()[0].tolist():
-        yield {"file": image.path.name, "slot": slot, "entry": int(slots[slot])}
+        yield {"file": Path(image.path).name, "slot": slot, "entry": int(slots[slot])}
 
 
 def _entries(image: IndexImage) -> Iterator[Row]:
     for start in range(1, image.used, _AT_ONCE):
         entries = image.entries(start, min(start + _AT_ONCE, image.used))
         for number, entry in enumerate(entries.tolist(), start):
-            yield _entry(image, number, entry)
+            yield _entry(image, ChainedEntry(number, *entry))
 
 
-def _entry(image: IndexImage, number: int, entry: tuple[int, int, int, int]) -> dict[str, object]:
-    key_hash, offset, diff, previous = entry
+def _entry(image: IndexImage, entry: ChainedEntry) -> dict[str, object]:
     return {
-        "file": image.path.name,
-        "entry": number,
-        "keyHash": key_hash,
-        "phyOffset": offset,
-        "storeTimestamp": image.header.begin_timestamp + diff * 1000,
-        "previous": previous,
+        "file": Path(image.path).name,
+        "entry": entry.number,
+        "keyHash": entry.key_hash,
+        "phyOffset": entry.phy_offset,
+        "storeTimestamp": image.header.begin_timestamp + entry.time_diff * 1000,
+        "previous": entry.previous,
     }
 
 
 def _chain(image: IndexImage, key_hash: int) -> Iterator[Row]:
-    """The chain of the key's slot, newest first: entries of other keys with the slot are in it, too."""
-    number, before = int(image.slots()[key_hash % image.slot_count]), image.used
-    while 0 < number < before:
-        (entry,) = image.entries(number, number + 1).tolist()
-        yield _entry(image, number, entry) | {"isOfKey": entry[0] == key_hash}
-        before, number = number, entry[3]
+    with open_local(image.path) as file:
+        newest = newest_entry(file.read_at, image.slot_count, key_hash)
+        for entry in follow_chain(file.read_at, image.slot_count, newest, image.used):
+            yield _entry(image, entry) | {"isOfKey": entry.key_hash == key_hash}

@@ -14,8 +14,10 @@ from rocketbroker.codec.storefile.index_file_layout import (
     HASH_SLOT_SIZE,
     INDEX_HEADER_SIZE,
     INDEX_SIZE,
+    MAX_HASH_SLOT_NUM,
     IndexHeader,
     entry_position,
+    file_size,
     slot_position,
 )
 from rocketbroker.common.errors import CodecError
@@ -32,14 +34,17 @@ ReadAt = Callable[[int, int], bytes]
 
 
 def find_slot_count(header: IndexHeader, size: int, read_at: ReadAt) -> int:
-    """maxHashSlotNum: the one number that the slots and the last entry of a file of ``size`` bytes agree with.
+    """Return maxHashSlotNum of a file of ``size`` bytes: RocketMQ's default if the size is.
 
-    With other numbers something else stands where the last entry would be: by chance an entry of the same message
-    whose slot would hold what it should. Then all entries decide. The file is read in pieces of a few MiB.
+    Otherwise it is the one number that the slots and the last entry agree with. With other numbers something else
+    stands where the last entry would be: by chance an entry of the same message whose slot would hold what it should.
+    Then all entries decide. The file is read in pieces of a few MiB.
 
     Raises:
         CodecError: several numbers are possible, or none; ``maxHashSlotNum`` of the broker's settings says which.
     """
+    if size == file_size():
+        return MAX_HASH_SLOT_NUM  # nearly every file
     last = header.index_count - 1
     most = (size - INDEX_HEADER_SIZE - INDEX_SIZE * (last + 1)) // HASH_SLOT_SIZE
     first = (size - INDEX_HEADER_SIZE) // HASH_SLOT_SIZE % _STEP or _STEP

@@ -15,13 +15,14 @@ from rocketbroker.codec.storefile.index_file_layout import (
     file_size,
     slot_position,
 )
+from rocketbroker.codec.storefile.index_image import IndexImage
 from rocketbroker.codec.storefile.store_state import StoreState
 from rocketbroker.codec.storefile.window_messages import WindowMessages
-from rocketbroker.common.errors import StoreError
+from rocketbroker.common.errors import CodecError, StoreError
 from rocketbroker.store.audit.findings import Findings
-from rocketbroker.store.audit.index_image import IndexImage, index_paths
 from rocketbroker.store.audit.index_keys import HASH_BITS, Pairs, among, pairs, window_keys
 from rocketbroker.store.audit.log_lookup import LogLookup
+from rocketbroker.store.audit.queue_files import open_local
 
 # Behind any physical offset that a file could name.
 _MOST = 1 << 64
@@ -39,7 +40,7 @@ class IndexFileAudit:
         self.mended = not state.is_index_known(image.header.end_timestamp)
         self._unclean = state.unclean
         self._findings = findings
-        entries = image.entries()[1:]
+        entries = image.entries(1, image.used)
         self._hashes = entries["key_hash"].astype(np.int32)
         self._offsets = entries["phy_offset"].astype(np.int64)
         self._time_diffs = entries["time_diff"].astype(np.int32)
@@ -143,13 +144,20 @@ class IndexFileAudit:
             self._findings.add(AuditRule.INDEX_CHAIN, self.image.path, position, text, mended=mended)
 
 
+def index_paths(directory: Path) -> list[Path]:
+    """List the index files by name, which is by time."""
+    if not directory.is_dir():
+        return []
+    return sorted(path for path in directory.iterdir() if path.name.isdigit() and path.is_file())
+
+
 def _image(path: Path, sizes: tuple[int, int] | None) -> IndexImage:
     if sizes is None:
-        return IndexImage(path)
+        return IndexImage(str(path), open_local)
     found, wanted = path.stat().st_size, file_size(*sizes)
     if found != wanted:
-        raise StoreError(f"{found} bytes; maxHashSlotNum {sizes[0]} and maxIndexNum {sizes[1]} make {wanted}")
-    return IndexImage(path, sizes[0])
+        raise CodecError(f"{found} bytes; maxHashSlotNum {sizes[0]} and maxIndexNum {sizes[1]} make {wanted}")
+    return IndexImage(str(path), open_local, sizes[0])
 
 
 class IndexAudit:
@@ -191,18 +199,18 @@ class IndexAudit:
         for path in paths:
             try:
                 found.append(_image(path, sizes))
-            except StoreError as error:
+            except CodecError as error:
                 unclear.append((path, str(error)))
-            except OSError as error:
-                self._findings.add(AuditRule.FILE_UNREADABLE, path, 0, str(error.strerror))
+            except StoreError as error:
+                self._findings.add(AuditRule.FILE_UNREADABLE, path, 0, str(error))
         known = {image.size: image.slot_count for image in found}
         for path, reason in unclear:
             size = path.stat().st_size
             if size in known:
-                found.append(IndexImage(path, known[size]))
+                found.append(IndexImage(str(path), open_local, known[size]))
             elif size and any(path.read_bytes()[:INDEX_HEADER_SIZE]):
                 self._findings.add(AuditRule.INDEX_HEADER, path, 0, reason, mended=self._state.unclean)
-        return sorted((image for image in found if image.used > 1), key=lambda image: image.path.name)
+        return sorted((image for image in found if image.used > 1), key=lambda image: image.path)
 
     def take(self, window: WindowMessages) -> None:
         """Hold a window's messages against the entries of the index."""

@@ -7,10 +7,11 @@ import numpy as np
 
 from rocketbroker.codec.storefile.dtypes import BATCH_CONSUME_QUEUE_ENTRY, CONSUME_QUEUE_ENTRY
 from rocketbroker.codec.storefile.index_file_layout import MAX_HASH_SLOT_NUM, MAX_INDEX_NUM
+from rocketbroker.codec.storefile.index_image import IndexImage
 from rocketbroker.common.config import MessageStoreConfig
-from rocketbroker.common.errors import StoreError
-from rocketbroker.store.audit.index_image import IndexImage, index_paths
-from rocketbroker.store.audit.queue_files import QueueFolder
+from rocketbroker.common.errors import CodecError, StoreError
+from rocketbroker.store.audit.index_audit import index_paths
+from rocketbroker.store.audit.queue_files import QueueFolder, open_local
 from rocketbroker.store.audit.queues_audit import queue_folders
 from rocketbroker.store.audit.store_audit import log_files
 
@@ -44,8 +45,8 @@ def _queue_file_sizes(directory: Path, layout: np.dtype[Any]) -> list[int]:
 def _index_sizes(config: MessageStoreConfig) -> tuple[int, int]:
     for path in index_paths(config.index_dir):
         try:
-            image = IndexImage(path)
-        except (StoreError, OSError):
+            image = IndexImage(str(path), open_local)
+        except (CodecError, StoreError):
             continue
         return image.slot_count, image.entry_count
     return MAX_HASH_SLOT_NUM, MAX_INDEX_NUM

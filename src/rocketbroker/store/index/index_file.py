@@ -14,19 +14,17 @@ import numpy.typing as npt
 
 from rocketbroker.codec.storefile.dtypes import INDEX_ENTRY, INDEX_SLOT
 from rocketbroker.codec.storefile.index_file_layout import (
-    ENTRY,
     HASH_SLOT_SIZE,
     HEADER,
     INDEX_HEADER_SIZE,
     INDEX_SIZE,
     MAX_TIME_DIFF,
-    SLOT,
     IndexHeader,
     decode_header,
     entry_position,
     file_size,
-    slot_position,
 )
+from rocketbroker.codec.storefile.index_image import follow_chain, newest_entry
 from rocketbroker.common.errors import StoreError
 from rocketbroker.common.file_system import LOCAL, SECTOR, FileSystem
 from rocketbroker.store.logfile.mapped_file import MappedFile
@@ -155,22 +153,19 @@ class IndexFile:
         the mapping would hold up all threads.
         """
         last = None
-        (number,) = SLOT.unpack(self._read(slot_position(key_hash, self._slot_count), SLOT.size))
-        # Chains lead to ever smaller numbers; a damaged one that does not is not followed.
-        limit = self.header.index_count
-        while 0 < number < limit and not self.given_up:
-            entry = self._read(entry_position(number, self._slot_count), ENTRY.size)
-            entry_hash, offset, diff, previous = ENTRY.unpack(entry)
+        newest = newest_entry(self._read, self._slot_count, key_hash)
+        for entry in follow_chain(self._read, self._slot_count, newest, self.header.index_count):
             # Entries know seconds only: a second's messages are all taken.
-            stored = self.header.begin_timestamp + diff * 1000
+            stored = self.header.begin_timestamp + entry.time_diff * 1000
             if stored <= begin_ms - 1000:
                 break
-            if entry_hash == key_hash and stored <= end_ms and offset != last:
-                last = offset
-                yield offset
+            if entry.key_hash == key_hash and stored <= end_ms and entry.phy_offset != last:
+                last = entry.phy_offset
+                yield last
             else:
                 yield None
-            limit, number = number, previous
+            if self.given_up:
+                break
 
     def _read(self, position: int, size: int) -> bytes:
         return os.pread(self.file.fd, size, position)
