@@ -19,7 +19,7 @@ from rocketbroker.store.audit.store_audit import audit
 from rocketbroker.store.commitlog.put_message import PutMessageStatus
 from rocketbroker.store.message_store import MessageStore
 from tests.support.fakes import FakeClock
-from tests.support.stores import batch, crash_copy, inner_batch, make_store, message, pulled, store_config
+from tests.support.stores import batch, crash_copy, fetch, inner_batch, make_store, message, pulled, store_config
 
 TOPICS = ("Batches", "More")
 FILE = 46 * 4
@@ -120,8 +120,8 @@ class BatchMachine(RuleBasedStateMachine):
         if not bodies:
             return
         offset = at % len(bodies)
-        result = self.store.get_message(topic, 0, offset, max_msgs, 1 << 20)
-        found = unwrap_inner_batches(decode_messages(pulled(self.store, result)))
+        result = fetch(self.store, topic, 0, offset, max_msgs)
+        found = unwrap_inner_batches(decode_messages(pulled(result)))
         base = bases[bisect_right(bases, offset) - 1]
         assert [each.body for each in found] == bodies[base : result.next_begin_offset]
         assert [each.queue_offset for each in found] == list(range(base, result.next_begin_offset))

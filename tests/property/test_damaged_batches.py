@@ -17,7 +17,7 @@ from rocketbroker.codec.message.message_decoder import decode_messages
 from rocketbroker.store.message_store import MessageStore
 from tests.support.damaged_stores import KINDS, Damage, apply
 from tests.support.fakes import FakeClock
-from tests.support.stores import crash_copy, inner_batch, make_store, message, pulled
+from tests.support.stores import crash_copy, fetch, inner_batch, make_store, message, pulled
 
 SEED = 20_261_122
 SHORT, LONG = 150, 5_000
@@ -68,10 +68,9 @@ def read_all(store: MessageStore) -> dict[int, bytes]:
     found: dict[int, bytes] = {}
     offset, end = store.min_offset_in_queue(TOPIC, 0), store.max_offset_in_queue(TOPIC, 0)
     while offset < end:
-        result = store.get_message(TOPIC, 0, offset, 32, 1 << 20)
-        if result.ranges:
-            messages = unwrap_inner_batches(decode_messages(pulled(store, result)))
-            found |= {each.queue_offset: each.body for each in messages}
+        result = fetch(store, TOPIC, 0, offset)
+        messages = unwrap_inner_batches(decode_messages(pulled(result)))
+        found |= {each.queue_offset: each.body for each in messages}
         assert offset < result.next_begin_offset <= end
         offset = result.next_begin_offset
     return found

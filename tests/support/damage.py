@@ -7,8 +7,7 @@ from pathlib import Path
 from rocketbroker.codec.message.message_decoder import decode_messages
 from rocketbroker.store.logfile.mapped_file import MappedFile
 from rocketbroker.store.message_store import MessageStore
-from rocketbroker.store.read.get_message import GetMessageStatus
-from tests.support.stores import pulled
+from tests.support.stores import fetch, pulled
 
 
 class Place:
@@ -69,13 +68,12 @@ def pulls(
     found: list[tuple[int, bytes]] = []
     end = store.max_offset_in_queue("Topic", queue_id) if end is None else end
     while offset < end:
-        result = store.get_message("Topic", queue_id, offset, max_msgs, max_bytes, matches)
-        if result.status in {GetMessageStatus.FOUND, GetMessageStatus.NO_MATCHED_MESSAGE}:
-            records = pulled(store, result)
-            assert len(records) == result.total_size
-            messages = decode_messages(records, decompress=False)
-            assert len(messages) == result.message_count
-            found += [(one.queue_offset, one.body) for one in messages if one.queue_offset < end]
+        result = fetch(store, "Topic", queue_id, offset, max_msgs, max_bytes, matches=matches)
+        records = pulled(result)
+        assert len(records) == result.total_size
+        messages = decode_messages(records, decompress=False)
+        assert len(messages) == result.message_count
+        found += [(one.queue_offset, one.body) for one in messages if one.queue_offset < end]
         assert result.next_begin_offset > offset
         offset = result.next_begin_offset
     return found

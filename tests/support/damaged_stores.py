@@ -15,6 +15,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
+import pytest
+
 from rocketbroker.broker.offset.consumer_offset_manager import ConsumerOffsetManager
 from rocketbroker.broker.persist.config_manager import AnyConfigManager
 from rocketbroker.broker.topic.subscription_group_manager import SubscriptionGroupManager
@@ -27,10 +29,11 @@ from rocketbroker.common.atomic_file import replace_contents
 from rocketbroker.common.config import BrokerConfig
 from rocketbroker.common.errors import ConfigError, StoreError
 from rocketbroker.store.commitlog.put_message import PutMessageStatus
+from rocketbroker.store.logfile.mapped_file import MappedFile
 from rocketbroker.store.message_store import MessageStore
-from rocketbroker.store.read.get_message import GetMessageResult, GetMessageStatus
+from rocketbroker.store.read.get_message import GetMessageRequest, GetMessageResult
 from tests.support.fakes import FakeClock
-from tests.support.stores import ALWAYS, LOG_FILE, V4_HOST, V6_HOST, crash_copy, make_store, message
+from tests.support.stores import ALWAYS, LOG_FILE, V4_HOST, V6_HOST, completed, crash_copy, make_store, message, pulled
 
 Queue = tuple[str, int]
 MESSAGES = 560
@@ -284,8 +287,8 @@ class Trial:
         for cold, queue in enumerate(self._template.puts):
             offset, end = store.min_offset_in_queue(*queue), store.max_offset_in_queue(*queue)
             while offset < end:
-                result = store.get_message(*queue, offset, 32, 1 << 20)
-                data = await _pulled(store, result, on_thread=bool(cold % 2))
+                result = await _fetched(store, queue, offset, 32, on_thread=bool(cold % 2))
+                data = pulled(result)
                 found |= {(queue, self._check(queue, record)) for record in _split(data)}
                 assert result.next_begin_offset > offset, f"{self._damage}: {queue} stands still at {offset}: {result}"
                 offset = result.next_begin_offset
@@ -379,22 +382,21 @@ class Trial:
             assert result.status is PutMessageStatus.PUT_OK, (self._damage, result)
             store.dispatch()
             assert result.queue_offset == end, (self._damage, result, end)
-            got = store.get_message(*queue, end, 1, 1 << 20)
-            data = await _pulled(store, got, on_thread=False)
+            data = pulled(await _fetched(store, queue, end, 1, on_thread=False))
             assert decode_record(data, check_crc=True).body == body, self._damage
             new.add((queue, end))
         return new
 
 
-async def _pulled(store: MessageStore, result: GetMessageResult, *, on_thread: bool) -> bytes:
-    """The messages of a pull, as the processor gets them."""
-    if result.status is not GetMessageStatus.FOUND:
-        return b""
-    if result.unchecked is None:
-        return b"".join(store.slices(result.ranges))
-    reader = store.checked_reader
-    cached = None if on_thread else reader.read_cached(result, result.unchecked)
-    return b"".join(await reader.read_on_thread(result, result.unchecked) if cached is None else cached)
+async def _fetched(
+    store: MessageStore, queue: Queue, offset: int, max_msgs: int, *, on_thread: bool
+) -> GetMessageResult:
+    """Read as a pull does, of files that are in the page cache or are said not to be."""
+    with pytest.MonkeyPatch.context() as patch:
+        if on_thread:
+            store.fetcher._checked_reader._cached._cached_until.clear()
+            patch.setattr(MappedFile, "is_cached", lambda *_arguments: False)
+        return await completed(store.fetcher.fetch(GetMessageRequest(*queue, offset, max_msgs, 1 << 20)))
 
 
 def _split(data: bytes) -> Sequence[bytes]:

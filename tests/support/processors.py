@@ -27,7 +27,7 @@ def pull_processor(parts: SimpleNamespace, store: MessageStore, holds: PullReque
     """Answers pulls, and those that ``holds`` keeps once there is something for them."""
     return PullMessageProcessor(
         parts.config,
-        store,
+        store.fetcher,
         parts.topic_configs,
         parts.subscription_groups,
         PullFilter(parts.config, parts.consumers, parts.subscription_groups, parts.consumer_filters),

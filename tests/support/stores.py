@@ -3,10 +3,11 @@
 import asyncio
 import os
 import shutil
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from rocketbroker.codec.message.message_batch import BatchParts, encode_batch
 from rocketbroker.codec.message.message_decoder import decode_messages
@@ -21,7 +22,7 @@ from rocketbroker.store.dispatch.message_arriving_listener import MessageArrivin
 from rocketbroker.store.logfile.allocate_mapped_file_service import AllocateMappedFileService
 from rocketbroker.store.logfile.mapped_file_queue import MappedFileQueue
 from rocketbroker.store.message_store import MessageStore
-from rocketbroker.store.read.get_message import GetMessageResult
+from rocketbroker.store.read.get_message import GetMessageRequest, GetMessageResult
 from tests.support.fakes import FakeClock
 
 V4_HOST = bytes([127, 0, 0, 1]) + (10911).to_bytes(4, "big")
@@ -117,24 +118,39 @@ def read_queue(store: MessageStore, topic: str, queue_id: int, offset: int = 0) 
     found: list[MessageExt] = []
     end = store.max_offset_in_queue(topic, queue_id)
     while offset < end:
-        result = store.get_message(topic, queue_id, offset, 32, 1 << 20)
+        result = fetch(store, topic, queue_id, offset)
         assert result.next_begin_offset > offset, result
-        found += decode_messages(pulled(store, result), decompress=False)
+        found += decode_messages(pulled(result), decompress=False)
         offset = result.next_begin_offset
     return found
 
 
-def pulled(store: MessageStore, result: GetMessageResult) -> bytes:
-    """The records that the consumer gets; ``result`` then says how many they are."""
-    if result.unchecked is None:
-        return b"".join(store.slices(result.ranges))
-    pieces = store.checked_reader.read_cached(result, result.unchecked)
-    if pieces is None:
-        # A file system that cannot say what is cached, as tmpfs.
-        with ThreadPoolExecutor(1) as thread:
-            reading = store.checked_reader.read_on_thread(result, result.unchecked)
-            pieces = thread.submit(asyncio.run, reading).result()
-    return b"".join(pieces)
+def fetch(
+    store: MessageStore,
+    topic: str,
+    queue_id: int,
+    offset: int,
+    max_msgs: int = 32,
+    max_bytes: int = 1 << 20,
+    **wanted: Any,
+) -> GetMessageResult:
+    """Read messages as a pull does; ``wanted`` has ``matches`` or ``message_filter``."""
+    found = store.fetcher.fetch(GetMessageRequest(topic, queue_id, offset, max_msgs, max_bytes, **wanted))
+    if isinstance(found, GetMessageResult):
+        return found
+    # Not in the page cache, or a file system that cannot tell, as tmpfs.
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(asyncio.run, completed(found)).result()
+
+
+async def completed(found: GetMessageResult | Awaitable[GetMessageResult]) -> GetMessageResult:
+    """Return a result, after its messages have been read."""
+    return found if isinstance(found, GetMessageResult) else await found
+
+
+def pulled(result: GetMessageResult) -> bytes:
+    """Return the records that a consumer gets."""
+    return b"".join(result.buffers)
 
 
 def count_as_far_back(store: MessageStore) -> None:

@@ -1,7 +1,6 @@
 """PULL_MESSAGE and LITE_PULL_MESSAGE (org.apache.rocketmq.broker.processor.PullMessageProcessor)."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Awaitable
 from typing import Final
 
 from rocketbroker.broker.client.send_back_allowance import SendBackAllowance
@@ -10,7 +9,6 @@ from rocketbroker.broker.longpolling.pull_request import PullRequest, Wanted
 from rocketbroker.broker.longpolling.pull_request_hold_service import PullRequestHoldService
 from rocketbroker.broker.offset.consumer_offset_manager import ConsumerOffsetManager
 from rocketbroker.broker.stats.broker_stats_manager import BrokerStatsManager
-from rocketbroker.broker.stats.stats_item import StatsItem
 from rocketbroker.broker.topic.subscription_group_manager import SubscriptionGroupManager
 from rocketbroker.broker.topic.topic_config_manager import TopicConfigManager
 from rocketbroker.codec.remoting.bodies.subscription_group import SubscriptionGroupConfig
@@ -26,8 +24,8 @@ from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.config import BrokerConfig
 from rocketbroker.common.errors import BrokerResponseError, StoreError
 from rocketbroker.processor.support.pull_filter import HeldFilter, PullFilter
-from rocketbroker.store.message_store import MessageStore
-from rocketbroker.store.read.get_message import GetMessageResult, GetMessageStatus, UncheckedMessages
+from rocketbroker.store.read.get_message import GetMessageRequest, GetMessageResult, GetMessageStatus
+from rocketbroker.store.read.message_fetcher import MessageFetcher
 
 _MAX_PULL_BYTES: Final = 128 * 1024 * 1024
 
@@ -45,15 +43,6 @@ _CODES: Final = {
 PullCommand = RemotingCommand[PullMessageRequestHeader]
 
 
-@contextmanager
-def _disk_errors() -> Iterator[None]:
-    """Has the consumer try again when the disk cannot be read: nobody knows whether the messages are sound."""
-    try:
-        yield
-    except StoreError as error:
-        raise BrokerResponseError(ResponseCode.SYSTEM_ERROR, str(error)) from error
-
-
 def _drop_texts(command: PullCommand) -> None:
     """Drop the texts of a held pull, which may be long and are not needed any more."""
     command.remark, command.language, command.serialize_type = None, "", ""
@@ -64,24 +53,24 @@ def _drop_texts(command: PullCommand) -> None:
 
 
 class PullMessageProcessor:
-    """Answers pulls with slices of the log, and has those wait that find nothing.
+    """Answers pulls, and holds those that find nothing.
 
     Args:
         config: permissions, long polling.
-        store: the messages.
+        fetcher: reads the messages.
         topic_configs: the topics.
         subscription_groups: the groups.
-        pull_filter: finds what pulls want.
-        offsets: takes the offsets that pulls commit.
-        stats: counts what is got.
-        hold_service: holds pulls that find nothing.
-        send_backs: counts what consumers may send back.
+        pull_filter: the subscriptions.
+        offsets: offsets that pulls commit.
+        stats: counts messages by group.
+        hold_service: holds pulls.
+        send_backs: how much consumers may send back.
     """
 
     def __init__(  # noqa: PLR0913, PLR0917 - each is one thing that a pull depends on
         self,
         config: BrokerConfig,
-        store: MessageStore,
+        fetcher: MessageFetcher,
         topic_configs: TopicConfigManager,
         subscription_groups: SubscriptionGroupManager,
         pull_filter: PullFilter,
@@ -91,7 +80,7 @@ class PullMessageProcessor:
         send_backs: SendBackAllowance,
     ) -> None:
         self._config = config
-        self._store = store
+        self._fetcher = fetcher
         self._topic_configs = topic_configs
         self._subscription_groups = subscription_groups
         self._pull_filter = pull_filter
@@ -105,7 +94,7 @@ class PullMessageProcessor:
     def process(
         self, connection: Connection, command: PullCommand, held: PullRequest | None = None
     ) -> list[Buffer] | InTurn | Held:
-        """Answer a pull, at once or when its messages are read, or hold it; one that was ``held`` is answered."""
+        """Answer a pull, at once or when its messages are read, or hold it; one that was ``held`` is not held again."""
         header = command.header
         if command.code == RequestCode.LITE_PULL_MESSAGE and not self._config.lite_pull_message_enable:
             raise self._forbidden(
@@ -121,8 +110,8 @@ class PullMessageProcessor:
         if self._offsets.resets:
             moved = self._redirect(connection, header)
             if moved is not None:
-                return [self._head(command.opaque, ResponseCode.PULL_OFFSET_MOVED, moved, 0, topic, group)]
-        result = self._store.get_message(
+                return [_head(command.opaque, ResponseCode.PULL_OFFSET_MOVED, moved, topic, group)]
+        fetch = GetMessageRequest(
             header.topic,
             header.queue_id,
             header.queue_offset,
@@ -131,120 +120,77 @@ class PullMessageProcessor:
             None if tag_codes is None else tag_codes.__contains__,
             message_filter,
         )
-        exists = self._keep_offsets(header, result.next_begin_offset, may_commit=held is None)
-        code = self._code_of(result, header)
+        if held is None:
+            self._commit(header)
+        try:
+            result = self._fetcher.fetch(fetch)
+        except StoreError as error:
+            raise _unreadable(error) from error
+        if not isinstance(result, GetMessageResult):
+            return InTurn(self._answer_later(connection, command, result, topic, group))
+        code = _code_of(result, header)
         if code == ResponseCode.PULL_NOT_FOUND and held is None and header.sys_flag & FLAG_SUSPEND:
+            self._note_pulled(header, result)
             self._suspend(connection, command, wanted, result.max_offset)
             return HELD
+        return self._answer(connection, command, code, result, topic, group)
+
+    async def _answer_later(
+        self,
+        connection: Connection,
+        command: PullCommand,
+        waiting: Awaitable[GetMessageResult],
+        topic: TopicConfig,
+        group: SubscriptionGroupConfig,
+    ) -> list[Buffer]:
+        try:
+            result = await waiting
+        except StoreError as error:
+            raise _unreadable(error) from error
+        return self._answer(connection, command, _code_of(result, command.header), result, topic, group)
+
+    def _answer(
+        self,
+        connection: Connection,
+        command: PullCommand,
+        code: int,
+        result: GetMessageResult,
+        topic: TopicConfig,
+        group: SubscriptionGroupConfig,
+    ) -> list[Buffer]:
+        header = command.header
+        exists = self._note_pulled(header, result)
         stats = self._stats.group_get(header.topic, header.consumer_group) if exists else self._stats.passing_gets
-        if code != ResponseCode.SUCCESS:
+        if code == ResponseCode.SUCCESS:
+            stats.add(result.message_count, result.total_size)
+            self._send_backs.give(connection, result.total_size)
+        else:
             stats.misses += 1
-            return [self._head(command.opaque, code, result, 0, topic, group)]
-        if result.unchecked is not None:
-            return self._read_checked(connection, command.opaque, result, result.unchecked, topic, group, stats)
-        stats.add(result.message_count, result.total_size)
-        self._send_backs.give(connection, result.total_size)
-        return self._found(command.opaque, result, self._store.slices(result.ranges), topic, group)
+        return [_head(command.opaque, code, result, topic, group), *result.buffers]
 
-    def _keep_offsets(self, header: PullMessageRequestHeader, pulled: int, *, may_commit: bool) -> bool:
-        """Keep the offsets of a pull. A group that commits is created; of one that only pulls nothing is kept.
-
-        Returns:
-            Whether the group exists.
-        """
-        group = header.consumer_group
-        commits = may_commit and header.sys_flag & FLAG_COMMIT_OFFSET and header.commit_offset >= 0
-        if commits:
+    def _commit(self, header: PullMessageRequestHeader) -> None:
+        """Commit the offset that a pull carries, and create its group: one that only pulls is not created."""
+        if header.sys_flag & FLAG_COMMIT_OFFSET and header.commit_offset >= 0:
+            group = header.consumer_group
             self._subscription_groups.find(group)
-        if not self._subscription_groups.contains(group):
-            return False
-        self._offsets.commit_pull(group, header.topic, header.queue_id, pulled)
-        if commits:
-            self._offsets.commit(group, header.topic, header.queue_id, header.commit_offset)
-        return True
+            if self._subscription_groups.contains(group):
+                self._offsets.commit(group, header.topic, header.queue_id, header.commit_offset)
+
+    def _note_pulled(self, header: PullMessageRequestHeader, result: GetMessageResult) -> bool:
+        """Note the next offset of the pulls of a group; return whether the group exists."""
+        group = header.consumer_group
+        exists = self._subscription_groups.contains(group)
+        if exists:
+            self._offsets.commit_pull(group, header.topic, header.queue_id, result.next_begin_offset)
+        return exists
 
     def _redirect(self, connection: Connection, header: PullMessageRequestHeader) -> GetMessageResult | None:
-        """Where the pull has to go on, since the offset of its group was reset."""
+        """Return the offset to pull from if the offset of the group was reset."""
         topic, queue_id = header.topic, header.queue_id
         target = self._offsets.redirect(header.consumer_group, topic, queue_id, connection)
         if target is None:
             return None
-        first, end = self._store.min_offset_in_queue(topic, queue_id), self._store.max_offset_in_queue(topic, queue_id)
-        return GetMessageResult(GetMessageStatus.OFFSET_RESET, target, first, end)
-
-    def _found(
-        self,
-        opaque: int,
-        result: GetMessageResult,
-        bodies: Sequence[Buffer],
-        topic: TopicConfig,
-        group: SubscriptionGroupConfig,
-    ) -> list[Buffer]:
-        length = result.total_size
-        if len(bodies) != len(result.ranges):
-            # A file of the log was deleted since the queue was looked at.
-            length = sum(map(len, bodies))
-        return [self._head(opaque, ResponseCode.SUCCESS, result, length, topic, group), *bodies]
-
-    def _read_checked(
-        self,
-        connection: Connection,
-        opaque: int,
-        result: GetMessageResult,
-        messages: UncheckedMessages,
-        topic: TopicConfig,
-        group: SubscriptionGroupConfig,
-        stats: StatsItem,
-    ) -> list[Buffer] | InTurn:
-        """Answer with messages that may come from the disk, at once where they are in the page cache."""
-
-        def sound(pieces: Sequence[Buffer]) -> list[Buffer]:
-            if not result.message_count:
-                # All are damaged: the consumer goes on behind them.
-                stats.misses += 1
-                return [self._head(opaque, ResponseCode.PULL_RETRY_IMMEDIATELY, result, 0, topic, group)]
-            stats.add(result.message_count, result.total_size)
-            self._send_backs.give(connection, result.total_size)
-            return [self._head(opaque, ResponseCode.SUCCESS, result, result.total_size, topic, group), *pieces]
-
-        async def read() -> list[Buffer]:
-            with _disk_errors():
-                return sound(await self._store.checked_reader.read_on_thread(result, messages))
-
-        with _disk_errors():
-            cached = self._store.checked_reader.read_cached(result, messages)
-        return InTurn(read()) if cached is None else sound(cached)
-
-    @staticmethod
-    def _head(
-        opaque: int,
-        code: int,
-        result: GetMessageResult,
-        length: int,
-        topic: TopicConfig,
-        group: SubscriptionGroupConfig,
-    ) -> bytes:
-        return pull_response_head(
-            opaque,
-            code,
-            result.status.name,
-            group.broker_id,
-            result.next_begin_offset,
-            result.min_offset,
-            result.max_offset,
-            length,
-            topic.topic_sys_flag,
-            group.group_sys_flag,
-        )
-
-    @staticmethod
-    def _code_of(result: GetMessageResult, header: PullMessageRequestHeader) -> ResponseCode:
-        status = result.status
-        if status in {GetMessageStatus.NO_MATCHED_LOGIC_QUEUE, GetMessageStatus.NO_MESSAGE_IN_QUEUE}:
-            # An empty queue that begins later: the consumer has to move there first.
-            moved = header.queue_offset != result.next_begin_offset
-            return ResponseCode.PULL_OFFSET_MOVED if moved else ResponseCode.PULL_NOT_FOUND
-        return _CODES[status]
+        return GetMessageResult(GetMessageStatus.OFFSET_RESET, target, *self._fetcher.queue_range(topic, queue_id))
 
     def _resume(self, request: PullRequest) -> Answer:
         return self.process(request.connection, request.command, request)
@@ -256,13 +202,13 @@ class PullMessageProcessor:
             timeout_ms = self._config.short_polling_time_mills
         tag_codes, message_filter = wanted
         place = header.topic, header.queue_id, header.queue_offset
-        has_match = None if message_filter is None else HeldFilter(self._store, *place, message_filter)
+        has_match = None if message_filter is None else HeldFilter(self._fetcher, *place, message_filter)
         carried = wanted if header.sys_flag & FLAG_SUBSCRIPTION else None
         _drop_texts(command)
         request = PullRequest(connection, command, *place, tag_codes, has_match, run=self._run, carried=carried)
         self._hold_service.suspend(request, max_offset, timeout_ms)
 
-    # -- what may be read
+    # -- permissions
 
     def _forbidden(self, remark: str) -> BrokerResponseError:
         return BrokerResponseError(ResponseCode.NO_PERMISSION, remark)
@@ -298,3 +244,34 @@ class PullMessageProcessor:
             )
             raise BrokerResponseError(ResponseCode.INVALID_PARAMETER, remark)
         return topic
+
+
+def _unreadable(error: StoreError) -> BrokerResponseError:
+    """Have the consumer try again when the disk cannot be read: the messages may be sound."""
+    return BrokerResponseError(ResponseCode.SYSTEM_ERROR, str(error))
+
+
+def _head(
+    opaque: int, code: int, result: GetMessageResult, topic: TopicConfig, group: SubscriptionGroupConfig
+) -> bytes:
+    return pull_response_head(
+        opaque,
+        code,
+        result.status.name,
+        group.broker_id,
+        result.next_begin_offset,
+        result.min_offset,
+        result.max_offset,
+        result.total_size,
+        topic.topic_sys_flag,
+        group.group_sys_flag,
+    )
+
+
+def _code_of(result: GetMessageResult, header: PullMessageRequestHeader) -> ResponseCode:
+    status = result.status
+    if status in {GetMessageStatus.NO_MATCHED_LOGIC_QUEUE, GetMessageStatus.NO_MESSAGE_IN_QUEUE}:
+        # An empty queue that begins later: the consumer has to move there first.
+        moved = header.queue_offset != result.next_begin_offset
+        return ResponseCode.PULL_OFFSET_MOVED if moved else ResponseCode.PULL_NOT_FOUND
+    return _CODES[status]

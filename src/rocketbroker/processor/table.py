@@ -83,7 +83,7 @@ def _add_messages(table: MethodTable, parts: BrokerParts, fast_failure: BrokerFa
     )
     pull = PullMessageProcessor(
         parts.config,
-        parts.store,
+        parts.store.fetcher,
         parts.topic_configs,
         parts.subscription_groups,
         PullFilter(parts.config, parts.consumers, parts.subscription_groups, parts.consumer_filters),
@@ -137,7 +137,7 @@ def _add_clients(table: MethodTable, parts: BrokerParts) -> None:
         GetConsumerListByGroupRequestHeader,
         Audience.CLIENT,
     )
-    query = QueryConsumerOffsetProcessor(parts.consumer_offsets, parts.store)
+    query = QueryConsumerOffsetProcessor(parts.consumer_offsets, parts.store.fetcher)
     table.add(RequestCode.QUERY_CONSUMER_OFFSET, query.process, QueryConsumerOffsetRequestHeader, Audience.CLIENT)
     update = UpdateConsumerOffsetProcessor(
         parts.consumer_offsets,

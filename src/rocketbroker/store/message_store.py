@@ -7,7 +7,7 @@ import asyncio
 import logging
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -39,17 +39,13 @@ from rocketbroker.store.logfile.damaged_files import set_aside
 from rocketbroker.store.logfile.mapped_file_queue import MappedFileQueue
 from rocketbroker.store.message_appender import MessageAppender
 from rocketbroker.store.queue import queue_ends
-from rocketbroker.store.queue.batch_consume_queue import BatchConsumeQueue
 from rocketbroker.store.queue.batch_queues import BatchQueues
 from rocketbroker.store.queue.consume_queue_interface import ConsumeQueueInterface
 from rocketbroker.store.queue.consume_queue_store import ConsumeQueueStore
-from rocketbroker.store.read.batch_queue_reader import BatchQueueReader
 from rocketbroker.store.read.checked_reader import CheckedReader
 from rocketbroker.store.read.damage_log import DamageLog
 from rocketbroker.store.read.entry_reader import EntryReader
-from rocketbroker.store.read.filtered_reader import FilteredReader
-from rocketbroker.store.read.get_message import GetMessageResult, GetMessageStatus
-from rocketbroker.store.read.message_filter import MessageFilter
+from rocketbroker.store.read.message_fetcher import MessageFetcher
 from rocketbroker.store.read.message_queries import MessageQueries
 from rocketbroker.store.read.queue_reader import QueueReader
 from rocketbroker.store.recovery import rebuild_note
@@ -133,13 +129,11 @@ class MessageStore:
         )
         self._cold_readers = ThreadPoolExecutor(_COLD_READERS, thread_name_prefix="ColdRead")
         self.damage_log = DamageLog()
-        # Gives the sound messages of a GetMessageResult whose ``unchecked`` is set.
-        self.checked_reader = CheckedReader(self.commit_log, self.damage_log, self._cold_readers)
+        checked_reader = CheckedReader(self.commit_log, self.damage_log, self._cold_readers)
         # For services that store messages of a queue again.
-        self.entry_reader = EntryReader(self.commit_log, self.checked_reader)
-        self._reader = QueueReader(self.commit_log, config, _hot_bytes(config), self.checked_reader)
-        self._filtered_reader = FilteredReader(self.commit_log, self._reader, self.checked_reader)
-        self._batch_reader = BatchQueueReader(self.commit_log, self._reader, self.checked_reader)
+        self.entry_reader = EntryReader(self.commit_log, checked_reader)
+        self._reader = QueueReader(self.commit_log, config, _hot_bytes(config), checked_reader)
+        self.fetcher = MessageFetcher(self.commit_log, self.queues, self._reader, checked_reader)
         self._queue_flusher = ConsumeQueueFlusher(
             self.queues.changed_files,
             self.commit_log,
@@ -393,33 +387,6 @@ class MessageStore:
         return await self.flusher.wait_flushed(self.max_physical_offset)
 
     # -- reading
-
-    def get_message(
-        self,
-        topic: str,
-        queue_id: int,
-        offset: int,
-        max_msgs: int,
-        max_bytes: int,
-        matches: Callable[[int], bool] | None = None,
-        message_filter: MessageFilter | None = None,
-    ) -> GetMessageResult:
-        """Where the messages of a pull lie; ``slices`` gives their bytes, ``checked_reader`` when ``unchecked``.
-
-        ``matches`` says which tags codes are wanted, ``message_filter`` which properties; there is one of them at most.
-        """
-        queue = self.queues.find(topic, queue_id)
-        if queue is None:
-            return GetMessageResult(GetMessageStatus.NO_MATCHED_LOGIC_QUEUE, 0, 0, 0)
-        if isinstance(queue, BatchConsumeQueue):
-            return self._batch_reader.read(queue, offset, max_msgs, max_bytes, matches, message_filter)
-        if message_filter is not None:
-            return self._filtered_reader.read(queue, offset, max_msgs, max_bytes, message_filter)
-        return self._reader.read(queue, offset, max_msgs, max_bytes, matches)
-
-    def slices(self, ranges: Sequence[tuple[int, int]]) -> list[memoryview]:
-        """The bytes of ranges of the log, as slices of the mapped files."""
-        return self.commit_log.slices(ranges)
 
     def topic_queues(self, topic: str) -> dict[int, ConsumeQueueInterface]:
         """The queues of a topic that ever had a message, by number."""

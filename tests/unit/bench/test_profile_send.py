@@ -8,6 +8,7 @@ from bench.burst import Burst
 from bench.profile_send import STEPS, parted, profile, table
 from bench.send_path import QUEUES, TOPIC, DroppingTransport, body_of, send_frame, send_path
 from rocketbroker.codec.message.message_decoder import decode_messages
+from tests.support.stores import fetch, pulled
 
 
 async def test_the_steps_make_up_the_whole(tmp_path: Path):
@@ -26,8 +27,7 @@ async def test_a_burst_goes_through_the_path_whole_and_in_steps(tmp_path: Path):
         # Once whole, once by the processor alone, once to see the messages it makes, twice by the store alone.
         assert path.store.put_count == 5 * 8
         assert [path.store.max_offset_in_queue(TOPIC, queue) for queue in range(QUEUES)] == [5] * QUEUES
-        result = path.store.get_message(TOPIC, 3, 0, 5, 1 << 20)
-        messages = decode_messages(b"".join(path.store.slices(result.ranges)))
+        messages = decode_messages(pulled(fetch(path.store, TOPIC, 3, 0)))
         assert [bytes(message.body) for message in messages] == [b"body"] * 5
         assert len((await path.store.query_message(TOPIC, "sender-3", 32, 0, 2**62)).records) == 5
 

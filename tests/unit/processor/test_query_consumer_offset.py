@@ -15,7 +15,7 @@ def ask(parts, store):
     def ask(group, topic, queue_id, set_zero=None):
         header = QueryConsumerOffsetRequestHeader(group, topic, queue_id, set_zero)
         command = request(RequestCode.QUERY_CONSUMER_OFFSET, header)
-        answer = QueryConsumerOffsetProcessor(parts.offsets, store).process(FakeConnection(), command)
+        answer = QueryConsumerOffsetProcessor(parts.offsets, store.fetcher).process(FakeConnection(), command)
         return answer.code, answer.remark, to_ext_fields(answer.header)
 
     return ask

@@ -15,7 +15,7 @@ from rocketbroker.store.commitlog.put_message import MessageExtBrokerInner, PutM
 from rocketbroker.store.message_store import MessageStore
 from tests.support import golden_store
 from tests.support.fakes import FakeClock
-from tests.support.stores import ALWAYS, V4_HOST, make_store, pulled, read_queue
+from tests.support.stores import ALWAYS, V4_HOST, fetch, make_store, pulled, read_queue
 
 BATCH_TOPICS = {"StBatchCQ"}
 
@@ -98,8 +98,8 @@ async def test_tag_codes_select_what_java_entered(store: MessageStore, name: str
         codes = [one.get("cqTagCode", 0) for one in messages]
         for code in set(codes):
             expected = [one["queueOffset"] for one, its in zip(messages, codes, strict=True) if its == code]
-            first = store.get_message(topic, queue_id, 0, 32, 1 << 20, {code}.__contains__)
-            found = decode_messages(pulled(store, first), decompress=False)
+            first = fetch(store, topic, queue_id, 0, matches={code}.__contains__)
+            found = decode_messages(pulled(first), decompress=False)
             offsets = [one.queue_offset for one in found]
             assert offsets == [at for at in expected if at < first.next_begin_offset]
 

@@ -17,7 +17,8 @@ from rocketbroker.store.message_store import MessageStore
 from rocketbroker.store.queue.consume_queue_interface import ConsumeQueueInterface
 from rocketbroker.store.queue.consume_queue_store import ConsumeQueueStore
 from rocketbroker.store.read import message_queries
-from rocketbroker.store.read.get_message import GetMessageStatus
+from rocketbroker.store.read.checked_reader import ColdRead
+from rocketbroker.store.read.get_message import GetMessageRequest, GetMessageStatus
 from tests.support.fakes import FakeClock
 from tests.support.stores import (
     ALWAYS,
@@ -27,6 +28,7 @@ from tests.support.stores import (
     batch,
     count_as_far_back,
     crash_copy,
+    fetch,
     make_store,
     message,
     open_below,
@@ -66,7 +68,7 @@ class TestMessages:
         assert (third.born_host, third.store_host) == (V6_HOST, V4_HOST)
         assert (third.born_timestamp, third.store_timestamp) == (1_795_255_000_001, clock.time_ms())
         assert third.prepared_transaction_offset == 77
-        (view,) = store.slices([(third.commit_log_offset, third.store_size)])
+        (view,) = store.commit_log.slices([(third.commit_log_offset, third.store_size)])
         assert store.look_message_by_offset(third.commit_log_offset) == bytes(view)
 
     async def test_who_waits_is_told_at_dispatch(self, store: MessageStore, waiter: Waiter):
@@ -101,7 +103,7 @@ class TestMessages:
         store = make_store(tmp_path / "store")
         await store.start()
         result = store.put_message(message(b"still here"))
-        (view,) = store.slices([(result.physical_offset, result.size)])
+        (view,) = store.commit_log.slices([(result.physical_offset, result.size)])
 
         await store.stop()
 
@@ -183,7 +185,7 @@ class TestTopics:
 
         assert await store.delete_topics({"A", "never"}) == 1
 
-        assert store.get_message("A", 0, 0, 1, 100).status is GetMessageStatus.NO_MATCHED_LOGIC_QUEUE
+        assert fetch(store, "A", 0, 0).status is GetMessageStatus.NO_MATCHED_LOGIC_QUEUE
         assert store.topic_queues("A") == {}
         store.put_message(message(b"again", topic="A"))
         store.dispatch()
@@ -213,9 +215,9 @@ class TestLife:
         store.dispatch()
         count_as_far_back(store)
         monkeypatch.setattr(MappedFile, "is_cached", lambda *_arguments: False)
-        result = store.get_message("Topic", 0, 0, 32, 1 << 20)
-        assert result.unchecked is not None
-        await store.checked_reader.read_on_thread(result, result.unchecked)
+        waiting = store.fetcher.fetch(GetMessageRequest("Topic", 0, 0, 32, 1 << 20))
+        assert isinstance(waiting, ColdRead)
+        await waiting
 
         assert open_below(tmp_path)
 

@@ -17,8 +17,8 @@ from rocketbroker.codec.remoting.pull_sys_flag import FLAG_CLASS_FILTER, FLAG_SU
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.config import BrokerConfig
 from rocketbroker.common.errors import BrokerResponseError, MQFilterError
-from rocketbroker.store.message_store import MessageStore
-from rocketbroker.store.read.get_message import GetMessageStatus
+from rocketbroker.store.read.get_message import GetMessageRequest, GetMessageResult, GetMessageStatus
+from rocketbroker.store.read.message_fetcher import MessageFetcher
 from rocketbroker.store.read.message_filter import MessageFilter
 
 _READ_FORBIDDEN: Final = 1 << INDEX_PERM_READ
@@ -115,33 +115,37 @@ class PullFilter:
 
 
 class HeldFilter:
-    """Says whether a message has come that a held pull wants, each time of those that came since.
+    """Applies the filter of a held pull to the messages that arrived since the last call.
 
     Args:
-        store: the messages.
-        topic: where the pull is from, with the two that follow.
+        fetcher: reads the messages.
+        topic: the topic of the queue.
         queue_id: the queue.
-        offset: the queue offset of the first message that it wants.
-        message_filter: what it wants.
+        offset: queue offset of the first message to look at.
+        message_filter: the filter.
     """
 
     def __init__(
-        self, store: MessageStore, topic: str, queue_id: int, offset: int, message_filter: MessageFilter
+        self, fetcher: MessageFetcher, topic: str, queue_id: int, offset: int, message_filter: MessageFilter
     ) -> None:
-        self._store = store
+        self._fetcher = fetcher
         self._topic = topic
         self._queue_id = queue_id
         self._offset = offset
         self._message_filter = message_filter
 
     def __call__(self) -> bool | None:
-        """Whether one is there; true as well for all that the pull itself has to answer.
+        """Return whether a message matches; true as well for whatever else the pull has to answer.
 
-        ``None`` when there is more to look at than the loop may at a time: it is to be asked again.
+        ``None`` if there are more messages than the event loop may look at in one turn: call again.
         """
-        result = self._store.get_message(
-            self._topic, self._queue_id, self._offset, 1, _ANY_SIZE, message_filter=self._message_filter
+        result = self._fetcher.fetch(
+            GetMessageRequest(
+                self._topic, self._queue_id, self._offset, 1, _ANY_SIZE, message_filter=self._message_filter
+            )
         )
+        if not isinstance(result, GetMessageResult):
+            return True
         if result.status is GetMessageStatus.NO_MATCHED_MESSAGE:
             self._offset = result.next_begin_offset
             return None if self._offset < result.max_offset else False

@@ -1,7 +1,7 @@
-"""Reads of queues whose records may be batches (DefaultMessageStore.getMessage of a BatchConsumeQueue).
+"""Selection in queues whose records may be batches (DefaultMessageStore.getMessage of a BatchConsumeQueue).
 
-A batch is given whole or not at all, and also to a read that begins amid it: clients take it apart. Filters look at the
-record, not at the messages in it, as RocketMQ's do. All records are checked before they are given out.
+A batch is given whole or not at all, also to a read that begins inside it: clients take it apart. As in RocketMQ,
+filters see the record, not the messages in it. All records are checked before they are given out.
 """
 
 import sys
@@ -14,17 +14,23 @@ from rocketbroker.codec.storefile.record_search import MIN_RECORD_SIZE
 from rocketbroker.store.commitlog.commit_log import CommitLog
 from rocketbroker.store.queue.batch_consume_queue import BatchConsumeQueue, BatchEntry
 from rocketbroker.store.read.checked_reader import MOST_ON_LOOP, CheckedReader
-from rocketbroker.store.read.get_message import GetMessageResult, GetMessageStatus, UncheckedMessages, Wanted
-from rocketbroker.store.read.message_filter import MessageFilter
-from rocketbroker.store.read.queue_reader import QueueReader, outside
+from rocketbroker.store.read.get_message import (
+    GetMessageRequest,
+    GetMessageStatus,
+    PropertyFilter,
+    Selection,
+    UncheckedMessages,
+    selected,
+)
+from rocketbroker.store.read.queue_reader import QueueReader
 
 
 class BatchQueueReader:
-    """Answers pulls.
+    """Selects records.
 
     Args:
-        commit_log: where the records lie.
-        reader: knows the limits.
+        commit_log: the records.
+        reader: has the limits.
         checked_reader: checks the records.
     """
 
@@ -33,86 +39,77 @@ class BatchQueueReader:
         self._reader = reader
         self._checked_reader = checked_reader
 
-    def read(
-        self,
-        queue: BatchConsumeQueue,
-        offset: int,
-        max_msgs: int,
-        max_bytes: int,
-        matches: Callable[[int], bool] | None,
-        message_filter: MessageFilter | None,
-    ) -> GetMessageResult:
-        """As ``QueueReader.read``; of records as many as have ``max_msgs`` messages, and at least one."""
-        if not queue.min_offset <= offset < queue.max_offset:
-            return outside(queue, offset)
-        result = GetMessageResult(
-            GetMessageStatus.NO_MATCHED_MESSAGE, offset, queue.min_offset, queue.max_offset, in_memory=False
-        )
-        wanted = None if message_filter is None else Wanted(message_filter, max_msgs, max_bytes)
-        expected: list[ExpectedRecord] = []
-        result.unchecked = UncheckedMessages(queue, matches, expected, wanted)
+    def select(self, queue: BatchConsumeQueue, request: GetMessageRequest) -> Selection:
+        """Select as many records as have ``max_msgs`` messages, from an offset that the queue has."""
+        matches, message_filter = request.matches, request.message_filter
         if matches is not None:
             matches = self._checked_reader.possible_matches(queue, matches)
-        # A filter chooses later, among as many as the loop may read.
+        max_msgs, max_bytes = request.max_msgs, request.max_bytes
+        # A filter on properties selects later, among as many as the event loop may read.
         most, room = sys.maxsize, MOST_ON_LOOP
-        messages = 0
-        for entry in self._candidates(queue, result, matches):
+        scan = max(self._reader.scan_limit() * CQ_STORE_UNIT_SIZE // BATCH_CQ_STORE_UNIT_SIZE, 1)
+        next_offset = request.offset
+        ranges: list[tuple[int, int]] = []
+        expected: list[ExpectedRecord] = []
+        messages = total = 0
+        was_removed = False
+        for entry in self._agreeing(queue, request.offset):
+            is_removed = not expected and entry.begin_in_log < self._commit_log.min_offset
+            if is_removed or not self._is_candidate(queue, entry, matches):
+                was_removed = was_removed or is_removed
+                next_offset = entry.end
+                scan -= 1
+                if not scan:
+                    break
+                continue
             if not expected:
-                in_memory = result.in_memory = self._checked_reader.is_cached(entry.physical_offset, entry.size)
+                in_memory = self._checked_reader.is_cached(entry.physical_offset, entry.size)
                 max_msgs, max_bytes = self._reader.limits(max_msgs, max_bytes, in_memory=in_memory)
-                if wanted is None:
+                if message_filter is None:
                     most, room = max_msgs, max_bytes
-            elif messages + entry.messages > most or result.total_size + entry.size > room:
+            elif messages + entry.messages > most or total + entry.size > room:
                 break
-            result.next_begin_offset = entry.end
-            result.ranges.append((entry.physical_offset, entry.size))
+            next_offset = entry.end
+            ranges.append((entry.physical_offset, entry.size))
             expected.append((entry.base, *entry[:3]))
-            result.total_size += entry.size
+            total += entry.size
             messages += entry.messages
-        if wanted is not None:
-            wanted.max_msgs, wanted.max_bytes = max_msgs, max_bytes
-        result.message_count = len(expected)
-        if expected:
-            result.status = GetMessageStatus.FOUND
-        elif result.next_begin_offset == offset:
-            # The offsets up to the end were used, but the log has lost what had them.
-            result.status, result.next_begin_offset = GetMessageStatus.OFFSET_FOUND_NULL, queue.max_offset
-        return result
+        if next_offset == request.offset:
+            # The queue has offsets up to its end, but the log has lost their messages.
+            return Selection(GetMessageStatus.OFFSET_FOUND_NULL, queue.max_offset)
+        chosen_by = None if message_filter is None else PropertyFilter(message_filter, max_msgs, max_bytes)
+        unchecked = UncheckedMessages(queue, expected, ranges, total, request.matches, chosen_by)
+        found = selected(request, next_offset, ranges, len(expected), was_removed=was_removed)
+        return found._replace(unchecked=unchecked)
 
-    def _candidates(
-        self, queue: BatchConsumeQueue, result: GetMessageResult, matches: Callable[[int], bool] | None
-    ) -> Iterator[BatchEntry]:
-        """Entries that may be wanted and may lead to a record; ``result`` goes on behind the others."""
-        limit = max(self._reader.scan_limit() * CQ_STORE_UNIT_SIZE // BATCH_CQ_STORE_UNIT_SIZE, 1)
-        begin = self._commit_log.min_offset
-        entries = chain(queue.batches(result.next_begin_offset, sys.maxsize), [None])
-        for entry, follower in pairwise(entries):
+    def _agreeing(self, queue: BatchConsumeQueue, queue_offset: int) -> Iterator[BatchEntry]:
+        """Read entries that agree with what follows them, from the one with an offset on."""
+        reached = queue_offset
+        for entry, follower in pairwise(chain(queue.batches(queue_offset, sys.maxsize), [None])):
             assert entry is not None
-            if entry.end <= result.next_begin_offset:
-                continue  # one that is damaged led halving before what was looked for
+            if entry.end <= reached:
+                continue  # a damaged entry led the bisection too far back
             upto = queue.max_offset if follower is None else follower.base
             if not entry.base < entry.end <= upto and not queue.agrees(entry):
                 self._report(queue, entry, f"it names {entry.messages} messages, and what follows it is at {upto}")
                 continue
-            if entry.begin_in_log < begin and not result.ranges:
-                result.status = GetMessageStatus.MESSAGE_WAS_REMOVING
-            elif self._may_be_there(queue, entry):
-                if matches is None or matches(entry.tags_code):
-                    yield entry
-                    continue
-            elif entry.size != MIN_RECORD_SIZE:
-                what = f"it names {entry.size} bytes at {entry.physical_offset}, where no record of the queue can be"
-                self._report(queue, entry, what)
-            result.next_begin_offset = entry.end
-            limit -= 1
-            if not limit:
-                return
+            yield entry
+            reached = entry.end
+
+    def _is_candidate(self, queue: BatchConsumeQueue, entry: BatchEntry, matches: Callable[[int], bool] | None) -> bool:
+        """Return whether an entry can name a record of the queue that is wanted."""
+        if self._may_be_there(queue, entry):
+            return matches is None or matches(entry.tags_code)
+        if entry.size != MIN_RECORD_SIZE:
+            what = f"it names {entry.size} bytes at {entry.physical_offset}, where no record of the queue can be"
+            self._report(queue, entry, what)
+        return False
 
     def _report(self, queue: BatchConsumeQueue, entry: BatchEntry, what: str) -> None:
         self._checked_reader.report_entry(queue, entry.base, what)
 
     def _may_be_there(self, queue: BatchConsumeQueue, entry: BatchEntry) -> bool:
-        """Whether a record of the queue can lie where an entry says."""
+        """Return whether a record of the queue can be where an entry says."""
         log = self._commit_log
         offset, size = entry.physical_offset, entry.size
         if offset < log.min_offset:

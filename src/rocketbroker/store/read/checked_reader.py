@@ -1,22 +1,22 @@
-"""Reads messages that may come from the disk, and gives out those that are sound.
+"""Reads of messages that may come from the disk; damaged ones are left out.
 
-What this process stored a short while ago is in the page cache as it was written, and is sent without a look. What
-lies far back, or was stored before the start or before a sync that failed, may come from a disk, which may have changed
-it: each message is held against its queue's entry and its own checksum.
+New messages are in the page cache as this process wrote them, and are sent unchecked. Those far back, or stored before
+the start or before a failed sync, may come from a disk that has changed them. Each of these is checked against its
+queue entry and its own checksum.
 
-The loop reads what is in the page cache. The rest is read on a thread, since the loop must not wait for the disk; how
-far a message lies from the end of the log says little about that.
+The event loop reads only what is in the page cache, because it must not wait for the disk; a thread reads the rest. The
+distance of a message from the end of the log says little about where it is.
 """
 
 import asyncio
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Executor
 from functools import partial
 from itertools import accumulate, chain, compress, repeat
 from itertools import count as count_from
 from operator import add, itemgetter, sub
-from typing import Final, NamedTuple
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from rocketbroker.codec.message.buffers import ReadableBuffer
 from rocketbroker.codec.message.expected_record import ExpectedRecord
@@ -29,33 +29,57 @@ from rocketbroker.store.logfile.mapped_file import MappedFile
 from rocketbroker.store.queue.consume_queue_interface import ConsumeQueueInterface
 from rocketbroker.store.read.cached_windows import CachedWindows
 from rocketbroker.store.read.damage_log import DamageLog
-from rocketbroker.store.read.get_message import GetMessageResult, GetMessageStatus, UncheckedMessages, Wanted
+from rocketbroker.store.read.get_message import PropertyFilter, UncheckedMessages
 
-# Stands for an entry that names no record: passed over as one whose message was removed.
+# Replaces an entry that can name no record; skipped like one whose message was removed.
 _NO_RECORD: Final = (-1, 0, 0)
-# Checking more would hold up the loop for more than a millisecond.
+# Checking more would block the event loop for over a millisecond.
 MOST_ON_LOOP: Final = 1024 * 1024
-# Messages further apart are looked for in the page cache one by one, nearer ones with what lies between them.
+# Messages further apart are looked up in the page cache one by one, nearer ones together with the gaps between them.
 _MOST_SPANNED: Final = 4 * 1024 * 1024
 _offset_of: Final = itemgetter(1)
-# Tags codes of a queue that are remembered as those of records.
+# Tags codes of records that are remembered for a queue.
 _MOST_TAGS_CODES: Final = 1024
+
+T = TypeVar("T")
+
+
+class SoundMessages(NamedTuple):
+    """Messages that passed the checks; ``stopped_at`` is the queue offset of the first that exceeded a limit."""
+
+    buffers: Sequence[ReadableBuffer]
+    message_count: int
+    total_size: int
+    stopped_at: int | None = None
+
+
+class ColdRead(Generic[T]):
+    """A read on a thread that starts when it is awaited; it may be dropped before."""
+
+    __slots__ = ("_read",)
+
+    def __init__(self, read: Callable[[], Coroutine[Any, Any, T]]) -> None:
+        self._read = read
+
+    def __await__(self) -> Generator[Any, None, T]:
+        """Read, and wait for it."""
+        return self._read().__await__()
 
 
 class _Part(NamedTuple):
-    """Records, and where they begin in ``data``."""
+    """Records, and their positions in ``data``."""
 
     data: memoryview
     starts: list[int]
-    expected: list[ExpectedRecord]
+    expected: Sequence[ExpectedRecord]
 
 
 class CheckedReader:
-    """Looks at the queue's entries first, then at the records they name.
+    """Checks queue entries, then the records that they name.
 
     Args:
-        commit_log: where the messages lie.
-        damage_log: told of what is left out.
+        commit_log: the records.
+        damage_log: logs messages that are left out.
         executor: reads what is not in the page cache.
     """
 
@@ -70,20 +94,20 @@ class CheckedReader:
     def entries(
         self, queue: ConsumeQueueInterface, queue_offset: int, first: int, limit: int
     ) -> Iterable[tuple[int, int, int]]:
-        """As ``ConsumeQueueInterface.entries``; in place of an entry that can name no record stands one of offset -1.
+        """Read entries as ``ConsumeQueue.entries``, with offset -1 for one that can name no record.
 
         Args:
             queue: the queue.
-            queue_offset: of the first entry.
-            first: so many are taken in any case, if there are.
-            limit: entries at the most.
+            queue_offset: offset of the first entry.
+            first: number of entries that are needed in any case.
+            limit: most entries to read.
         """
         entries = list(queue.entries(queue_offset, min(first, limit)))
         done = len(entries) if self._are_plausible(queue, entries) else 0
         return chain(entries[:done], self._one_by_one(queue, queue_offset + done, limit - done))
 
     def _are_plausible(self, queue: ConsumeQueueInterface, entries: list[tuple[int, int, int]]) -> bool:
-        """Whether all are for certain: a quick look, which is what most pulls need."""
+        """Return whether all are plausible for certain; quick, and enough for most pulls."""
         if not entries:
             return True
         log = self._commit_log
@@ -118,9 +142,9 @@ class CheckedReader:
 
     @staticmethod
     def possible_matches(queue: ConsumeQueueInterface, matches: Callable[[int], bool]) -> Callable[[int], bool]:
-        """Whether an entry with a tags code has to be looked at: it is wanted, or may be damaged.
+        """Return a filter for entries whose record must be read: their code matches, or may be damaged.
 
-        A code that no record of the queue was seen to have may be any other one, so that the record has to tell.
+        A code that no record of the queue was seen to have may stand for any other; only the record can tell.
         """
         known = queue.tags_codes
         if queue.schedule:
@@ -130,9 +154,9 @@ class CheckedReader:
     def count_sound(
         self, queue: ConsumeQueueInterface, queue_offset: int, entries: Sequence[tuple[int, int, int]], most_bytes: int
     ) -> int:
-        """How many entries of a pull name sound records, ``most_bytes`` at most; 0 when they need a closer look.
+        """Count the first entries within ``most_bytes`` if their records are sound, cached and in one file, else 0.
 
-        What most pulls need: the records are in the page cache and in one file, and all are sound.
+        This is enough for most pulls; the others take the longer way.
         """
         log = self._commit_log
         file = log.queue.find(entries[0][0]) if entries else None
@@ -153,31 +177,27 @@ class CheckedReader:
     # -- records
 
     def is_cached(self, offset: int, size: int) -> bool:
-        """Whether a range of the log is in the page cache."""
+        """Return whether a range of the log is in the page cache."""
         file = self._commit_log.queue.find(offset)
         if file is None:
             return False
         start = offset - file.file_from_offset
         return self._cached.holds(file, start, start + size)
 
-    def read_cached(self, result: GetMessageResult, messages: UncheckedMessages) -> Sequence[ReadableBuffer] | None:
-        """The messages that are sound, or ``None`` when the disk would have to be waited for: see ``read_on_thread``.
-
-        ``result`` is changed into what is given.
+    def read(self, messages: UncheckedMessages) -> SoundMessages | ColdRead[SoundMessages]:
+        """Read messages, at once if they are in the page cache and not too many, else when the result is awaited.
 
         Raises:
-            StoreError: the log is closed.
+            StoreError: the disk cannot be read, or the log is closed; also when awaited.
         """
-        if result.total_size > MOST_ON_LOOP:
-            return None
-        parts = self._cached_parts(messages.expected)
-        if parts is None:
-            return None
-        pieces = self._sound_of(result, messages, parts)
-        return self._commit_log.slices(result.ranges) if pieces is None else pieces
+        if messages.size <= MOST_ON_LOOP:
+            parts = self._cached_parts(messages.expected)
+            if parts is not None:
+                return self._sound_of(messages, parts, partial(self._commit_log.slices, messages.ranges))
+        return ColdRead(partial(self._read_on_thread, messages))
 
-    def _cached_parts(self, expected: list[ExpectedRecord]) -> list[_Part] | None:
-        """The records as they lie in the mapped files, ``None`` when the disk would have to be waited for."""
+    def _cached_parts(self, expected: Sequence[ExpectedRecord]) -> list[_Part] | None:
+        """Find the records in the mapped files; ``None`` if reading them would wait for the disk."""
         parts: list[_Part] = []
         for file, records in self._by_file(expected):
             _, offsets, sizes, _ = zip(*records, strict=True)
@@ -187,7 +207,7 @@ class CheckedReader:
             parts.append(_Part(file.buffer, starts, records))
         return parts
 
-    def _by_file(self, expected: list[ExpectedRecord]) -> Iterable[tuple[MappedFile, list[ExpectedRecord]]]:
+    def _by_file(self, expected: Sequence[ExpectedRecord]) -> Iterable[tuple[MappedFile, Sequence[ExpectedRecord]]]:
         log = self._commit_log
         offsets = list(map(_offset_of, expected))
         first, last = file_of(log, min(offsets)), file_of(log, max(offsets))
@@ -204,76 +224,38 @@ class CheckedReader:
             return self._cached.holds(file, start, end)
         return all(map(self._cached.holds, repeat(file), starts, ends))
 
-    async def read_on_thread(self, result: GetMessageResult, messages: UncheckedMessages) -> Sequence[ReadableBuffer]:
-        """As ``read_cached``, and waits for the disk where it has to, on a thread.
+    async def _read_on_thread(self, messages: UncheckedMessages) -> SoundMessages:
+        read = LogRead(self._commit_log, messages.ranges)
+        return await asyncio.get_running_loop().run_in_executor(self._executor, self._read, messages, read)
 
-        Raises:
-            StoreError: the disk cannot be read, or the log is closed.
-        """
-        read = LogRead(self._commit_log, result.ranges)
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._executor, self._read, result, messages, read)
-
-    def _read(self, result: GetMessageResult, messages: UncheckedMessages, read: LogRead) -> Sequence[ReadableBuffer]:
+    def _read(self, messages: UncheckedMessages, read: LogRead) -> SoundMessages:
         data = memoryview(read.read())
         starts = list(accumulate((size for _, _, size, _ in messages.expected[:-1]), initial=0))
-        pieces = self._sound_of(result, messages, [_Part(data, starts, messages.expected)])
-        return [data] if pieces is None else pieces
+        return self._sound_of(messages, [_Part(data, starts, messages.expected)], lambda: [data])
 
     def _sound_of(
-        self, result: GetMessageResult, messages: UncheckedMessages, parts: list[_Part]
-    ) -> list[memoryview] | None:
-        """The sound records, ``None`` when that is all; the others are reported."""
-        check = messages.queue.record_check
-        is_wanted = None
-        if messages.matches is not None and not messages.queue.schedule:
-            is_wanted = partial(self._has_wanted_tags, messages.queue, messages.matches)
-        found = [check.unsound(part.data, part.starts, part.expected, is_wanted) for part in parts]
-        if messages.wanted is not None:
-            return self._wanted_of(result, messages, parts, found, messages.wanted)
-        if not any(found) and sum(len(part.expected) for part in parts) == result.message_count:
-            return None
-        pieces: list[memoryview] = []
-        for part, unsound in zip(parts, found, strict=True):
-            for number in unsound:
-                self._report_record(messages.queue, part, number)
-            left_out = set(unsound)
-            for number, (start, record) in enumerate(zip(part.starts, part.expected, strict=True)):
-                if number not in left_out:
-                    pieces.append(part.data[start : start + record[2]])
-        _set_given(result, pieces)
-        return pieces
-
-    def _wanted_of(
-        self,
-        result: GetMessageResult,
-        messages: UncheckedMessages,
-        parts: list[_Part],
-        unsound: list[list[int]],
-        wanted: Wanted,
-    ) -> list[memoryview]:
-        """The sound records that a filter wants, up to its limits; ``result`` then goes on behind the last of them."""
+        self, messages: UncheckedMessages, parts: list[_Part], all_of_them: Callable[[], Sequence[ReadableBuffer]]
+    ) -> SoundMessages:
+        """Select the sound records and report the others; ``all_of_them`` returns them all, in few buffers."""
         queue = messages.queue
-        topic_length = len(queue.topic_block)
-        pieces: list[memoryview] = []
-        total = 0
+        is_wanted = None
+        if messages.matches is not None and not queue.schedule:
+            is_wanted = partial(self._has_wanted_tags, queue, messages.matches)
+        unsound = [queue.record_check.unsound(part.data, part.starts, part.expected, is_wanted) for part in parts]
         for part, left_out in zip(parts, unsound, strict=True):
             for number in left_out:
                 self._report_record(queue, part, number)
-            sound = sorted(set(range(len(part.expected))).difference(left_out))
-            places = [(part.starts[number], part.expected[number][2]) for number in sound]
-            starts, sizes = map(list, zip(*places, strict=True)) if places else ([], [])
-            properties = record_properties(part.data, starts, sizes, topic_length)
-            matched = wanted.message_filter.is_matched_by_commit_log(properties)
-            for number, (start, size) in compress(zip(sound, places, strict=True), matched):
-                if pieces and (len(pieces) >= wanted.max_msgs or total + size > wanted.max_bytes):
-                    result.next_begin_offset = part.expected[number][0]
-                    _set_given(result, pieces)
-                    return pieces
-                pieces.append(part.data[start : start + size])
-                total += size
-        _set_given(result, pieces)
-        return pieces
+        if messages.chosen_by is not None:
+            return _chosen_of(queue, parts, unsound, messages.chosen_by)
+        if not any(unsound) and sum(len(part.expected) for part in parts) == len(messages.expected):
+            return SoundMessages(all_of_them(), len(messages.expected), messages.size)
+        buffers = [
+            part.data[start : start + record[2]]
+            for part, left_out in zip(parts, map(set, unsound), strict=True)
+            for number, (start, record) in enumerate(zip(part.starts, part.expected, strict=True))
+            if number not in left_out
+        ]
+        return SoundMessages(buffers, len(buffers), sum(map(len, buffers)))
 
     def _has_wanted_tags(
         self, queue: ConsumeQueueInterface, matches: Callable[[int], bool], record: ExpectedRecord, properties: bytes
@@ -285,10 +267,10 @@ class CheckedReader:
             queue.tags_codes.add(code)
         return matches(code)
 
-    # -- what is told
+    # -- reports
 
     def report_entry(self, queue: ConsumeQueueInterface, queue_offset: int, what: str) -> None:
-        """Tell that an entry is damaged."""
+        """Report a damaged entry."""
         self._damage_log.report(*queue.place_of(queue_offset), f"{_name(queue, queue_offset)}: {what}")
 
     def _report_record(self, queue: ConsumeQueueInterface, part: _Part, number: int) -> None:
@@ -296,7 +278,7 @@ class CheckedReader:
         queue_offset, offset, _, _ = record
         what = queue.record_check.describe(part.data, part.starts[number], record)
         file = self._commit_log.queue.find(offset)
-        # No damage: its tags are not wanted, or its file was removed meanwhile.
+        # No damage: its tags are not wanted, or its file has been removed.
         if not what or file is None:
             return
         path, position = queue.place_of(queue_offset)
@@ -307,11 +289,24 @@ class CheckedReader:
         )
 
 
-def _set_given(result: GetMessageResult, pieces: Sequence[memoryview]) -> None:
-    result.message_count = len(pieces)
-    result.total_size = sum(map(len, pieces))
-    if not pieces:
-        result.status = GetMessageStatus.NO_MATCHED_MESSAGE
+def _chosen_of(
+    queue: ConsumeQueueInterface, parts: list[_Part], unsound: list[list[int]], chosen_by: PropertyFilter
+) -> SoundMessages:
+    """Select the sound records that a filter on properties wants, up to its limits."""
+    buffers: list[memoryview] = []
+    total = 0
+    for part, left_out in zip(parts, unsound, strict=True):
+        sound = sorted(set(range(len(part.expected))).difference(left_out))
+        places = [(part.starts[number], part.expected[number][2]) for number in sound]
+        starts, sizes = map(list, zip(*places, strict=True)) if places else ([], [])
+        properties = record_properties(part.data, starts, sizes, len(queue.topic_block))
+        matched = chosen_by.message_filter.is_matched_by_commit_log(properties)
+        for number, (start, size) in compress(zip(sound, places, strict=True), matched):
+            if buffers and (len(buffers) >= chosen_by.max_msgs or total + size > chosen_by.max_bytes):
+                return SoundMessages(buffers, len(buffers), total, part.expected[number][0])
+            buffers.append(part.data[start : start + size])
+            total += size
+    return SoundMessages(buffers, len(buffers), total)
 
 
 def _name(queue: ConsumeQueueInterface, queue_offset: int) -> str:

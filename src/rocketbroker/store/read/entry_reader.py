@@ -1,7 +1,6 @@
-"""Reads the messages that entries of a queue name, for services of the broker that store them again.
+"""Reads of the messages that queue entries name, for services of the broker that store them again.
 
-Each record is held against its entry and its checksum first, as for a pull of old messages. What is in the page cache
-is read where it is mapped; where the disk has to be waited for, it is read on a thread.
+Each record is checked against its entry and its checksum, as for a pull of old messages.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -11,19 +10,19 @@ from rocketbroker.codec.message.buffers import ReadableBuffer
 from rocketbroker.codec.message.expected_record import ExpectedRecord
 from rocketbroker.store.commitlog.commit_log import CommitLog
 from rocketbroker.store.queue.consume_queue_interface import ConsumeQueueInterface
-from rocketbroker.store.read.checked_reader import CheckedReader
-from rocketbroker.store.read.get_message import GetMessageResult, GetMessageStatus, UncheckedMessages
+from rocketbroker.store.read.checked_reader import CheckedReader, ColdRead
+from rocketbroker.store.read.get_message import UncheckedMessages
 
-# What is read at a time: less than what the loop may check without holding up others.
+# Bytes to read at a time: less than the event loop may check without blocking others.
 MOST_BYTES: Final = 512 * 1024
 
 
 class EntryReader:
-    """Gives whole records.
+    """Reads whole records.
 
     Args:
-        commit_log: where they lie.
-        checked_reader: checks them, and tells of those that are damaged.
+        commit_log: the records.
+        checked_reader: checks them, and reports those that are damaged.
     """
 
     def __init__(self, commit_log: CommitLog, checked_reader: CheckedReader) -> None:
@@ -31,10 +30,9 @@ class EntryReader:
         self._checked_reader = checked_reader
 
     def entries(self, queue: ConsumeQueueInterface, queue_offset: int, limit: int) -> list[ExpectedRecord]:
-        """Up to ``limit`` entries from ``queue_offset`` on that ``MOST_BYTES`` hold; at least one if there is any.
+        """Read up to ``limit`` entries of one queue file: at least one, then those of ``MOST_BYTES`` of messages.
 
-        None past the end of a file of the queue. In place of a damaged one that can name no record stands one of
-        physical offset -1 and tags code 0.
+        A damaged entry that can name no record gets the physical offset -1 and the tags code 0.
         """
         found: list[ExpectedRecord] = []
         size = 0
@@ -46,9 +44,9 @@ class EntryReader:
         return found
 
     def entries_at(self, queue: ConsumeQueueInterface, queue_offsets: Sequence[int]) -> list[ExpectedRecord]:
-        """The entries of the first of ``queue_offsets`` (ascending), so many that ``MOST_BYTES`` hold their messages.
+        """Read the entries of the first of ``queue_offsets`` (ascending), with ``MOST_BYTES`` of messages.
 
-        Each in its place: one that the queue has no more, or that is damaged, is of physical offset -1.
+        An entry that is damaged, or that the queue has no more, gets the physical offset -1.
         """
         found: list[ExpectedRecord] = []
         size = at = 0
@@ -65,7 +63,7 @@ class EntryReader:
         return found
 
     async def records(self, queue: ConsumeQueueInterface, entries: Sequence[ExpectedRecord]) -> list[memoryview]:
-        """The records that entries name, in their order; those that are damaged or gone are left out.
+        """Read the records that entries name, in order, without those that are damaged or removed.
 
         Raises:
             StoreError: the disk cannot be read, or the log is closed.
@@ -74,28 +72,19 @@ class EntryReader:
         named = [entry for entry in entries if entry[1] >= begin]
         if not named:
             return []
-        result = GetMessageResult(
-            GetMessageStatus.FOUND,
-            named[-1][0] + 1,
-            queue.min_offset,
-            queue.max_offset,
-            [entry[1:3] for entry in named],
-            len(named),
-            sum(entry[2] for entry in named),
-        )
-        messages = UncheckedMessages(queue, None, named)
-        pieces = self._checked_reader.read_cached(result, messages)
-        if pieces is None:
-            pieces = await self._checked_reader.read_on_thread(result, messages)
-        if len(pieces) == len(named):
-            return [memoryview(piece) for piece in pieces]
-        return list(_split(pieces))
+        ranges = [entry[1:3] for entry in named]
+        sound = self._checked_reader.read(UncheckedMessages(queue, named, ranges, sum(entry[2] for entry in named)))
+        if isinstance(sound, ColdRead):
+            sound = await sound
+        if len(sound.buffers) == len(named):
+            return [memoryview(buffer) for buffer in sound.buffers]
+        return list(_split(sound.buffers))
 
 
-def _split(pieces: Iterable[ReadableBuffer]) -> Iterator[memoryview]:
-    """Single records, of pieces that hold one or several."""
-    for piece in pieces:
-        view, at = memoryview(piece), 0
+def _split(buffers: Iterable[ReadableBuffer]) -> Iterator[memoryview]:
+    """Split buffers into single records."""
+    for buffer in buffers:
+        view, at = memoryview(buffer), 0
         while at < len(view):
             end = at + int.from_bytes(view[at : at + 4], "big")
             yield view[at:end]

@@ -1,17 +1,19 @@
-"""What a read of a queue found (GetMessageResult, GetMessageStatus)."""
+"""Request and result of a read from a queue (GetMessageResult, GetMessageStatus)."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import Enum
+from typing import NamedTuple
 
 import msgspec
 
+from rocketbroker.codec.message.buffers import ReadableBuffer
 from rocketbroker.codec.message.expected_record import ExpectedRecord
 from rocketbroker.store.queue.consume_queue_interface import ConsumeQueueInterface
 from rocketbroker.store.read.message_filter import MessageFilter
 
 
 class GetMessageStatus(Enum):
-    """How a read ended (org.apache.rocketmq.store.GetMessageStatus)."""
+    """Outcome of a read (org.apache.rocketmq.store.GetMessageStatus)."""
 
     FOUND = 0
     NO_MATCHED_MESSAGE = 1
@@ -25,39 +27,83 @@ class GetMessageStatus(Enum):
     OFFSET_RESET = 9
 
 
-class Wanted(msgspec.Struct):
-    """A filter for messages that are still to be read, and how many of those that it wants, and bytes of them."""
+class GetMessageRequest(msgspec.Struct, frozen=True):
+    """A read from a queue, starting at ``offset``: at least one message if there is any, then up to the limits.
+
+    ``matches`` selects messages by tags code, ``message_filter`` by properties; at most one of them is set.
+    """
+
+    topic: str
+    queue_id: int
+    offset: int
+    max_msgs: int
+    max_bytes: int
+    matches: Callable[[int], bool] | None = None
+    message_filter: MessageFilter | None = None
+
+
+class GetMessageResult(msgspec.Struct, frozen=True):
+    """Messages as they are stored, and the offset of the next read; ``buffers`` hold whole records, back to back."""
+
+    status: GetMessageStatus
+    next_begin_offset: int
+    min_offset: int
+    max_offset: int
+    buffers: Sequence[ReadableBuffer] = ()
+    message_count: int = 0
+    total_size: int = 0
+
+
+class PropertyFilter(NamedTuple):
+    """A filter on properties and the limits of what it selects."""
 
     message_filter: MessageFilter
     max_msgs: int
     max_bytes: int
 
 
-class UncheckedMessages(msgspec.Struct):
-    """Messages that may have come from the disk changed, or their queue's entries, and are still to be checked.
+class UncheckedMessages(NamedTuple):
+    """Messages that the disk may have changed, or their queue entries; checked when they are read.
 
-    ``matches`` says whether a tags code is wanted, ``None`` for all. With ``wanted`` fewer of them may be given.
+    ``ranges`` of the CommitLog are offset and size, with neighbours joined. ``matches`` selects by the record's own
+    tags, ``chosen_by`` by its properties.
     """
 
     queue: ConsumeQueueInterface
-    matches: Callable[[int], bool] | None
-    expected: list[ExpectedRecord]
-    wanted: Wanted | None = None
+    expected: Sequence[ExpectedRecord]
+    ranges: Sequence[tuple[int, int]]
+    size: int
+    matches: Callable[[int], bool] | None = None
+    chosen_by: PropertyFilter | None = None
 
 
-class GetMessageResult(msgspec.Struct):
-    """Where the messages lie: ``ranges`` of the CommitLog as (offset, size), neighbours joined; not their bytes.
-
-    ``in_memory`` is false when they lie further back than ``accessMessageInMemoryMaxRatio`` says. With ``unchecked``
-    only ``CheckedReader`` may read them, which leaves out those that are damaged.
-    """
+class Selection(NamedTuple):
+    """Messages selected by their queue entries and not read yet: ``ranges`` of the CommitLog, or ``unchecked``."""
 
     status: GetMessageStatus
     next_begin_offset: int
-    min_offset: int
-    max_offset: int
-    ranges: list[tuple[int, int]] = []
+    ranges: Sequence[tuple[int, int]] = ()
     message_count: int = 0
-    total_size: int = 0
-    in_memory: bool = True
     unchecked: UncheckedMessages | None = None
+
+
+def selected(
+    request: GetMessageRequest, next_offset: int, ranges: Sequence[tuple[int, int]], count: int, *, was_removed: bool
+) -> Selection:
+    """Make the selection of ``count`` messages; ``was_removed`` says that the log has lost the first ones."""
+    if count:
+        status = GetMessageStatus.FOUND
+    elif next_offset == request.offset:
+        # The rest of the file has no entries; the next ones are in the next file.
+        status = GetMessageStatus.OFFSET_FOUND_NULL
+    else:
+        status = GetMessageStatus.MESSAGE_WAS_REMOVING if was_removed else GetMessageStatus.NO_MATCHED_MESSAGE
+    return Selection(status, next_offset, ranges, count)
+
+
+def add_range(ranges: list[tuple[int, int]], offset: int, size: int) -> None:
+    """Append the place of a record; join it to the last range if that ends there."""
+    if ranges and sum(ranges[-1]) == offset:
+        ranges[-1] = (ranges[-1][0], ranges[-1][1] + size)
+    else:
+        ranges.append((offset, size))

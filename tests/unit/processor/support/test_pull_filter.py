@@ -256,7 +256,7 @@ async def test_a_held_pull_whose_filter_fails_is_answered(
     consumer: Consumer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ):
     consumer.pull("n = 1", flags=SUSPEND)
-    real = consumer.store.get_message
+    real = consumer.store.fetcher.fetch
     calls: list[int] = []
 
     def failing(*arguments: Any, **fields: Any) -> Any:
@@ -265,7 +265,7 @@ async def test_a_held_pull_whose_filter_fails_is_answered(
             raise ValueError("no reading")
         return real(*arguments, **fields)
 
-    monkeypatch.setattr(consumer.store, "get_message", failing)
+    monkeypatch.setattr(consumer.store.fetcher, "fetch", failing)
     consumer.put(1)
     await settled()
     assert consumer.take_written() == [1]

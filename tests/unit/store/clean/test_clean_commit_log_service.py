@@ -15,10 +15,10 @@ from rocketbroker.store.clean.clean_thread import CleanThread
 from rocketbroker.store.clean.disk_watch import DiskWatch
 from rocketbroker.store.logfile.mapped_file import MappedFile
 from rocketbroker.store.message_store import MessageStore
-from rocketbroker.store.read.get_message import GetMessageStatus
+from rocketbroker.store.read.get_message import GetMessageRequest, GetMessageStatus
 from tests.support.cleaning import LOG_FILE, Losses, SaidDisk, age, fill, log_files, small_store
 from tests.support.fakes import FakeClock
-from tests.support.stores import count_as_far_back, message, read_queue
+from tests.support.stores import completed, count_as_far_back, fetch, message, pulled, read_queue
 
 
 class Cleaned:
@@ -171,7 +171,7 @@ async def test_who_loses_what_by_a_forced_removal_is_told_for_each_file(cleaned:
 
 async def test_a_forced_removal_counts_on_the_room_of_files_that_are_still_read(cleaned: Cleaned):
     cleaned.disk.percent = 86.0  # a file is one percent of the disk
-    view = cleaned.store.slices([(0, 100)])[0]
+    view = cleaned.store.commit_log.slices([(0, 100)])[0]
     before = bytes(view)
 
     assert await cleaned.clean() == [1, 2, 3]
@@ -238,22 +238,20 @@ async def test_queues_begin_where_the_log_does(cleaned: Cleaned):
     assert store.min_physical_offset == 2 * LOG_FILE
     assert (store.min_offset_in_queue("T", 0), store.max_offset_in_queue("T", 0)) == (6, 12)
     assert store.min_offset_in_queue("Young", 0) == 0
-    result = store.get_message("T", 0, 2, 32, 1 << 20)
+    result = fetch(store, "T", 0, 2)
     assert (result.status, result.next_begin_offset) == (GetMessageStatus.OFFSET_TOO_SMALL, 6)
     assert [each.queue_offset for each in read_queue(store, "T", 0, 6)] == [6, 7, 8, 9, 10, 11]
     assert store.earliest_message_time("T", 0) == cleaned.clock.time_ms()
 
 
 async def test_what_was_pulled_before_is_right_after(cleaned: Cleaned):
-    result = cleaned.store.get_message("T", 0, 0, 32, 1 << 20)
-    views = cleaned.store.slices(result.ranges)
+    result = fetch(cleaned.store, "T", 0, 0)
     cleaned.service.delete_files_manually()
     cleaned.age(0, 1, 2)
 
     assert await cleaned.clean() == [3]
 
-    assert [each.queue_offset for each in decode_messages(b"".join(views))] == list(range(result.message_count))
-    assert cleaned.store.slices(result.ranges) == []
+    assert [each.queue_offset for each in decode_messages(pulled(result))] == list(range(result.message_count))
     assert cleaned.store.look_message_by_offset(0) is None
 
 
@@ -261,9 +259,8 @@ async def test_a_cold_read_that_is_under_way_gets_what_it_asked_for(cleaned: Cle
     store = cleaned.store
     count_as_far_back(store)
     monkeypatch.setattr(MappedFile, "is_cached", lambda *_arguments: False)
-    result = store.get_message("T", 0, 0, 3, 1 << 20)
-    assert result.unchecked is not None
-    expected = b"".join(store.slices(result.ranges))
+    expected = b"".join(store.commit_log.slices([entry[:2] for entry in store.topic_queues("T")[0].entries(0, 3)]))
+    waiting = store.fetcher.fetch(GetMessageRequest("T", 0, 0, 3, 1 << 20))
     reading, go_on = threading.Event(), threading.Event()
     preadv = os.preadv
 
@@ -274,7 +271,7 @@ async def test_a_cold_read_that_is_under_way_gets_what_it_asked_for(cleaned: Cle
         return preadv(fd, into, position)
 
     monkeypatch.setattr(os, "preadv", wait)
-    read = asyncio.ensure_future(store.checked_reader.read_on_thread(result, result.unchecked))
+    read = asyncio.ensure_future(completed(waiting))
     await asyncio.to_thread(reading.wait, 10)
     cleaned.service.delete_files_manually()
     cleaned.age(0, 1, 2)
@@ -284,7 +281,7 @@ async def test_a_cold_read_that_is_under_way_gets_what_it_asked_for(cleaned: Cle
     with (store.config.commit_log_dir.parent / "other").open("wb") as other:
         other.write(b"o" * LOG_FILE)
         go_on.set()
-        assert b"".join(await read) == expected
+        assert pulled(await read) == expected
 
 
 async def test_a_file_whose_messages_are_not_readable_yet_stays(cleaned: Cleaned):

@@ -15,7 +15,7 @@ from rocketbroker.store.message_store import MessageStore
 from rocketbroker.store.read.get_message import GetMessageResult, GetMessageStatus
 from tests.support.damage import Place
 from tests.support.fakes import FakeClock
-from tests.support.stores import Waiter, batch, inner_batch, make_store, message, pulled
+from tests.support.stores import Waiter, batch, fetch, inner_batch, make_store, message, pulled
 
 COUNTS = (3, 1, 2, 4, 1)
 
@@ -44,10 +44,10 @@ def put_all(store: MessageStore) -> None:
 
 def pull(store: MessageStore, offset: int, max_msgs: int = 32, **how) -> tuple[list[int], GetMessageResult]:
     """The bodies as numbers."""
-    result = store.get_message("Batches", 0, offset, max_msgs, 1 << 20, **how)
+    result = fetch(store, "Batches", 0, offset, max_msgs, **how)
     if result.status is not GetMessageStatus.FOUND:
         return [], result
-    found = unwrap_inner_batches(decode_messages(pulled(store, result)))
+    found = unwrap_inner_batches(decode_messages(pulled(result)))
     assert [each.queue_offset for each in found] == [int(each.body) for each in found]
     return [each.queue_offset for each in found], result
 
@@ -61,7 +61,7 @@ async def test_a_batch_is_given_whole_also_from_its_middle(store: MessageStore):
     for max_msgs, upto in ((1, 3), (3, 3), (4, 4), (5, 4), (6, 6), (9, 6), (10, 10)):
         found, result = pull(store, 0, max_msgs)
         assert (found, result.next_begin_offset) == (list(range(upto)), upto)
-    assert store.get_message("Batches", 0, 0, 32, 1).next_begin_offset == 3, "one at least"
+    assert fetch(store, "Batches", 0, 0, 32, 1).next_begin_offset == 3, "one at least"
 
 
 async def test_outside_of_the_queue(store: MessageStore):

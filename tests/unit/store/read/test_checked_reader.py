@@ -1,5 +1,6 @@
 """Files that changed on disk while the broker was down: a consumer gets the sound messages and none other."""
 
+import asyncio
 import logging
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
@@ -8,14 +9,16 @@ from typing import Any
 import pytest
 
 from rocketbroker.codec.message.message_decoder import decode_messages
+from rocketbroker.codec.message.message_encoder import BODY_POSITION
 from rocketbroker.codec.message.tags_code import tags_code
 from rocketbroker.codec.storefile.consume_queue_layout import ENTRY
 from rocketbroker.common.errors import StoreError
 from rocketbroker.store.logfile.mapped_file import MappedFile
 from rocketbroker.store.message_store import MessageStore
-from rocketbroker.store.read.get_message import GetMessageStatus
+from rocketbroker.store.read.checked_reader import ColdRead
+from rocketbroker.store.read.get_message import GetMessageRequest, GetMessageResult, UncheckedMessages
 from tests.support.damage import entry_place, pulls, record_place
-from tests.support.stores import V6_HOST, make_store, message, pulled
+from tests.support.stores import V6_HOST, completed, fetch, make_store, message, pulled
 
 COUNT = 400
 # A record has about so many bytes.
@@ -68,19 +71,20 @@ async def test_messages_stored_since_are_not_read_to_be_checked(store: MessageSt
     store.put_message(message(b"new"))
     store.dispatch()
 
-    last = store.get_message("Topic", 0, COUNT - 1, 32, 1 << 20)
+    last = fetch(store, "Topic", 0, COUNT - 1)
     assert (last.message_count, last.next_begin_offset) == (1, COUNT)
-    new = store.get_message("Topic", 0, COUNT, 32, 1 << 20)
-    assert (new.status, new.unchecked) == (GetMessageStatus.FOUND, None)
-    assert [one.body for one in decode_messages(b"".join(store.slices(new.ranges)))] == [b"new"]
+    record_place(store, COUNT)[0].flip(BODY_POSITION * 8)
+    new = fetch(store, "Topic", 0, COUNT)
+    assert pulled(new)[BODY_POSITION : BODY_POSITION + 3] == b"oew"
 
 
 async def test_sound_messages_in_the_page_cache_need_no_second_look(
     store: MessageStore, monkeypatch: pytest.MonkeyPatch
 ):
     def second_look(offset: int, max_bytes: int = 1 << 20) -> tuple[bool, int]:
-        result = store.get_message("Topic", 0, offset, 16, max_bytes)
-        return result.unchecked is not None, result.message_count
+        request = GetMessageRequest("Topic", 0, offset, 16, max_bytes)
+        selection = store._reader.select(store.topic_queues("Topic")[0], request)
+        return selection.unchecked is not None, selection.message_count
 
     monkeypatch.setattr(MappedFile, "is_cached", lambda *_arguments: True)
     assert second_look(0) == (False, 16)
@@ -89,7 +93,7 @@ async def test_sound_messages_in_the_page_cache_need_no_second_look(
     record_place(store, 15)[0].flip(88 * 8)
     assert second_look(0) == (True, 16)
     assert second_look(0, 5 * SIZE) == (False, 5)
-    store.checked_reader._cached._cached_until.clear()
+    store.fetcher._checked_reader._cached._cached_until.clear()
     monkeypatch.setattr(MappedFile, "is_cached", lambda *_arguments: False)
     assert second_look(0, 5 * SIZE) == (True, 5)
 
@@ -187,7 +191,7 @@ class TestEntries:
         entry_place(store, 60).write(bytes(60 * 20))
         entry_place(store, 120).write(bytes(20))
 
-        result = store.get_message("Topic", 0, 60, 32, 1 << 20)
+        result = fetch(store, "Topic", 0, 60)
         assert (result.message_count, result.next_begin_offset) == (0, 120)
         assert pulls(store) == sound(*range(60, 121))
         assert pulls(store, matches={tags_code("red")}.__contains__) == sound(*range(60, 121), wanted=["red"])
@@ -228,17 +232,17 @@ class TestReports:
 
 
 class TestReading:
-    async def test_the_thread_reads_what_the_loop_does(self, store: MessageStore):
+    async def test_the_thread_reads_what_the_loop_does(self, store: MessageStore, monkeypatch: pytest.MonkeyPatch):
         record_place(store, 3)[0].flip(88 * 8)
-        first, second = (store.get_message("Topic", 0, 0, 32, 1 << 20) for _ in range(2))
-        assert first.unchecked is not None
-        assert second.unchecked is not None
+        warm = fetch(store, "Topic", 0, 0)
+        monkeypatch.setattr(MappedFile, "is_cached", lambda *_arguments: False)
+        store.fetcher._checked_reader._cached._cached_until.clear()
 
-        cold = await store.checked_reader.read_on_thread(first, first.unchecked)
+        cold = await completed(read_later(store, 0))
 
-        assert b"".join(cold) == pulled(store, second)
-        assert first == second
-        assert first.message_count == 31
+        assert pulled(cold) == pulled(warm)
+        assert (cold.message_count, cold.total_size) == (warm.message_count, warm.total_size) == (31, len(pulled(cold)))
+        assert cold.next_begin_offset == warm.next_begin_offset == 32
 
     async def test_a_pull_of_much_is_left_to_the_thread(self, tmp_path: Path):
         sizes: Any = {"mapped_file_size_commit_log": 1 << 22}
@@ -249,31 +253,60 @@ class TestReading:
         await made.stop()
         store = make_store(tmp_path / "big", **sizes)
         await store.start()
-        result = store.get_message("Topic", 0, 0, 32, 1 << 22)
-        assert result.unchecked is not None
 
-        assert store.checked_reader.read_cached(result, result.unchecked) is None
-        (data,) = await store.checked_reader.read_on_thread(result, result.unchecked)
-        assert len(data) == result.total_size > 1 << 20
+        result = await completed(read_later(store, 0, 1 << 22))
+
+        assert len(pulled(result)) == result.total_size > 1 << 20
         await store.stop()
 
-    async def test_messages_whose_file_is_removed_are_left_out_without_a_report(self, store: MessageStore):
-        result = store.get_message("Topic", 0, 20, 32, 1 << 20)
-        assert result.unchecked is not None
+    async def test_messages_whose_file_is_removed_are_left_out_without_a_report(
+        self, store: MessageStore, monkeypatch: pytest.MonkeyPatch
+    ):
+        monkeypatch.setattr(MappedFile, "is_cached", lambda *_arguments: False)
+        reading = read_later(store, 20)
         store.commit_log.queue.files.pop(0).delete()
 
-        data = await store.checked_reader.read_on_thread(result, result.unchecked)
+        result = await completed(reading)
 
-        kept = [one.queue_offset for one in decode_messages(b"".join(data))]
+        kept = [one.queue_offset for one in decode_messages(pulled(result))]
         assert kept
         assert kept == list(range(kept[0], 52))
         assert store.damage_log.count == 0
 
     async def test_nothing_is_passed_over_while_the_log_is_closed(self, store: MessageStore):
-        result = store.get_message("Topic", 0, 20, 32, 1 << 20)
-        assert result.unchecked is not None
+        queue = store.topic_queues("Topic")[0]
+        expected = queue.expected_record(20)
+        assert expected is not None
+        messages = UncheckedMessages(queue, [expected], [expected[1:3]], expected[2])
         files, store.commit_log.queue.files = store.commit_log.queue.files, []
 
         with pytest.raises(StoreError, match="closed"):
-            store.checked_reader.read_cached(result, result.unchecked)
+            store.fetcher._checked_reader.read(messages)
         store.commit_log.queue.files = files
+
+    async def test_reads_at_once_share_nothing(self, store: MessageStore, monkeypatch: pytest.MonkeyPatch):
+        monkeypatch.setattr(MappedFile, "is_cached", lambda *_arguments: False)
+        record_place(store, 70)[0].flip(88 * 8)
+        first, second, again = read_later(store, 60), read_later(store, 66), read_later(store, 60)
+
+        results = await asyncio.gather(*map(completed, (again, second, first)))
+
+        numbers = [[one.queue_offset for one in decode_messages(pulled(result))] for result in results]
+        assert numbers[0] == numbers[2] == [number for number in range(60, 92) if number != 70]
+        assert numbers[1] == [number for number in range(66, 98) if number != 70]
+        assert [result.next_begin_offset for result in results] == [92, 98, 92]
+
+    async def test_a_read_that_nobody_waits_for_is_not_made(self, store: MessageStore, monkeypatch: pytest.MonkeyPatch):
+        monkeypatch.setattr(MappedFile, "is_cached", lambda *_arguments: False)
+        record_place(store, 3)[0].flip(88 * 8)
+
+        read_later(store, 0)
+
+        assert store.damage_log.count == 0
+
+
+def read_later(store: MessageStore, offset: int, max_bytes: int = 1 << 20) -> ColdRead[GetMessageResult]:
+    """Begin a read that has to wait for the disk."""
+    found = store.fetcher.fetch(GetMessageRequest("Topic", 0, offset, 32, max_bytes))
+    assert isinstance(found, ColdRead)
+    return found

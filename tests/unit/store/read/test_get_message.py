@@ -1,12 +1,20 @@
-from rocketbroker.store.read.get_message import GetMessageResult, GetMessageStatus
+import pytest
+
+from rocketbroker.store.read.get_message import GetMessageRequest, GetMessageResult, GetMessageStatus, add_range
 
 
-def test_results_share_no_ranges():
-    first, second = (GetMessageResult(GetMessageStatus.FOUND, 1, 0, 2) for _ in range(2))
+def test_requests_and_results_do_not_change():
+    for value in (GetMessageRequest("T", 0, 0, 1, 1), GetMessageResult(GetMessageStatus.FOUND, 1, 0, 2)):
+        for name in value.__struct_fields__:
+            with pytest.raises(AttributeError):
+                setattr(value, name, 1)
 
-    first.ranges.append((0, 1))
 
-    assert second.ranges == []
+def test_ranges_of_neighbours_are_joined():
+    ranges: list[tuple[int, int]] = []
+    for offset, size in ((0, 10), (10, 5), (20, 1), (21, 2)):
+        add_range(ranges, offset, size)
+    assert ranges == [(0, 15), (20, 3)]
 
 
 def test_statuses_have_the_names_and_order_of_java():

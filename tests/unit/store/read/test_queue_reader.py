@@ -11,11 +11,11 @@ from rocketbroker.common.config.hot_change import apply_updates
 from rocketbroker.store.logfile.mapped_file import MappedFile
 from rocketbroker.store.message_store import MessageStore
 from rocketbroker.store.read.checked_reader import CheckedReader
-from rocketbroker.store.read.get_message import GetMessageResult, GetMessageStatus
+from rocketbroker.store.read.get_message import GetMessageRequest, GetMessageResult, GetMessageStatus, Selection
 from rocketbroker.store.read.queue_reader import QueueReader
 from tests.support.damage import entry_place, record_place
 from tests.support.fakes import FakeClock
-from tests.support.stores import V6_HOST, make_store, message
+from tests.support.stores import V6_HOST, fetch, make_store, message, pulled
 
 SIZE = 200
 
@@ -44,7 +44,7 @@ def put(store: MessageStore, count: int, size: int = SIZE, **fields) -> None:
 def get(
     store: MessageStore, offset: int, max_msgs: int = 32, max_bytes: int = 1 << 20, matches=None
 ) -> GetMessageResult:
-    return store.get_message("Topic", 0, offset, max_msgs, max_bytes, matches)
+    return fetch(store, "Topic", 0, offset, max_msgs, max_bytes, matches=matches)
 
 
 def change(store: MessageStore, **settings: int) -> None:
@@ -57,8 +57,14 @@ def reader(store: MessageStore, memory_bytes: int) -> QueueReader:
     return QueueReader(store.commit_log, store.config, memory_bytes, checked_reader)
 
 
-def offsets(store: MessageStore, result: GetMessageResult) -> list[int]:
-    body = b"".join(store.slices(result.ranges))
+def select(store: MessageStore, memory_bytes: int, offset: int, max_msgs: int) -> Selection:
+    """Select from a log of which ``memory_bytes`` count as in memory."""
+    request = GetMessageRequest("Topic", 0, offset, max_msgs, 1 << 20)
+    return reader(store, memory_bytes).select(store.topic_queues("Topic")[0], request)
+
+
+def offsets(result: GetMessageResult) -> list[int]:
+    body = pulled(result)
     assert len(body) == result.total_size
     found = [found.queue_offset for found in decode_messages(body)]
     assert len(found) == result.message_count
@@ -116,29 +122,29 @@ class TestLimits:
 
         result = get(store, 0)
 
-        assert result.ranges == [(0, 3 * SIZE), (4 * SIZE, 2 * SIZE)]
-        assert offsets(store, result) == [0, 1, 2, 3, 4]
-        assert (result.status, result.next_begin_offset, result.in_memory) == (GetMessageStatus.FOUND, 5, True)
+        assert [len(buffer) for buffer in result.buffers] == [3 * SIZE, 2 * SIZE]
+        assert offsets(result) == [0, 1, 2, 3, 4]
+        assert (result.status, result.next_begin_offset) == (GetMessageStatus.FOUND, 5)
 
     def test_ranges_do_not_span_the_files_of_the_log(self, store: MessageStore):
         put(store, 340)
 
         result = get(store, 310)
 
-        assert offsets(store, result) == list(range(310, 340))
-        assert len(result.ranges) == 2
+        assert offsets(result) == list(range(310, 340))
+        assert len(result.buffers) == 2
 
     def test_a_pull_ends_with_the_queues_file(self, store: MessageStore):
         put(store, 70)
 
         assert get(store, 50).next_begin_offset == 60
-        assert offsets(store, get(store, 60)) == list(range(60, 70))
+        assert offsets(get(store, 60)) == list(range(60, 70))
 
     @pytest.mark.parametrize(("asked", "given"), [(1, 1), (31, 31), (32, 32), (40, 32)])
     def test_the_count_in_memory(self, store: MessageStore, asked: int, given: int):
         put(store, 50)
 
-        assert offsets(store, get(store, 3, asked)) == list(range(3, 3 + given))
+        assert offsets(get(store, 3, asked)) == list(range(3, 3 + given))
 
     @pytest.mark.parametrize(("asked", "given"), [(1, 1), (SIZE, 1), (2 * SIZE - 1, 1), (2 * SIZE, 2), (1 << 20, 5)])
     def test_the_bytes_asked_for_and_one_message_at_least(self, store: MessageStore, asked: int, given: int):
@@ -158,29 +164,23 @@ class TestLimits:
     def test_the_settings_for_the_disk(self, store: MessageStore, monkeypatch: pytest.MonkeyPatch):
         monkeypatch.setattr(MappedFile, "is_cached", lambda *_arguments: False)
         put(store, 20)
-        cold = reader(store, 10 * SIZE)
-        queue = store.topic_queues("Topic")[0]
 
-        result = cold.read(queue, 0, 32, 1 << 20, None)
-        assert (result.message_count, result.in_memory) == (8, False)
+        assert select(store, 10 * SIZE, 0, 32).message_count == 8
         change(store, maxTransferBytesOnMessageInDisk=3 * SIZE)
-        assert cold.read(queue, 0, 32, 1 << 20, None).message_count == 3
-        assert cold.read(queue, 10, 32, 1 << 20, None).message_count == 10
+        assert select(store, 10 * SIZE, 0, 32).message_count == 3
+        assert select(store, 10 * SIZE, 10, 32).message_count == 10
 
     def test_what_lies_far_back_and_is_in_the_page_cache(self, store: MessageStore, monkeypatch: pytest.MonkeyPatch):
         monkeypatch.setattr(MappedFile, "is_cached", lambda *_arguments: True)
         put(store, 40)
 
-        result = reader(store, 10 * SIZE).read(store.topic_queues("Topic")[0], 0, 40, 1 << 20, None)
-
-        assert (result.message_count, result.in_memory) == (32, False)
+        assert select(store, 10 * SIZE, 0, 40).message_count == 32
 
     def test_what_lies_far_back_is_not_trusted(self, store: MessageStore):
         put(store, 20)
-        queue = store.topic_queues("Topic")[0]
         entry_place(store, 2).write(bytes(20))
 
-        far, near = (reader(store, 10 * SIZE).read(queue, offset, 4, 1 << 20, None) for offset in (0, 10))
+        far, near = (select(store, 10 * SIZE, offset, 4) for offset in (0, 10))
 
         assert far.unchecked is not None
         assert [record[0] for record in far.unchecked.expected] == [0, 1, 3, 4]
@@ -195,7 +195,7 @@ class TestFilter:
 
         result = get(store, 0, matches={tags_code("a")}.__contains__)
 
-        assert offsets(store, result) == [0, 3, 6, 9]
+        assert offsets(result) == [0, 3, 6, 9]
         assert (result.status, result.next_begin_offset) == (GetMessageStatus.FOUND, 10)
 
     def test_a_full_pull_goes_on_behind_its_last_message(self, store: MessageStore):
@@ -205,7 +205,7 @@ class TestFilter:
 
         assert get(store, 0, 2, matches=wanted).next_begin_offset == 4
         assert get(store, 0, max_bytes=2 * SIZE, matches=wanted).next_begin_offset == 6
-        assert offsets(store, get(store, 6, matches=wanted)) == [6, 9]
+        assert offsets(get(store, 6, matches=wanted)) == [6, 9]
 
     def test_nothing_matches_within_what_is_looked_at(self, store: MessageStore):
         put(store, 55)
