@@ -6,6 +6,7 @@ import typer
 
 from rocketbroker import __version__
 
+INSTALL_ANALYTICS: Final = "pip install 'rocketbroker[analytics]'"
 CONTEXT: Final = {"help_option_names": ["-h", "--help"]}
 
 

@@ -10,11 +10,14 @@ import signal
 import sys
 from collections import Counter
 from contextlib import aclosing, suppress
+from importlib.util import find_spec
 from pathlib import Path
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
+from rocketbroker.analytics.spark.java_runtime import JavaRuntimeError, ensure_java_home
+from rocketbroker.app.command_line import INSTALL_ANALYTICS
 from rocketbroker.app.demo_outcome import TOPIC, Outcome, disagreements, show
 from rocketbroker.app.dev_server import DevServer
 from rocketbroker.app.event_loop import run
@@ -25,7 +28,7 @@ from rocketbroker.client.producer import Producer
 from rocketbroker.client.pull_consumer import PullConsumer
 from rocketbroker.codec.message.message_ext import MessageExt
 from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
-from rocketbroker.common.errors import RocketBrokerError
+from rocketbroker.common.errors import ConfigError, RocketBrokerError
 
 GROUP = "mqdev_demo"
 QUEUES = 4
@@ -39,11 +42,31 @@ _PROPERTY_NUMBER = "demoNumber"
 
 
 def run_demo(server: DevServer, number: int) -> int:
-    """Start the server, run the demo with so many messages, stop the server; gives the exit code."""
+    """Start the server, run the demo with ``number`` messages, stop the server; return the exit code.
+
+    Raises:
+        ConfigError: Spark cannot run here.
+    """
+    check_spark()
     codes: list[int] = []
     with suppress(asyncio.CancelledError, KeyboardInterrupt):
         run(_run(server, number, codes))
     return codes[0] if codes else EXIT_INTERRUPTED
+
+
+def check_spark() -> None:
+    """Check that Spark can count later.
+
+    Raises:
+        ConfigError: a package or Java is missing.
+    """
+    missing = [name for name in ("pyspark", "pyarrow") if find_spec(name) is None]
+    if missing:
+        raise ConfigError(f"the demo counts with Spark, and {missing[0]} is missing: {INSTALL_ANALYTICS}")
+    try:
+        ensure_java_home()
+    except JavaRuntimeError as error:
+        raise ConfigError(f"the demo counts with Spark. {error}") from error
 
 
 async def _run(server: DevServer, number: int, codes: list[int]) -> None:
@@ -203,7 +226,7 @@ async def count_by_spark(store: Path) -> Counter[int]:
     """
     start = "from rocketbroker.app.mqanalytics.cli import main; main()"
     # -P, so that files in the caller's directory are not taken for modules.
-    command = (sys.executable, "-P", "-c", start, "count", str(store), "--json")
+    command = (sys.executable, "-P", "-c", start, "count", str(store), "--engine", "spark", "--json")
     pipe = asyncio.subprocess.PIPE
     process = await asyncio.create_subprocess_exec(*command, stdout=pipe, stderr=pipe, start_new_session=True)
     try:

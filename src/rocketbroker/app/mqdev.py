@@ -1,73 +1,106 @@
 """The command ``mqdev``: name server and broker in one process, for development.
 
-mqdev [--port PORT] [--broker-port PORT] [--store DIR] [--demo [--messages N]]
+mqdev [--port PORT] [--broker-port PORT] [--host IP] [--advertise IP] [--store DIR] [--ready-file FILE]
+      [--demo [--messages N]]
 """
 
 import os
 import sys
 import time
+from ipaddress import ip_address
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from rocketbroker.app.command_line import Version, new_app
 from rocketbroker.app.event_loop import run, serve
 from rocketbroker.app.logging_setup import LEVEL_VARIABLE, set_up_logging
+from rocketbroker.common.config.local_host import LOOPBACK
 from rocketbroker.common.config.transport_config import BROKER_PORT, NAMESRV_PORT, TransportConfig
 from rocketbroker.common.errors import ConfigError, StoreError
 from rocketbroker.common.open_files import raise_open_file_limit
+
+if TYPE_CHECKING:
+    from rocketbroker.app.dev_server import DevServer
 
 DEMO_MESSAGES = 10_000
 
 app = new_app()
 
 
+def _port(name: str, text: str) -> Any:
+    return typer.Option(name, min=0, max=65535, metavar="PORT", help=text)
+
+
+def _address(text: str) -> str:
+    try:
+        return str(ip_address(LOOPBACK if text == "localhost" else text))
+    except ValueError:
+        raise typer.BadParameter(f"{text!r} is not an IP address, such as {LOOPBACK}") from None
+
+
 @app.command()
-def mqdev(
+def mqdev(  # noqa: PLR0913, PLR0917 - one argument for each option
     port: Annotated[
-        int | None,
-        typer.Option(
-            "--port", min=0, max=65535, help="Port of the name server; 0 takes a free one.", show_default="9876"
-        ),
+        int | None, _port("--port", f"Port of the name server, by default {NAMESRV_PORT}; 0 picks a free one.")
     ] = None,
     broker_port: Annotated[
         int | None,
-        typer.Option("--broker-port", min=0, max=65535, help="Port of the broker; 0 likewise.", show_default="10911"),
+        _port(
+            "--broker-port",
+            f"Port of the broker, by default {BROKER_PORT}; 0 picks a free one. The port two below is its VIP port.",
+        ),
+    ] = None,
+    host: Annotated[
+        str, typer.Option("--host", parser=_address, metavar="IP", help="Listen on this address; 0.0.0.0 for all.")
+    ] = LOOPBACK,
+    advertise: Annotated[
+        str | None,
+        typer.Option(
+            "--advertise",
+            parser=_address,
+            metavar="IP",
+            help="Tell clients to connect to this address, for example the host's when mqdev runs in a container.",
+        ),
     ] = None,
     store: Annotated[
-        Path | None, typer.Option("--store", metavar="DIR", help="Keep what is stored here, for the next time.")
+        Path | None, typer.Option("--store", metavar="DIR", help="Keep the data in this folder for the next start.")
+    ] = None,
+    ready_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--ready-file",
+            metavar="FILE",
+            help="Write NAMESRV_ADDR=HOST:PORT to this file when the servers are ready; remove it at the end.",
+        ),
     ] = None,
     demo: Annotated[
-        bool, typer.Option("--demo", help="Send, consume and count messages on free ports, show the result and end.")
+        bool, typer.Option("--demo", help="Send, consume and count messages on free ports, show the result and exit.")
     ] = False,
-    messages: Annotated[int, typer.Option("--messages", min=1, help="How many, with --demo.")] = DEMO_MESSAGES,
+    messages: Annotated[
+        int, typer.Option("--messages", min=1, metavar="N", help="Number of messages of the demo.")
+    ] = DEMO_MESSAGES,
     version: Version = False,
 ) -> None:
-    """Run a name server and a broker on the loopback address until Ctrl-C."""
+    """Run a name server and a broker in one process until Ctrl-C, for development."""
     started = time.monotonic()
     try:
         set_up_logging(os.environ.get(LEVEL_VARIABLE) or "WARNING")
         raise_open_file_limit(TransportConfig().reserved_open_files)
+        from rocketbroker.app.dev_server import DevServer
+
         if demo:
-            _demo(port or 0, broker_port or 0, store, messages)
+            _demo(DevServer(port or 0, broker_port or 0, store, host=host, advertise=advertise), messages)
         else:
-            _serve(
-                NAMESRV_PORT if port is None else port,
-                BROKER_PORT if broker_port is None else broker_port,
-                store,
-                started,
-            )
+            ports = NAMESRV_PORT if port is None else port, BROKER_PORT if broker_port is None else broker_port
+            _serve(DevServer(*ports, store, host=host, advertise=advertise), ready_file, started)
     except (ConfigError, StoreError) as error:
         print(f"mqdev: {error}", file=sys.stderr)
         raise typer.Exit(1) from error
 
 
-def _serve(port: int, broker_port: int, store: Path | None, started: float) -> None:
-    from rocketbroker.app.dev_server import DevServer
-
-    server = DevServer(port, broker_port, store)
-
+def _serve(server: "DevServer", ready_file: Path | None, started: float) -> None:
     def booted() -> None:
         kept = "" if server.keeps_store else "  (removed at the end; --store DIR keeps it)"
         print(f"ready in {time.monotonic() - started:.2f} s")
@@ -75,18 +108,41 @@ def _serve(port: int, broker_port: int, store: Path | None, started: float) -> N
         print(f"  broker  {server.broker_addr}  broker-a in DefaultCluster")
         print(f"  store   {server.store}{kept}")
         if server.disk_full:
-            print(f"  SENDS ARE REFUSED: {server.disk_full}")
-            print("                     free some room, or name a folder on another disk by --store DIR")
+            print(f"  SENDS ARE REJECTED: {server.disk_full}")
+            print("                      free some space, or choose a folder on another disk by --store DIR")
         print("Ctrl-C stops it.", flush=True)
+        if ready_file is not None:
+            _write_ready(ready_file, f"NAMESRV_ADDR={server.namesrv_addr}\n")
 
-    run(serve(server, booted))
+    if ready_file is not None:
+        _remove_ready(ready_file)
+    try:
+        run(serve(server, booted))
+    finally:
+        if ready_file is not None:
+            _remove_ready(ready_file)
 
 
-def _demo(port: int, broker_port: int, store: Path | None, messages: int) -> None:
+def _write_ready(path: Path, text: str) -> None:
+    draft = path.with_name(f"{path.name}.tmp")
+    try:
+        draft.write_text(text)
+        draft.replace(path)
+    except OSError as error:
+        raise ConfigError(f"cannot write --ready-file {path}: {error.strerror}") from error
+
+
+def _remove_ready(path: Path) -> None:
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        raise ConfigError(f"cannot remove --ready-file {path}: {error.strerror}") from error
+
+
+def _demo(server: "DevServer", messages: int) -> None:
     from rocketbroker.app.demo import run_demo
-    from rocketbroker.app.dev_server import DevServer
 
-    code = run_demo(DevServer(port, broker_port, store), messages)
+    code = run_demo(server, messages)
     if code:
         raise typer.Exit(code)
 

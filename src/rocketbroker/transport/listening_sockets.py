@@ -29,7 +29,9 @@ def bind_sockets(host: str, port: int, second_below: int = 0) -> list[socket.soc
             return sockets + _bind(host, second)
         except ConfigError as error:
             close_sockets(sockets)
-            failed = error
+            failed = ConfigError(
+                f"{error}. Port {second} is the VIP port of {second + second_below}: clients may use both"
+            )
     raise failed
 
 
@@ -49,7 +51,7 @@ def cannot_listen(host: str, port: int, error: OSError) -> ConfigError:
     """Make the error for an address that cannot be bound."""
     cause = error.strerror or error
     return ConfigError(
-        f"cannot listen on {host or ALL_ADDRESSES}:{port}: {cause}; change listenPort or stop what uses it"
+        f"cannot listen on {host or ALL_ADDRESSES}:{port}: {cause}; stop what uses it or choose another port"
     )
 
 

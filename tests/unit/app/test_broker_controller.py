@@ -9,12 +9,13 @@ from pathlib import Path
 import pytest
 
 from rocketbroker.app.broker_controller import BrokerController
-from rocketbroker.app.dev_server import LOOPBACK, DevServer, broker_settings
+from rocketbroker.app.dev_server import DevServer, broker_settings
 from rocketbroker.client.message import Message
 from rocketbroker.client.producer import Producer
 from rocketbroker.codec.message.message_id import decode_message_id
 from rocketbroker.codec.remoting.remoting_command import request
 from rocketbroker.codec.remoting.request_code import RequestCode
+from rocketbroker.common.config.local_host import LOOPBACK
 from rocketbroker.common.errors import ConfigError, StoreError
 from rocketbroker.transport.remoting_client import RemotingClient
 from tests.support.waiting import until

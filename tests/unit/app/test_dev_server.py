@@ -1,14 +1,16 @@
 """Name server and broker in one process."""
 
 import os
+import shutil
 import socket
 import tempfile
 from pathlib import Path
 
 import pytest
 
-from rocketbroker.app.dev_server import LOOPBACK, DevServer, make_store
+from rocketbroker.app.dev_server import DevServer, make_store
 from rocketbroker.client.admin_client import AdminClient
+from rocketbroker.common.config.local_host import LOOPBACK, local_address
 from rocketbroker.common.errors import ConfigError
 
 
@@ -36,6 +38,54 @@ async def test_the_broker_is_registered_when_it_is_started(temp: Path):
     finally:
         await server.stop()
     assert entries(temp) == []
+
+
+async def test_the_store_of_a_killed_one_is_removed_and_no_other_folder(temp: Path):
+    running = DevServer(0, 0)
+    await running.start()
+    killed = temp / "mqdev-killed"
+    shutil.copytree(running.store, killed)
+    mine, foreign, empty = temp / "mqdev-notes", temp / "mqdev-other", temp / "mqdev-empty"
+    for folder in (mine, foreign, empty):
+        folder.mkdir()
+    (mine / "notes.txt").write_text("keep me")
+    (foreign / "mqdev.lock").write_text("of another program")
+    (temp / "mqdev-link").symlink_to(mine)
+    kept = {running.store, mine, foreign, empty, temp / "mqdev-link"}
+
+    next_one = DevServer(0, 0)
+    await next_one.start()
+    assert set(entries(temp)) == kept | {next_one.store}
+
+    await next_one.stop()
+    assert set(entries(temp)) == kept
+    await running.stop()
+    assert set(entries(temp)) == kept - {running.store}
+
+
+@pytest.mark.parametrize(
+    ("host", "advertise", "expected"),
+    [(LOOPBACK, None, LOOPBACK), (LOOPBACK, "192.0.2.7", "192.0.2.7"), ("0.0.0.0", None, local_address())],
+)
+async def test_clients_are_told_the_advertised_address(temp: Path, host: str, advertise: str | None, expected: str):
+    server = DevServer(0, 0, host=host, advertise=advertise)
+    await server.start()
+    try:
+        port = server.namesrv_addr.removeprefix(f"{expected}:")
+        assert server.broker_addr.startswith(f"{expected}:")
+        async with AdminClient(f"{LOOPBACK}:{port}") as admin:
+            assert await admin.fetch_master_addresses("DefaultCluster") == {"broker-a": server.broker_addr}
+    finally:
+        await server.stop()
+
+
+async def test_a_vip_port_in_use_is_explained(temp: Path):
+    with socket.socket() as taken:
+        taken.bind((LOOPBACK, 0))
+        taken.listen()
+        vip = taken.getsockname()[1]
+        with pytest.raises(ConfigError, match=rf"{LOOPBACK}:{vip}: .* Port {vip} is the VIP port of {vip + 2}"):
+            await DevServer(0, vip + 2).start()
 
 
 async def test_a_given_folder_is_made_and_kept(temp: Path, tmp_path: Path):
@@ -79,5 +129,5 @@ async def test_a_port_in_use_leaves_nothing_behind(temp: Path):
 
 def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(ConfigError, match=r"cannot make the folder .*/file/store"):
+    with pytest.raises(ConfigError, match=r"cannot create the folder .*/file/store"):
         make_store(tmp_path / "file" / "store")

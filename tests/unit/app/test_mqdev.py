@@ -1,11 +1,13 @@
-"""What ``mqdev`` says when it is ready."""
+"""Output and options of ``mqdev``."""
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
-from rocketbroker.app import mqdev
+from rocketbroker.analytics.spark.java_runtime import JavaRuntimeError
+from rocketbroker.app import demo, mqdev
 from rocketbroker.app.dev_server import DevServer
 
 FULL = "the disk of /store/commitlog is 93.1 % full, which is more than 90 % (diskSpaceWarningLevelRatio)"
@@ -23,7 +25,57 @@ def test_a_disk_that_is_too_full_to_send_is_said(full: str, monkeypatch: pytest.
 
     assert [line.split()[0] for line in lines[:4]] == ["ready", "namesrv", "broker", "store"]
     said = [
-        f"  SENDS ARE REFUSED: {FULL}",
-        " " * 21 + "free some room, or name a folder on another disk by --store DIR",
+        f"  SENDS ARE REJECTED: {FULL}",
+        " " * 22 + "free some space, or choose a folder on another disk by --store DIR",
     ]
     assert lines[4:] == [*(said if full else []), "Ctrl-C stops it."]
+
+
+def test_the_ready_file_has_the_address_while_the_servers_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    ready, seen = tmp_path / "ready.env", []
+    ready.write_text("NAMESRV_ADDR=left.by.a.killed.one:1\n")
+
+    async def serve(server: DevServer, booted: Callable[[], None]) -> None:
+        assert not ready.exists()
+        server.namesrv_addr = "127.0.0.1:1234"
+        booted()
+        seen.append(ready.read_text())
+
+    monkeypatch.setattr(mqdev, "serve", serve)
+    assert CliRunner().invoke(mqdev.app, ["--ready-file", str(ready)]).exit_code == 0
+
+    assert seen == ["NAMESRV_ADDR=127.0.0.1:1234\n"]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_ready_file_that_cannot_be_written_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    async def serve(_server: DevServer, booted: Callable[[], None]) -> None:
+        booted()
+
+    monkeypatch.setattr(mqdev, "serve", serve)
+    said = CliRunner().invoke(mqdev.app, ["--ready-file", str(tmp_path / "none" / "ready")])
+
+    assert (said.exit_code, said.stderr.startswith("mqdev: cannot write --ready-file")) == (1, True)
+
+
+@pytest.mark.parametrize("option", ["--host", "--advertise"])
+def test_a_name_in_place_of_an_address_is_refused(option: str):
+    said = CliRunner().invoke(mqdev.app, [option, "example.org"])
+
+    assert (said.exit_code, "'example.org' is not an IP address" in said.stderr) == (2, True)
+
+
+@pytest.mark.parametrize("missing", ["pyspark", "Java"])
+def test_the_demo_without_spark_fails_before_it_sends(missing: str, monkeypatch: pytest.MonkeyPatch):
+    def no_java() -> Path:
+        raise JavaRuntimeError("PySpark needs Java 17 or later: none is installed.")
+
+    if missing == "pyspark":
+        monkeypatch.setattr(demo, "find_spec", lambda _name: None)
+    monkeypatch.setattr(demo, "ensure_java_home", no_java)
+    monkeypatch.setattr(demo, "run", lambda _main: pytest.fail("it started"))
+    said = CliRunner().invoke(mqdev.app, ["--demo"])
+
+    assert (said.exit_code, said.stdout) == (1, "")
+    assert said.stderr.startswith("mqdev: the demo counts with Spark")
+    assert missing in said.stderr

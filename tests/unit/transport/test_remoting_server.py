@@ -81,7 +81,7 @@ async def test_a_free_port_is_taken_and_told(server: RemotingServer):
 async def test_a_port_that_is_in_use_is_named_with_what_to_do(server: RemotingServer):
     other = RemotingServer({}, host="127.0.0.1", port=server.port)
 
-    with pytest.raises(ConfigError, match=rf"cannot listen on 127.0.0.1:{server.port}: .*; change listenPort"):
+    with pytest.raises(ConfigError, match=rf"cannot listen on 127.0.0.1:{server.port}: .*; stop what uses it"):
         await other.start()
     await other.stop()
 

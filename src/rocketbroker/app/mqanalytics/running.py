@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import typer
 
+from rocketbroker.app.command_line import INSTALL_ANALYTICS
 from rocketbroker.app.mqanalytics.times import shown_ms
 from rocketbroker.common.errors import ConfigError, RocketBrokerError
 
@@ -41,7 +42,7 @@ def failing_in_one_line() -> Iterator[None]:
     except RocketBrokerError as error:
         fail(str(error))
     except ImportError as error:
-        fail(f"{error.name} is missing: pip install 'rocketbroker[analytics]'")
+        fail(f"{error.name} is missing: {INSTALL_ANALYTICS}")
 
 
 def fail(reason: str, exit_code: int = EXIT_FAILED) -> NoReturn:

@@ -2,6 +2,8 @@
 
 import socket
 
+LOOPBACK = "127.0.0.1"
+
 # Connecting a UDP socket sends nothing: the system only picks the route, and with it the address others see.
 _OUTSIDE = ((socket.AF_INET, "192.0.2.1"), (socket.AF_INET6, "2001:db8::1"))
 
@@ -15,7 +17,7 @@ def local_address() -> str:
                 return str(probe.getsockname()[0])
         except OSError:
             continue
-    return "127.0.0.1"
+    return LOOPBACK
 
 
 def local_name() -> str:
