@@ -90,17 +90,18 @@ def test_a_store_without_messages_has_no_counts(spark: SparkSession, tmp_path: P
     assert count_messages(tmp_path, spark) == []
 
 
-def test_mqanalytics_prints_a_table_or_json(spark: SparkSession, store: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("engine", ["auto", "local", "spark"])
+def test_mqanalytics_prints_a_table_or_json(spark: SparkSession, store: Path, tmp_path: Path, engine: str) -> None:
     counts = expected_counts(store / "commitlog")
     total = sum(count.messages for count in counts)
-    printed = CliRunner().invoke(app, ["count", str(store), "--json"])
+    printed = CliRunner().invoke(app, ["count", str(store), "--json", "--engine", engine])
     assert printed.exit_code == 0
     assert json.loads(printed.stdout) == {
         "messages": total,
         "queues": [{"topic": c.topic, "queueId": c.queue_id, "messages": c.messages} for c in counts],
         "notRead": {"ranges": 0, "bytes": 0},
     }
-    table = CliRunner().invoke(app, ["count", str(store)])
+    table = CliRunner().invoke(app, ["count", str(store), "--engine", engine])
     assert table.exit_code == 0
     assert f" StFill {'':51}│     0 │      130 │" in table.stdout
     assert table.stdout.splitlines()[-3].split() == ["│", "all", "│", "│", str(total), "│"]
@@ -129,10 +130,14 @@ def test_damage_is_skipped_and_named_on_stderr(
     assert f"no readable record in {message['size']} bytes from position {message['phyOffset']}; skipped" in "".join(
         said
     )
-    table = CliRunner().invoke(app, ["count", str(broken)])
-    assert table.stdout.splitlines()[-1].endswith(f"; 1 range, {message['size']:,} bytes not read")
-    printed = CliRunner().invoke(app, ["count", str(broken), "--json"])
-    assert json.loads(printed.stdout)["notRead"] == {"ranges": 1, "bytes": message["size"]}
+    said_by = {}
+    for engine in ("local", "spark"):
+        table = CliRunner().invoke(app, ["count", str(broken), "--engine", engine])
+        assert table.stdout.splitlines()[-1].endswith(f"; 1 range, {message['size']:,} bytes not read")
+        printed = CliRunner().invoke(app, ["count", str(broken), "--json", "--engine", engine])
+        said_by[engine] = json.loads(printed.stdout)
+        assert said_by[engine]["notRead"] == {"ranges": 1, "bytes": message["size"]}
+    assert said_by["local"] == said_by["spark"]
 
 
 def test_a_file_that_a_broker_removes_during_a_query_ends_it_by_an_error_that_names_it(

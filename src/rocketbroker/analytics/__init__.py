@@ -11,9 +11,10 @@ if TYPE_CHECKING:
     from rocketbroker.analytics.columns.selection import Selection as Selection
     from rocketbroker.analytics.files.store_root import StoreRoot as StoreRoot
     from rocketbroker.analytics.files.store_root import store_roots as store_roots
+    from rocketbroker.analytics.log.message_count import TopicQueueCount as TopicQueueCount
+    from rocketbroker.analytics.log.message_count import count_locally as count_locally
     from rocketbroker.analytics.log.message_reader import read_store as read_store
     from rocketbroker.analytics.spark.local_session import spark_session as spark_session
-    from rocketbroker.analytics.spark.message_count import TopicQueueCount as TopicQueueCount
     from rocketbroker.analytics.spark.message_count import count_messages as count_messages
     from rocketbroker.analytics.spark.rocketmq_store import register as register
     from rocketbroker.analytics.spark.spark_tables import create_views as create_views
@@ -27,7 +28,8 @@ _HOMES = {
     "Selection": "columns.selection",
     "StoreRoot": "files.store_root",
     "TableOptions": "tables.table",
-    "TopicQueueCount": "spark.message_count",
+    "TopicQueueCount": "log.message_count",
+    "count_locally": "log.message_count",
     "count_messages": "spark.message_count",
     "create_views": "spark.spark_tables",
     "messages": "spark.spark_tables",

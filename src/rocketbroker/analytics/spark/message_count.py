@@ -1,26 +1,16 @@
 """Counts the messages of a store with Spark."""
 
-from dataclasses import dataclass
-
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from rocketbroker.analytics.files.store_root import StoreRoot, Stores, store_roots
+from rocketbroker.analytics.log.message_count import TopicQueueCount
 from rocketbroker.analytics.log.split import plan_splits
 from rocketbroker.analytics.spark.local_session import spark_session
 from rocketbroker.analytics.spark.rocketmq_store import register
 from rocketbroker.analytics.spark.spark_progress import Progress, SparkProgress, reason_of
 from rocketbroker.analytics.spark.spark_tables import messages
 from rocketbroker.common.errors import StoreError
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class TopicQueueCount:
-    """How many messages the commit log holds of a topic's queue."""
-
-    topic: str
-    queue_id: int
-    messages: int
 
 
 def count_messages(

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rocketbroker.app.mqanalytics.options import Since, Stores, Topics, Until
-from rocketbroker.app.mqanalytics.running import failing_in_one_line, selection
+from rocketbroker.app.mqanalytics.running import failing_in_one_line, reading, selection
 from rocketbroker.common.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -45,19 +45,9 @@ def _written(stores: list[str], output: Path, png: Path | None, wanted: "Selecti
 
 
 def _collected(stores: list[str], wanted: "Selection", asked: str) -> "StoreFacts":
-    from rich.console import Console
-    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-
     from rocketbroker.analytics.report.collect import collect_facts
 
-    console = Console(stderr=True)
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task("Reading", total=None)
-
-        def tell(done: int) -> None:
-            bar.update(task, description=f"Reading: {done:,} messages")
-
+    with reading() as tell:
         return collect_facts(stores, wanted, asked=asked, progress=tell)
 
 

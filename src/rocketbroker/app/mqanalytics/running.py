@@ -86,6 +86,19 @@ def selection(since: int | None, until: int | None, topics: list[str] | None, *,
 
 
 @contextmanager
+def reading() -> Iterator[Callable[[int], None]]:
+    """Show on a terminal, on stderr, how many messages were read; yield the function to tell it."""
+    from rich.console import Console
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    console = Console(stderr=True)
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task("Reading", total=None)
+        yield lambda done: bar.update(task, description=f"Reading: {done:,} messages")
+
+
+@contextmanager
 def running(what: str) -> "Iterator[tuple[SparkSession, Progress]]":
     """A session of its own, and what to tell how far a job is; a bar shows it on a terminal, on stderr.
 
