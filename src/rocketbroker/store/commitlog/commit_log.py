@@ -6,6 +6,7 @@ by the event loop's thread only; the flush thread reads ``wrote`` positions and 
 
 import os
 from collections.abc import Sequence
+from typing import NamedTuple
 from zlib import crc32
 
 from rocketbroker.codec.message.buffers import ReadableBuffer
@@ -13,15 +14,14 @@ from rocketbroker.codec.message.message_decoder import decode_record, peek
 from rocketbroker.codec.message.message_encoder import (
     BLANK_LENGTH,
     BODY_POSITION,
-    MESSAGE_MAGIC_CODE_V1,
-    MESSAGE_MAGIC_CODE_V2,
     PROPERTIES_LENGTH,
     RECORD_HEADS,
     encode_blank,
 )
 from rocketbroker.codec.storefile.commit_log_layout import fits
-from rocketbroker.common.errors import CorruptRecordError, MessageIllegalError
+from rocketbroker.common.errors import CorruptRecordError, MessageIllegalError, StoreError
 from rocketbroker.store.commitlog.put_message import MessageExtBrokerInner
+from rocketbroker.store.commitlog.raw_records import is_record, whole_records
 from rocketbroker.store.logfile.allocate_mapped_file_service import AllocateMappedFileService
 from rocketbroker.store.logfile.mapped_file import MappedFile
 from rocketbroker.store.logfile.mapped_file_queue import MappedFileQueue
@@ -37,6 +37,13 @@ _MAX_RECORD = 16 * 1024 * 1024
 
 _HOST_BITS = 3
 _length_pack = PROPERTIES_LENGTH.pack
+
+
+class RawAppend(NamedTuple):
+    """Where a raw append ended, and the earliest store time in ms of its records."""
+
+    end: int
+    earliest_ms: int | None
 
 
 class CommitLog:
@@ -141,6 +148,40 @@ class CommitLog:
         position = offset - file.file_from_offset
         file.write(position, position + len(records), records)
 
+    def append_raw(self, offset: int, data: ReadableBuffer) -> RawAppend:
+        """Append bytes of another store's log, which begin at the end of this one, byte by byte as they are.
+
+        Only whole records are appended. A BLANK with the rest of its file counts as one.
+
+        Raises:
+            StoreFullError: the disk has no room for them; what precedes is appended.
+            StoreBusyError: the disk has not made room for them in time; likewise.
+            StoreError: they do not continue this log; likewise.
+        """
+        if offset != self.max_offset:
+            raise StoreError(f"bytes for {offset} of the CommitLog do not continue it: it ends at {self.max_offset}")
+        begin, earliest_ms = 0, None
+        while True:
+            free = self.queue.file_size - (offset + begin) % self.queue.file_size
+            records = whole_records(data, begin, offset + begin, free)
+            if not records.size:
+                return RawAppend(offset + begin, earliest_ms)
+            end = begin + records.size
+            self._append_to_file(offset + begin, data[begin:end])
+            begin = end
+            times = [each for each in (earliest_ms, records.earliest_ms) if each is not None]
+            earliest_ms = min(times, default=None)
+
+    def _append_to_file(self, offset: int, records: ReadableBuffer) -> None:
+        file = self._file
+        if file is None or file.wrote == file.file_size:
+            file = self._roll(file)
+        position = offset - file.file_from_offset
+        end = position + len(records)
+        if end > self._limit:
+            self._grow(file, end)
+        file.write(position, end, records)
+
     def reserve(self, size: int) -> int:
         """The offset that records of ``size`` bytes in all will get: they lie in one file.
 
@@ -177,7 +218,8 @@ class CommitLog:
             following = queue.files[-1]
         else:
             following = self._allocate_service.take(queue.path_of(queue.max_file_end), queue.file_size, queue.step)
-            if file is not None:
+            # A raw append may have closed it.
+            if file is not None and file.wrote < file.file_size:
                 file.write(file.wrote, file.wrote + BLANK_LENGTH, encode_blank(file.file_size - file.wrote))
                 file.wrote = file.file_size
             queue.append(following)
@@ -257,8 +299,3 @@ class CommitLog:
         except CorruptRecordError:
             return None
         return record
-
-
-def is_record(size: int, magic: int) -> bool:
-    """Whether the first two fields are those of a record, and not of a BLANK, zeros, or something foreign."""
-    return size > BODY_POSITION and magic in {MESSAGE_MAGIC_CODE_V1, MESSAGE_MAGIC_CODE_V2}

@@ -1,0 +1,79 @@
+"""Bytes of another store's CommitLog, before they are appended as they are (CommitLog.appendData)."""
+
+from struct import Struct
+from typing import Final, NamedTuple
+
+from rocketbroker.codec.message.buffers import ReadableBuffer
+from rocketbroker.codec.message.message_decoder import peek
+from rocketbroker.codec.message.message_encoder import (
+    BLANK_LENGTH,
+    BLANK_MAGIC_CODE,
+    BODY_POSITION,
+    MESSAGE_MAGIC_CODE_V1,
+    MESSAGE_MAGIC_CODE_V2,
+    PHYSICAL_OFFSET_POSITION,
+    STORE_TIMESTAMP_POSITION,
+    SYS_FLAG_POSITION,
+)
+from rocketbroker.codec.message.message_sys_flag import BORNHOST_V6_FLAG, HOST_V4_LENGTH, HOST_V6_LENGTH
+from rocketbroker.codec.storefile.commit_log_layout import fits
+from rocketbroker.common.errors import StoreError
+
+_LONG: Final = Struct(">q")
+_LONGER_HOST: Final = HOST_V6_LENGTH - HOST_V4_LENGTH
+
+
+class RawRecords(NamedTuple):
+    """Whole records of one file: the bytes they take, and the earliest of their store times in ms."""
+
+    size: int
+    earliest_ms: int | None
+
+
+def whole_records(data: ReadableBuffer, begin: int, offset: int, free: int) -> RawRecords:
+    """Find the whole records from ``begin`` on that belong into one file, the BLANK that closes it included.
+
+    A record that ``data`` has the begin of only is left for the next call.
+
+    Args:
+        data: bytes of a CommitLog.
+        begin: where in ``data`` the first record begins.
+        offset: CommitLog offset of that record.
+        free: bytes of its file from there on.
+
+    Raises:
+        StoreError: the bytes are not those of a CommitLog at this offset.
+    """
+    at, earliest_ms = begin, None
+    while at - begin < free and at + BLANK_LENGTH <= len(data):
+        size, magic = peek(data, at)
+        left = free - (at - begin)
+        if magic == BLANK_MAGIC_CODE and size == left:
+            if at + size <= len(data):
+                at += size
+            break
+        if at + BODY_POSITION > len(data):
+            break
+        (place,) = _LONG.unpack_from(data, at + PHYSICAL_OFFSET_POSITION)
+        if not is_record(size, magic) or place != offset + at - begin or not fits(size, left):
+            raise StoreError(
+                f"the bytes for {offset + at - begin} of the CommitLog begin no record of that offset: "
+                f"size {size}, magic {magic}, offset {place}, and its file has {left} bytes left"
+            )
+        if at + size > len(data):
+            break
+        stored = _store_timestamp(data, at)
+        earliest_ms = stored if earliest_ms is None else min(earliest_ms, stored)
+        at += size
+    return RawRecords(at - begin, earliest_ms)
+
+
+def is_record(size: int, magic: int) -> bool:
+    """Tell whether the first two fields are those of a record, and not of a BLANK, zeros, or something foreign."""
+    return size > BODY_POSITION and magic in {MESSAGE_MAGIC_CODE_V1, MESSAGE_MAGIC_CODE_V2}
+
+
+def _store_timestamp(data: ReadableBuffer, at: int) -> int:
+    born_v6 = data[at + SYS_FLAG_POSITION + 3] & BORNHOST_V6_FLAG
+    (timestamp,) = _LONG.unpack_from(data, at + STORE_TIMESTAMP_POSITION + (_LONGER_HOST if born_v6 else 0))
+    return int(timestamp)

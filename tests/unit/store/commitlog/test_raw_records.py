@@ -1,0 +1,122 @@
+import random
+from pathlib import Path
+
+import pytest
+
+from rocketbroker.codec.message.message_encoder import encode_blank, encode_record
+from rocketbroker.common.errors import StoreError, StoreFullError
+from rocketbroker.store.commitlog.commit_log import CommitLog
+from rocketbroker.store.commitlog.raw_records import RawRecords, whole_records
+from rocketbroker.store.queue.consume_queue import ConsumeQueue
+from tests.support.stores import V4_HOST, V6_HOST, message, open_log
+
+FILE = 4096
+
+
+def record(offset: int, stored: int = 7, born_host: bytes = V4_HOST) -> bytes:
+    sys_flag = 0 if born_host == V4_HOST else 1 << 4
+    return encode_record(0, 0, 0, offset, sys_flag, 0, born_host, stored, V4_HOST, 0, 0, b"body", b"Topic", b"")
+
+
+def fill(log: CommitLog, queue: ConsumeQueue, count: int) -> None:
+    for number in range(count):
+        log.append(message(bytes([number]) * (number * 37 % 900)), queue, number, 1000 - number)
+
+
+def bytes_of(log: CommitLog) -> bytes:
+    return b"".join(file.path.read_bytes() for file in log.queue.files)[: log.max_offset]
+
+
+class TestWholeRecords:
+    def test_a_record_that_is_not_whole_is_left(self):
+        first, second = record(FILE, 9), record(FILE + 100, 5)
+        assert len(first) == 100
+
+        for length in range(201):
+            found = whole_records((first + second)[:length], 0, FILE, FILE)
+            assert found == (RawRecords(length // 100 * 100, [None, 9, 5][length // 100]))
+
+    def test_store_times_follow_either_kind_of_address(self):
+        assert whole_records(record(0, 4711, V6_HOST), 0, 0, FILE).earliest_ms == 4711
+
+    def test_a_blank_ends_the_file_and_is_one_with_the_rest_of_it(self):
+        data = record(FILE - 130) + encode_blank(30) + bytes(22) + record(FILE)
+
+        assert whole_records(data[:129], 0, FILE - 130, 130) == RawRecords(100, 7)
+        assert whole_records(data, 0, FILE - 130, 130) == RawRecords(130, 7)
+        assert whole_records(data, 130, FILE, FILE) == RawRecords(100, 7)
+
+    @pytest.mark.parametrize(
+        "data",
+        [
+            record(1),
+            bytes(100),
+            b"\0\0\0\x10" + record(0)[4:],
+            encode_blank(40) + bytes(100),
+            record(0)[:4] + b"abcd" + record(0)[8:],
+        ],
+        ids=["other offset", "zeros", "too short", "blank amid a file", "other magic"],
+    )
+    def test_what_is_no_log_of_this_offset_is_refused(self, data: bytes):
+        with pytest.raises(StoreError, match="begin no record of that offset"):
+            whole_records(data, 0, 0, FILE)
+
+    def test_a_record_never_takes_the_place_of_the_blank(self):
+        with pytest.raises(StoreError, match="its file has 107 bytes left"):
+            whole_records(record(FILE - 107), 0, FILE - 107, 107)
+
+
+class TestAppendRaw:
+    @pytest.mark.parametrize("most", [300, 5000, 100_000])
+    def test_a_log_is_copied_byte_by_byte_whatever_the_parts(self, tmp_path: Path, most: int):
+        queue = ConsumeQueue("Topic", 0, tmp_path / "cq", 1200)
+        chance = random.Random(most)
+        with open_log(tmp_path / "from", FILE) as source, open_log(tmp_path / "to", FILE) as copy:
+            fill(source, queue, 40)
+            data, sent, earliest = bytes_of(source), 0, []
+            while copy.max_offset < len(data):
+                sent = min(max(sent, copy.max_offset) + chance.randint(1, most), len(data))
+                done = copy.append_raw(copy.max_offset, data[copy.max_offset : sent])
+                earliest += [done.earliest_ms] if done.earliest_ms else []
+
+            assert bytes_of(copy) == data
+            assert len(copy.queue.files) == len(source.queue.files) > 3
+            assert min(earliest) == 1000 - 39
+            # A master by now.
+            assert copy.append(message(b"new"), queue, 40, 5)[0] == len(data)
+
+    def test_a_closed_file_is_not_closed_again(self, tmp_path: Path):
+        queue = ConsumeQueue("Topic", 0, tmp_path / "cq", 1200)
+        with open_log(tmp_path / "from", FILE) as source, open_log(tmp_path / "to", FILE) as copy:
+            fill(source, queue, 40)
+            copy.append_raw(0, bytes_of(source)[:FILE])
+
+            assert copy.max_offset == FILE
+            assert copy.append(message(b"new"), queue, 40, 5)[0] == FILE
+
+    def test_bytes_for_another_place_are_refused(self, tmp_path: Path):
+        with open_log(tmp_path / "to", FILE) as copy:
+            with pytest.raises(StoreError, match="it ends at 0"):
+                copy.append_raw(100, record(100))
+            assert copy.max_offset == 0
+
+    def test_what_precedes_a_full_disk_stays(self, tmp_path: Path, monkeypatch):
+        queue = ConsumeQueue("Topic", 0, tmp_path / "cq", 1200)
+        with open_log(tmp_path / "from", FILE) as source, open_log(tmp_path / "to", FILE) as copy:
+            fill(source, queue, 40)
+            data = bytes_of(source)
+            take = copy._allocate_service.take
+            paths: list[Path] = []
+
+            def full(path: Path, file_size: int, step: int):
+                paths.append(path)
+                if len(paths) == 3:
+                    raise StoreFullError("no room")
+                return take(path, file_size, step)
+
+            monkeypatch.setattr(copy._allocate_service, "take", full)
+            with pytest.raises(StoreFullError):
+                copy.append_raw(0, data)
+            assert copy.max_offset == 2 * FILE
+            copy.append_raw(2 * FILE, data[2 * FILE :])
+            assert bytes_of(copy) == data
