@@ -60,22 +60,22 @@ class Burst:
         """The messages that the processor makes of the requests."""
         messages: list[MessageExtBrokerInner] = []
         store = self._path.store
-        put = store.put_message
+        put = store.appender.put_message
 
         def capture(message: MessageExtBrokerInner) -> Any:
             messages.append(message)
             return put(message)
 
-        store.put_message = capture
+        store.appender.put_message = capture  # type: ignore[method-assign]
         try:
             self._process(commands)
         finally:
-            store.put_message = put
+            store.appender.put_message = put  # type: ignore[method-assign]
         self._catch_up()
         return messages
 
     def _catch_up(self) -> None:
-        self._path.store.dispatch()
+        self._path.store.appender.dispatch()
         self._flush_index()
 
     def _whole(self) -> None:
@@ -107,13 +107,13 @@ class Burst:
             process(connection, command)
 
     def _append(self, messages: list[MessageExtBrokerInner]) -> None:
-        put = self._path.store.put_message
+        put = self._path.store.appender.put_message
         for message in messages:
             put(message)
 
     def _append_and_dispatch(self, messages: list[MessageExtBrokerInner]) -> None:
         """Dispatch follows the messages of each read event, as it does when they come from the network."""
-        put, dispatch = self._path.store.put_message, self._path.store.dispatch
+        put, dispatch = self._path.store.appender.put_message, self._path.store.appender.dispatch
         first = 0
         for frames in self._reads:
             after = first + len(frames)

@@ -99,7 +99,7 @@ class Delayed:
         pairs = {"KEYS": key, "UNIQ_KEY": encode_unique_id(bytes(4), 1, 1, 0, number), "WAIT": "true", **delay}
         message = MessageExtBrokerInner(TOPIC, number % QUEUES, body, encode_properties(pairs), born_host=_HOST)
         self.rewrite(message)
-        result = self.store.put_message(message)
+        result = self.store.appender.put_message(message)
         if result.status is not PutMessageStatus.PUT_OK:
             raise RuntimeError(result.reason)
         if self.timer:
@@ -110,7 +110,7 @@ class Delayed:
 
     def delivered(self) -> int:
         """How many copies there are."""
-        return sum(queue.max_offset for queue in self.store.topic_queues(TOPIC).values())
+        return sum(queue.max_offset for queue in self.store.queues.queues_of(TOPIC).values())
 
 
 @asynccontextmanager
@@ -122,10 +122,12 @@ async def delayed(root: Path, *, timer: bool) -> AsyncIterator[Delayed]:
     levels = parse_delay_levels(config.message_delay_level)
     stats = BrokerStatsManager(clock, "Bench")
     schedule = ScheduleMessageService(
-        root / "delayOffset.json", store, store_host=_HOST, delay_levels=levels, clock=clock, stats=stats
-    )
+        root / "delayOffset.json", store.appender, store.queues, store.entry_reader, store.flusher,
+        store_host=_HOST, delay_levels=levels, clock=clock, stats=stats,
+    )  # fmt: skip
     wheel = TimerMessageStore(
-        config, store, TimerProgress(root / "timerProgress.json", store), _nothing_failed,
+        config, store.appender, store.queues, store.entry_reader, store.flusher,
+        TimerProgress(root / "timerProgress.json", store.flusher), _nothing_failed,
         store_host=_HOST, clock=clock, stats=stats,
     )  # fmt: skip
     rewrite = HandleScheduleMessage(config, clock, len(levels), lambda: wheel.precision_ms)
@@ -173,9 +175,9 @@ async def burst(found: Delayed, messages: int, body: bytes) -> Burst:
     for number in range(messages):
         found.put(number, body, long=True)
         if number % 64 == 0:
-            found.store.dispatch()
+            found.store.appender.dispatch()
             await asyncio.sleep(0)
-    found.store.dispatch()
+    found.store.appender.dispatch()
     await asyncio.sleep(1)  # timer messages are taken in
     gc.collect()
     gc.freeze()  # as the broker does once it is up
@@ -192,14 +194,14 @@ async def burst(found: Delayed, messages: int, body: bytes) -> Burst:
 
 async def steady(found: Delayed, rate: int, seconds: int, body: bytes) -> list[int]:
     """Put messages at a rate; gives how late each was stored in its topic, in ms, ascending."""
-    before = {queue_id: queue.max_offset for queue_id, queue in found.store.topic_queues(TOPIC).items()}
+    before = {queue_id: queue.max_offset for queue_id, queue in found.store.queues.queues_of(TOPIC).items()}
     count, begun = rate * seconds, time.monotonic()
     sent = 0
     while sent < count:
         wanted = min(count, int((time.monotonic() - begun) * rate))
         for number in range(sent, wanted):
             found.put(number, body, long=False)
-        found.store.dispatch()
+        found.store.appender.dispatch()
         sent = max(sent, wanted)
         await asyncio.sleep(_TICK_S)
     end = sum(before.values()) + count
@@ -209,10 +211,10 @@ async def steady(found: Delayed, rate: int, seconds: int, body: bytes) -> list[i
 
 def _lateness(found: Delayed, before: dict[int, int]) -> list[int]:
     late = []
-    for queue_id, queue in found.store.topic_queues(TOPIC).items():
+    for queue_id, queue in found.store.queues.queues_of(TOPIC).items():
         for offset in range(before.get(queue_id, 0), queue.max_offset):
             entry = queue.entry(offset)
-            record = found.store.look_message_by_offset(entry[0]) if entry else None
+            record = found.store.commit_log.record(entry[0]) if entry else None
             if record is None:
                 raise RuntimeError(f"message {offset} of queue {queue_id} cannot be read")
             message = decode_record(record, read_body=False)

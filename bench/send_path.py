@@ -100,7 +100,10 @@ async def send_path(root: Path) -> AsyncIterator[SendPath]:
     targets = TopicTargets(config, topics, stats)
     processor = SendMessageProcessor(
         config,
-        store,
+        store_config,
+        store.appender,
+        store.acknowledgements,
+        store.commit_log.store_host,
         targets,
         RetryAndDlq(groups, topics, RebalanceLockManager(clock), stats),
         UniqueIds(store.commit_log.store_host[:-4], os.getpid(), clock),
@@ -112,7 +115,7 @@ async def send_path(root: Path) -> AsyncIterator[SendPath]:
     await store.start()
     try:
         route = table.routes[RequestCode.SEND_MESSAGE_V2]
-        connection = _connected(Endpoint("profile", table.routes, on_batch_end=store.dispatch))
+        connection = _connected(Endpoint("profile", table.routes, on_batch_end=store.appender.dispatch))
         yield SendPath(store, targets, route, connection, _connected(Endpoint("bare", {route.code: _bare(route)})))
     finally:
         await store.stop()

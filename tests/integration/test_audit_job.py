@@ -436,9 +436,9 @@ async def test_messages_that_go_before_they_are_consumed_are_told(spark: SparkSe
     store = make_store(tmp_path / "store")
     await store.start()
     for number in range(300):
-        store.put_message(message(bytes(1000), queue_id=number % 2))
-    store.dispatch()
-    record = store.look_message_by_offset(0)
+        store.appender.put_message(message(bytes(1000), queue_id=number % 2))
+    store.appender.dispatch()
+    record = store.commit_log.record(0)
     assert record is not None
     await store.stop()
     now = decode_record(record).store_timestamp

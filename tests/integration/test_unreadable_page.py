@@ -24,7 +24,7 @@ async def test_a_process_that_dies_of_a_mapped_page_loses_nothing(tmp_path: Path
     for queue_id in range(2):
         bodies = [one.body for one in read_queue(store, "Topic", queue_id)]
         assert bodies[: COUNT // 2] == [b"%d" % number for number in range(queue_id, COUNT, 2)]
-        assert store.put_message(message(queue_id=queue_id)).queue_offset == len(bodies)
+        assert store.appender.put_message(message(queue_id=queue_id)).queue_offset == len(bodies)
     await store.stop()
 
 

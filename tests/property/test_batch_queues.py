@@ -61,7 +61,7 @@ class BatchMachine(RuleBasedStateMachine):
     @rule(topic=topics, count=counts)
     def put_inner_batch(self, topic: str, count: int) -> None:
         bodies = self.made(count)
-        result = self.store.put_inner_batch(inner_batch(*bodies, topic=topic), count)
+        result = self.store.appender.put_inner_batch(inner_batch(*bodies, topic=topic), count)
         assert (result.status, result.queue_offset) == (PutMessageStatus.PUT_OK, len(self.bodies[topic]))
         self.bases[topic].append(len(self.bodies[topic]))
         self.bodies[topic] += bodies
@@ -69,22 +69,22 @@ class BatchMachine(RuleBasedStateMachine):
     @rule(topic=topics)
     def put(self, topic: str) -> None:
         bodies = self.made(1)
-        assert self.store.put_message(message(bodies[0], topic)).queue_offset == len(self.bodies[topic])
+        assert self.store.appender.put_message(message(bodies[0], topic)).queue_offset == len(self.bodies[topic])
         self.bases[topic].append(len(self.bodies[topic]))
         self.bodies[topic] += bodies
 
     @rule(topic=topics, count=st.integers(1, 6))
     def put_batch(self, topic: str, count: int) -> None:
         bodies = self.made(count)
-        result = self.store.put_messages(message(b"", topic), batch(*bodies))
+        result = self.store.appender.put_messages(message(b"", topic), batch(*bodies))
         assert result.queue_offset == len(self.bodies[topic])
         self.bases[topic] += range(len(self.bodies[topic]), len(self.bodies[topic]) + count)
         self.bodies[topic] += bodies
 
     @rule(topic=topics)
     def delete_topic(self, topic: str) -> None:
-        self.store.dispatch()
-        self.runner.run(self.store.delete_topics({topic}))
+        self.store.appender.dispatch()
+        self.runner.run(self.store.deletion.delete_topics({topic}))
         self.bodies.pop(topic, None)
         self.bases.pop(topic, None)
 
@@ -115,7 +115,7 @@ class BatchMachine(RuleBasedStateMachine):
     @rule(topic=topics, at=st.integers(0, 1 << 16), max_msgs=st.integers(1, 400))
     def pull(self, topic: str, at: int, max_msgs: int) -> None:
         """From any offset: whole records from the one on that holds it."""
-        self.store.dispatch()
+        self.store.appender.dispatch()
         bodies, bases = self.bodies[topic], self.bases[topic]
         if not bodies:
             return
@@ -130,10 +130,10 @@ class BatchMachine(RuleBasedStateMachine):
 
     @invariant()
     def queues_end_where_the_lists_do(self) -> None:
-        self.store.dispatch()
+        self.store.appender.dispatch()
         for topic, bodies in self.bodies.items():
-            assert self.store.max_offset_in_queue(topic, 0) == len(bodies)
-            assert self.store.min_offset_in_queue(topic, 0) == 0
+            assert self.store.queues.max_offset_in_queue(topic, 0) == len(bodies)
+            assert self.store.queues.min_offset_in_queue(topic, 0) == 0
 
 
 TestBatches = pytest.mark.timeout(300)(BatchMachine.TestCase)

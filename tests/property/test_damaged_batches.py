@@ -45,12 +45,12 @@ class Template:
         for number in range(RECORDS):
             bodies = [b"%d.%d" % (number, each) for each in range(chance.choice((1, 1, 2, 3, 40)))]
             if len(bodies) == 1:
-                result = store.put_message(message(bodies[0], TOPIC))
+                result = store.appender.put_message(message(bodies[0], TOPIC))
             else:
-                result = store.put_inner_batch(inner_batch(*bodies, topic=TOPIC), len(bodies))
+                result = store.appender.put_inner_batch(inner_batch(*bodies, topic=TOPIC), len(bodies))
             assert result.queue_offset == len(self.bodies)
             self.bodies += bodies
-            store.dispatch()
+            store.appender.dispatch()
         store.flusher.flush()
         store._queue_flusher.flush()
         crash_copy(self.folder / "clean", self.folder / "killed")
@@ -66,7 +66,7 @@ class Template:
 
 def read_all(store: MessageStore) -> dict[int, bytes]:
     found: dict[int, bytes] = {}
-    offset, end = store.min_offset_in_queue(TOPIC, 0), store.max_offset_in_queue(TOPIC, 0)
+    offset, end = store.queues.min_offset_in_queue(TOPIC, 0), store.queues.max_offset_in_queue(TOPIC, 0)
     while offset < end:
         result = fetch(store, TOPIC, 0, offset)
         messages = unwrap_inner_batches(decode_messages(pulled(result)))
@@ -81,11 +81,11 @@ async def check(template: Template, root: Path, told: list[str]) -> None:
     store = opened(root)
     await store.start()
     found = read_all(store)
-    assert store.max_offset_in_queue(TOPIC, 0) == len(bodies)
+    assert store.queues.max_offset_in_queue(TOPIC, 0) == len(bodies)
     assert all(body == bodies[number] for number, body in found.items())
     assert len(found) == len(bodies) or any("batchconsumequeue" in each for each in told), "some are missing in silence"
-    assert store.put_inner_batch(inner_batch(b"new", b"newer"), 2).queue_offset == len(bodies)
-    store.dispatch()
+    assert store.appender.put_inner_batch(inner_batch(b"new", b"newer"), 2).queue_offset == len(bodies)
+    store.appender.dispatch()
     assert list(read_all(store).items())[-2:] == [(len(bodies), b"new"), (len(bodies) + 1, b"newer")]
     await store.stop()
     again = opened(root)

@@ -33,7 +33,7 @@ def fill(root: Path) -> None:
         for number in range(COUNT):
             for queue_id in QUEUES:
                 properties = {"TAGS": TAGS[number % 3], "KEYS": f"k{number}"}
-                store.put_message(message(body_of(queue_id, number), queue_id=queue_id, properties=properties))
+                store.appender.put_message(message(body_of(queue_id, number), queue_id=queue_id, properties=properties))
         await store.stop()
 
     asyncio.run(run())
@@ -137,7 +137,7 @@ head_damages = st.lists(
 def check(store: MessageStore, sound: set[tuple[int, int]]) -> None:
     """All that is given is true and in order, and what is sound is given."""
     for queue_id in QUEUES:
-        everything = pulls(store, store.min_offset_in_queue("Topic", queue_id), queue_id=queue_id)
+        everything = pulls(store, store.queues.min_offset_in_queue("Topic", queue_id), queue_id=queue_id)
         numbers = [number for number, _ in everything]
         assert numbers == sorted(set(numbers))
         assert all(body == body_of(queue_id, number) for number, body in everything)
@@ -161,7 +161,7 @@ def test_files_that_are_damaged_while_the_store_is_open(
     opened: Opened, damages: list[Damage], head_damages: list[HeadDamage]
 ):
     log = opened.store.commit_log.queue
-    queues = [queue.queue for queue in opened.store.topic_queues("Topic").values()]
+    queues = [queue.queue for queue in opened.store.queues.queues_of("Topic").values()]
     changes = []
     try:
         for damage in damages:

@@ -46,7 +46,7 @@ async def broker(folder: Path) -> AsyncIterator[tuple[dict[int, Route], Callable
     controller = BrokerController(broker_settings(0, folder, ""))
     await controller.store.start()
     try:
-        yield controller.routes, controller.store.dispatch
+        yield controller.routes, controller.store.appender.dispatch
     finally:
         await controller.store.stop()
         await controller.stop()

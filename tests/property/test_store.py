@@ -81,7 +81,9 @@ class StoreMachine(RuleBasedStateMachine):
         keys = [f"U{number}", f"k{key}", f"k{key}"]
         properties = {"UNIQ_KEY": keys[0], "KEYS": " ".join(keys[1:])} | ({"TAGS": "t"} if tag else {})
         born_host = V6_HOST if ipv6 else V4_HOST
-        result = self.store.put_message(message(body, topic, queue_id, properties=properties, born_host=born_host))
+        result = self.store.appender.put_message(
+            message(body, topic, queue_id, properties=properties, born_host=born_host)
+        )
         assert result.status is PutMessageStatus.PUT_OK
         assert result.queue_offset == len(self.put_bodies[topic, queue_id])
         self.entered(topic, queue_id, body, result.physical_offset, result.size, keys)
@@ -93,7 +95,7 @@ class StoreMachine(RuleBasedStateMachine):
         properties = [b"UNIQ_KEY\x01U%d.%d\x02" % (first, number) for number in range(len(each))]
         parts = BatchParts(range(len(each)), bodies, properties)
         lengths = [record_size(len(body), len(topic), len(raw)) for _, body, raw in zip(*parts, strict=True)]
-        result = self.store.put_messages(message(b"", topic, queue_id), parts)
+        result = self.store.appender.put_messages(message(b"", topic, queue_id), parts)
         if sum(lengths) + 8 > LOG_FILE:
             assert result.status is PutMessageStatus.MESSAGE_ILLEGAL
             return
@@ -106,12 +108,12 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule()
     def dispatch(self) -> None:
-        self.store.dispatch()
+        self.store.appender.dispatch()
         self.dispatched()
 
     @rule(topic=topics)
     def delete_topic(self, topic: str) -> None:
-        self.runner.run(self.store.delete_topics({topic}))
+        self.runner.run(self.store.deletion.delete_topics({topic}))
         self.dispatched()
         for queue in [queue for queue in self.put_bodies if queue[0] == topic]:
             del self.put_bodies[queue]
@@ -154,10 +156,10 @@ class StoreMachine(RuleBasedStateMachine):
 
     @invariant()
     def queues_hold_what_was_put(self) -> None:
-        assert self.store.max_physical_offset == self.log_end or not self.records
+        assert self.store.commit_log.max_offset == self.log_end or not self.records
         for (topic, queue_id), bodies in self.put_bodies.items():
             count = self.readable[topic, queue_id]
-            assert self.store.max_offset_in_queue(topic, queue_id) == count
+            assert self.store.queues.max_offset_in_queue(topic, queue_id) == count
             # The last ones are enough each time; all of them stand behind a start.
             first = max(0, count - 40)
             found = read_queue(self.store, topic, queue_id, first)
@@ -169,7 +171,7 @@ class StoreMachine(RuleBasedStateMachine):
         offsets = list(self.records)
         if offsets:
             offset = offsets[number % len(offsets)]
-            record = self.store.look_message_by_offset(offset)
+            record = self.store.commit_log.record(offset)
             assert record is not None
             assert decode_record(record, check_crc=True).body == self.records[offset]
 
@@ -179,7 +181,7 @@ class StoreMachine(RuleBasedStateMachine):
         names = list(self.by_key)
         if names:
             topic, key = names[number % len(names)]
-            found = self.runner.run(self.store.query_message(topic, key, 64, 0, ALWAYS)).records
+            found = self.runner.run(self.store.queries.query_message(topic, key, 64, 0, ALWAYS)).records
             offsets = [decode_record(record).commit_log_offset for record in found]
             assert [at for at in offsets if at not in self.forgotten] == self.by_key[topic, key][::-1][:64]
 

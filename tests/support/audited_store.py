@@ -30,11 +30,11 @@ def put_all(store: MessageStore, clock: FakeClock, count: int = MESSAGES) -> Non
             topic, fields = RMQ_SYS_SCHEDULE_TOPIC, {"queue_id": 2, "properties": {"DELAY": "3", "TAGS": "x"}}
         if number % 30 == 13:
             fields["born_host"] = V6_HOST
-        store.put_message(message(b"body %d " % number * (number % 60), topic, **fields))
+        store.appender.put_message(message(b"body %d " % number * (number % 60), topic, **fields))
         clock.advance(0.25)
         if number % 7 == 0:
-            store.dispatch()
-    store.dispatch()
+            store.appender.dispatch()
+    store.appender.dispatch()
 
 
 async def make_audited_store(root: Path, **settings) -> list[MessageExt]:

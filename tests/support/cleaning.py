@@ -66,8 +66,8 @@ def small_store(root: Path, clock: FakeClock, **settings) -> MessageStore:
 def fill(store: MessageStore, count: int, topic: str = "T", queue_id: int = 0) -> None:
     """Store messages of which three fill a file of the log."""
     for _ in range(count):
-        store.put_message(message(_BODY, topic, queue_id))
-    store.dispatch()
+        store.appender.put_message(message(_BODY, topic, queue_id))
+    store.appender.dispatch()
 
 
 def log_files(store: MessageStore) -> list[int]:

@@ -27,6 +27,7 @@ from tests.support.stores import (
     V4_HOST,
     batch,
     batch_topic_table,
+    flushed,
     inner_batch,
     message,
     read_queue,
@@ -185,17 +186,17 @@ class CrashScript(RecordedScript[Promised]):
         queue, keys = self._queue(), (f"U{number}", f"k{number}")
         properties = {"UNIQ_KEY": keys[0], "KEYS": keys[1]}
         self.file_system.mark(Trying(queue, [body]))
-        result = self._store.put_message(message(body, *queue, properties=properties))
+        result = self._store.appender.put_message(message(body, *queue, properties=properties))
         self._marked(queue, result, [body], *keys)
         with contextlib.suppress(StoreError):  # the queue has no room; the message is kept until it has
-            self._store.dispatch()
+            self._store.appender.dispatch()
         return result
 
     async def _put_and_wait(self) -> None:
         result = await self._put()
         if self.refused_last:
             return
-        reason = await self._store.wait_flushed(result)
+        reason = await flushed(self._store, result)
         if reason:
             self.refused.append(reason)
         else:
@@ -208,17 +209,17 @@ class CrashScript(RecordedScript[Promised]):
         self.file_system.mark(Trying(queue, bodies))
         if queue == BATCHES:
             one = inner_batch(*bodies, topic=queue[0], queue_id=queue[1], key=f"U{number}")
-            result = self._store.put_inner_batch(one, len(bodies))
+            result = self._store.appender.put_inner_batch(one, len(bodies))
             with contextlib.suppress(StoreError):
-                self._store.dispatch()
+                self._store.appender.dispatch()
         else:
-            result = self._store.put_messages(message(b"", *queue), batch(*bodies))
+            result = self._store.appender.put_messages(message(b"", *queue), batch(*bodies))
         self._marked(queue, result, bodies)
 
     async def _commit(self) -> None:
         """A consumer has read to the end of a queue, and its offset is written."""
         queue = self._chance.choice(QUEUES)
-        end = self._store.max_offset_in_queue(*queue)
+        end = self._store.queues.max_offset_in_queue(*queue)
         self._offsets.commit(GROUP, *queue, end)
         try:
             self._offsets.flush()
@@ -237,7 +238,7 @@ class CrashScript(RecordedScript[Promised]):
         # From the call on the topic may be gone.
         self.file_system.mark(Deleted(DELETED[0]))
         with contextlib.suppress(StoreError, OSError):
-            await self._store.delete_topics({DELETED[0]})
+            await self._store.deletion.delete_topics({DELETED[0]})
         self._store._queue_flusher.flush()
 
     async def start_on(self, root: Path) -> tuple[list[Event], int]:
@@ -259,7 +260,7 @@ class CrashScript(RecordedScript[Promised]):
         offsets.load()
         store = MessageStore(config, V4_HOST, NoListener(), clock, file_system, _TOPICS)
         await store.start()
-        await OffsetRecovery(offsets, store, nothing_to_wait_for).start()
+        await OffsetRecovery(offsets, store.queues, store.lock, nothing_to_wait_for).start()
         return store, offsets
 
     async def check(self, root: Path, promised: Promised, loss: Loss, number: int = 0) -> None:
@@ -275,7 +276,7 @@ class CrashScript(RecordedScript[Promised]):
 
 
 async def _check_queue(store: MessageStore, queue: Queue, promised: Promised, loss: Loss) -> None:
-    end = store.max_offset_in_queue(*queue)
+    end = store.queues.max_offset_in_queue(*queue)
     found = unwrap_inner_batches(read_queue(store, *queue))
     assert [one.queue_offset for one in found] == list(range(end)), f"{queue}: not in order, or with gaps"
     for one in found:
@@ -285,14 +286,14 @@ async def _check_queue(store: MessageStore, queue: Queue, promised: Promised, lo
     assert end >= least, f"{queue}: {least} messages were promised, {end} are there"
     for put in puts[:end][-3:]:
         for key in put.keys if store.config.message_index_enable else ():
-            records = (await store.query_message(queue[0], key, 64, 0, ALWAYS)).records
+            records = (await store.queries.query_message(queue[0], key, 64, 0, ALWAYS)).records
             assert put.body in [decode_record(record).body for record in records], f"{key} does not find its message"
 
 
 def _check_offset(
     offsets: ConsumerOffsetManager, store: MessageStore, queue: Queue, promised: Promised, loss: Loss
 ) -> None:
-    end, offset = store.max_offset_in_queue(*queue), offsets.query(GROUP, *queue)
+    end, offset = store.queues.max_offset_in_queue(*queue), offsets.query(GROUP, *queue)
     assert offset <= end, f"{queue}: the group stands at {offset}, behind the end {end}: new messages would be skipped"
     if queue in promised.committed:
         # One that was written after the mark may be there already.
@@ -301,8 +302,8 @@ def _check_offset(
 
 def _check_new_messages(store: MessageStore, offsets: ConsumerOffsetManager) -> None:
     for queue in [*QUEUES, DELETED]:
-        end = store.max_offset_in_queue(*queue)
-        result = store.put_message(message(b"new", *queue))
-        store.dispatch()
+        end = store.queues.max_offset_in_queue(*queue)
+        result = store.appender.put_message(message(b"new", *queue))
+        store.appender.dispatch()
         assert (result.status, result.queue_offset) == (PutMessageStatus.PUT_OK, end)
         assert result.queue_offset >= offsets.query(GROUP, *queue)

@@ -41,14 +41,14 @@ def overwrite(file: MappedFile, position: int, data: bytes) -> None:
 
 def entry_place(store: MessageStore, number: int, queue_id: int = 0) -> Place:
     """Where the entry of a message of ``Topic`` is."""
-    file = store.topic_queues("Topic")[queue_id].queue.find(number * 20)
+    file = store.queues.queues_of("Topic")[queue_id].queue.find(number * 20)
     assert file is not None
     return Place(file.path, number * 20 - file.file_from_offset)
 
 
 def record_place(store: MessageStore, number: int, queue_id: int = 0) -> tuple[Place, int]:
     """Where the record of a message of ``Topic`` is, and its size."""
-    entry = store.topic_queues("Topic")[queue_id].entry(number)
+    entry = store.queues.queues_of("Topic")[queue_id].entry(number)
     assert entry is not None
     file = store.commit_log.queue.find(entry[0])
     assert file is not None
@@ -66,7 +66,7 @@ def pulls(
 ) -> list[tuple[int, bytes]]:
     """Queue offsets and bodies of all messages that a consumer of a queue of ``Topic`` gets."""
     found: list[tuple[int, bytes]] = []
-    end = store.max_offset_in_queue("Topic", queue_id) if end is None else end
+    end = store.queues.max_offset_in_queue("Topic", queue_id) if end is None else end
     while offset < end:
         result = fetch(store, "Topic", queue_id, offset, max_msgs, max_bytes, matches=matches)
         records = pulled(result)

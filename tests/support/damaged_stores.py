@@ -78,7 +78,7 @@ class Template:
             self._put(store, number)
             if number == MESSAGES * 2 // 3:
                 _checkpoint(store, self.clock.time_ms())
-        store.dispatch()
+        store.appender.dispatch()
         store._dispatcher.flush_index()
         crash_copy(root, self.folder / "killed")
         await store.stop()
@@ -95,17 +95,17 @@ class Template:
         if number % 11 == 0:
             self._put_batch(store, topic, queue_id, number)
             return
-        result = store.put_message(message(body, topic, queue_id, properties=properties, born_host=host))
+        result = store.appender.put_message(message(body, topic, queue_id, properties=properties, born_host=host))
         assert result.status is PutMessageStatus.PUT_OK
         self.puts[topic, queue_id].append(Put(result.physical_offset, result.size, body, keys))
 
     def _put_batch(self, store: MessageStore, topic: str, queue_id: int, number: int) -> None:
         bodies = [b"%d.%d " % (number, each) * 9 for each in range(4)]
         raw = [b"UNIQ_KEY\x01B%d.%d\x02" % (number, each) for each in range(4)]
-        result = store.put_messages(message(b"", topic, queue_id), BatchParts([0] * 4, bodies, raw))
+        result = store.appender.put_messages(message(b"", topic, queue_id), BatchParts([0] * 4, bodies, raw))
         assert result.status is PutMessageStatus.PUT_OK
         for each, offset in enumerate(result.physical_offsets or []):
-            record = store.look_message_by_offset(offset)
+            record = store.commit_log.record(offset)
             assert record is not None
             self.puts[topic, queue_id].append(Put(offset, len(record), bodies[each], (f"B{number}.{each}",)))
 
@@ -122,7 +122,7 @@ class Template:
 
 def _checkpoint(store: MessageStore, now_ms: int) -> None:
     """Have all on disk that was put, so that an unclean start knows of a part that is."""
-    store.dispatch()
+    store.appender.dispatch()
     store.flusher.flush()
     store._dispatcher.flush_index()
     store._checkpoint.advance(index_msg_timestamp=now_ms)
@@ -285,7 +285,7 @@ class Trial:
         """Every message that a consumer gets, each of them the right one."""
         found: set[tuple[Queue, int]] = set()
         for cold, queue in enumerate(self._template.puts):
-            offset, end = store.min_offset_in_queue(*queue), store.max_offset_in_queue(*queue)
+            offset, end = store.queues.min_offset_in_queue(*queue), store.queues.max_offset_in_queue(*queue)
             while offset < end:
                 result = await _fetched(store, queue, offset, 32, on_thread=bool(cold % 2))
                 data = pulled(result)
@@ -365,7 +365,7 @@ class Trial:
 
     async def _bodies_with(self, store: MessageStore, topic: str, key: str) -> list[bytes]:
         """Query a key; each body that it finds was put with it. The properties may be damaged: no checksum has them."""
-        result = await store.query_message(topic, key, 64, 0, ALWAYS)
+        result = await store.queries.query_message(topic, key, 64, 0, ALWAYS)
         bodies = [decode_record(record, check_crc=True).body for record in result.records]
         put = {each.body for queue, puts in self._template.puts.items() if queue[0] == topic for each in puts
                if key in each.keys}  # fmt: skip
@@ -376,11 +376,11 @@ class Trial:
         """One new message for each queue; gives where they are."""
         new = set()
         for queue in self._template.puts:
-            end = store.max_offset_in_queue(*queue)
+            end = store.queues.max_offset_in_queue(*queue)
             body = b"new %d" % end
-            result = store.put_message(message(body, *queue))
+            result = store.appender.put_message(message(body, *queue))
             assert result.status is PutMessageStatus.PUT_OK, (self._damage, result)
-            store.dispatch()
+            store.appender.dispatch()
             assert result.queue_offset == end, (self._damage, result, end)
             data = pulled(await _fetched(store, queue, end, 1, on_thread=False))
             assert decode_record(data, check_crc=True).body == body, self._damage

@@ -103,7 +103,10 @@ class Delays:
         config, stats = store.config, BrokerStatsManager(clock, "C")
         self.schedule = ScheduleMessageService(
             config.config_dir / "delayOffset.json",
-            store,
+            store.appender,
+            store.queues,
+            store.entry_reader,
+            store.flusher,
             store_host=V4_HOST,
             delay_levels=parse_delay_levels(config.message_delay_level),
             clock=clock,
@@ -112,8 +115,11 @@ class Delays:
         )
         self.timer = TimerMessageStore(
             config,
-            store,
-            TimerProgress(config.config_dir / "timerProgress.json", store, write),
+            store.appender,
+            store.queues,
+            store.entry_reader,
+            store.flusher,
+            TimerProgress(config.config_dir / "timerProgress.json", store.flusher, write),
             nothing_to_wait_for,
             store_host=V4_HOST,
             clock=clock,
@@ -138,8 +144,8 @@ class Delays:
         waiting = message(body, TOPIC, QUEUE_ID, properties=properties)
         self._rewrite(waiting)
         assert waiting.topic != TOPIC
-        assert self.store.put_message(waiting).status is PutMessageStatus.PUT_OK
-        self.store.dispatch()
+        assert self.store.appender.put_message(waiting).status is PutMessageStatus.PUT_OK
+        self.store.appender.dispatch()
 
     async def run(self) -> None:
         """Deliver all that is due."""
@@ -148,8 +154,8 @@ class Delays:
 
     async def sync(self) -> None:
         """Bring the log to disk, and make readable what waited for that."""
-        assert await self.store.sync()
-        self.store.dispatch()
+        assert await self.store.flusher.sync()
+        self.store.appender.dispatch()
 
     def note(self) -> None:
         """Write what progress may be written."""

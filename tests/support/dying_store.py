@@ -10,7 +10,7 @@ import faulthandler
 import sys
 from pathlib import Path
 
-from tests.support.stores import make_store, message
+from tests.support.stores import flushed, make_store, message
 
 
 async def main(root: Path, count: int) -> None:
@@ -19,11 +19,11 @@ async def main(root: Path, count: int) -> None:
     store = make_store(root, flush_disk_type="SYNC_FLUSH")
     await store.start()
     for number in range(count):
-        result = store.put_message(message(b"%d" % number, queue_id=number % 2))
-    assert await store.wait_flushed(result) == ""
+        result = store.appender.put_message(message(b"%d" % number, queue_id=number % 2))
+    assert await flushed(store, result) == ""
     print(count, flush=True)
     await asyncio.to_thread(sys.stdin.readline)
-    await store.wait_flushed(store.put_message(message(b"one more")))
+    await flushed(store, store.appender.put_message(message(b"one more")))
     print("alive", flush=True)
 
 

@@ -26,7 +26,7 @@ class Filled:
 
     def put(self, number: int) -> None:
         self.clock.advance(0.1)
-        result = self.store.put_message(
+        result = self.store.appender.put_message(
             message(
                 b"%06d" % number + bytes(BODY),
                 queue_id=number % QUEUES,
@@ -49,7 +49,7 @@ async def fill(root: Path, clock: FakeClock) -> Filled:
     made = Filled(store, root, clock)
     for number in range(COUNT):
         made.put(number)
-        store.dispatch()
+        store.appender.dispatch()
     store._dispatcher.flush_index()
     return made
 
@@ -63,7 +63,7 @@ async def check(root: Path, filled: Filled, count: int = COUNT, *, indexed: bool
     """Open a store: it serves the first ``count`` messages, and goes on behind them. The store, which runs."""
     store = make_store(root, filled.clock)
     await store.start()
-    assert store.max_physical_offset == (filled.offsets[count - 1] + filled.sizes[count - 1] if count else 0)
+    assert store.commit_log.max_offset == (filled.offsets[count - 1] + filled.sizes[count - 1] if count else 0)
     for queue_id in range(QUEUES):
         numbers = range(queue_id, count, QUEUES)
         found = read_queue(store, "Topic", queue_id)
@@ -74,12 +74,12 @@ async def check(root: Path, filled: Filled, count: int = COUNT, *, indexed: bool
         for number in range(COUNT):
             found_by_key = [
                 decode_record(record).commit_log_offset
-                for record in (await store.query_message("Topic", f"k{number}", 9, 0, ALWAYS)).records
+                for record in (await store.queries.query_message("Topic", f"k{number}", 9, 0, ALWAYS)).records
             ]
             assert found_by_key == ([filled.offsets[number]] if number < count else []), number
-    result = store.put_message(message(b"after", queue_id=0))
+    result = store.appender.put_message(message(b"after", queue_id=0))
     assert (result.status, result.queue_offset) == (PutMessageStatus.PUT_OK, len(range(0, count, QUEUES)))
-    store.dispatch()
+    store.appender.dispatch()
     assert read_queue(store, "Topic", 0, result.queue_offset)[0].body == b"after"
     return store
 
@@ -129,7 +129,7 @@ def flushed(filled: Filled, tmp_path: Path) -> Path:
 def serves_all_but(store: MessageStore, filled: Filled, lost: set[int], count: int = COUNT) -> None:
     """Each message is where it was; the queues have as many as before."""
     for number in range(count):
-        record = store.look_message_by_offset(filled.offsets[number])
+        record = store.commit_log.record(filled.offsets[number])
         assert (record is None) == (number in lost), number
         if record is not None:
             queue = store.queues.find("Topic", number % QUEUES)
@@ -141,8 +141,8 @@ def serves_all_but(store: MessageStore, filled: Filled, lost: set[int], count: i
             )
             assert decode_record(record).body == b"%06d" % number + bytes(BODY)
     for queue_id in range(QUEUES):
-        assert store.max_offset_in_queue("Topic", queue_id) == len(range(queue_id, count, QUEUES))
-    assert store.max_physical_offset == filled.offsets[count - 1] + filled.sizes[count - 1]
+        assert store.queues.max_offset_in_queue("Topic", queue_id) == len(range(queue_id, count, QUEUES))
+    assert store.commit_log.max_offset == filled.offsets[count - 1] + filled.sizes[count - 1]
 
 
 def told(store: MessageStore, filled: Filled, number: int) -> bool:

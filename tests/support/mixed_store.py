@@ -114,7 +114,7 @@ class MixedStore:
                 for step in itertools.islice(steps, 64):
                     if done < until:
                         done += self._put(store, step, until - done)
-                store.dispatch()
+                store.appender.dispatch()
             await store.stop()
 
     def _make_bodies(self) -> list[Body]:
@@ -181,7 +181,7 @@ class MixedStore:
         message, count = self._message(step), min(step.spice % 20 + 2, most)
         if step.chance > 1 - _BATCH_PART and count > 1:
             return self._put_batch(store, step, message, count)
-        self._count(store.put_message(message), message, 1)
+        self._count(store.appender.put_message(message), message, 1)
         return 1
 
     def _put_batch(self, store: MessageStore, step: "_Step", message: MessageExtBrokerInner, count: int) -> int:
@@ -189,7 +189,7 @@ class MixedStore:
         bodies = [b"%d of batch %d" % (each, step.number) * (each % 3 + 1) for each in range(count)]
         raw = [b"UNIQ_KEY\x01B%030X\x02KEYS\x01b%d\x02" % (step.number * 100 + each, each) for each in range(count)]
         message.body, message.properties, message.sys_flag = b"", b"", message.sys_flag & ~COMPRESSED_FLAG & 0xFF
-        self._count(store.put_messages(message, BatchParts([0] * count, bodies, raw)), message, count)
+        self._count(store.appender.put_messages(message, BatchParts([0] * count, bodies, raw)), message, count)
         return count
 
     def _count(self, result: PutMessageResult, message: MessageExtBrokerInner, count: int) -> None:

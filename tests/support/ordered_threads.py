@@ -59,7 +59,7 @@ class OrderedThreadsScript(CrashScript):
         body, keys = self._body(number), (f"U{number}", f"k{number}")
         self.file_system.mark(Trying(queue, [body]))
         one = message(body, *queue, properties={"UNIQ_KEY": keys[0], "KEYS": keys[1]})
-        self._marked(queue, self._store.put_message(one), [body], *keys)
+        self._marked(queue, self._store.appender.put_message(one), [body], *keys)
 
     async def flush_queues_amid_dispatch(self) -> None:
         """Let the flush pass over a queue whose message waits, and take seconds for the next one.
@@ -96,10 +96,10 @@ class OrderedThreadsScript(CrashScript):
 
         self.file_system.fault = _Sync(f"{synced[0]}/{synced[1]}", hold)
         self._arrivals.at_the_next(begin)
-        store.dispatch()
+        store.appender.dispatch()
         store.flusher.flush()
         self.file_system.mark(OnDisk())
-        store.dispatch()
+        store.appender.dispatch()
         go_on.set()
         flushing.join()
 
@@ -112,7 +112,7 @@ class OrderedThreadsScript(CrashScript):
             self._append(present[0])
             self._store.flusher.flush()
             self.file_system.mark(OnDisk())
-            self._store.dispatch()
+            self._store.appender.dispatch()
             self._store._queue_flusher.flush()
 
     def _present(self) -> list[Queue]:

@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,9 @@ from rocketbroker.codec.message.message_sys_flag import INNER_BATCH_FLAG, NEED_U
 from rocketbroker.codec.remoting.bodies.topic_config import BATCH_CQ, QUEUE_TYPE, TopicConfig
 from rocketbroker.common.config import MessageStoreConfig
 from rocketbroker.store.commitlog.commit_log import CommitLog
-from rocketbroker.store.commitlog.put_message import MessageExtBrokerInner, PutMessageStatus
+from rocketbroker.store.commitlog.put_message import MessageExtBrokerInner, PutMessageResult, PutMessageStatus
 from rocketbroker.store.dispatch.message_arriving_listener import MessageArrivingListener, NoListener
+from rocketbroker.store.flush.acknowledgement import outcome_of
 from rocketbroker.store.logfile.allocate_mapped_file_service import AllocateMappedFileService
 from rocketbroker.store.logfile.mapped_file_queue import MappedFileQueue
 from rocketbroker.store.message_store import MessageStore
@@ -103,20 +105,25 @@ def message(body: bytes = b"body", topic: str = "Topic", queue_id: int = 0, **fi
     return MessageExtBrokerInner(topic, queue_id, body, raw, born_host=born_host, sys_flag=sys_flag, **fields)
 
 
+async def flushed(store: MessageStore, result: PutMessageResult) -> str:
+    """Wait until a message is on disk; gives why it is not, empty when it is."""
+    return (await outcome_of(partial(store.flusher.acknowledge, result))).reason
+
+
 def put_forged(store: MessageStore, record: bytes) -> int:
     """Store a copy of a record in the body of a message, with the offset that it will have; gives that offset."""
     # A body comes 88 bytes after the begin of its record; the offset is at 28.
-    at = store.max_physical_offset + 88
+    at = store.commit_log.max_offset + 88
     forged = record[:28] + at.to_bytes(8, "big") + record[36:]
-    assert store.put_message(message(forged, "Carrier")).status is PutMessageStatus.PUT_OK
-    store.dispatch()
+    assert store.appender.put_message(message(forged, "Carrier")).status is PutMessageStatus.PUT_OK
+    store.appender.dispatch()
     return at
 
 
 def read_queue(store: MessageStore, topic: str, queue_id: int, offset: int = 0) -> list[MessageExt]:
     """All messages of a queue from an offset on, by as many pulls as it takes."""
     found: list[MessageExt] = []
-    end = store.max_offset_in_queue(topic, queue_id)
+    end = store.queues.max_offset_in_queue(topic, queue_id)
     while offset < end:
         result = fetch(store, topic, queue_id, offset)
         assert result.next_begin_offset > offset, result

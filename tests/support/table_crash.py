@@ -27,6 +27,7 @@ from rocketbroker.processor.admin.delete_subscriptiongroup import DeleteSubscrip
 from rocketbroker.processor.admin.delete_topic_in_broker import DeleteTopicInBrokerProcessor
 from rocketbroker.processor.admin.update_and_create_subscriptiongroup import UpdateAndCreateSubscriptionGroupProcessor
 from rocketbroker.processor.admin.update_and_create_topic import UpdateAndCreateTopicProcessor
+from rocketbroker.store.clean.topic_deletion import TopicDeletion
 from rocketbroker.store.message_store import MessageStore
 from tests.support.fakes import FakeConnection
 from tests.support.recorded_script import Operation, RecordedScript
@@ -75,8 +76,11 @@ class Promised:
                 self.states[entry] = {number: state for number, state in states.items() if number >= done}
 
 
-class _NoQueues:
-    """A store whose topics have no messages."""
+class _NoQueues(TopicDeletion):
+    """Deletes topics that have no messages."""
+
+    def __init__(self) -> None:
+        """Needs no store."""
 
     async def delete_topics(self, topics: set[str]) -> int:
         return len(topics)

@@ -37,10 +37,13 @@ class Timer:
         self.config = MessageStoreConfig(store_path_root_dir=store.config.store_path_root_dir, **settings)
         self.config.config_dir.mkdir(exist_ok=True)
         self.path = self.config.config_dir / "timerProgress.json"
-        progress = TimerProgress(self.path, store, self._write)
+        progress = TimerProgress(self.path, store.flusher, self._write)
         self.service = TimerMessageStore(
             self.config,
-            store,
+            store.appender,
+            store.queues,
+            store.entry_reader,
+            store.flusher,
             progress,
             nothing_failed,
             store_host=V4_HOST,
@@ -73,8 +76,8 @@ class Timer:
         message = MessageExtBrokerInner(topic, 1, body, raw)
         message.born_timestamp, message.reconsume_times = 1, 2
         self.rewrite(message)
-        assert self.store.put_message(message).status is PutMessageStatus.PUT_OK
-        self.store.dispatch()
+        assert self.store.appender.put_message(message).status is PutMessageStatus.PUT_OK
+        self.store.appender.dispatch()
         return message
 
     def delivered(self, topic: str = "T", queue_id: int = 1) -> list[MessageExt]:

@@ -66,7 +66,7 @@ async def started(root: Path, flush_disk_type: str, clock: FakeClock, file_syste
     offsets.load()
     store = MessageStore(config, V4_HOST, NoListener(), clock, file_system)
     await store.start()
-    await OffsetRecovery(offsets, store, nothing_to_wait_for).start()
+    await OffsetRecovery(offsets, store.queues, store.lock, nothing_to_wait_for).start()
     found = Transactions(store, clock, offsets, transaction_check_max=NEVER)
     await found.recovery.run()
     return found
@@ -75,7 +75,7 @@ async def started(root: Path, flush_disk_type: str, clock: FakeClock, file_syste
 async def end_all(transactions: Transactions) -> None:
     """Ask for all that is open, and have it answered by who knows."""
     producer = transactions.producer("who knows")
-    queues = transactions.store.topic_queues(HALF_TOPIC)
+    queues = transactions.store.queues.queues_of(HALF_TOPIC)
     for _ in range(MOST_TURNS):
         if 0 not in queues or transactions.service.half_offsets.position == queues[0].max_offset:
             return
@@ -87,11 +87,11 @@ async def ask(transactions: Transactions, producer: FakeConnection, share: float
     """One turn of checks, a share of which is answered."""
     chance = random.Random(seed)
     await transactions.check(60.0)
-    await transactions.store.sync()
+    await transactions.store.flusher.sync()
     for half in transactions.asked(producer):
         if chance.random() < share:
             transactions.end(half, outcome_of(number_of(half)), oneway=True, from_transaction_check=True)
-    await transactions.store.sync()
+    await transactions.store.flusher.sync()
 
 
 class TransactionCrashScript(RecordedScript[Promised]):
@@ -164,7 +164,7 @@ class TransactionCrashScript(RecordedScript[Promised]):
         self._transactions.offsets.flush()
 
     async def _sync(self) -> None:
-        assert await self._transactions.store.sync()
+        assert await self._transactions.store.flusher.sync()
         self.file_system.mark(OnDisk())
 
     async def check(self, root: Path, promised: Promised, loss: Loss, number: int) -> None:

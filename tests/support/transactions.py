@@ -52,19 +52,29 @@ class Transactions:
         self.topic_configs = TopicConfigManager(self.root / "topics.json", self.config, clock)
         self.producers = ProducerManager(clock, 120.0)
         stats = BrokerStatsManager(clock, "C")
-        self.service = TransactionalMessageService(store, offsets, self.config, STORE_HOST, clock, stats)
-        self.recovery = HalfQueueRecovery(store, offsets, self.service)
+        self.service = TransactionalMessageService(
+            store.appender, store.flusher, offsets, self.config, STORE_HOST, clock, stats
+        )
+        self.recovery = HalfQueueRecovery(
+            store.commit_log, store.queues, store.queries, store.lock, offsets, self.service
+        )
         self.checks = TransactionalMessageCheckService(
             self.service,
             TransactionalMessageCheckListener(self.producers, self.topic_configs, "broker-a", STORE_HOST),
             self.recovery.run,
-            store,
+            store.appender,
+            store.queues,
+            store.queries,
+            store.lock,
+            store.acknowledgements,
             config=self.config,
             store_config=store.config,
             store_host=STORE_HOST,
             clock=clock,
         )
-        self.processor = EndTransactionProcessor(self.config, store, self.service, STORE_HOST, clock)
+        self.processor = EndTransactionProcessor(
+            self.config, store.queries, store.acknowledgements, self.service, STORE_HOST, clock
+        )
         self.stats = stats
         self.number = 0
 
@@ -119,14 +129,14 @@ class Transactions:
             born_host=PRODUCER_HOST,
         )
         to_half_message(half)
-        result = self.store.put_message(half)
+        result = self.store.appender.put_message(half)
         assert result.status is PutMessageStatus.PUT_OK, result
-        self.store.dispatch()
+        self.store.appender.dispatch()
         return self.at(result.physical_offset)
 
     def at(self, physical_offset: int) -> MessageExt:
         """The message at an offset of the log."""
-        record = self.store.look_message_by_offset(physical_offset)
+        record = self.store.commit_log.record(physical_offset)
         assert record is not None
         return decode_record(record)
 
@@ -142,7 +152,7 @@ class Transactions:
         }
         header = EndTransactionRequestHeader(**given)
         answer = self.processor.process(FakeConnection(), request(RequestCode.END_TRANSACTION, header, oneway=oneway))
-        self.store.dispatch()
+        self.store.appender.dispatch()
         assert isinstance(answer, RemotingCommand)
         return answer
 

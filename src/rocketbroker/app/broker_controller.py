@@ -103,10 +103,13 @@ class BrokerController:
         self.hold_service = PullRequestHoldService(config)
         self._send_backs = SendBackAllowance(config, clock)
         topics = self.topic_configs.topics
-        self.store = MessageStore(store_config, store_host, self.hold_service, clock, topics=topics)
+        store = self.store = MessageStore(store_config, store_host, self.hold_service, clock, topics=topics)
         self.schedule = ScheduleMessageService(
             folder / "delayOffset.json",
-            self.store,
+            store.appender,
+            store.queues,
+            store.entry_reader,
+            store.flusher,
             store_host=store_host,
             delay_levels=parse_delay_levels(store_config.message_delay_level),
             clock=clock,
@@ -114,13 +117,19 @@ class BrokerController:
             on_persist=submit,
         )
         self.transactions = TransactionalMessageService(
-            self.store, self.consumer_offsets, config, store_host, clock, self.stats
+            store.appender, store.flusher, self.consumer_offsets, config, store_host, clock, self.stats
         )
         transaction_checks = TransactionalMessageCheckService(
             self.transactions,
             TransactionalMessageCheckListener(self.producers, self.topic_configs, config.broker_name, store_host),
-            HalfQueueRecovery(self.store, self.consumer_offsets, self.transactions).run,
-            self.store,
+            HalfQueueRecovery(
+                store.commit_log, store.queues, store.queries, store.lock, self.consumer_offsets, self.transactions
+            ).run,
+            store.appender,
+            store.queues,
+            store.queries,
+            store.lock,
+            store.acknowledgements,
             config=config,
             store_config=store_config,
             store_host=store_host,
@@ -128,8 +137,11 @@ class BrokerController:
         )
         self.timer = TimerMessageStore(
             store_config,
-            self.store,
-            TimerProgress(folder / "timerProgress.json", self.store, submit),
+            store.appender,
+            store.queues,
+            store.entry_reader,
+            store.flusher,
+            TimerProgress(folder / "timerProgress.json", store.flusher, submit),
             self._persist.drain,
             store_host=store_host,
             clock=clock,
@@ -185,7 +197,7 @@ class BrokerController:
             host=transport.bind_address,
             port=transport.listen_port,
             limits=limits_of(transport),
-            on_batch_end=self.store.dispatch,
+            on_batch_end=store.appender.dispatch,
             on_close=self._connection_closed,
             admit=ProtectedMode(transport),
         )
@@ -201,8 +213,8 @@ class BrokerController:
         self._parts = PartList(
             self.store,
             self._persist,
-            MissingTableReport(self._tables, self.store),
-            OffsetRecovery(self.consumer_offsets, self.store, self._persist.drain),
+            MissingTableReport(self._tables, store.commit_log),
+            OffsetRecovery(self.consumer_offsets, store.queues, store.lock, self._persist.drain),
             OffsetFlushService(self.consumer_offsets, self.schedule, config, store_config),
             self.cleaning,
             self.schedule,

@@ -111,51 +111,53 @@ def add_admin_codes(table: MethodTable, parts: BrokerParts, fast_failure: Broker
 def _add_queries(table: MethodTable, parts: BrokerParts) -> None:
     """Messages and offsets."""
     add = table.add
-    queries = WaitingQueries(parts.config)
+    store, waiting = parts.store, WaitingQueries(parts.config)
     add(
         RequestCode.QUERY_MESSAGE,
-        QueryMessageProcessor(parts.store.config, parts.store, queries).process,
+        QueryMessageProcessor(store.config, store.queries, waiting).process,
         QueryMessageRequestHeader,
         Audience.CLIENT,
     )
     add(
         RequestCode.VIEW_MESSAGE_BY_ID,
-        ViewMessageByIdProcessor(parts.store, queries).process,
+        ViewMessageByIdProcessor(store.queries, waiting).process,
         ViewMessageRequestHeader,
         Audience.CLIENT,
     )
     add(
         RequestCode.SEARCH_OFFSET_BY_TIMESTAMP,
-        SearchOffsetByTimestampProcessor(parts.store, queries).process,
+        SearchOffsetByTimestampProcessor(store.queries, waiting).process,
         SearchOffsetRequestHeader,
         Audience.CLIENT,
     )
     add(
         RequestCode.GET_MAX_OFFSET,
-        GetMaxOffsetProcessor(parts.store).process,
+        GetMaxOffsetProcessor(store.queues).process,
         GetMaxOffsetRequestHeader,
         Audience.CLIENT,
     )
     add(
         RequestCode.GET_MIN_OFFSET,
-        GetMinOffsetProcessor(parts.store, parts.topic_configs).process,
+        GetMinOffsetProcessor(store.queues, parts.topic_configs).process,
         GetMinOffsetRequestHeader,
         Audience.CLIENT,
     )
     add(
         RequestCode.GET_EARLIEST_MSG_STORETIME,
-        GetEarliestMsgStoretimeProcessor(parts.store).process,
+        GetEarliestMsgStoretimeProcessor(store.queries).process,
         GetEarliestMsgStoretimeRequestHeader,
         Audience.CLIENT,
     )
     add(
         RequestCode.QUERY_CONSUME_QUEUE,
-        QueryConsumeQueueProcessor(parts.consumers, parts.consumer_filters, parts.store).process,
+        QueryConsumeQueueProcessor(parts.consumers, parts.consumer_filters, store.queues).process,
         QueryConsumeQueueRequestHeader,
     )
     add(
         RequestCode.RESUME_CHECK_HALF_MESSAGE,
-        ResumeCheckHalfMessageProcessor(parts.store, parts.transactions).process,
+        ResumeCheckHalfMessageProcessor(
+            store.appender, store.queries, store.acknowledgements, parts.transactions
+        ).process,
         ResumeCheckHalfMessageRequestHeader,
     )
 
@@ -168,7 +170,9 @@ def _add_topics(table: MethodTable, parts: BrokerParts, encoder: AnswerEncoder) 
     add(RequestCode.UPDATE_AND_CREATE_TOPIC_LIST, update_topic.process_list)
     add(
         RequestCode.DELETE_TOPIC_IN_BROKER,
-        DeleteTopicInBrokerProcessor(parts.topic_configs, parts.consumer_offsets, parts.store, parts.stats).process,
+        DeleteTopicInBrokerProcessor(
+            parts.topic_configs, parts.consumer_offsets, parts.store.deletion, parts.stats
+        ).process,
         DeleteTopicRequestHeader,
     )
     add(
@@ -181,7 +185,12 @@ def _add_topics(table: MethodTable, parts: BrokerParts, encoder: AnswerEncoder) 
     add(
         RequestCode.GET_TOPIC_STATS_INFO,
         GetTopicStatsInfoProcessor(
-            parts.config.broker_name, parts.topic_configs, parts.store, parts.stats, encoder
+            parts.config.broker_name,
+            parts.topic_configs,
+            parts.store.queues,
+            parts.store.queries,
+            parts.stats,
+            encoder,
         ).process,
         GetTopicStatsInfoRequestHeader,
     )
@@ -252,7 +261,8 @@ def _add_offsets(table: MethodTable, parts: BrokerParts, encoder: AnswerEncoder)
             parts.subscription_groups,
             parts.consumers,
             parts.consumer_offsets,
-            parts.store,
+            parts.store.queues,
+            parts.store.queries,
             parts.offset_reset,
             encoder,
         ).process,
@@ -267,7 +277,7 @@ def _add_offsets(table: MethodTable, parts: BrokerParts, encoder: AnswerEncoder)
     )
     add(
         RequestCode.QUERY_CORRECTION_OFFSET,
-        QueryCorrectionOffsetProcessor(parts.consumer_offsets, parts.store).process,
+        QueryCorrectionOffsetProcessor(parts.consumer_offsets, parts.store.queues).process,
         QueryCorrectionOffsetHeader,
     )
 
@@ -304,7 +314,7 @@ def _add_clients(table: MethodTable, parts: BrokerParts, encoder: AnswerEncoder)
     add(
         RequestCode.CONSUME_MESSAGE_DIRECTLY,
         ConsumeMessageDirectlyProcessor(
-            parts.config.broker_name, parts.topic_configs, parts.subscription_groups, calls, parts.store
+            parts.config.broker_name, parts.topic_configs, parts.subscription_groups, calls, parts.store.queries
         ).process,
         ConsumeMessageDirectlyResultRequestHeader,
     )
@@ -324,7 +334,8 @@ def _add_statistics(
         parts.topic_configs,
         parts.consumer_offsets,
         parts.consumers,
-        parts.store,
+        parts.store.queues,
+        parts.store.queries,
         parts.stats,
         encoder,
     )
@@ -353,7 +364,13 @@ def _add_statistics(
     add(
         RequestCode.QUERY_CONSUME_TIME_SPAN,
         QueryConsumeTimeSpanProcessor(
-            parts.config.broker_name, parts.topic_configs, parts.consumer_offsets, parts.store, parts.clock, encoder
+            parts.config.broker_name,
+            parts.topic_configs,
+            parts.consumer_offsets,
+            parts.store.queues,
+            parts.store.queries,
+            parts.clock,
+            encoder,
         ).process,
         QueryConsumeTimeSpanRequestHeader,
     )
@@ -368,7 +385,7 @@ def _add_cleaning(table: MethodTable, parts: BrokerParts) -> None:
     """What removes messages and queues by hand."""
     add = table.add
     cleaning = parts.admin.cleaning
-    remover = UnusedTopicRemover(parts.topic_configs, parts.consumer_offsets, parts.store, parts.stats)
+    remover = UnusedTopicRemover(parts.topic_configs, parts.consumer_offsets, parts.store.deletion, parts.stats)
     add(RequestCode.DELETE_EXPIRED_COMMITLOG, DeleteExpiredCommitlogProcessor(cleaning).process)
     add(
         RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE,

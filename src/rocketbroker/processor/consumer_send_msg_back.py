@@ -2,9 +2,8 @@
 
 import logging
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 from functools import partial
-from typing import Protocol
 
 from rocketbroker.broker.client.send_back_allowance import SendBackAllowance
 from rocketbroker.broker.message.message_copy import copy_message
@@ -31,11 +30,14 @@ from rocketbroker.codec.remoting.remoting_command import Command, RemotingComman
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.config import BrokerConfig
 from rocketbroker.common.errors import BrokerResponseError
+from rocketbroker.processor.support.acknowledged_answer import acknowledged_answer
 from rocketbroker.processor.support.broker_fast_failure import BrokerFastFailure
-from rocketbroker.processor.support.flushed_answer import flushed_answer
 from rocketbroker.processor.support.put_refusal import put_refusal
-from rocketbroker.processor.support.table_change import answer_when_created, unsettled_queues
-from rocketbroker.store.commitlog.put_message import MessageExtBrokerInner, PutMessageResult, PutMessageStatus
+from rocketbroker.processor.support.table_change import topic_waits
+from rocketbroker.store.commitlog.put_message import PutMessageResult, PutMessageStatus
+from rocketbroker.store.flush.acknowledgement import Acknowledgements
+from rocketbroker.store.message_appender import MessageAppender
+from rocketbroker.store.read.message_queries import MessageQueries
 
 log = logging.getLogger(__name__)
 
@@ -50,23 +52,6 @@ _FAQ = "\nSee https://rocketmq.apache.org/docs/bestPractice/06FAQ for further de
 _SHOWN = 255
 
 
-class RecordStore(Protocol):
-    """What is needed of the message store."""
-
-    @property
-    def waits_for_flush(self) -> bool:
-        """Whether a message is acknowledged only when it is on disk (SYNC_FLUSH)."""
-
-    def queued_message(self, physical_offset: int) -> bytes | None:
-        """The record at an offset of the CommitLog, if a queue leads to it."""
-
-    def put_message(self, message: MessageExtBrokerInner) -> PutMessageResult:
-        """Store a message."""
-
-    def when_flushed(self, result: PutMessageResult, tell: Callable[[str], None]) -> None:
-        """Have told on the event loop when a message is on disk, or why it is not."""
-
-
 class ConsumerSendMsgBackProcessor:
     """Stores a copy for ``%RETRY%<group>`` with a delay, or for ``%DLQ%<group>`` when it was tried too often.
 
@@ -77,7 +62,9 @@ class ConsumerSendMsgBackProcessor:
         config: says whether the broker may be written to.
         subscription_groups: say how often to retry.
         topic_configs: where the retry and dead-letter topics are created.
-        store: holds the message and takes its copy.
+        appender: takes the copy.
+        queries: finds the message.
+        acknowledgements: say when the copy may be answered.
         store_host: the broker's address as records hold it.
         schedule: sends messages that are to be delivered later where they wait.
         stats: counts what is sent back.
@@ -90,7 +77,9 @@ class ConsumerSendMsgBackProcessor:
         config: BrokerConfig,
         subscription_groups: SubscriptionGroupManager,
         topic_configs: TopicConfigManager,
-        store: RecordStore,
+        appender: MessageAppender,
+        queries: MessageQueries,
+        acknowledgements: Acknowledgements,
         *,
         store_host: bytes,
         schedule: HandleScheduleMessage,
@@ -101,13 +90,14 @@ class ConsumerSendMsgBackProcessor:
         self._config = config
         self._subscription_groups = subscription_groups
         self._topic_configs = topic_configs
-        self._store = store
+        self._appender = appender
+        self._queries = queries
+        self._acknowledgements = acknowledgements
         self._store_host = store_host
         self._schedule = schedule
         self._stats = stats
         self._fast_failure = fast_failure
         self._allowance = allowance
-        self._waits_for_flush = store.waits_for_flush
 
     def process(
         self, connection: Connection, command: RemotingCommand[ConsumerSendMsgBackRequestHeader]
@@ -119,7 +109,7 @@ class ConsumerSendMsgBackProcessor:
                 SYSTEM_BUSY, too many wait for the disk, or more bytes are sent back than were given; those of a send,
                 its copy could not be stored.
         """
-        if self._waits_for_flush or connection.waited_s:
+        if self._acknowledgements.required or connection.waited_s:
             self._fast_failure.check(connection)
         header = command.header
         group = self._writable_group(header.group)
@@ -140,12 +130,11 @@ class ConsumerSendMsgBackProcessor:
         queue_id = random.randrange(queue_nums)
         result = self._store_copy(found, topic, queue_id, delay_level)
         self._count(found, header.group, is_dlq=is_dlq)
-        answer: Command | Awaitable[Command] = response()
-        if self._waits_for_flush:
-            wait = partial(self._store.when_flushed, result)
-            answer = self._fast_failure.answer_when_flushed(wait, partial(flushed_answer, response()))
-        unsettled = unsettled_queues(self._topic_configs, (topic, queue_id))
-        return answer_when_created(self._topic_configs, unsettled, answer) if unsettled else answer
+        waits = topic_waits(self._topic_configs, (topic, queue_id))
+        if not waits and not self._acknowledgements.required:
+            return response()
+        wait = self._acknowledgements.wait_for(result, waits)
+        return self._fast_failure.answer_when_acknowledged(wait, partial(acknowledged_answer, response()))
 
     def _writable_group(self, name: str) -> SubscriptionGroupConfig:
         group = self._subscription_groups.find(name)
@@ -181,7 +170,7 @@ class ConsumerSendMsgBackProcessor:
         return name
 
     def _find(self, physical_offset: int) -> MessageExt:
-        record = self._store.queued_message(physical_offset) if physical_offset >= 0 else None
+        record = self._queries.queued_message(physical_offset) if physical_offset >= 0 else None
         if record is None:
             remark = f"look message by offset failed, {physical_offset}"
             raise BrokerResponseError(ResponseCode.SYSTEM_ERROR, remark)
@@ -223,7 +212,7 @@ class ConsumerSendMsgBackProcessor:
             reconsume_times=found.reconsume_times + 1,
         )
         self._schedule(message)
-        result = self._store.put_message(message)
+        result = self._appender.put_message(message)
         stats = self._stats.topic_put(message.topic)
         if result.status is not PutMessageStatus.PUT_OK:
             stats.misses += 1

@@ -2,7 +2,6 @@
 
 import logging
 from collections.abc import Awaitable
-from typing import Protocol
 
 from rocketbroker.broker.message.real_place import real_place
 from rocketbroker.broker.transaction.transactional_message_service import TransactionalMessageService
@@ -26,21 +25,16 @@ from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.clock import Clock
 from rocketbroker.common.config import BrokerConfig
 from rocketbroker.common.errors import BrokerResponseError
-from rocketbroker.processor.support.flushed_answer import FlushedStore, answer_when_flushed
+from rocketbroker.processor.support.acknowledged_answer import answer_when_acknowledged
 from rocketbroker.processor.support.put_refusal import put_refusal
 from rocketbroker.store.commitlog.put_message import PutMessageResult, PutMessageStatus
+from rocketbroker.store.flush.acknowledgement import Acknowledgements
+from rocketbroker.store.read.message_queries import MessageQueries
 
 log = logging.getLogger(__name__)
 
 _OUTCOMES = f"{TRANSACTION_COMMIT_TYPE} (commit), {TRANSACTION_ROLLBACK_TYPE} (rollback) or {TRANSACTION_NOT_TYPE}"
 _SHOWN = 255
-
-
-class RecordStore(FlushedStore, Protocol):
-    """What is needed of the message store."""
-
-    def queued_message(self, physical_offset: int) -> bytes | None:
-        """The record at an offset of the CommitLog, if a queue leads to it."""
 
 
 class EndTransactionProcessor:
@@ -51,7 +45,8 @@ class EndTransactionProcessor:
 
     Args:
         config: says until when a transaction with a check immunity may be ended unasked.
-        store: holds the half message.
+        queries: finds the half message.
+        acknowledgements: say when the real message may be answered.
         transactions: knows which transactions are open.
         store_host: the broker's address as records hold it.
         clock: says how old a half message is.
@@ -60,13 +55,15 @@ class EndTransactionProcessor:
     def __init__(
         self,
         config: BrokerConfig,
-        store: RecordStore,
+        queries: MessageQueries,
+        acknowledgements: Acknowledgements,
         transactions: TransactionalMessageService,
         store_host: bytes,
         clock: Clock,
     ) -> None:
         self._config = config
-        self._store = store
+        self._queries = queries
+        self._acknowledgements = acknowledgements
         self._transactions = transactions
         self._store_host = store_host
         self._clock = clock
@@ -89,9 +86,9 @@ class EndTransactionProcessor:
                     "%s cannot end transaction %.500r: %s", connection.remote_address, command.header, error.remark
                 )
             raise
-        if result is None or command.is_oneway or not self._store.waits_for_flush:
+        if result is None or command.is_oneway or not self._acknowledgements.required:
             return response()
-        return answer_when_flushed(self._store, result, response())
+        return answer_when_acknowledged(self._acknowledgements, result, response())
 
     def _end(self, header: EndTransactionRequestHeader) -> PutMessageResult | None:
         """Commit or roll back; gives the real message's place where there is one."""
@@ -113,7 +110,7 @@ class EndTransactionProcessor:
     def _half_message(self, header: EndTransactionRequestHeader) -> MessageExt:
         """The half message that is named, if it is the group's (checkPrepareMessage)."""
         offset, queue_offset = header.commit_log_offset, header.tran_state_table_offset
-        record = self._store.queued_message(offset) if offset >= 0 else None
+        record = self._queries.queued_message(offset) if offset >= 0 else None
         half = decode_record(record) if record else None
         if half is None or half.topic != RMQ_SYS_TRANS_HALF_TOPIC:
             found = "no message" if half is None else f"a message of topic {half.topic}"

@@ -7,14 +7,14 @@ from rocketbroker.codec.remoting.headers.offset import (
 )
 from rocketbroker.codec.remoting.remoting_command import Command, RemotingCommand, response
 from rocketbroker.processor.support.name_check import check_queue
-from rocketbroker.processor.support.queue_reader import QueueReader
+from rocketbroker.store.read.message_queries import MessageQueries
 
 
 class GetEarliestMsgStoretimeProcessor:
     """Answers a store time in ms; -1 for a queue without messages."""
 
-    def __init__(self, store: QueueReader) -> None:
-        self._store = store
+    def __init__(self, queries: MessageQueries) -> None:
+        self._queries = queries
 
     def process(
         self, _connection: Connection, command: RemotingCommand[GetEarliestMsgStoretimeRequestHeader]
@@ -26,5 +26,5 @@ class GetEarliestMsgStoretimeProcessor:
         """
         header = command.header
         check_queue(header.topic, header.queue_id)
-        timestamp = self._store.earliest_message_time(header.topic, header.queue_id)
+        timestamp = self._queries.earliest_message_time(header.topic, header.queue_id)
         return response(header=GetEarliestMsgStoretimeResponseHeader(timestamp))

@@ -7,7 +7,7 @@ from rocketbroker.codec.remoting.handler import Connection
 from rocketbroker.codec.remoting.headers.offset import GetMinOffsetRequestHeader, GetMinOffsetResponseHeader
 from rocketbroker.codec.remoting.remoting_command import Command, RemotingCommand, response
 from rocketbroker.processor.support.name_check import check_queue
-from rocketbroker.processor.support.queue_reader import QueueReader
+from rocketbroker.store.queue.consume_queue_store import ConsumeQueueStore
 
 # As BatchConsumeQueue of RocketMQ has it before its first batch.
 _NO_BATCH: Final = -1
@@ -17,12 +17,12 @@ class GetMinOffsetProcessor:
     """Answers the offset of the first message there is; without messages 0, and -1 where queues hold batches.
 
     Args:
-        store: tells where queues begin.
+        queues: tell where they begin.
         topic_configs: tells which topics have ``queue.type=BatchCQ``.
     """
 
-    def __init__(self, store: QueueReader, topic_configs: TopicConfigManager) -> None:
-        self._store = store
+    def __init__(self, queues: ConsumeQueueStore, topic_configs: TopicConfigManager) -> None:
+        self._queues = queues
         self._topic_configs = topic_configs
 
     def process(self, _connection: Connection, command: RemotingCommand[GetMinOffsetRequestHeader]) -> Command:
@@ -33,8 +33,8 @@ class GetMinOffsetProcessor:
         """
         header = command.header
         check_queue(header.topic, header.queue_id)
-        offset = self._store.min_offset_in_queue(header.topic, header.queue_id)
-        if not self._store.max_offset_in_queue(header.topic, header.queue_id):
+        offset = self._queues.min_offset_in_queue(header.topic, header.queue_id)
+        if not self._queues.max_offset_in_queue(header.topic, header.queue_id):
             topic = self._topic_configs.select(header.topic)
             if topic is not None and topic.is_batch_cq:
                 offset = _NO_BATCH

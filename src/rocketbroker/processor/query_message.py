@@ -1,7 +1,5 @@
 """QUERY_MESSAGE (12): messages by key, unique id or tag (QueryMessageProcessor.queryMessage)."""
 
-from typing import Protocol
-
 from rocketbroker.codec.remoting.handler import Connection
 from rocketbroker.codec.remoting.headers.query_message import QueryMessageRequestHeader, QueryMessageResponseHeader
 from rocketbroker.codec.remoting.remoting_command import Command, RemotingCommand, response
@@ -10,28 +8,19 @@ from rocketbroker.common.config import MessageStoreConfig
 from rocketbroker.common.errors import BrokerResponseError, StoreError
 from rocketbroker.processor.support.name_check import check_known_topic
 from rocketbroker.processor.support.waiting_queries import WaitingQueries
-from rocketbroker.store.read.query_message import QueryMessageResult
+from rocketbroker.store.read.message_queries import MessageQueries
 
 _NOT_FOUND = "can not find message, maybe time range not correct"
 _INDEX_TYPES = (None, "", "K", "U", "T")
 
 
-class KeyIndex(Protocol):
-    """What is needed of the message store."""
-
-    async def query_message(
-        self, topic: str, key: str, max_num: int, begin_ms: int, end_ms: int, index_type: str | None = None
-    ) -> QueryMessageResult:
-        """Records that have a key, newest first."""
-
-
 class QueryMessageProcessor:
     """Answers whole records back to back, newest first, as many as fit into one frame."""
 
-    def __init__(self, config: MessageStoreConfig, store: KeyIndex, queries: WaitingQueries) -> None:
+    def __init__(self, config: MessageStoreConfig, queries: MessageQueries, waiting: WaitingQueries) -> None:
         self._config = config
-        self._store = store
         self._queries = queries
+        self._waiting = waiting
 
     async def process(self, _connection: Connection, command: RemotingCommand[QueryMessageRequestHeader]) -> Command:
         """Answer the request; QUERY_NOT_FOUND when no message in the time range has the key.
@@ -47,8 +36,8 @@ class QueryMessageProcessor:
         index_type = header.index_type or None
         begin, end = header.begin_timestamp, header.end_timestamp
         try:
-            with self._queries.one_more():
-                found = await self._store.query_message(header.topic, header.key, max_num, begin, end, index_type)
+            with self._waiting.one_more():
+                found = await self._queries.query_message(header.topic, header.key, max_num, begin, end, index_type)
         except StoreError as error:
             raise BrokerResponseError(ResponseCode.SYSTEM_ERROR, str(error)) from error
         answer = QueryMessageResponseHeader(found.index_last_update_timestamp, found.index_last_update_physical_offset)

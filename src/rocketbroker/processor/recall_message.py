@@ -17,12 +17,13 @@ from rocketbroker.codec.remoting.perm_name import PERM_WRITE
 from rocketbroker.codec.remoting.remoting_command import Command, RemotingCommand, response
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.clock import Clock
-from rocketbroker.common.config import BrokerConfig
+from rocketbroker.common.config import BrokerConfig, MessageStoreConfig
 from rocketbroker.common.errors import BrokerResponseError, CodecError
-from rocketbroker.processor.support.flushed_answer import answer_when_flushed
+from rocketbroker.processor.support.acknowledged_answer import answer_when_acknowledged
 from rocketbroker.processor.support.put_refusal import put_refusal
 from rocketbroker.store.commitlog.put_message import MessageExtBrokerInner, PutMessageStatus
-from rocketbroker.store.message_store import MessageStore
+from rocketbroker.store.flush.acknowledgement import Acknowledgements
+from rocketbroker.store.message_appender import MessageAppender
 
 RECALL_MESSAGE_TAG = "_RECALL_TAG_"
 _MAX_DIGITS = 18
@@ -35,24 +36,33 @@ class RecallMessageProcessor:
     Args:
         config: whether recalling is on, name and permission of the broker.
         topic_configs: the topics.
-        store: where the message goes.
+        store_config: how long a message may wait.
+        appender: takes the message.
+        acknowledgements: say when it may be answered.
+        store_host: the broker's address as records hold it.
         schedule: sends it to the timer's topic.
         clock: says which times have passed.
         stats: counts it.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913, PLR0917 - each is one thing that a recall depends on
         self,
         config: BrokerConfig,
+        store_config: MessageStoreConfig,
         topic_configs: TopicConfigManager,
-        store: MessageStore,
+        appender: MessageAppender,
+        acknowledgements: Acknowledgements,
+        store_host: bytes,
         schedule: HandleScheduleMessage,
         clock: Clock,
         stats: BrokerStatsManager,
     ) -> None:
         self._config = config
         self._topic_configs = topic_configs
-        self._store = store
+        self._store_config = store_config
+        self._appender = appender
+        self._acknowledgements = acknowledgements
+        self._store_host = store_host
         self._schedule = schedule
         self._clock = clock
         self._stats = stats
@@ -71,12 +81,14 @@ class RecallMessageProcessor:
         handle = self._handle(header)
         message = self._message(connection, header, handle)
         self._schedule(message)
-        result = self._store.put_message(message)
+        result = self._appender.put_message(message)
         if result.status is not PutMessageStatus.PUT_OK:
             raise put_refusal(result)
         self._stats.topic_put(message.topic).add(1, result.size)
         answer = response(header={"msgId": handle.message_id, "MSG_REGION": self._config.region_id})
-        return answer_when_flushed(self._store, result, answer) if self._store.waits_for_flush else answer
+        if not self._acknowledgements.required:
+            return answer
+        return answer_when_acknowledged(self._acknowledgements, result, answer)
 
     def _check_allowed(self, topic: str) -> None:
         config = self._config
@@ -116,7 +128,7 @@ class RecallMessageProcessor:
         if not (deliver_ms.isascii() and deliver_ms.isdigit() and len(deliver_ms) <= _MAX_DIGITS):
             raise _illegal(f"recall failed, timestamp invalid: {deliver_ms[:_SHOWN]!r} is no time in ms")
         left_ms = int(deliver_ms) - self._clock.time_ms()
-        limit_ms = self._store.config.timer_max_delay_sec * 1000
+        limit_ms = self._store_config.timer_max_delay_sec * 1000
         if not 0 < left_ms < limit_ms:
             raise _illegal(
                 f"recall failed, timestamp invalid: {left_ms}ms are left, more than 0 and less than {limit_ms}ms would "
@@ -144,7 +156,7 @@ class RecallMessageProcessor:
             queue_id=0,
             body=b"0",
             properties=properties,
-            sys_flag=host_flags(connection.remote_host, self._store.commit_log.store_host),
+            sys_flag=host_flags(connection.remote_host, self._store_host),
             born_timestamp=now,
             born_host=connection.remote_host,
         )

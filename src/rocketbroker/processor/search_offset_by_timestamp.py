@@ -6,8 +6,8 @@ from rocketbroker.codec.remoting.remoting_command import Command, RemotingComman
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.errors import BrokerResponseError
 from rocketbroker.processor.support.name_check import check_queue
-from rocketbroker.processor.support.queue_reader import QueueReader
 from rocketbroker.processor.support.waiting_queries import WaitingQueries
+from rocketbroker.store.read.message_queries import MessageQueries
 
 _BOUNDARY_TYPES = ("LOWER", "UPPER")
 
@@ -15,9 +15,9 @@ _BOUNDARY_TYPES = ("LOWER", "UPPER")
 class SearchOffsetByTimestampProcessor:
     """Answers a queue offset; 0 for a queue without messages."""
 
-    def __init__(self, store: QueueReader, queries: WaitingQueries) -> None:
-        self._store = store
+    def __init__(self, queries: MessageQueries, waiting: WaitingQueries) -> None:
         self._queries = queries
+        self._waiting = waiting
 
     async def process(self, _connection: Connection, command: RemotingCommand[SearchOffsetRequestHeader]) -> Command:
         """Answer the request.
@@ -33,6 +33,6 @@ class SearchOffsetByTimestampProcessor:
             remark = f"the boundaryType {boundary[:64]!r} is illegal, LOWER or UPPER would be right"
             raise BrokerResponseError(ResponseCode.INVALID_PARAMETER, remark)
         place = header.topic, header.queue_id
-        with self._queries.one_more():
-            offset = await self._store.offset_in_queue_by_time(*place, header.timestamp, boundary)
+        with self._waiting.one_more():
+            offset = await self._queries.offset_in_queue_by_time(*place, header.timestamp, boundary)
         return response(header=SearchOffsetResponseHeader(offset))

@@ -42,8 +42,9 @@ from rocketbroker.codec.remoting.hot_responses import (
 from rocketbroker.codec.remoting.remoting_command import Command, RemotingCommand
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.codec.storefile.consume_queue_layout import MOST_IN_INNER_BATCH
-from rocketbroker.common.config import BrokerConfig
+from rocketbroker.common.config import BrokerConfig, MessageStoreConfig
 from rocketbroker.common.errors import BrokerResponseError, CodecError
+from rocketbroker.processor.support.acknowledged_answer import acknowledged_answer
 from rocketbroker.processor.support.broker_fast_failure import BrokerFastFailure
 from rocketbroker.processor.support.key_limit import KeyLimit
 from rocketbroker.processor.support.put_refusal import put_refusal
@@ -51,7 +52,8 @@ from rocketbroker.processor.support.retry_and_dlq import RetryAndDlq
 from rocketbroker.processor.support.topic_target import TopicTarget, TopicTargets, other_queue
 from rocketbroker.processor.support.unique_id import UniqueIds
 from rocketbroker.store.commitlog.put_message import MessageExtBrokerInner, PutMessageResult, PutMessageStatus
-from rocketbroker.store.message_store import MessageStore
+from rocketbroker.store.flush.acknowledgement import Acknowledgement, Acknowledgements
+from rocketbroker.store.message_appender import MessageAppender
 
 # Ends each pair of properties.
 _PAIR_END: Final = 2
@@ -73,7 +75,10 @@ class SendMessageProcessor:
 
     Args:
         config: region, cluster, permissions.
-        store: where messages go.
+        store_config: the limits of a message.
+        appender: takes the messages.
+        acknowledgements: say when a message may be answered.
+        store_host: the broker's address as records hold it.
         targets: finds and creates topics.
         retry_and_dlq: what becomes of messages that consumers send to their retry topic.
         unique_ids: gives an id to messages of clients that give none.
@@ -81,10 +86,13 @@ class SendMessageProcessor:
         fast_failure: refuses sends that are too many or too late.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913, PLR0917 - each is one thing that a send depends on
         self,
         config: BrokerConfig,
-        store: MessageStore,
+        store_config: MessageStoreConfig,
+        appender: MessageAppender,
+        acknowledgements: Acknowledgements,
+        store_host: bytes,
         targets: TopicTargets,
         retry_and_dlq: RetryAndDlq,
         unique_ids: UniqueIds,
@@ -92,19 +100,21 @@ class SendMessageProcessor:
         fast_failure: BrokerFastFailure,
     ) -> None:
         self._config = config
-        self._store = store
+        self._store_config = store_config
+        self._appender = appender
+        self._acknowledgements = acknowledgements
         self._targets = targets
         self._retry_and_dlq = retry_and_dlq
         self._unique_ids = unique_ids
         self._schedule = schedule
-        store_host = store.commit_log.store_host
+        self._store_host = store_host
         self._host_hex = store_host.hex().upper()
         self._next_id = "," + self._host_hex
         self._message_id = self._host_hex.encode() + b"%016X"
         self._ipv6_store = host_flags(bytes(8), store_host)
         self._fast_failure = fast_failure
-        self._waits_for_flush = store.waits_for_flush
-        self._key_limit = KeyLimit(store.config.max_keys_per_message)
+        self._waits_for_flush = acknowledgements.required
+        self._key_limit = KeyLimit(store_config.max_keys_per_message)
         self._take_settings()
 
     def _take_settings(self) -> None:
@@ -134,7 +144,7 @@ class SendMessageProcessor:
         if header.batch:
             return self._process_batch(connection, command, target, queue_id)
         message = self._message(connection, command, target, queue_id)
-        result = self._store.put_message(message)
+        result = self._appender.put_message(message)
         if result.status is not PutMessageStatus.PUT_OK:
             target.stats.misses += 1
             raise put_refusal(result)
@@ -234,9 +244,9 @@ class SendMessageProcessor:
         if target.is_batch_cq and unique_key is not None:
             self._make_inner(message, command, len(parts.flags))
             suffix += batch_uniq_id_suffix(unique_key)
-            result = self._store.put_inner_batch(message, len(parts.flags))
+            result = self._appender.put_inner_batch(message, len(parts.flags))
         else:
-            result = self._store.put_messages(message, parts)
+            result = self._appender.put_messages(message, parts)
         if result.status is not PutMessageStatus.PUT_OK:
             target.stats.misses += 1
             raise put_refusal(result)
@@ -265,7 +275,7 @@ class SendMessageProcessor:
 
     def _check_batch(self, header: SendMessageRequestHeader, length: int) -> None:
         """Refuse what cannot be done for a batch (CommitLog.asyncPutMessages)."""
-        limit = self._store.config.max_message_size
+        limit = self._store_config.max_message_size
         if length > limit:
             remark = f"the batch has {length} bytes, the limit is {limit} (maxMessageSize)"
         elif header.sys_flag & TRANSACTION_ROLLBACK_TYPE:
@@ -322,21 +332,13 @@ class SendMessageProcessor:
         queues = [(target.config.topic_name, queue_id)]
         if target.is_retry:
             queues.append((message.topic, message.queue_id))
-        unsettled = self._targets.unsettled(*queues)
-        later = self._after_flush(answer, result) if self._waits_for_flush else answer
-        if unsettled:
-            return self._targets.answer_when_created(unsettled, later)
-        target.waits = self._waits_for_flush or target.is_retry
-        return later
-
-    def _after_flush(self, answer: bytes, result: PutMessageResult) -> Awaitable[bytes | Command]:
-        """The answer once the message is on disk, or FLUSH_DISK_TIMEOUT: the disk refused or took too long."""
-        wait = partial(self._store.when_flushed, result)
-        return self._fast_failure.answer_when_flushed(wait, partial(_flushed, answer))
-
-    @property
-    def _store_host(self) -> bytes:
-        return self._store.commit_log.store_host
+        waits = self._targets.waits(*queues)
+        must_wait = bool(waits) or self._waits_for_flush
+        target.waits = must_wait or target.is_retry
+        if not must_wait:
+            return answer
+        wait = self._acknowledgements.wait_for(result, waits)
+        return self._fast_failure.answer_when_acknowledged(wait, partial(_acknowledged, answer))
 
 
 def _why_none(sys_flag: int) -> str:
@@ -348,10 +350,7 @@ def _why_none(sys_flag: int) -> str:
     return f"sysFlag {sys_flag} is that of a transaction, but the property TRAN_MSG is not true"
 
 
-def _flushed(answer: bytes, why: str) -> bytes | Command:
-    if not why:
+def _acknowledged(answer: bytes, outcome: Acknowledgement) -> bytes | Command:
+    if outcome.ok:
         return answer
-    # The message is stored: a client takes its place from the fields, and sends again if it wants to.
-    refused = decode_frame(memoryview(answer)[LENGTH.size :])
-    refused.code, refused.remark = ResponseCode.FLUSH_DISK_TIMEOUT, why
-    return refused
+    return acknowledged_answer(decode_frame(memoryview(answer)[LENGTH.size :]), outcome)

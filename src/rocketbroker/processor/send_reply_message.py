@@ -17,12 +17,13 @@ from rocketbroker.codec.remoting.remoting_command import Command, RemotingComman
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.clock import Clock
-from rocketbroker.common.config import BrokerConfig
+from rocketbroker.common.config import BrokerConfig, MessageStoreConfig
 from rocketbroker.common.errors import BrokerResponseError, RemotingError
 from rocketbroker.processor.support.key_limit import KeyLimit
 from rocketbroker.processor.support.topic_target import TopicTarget, TopicTargets, other_queue
 from rocketbroker.store.commitlog.put_message import MessageExtBrokerInner, PutMessageStatus
-from rocketbroker.store.message_store import MessageStore
+from rocketbroker.store.flush.acknowledgement import Acknowledgements
+from rocketbroker.store.message_appender import MessageAppender
 
 log = logging.getLogger(__name__)
 
@@ -43,27 +44,35 @@ class SendReplyMessageProcessor:
 
     Args:
         config: region, whether replies are stored.
-        store: where they go.
+        store_config: the limits of a message.
+        appender: takes the replies.
+        acknowledgements: say when a stored reply may be answered.
+        store_host: the broker's address as records hold it.
         targets: finds the topic.
         producers: finds who asked.
         clock: dates the replies.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913, PLR0917 - each is one thing that a reply depends on
         self,
         config: BrokerConfig,
-        store: MessageStore,
+        store_config: MessageStoreConfig,
+        appender: MessageAppender,
+        acknowledgements: Acknowledgements,
+        store_host: bytes,
         targets: TopicTargets,
         producers: ProducerManager,
         clock: Clock,
     ) -> None:
         self._config = config
-        self._store = store
+        self._store_config = store_config
+        self._appender = appender
+        self._acknowledgements = acknowledgements
         self._targets = targets
         self._producers = producers
         self._clock = clock
-        self._store_host = store.commit_log.store_host
-        self._key_limit = KeyLimit(store.config.max_keys_per_message)
+        self._store_host = store_host
+        self._key_limit = KeyLimit(store_config.max_keys_per_message)
 
     def process(self, connection: Connection, command: RemotingCommand[Header]) -> Awaitable[Command]:
         """Answer the request once the client that asked has the reply.
@@ -75,7 +84,7 @@ class SendReplyMessageProcessor:
             BrokerResponseError: SYSTEM_ERROR, the reply names no client, or that is not here or does not take it;
                 MESSAGE_ILLEGAL, the body is too long; as a send for a topic or a queue that cannot be.
         """
-        limit = self._store.config.max_message_size
+        limit = self._store_config.max_message_size
         if len(command.body) > limit:
             text = (
                 f"maxMessageSize: the reply has {len(command.body):,} bytes, over the limit of {limit:,}; "
@@ -168,16 +177,14 @@ class SendReplyMessageProcessor:
 
     async def _put(self, message: MessageExtBrokerInner, target: TopicTarget) -> tuple[str, int]:
         """Id and queue offset of the stored reply. It has arrived, so that a store that refuses it is told of only."""
-        result = self._store.put_message(message)
-        why = f"[{result.status.name}] {result.reason}" if result.status is not PutMessageStatus.PUT_OK else ""
+        result = self._appender.put_message(message)
         # Read events end with this, and a coroutine runs outside of them.
-        self._store.dispatch()
-        if not why and self._store.waits_for_flush:
-            why = await self._store.wait_flushed(result)
-        try:
-            await self._targets.answer_when_created(self._targets.unsettled((message.topic, message.queue_id)), None)
-        except BrokerResponseError as error:
-            why = error.remark
+        self._appender.dispatch()
+        if result.status is PutMessageStatus.PUT_OK:
+            waits = self._targets.waits((message.topic, message.queue_id))
+            why = (await self._acknowledgements.acknowledged(result, waits)).reason
+        else:
+            why = f"[{result.status.name}] {result.reason}"
         if why:
             log.warning("a reply was passed on, and is not in %s: %s", message.topic, why)
             return _NOT_STORED

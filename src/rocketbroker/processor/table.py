@@ -59,12 +59,16 @@ def broker_routes(parts: BrokerParts) -> dict[int, Route]:
 
 
 def _add_messages(table: MethodTable, parts: BrokerParts, fast_failure: BrokerFastFailure) -> None:
-    store_host = parts.store.commit_log.store_host
+    store = parts.store
+    store_host = store.commit_log.store_host
     retry_and_dlq = RetryAndDlq(parts.subscription_groups, parts.topic_configs, parts.locks, parts.stats)
     targets = TopicTargets(parts.config, parts.topic_configs, parts.stats)
     send = SendMessageProcessor(
         parts.config,
-        parts.store,
+        store.config,
+        store.appender,
+        store.acknowledgements,
+        store_host,
         targets,
         retry_and_dlq,
         UniqueIds(store_host[:-4], os.getpid(), parts.clock),
@@ -76,7 +80,16 @@ def _add_messages(table: MethodTable, parts: BrokerParts, fast_failure: BrokerFa
     table.add(
         RequestCode.SEND_BATCH_MESSAGE, send, SendMessageRequestHeaderV2, Audience.CLIENT, takes_large_bodies=True
     )
-    reply = SendReplyMessageProcessor(parts.config, parts.store, targets, parts.producers, parts.clock).process
+    reply = SendReplyMessageProcessor(
+        parts.config,
+        store.config,
+        store.appender,
+        store.acknowledgements,
+        store_host,
+        targets,
+        parts.producers,
+        parts.clock,
+    ).process
     table.add(RequestCode.SEND_REPLY_MESSAGE, reply, SendMessageRequestHeader, Audience.CLIENT, takes_large_bodies=True)
     table.add(
         RequestCode.SEND_REPLY_MESSAGE_V2, reply, SendMessageRequestHeaderV2, Audience.CLIENT, takes_large_bodies=True
@@ -98,7 +111,9 @@ def _add_messages(table: MethodTable, parts: BrokerParts, fast_failure: BrokerFa
         parts.config,
         parts.subscription_groups,
         parts.topic_configs,
-        parts.store,
+        store.appender,
+        store.queries,
+        store.acknowledgements,
         store_host=store_host,
         schedule=parts.handle_schedule_message,
         stats=parts.stats,
@@ -106,10 +121,20 @@ def _add_messages(table: MethodTable, parts: BrokerParts, fast_failure: BrokerFa
         allowance=parts.send_backs,
     )
     table.add(RequestCode.CONSUMER_SEND_MSG_BACK, send_back.process, ConsumerSendMsgBackRequestHeader, Audience.CLIENT)
-    end = EndTransactionProcessor(parts.config, parts.store, parts.transactions, store_host, parts.clock)
+    end = EndTransactionProcessor(
+        parts.config, store.queries, store.acknowledgements, parts.transactions, store_host, parts.clock
+    )
     table.add(RequestCode.END_TRANSACTION, end.process, EndTransactionRequestHeader, Audience.CLIENT)
     recall = RecallMessageProcessor(
-        parts.config, parts.topic_configs, parts.store, parts.handle_schedule_message, parts.clock, parts.stats
+        parts.config,
+        store.config,
+        parts.topic_configs,
+        store.appender,
+        store.acknowledgements,
+        store_host,
+        parts.handle_schedule_message,
+        parts.clock,
+        parts.stats,
     )
     table.add(RequestCode.RECALL_MESSAGE, recall.process, RecallMessageRequestHeader, Audience.CLIENT)
 
@@ -144,7 +169,7 @@ def _add_clients(table: MethodTable, parts: BrokerParts) -> None:
         parts.subscription_groups,
         parts.topic_configs,
         parts.consumers,
-        parts.store,
+        parts.store.queues,
         parts.offset_reset,
     )
     table.add(RequestCode.UPDATE_CONSUMER_OFFSET, update.process, UpdateConsumerOffsetRequestHeader, Audience.CLIENT)

@@ -9,7 +9,8 @@ from rocketbroker.codec.remoting.handler import Connection
 from rocketbroker.codec.remoting.headers.offset import UpdateConsumerOffsetRequestHeader
 from rocketbroker.codec.remoting.remoting_command import Command, RemotingCommand, response
 from rocketbroker.codec.remoting.response_code import ResponseCode
-from rocketbroker.processor.support.offset_range import QueueRange, check_offset_range
+from rocketbroker.processor.support.offset_range import check_offset_range
+from rocketbroker.store.queue.consume_queue_store import ConsumeQueueStore
 
 Header = UpdateConsumerOffsetRequestHeader
 
@@ -31,14 +32,14 @@ class UpdateConsumerOffsetProcessor:
         subscription_groups: SubscriptionGroupManager,
         topic_configs: TopicConfigManager,
         consumers: ConsumerManager,
-        store: QueueRange,
+        queues: ConsumeQueueStore,
         reset: OffsetReset,
     ) -> None:
         self._offsets = offsets
         self._subscription_groups = subscription_groups
         self._topic_configs = topic_configs
         self._consumers = consumers
-        self._store = store
+        self._queues = queues
         self._reset = reset
 
     def process(self, connection: Connection, command: RemotingCommand[Header]) -> Command:
@@ -55,8 +56,8 @@ class UpdateConsumerOffsetProcessor:
         info = self._consumers.group_info(header.consumer_group)
         if command.is_oneway or (info is not None and connection in info.channels):
             return self._commit(header)
-        if header.commit_offset > self._store.min_offset_in_queue(header.topic, header.queue_id):
-            check_offset_range(self._store, header.topic, header.queue_id, header.commit_offset)
+        if header.commit_offset > self._queues.min_offset_in_queue(header.topic, header.queue_id):
+            check_offset_range(self._queues, header.topic, header.queue_id, header.commit_offset)
         if header.commit_offset < 0 or info is None or not self._reset.reaches(info):
             return self._commit(header)
         self._reset.assign(header.consumer_group, header.topic, {header.queue_id: header.commit_offset})

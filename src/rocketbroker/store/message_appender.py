@@ -81,7 +81,7 @@ class MessageAppender:
         self.last_store_timestamp = 0
         self.put_count = 0
 
-    def put(self, message: MessageExtBrokerInner) -> PutMessageResult:
+    def put_message(self, message: MessageExtBrokerInner) -> PutMessageResult:
         """Append one message; it is readable after the next ``dispatch``."""
         if (refused := self._refusals.current) is not None and not self._has_room_again():
             return refused
@@ -132,13 +132,13 @@ class MessageAppender:
             return PutMessageResult(PutMessageStatus.MESSAGE_ILLEGAL, reason=reason)
         message.properties = replace_property(message.properties, b"INNER_BASE", b"%d" % queue.next_offset)
         message.found = None
-        result = self.put(message)
+        result = self.put_message(message)
         if result.status is PutMessageStatus.PUT_OK:
             queue.next_offset = result.queue_offset + count
             self.put_count += count - 1
         return result
 
-    def put_batch(self, message: MessageExtBrokerInner, parts: BatchParts) -> PutMessageResult:
+    def put_messages(self, message: MessageExtBrokerInner, parts: BatchParts) -> PutMessageResult:
         """Append several messages to one queue, back to back; all of them or none.
 
         Args:

@@ -14,7 +14,6 @@ from pathlib import Path
 from types import MappingProxyType
 
 from rocketbroker.codec.message.delay_levels import parse_delay_levels
-from rocketbroker.codec.message.message_batch import BatchParts
 from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
 from rocketbroker.common.clock import Clock
 from rocketbroker.common.config import MessageStoreConfig
@@ -25,11 +24,11 @@ from rocketbroker.store.clean import deleted_topics
 from rocketbroker.store.clean.deleted_topics import DeletedTopics
 from rocketbroker.store.clean.topic_deletion import TopicDeletion
 from rocketbroker.store.commitlog.commit_log import ALLOCATE_STEP, CommitLog
-from rocketbroker.store.commitlog.put_message import MessageExtBrokerInner, PutMessageResult
 from rocketbroker.store.dispatch.commit_log_dispatcher import CommitLogDispatcher
 from rocketbroker.store.dispatch.message_arriving_listener import MessageArrivingListener
 from rocketbroker.store.dispatch.reput_message_service import ReputMessageService
-from rocketbroker.store.flush.flush_service import CommitLogFlusher, ConsumeQueueFlusher, WhenFlushed
+from rocketbroker.store.flush.acknowledgement import Acknowledgements
+from rocketbroker.store.flush.flush_service import CommitLogFlusher, ConsumeQueueFlusher
 from rocketbroker.store.flush.index_sync import IndexSync
 from rocketbroker.store.flush.store_checkpoint import StoreCheckpoint
 from rocketbroker.store.flush.write_refusal import Refusal, StandingRefusals
@@ -40,7 +39,6 @@ from rocketbroker.store.logfile.mapped_file_queue import MappedFileQueue
 from rocketbroker.store.message_appender import MessageAppender
 from rocketbroker.store.queue import queue_ends
 from rocketbroker.store.queue.batch_queues import BatchQueues
-from rocketbroker.store.queue.consume_queue_interface import ConsumeQueueInterface
 from rocketbroker.store.queue.consume_queue_store import ConsumeQueueStore
 from rocketbroker.store.read.checked_reader import CheckedReader
 from rocketbroker.store.read.damage_log import DamageLog
@@ -107,7 +105,7 @@ class MessageStore:
         # Why no message is taken, if so; whoever finds a cause sets it here.
         self.refusals = StandingRefusals()
         self.refusals.set(Refusal.NOT_STARTED, "the store is not open yet: it takes messages once it has recovered")
-        sync_flush = self.waits_for_flush
+        sync_flush = config.flush_disk_type == "SYNC_FLUSH"
         self.flusher = CommitLogFlusher(
             log_queue,
             config,
@@ -117,7 +115,7 @@ class MessageStore:
             self._dispatch_synced if sync_flush else None,
             self._sync_failed,
         )
-        self._appender = MessageAppender(
+        self.appender = MessageAppender(
             self.commit_log,
             self.queues,
             self._dispatcher,
@@ -127,6 +125,7 @@ class MessageStore:
             self.refusals,
             self.flusher if sync_flush else None,
         )
+        self.acknowledgements = Acknowledgements(self.flusher.acknowledge) if sync_flush else Acknowledgements()
         self._cold_readers = ThreadPoolExecutor(_COLD_READERS, thread_name_prefix="ColdRead")
         self.damage_log = DamageLog()
         checked_reader = CheckedReader(self.commit_log, self.damage_log, self._cold_readers)
@@ -141,27 +140,20 @@ class MessageStore:
             self._last_dispatched,
             self._queues_flushed,
         )
-        self._queries = MessageQueries(self.commit_log, self.queues, self._reader, self._dispatcher, config)
-        self.query_message = self._queries.query_message
-        self.offset_in_queue_by_time = self._queries.offset_in_queue_by_time
-        self.read_message, self.read_queued_message = self._queries.read_message, self._queries.read_queued_message
-        self._deletion = TopicDeletion(
+        self.queries = MessageQueries(self.commit_log, self.queues, self._reader, self._dispatcher, config)
+        self.deletion = TopicDeletion(
             self._deleted_topics,
             self.commit_log,
             self.queues,
             self.flusher,
-            self._appender.dispatch,
+            self.appender.dispatch,
             self._cold_readers,
         )
         self._tasks = TaskOwner("MessageStore")
         self._loop: asyncio.AbstractEventLoop | None = None
         self.boot_time_ms = clock.time_ms()
-        # Whether the last broker had stopped cleanly; known once it is started.
-        self.was_clean = True
-        # What was found when it was opened; likewise.
+        # What was found when it was opened; known once it is started.
         self.recovery_report = RecoveryReport(clean_stop=True)
-        # Appends one message; readable after ``dispatch``. Both bound here: the path of each message is a call shorter.
-        self.put_message, self.dispatch = self._appender.put, self._appender.dispatch
 
     def _make_queues(self, topics: Mapping[str, TopicConfig]) -> ConsumeQueueStore:
         config = self.config
@@ -214,7 +206,7 @@ class MessageStore:
 
     def _open(self) -> RecoveryReport:
         self.lock.acquire()
-        clean = self.was_clean = self.lock.was_clean
+        clean = self.lock.was_clean
         parts = self.commit_log, self.queues, self.index_service
         # A crash after a change leaves a store that is not clean any more.
         changing = partial(self.lock.mark_running, os.getpid())
@@ -223,7 +215,7 @@ class MessageStore:
         self._load_checkpoint(loaded, changing)
         self._deleted_topics.load(loaded.report.damaged_files)
         if not clean:
-            self._deleted_topics.finish(self.queues, self.min_physical_offset)
+            self._deleted_topics.finish(self.queues, self.commit_log.min_offset)
         reput = ReputMessageService(
             self.commit_log,
             self.queues,
@@ -234,10 +226,10 @@ class MessageStore:
         )
         report = recover(loaded, self._checkpoint, reput, changing)
         # What is synced next reaches that far, also when no message comes: else each kill would add to what is unknown.
-        self._appender.last_store_timestamp = report.last_stored_ms
+        self.appender.last_store_timestamp = report.last_stored_ms
         self._deleted_topics.clamp(report.end_of_log, report.damaged_files)
         self._trust_from_here_on()
-        if self.waits_for_flush:
+        if self.acknowledgements.required:
             self.flusher.flush()
             if self.flusher.error:
                 raise StoreError(f"messages that a killed broker left would be shown: {self.flusher.error}")
@@ -268,12 +260,12 @@ class MessageStore:
     async def stop(self) -> None:
         """Write all to disk, leave a clean store, release all files."""
         self.refusals.set(Refusal.SHUTTING_DOWN, "the store is shutting down")
-        await self._deletion.stop()
+        await self.deletion.stop()
         await self._tasks.stop()
         loop = asyncio.get_running_loop()
         await loop.run_in_executor(None, self.flusher.stop)
         try:
-            self.dispatch()
+            self.appender.dispatch()
         except StoreError:
             log.exception("messages are stored, but cannot be read before the next start")
         self._dispatcher.flush_index()
@@ -294,7 +286,7 @@ class MessageStore:
         indexed = self._is_index_synced()
         self._checkpoint.save()
         # What is not in the queues or the index would be looked for by an unclean start only.
-        failed = self.lock.stays_marked or self.flusher.error or self._queue_flusher.error or self._appender.has_pending
+        failed = self.lock.stays_marked or self.flusher.error or self._queue_flusher.error or self.appender.has_pending
         if indexed and not failed:
             self._write_ends()
             self.lock.mark_stopped()
@@ -306,7 +298,7 @@ class MessageStore:
         queue_ends.write_queue_ends(self._ends_path, log_range, self.queues, names, self._file_system)
 
     def _end_reads(self) -> None:
-        self._queries.close()
+        self.queries.close()
         self._cold_readers.shutdown()
 
     def _is_index_synced(self) -> bool:
@@ -330,15 +322,15 @@ class MessageStore:
         self.lock.release()
 
     def _last_stored(self) -> int:
-        return self._appender.last_store_timestamp
+        return self.appender.last_store_timestamp
 
     def _last_dispatched(self) -> int:
-        return self._appender.last_dispatched_timestamp
+        return self.appender.last_dispatched_timestamp
 
     def _dispatch_synced(self) -> None:
         """Under SYNC_FLUSH messages are readable once they are on disk."""
         try:
-            self.dispatch()
+            self.appender.dispatch()
         except StoreError:
             log.exception("messages are stored, but cannot be read yet")
 
@@ -355,110 +347,6 @@ class MessageStore:
             self._index_sync.sync_if_due()
         self.queues.remove_retired()
         self._deleted_topics.write_again()
-
-    # -- writing
-
-    def put_messages(self, message: MessageExtBrokerInner, parts: BatchParts) -> PutMessageResult:
-        """Append several messages to one queue: all or none."""
-        return self._appender.put_batch(message, parts)
-
-    def put_inner_batch(self, message: MessageExtBrokerInner, count: int) -> PutMessageResult:
-        """Append a batch to a topic of batches, as one record: see ``MessageAppender``."""
-        return self._appender.put_inner_batch(message, count)
-
-    @property
-    def waits_for_flush(self) -> bool:
-        """Whether a message is acknowledged only when it is on disk (SYNC_FLUSH)."""
-        return self.config.flush_disk_type == "SYNC_FLUSH"
-
-    def when_flushed(self, result: PutMessageResult, tell: WhenFlushed) -> None:
-        """Have told on the event loop when a message is on disk, or why it is not: see ``CommitLogFlusher``."""
-        end = result.physical_offset + result.size
-        self.flusher.when_flushed(end, tell, self.config.sync_flush_timeout / 1000)
-
-    async def wait_flushed(self, result: PutMessageResult) -> str:
-        """Wait until a message is on disk; gives why it is not, empty when it is."""
-        future: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        self.when_flushed(result, lambda why: None if future.done() else future.set_result(why))
-        return await future
-
-    async def sync(self) -> bool:
-        """Bring all that is stored to disk now; false when the disk refused."""
-        return await self.flusher.wait_flushed(self.max_physical_offset)
-
-    # -- reading
-
-    def topic_queues(self, topic: str) -> dict[int, ConsumeQueueInterface]:
-        """The queues of a topic that ever had a message, by number."""
-        return self.queues.queues_of(topic)
-
-    def max_offset_in_queue(self, topic: str, queue_id: int) -> int:
-        """Queue offset after the last readable message; 0 for a queue without messages."""
-        queue = self.queues.find(topic, queue_id)
-        return queue.max_offset if queue else 0
-
-    def min_offset_in_queue(self, topic: str, queue_id: int) -> int:
-        """Queue offset of the first message there is."""
-        queue = self.queues.find(topic, queue_id)
-        return queue.min_offset if queue else 0
-
-    def message_store_timestamp(self, topic: str, queue_id: int, queue_offset: int) -> int:
-        """Store time in ms of a message of a queue, -1 when the queue does not hold it."""
-        queue = self.queues.find(topic, queue_id)
-        return self._reader.store_timestamp(queue, queue_offset) if queue else -1
-
-    def earliest_message_time(self, topic: str, queue_id: int) -> int:
-        """Store time in ms of the first message of a queue, -1 when it has none."""
-        return self.message_store_timestamp(topic, queue_id, self.min_offset_in_queue(topic, queue_id))
-
-    def look_message_by_offset(self, physical_offset: int) -> bytes | None:
-        """The record at a CommitLog offset, or ``None`` when no record begins there (blocks when it is cold)."""
-        return self.commit_log.record(physical_offset)
-
-    def queued_message(self, physical_offset: int) -> bytes | None:
-        """As ``look_message_by_offset``, for an offset of a client: ``None`` also when no queue leads to the record."""
-        return self._queries.queued_message(physical_offset)
-
-    # -- keeping
-
-    async def delete_topics(self, topics: set[str]) -> int:
-        """Remove the queues of topics: see ``TopicDeletion``; gives how many topics had any.
-
-        Raises:
-            StoreError: the log could not be synced, or messages could not be brought to their queues first.
-            OSError: the disk refused the note or a folder's new name; that topic is as it was.
-        """
-        return await self._deletion.delete(topics)
-
-    @property
-    def min_physical_offset(self) -> int:
-        """CommitLog offset of the first record."""
-        return self.commit_log.min_offset
-
-    @property
-    def max_physical_offset(self) -> int:
-        """CommitLog offset after the last record."""
-        return self.commit_log.max_offset
-
-    @property
-    def flushed_offset(self) -> int:
-        """Everything before this CommitLog offset is on disk."""
-        return self.flusher.flushed_offset
-
-    @property
-    def dispatched_offset(self) -> int:
-        """CommitLog offset before which all messages are readable."""
-        return self._appender.dispatched_offset
-
-    @property
-    def dispatch_behind_bytes(self) -> int:
-        """Bytes of the CommitLog from the first message on that is stored and not readable yet."""
-        return self.max_physical_offset - self.dispatched_offset
-
-    @property
-    def put_count(self) -> int:
-        """Messages stored since the start."""
-        return self._appender.put_count
 
 
 def _hot_bytes(config: MessageStoreConfig) -> int:

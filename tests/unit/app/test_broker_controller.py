@@ -150,5 +150,5 @@ async def test_a_start_that_a_table_ends_lets_others_in_and_leaves_the_store_unc
     (tmp_path / "config" / "topics.json").unlink()
     again = BrokerController.bind(broker_settings(0, tmp_path, ""))
     await again.start()
-    assert not again.store.was_clean
+    assert not again.store.lock.was_clean
     await again.stop()

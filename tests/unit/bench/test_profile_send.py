@@ -25,11 +25,11 @@ async def test_a_burst_goes_through_the_path_whole_and_in_steps(tmp_path: Path):
         Burst(path, reads).timings()
 
         # Once whole, once by the processor alone, once to see the messages it makes, twice by the store alone.
-        assert path.store.put_count == 5 * 8
-        assert [path.store.max_offset_in_queue(TOPIC, queue) for queue in range(QUEUES)] == [5] * QUEUES
+        assert path.store.appender.put_count == 5 * 8
+        assert [path.store.queues.max_offset_in_queue(TOPIC, queue) for queue in range(QUEUES)] == [5] * QUEUES
         messages = decode_messages(pulled(fetch(path.store, TOPIC, 3, 0)))
         assert [bytes(message.body) for message in messages] == [b"body"] * 5
-        assert len((await path.store.query_message(TOPIC, "sender-3", 32, 0, 2**62)).records) == 5
+        assert len((await path.store.queries.query_message(TOPIC, "sender-3", 32, 0, 2**62)).records) == 5
 
 
 async def test_each_request_is_answered(tmp_path: Path):

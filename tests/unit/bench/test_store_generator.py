@@ -33,12 +33,12 @@ async def put_all(store: MessageStore, clock: FakeClock, messages: Messages, cou
         clock.advance((messages.timestamp(number) - clock.time_ms()) / 1000)
         topic, queue_id = messages.place(number % messages.streams)
         body, properties = with_number(messages.body, number), with_number(messages.properties, number)
-        store.put_message(
+        store.appender.put_message(
             message(
                 body, topic, queue_id, properties=properties, born_host=HOST, born_timestamp=messages.timestamp(number)
             )
         )
-    store.dispatch()
+    store.appender.dispatch()
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -86,7 +86,7 @@ async def test_the_store_opens_and_gives_all_messages_and_keys(tmp_path: Path, c
     store = make_store(tmp_path, FakeClock(made.last_timestamp + 1000), store_host=HOST, max_index_num=INDEX_NUM)
     await store.start()
     try:
-        assert store.was_clean is clean
+        assert store.lock.was_clean is clean
         assert store.commit_log.max_offset == made.offset_of(COUNT - 1) + made.template.size
         for stream in range(MESSAGES.streams):
             numbers = range(stream, COUNT, MESSAGES.streams)
@@ -97,7 +97,7 @@ async def test_the_store_opens_and_gives_all_messages_and_keys(tmp_path: Path, c
         for number in (0, 7, 499, 500, COUNT - 1):
             topic, _ = MESSAGES.place(number % MESSAGES.streams)
             key = f"order-{number:09d}"
-            result = await store.query_message(topic, key, 32, 0, made.last_timestamp)
+            result = await store.queries.query_message(topic, key, 32, 0, made.last_timestamp)
             assert len(result.records) == 1
     finally:
         await store.stop()

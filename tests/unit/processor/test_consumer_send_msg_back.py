@@ -33,12 +33,14 @@ PRODUCER = host_bytes("10.1.2.3", 40000)
 PROPERTIES = {"KEYS": "k", "TAGS": "TagA", "UNIQ_KEY": "7F0000010000000000000000000000AB", "WAIT": "true"}
 
 
-def make(parts, store):
+def make(parts, store, appender=None):
     return ConsumerSendMsgBackProcessor(
         parts.config,
         parts.subscription_groups,
         parts.topic_configs,
-        store,
+        appender or store.appender,
+        store.queries,
+        store.acknowledgements,
         store_host=STORE_HOST,
         schedule=HandleScheduleMessage(MessageStoreConfig(), parts.clock, 18, lambda: 1000),
         stats=parts.stats,
@@ -64,16 +66,16 @@ def put(store, topic="T", reconsume_times=0, born_host=PRODUCER, properties=None
         born_host,
         reconsume_times,
     )
-    result = store.put_message(message)
-    store.dispatch()
+    result = store.appender.put_message(message)
+    store.appender.dispatch()
     return result.physical_offset
 
 
 async def put_on_disk(store):
     """Store a message under SYNC_FLUSH, which a queue leads to once it is on disk."""
     offset = put(store)
-    assert await store.sync()
-    store.dispatch()
+    assert await store.flusher.sync()
+    store.appender.dispatch()
     return offset
 
 
@@ -82,7 +84,7 @@ def send_back(processor, offset, group="g", delay_level=0, version=513, connecti
     command = request(RequestCode.CONSUMER_SEND_MSG_BACK, header)
     command.version = version
     answer = processor.process(connection or FakeConnection(), command)
-    processor._store.dispatch()
+    processor._appender.dispatch()
     return answer
 
 
@@ -92,29 +94,29 @@ def stored(store, topic, queue_id, offset=0):
 
 def test_a_message_of_a_batch_in_one_record_cannot_be_sent_back_by_itself(processor, parts, store):
     parts.topic_configs.update(TopicConfig("Batches", 4, 4, attributes={"+queue.type": "BatchCQ"}))
-    offset = store.put_inner_batch(inner_batch(b"one", b"two"), 2).physical_offset
-    store.dispatch()
-    before = store.max_physical_offset
+    offset = store.appender.put_inner_batch(inner_batch(b"one", b"two"), 2).physical_offset
+    store.appender.dispatch()
+    before = store.commit_log.max_offset
     with pytest.raises(BrokerResponseError) as error:
         send_back(processor, offset)
     assert error.value.code == ResponseCode.MESSAGE_ILLEGAL
     assert "is part of a batch in one record, of topic Batches with queue.type=BatchCQ" in error.value.remark
-    assert store.max_physical_offset == before
+    assert store.commit_log.max_offset == before
 
 
 def test_a_record_that_somebody_wrote_into_a_body_cannot_be_sent_back(processor, store):
-    forged = put_forged(store, store.look_message_by_offset(put(store)))
-    before = store.max_physical_offset
+    forged = put_forged(store, store.commit_log.record(put(store)))
+    before = store.commit_log.max_offset
 
     with pytest.raises(BrokerResponseError, match=f"look message by offset failed, {forged}"):
         send_back(processor, forged)
-    assert store.max_physical_offset == before
+    assert store.commit_log.max_offset == before
 
 
 def test_one_message_is_not_sent_back_again_and_again(processor, parts, store):
     apply_updates([parts.config], {"consumerSendMsgBackBytesPerSecond": "1000"})
     offset = put(store, properties={**PROPERTIES, "PAD": "x" * 10_000})
-    before = store.max_physical_offset
+    before = store.commit_log.max_offset
     refusals = []
     for _ in range(100):
         try:
@@ -126,7 +128,7 @@ def test_one_message_is_not_sent_back_again_and_again(processor, parts, store):
     assert {refusal.code for refusal in refusals} == {ResponseCode.SYSTEM_BUSY}
     assert refusals[0].remark.startswith("consumerSendMsgBackBytesPerSecond: a message of 10,")
     assert "that this connection was not given exceeds the rate of 1,000" in refusals[0].remark
-    assert store.max_physical_offset - before < 11_000
+    assert store.commit_log.max_offset - before < 11_000
 
 
 def test_a_consumer_that_fails_at_all_messages_sends_all_of_them_back(processor, parts, store):
@@ -148,7 +150,7 @@ def test_a_consumer_that_fails_at_all_messages_sends_all_of_them_back(processor,
 
 def test_retry_copy_goes_through_the_schedule_topic(processor, parts, store):
     offset = put(store)
-    original = decode_record(store.look_message_by_offset(offset))
+    original = decode_record(store.commit_log.record(offset))
     answer = send_back(processor, offset)
     assert (answer.code, answer.header) == (0, None)
     copy = stored(store, "SCHEDULE_TOPIC_XXXX", 2)
@@ -208,7 +210,7 @@ def test_dead_letters(processor, parts, store, reconsume_times, delay_level, fie
     assert copy.reconsume_times == reconsume_times + 1
     assert parts.topic_configs.select("%DLQ%g") == TopicConfig("%DLQ%g", 1, 1, 6)
     assert parts.stats.view("DLQ_PUT_NUMS", "T@g").stats_minute.sum == 1
-    assert store.topic_queues("SCHEDULE_TOPIC_XXXX") == {}
+    assert store.queues.queues_of("SCHEDULE_TOPIC_XXXX") == {}
 
 
 def test_ipv6_producer(processor, store):
@@ -223,7 +225,7 @@ def test_offset_without_a_message(processor, store, offset):
     with pytest.raises(BrokerResponseError, match=f"look message by offset failed, {offset}") as error:
         send_back(processor, offset)
     assert error.value.code == ResponseCode.SYSTEM_ERROR
-    assert store.topic_queues("SCHEDULE_TOPIC_XXXX") == {}
+    assert store.queues.queues_of("SCHEDULE_TOPIC_XXXX") == {}
 
 
 @pytest.mark.parametrize("group", ["", "../../g", "a@b", "a" * 121])
@@ -248,20 +250,16 @@ def test_permissions(processor, parts, store):
 def test_group_without_retries(processor, parts, store):
     parts.subscription_groups.find("g").retry_queue_nums = 0
     assert send_back(processor, put(store)).code == 0
-    assert store.topic_queues("SCHEDULE_TOPIC_XXXX") == {}
+    assert store.queues.queues_of("SCHEDULE_TOPIC_XXXX") == {}
 
 
 def test_copy_that_cannot_be_stored(processor, parts, store):
     class Full:
-        waits_for_flush = False
-        queued_message = store.queued_message
-        dispatch = store.dispatch
-
         def put_message(self, _message):
             return PutMessageResult(PutMessageStatus.DISK_FULL, reason="no room")
 
     with pytest.raises(BrokerResponseError, match=r"\[DISK_FULL\] no room") as error:
-        send_back(make(parts, Full()), put(store))
+        send_back(make(parts, store, Full()), put(store))
     assert error.value.code == ResponseCode.SERVICE_NOT_AVAILABLE
 
 
@@ -275,7 +273,7 @@ async def test_the_answer_waits_until_the_copy_is_on_disk(parts, sync_store):
     answer = send_back(make(parts, sync_store), await put_on_disk(sync_store))
 
     assert inspect.isawaitable(answer)
-    assert ((await answer).code, sync_store.flushed_offset) == (0, sync_store.max_physical_offset)
+    assert ((await answer).code, sync_store.flusher.flushed_offset) == (0, sync_store.commit_log.max_offset)
     assert stored(sync_store, "SCHEDULE_TOPIC_XXXX", 2).get_property("REAL_TOPIC") == "%RETRY%g"
 
 
@@ -319,7 +317,7 @@ async def test_those_that_wait_for_the_disk_are_bounded(parts, sync_store, monke
         assert (await waiting).code == 0
 
     assert error.value.code == ResponseCode.SYSTEM_BUSY
-    assert sync_store.put_count == 2
+    assert sync_store.appender.put_count == 2
     assert (await send_back(processor, offset)).code == 0, "there is room again"
 
 

@@ -32,11 +32,11 @@ async def transactions(tmp_path: Path) -> AsyncIterator[Transactions]:
 
 def refused(transactions: Transactions, half: MessageExt, outcome: int = COMMIT, **fields: Any) -> tuple[int, str]:
     """Code and remark, and that nothing is stored or ended."""
-    before = transactions.store.max_physical_offset
+    before = transactions.store.commit_log.max_offset
     is_open = transactions.service.open_offset(half)
     with pytest.raises(BrokerResponseError) as error:
         transactions.end(half, outcome, **fields)
-    assert transactions.store.max_physical_offset == before
+    assert transactions.store.commit_log.max_offset == before
     assert transactions.service.open_offset(half) == is_open
     return error.value.code, error.value.remark
 
@@ -59,9 +59,9 @@ async def test_a_commit_stores_the_message_where_it_was_to_go(transactions: Tran
 
 async def test_a_rollback_stores_nothing_but_the_op_message(transactions: Transactions):
     half = transactions.send()
-    end = transactions.store.max_physical_offset
+    end = transactions.store.commit_log.max_offset
     assert transactions.end(half, ROLLBACK).code == ResponseCode.SUCCESS
-    assert transactions.store.max_physical_offset == end
+    assert transactions.store.commit_log.max_offset == end
     transactions.write_ops()
     assert (transactions.bodies(), transactions.ops()) == ([], [b"0,"])
 
@@ -128,8 +128,8 @@ async def test_other_offsets_name_none(transactions: Transactions):
 
 async def test_a_message_that_is_no_half_message_cannot_be_ended(transactions: Transactions):
     half = transactions.send()
-    stored = transactions.store.put_message(message(b"x", "Plain", properties={"PGROUP": "PG"}))
-    transactions.store.dispatch()
+    stored = transactions.store.appender.put_message(message(b"x", "Plain", properties={"PGROUP": "PG"}))
+    transactions.store.appender.dispatch()
     code, remark = refused(
         transactions, half, commit_log_offset=stored.physical_offset, tran_state_table_offset=stored.queue_offset
     )
@@ -139,14 +139,14 @@ async def test_a_message_that_is_no_half_message_cannot_be_ended(transactions: T
 
 async def test_a_half_message_that_somebody_wrote_into_a_body_cannot_be_ended(transactions: Transactions):
     half = transactions.send()
-    record = transactions.store.look_message_by_offset(half.commit_log_offset)
+    record = transactions.store.commit_log.record(half.commit_log_offset)
     assert record is not None
     # The body comes 88 bytes after the record's begin; a forged record has to know where it will lie.
-    at = transactions.store.max_physical_offset + 88
+    at = transactions.store.commit_log.max_offset + 88
     forged = bytearray(record)
     forged[20:28], forged[28:36] = (1).to_bytes(8, "big"), at.to_bytes(8, "big")
-    transactions.store.put_message(message(bytes(forged), "Plain"))
-    transactions.store.dispatch()
+    transactions.store.appender.put_message(message(bytes(forged), "Plain"))
+    transactions.store.appender.dispatch()
     assert transactions.at(at).topic == half.topic
     code, remark = refused(transactions, half, commit_log_offset=at, tran_state_table_offset=1)
     assert (code, remark) == (
@@ -201,13 +201,13 @@ async def test_a_refusal_of_a_long_request_is_logged_in_one_short_line(
 async def test_under_sync_flush_a_commit_is_answered_when_it_is_on_disk(tmp_path: Path):
     transactions = await Transactions.open(tmp_path / "store", flush_disk_type="SYNC_FLUSH")
     half = transactions.send()
-    await transactions.store.sync()
+    await transactions.store.flusher.sync()
     header = EndTransactionRequestHeader("PG", half.queue_offset, half.commit_log_offset, COMMIT, "id")
     waiting = transactions.processor.process(FakeConnection(), request(CODE, header))
     assert not isinstance(waiting, RemotingCommand)
     assert transactions.bodies() == []
     assert (await waiting).code == ResponseCode.SUCCESS
-    assert transactions.store.flushed_offset == transactions.store.max_physical_offset
+    assert transactions.store.flusher.flushed_offset == transactions.store.commit_log.max_offset
     assert transactions.bodies() == [half.body]
     await transactions.close()
 
@@ -228,7 +228,7 @@ async def test_the_recorded_requests_end_what_they_ended_there(transactions: Tra
         answer = transactions.processor.process(FakeConnection(), command)
         assert isinstance(answer, RemotingCommand)
         assert answer.code == ResponseCode.SUCCESS
-    transactions.store.dispatch()
+    transactions.store.appender.dispatch()
     assert len(transactions.bodies()) == 4
     offsets = transactions.service.half_offsets
     assert [offset for offset in range(8) if offsets.is_open(offset)] == [2, 6]

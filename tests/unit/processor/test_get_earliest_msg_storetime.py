@@ -10,7 +10,7 @@ from tests.support.stores import make_store, message
 
 
 def test_first_times_of_recorded_queues(golden_store):
-    processor = GetEarliestMsgStoretimeProcessor(golden_store)
+    processor = GetEarliestMsgStoretimeProcessor(golden_store.queries)
     first: dict[tuple[str, int], int] = {}
     for entry in manifest("clean")["messages"]:
         if f"{entry['topic']}/{entry['queueId']}" in manifest("clean")["consumequeues"]:
@@ -22,7 +22,7 @@ def test_first_times_of_recorded_queues(golden_store):
 
 
 def test_queue_without_messages(golden_store):
-    processor = GetEarliestMsgStoretimeProcessor(golden_store)
+    processor = GetEarliestMsgStoretimeProcessor(golden_store.queries)
     header = GetEarliestMsgStoretimeRequestHeader("Nope", 0)
     assert call(processor.process, header).fields == {"timestamp": "-1"}
 
@@ -37,9 +37,9 @@ async def test_recorded_requests(tmp_path):
     await store.start()
     for (topic, queue_id), time in sorted(wanted.items(), key=lambda item: item[1]):
         clock.advance((time - clock.time_ms()) / 1000)
-        store.put_message(message(topic=topic, queue_id=queue_id))
-    store.dispatch()
-    processor = GetEarliestMsgStoretimeProcessor(store)
+        store.appender.put_message(message(topic=topic, queue_id=queue_id))
+    store.appender.dispatch()
+    processor = GetEarliestMsgStoretimeProcessor(store.queries)
     assert [call(processor.process, command.header) == theirs for command, theirs in exchanges] == [True] * 6
     await store.stop()
 
@@ -47,6 +47,6 @@ async def test_recorded_requests(tmp_path):
 @pytest.mark.parametrize(("topic", "queue_id"), [("../up", 0), ("", 0), ("T", -1)])
 def test_bad_requests_are_named(golden_store, topic, queue_id):
     header = GetEarliestMsgStoretimeRequestHeader(topic, queue_id)
-    code, remark = refusal(GetEarliestMsgStoretimeProcessor(golden_store).process, header)
+    code, remark = refusal(GetEarliestMsgStoretimeProcessor(golden_store.queries).process, header)
     assert code == ResponseCode.INVALID_PARAMETER
     assert "would be right" in remark

@@ -11,7 +11,7 @@ from tests.support.stores import message
 
 
 def test_ends_of_recorded_queues(golden_store):
-    processor = GetMaxOffsetProcessor(golden_store)
+    processor = GetMaxOffsetProcessor(golden_store.queues)
     queues = manifest("clean")["consumequeues"]
     for name, queue in queues.items():
         topic, _, queue_id = name.rpartition("/")
@@ -20,21 +20,21 @@ def test_ends_of_recorded_queues(golden_store):
 
 
 def test_queue_without_messages_ends_at_0(store):
-    processor = GetMaxOffsetProcessor(store)
+    processor = GetMaxOffsetProcessor(store.queues)
     assert call(processor.process, GetMaxOffsetRequestHeader("T", 3)).fields == {"offset": "0"}
 
 
 def test_what_is_not_readable_yet_counts_when_asked_for(store):
-    processor = GetMaxOffsetProcessor(store)
-    store.put_message(message(topic="T"))
+    processor = GetMaxOffsetProcessor(store.queues)
+    store.appender.put_message(message(topic="T"))
     assert call(processor.process, GetMaxOffsetRequestHeader("T", 0)).fields == {"offset": "0"}
     assert call(processor.process, GetMaxOffsetRequestHeader("T", 0, committed=False)).fields == {"offset": "1"}
-    store.dispatch()
+    store.appender.dispatch()
     assert call(processor.process, GetMaxOffsetRequestHeader("T", 0)).fields == {"offset": "1"}
 
 
 def test_recorded_requests_are_answered_in_the_same_shape(store):
-    processor = GetMaxOffsetProcessor(store)
+    processor = GetMaxOffsetProcessor(store.queues)
     stored: Counter[tuple[str, int]] = Counter()
     seen = 0
     for command, theirs in recorded(30, GetMaxOffsetRequestHeader):
@@ -42,9 +42,9 @@ def test_recorded_requests_are_answered_in_the_same_shape(store):
         wanted = int(theirs.fields["offset"])
         # The store has as many messages as the recorded one had then.
         while stored[header.topic, header.queue_id] < wanted:
-            store.put_message(message(topic=header.topic, queue_id=header.queue_id))
+            store.appender.put_message(message(topic=header.topic, queue_id=header.queue_id))
             stored[header.topic, header.queue_id] += 1
-        store.dispatch()
+        store.appender.dispatch()
         assert call(processor.process, header) == theirs
         seen += 1
     assert seen == 18
@@ -52,6 +52,6 @@ def test_recorded_requests_are_answered_in_the_same_shape(store):
 
 @pytest.mark.parametrize(("topic", "queue_id"), [("../up", 0), ("a/b", 0), ("", 0), ("T", -1)])
 def test_bad_requests_are_named(store, topic, queue_id):
-    code, remark = refusal(GetMaxOffsetProcessor(store).process, GetMaxOffsetRequestHeader(topic, queue_id))
+    code, remark = refusal(GetMaxOffsetProcessor(store.queues).process, GetMaxOffsetRequestHeader(topic, queue_id))
     assert code == ResponseCode.INVALID_PARAMETER
     assert "would be right" in remark

@@ -10,9 +10,9 @@ from tests.support.stores import make_store, message
 
 def test_start_of_a_queue_whose_first_messages_are_gone(store, parts):
     for _ in range(3):
-        result = store.put_message(message(topic="T"))
-    store.dispatch()
-    processor = GetMinOffsetProcessor(store, parts.topic_configs)
+        result = store.appender.put_message(message(topic="T"))
+    store.appender.dispatch()
+    processor = GetMinOffsetProcessor(store.queues, parts.topic_configs)
     assert call(processor.process, GetMinOffsetRequestHeader("T", 0)).fields == {"offset": "0"}
     store.queues.correct_min_offsets(result.physical_offset)
     assert call(processor.process, GetMinOffsetRequestHeader("T", 0)).fields == {"offset": "2"}
@@ -23,17 +23,17 @@ async def test_a_queue_of_batches_without_any(tmp_path, parts):
     parts.topic_configs.update(TopicConfig("B", 2, 2, attributes={"+queue.type": "BatchCQ"}))
     store = make_store(tmp_path / "batches", parts.clock, batch_topics=["B"])
     await store.start()
-    processor = GetMinOffsetProcessor(store, parts.topic_configs)
+    processor = GetMinOffsetProcessor(store.queues, parts.topic_configs)
     assert call(processor.process, GetMinOffsetRequestHeader("B", 0)).fields == {"offset": "-1"}
-    store.put_message(message(topic="B"))
-    store.dispatch()
+    store.appender.put_message(message(topic="B"))
+    store.appender.dispatch()
     assert call(processor.process, GetMinOffsetRequestHeader("B", 0)).fields == {"offset": "0"}
     assert call(processor.process, GetMinOffsetRequestHeader("B", 1)).fields == {"offset": "-1"}
     await store.stop()
 
 
 def test_recorded_requests(store, parts):
-    processor = GetMinOffsetProcessor(store, parts.topic_configs)
+    processor = GetMinOffsetProcessor(store.queues, parts.topic_configs)
     seen = 0
     for command, theirs in recorded(31):
         if theirs.code:
@@ -49,7 +49,7 @@ def test_recorded_requests(store, parts):
 @pytest.mark.parametrize(("topic", "queue_id"), [("../up", 0), ("", 0), ("T", -1)])
 def test_bad_requests_are_named(store, parts, topic, queue_id):
     code, remark = refusal(
-        GetMinOffsetProcessor(store, parts.topic_configs).process, GetMinOffsetRequestHeader(topic, queue_id)
+        GetMinOffsetProcessor(store.queues, parts.topic_configs).process, GetMinOffsetRequestHeader(topic, queue_id)
     )
     assert code == ResponseCode.INVALID_PARAMETER
     assert "would be right" in remark

@@ -75,8 +75,8 @@ class Puller:
 
     def put(self, *tags: str, topic: str = "T", queue_id: int = 0) -> None:
         for tag in tags:
-            self.store.put_message(message(tag.encode(), topic, queue_id, properties={"TAGS": tag}))
-        self.store.dispatch()
+            self.store.appender.put_message(message(tag.encode(), topic, queue_id, properties={"TAGS": tag}))
+        self.store.appender.dispatch()
 
     def pull(self, offset: int = 0, flags: int = SUBSCRIPTION, code: int = PULL, **fields: Any) -> Any:
         values: dict[str, Any] = {
@@ -135,9 +135,7 @@ def test_what_is_found_are_the_records_as_stored(puller: Puller):
         "topicSysFlag": "0",
         "groupSysFlag": "0",
     }
-    records = [
-        puller.store.look_message_by_offset(each.commit_log_offset) for each in read_queue(puller.store, "T", 0, 1)
-    ]
+    records = [puller.store.commit_log.record(each.commit_log_offset) for each in read_queue(puller.store, "T", 0, 1)]
     assert bytes(answer.body) == b"".join(record or b"" for record in records)
 
 
@@ -265,7 +263,7 @@ async def old(puller: Puller) -> AsyncIterator[Puller]:
 def damage(store: MessageStore, *numbers: int) -> None:
     """Change the bodies of messages in their file."""
     for number in numbers:
-        entry = store.topic_queues("T")[0].entry(number)
+        entry = store.queues.queues_of("T")[0].entry(number)
         assert entry is not None
         file = store.commit_log.queue.files[0]
         os.pwrite(file.fd, b"?", entry[0] + BODY_POSITION)
@@ -452,7 +450,9 @@ def test_recorded_pulls_are_answered_in_the_same_shape(puller: Puller, code: int
         header.sys_flag, header.subscription = SUBSCRIPTION, "*"
         if puller.parts.topic_configs.select(header.topic) is None:
             puller.parts.topic_configs.update(TopicConfig(header.topic, 8, 8))
-        missing = int(theirs.fields["maxOffset"]) - puller.store.max_offset_in_queue(header.topic, header.queue_id)
+        missing = int(theirs.fields["maxOffset"]) - puller.store.queues.max_offset_in_queue(
+            header.topic, header.queue_id
+        )
         if missing < 0:
             continue
         puller.put(*["tag"] * missing, topic=header.topic, queue_id=header.queue_id)

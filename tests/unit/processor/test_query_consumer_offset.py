@@ -27,8 +27,8 @@ def test_committed_offset(parts, ask):
 
 
 def test_new_group_starts_at_0_while_the_first_message_is_there(ask, store):
-    store.put_message(MessageExtBrokerInner("T", 0, b"body"))
-    store.dispatch()
+    store.appender.put_message(MessageExtBrokerInner("T", 0, b"body"))
+    store.appender.dispatch()
     assert ask("g", "T", 0) == (0, None, {"offset": "0"})
     assert ask("g", "T", 0, set_zero=True) == (0, None, {"offset": "0"})
     remark = "Not found, do not set to zero, maybe this group boot first"
@@ -37,8 +37,8 @@ def test_new_group_starts_at_0_while_the_first_message_is_there(ask, store):
 
 @pytest.mark.parametrize(("topic", "queue_id"), [("Empty", 0), ("T", 1), ("T", -1), ("../x", 0), ("", 0)])
 def test_queue_without_messages(ask, store, topic, queue_id):
-    store.put_message(MessageExtBrokerInner("T", 0, b"body"))
-    store.dispatch()
+    store.appender.put_message(MessageExtBrokerInner("T", 0, b"body"))
+    store.appender.dispatch()
     remark = "Not found, V3_0_6_SNAPSHOT maybe this group consumer boot first"
     assert ask("g", topic, queue_id) == (ResponseCode.QUERY_NOT_FOUND, remark, {})
 

@@ -24,7 +24,7 @@ def offsets(answer):
 
 @pytest.fixture
 def processor(golden_store):
-    return QueryMessageProcessor(golden_store.config, golden_store, WaitingQueries(BrokerConfig()))
+    return QueryMessageProcessor(golden_store.config, golden_store.queries, WaitingQueries(BrokerConfig()))
 
 
 @pytest.mark.parametrize("key", ["k1", "k2", "k3"])

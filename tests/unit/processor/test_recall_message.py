@@ -16,7 +16,17 @@ TOPIC = "GoldenTopic"
 def processor_of(parts, store):
     parts.topic_configs.update(TopicConfig(TOPIC))
     schedule = HandleScheduleMessage(store.config, parts.clock, 18, lambda: 1000)
-    return RecallMessageProcessor(parts.config, parts.topic_configs, store, schedule, parts.clock, parts.stats)
+    return RecallMessageProcessor(
+        parts.config,
+        store.config,
+        parts.topic_configs,
+        store.appender,
+        store.acknowledgements,
+        store.commit_log.store_host,
+        schedule,
+        parts.clock,
+        parts.stats,
+    )
 
 
 @pytest.fixture
@@ -31,7 +41,7 @@ def header(parts, request_topic=TOPIC, **fields):
 
 
 def waiting(store):
-    store.dispatch()
+    store.appender.dispatch()
     return read_queue(store, "rmq_sys_wheel_timer", 0)
 
 
@@ -96,7 +106,7 @@ def test_what_cannot_be_recalled_is_refused(parts, store, processor, fields, rem
     code, found = refusal(processor.process, header(parts, **fields))
     assert code == ResponseCode.ILLEGAL_OPERATION
     assert remark in found
-    assert store.put_count == 0
+    assert store.appender.put_count == 0
 
 
 def test_a_handle_that_is_none(parts, store, processor):
@@ -130,5 +140,5 @@ async def test_under_sync_flush_it_is_on_disk_when_it_is_answered(parts, tmp_pat
     await store.start()
     answer = await call_async(processor_of(parts, store).process, header(parts))
     assert answer.code == 0
-    assert store.flushed_offset == store.max_physical_offset > 0
+    assert store.flusher.flushed_offset == store.commit_log.max_offset > 0
     await store.stop()

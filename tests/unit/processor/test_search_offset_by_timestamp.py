@@ -13,7 +13,7 @@ QUEUE = [m for m in manifest("clean")["messages"] if (m["topic"], m["queueId"]) 
 
 @pytest.fixture
 def processor(golden_store):
-    return SearchOffsetByTimestampProcessor(golden_store, WaitingQueries(BrokerConfig()))
+    return SearchOffsetByTimestampProcessor(golden_store.queries, WaitingQueries(BrokerConfig()))
 
 
 @pytest.mark.parametrize("boundary", [None, "LOWER", "lower", ""])

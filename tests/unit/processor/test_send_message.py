@@ -41,7 +41,10 @@ Send = Callable[[Command], bytes]
 def processor_of(parts: SimpleNamespace, store: MessageStore) -> SendMessageProcessor:
     return SendMessageProcessor(
         parts.config,
-        store,
+        store.config,
+        store.appender,
+        store.acknowledgements,
+        store.commit_log.store_host,
         TopicTargets(parts.config, parts.topic_configs, parts.stats),
         RetryAndDlq(parts.subscription_groups, parts.topic_configs, parts.locks, parts.stats),
         UniqueIds(bytes([127, 0, 0, 1]), 4711, parts.clock),
@@ -57,7 +60,7 @@ def send(parts: SimpleNamespace, store: MessageStore) -> Send:
     def call(command: Command) -> bytes:
         answer = processor.process(FakeConnection(), command)
         assert isinstance(answer, bytes)
-        store.dispatch()
+        store.appender.dispatch()
         return answer
 
     return call
@@ -90,7 +93,7 @@ def fields_of(answer: Any) -> dict[str, str]:
 def stored(store: MessageStore, answer: bytes) -> list[MessageExt]:
     """The records whose ids an answer gives."""
     offsets = [int(each[16:], 16) for each in fields_of(answer)["msgId"].split(",")]
-    records = [store.look_message_by_offset(offset) for offset in offsets]
+    records = [store.commit_log.record(offset) for offset in offsets]
     return [decode_record(record, decompress=False) for record in records if record is not None]
 
 
@@ -224,13 +227,13 @@ def test_a_time_too_far_ahead_is_refused(send: Send, store: MessageStore):
     code, remark = refused(send, command(properties={"TIMER_DELAY_SEC": "259201"}))
     assert code == ResponseCode.MESSAGE_ILLEGAL
     assert "max delay 259200000ms" in remark
-    assert store.put_count == 0
+    assert store.appender.put_count == 0
 
 
 def test_the_timers_topic_is_not_sent_to(send: Send, store: MessageStore):
     forged = {"TIMER_OUT_MS": "1", "REAL_TOPIC": "Other", "REAL_QID": "0"}
     assert refused(send, command(topic="rmq_sys_wheel_timer", properties=forged))[0] == ResponseCode.NO_PERMISSION
-    assert store.put_count == 0
+    assert store.appender.put_count == 0
 
 
 HALF = {"TRAN_MSG": "true", "PGROUP": "PG", "UNIQ_KEY": "1" * 32, "TAGS": "A"}
@@ -248,7 +251,7 @@ def test_a_half_message_waits_in_the_half_topic(parts: SimpleNamespace, send: Se
         own = {"MSG_REGION": "DefaultRegion", "TRACE_ON": "true", "CLUSTER": "DefaultCluster"}
         real = {"__transactionId__": "1" * 32, "REAL_TOPIC": "T", "REAL_QID": "3"}
         assert message.properties == HALF | own | real
-    assert store.max_offset_in_queue("T", 3) == 0
+    assert store.queues.max_offset_in_queue("T", 3) == 0
     assert (parts.stats.topic_put("T").nums, parts.stats.topic_put("RMQ_SYS_TRANS_HALF_TOPIC").nums) == (0, 2)
 
 
@@ -256,14 +259,14 @@ def test_half_messages_are_refused_where_that_is_set(parts: SimpleNamespace, sen
     apply_updates((parts.config,), {"rejectTransactionMessage": "true"})
     code, remark = refused(send, command(properties=HALF))
     assert (code, remark.endswith("its rejectTransactionMessage is true")) == (ResponseCode.NO_PERMISSION, True)
-    assert store.put_count == 0
+    assert store.appender.put_count == 0
 
 
 def test_a_half_message_that_nobody_could_end_is_refused(send: Send, store: MessageStore):
     for properties, why in (({"TRAN_MSG": "true"}, "PGROUP"), (HALF | {"DELAY": "1"}, "cannot be delayed")):
         code, remark = refused(send, command(properties=properties))
         assert (code, why in remark) == (ResponseCode.MESSAGE_ILLEGAL, True)
-    assert store.put_count == 0
+    assert store.appender.put_count == 0
 
 
 def test_a_transaction_by_its_flag_alone_is_refused(send: Send, store: MessageStore):
@@ -274,7 +277,7 @@ def test_a_transaction_by_its_flag_alone_is_refused(send: Send, store: MessageSt
             half.header.properties = properties
             code, remark = refused(send, half)
             assert (code, f"sysFlag {sys_flag}" in remark) == (ResponseCode.MESSAGE_ILLEGAL, True)
-    assert store.put_count == 0
+    assert store.appender.put_count == 0
 
 
 def test_a_retry_that_was_part_of_a_transaction_is_none(send: Send, store: MessageStore):
@@ -304,7 +307,7 @@ def test_what_cannot_be_done_for_a_batch_is_refused(send: Send, store: MessageSt
 
     assert code == ResponseCode.MESSAGE_ILLEGAL
     assert why in remark
-    assert store.max_offset_in_queue("T", 0) == 2
+    assert store.queues.max_offset_in_queue("T", 0) == 2
 
 
 def test_a_batch_over_the_limit_is_refused_whatever_its_bodies(send: Send, store: MessageStore):
@@ -314,7 +317,7 @@ def test_a_batch_over_the_limit_is_refused_whatever_its_bodies(send: Send, store
 
     assert code == ResponseCode.MESSAGE_ILLEGAL
     assert f"the batch has {len(body)} bytes, the limit is {store.config.max_message_size} (maxMessageSize)" in remark
-    assert store.max_physical_offset == 0
+    assert store.commit_log.max_offset == 0
 
 
 def test_a_batch_whose_ids_no_answer_could_carry_is_refused(send: Send, store: MessageStore, monkeypatch):
@@ -322,7 +325,7 @@ def test_a_batch_whose_ids_no_answer_could_carry_is_refused(send: Send, store: M
 
     code, remark = refused(send, batch_command(encode_batch([(0, b"", b"")] * 3)))
 
-    assert (code, store.max_physical_offset) == (ResponseCode.MESSAGE_ILLEGAL, 0)
+    assert (code, store.commit_log.max_offset) == (ResponseCode.MESSAGE_ILLEGAL, 0)
     assert "the batch has 3 messages" in remark
 
 
@@ -334,7 +337,7 @@ def test_a_retry_that_was_tried_too_often_is_a_dead_letter(send: Send, store: Me
 
 def test_a_batch_that_cannot_be_split_is_refused(send: Send, store: MessageStore):
     assert refused(send, command(b"\0\0\0\x10", batch=True))[0] == ResponseCode.MESSAGE_ILLEGAL
-    assert store.put_count == 0
+    assert store.appender.put_count == 0
 
 
 def batch_topic(parts: SimpleNamespace) -> None:
@@ -360,7 +363,7 @@ def test_a_batch_for_a_topic_of_batches_is_one_record(parts: SimpleNamespace, se
         "TRACE_ON": "true",
         "CLUSTER": parts.config.broker_cluster_name,
     }
-    assert store.max_offset_in_queue("T", 0) == 3
+    assert store.queues.max_offset_in_queue("T", 0) == 3
     assert fields_of(send(command()))["queueOffset"] == "3"
     assert parts.stats.topic_put("T").nums == 4
 
@@ -378,7 +381,7 @@ def test_more_messages_than_an_entry_counts_are_refused(parts: SimpleNamespace, 
     code, remark = refused(send, batch_command(encode_batch([(0, b"", b"")] * 32_768), properties={"UNIQ_KEY": "U"}))
     assert code == ResponseCode.MESSAGE_ILLEGAL
     assert "the batch has 32768 messages; topic[T] has queue.type=BatchCQ, which takes 32767 in a batch" in remark
-    assert store.put_count == 0
+    assert store.appender.put_count == 0
 
 
 @pytest.mark.parametrize("of_batches", [False, True])
@@ -400,7 +403,7 @@ def test_what_looks_like_an_inner_batch_is_refused(
     code, remark = refused(send, sent)
     assert code == ResponseCode.MESSAGE_ILLEGAL
     assert why in remark
-    assert store.put_count == 0
+    assert store.appender.put_count == 0
 
 
 @pytest.mark.parametrize("batch", [False, True])
@@ -412,7 +415,7 @@ def test_a_topic_whose_attributes_are_not_honoured_is_not_written(
     code, remark = refused(send, command(batch=batch))
     assert code == ResponseCode.MESSAGE_ILLEGAL
     assert f"topic[T] has {name}={value}, which this broker does not write" in remark
-    assert store.put_count == 0
+    assert store.appender.put_count == 0
 
 
 def test_a_changed_region_is_in_the_next_message_and_answer(parts: SimpleNamespace, send: Send, store: MessageStore):
@@ -428,7 +431,7 @@ async def test_a_send_is_answered_when_it_is_on_disk(parts: SimpleNamespace, syn
 
     assert inspect.isawaitable(answer)
     assert fields_of(await answer)["queueOffset"] == "0"
-    assert sync_store.flushed_offset == sync_store.max_physical_offset > 0
+    assert sync_store.flusher.flushed_offset == sync_store.commit_log.max_offset > 0
 
 
 @pytest.mark.parametrize("sent", [command, lambda: batch_command(encode_batch([(0, b"one", b""), (0, b"two", b"")]))])
@@ -470,7 +473,7 @@ async def test_more_than_may_wait_for_the_disk_are_refused_and_not_stored(
 
     assert code == ResponseCode.SYSTEM_BUSY
     assert "the limit is 2 (sendThreadPoolQueueCapacity)" in remark
-    assert sync_store.put_count == 2
+    assert sync_store.appender.put_count == 2
     again = processor.process(FakeConnection(), command())
     assert inspect.isawaitable(again)
     assert fields_of(await again)["queueOffset"] == "2"
@@ -484,7 +487,7 @@ def test_a_send_that_waited_for_its_turn_is_refused_under_any_flush(parts: Simpl
 
     assert code == ResponseCode.SYSTEM_BUSY
     assert "period in queue: 500ms" in remark
-    assert store.put_count == 0
+    assert store.appender.put_count == 0
 
 
 def with_keys(count: int) -> dict[str, str]:
@@ -505,9 +508,9 @@ def test_a_message_with_too_many_keys_is_refused(send: Send, store: MessageStore
 
     assert code == ResponseCode.MESSAGE_ILLEGAL
     assert remark.startswith("maxKeysPerMessage: 6,000 keys exceed the limit of 128;")
-    assert store.max_physical_offset == 0
+    assert store.commit_log.max_offset == 0
     send(command(properties=properties | with_keys(128)))
-    assert store.max_physical_offset > 0
+    assert store.commit_log.max_offset > 0
 
 
 @pytest.mark.parametrize("of_all", [True, False])
@@ -518,4 +521,4 @@ def test_a_batch_with_too_many_keys_is_refused_whole(send: Send, store: MessageS
     code, remark = refused(send, batch_command(body, properties=keys if of_all else {}))
 
     assert (code, remark[:28]) == (ResponseCode.MESSAGE_ILLEGAL, "maxKeysPerMessage: 129 keys ")
-    assert store.max_physical_offset == 0
+    assert store.commit_log.max_offset == 0

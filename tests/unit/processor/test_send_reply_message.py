@@ -33,7 +33,16 @@ def processor(parts, store):
 
 def make(parts, store):
     targets = TopicTargets(parts.config, parts.topic_configs, parts.stats)
-    return SendReplyMessageProcessor(parts.config, store, targets, parts.producers, parts.clock)
+    return SendReplyMessageProcessor(
+        parts.config,
+        store.config,
+        store.appender,
+        store.acknowledgements,
+        store.commit_log.store_host,
+        targets,
+        parts.producers,
+        parts.clock,
+    )
 
 
 @pytest.fixture
@@ -54,8 +63,8 @@ def header(**fields):
 
 
 def stored(store):
-    store.dispatch()
-    return store.max_offset_in_queue(TOPIC, 0)
+    store.appender.dispatch()
+    return store.queues.max_offset_in_queue(TOPIC, 0)
 
 
 async def test_the_reply_reaches_who_asked_and_is_stored(parts, store, processor, asker):
@@ -90,7 +99,7 @@ async def test_the_reply_reaches_who_asked_and_is_stored(parts, store, processor
     own = decode_properties(PROPERTIES.encode()) | {"MSG_REGION": "DefaultRegion", "TRACE_ON": "true"}
     assert decode_properties(told["properties"].encode()) == own | {"PUSH_REPLY_TIME": now}
     assert stored(store) == 1, "it can be read at once"
-    record = decode_record(store.look_message_by_offset(0), decompress=False)
+    record = decode_record(store.commit_log.record(0), decompress=False)
     assert (record.topic, record.body, record.properties) == (TOPIC, b"pong", own)
 
 
@@ -176,7 +185,7 @@ async def test_the_answer_waits_for_the_disk(parts, sync_store, asker):
     async with asyncio.timeout(60):
         answer = await call_async(make(parts, sync_store).process, header(), b"pong")
     assert answer.fields["msgId"] == "7F00000100002A9F0000000000000000"
-    assert sync_store.flushed_offset == sync_store.max_physical_offset
+    assert sync_store.flusher.flushed_offset == sync_store.commit_log.max_offset
 
 
 async def test_recorded_replies(parts, processor, asker):

@@ -1,3 +1,5 @@
+from typing import cast
+
 import pytest
 
 from rocketbroker.codec.remoting.headers.pull_message import ViewMessageRequestHeader
@@ -5,6 +7,7 @@ from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.config import BrokerConfig
 from rocketbroker.processor.support.waiting_queries import WaitingQueries
 from rocketbroker.processor.view_message_by_id import ViewMessageByIdProcessor
+from rocketbroker.store.read.message_queries import MessageQueries
 from tests.support.golden_store import records
 from tests.support.processor_calls import call_async, recorded
 from tests.support.stores import message, put_forged
@@ -14,7 +17,7 @@ QUERIES = WaitingQueries(BrokerConfig())
 
 @pytest.fixture
 def processor(golden_store):
-    return ViewMessageByIdProcessor(golden_store, QUERIES)
+    return ViewMessageByIdProcessor(golden_store.queries, QUERIES)
 
 
 async def test_every_record_of_a_recorded_store(processor):
@@ -29,11 +32,13 @@ async def test_where_no_record_begins(processor, offset):
 
 
 async def test_a_record_that_somebody_wrote_into_a_body_is_not_answered(store):
-    result = store.put_message(message())
-    store.dispatch()
-    forged = put_forged(store, store.look_message_by_offset(result.physical_offset))
+    result = store.appender.put_message(message())
+    store.appender.dispatch()
+    forged = put_forged(store, store.commit_log.record(result.physical_offset))
 
-    answer = await call_async(ViewMessageByIdProcessor(store, QUERIES).process, ViewMessageRequestHeader(forged))
+    answer = await call_async(
+        ViewMessageByIdProcessor(store.queries, QUERIES).process, ViewMessageRequestHeader(forged)
+    )
 
     assert answer == (ResponseCode.SYSTEM_ERROR, f"can not find message by the offset, {forged}", {}, b"")
 
@@ -51,9 +56,12 @@ async def test_recorded_failures(processor):
 async def test_recorded_records_are_answered_as_they_lie_in_the_log(number):
     command, theirs = [each for each in recorded(33, ViewMessageRequestHeader) if not each[1].code][number]
 
-    class Store:
+    class Queries:
         @staticmethod
         async def read_queued_message(physical_offset):
             return theirs.body if physical_offset == command.header.offset else None
 
-    assert await call_async(ViewMessageByIdProcessor(Store(), QUERIES).process, command.header) == theirs
+    assert (
+        await call_async(ViewMessageByIdProcessor(cast("MessageQueries", Queries()), QUERIES).process, command.header)
+        == theirs
+    )

@@ -66,11 +66,11 @@ async def test_damage_of_the_last_messages_after_a_clean_stop_leaves_their_offse
 
     serves_all_but(store, filled, lost)
     assert told(store, filled, COUNT - 1)
-    result = store.put_message(message(b"after"))
+    result = store.appender.put_message(message(b"after"))
     assert (result.physical_offset, result.queue_offset) == (filled.log_end, len(range(0, COUNT, QUEUES)))
     await store.stop()
     store = await opened(root, filled)
-    assert store.look_message_by_offset(filled.log_end) is not None
+    assert store.commit_log.record(filled.log_end) is not None
     await store.stop()
 
 
@@ -144,24 +144,26 @@ async def test_what_was_not_known_to_be_on_disk_is_written_anew_and_synced(fille
 
     store = await opened(root, filled)
 
-    assert store.flushed_offset == filled.offsets[COUNT - 30]
+    assert store.flusher.flushed_offset == filled.offsets[COUNT - 30]
     monkeypatch.setattr(LocalFileSystem, "write", note)
     store.flusher.flush()
-    assert store.flushed_offset == filled.log_end
+    assert store.flusher.flushed_offset == filled.log_end
     covered = {at for start, end in written for at in range(start, end)}
     assert covered >= set(range(filled.offsets[COUNT - 30], filled.log_end))
     await store.stop()
 
 
 async def test_half_messages_behind_the_last_queued_one_stay_after_a_clean_stop(filled: Filled, tmp_path: Path):
-    halves = [filled.store.put_message(message(bytes(BODY), sys_flag=TRANSACTION_PREPARED_TYPE)) for _ in range(99)]
+    halves = [
+        filled.store.appender.put_message(message(bytes(BODY), sys_flag=TRANSACTION_PREPARED_TYPE)) for _ in range(99)
+    ]
     assert halves[-1].physical_offset // LOG_FILE > filled.offsets[-1] // LOG_FILE
     root = await stopped(filled, tmp_path)
 
     store = await opened(root, filled)
 
-    assert store.max_physical_offset == halves[-1].physical_offset + halves[-1].size
-    assert store.look_message_by_offset(halves[-1].physical_offset) is not None
+    assert store.commit_log.max_offset == halves[-1].physical_offset + halves[-1].size
+    assert store.commit_log.record(halves[-1].physical_offset) is not None
     assert store.recovery_report.damage == []
     await store.stop()
 

@@ -75,8 +75,8 @@ async def test_every_message_is_served_by_its_offset_id(store: MessageStore, nam
 
     for message in golden_store.manifest(name)["messages"]:
         offset = decode_message_id(message["offsetMsgId"]).offset
-        assert store.look_message_by_offset(offset) == records[offset]
-    assert store.look_message_by_offset(1) is None
+        assert store.commit_log.record(offset) == records[offset]
+    assert store.commit_log.record(1) is None
 
 
 async def test_every_message_is_served_by_each_key(store: MessageStore, name: str):
@@ -84,11 +84,11 @@ async def test_every_message_is_served_by_each_key(store: MessageStore, name: st
     for message in golden_store.manifest(name)["messages"]:
         keys = [message["uniqKey"], *(message["keys"] or "").split()]
         for key in filter(None, keys):
-            result = await store.query_message(message["topic"], key, 64, 0, ALWAYS)
+            result = await store.queries.query_message(message["topic"], key, 64, 0, ALWAYS)
             assert message["phyOffset"] in [decode_record(record).commit_log_offset for record in result.records], key
             asked += 1
         if message["tags"]:
-            by_tag = await store.query_message(message["topic"], message["tags"], 64, 0, ALWAYS, "T")
+            by_tag = await store.queries.query_message(message["topic"], message["tags"], 64, 0, ALWAYS, "T")
             assert message["phyOffset"] in [decode_record(record).commit_log_offset for record in by_tag.records]
     assert asked > 150
 
@@ -106,17 +106,19 @@ async def test_tag_codes_select_what_java_entered(store: MessageStore, name: str
 
 async def test_the_log_goes_on_behind_the_last_message(store: MessageStore, name: str):
     last = golden_store.manifest(name)["messages"][-1]
-    before = store.max_offset_in_queue("StPlain", 0)
+    before = store.queues.max_offset_in_queue("StPlain", 0)
 
-    result = store.put_message(MessageExtBrokerInner("StPlain", 0, b"new", b"UNIQ_KEY\x01NEW\x02", born_host=V4_HOST))
-    store.dispatch()
+    result = store.appender.put_message(
+        MessageExtBrokerInner("StPlain", 0, b"new", b"UNIQ_KEY\x01NEW\x02", born_host=V4_HOST)
+    )
+    store.appender.dispatch()
 
     assert (result.status, result.queue_offset) == (PutMessageStatus.PUT_OK, before)
     end = last["phyOffset"] + last["size"]
     base = end - end % golden_store.COMMIT_LOG_FILE_SIZE
     assert result.physical_offset in (end, base + golden_store.COMMIT_LOG_FILE_SIZE)
     assert [one.body for one in read_queue(store, "StPlain", 0, before)] == [b"new"]
-    assert len((await store.query_message("StPlain", "NEW", 9, 0, ALWAYS)).records) == 1
+    assert len((await store.queries.query_message("StPlain", "NEW", 9, 0, ALWAYS)).records) == 1
 
 
 async def test_a_clean_store_is_opened_without_a_change(tmp_path: Path):
@@ -159,7 +161,7 @@ async def test_the_same_messages_put_again_give_javas_files(name: str, tmp_path:
         message = decode_record(record)
         clock.advance((message.store_timestamp - clock.time_ms()) / 1000)
         store.commit_log.store_host = message.store_host
-        result = store.put_message(
+        result = store.appender.put_message(
             MessageExtBrokerInner(
                 message.topic,
                 message.queue_id,
@@ -175,7 +177,7 @@ async def test_the_same_messages_put_again_give_javas_files(name: str, tmp_path:
         )
         assert result.physical_offset == message.commit_log_offset
         assert store.commit_log.record(result.physical_offset) == record
-    store.dispatch()
+    store.appender.dispatch()
     await store.stop()
 
     for path in sorted(recorded):

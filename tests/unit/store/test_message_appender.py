@@ -104,15 +104,15 @@ def too_many_open(*_: object) -> int:
 
 
 def put_and_dispatch(appender: MessageAppender, body: bytes) -> None:
-    assert appender.put(message(body)).status is PutMessageStatus.PUT_OK
+    assert appender.put_message(message(body)).status is PutMessageStatus.PUT_OK
     appender.dispatch()
 
 
 def test_a_message_gets_its_place_and_is_readable_after_dispatch(parts: Parts):
-    first = parts.appender.put(message(b"one"))
+    first = parts.appender.put_message(message(b"one"))
     parts.clock.advance(1)
-    second = parts.appender.put(message(b"two", properties={"TAGS": "a"}))
-    other = parts.appender.put(message(b"three", queue_id=1))
+    second = parts.appender.put_message(message(b"two", properties={"TAGS": "a"}))
+    other = parts.appender.put_message(message(b"three", queue_id=1))
 
     assert [result.status for result in (first, second, other)] == [PutMessageStatus.PUT_OK] * 3
     assert [result.queue_offset for result in (first, second, other)] == [0, 1, 0]
@@ -136,29 +136,29 @@ def test_a_message_gets_its_place_and_is_readable_after_dispatch(parts: Parts):
     ],
 )
 def test_what_does_not_fit_is_refused_and_nothing_is_written(parts: Parts, fields, status, reason: str):
-    result = parts.appender.put(message(**fields))
+    result = parts.appender.put_message(message(**fields))
 
     assert result.status is status
     assert reason in result.reason
     assert parts.log.max_offset == 0
-    assert parts.appender.put(message()).queue_offset == 0
+    assert parts.appender.put_message(message()).queue_offset == 0
 
 
 @pytest.mark.parametrize("bits", [4, 12])
 def test_half_and_rollback_messages_are_in_the_log_alone(parts: Parts, bits: int):
-    result = parts.appender.put(message(sys_flag=bits))
+    result = parts.appender.put_message(message(sys_flag=bits))
     parts.appender.dispatch()
 
     assert (result.status, result.queue_offset) == (PutMessageStatus.PUT_OK, 0)
     assert parts.readable() == 0
-    assert parts.appender.put(message(sys_flag=8)).queue_offset == 0
+    assert parts.appender.put_message(message(sys_flag=8)).queue_offset == 0
 
 
 def test_a_batch_lies_back_to_back_in_one_file(parts: Parts):
-    parts.appender.put(message(bytes(2500)))
+    parts.appender.put_message(message(bytes(2500)))
     messages = BatchParts(range(4), [b"b" * 300] * 4, [b"TAGS\x01t\x02"] * 4)
 
-    result = parts.appender.put_batch(message(queue_id=0), messages)
+    result = parts.appender.put_messages(message(queue_id=0), messages)
 
     assert result.status is PutMessageStatus.PUT_OK
     assert result.physical_offsets is not None
@@ -174,8 +174,8 @@ def test_a_batch_lies_back_to_back_in_one_file(parts: Parts):
 
 
 def test_a_batch_is_stored_whole_or_not_at_all(parts: Parts):
-    too_long = parts.appender.put_batch(message(), batch(*[bytes(1500)] * 3))
-    too_long_for_a_file = parts.appender.put_batch(
+    too_long = parts.appender.put_messages(message(), batch(*[bytes(1500)] * 3))
+    too_long_for_a_file = parts.appender.put_messages(
         message(), BatchParts([0] * 10, [bytes(100)] * 10, [b"p" * 500] * 10)
     )
 
@@ -183,39 +183,39 @@ def test_a_batch_is_stored_whole_or_not_at_all(parts: Parts):
     assert "4500 bytes" in too_long.reason
     assert too_long_for_a_file.status is PutMessageStatus.MESSAGE_ILLEGAL
     assert parts.log.max_offset == 0
-    assert parts.appender.put(message()).queue_offset == 0
+    assert parts.appender.put_message(message()).queue_offset == 0
 
 
 def test_a_full_disk_refuses_sends_and_the_next_one_after_it_fits(parts: Parts, monkeypatch):
-    parts.appender.put(message(bytes(2500)))
-    parts.appender.put(message(bytes(100), queue_id=1))
+    parts.appender.put_message(message(bytes(2500)))
+    parts.appender.put_message(message(bytes(100), queue_id=1))
     with monkeypatch.context() as patched:
         patched.setattr(os, "posix_fallocate", refuse)
         # The file that was prepared ahead is still there; the one after it is not.
-        results = [parts.appender.put(message(bytes(2500))) for _ in range(3)]
+        results = [parts.appender.put_message(message(bytes(2500))) for _ in range(3)]
 
     assert results[-1].status is PutMessageStatus.DISK_FULL
     assert "no room for" in results[-1].reason
     taken = sum(result.status is PutMessageStatus.PUT_OK for result in results)
-    assert parts.appender.put(message()).queue_offset == 1 + taken
+    assert parts.appender.put_message(message()).queue_offset == 1 + taken
 
 
 def test_what_a_queue_could_not_take_is_dispatched_later_in_order(parts: Parts, monkeypatch):
     for number in range(12):
-        parts.appender.put(message(b"%d" % number))
-    parts.appender.put(message(b"other", queue_id=1))
+        parts.appender.put_message(message(b"%d" % number))
+    parts.appender.put_message(message(b"other", queue_id=1))
     with monkeypatch.context() as patched:
         patched.setattr(ConsumeQueue, "put", refuse_entry)
         with pytest.raises(StoreError, match="no room"):
             parts.appender.dispatch()
-        refused = parts.appender.put(message(b"12"))
+        refused = parts.appender.put_message(message(b"12"))
     assert refused.status is PutMessageStatus.NOT_DISPATCHED
     assert refused.reason.startswith(
         "13 messages, from 0 of the CommitLog on, are stored but cannot be entered into their queues in "
         f"{parts.config.consume_queue_dir} (storePathConsumeQueue); each send tries again: no room"
     )
 
-    assert parts.appender.put(message(b"12")).status is PutMessageStatus.PUT_OK
+    assert parts.appender.put_message(message(b"12")).status is PutMessageStatus.PUT_OK
     parts.appender.dispatch()
 
     assert (parts.readable(), parts.readable(queue_id=1)) == (13, 1)
@@ -225,7 +225,7 @@ def test_what_a_queue_could_not_take_is_dispatched_later_in_order(parts: Parts, 
 def test_while_there_is_a_reason_nothing_is_taken(parts: Parts):
     parts.refusals.set(Refusal.READ_ONLY, "the disk is broken")
 
-    for result in (parts.appender.put(message()), parts.appender.put_batch(message(), batch(b""))):
+    for result in (parts.appender.put_message(message()), parts.appender.put_messages(message(), batch(b""))):
         assert (result.status, result.reason) == (PutMessageStatus.READ_ONLY, "the disk is broken")
 
     assert parts.log.max_offset == 0
@@ -233,21 +233,21 @@ def test_while_there_is_a_reason_nothing_is_taken(parts: Parts):
 
 def test_what_waits_for_its_queue_is_not_told_while_a_graver_cause_stands(parts: Parts, monkeypatch):
     for number in range(12):
-        parts.appender.put(message(b"%d" % number))
+        parts.appender.put_message(message(b"%d" % number))
     parts.refusals.set(Refusal.READ_ONLY, "the disk is broken")
     with monkeypatch.context() as patched:
         patched.setattr(ConsumeQueue, "put", refuse_entry)
         with pytest.raises(StoreError, match="no room"):
             parts.appender.dispatch()
-        assert parts.appender.put(message(b"12")).status is PutMessageStatus.READ_ONLY
+        assert parts.appender.put_message(message(b"12")).status is PutMessageStatus.READ_ONLY
         parts.refusals.clear(Refusal.READ_ONLY)
-        assert parts.appender.put(message(b"12")).status is PutMessageStatus.NOT_DISPATCHED
+        assert parts.appender.put_message(message(b"12")).status is PutMessageStatus.NOT_DISPATCHED
         parts.refusals.set(Refusal.DISK_FULL, "91 %")
 
     parts.appender.dispatch()
-    assert parts.appender.put(message(b"12")).status is PutMessageStatus.DISK_FULL
+    assert parts.appender.put_message(message(b"12")).status is PutMessageStatus.DISK_FULL
     parts.refusals.clear(Refusal.DISK_FULL)
-    assert parts.appender.put(message(b"12")).status is PutMessageStatus.PUT_OK
+    assert parts.appender.put_message(message(b"12")).status is PutMessageStatus.PUT_OK
     assert parts.readable() == 12
 
 
@@ -258,7 +258,7 @@ def test_a_file_that_cannot_be_had_is_told_by_its_cause(parts: Parts, monkeypatc
 
     monkeypatch.setattr(os, "posix_fallocate", fail)
 
-    result = parts.appender.put(message())
+    result = parts.appender.put_message(message())
 
     assert result.status.name == status
     assert os.strerror(code) in result.reason
@@ -266,10 +266,10 @@ def test_a_file_that_cannot_be_had_is_told_by_its_cause(parts: Parts, monkeypatc
 
 def test_how_far_the_log_is_readable(parts: Parts):
     assert parts.appender.dispatched_offset == 0
-    parts.appender.put(message())
+    parts.appender.put_message(message())
     parts.appender.dispatch()
     end = parts.log.max_offset
-    parts.appender.put(message())
+    parts.appender.put_message(message())
 
     assert parts.appender.dispatched_offset == end
     parts.appender.dispatch()
@@ -278,18 +278,18 @@ def test_how_far_the_log_is_readable(parts: Parts):
 
 def test_a_batch_that_a_queue_could_not_take_is_acknowledged_and_dispatched_later(parts: Parts, monkeypatch):
     for number in range(8):
-        parts.appender.put(message(b"%d" % number))
+        parts.appender.put_message(message(b"%d" % number))
     with monkeypatch.context() as patched:
         patched.setattr(ConsumeQueue, "put", refuse_entry)
         patched.setattr(ConsumeQueue, "put_run", refuse_entry)
-        held = parts.appender.put_batch(message(), batch(b"8", b"9", b"10"))
+        held = parts.appender.put_messages(message(), batch(b"8", b"9", b"10"))
         assert (held.status, held.queue_offset) == (PutMessageStatus.PUT_OK, 8)
         with pytest.raises(StoreError, match="no room"):
             parts.appender.dispatch()
-        assert parts.appender.put_batch(message(), batch(b"11")).status is PutMessageStatus.NOT_DISPATCHED
+        assert parts.appender.put_messages(message(), batch(b"11")).status is PutMessageStatus.NOT_DISPATCHED
     assert parts.appender.dispatched_offset < parts.log.max_offset
 
-    assert parts.appender.put_batch(message(), batch(b"11", b"12")).queue_offset == 11
+    assert parts.appender.put_messages(message(), batch(b"11", b"12")).queue_offset == 11
 
     assert parts.readable() == 13
     assert parts.appender.dispatched_offset == parts.log.max_offset
@@ -316,12 +316,12 @@ def test_a_queue_without_room_refuses_its_own_messages_before_the_log_has_them(
 
     def put(queue_id: int) -> PutMessageResult:
         if not many:
-            return parts.appender.put(message(b"late", queue_id=queue_id))
-        return parts.appender.put_batch(message(queue_id=queue_id), batch(*[b"late"] * many))
+            return parts.appender.put_message(message(b"late", queue_id=queue_id))
+        return parts.appender.put_messages(message(queue_id=queue_id), batch(*[b"late"] * many))
 
     for number in range(9 if many > 1 else 10):
-        parts.appender.put(message(b"%d" % number))
-    parts.appender.put(message(b"other", queue_id=1))
+        parts.appender.put_message(message(b"%d" % number))
+    parts.appender.put_message(message(b"other", queue_id=1))
     parts.appender.dispatch()
     end = parts.log.max_offset
     with monkeypatch.context() as patched:
@@ -333,7 +333,7 @@ def test_a_queue_without_room_refuses_its_own_messages_before_the_log_has_them(
             assert refused.status.name == status
             assert re.search(reason, refused.reason)
         assert parts.log.max_offset == end
-        assert parts.appender.put(message(b"others go on", queue_id=1)).status is PutMessageStatus.PUT_OK
+        assert parts.appender.put_message(message(b"others go on", queue_id=1)).status is PutMessageStatus.PUT_OK
         parts.appender.dispatch()
         assert parts.readable(queue_id=1) == 2
 
@@ -346,7 +346,7 @@ def test_a_queue_without_room_refuses_its_own_messages_before_the_log_has_them(
 
 def test_messages_that_wait_have_room_in_the_files_that_follow(parts: Parts, monkeypatch):
     for number in range(35):
-        assert parts.appender.put(message(b"%d" % number)).status is PutMessageStatus.PUT_OK
+        assert parts.appender.put_message(message(b"%d" % number)).status is PutMessageStatus.PUT_OK
     with monkeypatch.context() as patched:
         patched.setattr(LocalFileSystem, "open", too_many_open)
         patched.setattr(LocalFileSystem, "reopen", too_many_open)
@@ -367,7 +367,7 @@ def test_room_is_made_once_for_many_messages(tmp_path: Path, monkeypatch):
     with open_log(tmp_path / "commitlog", 1 << 20) as log:
         parts = Parts(tmp_path, log, queue_file=6_000_000)
         for _ in range(4000):
-            parts.appender.put(message(b""))
+            parts.appender.put_message(message(b""))
         parts.appender.dispatch()
         parts.queues.close()
 
@@ -383,14 +383,14 @@ def test_not_even_an_error_that_nobody_foresaw_loses_an_acknowledged_message(par
         patched.setattr(ConsumeQueue, "put", fail)
         patched.setattr(ConsumeQueue, "put_run", fail)
         if batched:
-            parts.appender.put_batch(message(), batch(b"0", b"1"))
+            parts.appender.put_messages(message(), batch(b"0", b"1"))
         else:
-            parts.appender.put(message(b"0"))
-            parts.appender.put(message(b"1"))
+            parts.appender.put_message(message(b"0"))
+            parts.appender.put_message(message(b"1"))
         with pytest.raises(RuntimeError, match="a mistake"):
             parts.appender.dispatch()
 
-    assert parts.appender.put(message(b"2")).status is PutMessageStatus.PUT_OK
+    assert parts.appender.put_message(message(b"2")).status is PutMessageStatus.PUT_OK
     parts.appender.dispatch()
     assert parts.bodies() == [b"0", b"1", b"2"]
 
@@ -412,18 +412,18 @@ def test_an_index_that_cannot_be_written_does_not_keep_sends_away(tmp_path: Path
             patched.setattr(IndexService, "_make", fail)
             if batched:
                 parted = BatchParts([0], [b"0"], [keyed.properties])
-                assert appender.put_batch(keyed, parted).status is PutMessageStatus.PUT_OK
+                assert appender.put_messages(keyed, parted).status is PutMessageStatus.PUT_OK
             else:
-                assert appender.put(keyed).status is PutMessageStatus.PUT_OK
+                assert appender.put_message(keyed).status is PutMessageStatus.PUT_OK
             appender.dispatch()
-            assert appender.put(message(b"1")).status is PutMessageStatus.PUT_OK
+            assert appender.put_message(message(b"1")).status is PutMessageStatus.PUT_OK
             appender.dispatch()
             assert "cannot be indexed yet" in caplog.text
             # Until too much waits.
             patched.setattr(commit_log_dispatcher, "MOST_WAITING", 2)
             with pytest.raises(StoreError, match="EIO"):
                 put_and_dispatch(appender, b"2")
-            refused = appender.put(message(b"3"))
+            refused = appender.put_message(message(b"3"))
             assert refused.status is PutMessageStatus.NOT_DISPATCHED
             assert refused.reason == (
                 "messages are stored and readable, but no more of them can be indexed; each send tries again: the keys "
@@ -431,7 +431,7 @@ def test_an_index_that_cannot_be_written_does_not_keep_sends_away(tmp_path: Path
                 "cannot allocate: EIO"
             )
 
-        assert appender.put(message(b"3")).status is PutMessageStatus.PUT_OK
+        assert appender.put_message(message(b"3")).status is PutMessageStatus.PUT_OK
         appender.dispatch()
         assert parts.bodies() == [b"0", b"1", b"2", b"3"]
         assert index.waiting == 0
@@ -456,14 +456,14 @@ def test_keys_of_batches_do_not_wait_without_bound_either(tmp_path: Path, monkey
             patched.setattr(IndexService, "_make", fail)
             statuses = []
             for _ in range(5):
-                statuses.append(appender.put_batch(message(), keyed).status)
+                statuses.append(appender.put_messages(message(), keyed).status)
                 with contextlib.suppress(StoreError):
                     appender.dispatch()
         taken = statuses.count(PutMessageStatus.PUT_OK)
         assert taken == 3
         assert statuses[taken:] == [PutMessageStatus.NOT_DISPATCHED] * 2
 
-        assert appender.put_batch(message(), keyed).status is PutMessageStatus.PUT_OK
+        assert appender.put_messages(message(), keyed).status is PutMessageStatus.PUT_OK
         assert parts.bodies() == [b"one", b"two"] * 4
         assert index.waiting == 0
         parts.queues.close()
@@ -472,9 +472,9 @@ def test_keys_of_batches_do_not_wait_without_bound_either(tmp_path: Path, monkey
 
 def test_messages_are_pending_until_all_of_them_are_entered(parts: Parts, watcher: Watcher):
     """The flush threads would else take those on their way for entered."""
-    first = parts.appender.put(message(b"one"))
+    first = parts.appender.put_message(message(b"one"))
     parts.clock.advance(5)
-    parts.appender.put(message(b"two", queue_id=1))
+    parts.appender.put_message(message(b"two", queue_id=1))
 
     parts.appender.dispatch()
 
@@ -484,9 +484,9 @@ def test_messages_are_pending_until_all_of_them_are_entered(parts: Parts, watche
 
 
 def test_the_clock_may_be_set_back_behind_a_pending_message(parts: Parts):
-    parts.appender.put(message(b"one"))
+    parts.appender.put_message(message(b"one"))
     parts.clock.advance(-5)
-    parts.appender.put(message(b"two"))
+    parts.appender.put_message(message(b"two"))
 
     assert parts.appender.last_dispatched_timestamp == parts.clock.time_ms() - 1
 
@@ -494,7 +494,7 @@ def test_the_clock_may_be_set_back_behind_a_pending_message(parts: Parts):
 def test_a_batch_counts_as_dispatched_when_it_is_entered(parts: Parts, watcher: Watcher):
     parts.clock.advance(5)
 
-    parts.appender.put_batch(message(), batch(b"a", b"b"))
+    parts.appender.put_messages(message(), batch(b"a", b"b"))
 
     assert [seen[0] for seen in watcher.seen] == [0, 0]
     assert parts.appender.last_dispatched_timestamp == parts.clock.time_ms()
@@ -503,12 +503,12 @@ def test_a_batch_counts_as_dispatched_when_it_is_entered(parts: Parts, watcher: 
 def test_what_a_listener_stores_is_entered_by_the_next_dispatch(parts: Parts, watcher: Watcher):
     def store_more() -> None:
         watcher.then = lambda: None
-        parts.appender.put(message(b"two"))
-        parts.appender.put_batch(message(), batch(b"three", b"four"))
+        parts.appender.put_message(message(b"two"))
+        parts.appender.put_messages(message(), batch(b"three", b"four"))
         parts.appender.dispatch()
 
     watcher.then = store_more
-    parts.appender.put(message(b"one"))
+    parts.appender.put_message(message(b"one"))
 
     parts.appender.dispatch()
     after_the_first = parts.readable()
@@ -521,12 +521,12 @@ def test_what_a_listener_stores_is_entered_by_the_next_dispatch(parts: Parts, wa
 def test_what_a_listener_stores_amid_a_batch_follows_it(parts: Parts, watcher: Watcher):
     def store_more() -> None:
         watcher.then = lambda: None
-        parts.appender.put(message(b"three"))
+        parts.appender.put_message(message(b"three"))
         parts.appender.dispatch()
 
     watcher.then = store_more
 
-    parts.appender.put_batch(message(), batch(b"one", b"two"))
+    parts.appender.put_messages(message(), batch(b"one", b"two"))
     parts.appender.dispatch()
 
     assert parts.bodies() == [b"one", b"two", b"three"]

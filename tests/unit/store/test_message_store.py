@@ -53,8 +53,8 @@ class TestMessages:
             prepared_transaction_offset=77,
         )
         for _ in range(3):
-            store.put_message(sent)
-        store.dispatch()
+            store.appender.put_message(sent)
+        store.appender.dispatch()
 
         third = read_queue(store, sent.topic, 5)[2]
 
@@ -69,40 +69,40 @@ class TestMessages:
         assert (third.born_timestamp, third.store_timestamp) == (1_795_255_000_001, clock.time_ms())
         assert third.prepared_transaction_offset == 77
         (view,) = store.commit_log.slices([(third.commit_log_offset, third.store_size)])
-        assert store.look_message_by_offset(third.commit_log_offset) == bytes(view)
+        assert store.commit_log.record(third.commit_log_offset) == bytes(view)
 
     async def test_who_waits_is_told_at_dispatch(self, store: MessageStore, waiter: Waiter):
-        store.put_message(message())
+        store.appender.put_message(message())
         assert waiter.heard == []
 
-        store.dispatch()
+        store.appender.dispatch()
 
         assert waiter.heard == [("Topic", 0, 1)]
 
     async def test_who_waits_is_told_of_a_batch_at_once_and_of_what_came_before(
         self, store: MessageStore, waiter: Waiter
     ):
-        store.put_message(message())
-        store.put_messages(message(queue_id=1), batch(b"a", b"b"))
+        store.appender.put_message(message())
+        store.appender.put_messages(message(queue_id=1), batch(b"a", b"b"))
 
         assert waiter.heard == [("Topic", 0, 1), ("Topic", 1, 1), ("Topic", 1, 2)]
 
     async def test_queues_are_told_with_their_bounds(self, store: MessageStore):
         for _ in range(3):
-            store.put_message(message(queue_id=4))
-        first = store.put_message(message(queue_id=4))
-        store.dispatch()
+            store.appender.put_message(message(queue_id=4))
+        first = store.appender.put_message(message(queue_id=4))
+        store.appender.dispatch()
 
-        assert list(store.topic_queues("Topic")) == [4]
-        assert (store.min_offset_in_queue("Topic", 4), store.max_offset_in_queue("Topic", 4)) == (0, 4)
-        assert (store.min_offset_in_queue("Topic", 9), store.max_offset_in_queue("Topic", 9)) == (0, 0)
-        assert (store.min_physical_offset, store.max_physical_offset) == (0, first.physical_offset + first.size)
-        assert store.put_count == 4
+        assert list(store.queues.queues_of("Topic")) == [4]
+        assert (store.queues.min_offset_in_queue("Topic", 4), store.queues.max_offset_in_queue("Topic", 4)) == (0, 4)
+        assert (store.queues.min_offset_in_queue("Topic", 9), store.queues.max_offset_in_queue("Topic", 9)) == (0, 0)
+        assert (store.commit_log.min_offset, store.commit_log.max_offset) == (0, first.physical_offset + first.size)
+        assert store.appender.put_count == 4
 
     async def test_slices_outlive_the_store(self, tmp_path: Path):
         store = make_store(tmp_path / "store")
         await store.start()
-        result = store.put_message(message(b"still here"))
+        result = store.appender.put_message(message(b"still here"))
         (view,) = store.commit_log.slices([(result.physical_offset, result.size)])
 
         await store.stop()
@@ -120,11 +120,11 @@ class TestQueries:
                 "KEYS": "all odd" if number % 2 else "all",
                 "TAGS": f"t{number % 2}",
             }
-            offsets.append(store.put_message(message(properties=properties)).physical_offset)
-        store.dispatch()
+            offsets.append(store.appender.put_message(message(properties=properties)).physical_offset)
+        store.appender.dispatch()
 
         async def query(key: str, max_num: int = 32, begin: int = 0, end: int = ALWAYS, index_type: str | None = None):
-            found = await store.query_message("Topic", key, max_num, begin, end, index_type)
+            found = await store.queries.query_message("Topic", key, max_num, begin, end, index_type)
             assert (found.index_last_update_timestamp, found.index_last_update_physical_offset) == (
                 clock.time_ms(),
                 offsets[-1],
@@ -140,34 +140,34 @@ class TestQueries:
 
     async def test_no_more_than_the_setting_allows(self, store: MessageStore):
         for _ in range(70):
-            store.put_message(message(properties={"KEYS": "k"}))
-        store.dispatch()
+            store.appender.put_message(message(properties={"KEYS": "k"}))
+        store.appender.dispatch()
 
-        assert len((await store.query_message("Topic", "k", 1000, 0, ALWAYS)).records) == 64
+        assert len((await store.queries.query_message("Topic", "k", 1000, 0, ALWAYS)).records) == 64
 
     async def test_a_query_reads_no_more_than_a_frame_can_carry(self, store: MessageStore, monkeypatch):
         monkeypatch.setattr(message_queries, "_QUERY_BYTES", 3000)
         for _ in range(5):
-            store.put_message(message(bytes(1200), properties={"KEYS": "k"}))
-        store.put_message(message(bytes(4000), properties={"KEYS": "large"}))
-        store.dispatch()
+            store.appender.put_message(message(bytes(1200), properties={"KEYS": "k"}))
+        store.appender.put_message(message(bytes(4000), properties={"KEYS": "large"}))
+        store.appender.dispatch()
 
-        assert len((await store.query_message("Topic", "k", 9, 0, ALWAYS)).records) == 2
-        assert len((await store.query_message("Topic", "large", 9, 0, ALWAYS)).records) == 1
+        assert len((await store.queries.query_message("Topic", "k", 9, 0, ALWAYS)).records) == 2
+        assert len((await store.queries.query_message("Topic", "large", 9, 0, ALWAYS)).records) == 1
 
     async def test_without_an_index_nothing_is_found_and_no_folder_made(self, tmp_path: Path):
         store = make_store(tmp_path / "store", message_index_enable=False)
         await store.start()
-        store.put_message(message(properties={"KEYS": "k"}))
-        store.dispatch()
+        store.appender.put_message(message(properties={"KEYS": "k"}))
+        store.appender.dispatch()
 
-        assert (await store.query_message("Topic", "k", 9, 0, ALWAYS)).records == []
+        assert (await store.queries.query_message("Topic", "k", 9, 0, ALWAYS)).records == []
         await store.stop()
         assert not (tmp_path / "store" / "index").exists()
 
     async def test_keys_are_entered_after_a_moment_even_when_nobody_asks(self, store: MessageStore):
-        store.put_message(message(properties={"KEYS": "k"}))
-        store.dispatch()
+        store.appender.put_message(message(properties={"KEYS": "k"}))
+        store.appender.dispatch()
         assert store.index_service is not None
 
         await until(lambda: not store.index_service or not store.index_service.waiting)
@@ -179,16 +179,16 @@ class TestQueries:
 class TestTopics:
     async def test_a_deleted_topic_has_no_queues_and_may_come_again(self, store: MessageStore, tmp_path: Path):
         for topic in ("A", "B"):
-            store.put_message(message(topic=topic))
-        store.dispatch()
-        store.put_message(message(topic="A"))
+            store.appender.put_message(message(topic=topic))
+        store.appender.dispatch()
+        store.appender.put_message(message(topic="A"))
 
-        assert await store.delete_topics({"A", "never"}) == 1
+        assert await store.deletion.delete_topics({"A", "never"}) == 1
 
         assert fetch(store, "A", 0, 0).status is GetMessageStatus.NO_MATCHED_LOGIC_QUEUE
-        assert store.topic_queues("A") == {}
-        store.put_message(message(b"again", topic="A"))
-        store.dispatch()
+        assert store.queues.queues_of("A") == {}
+        store.appender.put_message(message(b"again", topic="A"))
+        store.appender.dispatch()
         assert [one.body for one in read_queue(store, "A", 0)] == [b"again"]
         assert [one.body for one in read_queue(store, "B", 0)] == [b"body"]
 
@@ -196,11 +196,11 @@ class TestTopics:
 class TestLife:
     async def test_a_store_that_is_not_started_or_stopped_takes_nothing(self, tmp_path: Path):
         store = make_store(tmp_path / "store")
-        early = store.put_message(message())
+        early = store.appender.put_message(message())
         await store.start()
-        assert store.put_message(message()).status is PutMessageStatus.PUT_OK
+        assert store.appender.put_message(message()).status is PutMessageStatus.PUT_OK
         await store.stop()
-        late = store.put_messages(message(), batch(b"a"))
+        late = store.appender.put_messages(message(), batch(b"a"))
 
         assert (early.status, late.status) == (PutMessageStatus.NOT_STARTED, PutMessageStatus.SHUTTING_DOWN)
         assert early.reason
@@ -211,8 +211,8 @@ class TestLife:
         store = make_store(tmp_path / "store")
         await store.start()
         for _ in range(300):
-            store.put_message(message(bytes(1000), properties={"KEYS": "k"}))
-        store.dispatch()
+            store.appender.put_message(message(bytes(1000), properties={"KEYS": "k"}))
+        store.appender.dispatch()
         count_as_far_back(store)
         monkeypatch.setattr(MappedFile, "is_cached", lambda *_arguments: False)
         waiting = store.fetcher.fetch(GetMessageRequest("Topic", 0, 0, 32, 1 << 20))
@@ -229,7 +229,7 @@ class TestLife:
         assert asyncio.all_tasks() == {asyncio.current_task()}
         again = make_store(tmp_path / "store")
         await again.start()
-        assert again.max_offset_in_queue("Topic", 0) == 300
+        assert again.queues.max_offset_in_queue("Topic", 0) == 300
         await again.stop()
 
     async def test_a_cancelled_start_ends_after_its_thread(self, tmp_path: Path, monkeypatch):
@@ -269,7 +269,7 @@ class TestLife:
         assert "is in use by another broker" in str(caught.value)
         assert "\n" not in str(caught.value)
         assert open_below(tmp_path) == files
-        assert store.put_message(message()).status is PutMessageStatus.PUT_OK
+        assert store.appender.put_message(message()).status is PutMessageStatus.PUT_OK
 
     async def test_paths_apart_from_the_root_are_honoured(self, tmp_path: Path):
         names = ("log", "cq", "ix", "check", "stop")
@@ -284,15 +284,15 @@ class TestLife:
         )
         await store.start()
         assert "stop" in {path.name for path in (tmp_path / "apart").iterdir()}
-        store.put_message(message(properties={"KEYS": "k"}))
+        store.appender.put_message(message(properties={"KEYS": "k"}))
         await store.stop()
 
         assert sorted(path.name for path in (tmp_path / "apart").iterdir()) == ["check", "cq", "ix", "log"]
         assert sorted(path.name for path in (tmp_path / "store").iterdir()) == ["config", "lock"]
 
     async def test_the_checkpoint_follows_what_is_on_disk(self, store: MessageStore, clock: FakeClock):
-        store.put_message(message())
-        store.dispatch()
+        store.appender.put_message(message())
+        store.appender.dispatch()
         stored = clock.time_ms()
         clock.advance(60)
 
@@ -311,9 +311,9 @@ async def test_default_sizes_are_rocketmqs_and_take_no_room_before_they_are_writ
         max_index_num=20_000_000,
     )
     await store.start()
-    store.put_message(message(properties={"KEYS": "k"}))
-    store.dispatch()
-    assert len((await store.query_message("Topic", "k", 9, 0, ALWAYS)).records) == 1
+    store.appender.put_message(message(properties={"KEYS": "k"}))
+    store.appender.dispatch()
+    assert len((await store.queries.query_message("Topic", "k", 9, 0, ALWAYS)).records) == 1
     await store.stop()
 
     root = tmp_path / "store"
@@ -326,7 +326,7 @@ async def test_default_sizes_are_rocketmqs_and_take_no_room_before_they_are_writ
 
 
 async def test_a_copy_of_an_open_store_is_what_a_kill_leaves(store: MessageStore, tmp_path: Path):
-    store.put_message(message(b"not dispatched"))
+    store.appender.put_message(message(b"not dispatched"))
     root = crash_copy(tmp_path / "store", tmp_path / "copy")
 
     killed = make_store(root)
@@ -344,22 +344,22 @@ async def test_queries_read_the_disk_on_a_thread_of_their_own(store: MessageStor
         readers.add(threading.current_thread().name.partition("_")[0])
         return pread(fd, size, position)
 
-    result = store.put_message(message(properties={"KEYS": "k"}))
-    store.dispatch()
+    result = store.appender.put_message(message(properties={"KEYS": "k"}))
+    store.appender.dispatch()
     store._dispatcher.flush_index()
     monkeypatch.setattr(os, "pread", reading)
 
-    assert len((await store.query_message("Topic", "k", 9, 0, ALWAYS)).records) == 1
-    assert await store.read_message(result.physical_offset)
-    assert await store.offset_in_queue_by_time("Topic", 0, 0) == 0
+    assert len((await store.queries.query_message("Topic", "k", 9, 0, ALWAYS)).records) == 1
+    assert await store.queries.read_message(result.physical_offset)
+    assert await store.queries.offset_in_queue_by_time("Topic", 0, 0) == 0
     assert readers == {"QueryMessage"}
 
 
 async def test_a_stop_waits_for_a_query_and_closes_nothing_under_it(tmp_path: Path, monkeypatch):
     store = make_store(tmp_path / "store")
     await store.start()
-    store.put_message(message(properties={"KEYS": "k"}))
-    store.dispatch()
+    store.appender.put_message(message(properties={"KEYS": "k"}))
+    store.appender.dispatch()
     store._dispatcher.flush_index()
     reading, go = threading.Event(), threading.Event()
     pread = os.pread
@@ -371,10 +371,10 @@ async def test_a_stop_waits_for_a_query_and_closes_nothing_under_it(tmp_path: Pa
 
     with monkeypatch.context() as patched:
         patched.setattr(os, "pread", slow)
-        query = asyncio.create_task(store.query_message("Topic", "k", 9, 0, ALWAYS))
+        query = asyncio.create_task(store.queries.query_message("Topic", "k", 9, 0, ALWAYS))
         assert await asyncio.to_thread(reading.wait, 10)
         stop = asyncio.create_task(store.stop())
-        await until(lambda: store._queries._executor._shutdown)
+        await until(lambda: store.queries._executor._shutdown)
         assert not stop.done()
         go.set()
         await stop
@@ -386,8 +386,8 @@ async def test_a_time_is_searched_in_a_queue_that_is_deleted_meanwhile(tmp_path:
     store = make_store(tmp_path / "store")
     await store.start()
     for _ in range(100):
-        store.put_message(message())
-    store.dispatch()
+        store.appender.put_message(message())
+    store.appender.dispatch()
     reader = store._reader.store_timestamp
 
     def deleting(queue, queue_offset: int) -> int:
@@ -398,7 +398,7 @@ async def test_a_time_is_searched_in_a_queue_that_is_deleted_meanwhile(tmp_path:
 
     monkeypatch.setattr(store._reader, "store_timestamp", deleting)
 
-    assert await store.offset_in_queue_by_time("Topic", 0, ALWAYS) == 0
+    assert await store.queries.offset_in_queue_by_time("Topic", 0, ALWAYS) == 0
     await store.stop()
 
 
@@ -408,12 +408,12 @@ async def test_what_was_taken_while_maxmessagesize_was_larger_is_served(tmp_path
     store = make_store(tmp_path / "store", batch_topics=["Batches"], mapped_file_size_commit_log=64 << 20)
     await store.start()
     apply_updates([store.config], {"maxMessageSize": str(18 << 20)})
-    put = store.put_message(message(body, topic))
-    store.dispatch()
+    put = store.appender.put_message(message(body, topic))
+    store.appender.dispatch()
 
     assert put.status is PutMessageStatus.PUT_OK
     assert [one.body for one in read_queue(store, topic, 0)] == [body]
-    assert store.look_message_by_offset(put.physical_offset) is not None
+    assert store.commit_log.record(put.physical_offset) is not None
     await store.stop()
     again = make_store(tmp_path / "store", batch_topics=["Batches"], mapped_file_size_commit_log=64 << 20)
     await again.start()

@@ -27,6 +27,7 @@ from tests.support.stores import (
     Waiter,
     batch,
     crash_copy,
+    flushed,
     make_store,
     message,
     open_below,
@@ -38,17 +39,17 @@ from tests.support.waiting import until
 
 class TestSync:
     async def test_a_message_is_on_disk_when_it_is_said_to_be(self, store: MessageStore):
-        result = store.put_message(message())
+        result = store.appender.put_message(message())
         assert store.flusher.flushed_offset == 0
 
-        assert await store.wait_flushed(result) == ""
+        assert await flushed(store, result) == ""
 
         assert store.flusher.flushed_offset >= result.physical_offset + result.size
 
     async def test_messages_are_synced_by_and_by(self, tmp_path: Path):
         store = make_store(tmp_path / "store", flush_interval_commit_log=10)
         await store.start()
-        result = store.put_message(message())
+        result = store.appender.put_message(message())
 
         await until(lambda: store.flusher.flushed_offset >= result.size)
         await store.stop()
@@ -56,13 +57,13 @@ class TestSync:
     async def test_a_disk_that_refuses_is_told_and_nothing_more_is_taken(self, tmp_path: Path, monkeypatch):
         store = make_store(tmp_path / "store")
         await store.start()
-        result = store.put_message(message())
+        result = store.appender.put_message(message())
         with monkeypatch.context() as patched:
             patched.setattr(os, "fdatasync", refuse(errno.EIO))
-            reason = await asyncio.wait_for(store.wait_flushed(result), 60)
-        later = store.put_message(message())
-        later_batch = store.put_messages(message(), batch(b"a"))
-        store.dispatch()
+            reason = await asyncio.wait_for(flushed(store, result), 60)
+        later = store.appender.put_message(message())
+        later_batch = store.appender.put_messages(message(), batch(b"a"))
+        store.appender.dispatch()
 
         assert reason == (
             f"the CommitLog in {tmp_path}/store/commitlog (storePathCommitLog) could not be synced: Input/output "
@@ -72,20 +73,20 @@ class TestSync:
             assert (refused.status, refused.reason) == (PutMessageStatus.READ_ONLY, reason)
         assert len(read_queue(store, "Topic", 0)) == 1
 
-        await until(lambda: store.put_message(message()).status is PutMessageStatus.PUT_OK)
-        assert await store.sync()
+        await until(lambda: store.appender.put_message(message()).status is PutMessageStatus.PUT_OK)
+        assert await store.flusher.sync()
         await store.stop()
         assert not (tmp_path / "store" / "abort").exists(), "all of it is on disk"
 
     async def test_what_a_failed_sync_left_out_is_checked_before_a_consumer_gets_it(self, tmp_path: Path, monkeypatch):
         store = make_store(tmp_path / "store")
         await store.start()
-        dropped = store.put_message(message(b"dropped"))
-        store.put_message(message(b"kept"))
-        store.dispatch()
+        dropped = store.appender.put_message(message(b"dropped"))
+        store.appender.put_message(message(b"kept"))
+        store.appender.dispatch()
         with monkeypatch.context() as patched:
             patched.setattr(os, "fdatasync", refuse(errno.EIO))
-            await asyncio.wait_for(store.wait_flushed(dropped), 60)
+            await asyncio.wait_for(flushed(store, dropped), 60)
         # As the disk has it: the page never got there, and was read back.
         file, at = store.commit_log.queue.files[0], dropped.physical_offset
         stored = bytes(file.buffer[at : at + dropped.size])
@@ -95,9 +96,9 @@ class TestSync:
         assert store.damage_log.count == 1
 
         overwrite(file, at, stored)
-        await until(lambda: store.put_message(message(b"new")).status is PutMessageStatus.PUT_OK)
-        store.dispatch()
-        assert store.topic_queues("Topic")[0].trusted_from == 2
+        await until(lambda: store.appender.put_message(message(b"new")).status is PutMessageStatus.PUT_OK)
+        store.appender.dispatch()
+        assert store.queues.queues_of("Topic")[0].trusted_from == 2
         await store.stop()
 
     async def test_under_sync_flush_nothing_is_shown_that_is_not_on_disk(self, tmp_path: Path, monkeypatch):
@@ -113,11 +114,14 @@ class TestSync:
 
         with monkeypatch.context() as patched:
             patched.setattr(os, "fdatasync", slow)
-            results = [store.put_message(message(b"one")), store.put_messages(message(), batch(b"two", b"three"))]
-            waiting = asyncio.gather(*map(store.wait_flushed, results))
-            store.dispatch()
-            assert (store.max_offset_in_queue("Topic", 0), waiter.heard) == (0, [])
-            assert store.dispatch_behind_bytes == store.max_physical_offset
+            results = [
+                store.appender.put_message(message(b"one")),
+                store.appender.put_messages(message(), batch(b"two", b"three")),
+            ]
+            waiting = asyncio.gather(*(flushed(store, result) for result in results))
+            store.appender.dispatch()
+            assert (store.queues.max_offset_in_queue("Topic", 0), waiter.heard) == (0, [])
+            assert store.appender.dispatched_offset == 0
             go.set()
             assert await asyncio.wait_for(waiting, 60) == ["", ""]
 
@@ -128,7 +132,7 @@ class TestSync:
     async def test_under_sync_flush_the_last_messages_are_shown_at_the_next_start(self, tmp_path: Path):
         store = make_store(tmp_path / "store", flush_disk_type="SYNC_FLUSH")
         await store.start()
-        store.put_message(message(b"nobody waits"))
+        store.appender.put_message(message(b"nobody waits"))
         await store.stop()
         assert not (tmp_path / "store" / "abort").exists()
 
@@ -140,7 +144,7 @@ class TestSync:
     async def test_what_a_killed_broker_left_is_on_disk_before_it_is_shown(self, tmp_path: Path, monkeypatch):
         store = make_store(tmp_path / "store")
         await store.start()
-        store.put_message(message())
+        store.appender.put_message(message())
         crash_copy(tmp_path / "store", tmp_path / "crashed")
         await store.stop()
         again = make_store(tmp_path / "crashed", flush_disk_type="SYNC_FLUSH")
@@ -155,19 +159,19 @@ class TestSync:
         await again.start()
 
         assert any("commitlog" in path for path in synced)
-        assert again.flusher.flushed_offset == again.max_physical_offset > 0
+        assert again.flusher.flushed_offset == again.commit_log.max_offset > 0
         await again.stop()
 
     async def test_messages_that_wait_for_the_disk_go_with_their_topic(self, tmp_path: Path):
         store = make_store(tmp_path / "store", flush_disk_type="SYNC_FLUSH")
         await store.start()
-        results = [store.put_message(message(b"old", "A")), store.put_message(message(b"kept", "B"))]
-        assert await asyncio.gather(*map(store.wait_flushed, results)) == ["", ""]
-        store.put_message(message(b"old", "A"))
+        results = [store.appender.put_message(message(b"old", "A")), store.appender.put_message(message(b"kept", "B"))]
+        assert await asyncio.gather(*(flushed(store, result) for result in results)) == ["", ""]
+        store.appender.put_message(message(b"old", "A"))
 
-        assert await store.delete_topics({"A"}) == 1
+        assert await store.deletion.delete_topics({"A"}) == 1
 
-        assert store.topic_queues("A") == {}
+        assert store.queues.queues_of("A") == {}
         assert [one.body for one in read_queue(store, "B", 0)] == [b"kept"]
         await store.stop()
 
@@ -177,15 +181,15 @@ class TestSync:
         go = threading.Event()
         with monkeypatch.context() as patched:
             patched.setattr(os, "fdatasync", lambda _: go.wait(10))
-            reason = await store.wait_flushed(store.put_message(message()))
+            reason = await flushed(store, store.appender.put_message(message()))
             go.set()
 
             assert reason == "the message was not on disk within 20 ms (syncFlushTimeout)"
             await store.stop()
 
     async def test_a_queue_that_cannot_be_synced_is_tried_again(self, store: MessageStore, monkeypatch):
-        store.put_message(message())
-        store.dispatch()
+        store.appender.put_message(message())
+        store.appender.dispatch()
         with monkeypatch.context() as patched:
             patched.setattr(LocalFileSystem, "sync_mapped", refuse(errno.EIO))
             store._queue_flusher.flush()
@@ -199,9 +203,9 @@ class TestSync:
 
     async def test_what_a_failed_sync_of_a_queue_left_out_is_checked(self, store: MessageStore, monkeypatch):
         for body in (b"a", b"b", b"c"):
-            store.put_message(message(body))
-        store.dispatch()
-        queue = store.topic_queues("Topic")[0]
+            store.appender.put_message(message(body))
+        store.appender.dispatch()
+        queue = store.queues.queues_of("Topic")[0]
         with monkeypatch.context() as patched:
             patched.setattr(LocalFileSystem, "sync_mapped", refuse(errno.EIO))
             store._queue_flusher.flush()
@@ -216,7 +220,7 @@ class TestSync:
         store = make_store(tmp_path / "store")
         await store.start()
         assert open_below(tmp_path)
-        store.put_message(message())
+        store.appender.put_message(message())
         with monkeypatch.context() as patched:
             patched.setattr(os, "fdatasync", refuse(errno.EIO))
             await store.stop()
@@ -230,8 +234,8 @@ class TestBusyDisk:
     async def test_sends_are_refused_while_it_gives_no_blocks_and_reads_go_on(self, tmp_path: Path, monkeypatch):
         store = make_store(tmp_path / "store", os_page_cache_busy_time_out_mills=20)
         await store.start()
-        store.put_message(message(b"first"))
-        store.dispatch()
+        store.appender.put_message(message(b"first"))
+        store.appender.dispatch()
         goes_on = threading.Event()
         allocate = os.posix_fallocate
 
@@ -240,8 +244,8 @@ class TestBusyDisk:
             allocate(fd, start, size)
 
         monkeypatch.setattr(os, "posix_fallocate", slow)
-        results = [store.put_message(message(bytes(30_000))) for _ in range(20)]
-        batched = store.put_messages(message(), batch(bytes(30_000)))
+        results = [store.appender.put_message(message(bytes(30_000))) for _ in range(20)]
+        batched = store.appender.put_messages(message(), batch(bytes(30_000)))
         refused = [result for result in results if result.status is not PutMessageStatus.PUT_OK]
         assert refused
         for result in (*refused, batched):
@@ -249,8 +253,8 @@ class TestBusyDisk:
             assert "the limit is 20 ms (osPageCacheBusyTimeOutMills)" in result.reason
         assert read_queue(store, "Topic", 0)[0].body == b"first"
         goes_on.set()
-        await until(lambda: store.put_message(message(b"after")).status is PutMessageStatus.PUT_OK)
-        store.dispatch()
+        await until(lambda: store.appender.put_message(message(b"after")).status is PutMessageStatus.PUT_OK)
+        store.appender.dispatch()
 
         assert len(read_queue(store, "Topic", 0)) == 1 + len(results) - len(refused) + 1
         await store.stop()
@@ -258,16 +262,16 @@ class TestBusyDisk:
 
 class TestFullDisk:
     async def test_sends_are_refused_until_there_is_room(self, store: MessageStore, monkeypatch):
-        store.put_message(message(b"first"))
+        store.appender.put_message(message(b"first"))
         with monkeypatch.context() as patched:
             patched.setattr(os, "posix_fallocate", refuse(errno.ENOSPC))
-            results = [store.put_message(message(bytes(30_000))) for _ in range(20)]
+            results = [store.appender.put_message(message(bytes(30_000))) for _ in range(20)]
             refused = [result for result in results if result.status is PutMessageStatus.DISK_FULL]
             assert refused
             assert "No space left on device" in refused[-1].reason
-            store.dispatch()
-        after = store.put_message(message(b"after"))
-        store.dispatch()
+            store.appender.dispatch()
+        after = store.appender.put_message(message(b"after"))
+        store.appender.dispatch()
 
         assert after.status is PutMessageStatus.PUT_OK
         assert len(read_queue(store, "Topic", 0)) == 1 + 20 - len(refused) + 1
@@ -276,7 +280,7 @@ class TestFullDisk:
         store = make_store(tmp_path / "store")
         await store.start()
         for number in range(5):
-            store.put_message(message(properties={"KEYS": f"k{number}"}))
+            store.appender.put_message(message(properties={"KEYS": f"k{number}"}))
         with monkeypatch.context() as patched:
             patched.setattr(os, "posix_fallocate", refuse(errno.ENOSPC))
             patched.setattr(ConsumeQueue, "put", refuse_entry)
@@ -288,7 +292,7 @@ class TestFullDisk:
 
         assert len(read_queue(again, "Topic", 0)) == 5
         assert [
-            len((await again.query_message("Topic", f"k{number}", 9, 0, ALWAYS)).records) for number in range(5)
+            len((await again.queries.query_message("Topic", f"k{number}", 9, 0, ALWAYS)).records) for number in range(5)
         ] == [1] * 5
         await again.stop()
 
@@ -296,8 +300,8 @@ class TestFullDisk:
         store = make_store(tmp_path / "store")
         await store.start()
         for number in range(5):
-            store.put_message(message(properties={"KEYS": f"k{number}"}))
-        store.dispatch()
+            store.appender.put_message(message(properties={"KEYS": f"k{number}"}))
+        store.appender.dispatch()
         with monkeypatch.context() as patched:
             patched.setattr(os, "posix_fallocate", refuse(errno.ENOSPC))
             await store.stop()
@@ -306,7 +310,7 @@ class TestFullDisk:
         await again.start()
 
         assert [
-            len((await again.query_message("Topic", f"k{number}", 9, 0, ALWAYS)).records) for number in range(5)
+            len((await again.queries.query_message("Topic", f"k{number}", 9, 0, ALWAYS)).records) for number in range(5)
         ] == [1] * 5
         await again.stop()
 
@@ -317,8 +321,8 @@ async def test_an_index_file_that_was_not_synced_makes_the_stop_unclean(tmp_path
     with monkeypatch.context() as patched:
         patched.setattr(IndexFile, "sync", refuse(errno.EIO))
         for number in range(250):
-            store.put_message(message(properties={"KEYS": f"k{number}"}))
-        store.dispatch()
+            store.appender.put_message(message(properties={"KEYS": f"k{number}"}))
+        store.appender.dispatch()
         store._dispatcher.flush_index()
         store._queue_flusher.flush()
         assert "the index could not be synced" in caplog.text
@@ -327,7 +331,7 @@ async def test_an_index_file_that_was_not_synced_makes_the_stop_unclean(tmp_path
     assert (tmp_path / "store" / "abort").exists()
     again = make_store(tmp_path / "store")
     await again.start()
-    assert len((await again.query_message("Topic", "k3", 9, 0, ALWAYS)).records) == 1
+    assert len((await again.queries.query_message("Topic", "k3", 9, 0, ALWAYS)).records) == 1
     await again.stop()
     assert not (tmp_path / "store" / "abort").exists()
 
@@ -361,7 +365,7 @@ async def test_a_stop_with_messages_that_no_queue_has_is_unclean(tmp_path: Path,
     await store.start()
     with monkeypatch.context() as patched:
         patched.setattr(ConsumeQueue, "put", refuse_entry)
-        assert store.put_message(message(b"kept", properties={"KEYS": "k"})).status is PutMessageStatus.PUT_OK
+        assert store.appender.put_message(message(b"kept", properties={"KEYS": "k"})).status is PutMessageStatus.PUT_OK
         await store.stop()
 
     await check_kept_after_an_unclean_stop(tmp_path / "store")
@@ -379,8 +383,8 @@ async def test_a_queue_that_was_not_synced_makes_the_stop_unclean(tmp_path: Path
     await store.start()
     with monkeypatch.context() as patched:
         patched.setattr(MappedFile, "sync", failing)
-        store.put_message(message(b"kept"))
-        store.dispatch()
+        store.appender.put_message(message(b"kept"))
+        store.appender.dispatch()
         await until(lambda: store._queue_flusher.error)
         await store.stop()
 
@@ -390,9 +394,9 @@ async def test_a_queue_that_was_not_synced_makes_the_stop_unclean(tmp_path: Path
 async def test_queue_entries_that_the_kernel_dropped_are_not_written_anew(tmp_path: Path, monkeypatch):
     store = make_store(tmp_path / "store")
     await store.start()
-    store.put_message(message(b"kept"))
-    store.dispatch()
-    file = store.topic_queues("Topic")[0].queue.files[0]
+    store.appender.put_message(message(b"kept"))
+    store.appender.dispatch()
+    file = store.queues.queues_of("Topic")[0].queue.files[0]
     with monkeypatch.context() as patched:
         patched.setattr(LocalFileSystem, "sync_mapped", refuse(errno.EIO))
         store._queue_flusher.flush()
@@ -410,7 +414,7 @@ async def test_queue_entries_that_the_kernel_dropped_are_not_written_anew(tmp_pa
 async def test_a_start_that_cannot_sync_what_would_be_shown_is_refused(tmp_path: Path, monkeypatch):
     store = make_store(tmp_path / "store")
     await store.start()
-    store.put_message(message())
+    store.appender.put_message(message())
     crash_copy(tmp_path / "store", tmp_path / "killed")
     await store.stop()
     sync = MappedFile.sync
@@ -433,21 +437,21 @@ async def test_a_start_that_cannot_sync_what_would_be_shown_is_refused(tmp_path:
 
 
 async def test_the_time_of_the_queues_is_that_of_what_is_in_them(store: MessageStore, clock: FakeClock):
-    store.put_message(message())
-    store.dispatch()
+    store.appender.put_message(message())
+    store.appender.dispatch()
     entered = clock.time_ms()
     clock.advance(10)
-    store.put_message(message())
+    store.appender.put_message(message())
 
     assert entered <= store._last_dispatched() < clock.time_ms()
-    store.dispatch()
+    store.appender.dispatch()
     assert store._last_dispatched() == clock.time_ms()
 
 
 async def test_a_disk_that_cannot_be_read_refuses_the_start(tmp_path: Path, monkeypatch):
     store = make_store(tmp_path / "store")
     await store.start()
-    store.put_message(message())
+    store.appender.put_message(message())
     await store.stop()
     monkeypatch.setattr(os, "pread", refuse(errno.EIO))
 
@@ -459,7 +463,7 @@ class TestNoDescriptors:
     async def test_a_start_without_them_is_refused_with_the_limit(self, tmp_path: Path, monkeypatch):
         store = make_store(tmp_path / "store")
         await store.start()
-        store.put_message(message(properties={"KEYS": "k"}))
+        store.appender.put_message(message(properties={"KEYS": "k"}))
         await store.stop()
         for name in ("index", "consumequeue", "commitlog"):
             again = make_store(tmp_path / "store")
@@ -478,13 +482,13 @@ class TestNoDescriptors:
         monkeypatch.setattr(commit_log_dispatcher, "RETRY_S", 0.0)
         store = make_store(tmp_path / "store", flush_interval_consume_queue=10)
         await store.start()
-        store.put_message(message(b"first", properties={"KEYS": "k"}))
-        store.dispatch()
+        store.appender.put_message(message(b"first", properties={"KEYS": "k"}))
+        store.appender.dispatch()
         with monkeypatch.context() as patched:
             patched.setattr(file_system, "open_file", refuse(errno.EMFILE))
-            results = [store.put_message(message(bytes(9000), properties={"KEYS": "k"})) for _ in range(60)]
-            new_topic = store.put_message(message(b"new", "New"))
-            store.dispatch()
+            results = [store.appender.put_message(message(bytes(9000), properties={"KEYS": "k"})) for _ in range(60)]
+            new_topic = store.appender.put_message(message(b"new", "New"))
+            store.appender.dispatch()
             store._dispatcher.flush_index()
             await until(lambda: "checkpoint could not be written" in caplog.text)
             taken = sum(result.status is PutMessageStatus.PUT_OK for result in results)
@@ -495,9 +499,9 @@ class TestNoDescriptors:
             assert "Too many open files: this process may open" in refused.reason
         assert results[taken:] == [results[-1]] * (60 - taken)
 
-        await until(lambda: store.put_message(message(b"after")).status is PutMessageStatus.PUT_OK)
-        assert store.put_message(message(b"new", "New")).status is PutMessageStatus.PUT_OK
-        store.dispatch()
+        await until(lambda: store.appender.put_message(message(b"after")).status is PutMessageStatus.PUT_OK)
+        assert store.appender.put_message(message(b"new", "New")).status is PutMessageStatus.PUT_OK
+        store.appender.dispatch()
         await store.stop()
 
         assert not (tmp_path / "store" / "abort").exists()

@@ -30,6 +30,7 @@ from rocketbroker.common.errors import StoreError
 from rocketbroker.store.audit.store_audit import AuditOptions, AuditReport
 from rocketbroker.store.audit.store_repair import recover_store, set_aside, to_set_aside
 from rocketbroker.store.audit.store_sizes import with_sizes_of_files
+from rocketbroker.store.message_store import MessageStore
 
 
 def command(
@@ -72,7 +73,11 @@ def _tell_plan(damaged: list[Path]) -> None:
 async def _recover(config: MessageStoreConfig) -> None:
     """Recover the store, and what a broker's start would set back: after a clean stop the next one does not look."""
     offsets = ConsumerOffsetManager(config.config_dir / "consumerOffset.json", SystemClock(), _write)
-    await recover_store(config, offsets.load, lambda store: OffsetRecovery(offsets, store, _written_at_once).start())
+
+    async def set_back(store: MessageStore) -> None:
+        await OffsetRecovery(offsets, store.queues, store.lock, _written_at_once).start()
+
+    await recover_store(config, offsets.load, set_back)
 
 
 def _write(table: AnyConfigManager) -> None:

@@ -9,7 +9,8 @@ from pathlib import Path
 
 from rocketbroker.broker.offset.consumer_offset_manager import ConsumerOffsetManager
 from rocketbroker.common.errors import StoreError
-from rocketbroker.store.message_store import MessageStore
+from rocketbroker.store.queue.consume_queue_store import ConsumeQueueStore
+from rocketbroker.store.recovery.store_lock import StoreLock
 
 log = logging.getLogger(__name__)
 
@@ -19,15 +20,21 @@ class OffsetRecovery:
 
     Args:
         offsets: the offsets, loaded.
-        store: the store; started before this part.
+        queues: the queues, recovered.
+        lock: knows how the last broker stopped, and keeps the store marked until the table is on disk.
         drain: waits until tables that were submitted are on disk; gives the paths of those that could not be written.
     """
 
     def __init__(
-        self, offsets: ConsumerOffsetManager, store: MessageStore, drain: Callable[[], Awaitable[Collection[Path]]]
+        self,
+        offsets: ConsumerOffsetManager,
+        queues: ConsumeQueueStore,
+        lock: StoreLock,
+        drain: Callable[[], Awaitable[Collection[Path]]],
     ) -> None:
         self._offsets = offsets
-        self._store = store
+        self._queues = queues
+        self._lock = lock
         self._drain = drain
 
     async def start(self) -> None:
@@ -38,22 +45,21 @@ class OffsetRecovery:
         Raises:
             StoreError: the disk refused the table; the next start sets back what this one did.
         """
-        if self._store.was_clean:
+        if self._lock.was_clean:
             return
-        told = self._offsets.set_back(self._store.max_offset_in_queue)
+        told = self._offsets.set_back(self._queues.max_offset_in_queue)
         for back in told:
             log.warning("after the unclean stop %s", back)
-        self._store.recovery_report.offsets_set_back += told
         if not told:
             return
-        self._store.lock.stays_marked = True
+        self._lock.stays_marked = True
         self._offsets.flush()
         if (path := self._offsets.path) in await self._drain():
             raise StoreError(
                 f"{path} cannot be written, in which {len(told)} offsets had to go back to where their queue ends now: "
                 "consumers would pass over new messages; make room on its disk, or have it written to again"
             )
-        self._store.lock.stays_marked = False
+        self._lock.stays_marked = False
 
     async def stop(self) -> None:
         """Nothing to end."""

@@ -10,10 +10,10 @@ P = TypeVar("P")
 
 
 class LogEnds(Protocol):
-    """What is needed of the message store."""
+    """End of the CommitLog, and of the part that is on disk; ``CommitLogFlusher`` knows both."""
 
     @property
-    def max_physical_offset(self) -> int:
+    def max_offset(self) -> int:
         """CommitLog offset after the last message."""
 
     @property
@@ -25,12 +25,12 @@ class DurableProgress(Generic[P]):
     """Keeps progress back until the copies that were stored for it are on disk.
 
     Args:
-        store: the log they are stored in.
-        value: what may be written at the beginning.
+        log: the log that takes the copies.
+        value: progress at the beginning.
     """
 
-    def __init__(self, store: LogEnds, value: P) -> None:
-        self._store = store
+    def __init__(self, log: LogEnds, value: P) -> None:
+        self._log = log
         self.value = value
         # End of the log when the progress was made, and the progress.
         self._waiting: deque[tuple[int, P]] = deque()
@@ -42,14 +42,14 @@ class DurableProgress(Generic[P]):
 
     def made(self, progress: P) -> None:
         """Take note of progress, never changed after this; what was stored for it is in the log."""
-        end = self._store.max_physical_offset
+        end = self._log.max_offset
         if self._waiting and self._waiting[-1][0] == end:
             self._waiting.pop()
         self._waiting.append((end, progress))
 
     def advance(self) -> bool:
         """Let ``value`` be what the disk has the copies of; gives whether it has changed."""
-        flushed = self._store.flushed_offset
+        flushed = self._log.flushed_offset
         advanced = False
         while self._waiting and self._waiting[0][0] <= flushed:
             self.value = self._waiting.popleft()[1]

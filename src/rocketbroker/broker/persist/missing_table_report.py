@@ -7,7 +7,7 @@ import logging
 from collections.abc import Sequence
 
 from rocketbroker.broker.persist.config_manager import AnyConfigManager
-from rocketbroker.store.message_store import MessageStore
+from rocketbroker.store.commitlog.commit_log import CommitLog
 
 log = logging.getLogger(__name__)
 
@@ -17,16 +17,16 @@ class MissingTableReport:
 
     Args:
         tables: the tables, loaded.
-        store: the store; started before this part.
+        commit_log: the log, recovered before this part starts.
     """
 
-    def __init__(self, tables: Sequence[AnyConfigManager], store: MessageStore) -> None:
+    def __init__(self, tables: Sequence[AnyConfigManager], commit_log: CommitLog) -> None:
         self._tables = tables
-        self._store = store
+        self._commit_log = commit_log
 
     async def start(self) -> None:
         """Name the tables without a file in the log if there are messages, and have them written."""
-        in_use = self._store.max_physical_offset > self._store.min_physical_offset
+        in_use = self._commit_log.max_offset > self._commit_log.min_offset
         for table in self._tables:
             if table.found:
                 continue

@@ -9,11 +9,10 @@ import asyncio
 import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Protocol
 
 from rocketbroker.broker.longpolling.waiting_message import WaitingMessages
 from rocketbroker.broker.persist.config_manager import ConfigManager, OnPersist, decode_file, encode_file
-from rocketbroker.broker.persist.durable_progress import DurableProgress, LogEnds
+from rocketbroker.broker.persist.durable_progress import DurableProgress
 from rocketbroker.broker.stats.broker_stats_manager import BrokerStatsManager
 from rocketbroker.codec.message.expected_record import ExpectedRecord
 from rocketbroker.codec.message.topic_validator import RMQ_SYS_SCHEDULE_TOPIC
@@ -21,13 +20,11 @@ from rocketbroker.codec.remoting.bodies.data_version import DataVersion
 from rocketbroker.codec.remoting.bodies.offset import DelayOffsetSerializeWrapper
 from rocketbroker.common.clock import Clock
 from rocketbroker.common.lifecycle import TaskOwner
-from rocketbroker.store.commitlog.put_message import (
-    PERMANENT_FAILURES,
-    MessageExtBrokerInner,
-    PutMessageResult,
-    PutMessageStatus,
-)
+from rocketbroker.store.commitlog.put_message import PERMANENT_FAILURES, MessageExtBrokerInner, PutMessageStatus
+from rocketbroker.store.flush.flush_service import CommitLogFlusher
+from rocketbroker.store.message_appender import MessageAppender
 from rocketbroker.store.queue.consume_queue_interface import ConsumeQueueInterface
+from rocketbroker.store.queue.consume_queue_store import ConsumeQueueStore
 from rocketbroker.store.read.entry_reader import EntryReader
 
 log = logging.getLogger(__name__)
@@ -44,30 +41,15 @@ _SET_BACK_MS = 1000
 _NEVER_MS = 2**62
 
 
-class ScheduleStore(LogEnds, Protocol):
-    """What is needed of the message store."""
-
-    entry_reader: EntryReader
-
-    def topic_queues(self, topic: str) -> Mapping[int, ConsumeQueueInterface]:
-        """The queues of a topic by their ids."""
-
-    def put_message(self, message: MessageExtBrokerInner) -> PutMessageResult:
-        """Store a message."""
-
-    def dispatch(self) -> None:
-        """Make what was stored readable, and wake the pulls that wait for it."""
-
-    async def sync(self) -> bool:
-        """Bring all that is stored to disk now."""
-
-
 class ScheduleMessageService(ConfigManager[DelayOffsetSerializeWrapper]):
     """Progress by delay level, and the task that makes it.
 
     Args:
         path: ``config/delayOffset.json``.
-        store: where the delayed messages lie and where the due ones go.
+        appender: takes the messages that are due.
+        queues: hold the delayed messages.
+        entry_reader: reads them.
+        flusher: says which copies are on disk.
         store_host: the broker's address as records hold it.
         delay_levels: ms by level, the first level being 1.
         clock: says what is due.
@@ -75,10 +57,13 @@ class ScheduleMessageService(ConfigManager[DelayOffsetSerializeWrapper]):
         on_persist: see ``ConfigManager``.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - each is one thing that a delivery depends on
         self,
         path: Path,
-        store: ScheduleStore,
+        appender: MessageAppender,
+        queues: ConsumeQueueStore,
+        entry_reader: EntryReader,
+        flusher: CommitLogFlusher,
         *,
         store_host: bytes,
         delay_levels: dict[int, int],
@@ -87,7 +72,10 @@ class ScheduleMessageService(ConfigManager[DelayOffsetSerializeWrapper]):
         on_persist: OnPersist | None = None,
     ) -> None:
         super().__init__(path, on_persist)
-        self._store = store
+        self._appender = appender
+        self._queues = queues
+        self._entry_reader = entry_reader
+        self._flusher = flusher
         self._waiting = WaitingMessages(RMQ_SYS_SCHEDULE_TOPIC, store_host)
         self._delay_levels = delay_levels
         self._clock = clock
@@ -96,7 +84,7 @@ class ScheduleMessageService(ConfigManager[DelayOffsetSerializeWrapper]):
         self._tasks = TaskOwner("ScheduleMessageService")
         self.offset_table: dict[int, int] = {}
         self.data_version = DataVersion(timestamp=clock.time_ms())
-        self._durable = DurableProgress[dict[int, int]](store, {})
+        self._durable = DurableProgress[dict[int, int]](flusher, {})
         # By level: when it was noticed that the clock was set back, and the queue offset before which all were stored
         # by then. The first look counts as one: the clock may have been set back before, and levels had longer delays.
         self._set_back: dict[int, tuple[int, int]] = {}
@@ -116,7 +104,7 @@ class ScheduleMessageService(ConfigManager[DelayOffsetSerializeWrapper]):
         """Stop delivering and have the progress written, all of it if the disk takes the last copies."""
         await self._tasks.stop()
         if self._durable.is_behind:
-            await self._store.sync()
+            await self._flusher.sync()
         self.flush()
 
     def flush(self) -> None:
@@ -128,7 +116,7 @@ class ScheduleMessageService(ConfigManager[DelayOffsetSerializeWrapper]):
 
     def correct_delay_offset(self) -> None:
         """Move levels that stand outside their queue to its nearer end (correctDelayOffset)."""
-        queues = self._store.topic_queues(RMQ_SYS_SCHEDULE_TOPIC)
+        queues = self._queues.queues_of(RMQ_SYS_SCHEDULE_TOPIC)
         for level, offset in self.offset_table.items():
             queue = queues.get(level - 1)
             begin, end = (queue.min_offset, queue.max_offset) if queue is not None else (0, 0)
@@ -145,7 +133,7 @@ class ScheduleMessageService(ConfigManager[DelayOffsetSerializeWrapper]):
             StoreError: the disk cannot be read.
         """
         pause_s = DELAY_FOR_A_WHILE_S
-        queues = self._store.topic_queues(RMQ_SYS_SCHEDULE_TOPIC)
+        queues = self._queues.queues_of(RMQ_SYS_SCHEDULE_TOPIC)
         self._look_at_clock(queues)
         for queue_id, queue in sorted(queues.items()):
             level = queue_id + 1
@@ -156,7 +144,7 @@ class ScheduleMessageService(ConfigManager[DelayOffsetSerializeWrapper]):
     def first_pending_offset(self) -> int | None:
         """CommitLog offset of the oldest message that waits, ``None`` when none does."""
         first = []
-        for queue_id, queue in self._store.topic_queues(RMQ_SYS_SCHEDULE_TOPIC).items():
+        for queue_id, queue in self._queues.queues_of(RMQ_SYS_SCHEDULE_TOPIC).items():
             offset = max(self.offset_table.get(queue_id + 1, 0), queue.min_offset)
             if (entry := queue.entry(offset)) is not None:
                 first.append(entry[0])
@@ -164,7 +152,7 @@ class ScheduleMessageService(ConfigManager[DelayOffsetSerializeWrapper]):
 
     def runtime_info(self) -> dict[str, str]:
         """``scheduleMessageOffset_<level>`` -> "delivered up to, end of the queue" (buildRunningStats)."""
-        queues = self._store.topic_queues(RMQ_SYS_SCHEDULE_TOPIC)
+        queues = self._queues.queues_of(RMQ_SYS_SCHEDULE_TOPIC)
         return {
             f"scheduleMessageOffset_{level}": f"{offset},{queues[level - 1].max_offset if level - 1 in queues else 0}"
             for level, offset in self.offset_table.items()
@@ -191,11 +179,11 @@ class ScheduleMessageService(ConfigManager[DelayOffsetSerializeWrapper]):
     async def _deliver_level(self, level: int, queue: ConsumeQueueInterface) -> float:
         """Deliver a batch of a level; returns after how many seconds to go on with it."""
         offset = max(self.offset_table.get(level, 0), queue.min_offset)
-        entries = self._store.entry_reader.entries(queue, offset, BATCH)
+        entries = self._entry_reader.entries(queue, offset, BATCH)
         count, pause_s = self._count_due(entries, level)
         if not count:
             return pause_s
-        records = await self._store.entry_reader.records(queue, entries[:count])
+        records = await self._entry_reader.records(queue, entries[:count])
         if len(records) < count:
             log.error("%s delayed messages of level %s are damaged or gone", count - len(records), level)
         delivered_to = offset
@@ -242,7 +230,7 @@ class ScheduleMessageService(ConfigManager[DelayOffsetSerializeWrapper]):
         self.offset_table[level] = delivered_to
         self._changed |= self._durable.advance()
         self._durable.made(dict(self.offset_table))
-        self._store.dispatch()
+        self._appender.dispatch()
 
     def _deliver(self, message: MessageExtBrokerInner, level: int, queue_offset: int) -> bool:
         """Put the message where it was to go, its properties as they are; false when that is to be tried again."""
@@ -251,7 +239,7 @@ class ScheduleMessageService(ConfigManager[DelayOffsetSerializeWrapper]):
             log.error("message %s of delay level %s is discarded: it does not say where to", queue_offset, level)
             return True
         message.topic, message.queue_id = place
-        result = self._store.put_message(message)
+        result = self._appender.put_message(message)
         if result.status is PutMessageStatus.PUT_OK:
             self._stats.topic_put(message.topic).add(1, result.size)
             return True

@@ -4,7 +4,7 @@ import logging
 from collections.abc import Callable
 
 from rocketbroker.broker.longpolling.waiting_message import WaitingMessage, WaitingMessages
-from rocketbroker.broker.schedule.schedule_message_service import DELAY_FOR_A_WHILE_S, ScheduleStore
+from rocketbroker.broker.schedule.schedule_message_service import DELAY_FOR_A_WHILE_S
 from rocketbroker.broker.stats.broker_stats_manager import BrokerStatsManager
 from rocketbroker.broker.timer.timer_requests import delete_key, key_of, rolled, stamped, timer_request
 from rocketbroker.broker.timer.timer_wheel import Slot
@@ -12,7 +12,9 @@ from rocketbroker.broker.topic.system_topics import TIMER_TOPIC
 from rocketbroker.codec.message.message_properties import find_properties
 from rocketbroker.common.clock import Clock
 from rocketbroker.store.commitlog.put_message import PERMANENT_FAILURES, MessageExtBrokerInner, PutMessageStatus
+from rocketbroker.store.message_appender import MessageAppender
 from rocketbroker.store.queue.consume_queue_interface import ConsumeQueueInterface
+from rocketbroker.store.read.entry_reader import EntryReader
 
 log = logging.getLogger(__name__)
 
@@ -24,7 +26,8 @@ class TimerDelivery:
     """Stores copies. ``count`` says how many, ``precision_ms`` is the distance of slots.
 
     Args:
-        store: where the messages lie and where the copies go.
+        appender: takes the copies.
+        entry_reader: reads the messages.
         waiting: reads the messages.
         clock: the time that the copies are given.
         stats: counts them.
@@ -33,13 +36,15 @@ class TimerDelivery:
 
     def __init__(
         self,
-        store: ScheduleStore,
+        appender: MessageAppender,
+        entry_reader: EntryReader,
         waiting: WaitingMessages,
         clock: Clock,
         stats: BrokerStatsManager,
         advance: Callable[[int, Slot, int], None],
     ) -> None:
-        self._store = store
+        self._appender = appender
+        self._entry_reader = entry_reader
         self._waiting = waiting
         self._clock = clock
         self._stats = stats
@@ -55,7 +60,7 @@ class TimerDelivery:
         """
         if not await self._read_deletes(queue, slot_ms, slot):
             return DELAY_FOR_A_WHILE_S
-        reader = self._store.entry_reader
+        reader = self._entry_reader
         entries = reader.entries_at(queue, slot.messages[slot.done : slot.done + BATCH])
         records = await reader.records(queue, entries)
         if len(records) < len(entries):
@@ -74,7 +79,7 @@ class TimerDelivery:
 
     async def _read_deletes(self, queue: ConsumeQueueInterface, slot_ms: int, slot: Slot) -> bool:
         """Look at the messages that cancel others of a slot; false when one is to be tried again."""
-        reader = self._store.entry_reader
+        reader = self._entry_reader
         while slot.deletes_read < len(slot.deletes):
             entries = reader.entries_at(queue, slot.deletes[slot.deletes_read : slot.deletes_read + BATCH])
             for record in await reader.records(queue, entries):
@@ -115,7 +120,7 @@ class TimerDelivery:
         return stamped(found.message.properties, found.store_timestamp, self.precision_ms, self._clock.time_ms())
 
     def _put(self, message: MessageExtBrokerInner) -> bool:
-        result = self._store.put_message(message)
+        result = self._appender.put_message(message)
         if result.status is PutMessageStatus.PUT_OK:
             self._stats.topic_put(message.topic).add(1, result.size)
             self.count += 1

@@ -12,11 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from rocketbroker.broker.longpolling.waiting_message import WaitingMessage, WaitingMessages
-from rocketbroker.broker.schedule.schedule_message_service import (
-    DELAY_FOR_A_WHILE_S,
-    LEAST_PAUSE_S,
-    ScheduleStore,
-)
+from rocketbroker.broker.schedule.schedule_message_service import DELAY_FOR_A_WHILE_S, LEAST_PAUSE_S
 from rocketbroker.broker.stats.broker_stats_manager import BrokerStatsManager
 from rocketbroker.broker.timer.rates import Rates
 from rocketbroker.broker.timer.slot_files import SLOT_FILE_MS, SlotFiles
@@ -32,7 +28,11 @@ from rocketbroker.common.config import MessageStoreConfig
 from rocketbroker.common.errors import CodecError, StoreError
 from rocketbroker.common.file_system import LOCAL, FileSystem
 from rocketbroker.common.lifecycle import TaskOwner
+from rocketbroker.store.flush.flush_service import CommitLogFlusher
+from rocketbroker.store.message_appender import MessageAppender
 from rocketbroker.store.queue.consume_queue_interface import ConsumeQueueInterface
+from rocketbroker.store.queue.consume_queue_store import ConsumeQueueStore
+from rocketbroker.store.read.entry_reader import EntryReader
 
 log = logging.getLogger(__name__)
 
@@ -53,7 +53,10 @@ class TimerMessageStore:
 
     Args:
         config: folders, precision, window and intervals.
-        store: where the messages lie and where the due ones go.
+        appender: takes the messages that are due.
+        queues: hold the timer's queue.
+        entry_reader: reads it.
+        flusher: syncs the log before slot files are written.
         progress: what is delivered; loaded before the start.
         drain: waits until tables that were submitted are on disk; gives the paths of those that could not be written.
         store_host: the broker's address as records hold it.
@@ -65,7 +68,10 @@ class TimerMessageStore:
     def __init__(  # noqa: PLR0913 - each is one thing that a delivery depends on
         self,
         config: MessageStoreConfig,
-        store: ScheduleStore,
+        appender: MessageAppender,
+        queues: ConsumeQueueStore,
+        entry_reader: EntryReader,
+        flusher: CommitLogFlusher,
         progress: TimerProgress,
         drain: Callable[[], Awaitable[Collection[Path]]],
         *,
@@ -75,11 +81,14 @@ class TimerMessageStore:
         file_system: FileSystem = LOCAL,
     ) -> None:
         self._config = config
-        self._store = store
+        self._appender = appender
+        self._queues = queues
+        self._entry_reader = entry_reader
+        self._flusher = flusher
         self.progress = progress
         self._drain = drain
         self._waiting = WaitingMessages(TIMER_TOPIC, store_host)
-        self._delivery = TimerDelivery(store, self._waiting, clock, stats, self._advance)
+        self._delivery = TimerDelivery(appender, entry_reader, self._waiting, clock, stats, self._advance)
         self._clock = clock
         self._files = SlotFiles(Path(config.store_path_root_dir, "timerslots"), file_system)
         self._thread = ThreadPoolExecutor(1, "TimerFlushService")
@@ -181,7 +190,7 @@ class TimerMessageStore:
         return [(found.last_read_time_ms, found.last_timer_queue_offset)]
 
     def _queue(self) -> ConsumeQueueInterface | None:
-        return self._store.topic_queues(TIMER_TOPIC).get(0)
+        return self._queues.find(TIMER_TOPIC, 0)
 
     # -- taking in and delivering
 
@@ -220,7 +229,7 @@ class TimerMessageStore:
 
     async def _take_in(self, queue: ConsumeQueueInterface) -> None:
         """Take in all that the queue has now; what comes meanwhile must not keep what is due."""
-        reader = self._store.entry_reader
+        reader = self._entry_reader
         end = queue.max_offset
         while self._taken_in < end:
             if self._wheel.unwritten_count >= MOST_UNWRITTEN:
@@ -257,7 +266,7 @@ class TimerMessageStore:
             delivered_to = self._taken_in
         self.progress.advance()
         self.progress.deliver(slot_ms + 1, delivered_to)
-        self._store.dispatch()
+        self._appender.dispatch()
 
     # -- keeping
 
@@ -292,8 +301,9 @@ class TimerMessageStore:
             entries, taken_in = self._wheel.begin_write(), self._taken_in
             try:
                 # A power loss must not take messages whose entries it leaves, nor copies of those that have none.
-                if not await self._store.sync():
-                    raise StoreError("the CommitLog could not be synced")
+                flushed = await self._flusher.sync()
+                if not flushed.ok:
+                    raise StoreError(flushed.reason)
                 self.progress.advance()
                 loop = asyncio.get_running_loop()
                 appending = loop.run_in_executor(self._thread, self._files.append_all, entries, self.progress.durable)

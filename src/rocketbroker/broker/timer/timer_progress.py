@@ -17,15 +17,15 @@ class TimerProgress(ConfigManager[TimerProgressFile]):
 
     Args:
         path: where it is.
-        store: says what is on disk: what is delivered is written when the copies are.
+        log: says which copies are on disk: progress is written when they are.
         on_persist: see ``ConfigManager``.
     """
 
-    def __init__(self, path: Path, store: LogEnds, on_persist: OnPersist | None = None) -> None:
+    def __init__(self, path: Path, log: LogEnds, on_persist: OnPersist | None = None) -> None:
         super().__init__(path, on_persist)
         self.file = TimerProgressFile()
         self.delivered: Delivered = ()
-        self._durable = DurableProgress[Delivered](store, ())
+        self._durable = DurableProgress[Delivered](log, ())
         self._changed = False
 
     @property

@@ -9,12 +9,11 @@ message is found by its unique id; without the index (``messageIndexEnable=false
 import asyncio
 import logging
 from collections.abc import Iterator
-from typing import Protocol
 
 from rocketbroker.broker.message.real_place import real_place
 from rocketbroker.broker.offset.consumer_offset_manager import ConsumerOffsetManager
 from rocketbroker.broker.transaction.half_offsets import HalfOffsets
-from rocketbroker.broker.transaction.transaction_query import QueriedStore, messages_of_transaction
+from rocketbroker.broker.transaction.transaction_query import messages_of_transaction
 from rocketbroker.broker.transaction.transactional_message_service import TransactionalMessageService
 from rocketbroker.broker.transaction.transactional_message_util import (
     CID_SYS_RMQ_TRANS,
@@ -28,41 +27,40 @@ from rocketbroker.codec.message.message_decoder import decode_record
 from rocketbroker.codec.message.message_ext import MessageExt
 from rocketbroker.codec.message.message_sys_flag import TRANSACTION_COMMIT_TYPE, transaction_value
 from rocketbroker.codec.message.topic_validator import RMQ_SYS_TRANS_HALF_TOPIC, RMQ_SYS_TRANS_OP_HALF_TOPIC
+from rocketbroker.store.commitlog.commit_log import CommitLog
 from rocketbroker.store.queue.consume_queue_interface import ConsumeQueueInterface
+from rocketbroker.store.queue.consume_queue_store import ConsumeQueueStore
+from rocketbroker.store.read.message_queries import MessageQueries
+from rocketbroker.store.recovery.store_lock import StoreLock
 
 log = logging.getLogger(__name__)
-
-
-class RecoveredStore(QueriedStore, Protocol):
-    """What is needed of the message store."""
-
-    @property
-    def was_clean(self) -> bool:
-        """Whether the last broker had stopped cleanly."""
-
-    def topic_queues(self, topic: str) -> dict[int, ConsumeQueueInterface]:
-        """The queues of a topic by their ids."""
-
-    def look_message_by_offset(self, physical_offset: int) -> bytes | None:
-        """A whole record; ``None`` when none begins there, or it is damaged (blocks)."""
 
 
 class HalfQueueRecovery:
     """Reads both queues from the consumer offsets of CID_RMQ_SYS_TRANS on.
 
     Args:
-        store: open.
+        commit_log: the log, recovered.
+        queues: the queues, recovered.
+        queries: finds committed messages by their unique id.
+        lock: knows how the last broker stopped.
         consumer_offsets: loaded, and set back where the queues have become shorter.
         transactions: is told what is open.
     """
 
     def __init__(
         self,
-        store: RecoveredStore,
+        commit_log: CommitLog,
+        queues: ConsumeQueueStore,
+        queries: MessageQueries,
+        lock: StoreLock,
         consumer_offsets: ConsumerOffsetManager,
         transactions: TransactionalMessageService,
     ) -> None:
-        self._store = store
+        self._commit_log = commit_log
+        self._queues = queues
+        self._queries = queries
+        self._lock = lock
         self._consumer_offsets = consumer_offsets
         self._transactions = transactions
 
@@ -77,7 +75,7 @@ class HalfQueueRecovery:
             raise
         self._transactions.begin(half_offsets)
         ended = 0
-        if not self._store.was_clean:
+        if not self._lock.was_clean:
             for half in open_halves:
                 if await self._is_committed(half):
                     self._transactions.end(half, half.queue_offset)
@@ -128,12 +126,12 @@ class HalfQueueRecovery:
         place = real_place(half.properties_bytes)
         if place is None:
             return False
-        found = await messages_of_transaction(self._store, half, place[0])
+        found = await messages_of_transaction(self._queries, half, place[0])
         return any(transaction_value(message.sys_flag) == TRANSACTION_COMMIT_TYPE for message in found)
 
     def _begin_of(self, topic: str) -> tuple[ConsumeQueueInterface | None, int]:
         """The queue, and where to go on in it."""
-        queue = self._store.topic_queues(topic).get(QUEUE_ID)
+        queue = self._queues.find(topic, QUEUE_ID)
         if queue is None:
             return None, 0
         committed = self._consumer_offsets.query(CID_SYS_RMQ_TRANS, topic, QUEUE_ID)
@@ -149,7 +147,7 @@ class HalfQueueRecovery:
             return
         for offset in range(position, queue.max_offset):
             entry = queue.entry(offset)
-            record = self._store.look_message_by_offset(entry[0]) if entry else None
+            record = self._commit_log.record(entry[0]) if entry else None
             message = decode_record(record, read_body=read_body) if record else None
             if message is None or (message.topic, message.queue_offset) != (queue.topic, offset):
                 log.error("message %s of %s is lost: it is not at %s, or damaged", offset, queue.topic, entry)

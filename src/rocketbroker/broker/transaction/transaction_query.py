@@ -1,11 +1,11 @@
 """Finds what became of a transaction by the index, where all of its messages have one unique id."""
 
-from typing import Final, Protocol
+from typing import Final
 
 from rocketbroker.broker.transaction.transactional_message_util import transaction_key
 from rocketbroker.codec.message.message_decoder import decode_record
 from rocketbroker.codec.message.message_ext import MessageExt
-from rocketbroker.store.read.query_message import QueryMessageResult
+from rocketbroker.store.read.message_queries import MessageQueries
 
 # Messages of one unique id that are looked through for those of the transaction.
 _MOST_OF_ONE_ID: Final = 64
@@ -14,16 +14,7 @@ _SLACK_MS: Final = 60_000
 _FOREVER_MS: Final = 2**62
 
 
-class QueriedStore(Protocol):
-    """What is needed of the message store."""
-
-    async def query_message(
-        self, topic: str, key: str, max_num: int, begin_ms: int, end_ms: int, index_type: str | None = None
-    ) -> QueryMessageResult:
-        """Messages by key or unique id, newest first."""
-
-
-async def messages_of_transaction(store: QueriedStore, half: MessageExt, topic: str) -> list[MessageExt]:
+async def messages_of_transaction(queries: MessageQueries, half: MessageExt, topic: str) -> list[MessageExt]:
     """The messages of a topic that are of the transaction of a half message, and not much older; newest first.
 
     None where there is no index (``messageIndexEnable=false``), or the half message does not say which one it is.
@@ -32,5 +23,5 @@ async def messages_of_transaction(store: QueriedStore, half: MessageExt, topic: 
     if key is None or half.uniq_key is None:
         return []
     begin = half.store_timestamp - _SLACK_MS
-    found = await store.query_message(topic, half.uniq_key, _MOST_OF_ONE_ID, begin, _FOREVER_MS)
+    found = await queries.query_message(topic, half.uniq_key, _MOST_OF_ONE_ID, begin, _FOREVER_MS)
     return [each for each in map(decode_record, found.records) if transaction_key(each) == key]

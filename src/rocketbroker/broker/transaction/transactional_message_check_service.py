@@ -13,7 +13,7 @@ import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from rocketbroker.broker.transaction.transactional_message_check_listener import TransactionalMessageCheckListener
 from rocketbroker.broker.transaction.transactional_message_service import TransactionalMessageService
@@ -41,7 +41,11 @@ from rocketbroker.store.commitlog.put_message import (
     PutMessageResult,
     PutMessageStatus,
 )
+from rocketbroker.store.flush.acknowledgement import Acknowledgement, Acknowledgements
+from rocketbroker.store.message_appender import MessageAppender
 from rocketbroker.store.queue.consume_queue_interface import ConsumeQueueInterface
+from rocketbroker.store.queue.consume_queue_store import ConsumeQueueStore
+from rocketbroker.store.read.message_queries import MessageQueries
 from rocketbroker.store.recovery.store_lock import StoreLock
 
 log = logging.getLogger(__name__)
@@ -64,28 +68,6 @@ class _InPlace(NamedTuple):
     immunity: int
 
 
-class HalfMessageStore(Protocol):
-    """What is needed of the message store."""
-
-    lock: StoreLock
-
-    @property
-    def waits_for_flush(self) -> bool:
-        """Whether only messages that are on disk may be read (SYNC_FLUSH)."""
-
-    def topic_queues(self, topic: str) -> dict[int, ConsumeQueueInterface]:
-        """The queues of a topic by their ids."""
-
-    def dispatch(self) -> None:
-        """Make what was stored readable."""
-
-    async def read_message(self, physical_offset: int) -> bytes | None:
-        """A whole record; ``None`` when none begins there, or it is damaged."""
-
-    def when_flushed(self, result: PutMessageResult, tell: Callable[[str], None]) -> None:
-        """Have told on the event loop when a message is on disk, or why it is not."""
-
-
 class TransactionalMessageCheckService:
     """The task that checks, and the one that writes op messages and keeps the progress.
 
@@ -93,19 +75,27 @@ class TransactionalMessageCheckService:
         transactions: the open transactions.
         listener: asks producers.
         recover: finds the open transactions at the start.
-        store: holds the half messages.
+        appender: makes the copies readable.
+        queues: hold the half messages.
+        queries: reads them.
+        lock: stays marked when the next start has to look for commits.
+        acknowledgements: say when a copy may be read.
         config: when a half message is due, and how often it is checked.
         store_config: says how long messages are kept at all.
         store_host: the broker's address as records hold it.
         clock: says what is due.
     """
 
-    def __init__(  # noqa: PLR0913 - each is one thing that a check depends on
+    def __init__(  # noqa: PLR0913, PLR0917 - each is one thing that a check depends on
         self,
         transactions: TransactionalMessageService,
         listener: TransactionalMessageCheckListener,
         recover: Callable[[], Awaitable[None]],
-        store: HalfMessageStore,
+        appender: MessageAppender,
+        queues: ConsumeQueueStore,
+        queries: MessageQueries,
+        lock: StoreLock,
+        acknowledgements: Acknowledgements,
         *,
         config: BrokerConfig,
         store_config: MessageStoreConfig,
@@ -115,7 +105,11 @@ class TransactionalMessageCheckService:
         self._transactions = transactions
         self._listener = listener
         self._recover = recover
-        self._store = store
+        self._appender = appender
+        self._queues = queues
+        self._queries = queries
+        self._lock = lock
+        self._acknowledgements = acknowledgements
         self._config = config
         self._store_config = store_config
         self._store_host = store_host
@@ -139,7 +133,7 @@ class TransactionalMessageCheckService:
         await self._tasks.stop()
         if not await self._transactions.close():
             # As after a kill the next start has to look for commits that no op message tells of.
-            self._store.lock.stays_marked = True
+            self._lock.stays_marked = True
 
     async def _check_when_due(self) -> None:
         if (self._clock.monotonic() - self._last_check) * 1000 >= self._config.transaction_check_interval:
@@ -150,7 +144,7 @@ class TransactionalMessageCheckService:
 
     async def check(self) -> None:
         """Go through the half messages that are open now, up to the first that is not due yet."""
-        queue = self._store.topic_queues(RMQ_SYS_TRANS_HALF_TOPIC).get(QUEUE_ID)
+        queue = self._queues.find(RMQ_SYS_TRANS_HALF_TOPIC, QUEUE_ID)
         if queue is None:
             return
         half_offsets = self._transactions.half_offsets
@@ -161,7 +155,7 @@ class TransactionalMessageCheckService:
         offset = half_offsets.position
         while (offset := half_offsets.first_open(offset)) < end and await self._check_next(queue, offset):
             offset += 1
-            self._store.dispatch()
+            self._appender.dispatch()
         self._tell_absent()
 
     def _tell_absent(self) -> None:
@@ -187,7 +181,7 @@ class TransactionalMessageCheckService:
     async def _read(self, queue: ConsumeQueueInterface, offset: int) -> MessageExt | None:
         """A half message; ``None`` (logged) when it is lost."""
         entry = queue.entry(offset)
-        record = await self._store.read_message(entry[0]) if entry else None
+        record = await self._queries.read_message(entry[0]) if entry else None
         half = decode_record(record) if record else None
         if half is None or (half.topic, half.queue_offset) != (RMQ_SYS_TRANS_HALF_TOPIC, offset):
             log.error("half message %s is passed over: it is not at %s of the CommitLog, or damaged", offset, entry)
@@ -236,9 +230,10 @@ class TransactionalMessageCheckService:
             return False
         if stored.status is not PutMessageStatus.PUT_OK:
             return True
-        if self._store.waits_for_flush:
+        if self._acknowledgements.required:
             # The answer could come before the copy may be read.
-            self._store.when_flushed(stored, partial(self._ask_when_flushed, half, copy, stored))
+            ask = partial(self._ask_when_acknowledged, half, copy, stored)
+            self._acknowledgements.wait_for(stored)(ask)
         else:
             self._resolve(half, copy, stored)
         return True
@@ -247,13 +242,13 @@ class TransactionalMessageCheckService:
         if not self._listener.resolve_half_message(half, copy, stored):
             self._absent[half.get_property(PROPERTY_PRODUCER_GROUP)] += 1
 
-    def _ask_when_flushed(
-        self, half: MessageExt, copy: MessageExtBrokerInner, stored: PutMessageResult, why: str
+    def _ask_when_acknowledged(
+        self, half: MessageExt, copy: MessageExtBrokerInner, stored: PutMessageResult, outcome: Acknowledgement
     ) -> None:
-        if why:
-            log.warning("transaction %s is not checked, its copy being not on disk: %s", half.uniq_key, why)
-        else:
+        if outcome.ok:
             self._resolve(half, copy, stored)
+        else:
+            log.warning("transaction %s is not checked, its copy is not on disk: %s", half.uniq_key, outcome.reason)
 
     def _put_back(self, half: MessageExt, copy: MessageExtBrokerInner) -> PutMessageResult | None:
         """Store the half message at the end of its queue; ``None`` when that is to be tried again."""

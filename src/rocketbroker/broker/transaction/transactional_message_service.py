@@ -9,8 +9,6 @@ take any of the pages that are not, and would take transactions whose half messa
 
 import logging
 from collections import deque
-from collections.abc import Mapping
-from typing import Protocol
 
 from rocketbroker.broker.offset.consumer_offset_manager import ConsumerOffsetManager
 from rocketbroker.broker.persist.durable_progress import DurableProgress
@@ -28,40 +26,18 @@ from rocketbroker.codec.message.topic_validator import RMQ_SYS_TRANS_HALF_TOPIC,
 from rocketbroker.common.clock import Clock
 from rocketbroker.common.config import BrokerConfig
 from rocketbroker.store.commitlog.put_message import MessageExtBrokerInner, PutMessageResult, PutMessageStatus
-from rocketbroker.store.queue.consume_queue_interface import ConsumeQueueInterface
+from rocketbroker.store.flush.flush_service import CommitLogFlusher
+from rocketbroker.store.message_appender import MessageAppender
 
 log = logging.getLogger(__name__)
-
-
-class TransactionStore(Protocol):
-    """What is needed of the message store."""
-
-    def topic_queues(self, topic: str) -> Mapping[int, ConsumeQueueInterface]:
-        """The queues of a topic by their ids."""
-
-    def put_message(self, message: MessageExtBrokerInner) -> PutMessageResult:
-        """Store a message."""
-
-    def dispatch(self) -> None:
-        """Make what was stored readable, and wake the pulls that wait for it."""
-
-    @property
-    def max_physical_offset(self) -> int:
-        """CommitLog offset after the last message."""
-
-    @property
-    def flushed_offset(self) -> int:
-        """CommitLog offset before which all is on disk."""
-
-    async def sync(self) -> bool:
-        """Bring all that is stored to disk now."""
 
 
 class TransactionalMessageService:
     """The open transactions of the broker. All methods are for the event loop.
 
     Args:
-        store: where half, op and real messages go.
+        appender: takes half, op and real messages.
+        flusher: says what is on disk.
         consumer_offsets: keeps how far half and op messages are dealt with.
         config: how op messages are gathered.
         store_host: the broker's address as records hold it.
@@ -71,14 +47,16 @@ class TransactionalMessageService:
 
     def __init__(
         self,
-        store: TransactionStore,
+        appender: MessageAppender,
+        flusher: CommitLogFlusher,
         consumer_offsets: ConsumerOffsetManager,
         config: BrokerConfig,
         store_host: bytes,
         clock: Clock,
         stats: BrokerStatsManager,
     ) -> None:
-        self._store = store
+        self._appender = appender
+        self._flusher = flusher
         self._consumer_offsets = consumer_offsets
         self._config = config
         self._store_host = store_host
@@ -93,7 +71,7 @@ class TransactionalMessageService:
         self._op_refused = ""
         # Positions in both queues, and the last that were noted.
         self._noted = (0, 0)
-        self._progress = DurableProgress(store, self._noted)
+        self._progress = DurableProgress(flusher, self._noted)
 
     def begin(self, half_offsets: HalfOffsets) -> None:
         """Go on from what was found at the start."""
@@ -129,7 +107,7 @@ class TransactionalMessageService:
         """Have an op message say that a half message is ended."""
         if not self._batch:
             self._batch_since = self._clock.monotonic()
-        self._batch.append((offset, self._store.max_physical_offset))
+        self._batch.append((offset, self._flusher.max_offset))
         self._batch_bytes += len(str(offset)) + 1
         if self._batch_bytes >= self._config.transaction_op_msg_max_size:
             self._write_op()
@@ -152,7 +130,7 @@ class TransactionalMessageService:
 
     def put(self, message: MessageExtBrokerInner) -> PutMessageResult:
         """Store a message of the broker's own, and count it; readable after the store's next ``dispatch``."""
-        result = self._store.put_message(message)
+        result = self._appender.put_message(message)
         if result.status is PutMessageStatus.PUT_OK:
             self._stats.topic_put(message.topic).add(1, result.size)
         return result
@@ -170,7 +148,7 @@ class TransactionalMessageService:
         while self._write_op():
             written = True
         if written:
-            self._store.dispatch()
+            self._appender.dispatch()
 
     async def close(self) -> bool:
         """Write what is gathered, and keep the progress, all of it if the disk takes what they rest on.
@@ -179,10 +157,10 @@ class TransactionalMessageService:
             Whether op messages say of each transaction that was ended that it is.
         """
         if self._batch:
-            await self._store.sync()
+            await self._flusher.sync()
             self.write_ops()
         self.keep_progress()
-        if self._progress.is_behind and await self._store.sync():
+        if self._progress.is_behind and (await self._flusher.sync()).ok:
             self.keep_progress()
         return not self._batch
 
@@ -220,7 +198,7 @@ class TransactionalMessageService:
 
     def _next_op(self) -> tuple[list[int], int]:
         """What the next op message says, and the length of that."""
-        limit, flushed = self._config.transaction_op_msg_max_size, self._store.flushed_offset
+        limit, flushed = self._config.transaction_op_msg_max_size, self._flusher.flushed_offset
         offsets: list[int] = []
         length = 0
         for offset, end in self._batch:

@@ -1,7 +1,5 @@
 """CONSUME_MESSAGE_DIRECTLY (309): has a consumer consume one message (AdminBrokerProcessor.consumeMessageDirectly)."""
 
-from typing import Protocol
-
 import msgspec
 
 from rocketbroker.broker.topic.subscription_group_manager import SubscriptionGroupManager
@@ -15,15 +13,9 @@ from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.errors import BrokerResponseError, CodecError
 from rocketbroker.processor.admin.call_consumer import ConsumerCalls
 from rocketbroker.processor.support.name_check import check_known_group
+from rocketbroker.store.read.message_queries import MessageQueries
 
 Header = ConsumeMessageDirectlyResultRequestHeader
-
-
-class RecordReader(Protocol):
-    """What is needed of the message store."""
-
-    def queued_message(self, physical_offset: int) -> bytes | None:
-        """The record at an offset of the CommitLog, if a queue leads to it."""
 
 
 class ConsumeMessageDirectlyProcessor:
@@ -35,13 +27,13 @@ class ConsumeMessageDirectlyProcessor:
         topics: TopicConfigManager,
         groups: SubscriptionGroupManager,
         calls: ConsumerCalls,
-        store: RecordReader,
+        queries: MessageQueries,
     ) -> None:
         self._broker_name = broker_name
         self._topics = topics
         self._groups = groups
         self._calls = calls
-        self._store = store
+        self._queries = queries
 
     async def process(self, _connection: Connection, command: RemotingCommand[Header]) -> Command:
         """Answer as the client does.
@@ -63,7 +55,7 @@ class ConsumeMessageDirectlyProcessor:
             offset = decode_message_id(msg_id).offset
         except CodecError as error:
             raise BrokerResponseError(ResponseCode.INVALID_PARAMETER, f"the msgId of the request: {error}") from None
-        record = self._store.queued_message(offset)
+        record = self._queries.queued_message(offset)
         if record is None:
             raise BrokerResponseError(ResponseCode.SYSTEM_ERROR, f"can not find message by the offset, {offset}")
         return record

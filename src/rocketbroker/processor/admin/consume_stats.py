@@ -13,7 +13,8 @@ from rocketbroker.codec.remoting.bodies.statistics import OffsetWrapper
 from rocketbroker.common.shown_name import shown
 from rocketbroker.processor.admin.answer_encoder import AnswerEncoder
 from rocketbroker.processor.support.loop_share import LoopShare
-from rocketbroker.processor.support.queue_reader import QueueReader
+from rocketbroker.store.queue.consume_queue_store import ConsumeQueueStore
+from rocketbroker.store.read.message_queries import MessageQueries
 
 log = logging.getLogger(__name__)
 
@@ -26,18 +27,20 @@ class ConsumeStatsCollector:
         topics: say how many queues there are.
         offsets: how far the groups are.
         consumers: say what the groups subscribe to.
-        store: how far the queues are.
+        queues: how far they are.
+        queries: when messages were stored.
         stats: rates.
         encoder: encodes and bounds the answers.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913, PLR0917 - each tells something of its own
         self,
         broker_name: str,
         topics: TopicConfigManager,
         offsets: ConsumerOffsetManager,
         consumers: ConsumerManager,
-        store: QueueReader,
+        queues: ConsumeQueueStore,
+        queries: MessageQueries,
         stats: BrokerStatsManager,
         encoder: AnswerEncoder,
     ) -> None:
@@ -45,7 +48,8 @@ class ConsumeStatsCollector:
         self._topics = topics
         self._offsets = offsets
         self._consumers = consumers
-        self._store = store
+        self._queues = queues
+        self._queries = queries
         self._stats = stats
         self._encoder = encoder
 
@@ -105,6 +109,6 @@ class ConsumeStatsCollector:
     def _queue(self, group: str, topic: str, queue_id: int) -> OffsetWrapper:
         committed = max(0, self._offsets.query(group, topic, queue_id))
         pulled = self._offsets.query_pull(group, topic, queue_id)
-        end = self._store.max_offset_in_queue(topic, queue_id)
-        last = self._store.message_store_timestamp(topic, queue_id, committed - 1) if committed else 0
+        end = self._queues.max_offset_in_queue(topic, queue_id)
+        last = self._queries.message_store_timestamp(topic, queue_id, committed - 1) if committed else 0
         return OffsetWrapper(end, committed, max(committed, pulled), max(0, last))

@@ -8,9 +8,10 @@ from rocketbroker.broker.topic.topic_config_manager import TopicConfigManager
 from rocketbroker.codec.remoting.handler import Connection
 from rocketbroker.codec.remoting.headers.topic import DeleteTopicRequestHeader
 from rocketbroker.codec.remoting.remoting_command import Command, RemotingCommand, response
-from rocketbroker.processor.admin.topic_remover import QueueRemover, TopicRemover
+from rocketbroker.processor.admin.topic_remover import TopicRemover
 from rocketbroker.processor.admin.update_and_create_topic import check_changeable_topic
 from rocketbroker.processor.support.table_change import wait_settled
+from rocketbroker.store.clean.topic_deletion import TopicDeletion
 
 log = logging.getLogger(__name__)
 
@@ -23,11 +24,15 @@ class DeleteTopicInBrokerProcessor:
     """
 
     def __init__(
-        self, topics: TopicConfigManager, offsets: ConsumerOffsetManager, store: QueueRemover, stats: BrokerStatsManager
+        self,
+        topics: TopicConfigManager,
+        offsets: ConsumerOffsetManager,
+        deletion: TopicDeletion,
+        stats: BrokerStatsManager,
     ) -> None:
         self._topics = topics
         self._offsets = offsets
-        self._remover = TopicRemover(offsets, store, stats)
+        self._remover = TopicRemover(offsets, deletion, stats)
 
     async def process(self, connection: Connection, command: RemotingCommand[DeleteTopicRequestHeader]) -> Command:
         """Remove the topic.

@@ -15,7 +15,7 @@ import os
 from collections.abc import Callable
 from concurrent.futures import Executor
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 from rocketbroker.broker.client.consumer_manager import ConsumerManager
 from rocketbroker.broker.schedule.schedule_message_service import ScheduleMessageService
@@ -27,7 +27,7 @@ from rocketbroker.codec.remoting.remoting_command import Command, response
 from rocketbroker.common.clock import Clock
 from rocketbroker.common.config import MessageStoreConfig
 from rocketbroker.store.clean.disk_space import disk_of, used_ratio
-from rocketbroker.store.read.damage_log import DamageLog
+from rocketbroker.store.message_store import MessageStore
 
 # The name of RemotingCommand's CURRENT_VERSION (513) in MQVersion: what the broker speaks.
 BROKER_VERSION_DESC = "V5_5_0"
@@ -58,38 +58,11 @@ NOT_MEASURED: Final = {
 _NO_MESSAGE = "-1"
 
 
-class RuntimeStore(Protocol):
-    """What is needed of the message store."""
-
-    config: MessageStoreConfig
-    boot_time_ms: int
-    damage_log: DamageLog
-
-    @property
-    def min_physical_offset(self) -> int:
-        """CommitLog offset of the first record."""
-
-    @property
-    def max_physical_offset(self) -> int:
-        """CommitLog offset after the last record."""
-
-    @property
-    def flushed_offset(self) -> int:
-        """Everything before this CommitLog offset is on disk."""
-
-    @property
-    def dispatch_behind_bytes(self) -> int:
-        """Bytes of messages that are stored and not readable yet."""
-
-    def look_message_by_offset(self, physical_offset: int) -> bytes | None:
-        """The record that begins at an offset of the CommitLog."""
-
-
 class GetBrokerRuntimeInfoProcessor:
     """Answers a table of texts.
 
     Args:
-        store: offsets of the log.
+        store: all of its parts: each tells something.
         stats: counters of puts and gets.
         schedule: progress of the delay levels.
         consumers: whether clients disagree about what their group consumes.
@@ -102,7 +75,7 @@ class GetBrokerRuntimeInfoProcessor:
 
     def __init__(  # noqa: PLR0913, PLR0917 - each tells something of its own
         self,
-        store: RuntimeStore,
+        store: MessageStore,
         stats: BrokerStatsManager,
         schedule: ScheduleMessageService,
         consumers: ConsumerManager,
@@ -135,18 +108,18 @@ class GetBrokerRuntimeInfoProcessor:
 
     def _store_info(self) -> dict[str, str]:
         store = self._store
-        end = store.max_physical_offset
+        end = store.commit_log.max_offset
         info = {
             "bootTimestamp": str(store.boot_time_ms),
             "runtime": format_runtime(self._clock.time_ms() - store.boot_time_ms),
-            "commitLogMinOffset": str(store.min_physical_offset),
+            "commitLogMinOffset": str(store.commit_log.min_offset),
             "commitLogMaxOffset": str(end),
-            "dispatchBehindBytes": str(store.dispatch_behind_bytes),
-            "remainHowManyDataToFlush": human_readable_byte_count(max(0, end - store.flushed_offset)),
+            "dispatchBehindBytes": str(end - store.appender.dispatched_offset),
+            "remainHowManyDataToFlush": human_readable_byte_count(max(0, end - store.flusher.flushed_offset)),
         }
         if store.damage_log.count:
             info["damagedMessages"] = str(store.damage_log.count)
-        first = store.look_message_by_offset(store.min_physical_offset)
+        first = store.commit_log.record(store.commit_log.min_offset)
         earliest = _NO_MESSAGE if first is None else str(decode_record(first, read_body=False).store_timestamp)
         info["earliestMessageTimeStamp"] = earliest
         return info

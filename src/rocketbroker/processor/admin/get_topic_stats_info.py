@@ -10,7 +10,8 @@ from rocketbroker.codec.remoting.remoting_command import Command, RemotingComman
 from rocketbroker.processor.admin.answer_encoder import AnswerEncoder
 from rocketbroker.processor.admin.existing_topic import existing_topic
 from rocketbroker.processor.support.loop_share import LoopShare
-from rocketbroker.processor.support.queue_reader import QueueReader
+from rocketbroker.store.queue.consume_queue_store import ConsumeQueueStore
+from rocketbroker.store.read.message_queries import MessageQueries
 
 
 class GetTopicStatsInfoProcessor:
@@ -20,13 +21,15 @@ class GetTopicStatsInfoProcessor:
         self,
         broker_name: str,
         topics: TopicConfigManager,
-        store: QueueReader,
+        queues: ConsumeQueueStore,
+        queries: MessageQueries,
         stats: BrokerStatsManager,
         encoder: AnswerEncoder,
     ) -> None:
         self._broker_name = broker_name
         self._topics = topics
-        self._store = store
+        self._queues = queues
+        self._queries = queries
         self._stats = stats
         self._encoder = encoder
 
@@ -53,6 +56,6 @@ class GetTopicStatsInfoProcessor:
         return response(body=await self._encoder.encode(body, queue_nums))
 
     def _queue(self, topic: str, queue_id: int) -> TopicOffset:
-        end = self._store.max_offset_in_queue(topic, queue_id)
-        last = self._store.message_store_timestamp(topic, queue_id, end - 1) if end > 0 else 0
-        return TopicOffset(self._store.min_offset_in_queue(topic, queue_id), end, last)
+        end = self._queues.max_offset_in_queue(topic, queue_id)
+        last = self._queries.message_store_timestamp(topic, queue_id, end - 1) if end > 0 else 0
+        return TopicOffset(self._queues.min_offset_in_queue(topic, queue_id), end, last)

@@ -26,7 +26,8 @@ from rocketbroker.processor.admin.existing_group import check_existing_group
 from rocketbroker.processor.support.loop_share import LoopShare, parts_of
 from rocketbroker.processor.support.name_check import check_known_topic, check_queue
 from rocketbroker.processor.support.offset_range import check_offset_range
-from rocketbroker.processor.support.queue_reader import QueueReader
+from rocketbroker.store.queue.consume_queue_store import ConsumeQueueStore
+from rocketbroker.store.read.message_queries import MessageQueries
 
 Header = ResetOffsetRequestHeader
 
@@ -49,7 +50,8 @@ class InvokeBrokerToResetOffsetProcessor:
         groups: SubscriptionGroupManager,
         consumers: ConsumerManager,
         offsets: ConsumerOffsetManager,
-        store: QueueReader,
+        queues: ConsumeQueueStore,
+        queries: MessageQueries,
         reset: OffsetReset,
         encoder: AnswerEncoder,
     ) -> None:
@@ -58,7 +60,8 @@ class InvokeBrokerToResetOffsetProcessor:
         self._groups = groups
         self._consumers = consumers
         self._offsets = offsets
-        self._store = store
+        self._queues = queues
+        self._queries = queries
         self._reset = reset
         self._encoder = encoder
 
@@ -71,7 +74,7 @@ class InvokeBrokerToResetOffsetProcessor:
                 disk refuses; CONSUMER_NOT_ONLINE when there is no client to tell.
         """
         header = command.header
-        queues = self._queues(header)
+        queues = self._queue_ids(header)
         targets = await self._targets(header, queues)
         info = self._consumers.group_info(header.group)
         offsets = {
@@ -88,7 +91,7 @@ class InvokeBrokerToResetOffsetProcessor:
         remark = f"these are behind and were not told: {', '.join(missed)}" if missed else None
         return response(remark=remark, body=await self._encoder.encode(ResetOffsetBody(offsets), len(offsets)))
 
-    def _queues(self, header: Header) -> range:
+    def _queue_ids(self, header: Header) -> range:
         """The queues to move."""
         topic = self._topics.select(header.topic)
         if topic is None:
@@ -109,7 +112,7 @@ class InvokeBrokerToResetOffsetProcessor:
     async def _targets(self, header: Header, queues: range) -> dict[int, int]:
         """Where to, by queue."""
         if header.offset is not None and header.offset != _BY_TIME:
-            check_offset_range(self._store, header.topic, header.queue_id, header.offset)
+            check_offset_range(self._queues, header.topic, header.queue_id, header.offset)
             return {header.queue_id: header.offset}
         targets = {}
         share = LoopShare()
@@ -127,11 +130,11 @@ class InvokeBrokerToResetOffsetProcessor:
         return back
 
     async def _at_time(self, topic: str, queue_id: int, timestamp_ms: int) -> int:
-        end = self._store.max_offset_in_queue(topic, queue_id)
+        end = self._queues.max_offset_in_queue(topic, queue_id)
         if timestamp_ms < 0:
             return end
-        found = await self._store.offset_in_queue_by_time(topic, queue_id, timestamp_ms)
-        return max(found, self._store.min_offset_in_queue(topic, queue_id))
+        found = await self._queries.offset_in_queue_by_time(topic, queue_id, timestamp_ms)
+        return max(found, self._queues.min_offset_in_queue(topic, queue_id))
 
     def _goes_back(self, header: Header, queue_id: int, target: int) -> bool:
         committed = self._offsets.query(header.group, header.topic, queue_id)

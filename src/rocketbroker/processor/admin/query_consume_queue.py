@@ -1,8 +1,5 @@
 """QUERY_CONSUME_QUEUE (321): entries of a queue as they are on disk (AdminBrokerProcessor.queryConsumeQueue)."""
 
-from collections.abc import Mapping
-from typing import Protocol
-
 from rocketbroker.broker.client.consumer_manager import ConsumerManager
 from rocketbroker.broker.filter.consumer_filter_manager import ConsumerFilterManager
 from rocketbroker.codec.remoting import fastjson
@@ -14,25 +11,21 @@ from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.errors import BrokerResponseError
 from rocketbroker.processor.support.name_check import check_known_group, check_queue
 from rocketbroker.store.queue.consume_queue_interface import ConsumeQueueInterface
+from rocketbroker.store.queue.consume_queue_store import ConsumeQueueStore
 
 # About 1 MiB of JSON.
 MAX_COUNT = 10_000
 
 
-class Queues(Protocol):
-    """What is needed of the message store."""
-
-    def topic_queues(self, topic: str) -> Mapping[int, ConsumeQueueInterface]:
-        """The queues of a topic that ever had a message, by number."""
-
-
 class QueryConsumeQueueProcessor:
     """Answers entries, the ends of the queue and, where the request names a group, what that group subscribes to."""
 
-    def __init__(self, consumers: ConsumerManager, consumer_filters: ConsumerFilterManager, store: Queues) -> None:
+    def __init__(
+        self, consumers: ConsumerManager, consumer_filters: ConsumerFilterManager, queues: ConsumeQueueStore
+    ) -> None:
         self._consumers = consumers
         self._consumer_filters = consumer_filters
-        self._store = store
+        self._queues = queues
 
     def process(self, _connection: Connection, command: RemotingCommand[QueryConsumeQueueRequestHeader]) -> Command:
         """Answer the request.
@@ -56,7 +49,7 @@ class QueryConsumeQueueProcessor:
             remark = f"the count {header.count} is illegal, 0 to {MAX_COUNT} would be right"
             raise BrokerResponseError(ResponseCode.INVALID_PARAMETER, remark)
         name = f"{header.queue_id}@{header.topic}"
-        queue = self._store.topic_queues(header.topic).get(header.queue_id)
+        queue = self._queues.find(header.topic, header.queue_id)
         if queue is None:
             raise BrokerResponseError(ResponseCode.SYSTEM_ERROR, f"{name} is not exist!")
         if not queue.min_offset <= header.index <= queue.max_offset:

@@ -14,7 +14,8 @@ from rocketbroker.processor.admin.answer_encoder import AnswerEncoder
 from rocketbroker.processor.admin.existing_topic import existing_topic
 from rocketbroker.processor.support.loop_share import LoopShare
 from rocketbroker.processor.support.name_check import check_known_group
-from rocketbroker.processor.support.queue_reader import QueueReader
+from rocketbroker.store.queue.consume_queue_store import ConsumeQueueStore
+from rocketbroker.store.read.message_queries import MessageQueries
 
 
 class QueryConsumeTimeSpanProcessor:
@@ -25,14 +26,16 @@ class QueryConsumeTimeSpanProcessor:
         broker_name: str,
         topics: TopicConfigManager,
         offsets: ConsumerOffsetManager,
-        store: QueueReader,
+        queues: ConsumeQueueStore,
+        queries: MessageQueries,
         clock: Clock,
         encoder: AnswerEncoder,
     ) -> None:
         self._broker_name = broker_name
         self._topics = topics
         self._offsets = offsets
-        self._store = store
+        self._queues = queues
+        self._queries = queries
         self._clock = clock
         self._encoder = encoder
 
@@ -57,13 +60,13 @@ class QueryConsumeTimeSpanProcessor:
         return response(body=await self._encoder.encode(QueryConsumeTimeSpanBody(spans), len(spans)))
 
     def _span(self, group: str, topic: str, queue_id: int) -> QueueTimeSpan:
-        store = self._store
-        first = store.earliest_message_time(topic, queue_id)
-        end = store.max_offset_in_queue(topic, queue_id)
-        last = store.message_store_timestamp(topic, queue_id, end - 1)
-        offset = max(self._offsets.query(group, topic, queue_id), store.min_offset_in_queue(topic, queue_id))
-        consumed = store.message_store_timestamp(topic, queue_id, offset - 1) if offset > 0 else first
-        waits = self._clock.time_ms() - store.message_store_timestamp(topic, queue_id, offset) if offset < end else 0
+        queues, queries = self._queues, self._queries
+        first = queries.earliest_message_time(topic, queue_id)
+        end = queues.max_offset_in_queue(topic, queue_id)
+        last = queries.message_store_timestamp(topic, queue_id, end - 1)
+        offset = max(self._offsets.query(group, topic, queue_id), queues.min_offset_in_queue(topic, queue_id))
+        consumed = queries.message_store_timestamp(topic, queue_id, offset - 1) if offset > 0 else first
+        waits = self._clock.time_ms() - queries.message_store_timestamp(topic, queue_id, offset) if offset < end else 0
         queue = MessageQueue(topic, self._broker_name, queue_id)
         return QueueTimeSpan(queue, first, last, consumed, waits, _text(first), _text(last), _text(consumed))
 

@@ -7,7 +7,7 @@ from rocketbroker.codec.remoting.headers.offset import QueryCorrectionOffsetHead
 from rocketbroker.codec.remoting.remoting_command import Command, RemotingCommand, response
 from rocketbroker.processor.support.loop_share import LoopShare
 from rocketbroker.processor.support.name_check import check_known_group, check_known_topic
-from rocketbroker.processor.support.offset_range import QueueRange
+from rocketbroker.store.queue.consume_queue_store import ConsumeQueueStore
 
 _NO_CORRECTION = 2**63 - 1
 
@@ -19,9 +19,9 @@ class QueryCorrectionOffsetProcessor:
     groups in ``filterGroups``; here the question changes nothing.
     """
 
-    def __init__(self, offsets: ConsumerOffsetManager, store: QueueRange) -> None:
+    def __init__(self, offsets: ConsumerOffsetManager, queues: ConsumeQueueStore) -> None:
         self._offsets = offsets
-        self._store = store
+        self._queues = queues
 
     async def process(self, _connection: Connection, command: RemotingCommand[QueryCorrectionOffsetHeader]) -> Command:
         """Answer the request.
@@ -43,7 +43,7 @@ class QueryCorrectionOffsetProcessor:
         share = LoopShare()
         for group in self._offsets.groups_of(topic) - left_out:
             for queue_id, offset in self._offsets.offsets_of(group, topic).items():
-                if offset >= self._store.min_offset_in_queue(topic, queue_id):
+                if offset >= self._queues.min_offset_in_queue(topic, queue_id):
                     least[queue_id] = min(offset, least.get(queue_id, offset))
                 await share.turn()
         return dict(sorted(least.items()))

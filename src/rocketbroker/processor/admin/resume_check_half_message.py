@@ -1,9 +1,8 @@
 """RESUME_CHECK_HALF_MESSAGE (323): a transaction that was given up is checked anew (AdminBrokerProcessor)."""
 
 import asyncio
-from typing import Protocol
 
-from rocketbroker.broker.transaction.transaction_query import QueriedStore, messages_of_transaction
+from rocketbroker.broker.transaction.transaction_query import messages_of_transaction
 from rocketbroker.broker.transaction.transactional_message_service import TransactionalMessageService
 from rocketbroker.codec.message.message_decoder import decode_record
 from rocketbroker.codec.message.message_ext import MessageExt
@@ -14,19 +13,12 @@ from rocketbroker.codec.remoting.headers.transaction import ResumeCheckHalfMessa
 from rocketbroker.codec.remoting.remoting_command import Command, RemotingCommand, response
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.errors import BrokerResponseError, CodecError
-from rocketbroker.processor.support.flushed_answer import FlushedStore, answer_when_flushed
+from rocketbroker.processor.support.acknowledged_answer import answer_when_acknowledged
 from rocketbroker.processor.support.put_refusal import put_refusal
 from rocketbroker.store.commitlog.put_message import PutMessageResult, PutMessageStatus
-
-
-class ResumeStore(FlushedStore, QueriedStore, Protocol):
-    """What is needed of the message store."""
-
-    async def read_queued_message(self, physical_offset: int) -> bytes | None:
-        """The record at an offset of the CommitLog, if a queue leads to it."""
-
-    def dispatch(self) -> None:
-        """Make what was stored readable."""
+from rocketbroker.store.flush.acknowledgement import Acknowledgements
+from rocketbroker.store.message_appender import MessageAppender
+from rocketbroker.store.read.message_queries import MessageQueries
 
 
 class ResumeCheckHalfMessageProcessor:
@@ -36,12 +28,22 @@ class ResumeCheckHalfMessageProcessor:
     whose checks begin anew. (Apache RocketMQ puts any message there, the committed as well, and each time.)
 
     Args:
-        store: holds the message.
+        appender: makes the new copy readable.
+        queries: finds the message.
+        acknowledgements: say when the copy may be answered.
         transactions: knows which transactions are open.
     """
 
-    def __init__(self, store: ResumeStore, transactions: TransactionalMessageService) -> None:
-        self._store = store
+    def __init__(
+        self,
+        appender: MessageAppender,
+        queries: MessageQueries,
+        acknowledgements: Acknowledgements,
+        transactions: TransactionalMessageService,
+    ) -> None:
+        self._appender = appender
+        self._queries = queries
+        self._acknowledgements = acknowledgements
         self._transactions = transactions
         # Between the look whether a message was taken up again and its copy nobody else may take it up.
         self._lock = asyncio.Lock()
@@ -59,7 +61,7 @@ class ResumeCheckHalfMessageProcessor:
         async with self._lock:
             result = await self._resume(message)
         answer = response()
-        return await answer_when_flushed(self._store, result, answer) if self._store.waits_for_flush else answer
+        return await answer_when_acknowledged(self._acknowledgements, result, answer)
 
     async def _resume(self, message: MessageExt) -> PutMessageResult:
         if message.topic == RMQ_SYS_TRANS_CHECK_MAX_TIME_TOPIC:
@@ -67,7 +69,7 @@ class ResumeCheckHalfMessageProcessor:
         result = self._transactions.resume(message, self._open_offset(message))
         if result.status is not PutMessageStatus.PUT_OK:
             raise put_refusal(result)
-        self._store.dispatch()
+        self._appender.dispatch()
         return result
 
     async def _check_not_resumed(self, message: MessageExt) -> None:
@@ -75,7 +77,7 @@ class ResumeCheckHalfMessageProcessor:
 
         A discarded transaction has no copy of its half message behind it, until it is taken up again.
         """
-        halves = await messages_of_transaction(self._store, message, RMQ_SYS_TRANS_HALF_TOPIC)
+        halves = await messages_of_transaction(self._queries, message, RMQ_SYS_TRANS_HALF_TOPIC)
         later = [half for half in halves if half.commit_log_offset > message.commit_log_offset]
         if later and self._transactions.open_copy(message) is None:
             raise _error(
@@ -102,7 +104,7 @@ class ResumeCheckHalfMessageProcessor:
             offset = decode_message_id(msg_id).offset
         except CodecError as error:
             raise _error(f"msgId is wrong: {error}") from error
-        record = await self._store.read_queued_message(offset) if offset >= 0 else None
+        record = await self._queries.read_queued_message(offset) if offset >= 0 else None
         if record is None:
             raise _error(f"Find prepared transaction message failed: no message is at {offset}, which msgId names")
         message = decode_record(record)

@@ -1,31 +1,18 @@
 """Removes what is known of a topic beside its configuration: queues, offsets, counters."""
 
-from typing import Protocol
-
 from rocketbroker.broker.offset.consumer_offset_manager import ConsumerOffsetManager
 from rocketbroker.broker.stats.broker_stats_manager import BrokerStatsManager
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.errors import BrokerResponseError, StoreError
-
-
-class QueueRemover(Protocol):
-    """What is needed of the message store."""
-
-    async def delete_topics(self, topics: set[str]) -> int:
-        """Take the queues of topics out of service for good and have their files removed by a thread.
-
-        Raises:
-            StoreError: messages of them that were under way could not be brought to their queues first.
-            OSError: the disk refused.
-        """
+from rocketbroker.store.clean.topic_deletion import TopicDeletion
 
 
 class TopicRemover:
     """Removes the queues of a topic, the offsets that groups have in it and its counters."""
 
-    def __init__(self, offsets: ConsumerOffsetManager, store: QueueRemover, stats: BrokerStatsManager) -> None:
+    def __init__(self, offsets: ConsumerOffsetManager, deletion: TopicDeletion, stats: BrokerStatsManager) -> None:
         self._offsets = offsets
-        self._store = store
+        self._deletion = deletion
         self._stats = stats
 
     async def remove(self, topic: str, consequence: str = "") -> None:
@@ -35,7 +22,7 @@ class TopicRemover:
             BrokerResponseError: SYSTEM_ERROR, the disk refused; nothing was removed.
         """
         try:
-            await self._store.delete_topics({topic})
+            await self._deletion.delete_topics({topic})
         except (OSError, StoreError) as error:
             remark = f"the queues of topic {topic} cannot be removed{consequence}: {error}"
             raise BrokerResponseError(ResponseCode.SYSTEM_ERROR, remark) from error

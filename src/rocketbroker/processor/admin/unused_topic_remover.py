@@ -6,7 +6,8 @@ from rocketbroker.broker.offset.consumer_offset_manager import ConsumerOffsetMan
 from rocketbroker.broker.stats.broker_stats_manager import BrokerStatsManager
 from rocketbroker.broker.topic.topic_config_manager import TopicConfigManager
 from rocketbroker.codec.message.topic_validator import is_system_topic
-from rocketbroker.processor.admin.topic_remover import QueueRemover, TopicRemover
+from rocketbroker.processor.admin.topic_remover import TopicRemover
+from rocketbroker.store.clean.topic_deletion import TopicDeletion
 
 
 class UnusedTopicRemover:
@@ -16,10 +17,14 @@ class UnusedTopicRemover:
     """
 
     def __init__(
-        self, topics: TopicConfigManager, offsets: ConsumerOffsetManager, store: QueueRemover, stats: BrokerStatsManager
+        self,
+        topics: TopicConfigManager,
+        offsets: ConsumerOffsetManager,
+        deletion: TopicDeletion,
+        stats: BrokerStatsManager,
     ) -> None:
         self._topics = topics
-        self._remover = TopicRemover(offsets, store, stats)
+        self._remover = TopicRemover(offsets, deletion, stats)
 
     async def remove(self, candidates: Iterable[str]) -> set[str]:
         """Remove those topics of ``candidates`` that do not exist; gives which they were.

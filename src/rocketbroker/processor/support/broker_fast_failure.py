@@ -15,7 +15,7 @@ from rocketbroker.codec.remoting.handler import Connection
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.config import BrokerConfig
 from rocketbroker.common.errors import BrokerResponseError
-from rocketbroker.store.flush.flush_service import WhenFlushed
+from rocketbroker.store.flush.acknowledgement import Acknowledgement, Wait
 
 A = TypeVar("A")
 
@@ -67,24 +67,26 @@ class BrokerFastFailure:
                 f"size of queue: {self.waiting}; the limit is {limit_ms} ms (waitTimeMillsInSendQueue)"
             )
 
-    def answer_when_flushed(self, wait: Callable[[WhenFlushed], None], answer: Callable[[str], A]) -> asyncio.Future[A]:
-        """What ``answer`` makes of why a message is not on disk, empty when it is; counted as waiting until then.
+    def answer_when_acknowledged(self, wait: Wait, answer: Callable[[Acknowledgement], A]) -> asyncio.Future[A]:
+        """Wait, and answer; the send counts as waiting until then.
 
         Args:
-            wait: has that told, as ``MessageStore.when_flushed`` does for a message.
-            answer: makes the answer; not called when nobody waits for it any more.
+            wait: the wait for a stored message.
+            answer: makes the answer of the outcome; not called after the future was cancelled.
         """
         loop = asyncio.get_running_loop()
         self._since.append(loop.time())
         future: asyncio.Future[A] = loop.create_future()
-        wait(partial(self._flushed, future, answer))
+        wait(partial(self._acknowledged, future, answer))
         return future
 
-    def _flushed(self, future: asyncio.Future[A], answer: Callable[[str], A], why: str) -> None:
-        # They are flushed in the order in which they were stored.
+    def _acknowledged(
+        self, future: asyncio.Future[A], answer: Callable[[Acknowledgement], A], outcome: Acknowledgement
+    ) -> None:
+        # Sends are flushed in the order in which they were stored; only one that waits for its topic may be overtaken.
         self._since.popleft()
         if not future.done():
-            future.set_result(answer(why))
+            future.set_result(answer(outcome))
 
 
 def _busy(remark: str) -> BrokerResponseError:

@@ -21,6 +21,8 @@ RESPONSE_CODES: Final = {
     PutMessageStatus.SHUTTING_DOWN: ResponseCode.SERVICE_NOT_AVAILABLE,
     PutMessageStatus.TOPIC_BEING_DELETED: ResponseCode.SERVICE_NOT_AVAILABLE,
     PutMessageStatus.OS_PAGE_CACHE_BUSY: ResponseCode.SYSTEM_BUSY,
+    PutMessageStatus.FLUSH_DISK_TIMEOUT: ResponseCode.FLUSH_DISK_TIMEOUT,
+    PutMessageStatus.TOPIC_NOT_CREATED: ResponseCode.SERVICE_NOT_AVAILABLE,
 }
 
 

@@ -2,15 +2,15 @@
 
 import asyncio
 from collections.abc import Awaitable, Collection, Iterable
-from typing import NamedTuple, TypeVar
+from functools import partial
 
 from rocketbroker.broker.persist.config_manager import Settled
 from rocketbroker.broker.topic.topic_config_manager import TopicConfigManager
 from rocketbroker.codec.remoting.remoting_command import Command
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.errors import BrokerResponseError
-
-A = TypeVar("A")
+from rocketbroker.store.commitlog.put_message import PutMessageStatus
+from rocketbroker.store.flush.acknowledgement import ACKNOWLEDGED, Acknowledgement, OnAcknowledged, Wait
 
 UNDONE = "the change is undone; make room on the disk, or have it written to again, then try again"
 
@@ -49,31 +49,20 @@ async def answer_within(changes: Collection[Settled], answer: Command, limit_s: 
     return answer
 
 
-class UnsettledQueue(NamedTuple):
-    """A queue that took a message while a change of its topic is under way."""
-
-    topic: str
-    queue_id: int
-    settled: Settled
+def topic_waits(topics: TopicConfigManager, *queues: tuple[str, int]) -> list[Wait]:
+    """Waits of a message for those topics of ``queues`` (topic and number) that are not on disk or not registered."""
+    found = ((queue, topics.settled(queue[0])) for queue in queues)
+    return [partial(_when_created, topics, *queue, settled) for queue, settled in found if settled is not None]
 
 
-def unsettled_queues(topics: TopicConfigManager, *queues: tuple[str, int]) -> list[UnsettledQueue]:
-    """Those of ``queues`` (topic and number) whose topic is not settled."""
-    found = ((topic, queue_id, topics.settled(topic)) for topic, queue_id in queues)
-    return [UnsettledQueue(topic, queue_id, settled) for topic, queue_id, settled in found if settled is not None]
-
-
-async def answer_when_created(
-    topics: TopicConfigManager, queues: Iterable[UnsettledQueue], answer: A | Awaitable[A]
-) -> A:
-    """The answer to a message once the topics of its queues are on disk.
-
-    Raises:
-        BrokerResponseError: SERVICE_NOT_AVAILABLE, the disk refused and has no such queue; clients try another broker.
-    """
-    for topic, queue_id, settled in queues:
-        await asyncio.wait([settled])
+def _when_created(
+    topics: TopicConfigManager, topic: str, queue_id: int, settled: Settled, tell: OnAcknowledged
+) -> None:
+    def created(settled: Settled) -> None:
         if (reason := settled.result()) and not topics.has_on_disk(topic, queue_id):
             remark = f"topic[{topic[:127]}] cannot be created: {reason}; the message is not acknowledged"
-            raise BrokerResponseError(ResponseCode.SERVICE_NOT_AVAILABLE, remark)
-    return await answer if isinstance(answer, Awaitable) else answer
+            tell(Acknowledgement(PutMessageStatus.TOPIC_NOT_CREATED, remark))
+        else:
+            tell(ACKNOWLEDGED)
+
+    settled.add_done_callback(created)

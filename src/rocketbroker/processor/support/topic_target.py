@@ -1,8 +1,6 @@
 """What the send path needs to know of a topic, checked once and kept until the topic changes."""
 
 import random
-from collections.abc import Awaitable
-from typing import TypeVar
 
 from rocketbroker.broker.stats.broker_stats_manager import BrokerStatsManager
 from rocketbroker.broker.stats.stats_item import StatsItem
@@ -22,9 +20,8 @@ from rocketbroker.codec.remoting.perm_name import PERM_READ_WRITE, PERM_WRITE
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.config import BrokerConfig
 from rocketbroker.common.errors import BrokerResponseError
-from rocketbroker.processor.support.table_change import UnsettledQueue, answer_when_created, unsettled_queues
-
-A = TypeVar("A")
+from rocketbroker.processor.support.table_change import topic_waits
+from rocketbroker.store.flush.acknowledgement import Wait
 
 _UNIT_FLAG = 1
 _NOT_WRITTEN = "which this broker does not write; send to a topic without it"
@@ -108,17 +105,9 @@ class TopicTargets:
             raise BrokerResponseError(ResponseCode.NO_PERMISSION, remark)
         return target
 
-    def unsettled(self, *queues: tuple[str, int]) -> list[UnsettledQueue]:
-        """Those of ``queues`` (topic and number) whose topic is not on disk yet, or not registered."""
-        return unsettled_queues(self._manager, *queues)
-
-    async def answer_when_created(self, queues: list[UnsettledQueue], answer: A | Awaitable[A]) -> A:
-        """The answer to a send once the topics of its queues are on disk.
-
-        Raises:
-            BrokerResponseError: SERVICE_NOT_AVAILABLE, the disk refused.
-        """
-        return await answer_when_created(self._manager, queues, answer)
+    def waits(self, *queues: tuple[str, int]) -> list[Wait]:
+        """Waits for the topics of ``queues`` (topic and number) that are not on disk yet, or not registered."""
+        return topic_waits(self._manager, *queues)
 
     def _forget_deleted(self) -> None:
         for topic in self._targets.keys() - self._topics.keys():

@@ -40,8 +40,16 @@ class QueueRange(NamedTuple):
     end: int
 
 
+class DispatchedLog(Protocol):
+    """The messages that are stored and not readable yet."""
+
+    @property
+    def dispatched_offset(self) -> int:
+        """CommitLog offset before which all messages are readable."""
+
+
 class CleanedStore(Protocol):
-    """What is needed of the message store."""
+    """The parts of a store that cleaning works on."""
 
     config: MessageStoreConfig
     commit_log: CommitLog
@@ -49,8 +57,8 @@ class CleanedStore(Protocol):
     refusals: StandingRefusals
 
     @property
-    def dispatched_offset(self) -> int:
-        """CommitLog offset before which all messages are readable."""
+    def appender(self) -> DispatchedLog:
+        """Knows which messages are not readable yet."""
 
 
 class CleanCommitLogService:
@@ -143,7 +151,7 @@ class CleanCommitLogService:
 
     def _has_removable_file(self) -> bool:
         files = self._store.commit_log.queue.files
-        return len(files) > 1 and files[1].file_from_offset <= self._store.dispatched_offset
+        return len(files) > 1 and files[1].file_from_offset <= self._store.appender.dispatched_offset
 
     def _first_is_pending(self) -> bool:
         """Whether messages of the first file are still to be delivered, however old it is."""

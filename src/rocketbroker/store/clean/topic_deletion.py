@@ -51,7 +51,7 @@ class TopicDeletion:
         async with self.lock:
             await self._tasks.stop()
 
-    async def delete(self, topics: set[str]) -> int:
+    async def delete_topics(self, topics: set[str]) -> int:
         """Remove the queues of topics; gives how many topics had any. The messages stay until their file expires.
 
         Raises:
@@ -67,8 +67,9 @@ class TopicDeletion:
             try:
                 mark = self._commit_log.max_offset
                 # A power loss must not leave a log that ends before the mark: what comes then is not deleted.
-                if not await self._flusher.wait_flushed(mark):
-                    raise StoreError(self._flusher.error or "the CommitLog could not be synced")
+                flushed = await self._flusher.wait_flushed(mark)
+                if not flushed.ok:
+                    raise StoreError(flushed.reason)
                 # From here on no message of theirs is without its entry, which might need a file in the folder.
                 self._dispatch()
                 return sum([await self._delete(topic, mark) for topic in sorted(topics)])

@@ -27,9 +27,10 @@ class MessageExtBrokerInner(msgspec.Struct, gc=False):
 
 
 class PutMessageStatus(Enum):
-    """How a put ended (org.apache.rocketmq.store.PutMessageStatus).
+    """Outcome of a put and of its acknowledgement (org.apache.rocketmq.store.PutMessageStatus).
 
-    Where RocketMQ says SERVICE_NOT_AVAILABLE for many causes, each has a status of its own here: 4 to 8 and 10.
+    RocketMQ has SERVICE_NOT_AVAILABLE for the causes 4 to 8, 10 and 12. Of those of an acknowledgement, 11 on, a higher
+    one is more severe.
     """
 
     PUT_OK = 0
@@ -47,6 +48,10 @@ class PutMessageStatus(Enum):
     # The writer waited for blocks of the log for longer than osPageCacheBusyTimeOutMills.
     OS_PAGE_CACHE_BUSY = 9
     TOPIC_BEING_DELETED = 10
+    # The message is stored, but the disk refused a sync or took longer than syncFlushTimeout.
+    FLUSH_DISK_TIMEOUT = 11
+    # The message is stored, but the disk refused the topic that it made.
+    TOPIC_NOT_CREATED = 12
 
 
 #: What no later try will change: who stores messages by itself goes on behind such a one.

@@ -15,6 +15,7 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable, Generator
+from functools import partial
 from math import inf
 
 from rocketbroker.codec.message.message_decoder import peek
@@ -23,6 +24,8 @@ from rocketbroker.common.config import MessageStoreConfig
 from rocketbroker.common.lifecycle import ServiceThread
 from rocketbroker.store.commitlog.commit_log import CommitLog
 from rocketbroker.store.commitlog.commit_log_walker import sound_until
+from rocketbroker.store.commitlog.put_message import PutMessageResult, PutMessageStatus
+from rocketbroker.store.flush.acknowledgement import ACKNOWLEDGED, Acknowledgement, OnAcknowledged, outcome_of
 from rocketbroker.store.flush.group_commit import GroupCommit
 from rocketbroker.store.flush.store_checkpoint import StoreCheckpoint
 from rocketbroker.store.flush.write_refusal import Refusal, StandingRefusals
@@ -31,9 +34,6 @@ from rocketbroker.store.logfile.mapped_file_queue import MappedFileQueue
 from rocketbroker.store.queue.consume_queue_interface import ConsumeQueueInterface
 
 log = logging.getLogger(__name__)
-
-# Told why something is not on disk, with an empty text when it is.
-WhenFlushed = Callable[[str], None]
 
 PAGE = 4096
 # A disk that refused is tried again so often.
@@ -74,8 +74,8 @@ class CommitLogFlusher:
         self._thread = ServiceThread("FlushRealTimeService", min(self._interval_s, RETRY_S), self._flush_due)
         # By offset: until when each waits, in the time of the loop, and who is told; apart from these, without a time,
         # those that wait as long as it takes.
-        self._waiting: deque[tuple[int, float, WhenFlushed]] = deque()
-        self._patient: deque[tuple[int, WhenFlushed]] = deque()
+        self._waiting: deque[tuple[int, float, OnAcknowledged]] = deque()
+        self._patient: deque[tuple[int, OnAcknowledged]] = deque()
         self._patience: asyncio.TimerHandle | None = None
         # Whether the thread is to look at those that wait, or does, and will have the loop release what it synced.
         self._woken = False
@@ -100,7 +100,7 @@ class CommitLogFlusher:
         self._stopping = True
         self._thread.stop()
 
-    def when_flushed(self, offset: int, tell: WhenFlushed, timeout_s: float = inf) -> None:
+    def when_flushed(self, offset: int, tell: OnAcknowledged, timeout_s: float = inf) -> None:
         """Have told on the event loop that the log is on disk up to ``offset``, or why it is not.
 
         Offsets ascend from call to call. A call and no task each: what costs a send here is felt.
@@ -123,12 +123,22 @@ class CommitLogFlusher:
         else:
             self.wakeup()
 
-    def wait_flushed(self, offset: int) -> asyncio.Future[bool]:
-        """Done when the log is on disk up to ``offset``: true, or false when the disk refused."""
-        assert self._loop is not None
-        future = self._loop.create_future()
-        self.when_flushed(offset, lambda why: None if future.done() else future.set_result(not why))
-        return future
+    @property
+    def max_offset(self) -> int:
+        """CommitLog offset after the last record."""
+        return self._queue.max_offset
+
+    def acknowledge(self, result: PutMessageResult, tell: OnAcknowledged) -> None:
+        """Call ``tell`` when a message is on disk, or not within ``syncFlushTimeout``."""
+        self.when_flushed(result.physical_offset + result.size, tell, self._config.sync_flush_timeout / 1000)
+
+    def sync(self) -> asyncio.Future[Acknowledgement]:
+        """Sync all that is stored."""
+        return self.wait_flushed(self._queue.max_offset)
+
+    def wait_flushed(self, offset: int) -> asyncio.Future[Acknowledgement]:
+        """Wait until the log is on disk up to ``offset``, or the disk refuses."""
+        return outcome_of(partial(self.when_flushed, offset))
 
     def _give_up(self) -> None:
         """Tell those that have waited too long."""
@@ -140,7 +150,11 @@ class CommitLogFlusher:
         if waiting:
             self._patience = self._loop.call_at(waiting[0][1], self._give_up)
         for tell in late:
-            tell(f"the message was not on disk within {self._config.sync_flush_timeout} ms (syncFlushTimeout)")
+            tell(
+                _not_flushed(
+                    f"the message was not on disk within {self._config.sync_flush_timeout} ms (syncFlushTimeout)"
+                )
+            )
 
     def wakeup(self) -> None:
         """Have what was written synced soon, ``group_commit`` says when."""
@@ -241,18 +255,23 @@ class CommitLogFlusher:
         if self._on_synced is not None:
             self._on_synced()
         waiting, patient, flushed, error = self._waiting, self._patient, self.flushed_offset, self.error
+        refused = _not_flushed(error)
         self._group.served(len(waiting) + len(patient))
         while waiting and (waiting[0][0] <= flushed or error):
             offset, _, tell = waiting.popleft()
-            tell("" if offset <= flushed else error)
+            tell(ACKNOWLEDGED if offset <= flushed else refused)
         while patient and (patient[0][0] <= flushed or error):
             offset, tell = patient.popleft()
-            tell("" if offset <= flushed else error)
+            tell(ACKNOWLEDGED if offset <= flushed else refused)
         if waiting or patient:
             self.wakeup()
         if not waiting and self._patience is not None:
             self._patience.cancel()
             self._patience = None
+
+
+def _not_flushed(reason: str) -> Acknowledgement:
+    return Acknowledgement(PutMessageStatus.FLUSH_DISK_TIMEOUT, reason)
 
 
 def _check_before_rewrite(file: MappedFile) -> None:

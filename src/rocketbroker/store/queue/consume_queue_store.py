@@ -117,6 +117,16 @@ class ConsumeQueueStore:
         folder = self.directory / topic / str(queue_id)
         return ConsumeQueue(topic, queue_id, folder, self._file_size, self._file_system)
 
+    def max_offset_in_queue(self, topic: str, queue_id: int) -> int:
+        """Queue offset after the last readable message; 0 for a queue without messages."""
+        queue = self.find(topic, queue_id)
+        return queue.max_offset if queue else 0
+
+    def min_offset_in_queue(self, topic: str, queue_id: int) -> int:
+        """Queue offset of the first message; 0 for a queue without messages."""
+        queue = self.find(topic, queue_id)
+        return queue.min_offset if queue else 0
+
     def queues_of(self, topic: str) -> dict[int, ConsumeQueueInterface]:
         """The queues of a topic by number."""
         return self._topics.get(topic, {})

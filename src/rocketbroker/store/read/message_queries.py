@@ -69,6 +69,15 @@ class MessageQueries:
             return 0  # its topic was deleted meanwhile, and the files are closed
         return found if self._queues.find(topic, queue_id) is queue else 0
 
+    def message_store_timestamp(self, topic: str, queue_id: int, queue_offset: int) -> int:
+        """Return the store time in ms of a message of a queue, -1 when the queue does not hold it."""
+        queue = self._queues.find(topic, queue_id)
+        return self._reader.store_timestamp(queue, queue_offset) if queue else -1
+
+    def earliest_message_time(self, topic: str, queue_id: int) -> int:
+        """Return the store time in ms of the first message of a queue, -1 when it has none."""
+        return self.message_store_timestamp(topic, queue_id, self._queues.min_offset_in_queue(topic, queue_id))
+
     async def read_message(self, physical_offset: int) -> bytes | None:
         """The record at a CommitLog offset, or ``None`` when no record begins there."""
         return await self._run(self._commit_log.record, physical_offset)

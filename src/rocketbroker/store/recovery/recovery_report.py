@@ -12,8 +12,7 @@ class RecoveryReport:
 
     ``checked_from`` is the CommitLog offset from which on all was checked, ``end_of_log`` the one at which the next
     message will lie, ``last_stored_ms`` the store time of the last one that was checked, 0 without one, ``cut_off``
-    says what was cut off there, if anything. ``damaged_files`` and ``queues_rebuilt`` have a text each; so has
-    ``offsets_set_back``, which whoever keeps the consumer offsets fills.
+    says what was cut off there, if anything. ``damaged_files`` and ``queues_rebuilt`` have a text each.
     """
 
     clean_stop: bool
@@ -27,7 +26,6 @@ class RecoveryReport:
     queues_rebuilt: list[str] = field(default_factory=list)
     dispatched: int = 0
     index_entries_cut: int = 0
-    offsets_set_back: list[str] = field(default_factory=list)
 
     @property
     def damage(self) -> list[str]:

@@ -28,6 +28,8 @@ class StoreLock:
         self._path = root / "lock"
         self._abort_path = abort_path
         self._fd = -1
+        # The last broker stopped cleanly; known once the lock is taken.
+        self.was_clean = True
         # Whether the next start is to find an unclean stop, since something that this one had to do is not on disk.
         self.stays_marked = False
 
@@ -54,16 +56,12 @@ class StoreLock:
             raise StoreError(
                 f"{self._path.parent} is in use by another broker; stop it or set storePathRootDir to another folder"
             ) from error
+        self.was_clean = not self._abort_path.exists()
         self._file_system.write(self._fd, 0, _OPENING)
 
     def note_open(self) -> None:
         """Say in the file that the store is recovered, to who reads its queues beside the broker (blocks)."""
         self._file_system.write(self._fd, 0, LOCKED)
-
-    @property
-    def was_clean(self) -> bool:
-        """Whether the last broker stopped cleanly."""
-        return not self._abort_path.exists()
 
     def mark_running(self, pid: int) -> None:
         """Write the abort file to disk: without it the next start would trust what a crash left (blocks).

@@ -19,8 +19,8 @@ async def filled(root: Path) -> Path:
     store = make_store(root)
     await store.start()
     for number in range(150):
-        store.put_message(message(queue_id=number % 2))
-    store.put_message(message(topic="Other"))
+        store.appender.put_message(message(queue_id=number % 2))
+    store.appender.put_message(message(topic="Other"))
     await store.stop()
     table = {"Topic@G": {"0": 70, "1": 75}, "Topic@H": {"1": 3}, "Gone@G": {"0": 9}}
     (root / "config").mkdir(exist_ok=True)

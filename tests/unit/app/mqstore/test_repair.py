@@ -267,7 +267,7 @@ async def kill(root: Path, into: Path) -> Path:
     store = make_store(root, clock)
     await store.start()
     put_all(store, clock, 100)
-    store.put_message(message(b"not dispatched", "Topic0"))
+    store.appender.put_message(message(b"not dispatched", "Topic0"))
     killed = crash_copy(root, into)
     await store.stop()
     return killed

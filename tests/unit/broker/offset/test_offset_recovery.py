@@ -15,8 +15,8 @@ async def test_offsets_behind_the_end_are_set_back_after_an_unclean_stop(tmp_pat
     store = make_store(tmp_path / "store")
     await store.start()
     for queue_id in (0, 0, 0, 1):
-        store.put_message(message(queue_id=queue_id))
-    store.dispatch()
+        store.appender.put_message(message(queue_id=queue_id))
+    store.appender.dispatch()
     crash_copy(tmp_path / "store", tmp_path / "killed")
     await store.stop()
     store = make_store(tmp_path / ("store" if clean else "killed"))
@@ -35,7 +35,7 @@ async def test_offsets_behind_the_end_are_set_back_after_an_unclean_stop(tmp_pat
         drained.append(len(persisted))
         return ()
 
-    await OffsetRecovery(offsets, store, drain).start()
+    await OffsetRecovery(offsets, store.queues, store.lock, drain).start()
 
     expected = {0: 5, 1: 1, 2: 7} if clean else {0: 3, 1: 1, 2: 0}
     assert offsets.offsets_of("G", "Topic") == expected
@@ -63,10 +63,10 @@ async def test_a_disk_that_refuses_the_table_ends_the_start_and_the_next_one_set
         return {offsets.path}
 
     with pytest.raises(StoreError, match=r"consumerOffset\.json cannot be written, in which 1 offsets had to go back"):
-        await OffsetRecovery(offsets, store, drain).start()
+        await OffsetRecovery(offsets, store.queues, store.lock, drain).start()
     await store.stop()
 
     again = make_store(tmp_path / "killed")
     await again.start()
-    assert not again.was_clean
+    assert not again.lock.was_clean
     await again.stop()

@@ -16,8 +16,8 @@ async def test_a_lost_table_of_a_used_store_is_told_and_each_is_written(tmp_path
     store = make_store(tmp_path / "store")
     await store.start()
     if in_use:
-        store.put_message(message())
-        store.dispatch()
+        store.appender.put_message(message())
+        store.appender.dispatch()
     written: list[object] = []
     offsets = ConsumerOffsetManager(tmp_path / "consumerOffset.json", FakeClock(), written.append)
     topics = TopicConfigManager(tmp_path / "topics.json", BrokerConfig(), FakeClock(), written.append)
@@ -25,7 +25,7 @@ async def test_a_lost_table_of_a_used_store_is_told_and_each_is_written(tmp_path
     for table in (offsets, topics):
         table.load()
 
-    await MissingTableReport((offsets, topics), store).start()
+    await MissingTableReport((offsets, topics), store.commit_log).start()
 
     told = [record.getMessage() for record in caplog.records if "is missing" in record.getMessage()]
     assert len(told) == in_use

@@ -53,7 +53,10 @@ async def store(tmp_path, clock):
 def make(tmp_path, store, clock, on_persist=None, levels=LEVELS):
     return ScheduleMessageService(
         tmp_path / "delayOffset.json",
-        store,
+        store.appender,
+        store.queues,
+        store.entry_reader,
+        store.flusher,
         store_host=STORE_HOST,
         delay_levels=levels,
         clock=clock,
@@ -72,8 +75,8 @@ def put(store, level, topic="T", body=b"body", **properties):
     message.reconsume_times = 2
     message.born_timestamp = 1
     delay_rewrite(message, 18)
-    assert store.put_message(message).status is PutMessageStatus.PUT_OK
-    store.dispatch()
+    assert store.appender.put_message(message).status is PutMessageStatus.PUT_OK
+    store.appender.dispatch()
 
 
 def delivered(store, topic="T", queue_id=1):
@@ -265,7 +268,7 @@ async def test_a_restart_delivers_what_waits_and_nothing_twice(tmp_path, service
 async def test_the_oldest_message_that_waits_is_known(service, store, clock):
     assert service.first_pending_offset() is None
     put(store, 2)
-    later = store.max_physical_offset
+    later = store.commit_log.max_offset
     put(store, 3)
     assert service.first_pending_offset() == 0
     clock.advance(5)
@@ -338,33 +341,21 @@ async def test_a_level_whose_queue_is_gone_begins_anew(tmp_path, store, clock):
     assert len(delivered(store)) == 1
 
 
-async def test_full_disk_is_waited_for(tmp_path, store, clock):
-    class FullOnce:
-        topic_queues = store.topic_queues
-        entry_reader = store.entry_reader
-        dispatch = store.dispatch
-        sync = store.sync
-        flushed_offset = max_physical_offset = 0
-        refusals = 1
-
-        def put_message(self, message):
-            if self.refusals:
-                self.refusals -= 1
-                return PutMessageResult(PutMessageStatus.DISK_FULL, reason="no room")
-            return store.put_message(message)
-
-    service = make(tmp_path, FullOnce(), clock)
+async def test_full_disk_is_waited_for(service, store, clock, monkeypatch):
     put(store, 1)
     clock.advance(1)
-    await service.deliver_due()
-    assert (delivered(store), service.offset_table) == ([], {})
+    with monkeypatch.context() as patched:
+        full = PutMessageResult(PutMessageStatus.DISK_FULL, reason="no room")
+        patched.setattr(store.appender, "put_message", lambda _: full)
+        await service.deliver_due()
+        assert (delivered(store), service.offset_table) == ([], {})
     await service.deliver_due()
     assert (len(delivered(store)), service.offset_table) == (1, {1: 1})
 
 
 async def test_message_without_an_address_is_discarded_and_the_next_delivered(service, store, clock, caplog):
     for properties in ({"DELAY": "1"}, {"DELAY": "1", "REAL_TOPIC": "T", "REAL_QID": "x"}):
-        store.put_message(MessageExtBrokerInner("SCHEDULE_TOPIC_XXXX", 0, b"", encode_properties(properties)))
+        store.appender.put_message(MessageExtBrokerInner("SCHEDULE_TOPIC_XXXX", 0, b"", encode_properties(properties)))
     put(store, 1, topic="RMQ_SYS_TRANS_HALF_TOPIC")
     put(store, 1)
     clock.advance(1)
@@ -377,7 +368,7 @@ async def test_message_without_an_address_is_discarded_and_the_next_delivered(se
 async def test_a_damaged_entry_delivers_no_other_message(service, store, clock, caplog):
     for body in (b"first", b"second", b"third"):
         put(store, 1, body=body)
-    queue = store.topic_queues("SCHEDULE_TOPIC_XXXX")[0]
+    queue = store.queues.queues_of("SCHEDULE_TOPIC_XXXX")[0]
     # It names the first message again.
     overwrite(queue.queue.files[0], 20, bytes(queue.queue.files[0].buffer[:20]))
     clock.advance(1)
@@ -438,4 +429,4 @@ async def test_a_stop_brings_the_last_copies_to_disk_and_writes_that(tmp_path, s
     await service.stop()
 
     assert b"2:1" in written[-1]
-    assert store.flushed_offset == store.max_physical_offset
+    assert store.flusher.flushed_offset == store.commit_log.max_offset

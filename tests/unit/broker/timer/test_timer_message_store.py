@@ -42,8 +42,8 @@ async def test_the_copy_has_the_properties_of_the_recorded_one(store, clock, tim
     }
     message = MessageExtBrokerInner("StDelay", 0, waits.body, encode_properties(sent))
     timer.rewrite(message)
-    store.put_message(message)
-    store.dispatch()
+    store.appender.put_message(message)
+    store.appender.dispatch()
     (stored,) = read_queue(store, TIMER_TOPIC, 0)
     assert stored.properties == waits.properties
     clock.advance((copy.store_timestamp - waits.store_timestamp) / 1000)
@@ -196,14 +196,14 @@ async def test_a_full_disk_is_waited_for(timer, store, clock, monkeypatch):
     for number in range(3):
         timer.put(b"%d" % number, TIMER_DELAY_SEC=1)
     clock.advance(3)
-    put, refusals = store.put_message, [1, 0, 1, 1]
+    put, refusals = store.appender.put_message, [1, 0, 1, 1]
 
     def refuse_sometimes(message):
         if refusals and refusals.pop():
             return PutMessageResult(PutMessageStatus.DISK_FULL, reason="no room")
         return put(message)
 
-    monkeypatch.setattr(store, "put_message", refuse_sometimes)
+    monkeypatch.setattr(store.appender, "put_message", refuse_sometimes)
     for _ in range(4):
         await timer.run()
     assert timer.bodies() == [b"0", b"1", b"2"]
@@ -217,7 +217,7 @@ async def test_a_message_that_does_not_say_where_to_is_discarded_and_the_next_de
         {"TIMER_OUT_MS": "1", "REAL_TOPIC": "T", "REAL_QID": str(2**31)},
         {"TIMER_OUT_MS": "1", "REAL_TOPIC": "RMQ_SYS_TRANS_HALF_TOPIC", "REAL_QID": "0"},
     ):
-        store.put_message(MessageExtBrokerInner(TIMER_TOPIC, 0, b"", encode_properties(properties)))
+        store.appender.put_message(MessageExtBrokerInner(TIMER_TOPIC, 0, b"", encode_properties(properties)))
     timer.put(TIMER_DELAY_SEC=1)
     clock.advance(3)
     await timer.run()
@@ -260,10 +260,10 @@ async def test_a_cancel_finds_its_message_though_the_precision_was_made_coarser(
 
 async def test_the_oldest_message_that_waits_is_known(store, timer, clock):
     assert timer.service.first_pending_offset() is None
-    store.put_message(MessageExtBrokerInner("Other", 0, b""))
-    first = store.max_physical_offset
+    store.appender.put_message(MessageExtBrokerInner("Other", 0, b""))
+    first = store.commit_log.max_offset
     timer.put(b"late", TIMER_DELAY_SEC=7200)
-    second = store.max_physical_offset
+    second = store.commit_log.max_offset
     timer.put(b"later", TIMER_DELAY_SEC=9000)
     assert timer.service.first_pending_offset() == first, "not taken in yet"
     await timer.run()

@@ -7,8 +7,8 @@ from rocketbroker.common.errors import CodecError
 
 
 @pytest.fixture
-def store():
-    return SimpleNamespace(max_physical_offset=100, flushed_offset=0)
+def log():
+    return SimpleNamespace(max_offset=100, flushed_offset=0)
 
 
 @pytest.fixture
@@ -17,16 +17,16 @@ def submitted():
 
 
 @pytest.fixture
-def progress(tmp_path, store, submitted):
-    return TimerProgress(tmp_path / "timerProgress.json", store, lambda table: submitted.append(table.encode()))
+def progress(tmp_path, log, submitted):
+    return TimerProgress(tmp_path / "timerProgress.json", log, lambda table: submitted.append(table.encode()))
 
 
-def test_it_is_written_when_the_copies_are_on_disk(progress, store, submitted):
+def test_it_is_written_when_the_copies_are_on_disk(progress, log, submitted):
     progress.deliver(1000, 5)
     progress.flush()
     assert submitted == []
     assert progress.is_behind
-    store.flushed_offset = 100
+    log.flushed_offset = 100
     progress.flush()
     progress.flush()
     (written,) = submitted
@@ -40,12 +40,12 @@ def test_what_the_slot_files_hold_is_written_at_once(progress, submitted):
     assert (file.queue_offset, file.slot_entries, file.delivered) == (7, {600_000: 3}, [])
 
 
-def test_it_goes_on_from_a_file(tmp_path, progress, store, submitted):
+def test_it_goes_on_from_a_file(tmp_path, progress, log, submitted):
     progress.begin([(2000, 7), (1000, 9)], 8, 1000, 172_800_000)
     progress.took_in(7, {})
     progress.flush()
     progress.path.write_bytes(submitted[0])
-    again = TimerProgress(progress.path, store)
+    again = TimerProgress(progress.path, log)
     assert again.load()
     assert again.delivered == again.durable == ((2000, 7), (1000, 8)), "nothing is delivered behind the queue's end"
     assert (again.file.queue_offset, again.file.precision_ms, again.file.roll_window_ms) == (7, 1000, 172_800_000)

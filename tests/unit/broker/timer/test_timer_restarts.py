@@ -4,6 +4,8 @@ import pytest
 
 from rocketbroker.broker.timer.timer_delivery import BATCH
 from rocketbroker.common.errors import StoreError
+from rocketbroker.store.commitlog.put_message import PutMessageStatus
+from rocketbroker.store.flush.acknowledgement import Acknowledgement
 from tests.support.golden_store import unpack
 from tests.support.stores import crash_copy, make_store, read_queue
 from tests.support.timers import Timer
@@ -198,12 +200,12 @@ async def test_slot_files_that_the_disk_refuses_are_written_by_the_next_try(time
 
 async def test_a_log_that_cannot_be_synced_leaves_the_slot_files_as_they_are(timer, store, monkeypatch):
     async def refuse():
-        return False
+        return Acknowledgement(PutMessageStatus.FLUSH_DISK_TIMEOUT, "the CommitLog could not be synced")
 
     timer.put(b"one", TIMER_DELAY_SEC=7200)
     await timer.run()
     with monkeypatch.context() as patch:
-        patch.setattr(store, "sync", refuse)
+        patch.setattr(store.flusher, "sync", refuse)
         with pytest.raises(StoreError, match="could not be synced"):
             await timer.service.write()
     assert timer.slot_files == []

@@ -153,7 +153,7 @@ async def test_a_foreign_op_message_ends_nothing(tmp_path: Path, caplog):
     before = await Transactions.open(tmp_path / "store")
     half = before.send()
     for tag, body in (("x", b"0,"), ("d", b"zero,"), ("d", b"")):
-        before.store.put_message(message(body, OP_TOPIC, 0, properties=encode_properties({"TAGS": tag})))
+        before.store.appender.put_message(message(body, OP_TOPIC, 0, properties=encode_properties({"TAGS": tag})))
     after = await reopened(before)
     assert open_bodies(after) == [half.body]
     assert "op message 0 is passed over: its tag is 'x', not 'd'" in caplog.text

@@ -11,9 +11,9 @@ async def test_half_messages_and_real_message_are_found_by_their_transaction(tmp
     await transactions.check()
     transactions.end(half)
     (_, _, copy, _) = transactions.halves()
-    found = await messages_of_transaction(transactions.store, half, HALF_TOPIC)
+    found = await messages_of_transaction(transactions.store.queries, half, HALF_TOPIC)
     assert [each.queue_offset for each in found] == [copy.queue_offset, half.queue_offset]
-    (real,) = await messages_of_transaction(transactions.store, half, "T")
+    (real,) = await messages_of_transaction(transactions.store.queries, half, "T")
     assert (real.topic, real.body) == ("T", half.body)
     await transactions.close()
 
@@ -21,5 +21,5 @@ async def test_half_messages_and_real_message_are_found_by_their_transaction(tmp
 async def test_nothing_is_found_without_the_index(tmp_path: Path):
     transactions = await Transactions.open(tmp_path / "store", message_index_enable=False)
     half = transactions.send()
-    assert await messages_of_transaction(transactions.store, half, HALF_TOPIC) == []
+    assert await messages_of_transaction(transactions.store.queries, half, HALF_TOPIC) == []
     await transactions.close()

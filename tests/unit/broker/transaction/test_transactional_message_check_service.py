@@ -202,12 +202,12 @@ async def test_under_sync_flush_a_producer_is_asked_when_the_copy_is_on_disk(tmp
     transactions = await Transactions.open(tmp_path / "store", flush_disk_type="SYNC_FLUSH")
     producer = transactions.producer("one")
     transactions.send()
-    await transactions.store.sync()
+    await transactions.store.flusher.sync()
     await transactions.check()
     await until(lambda: bool(producer.sent))
     (copy,) = transactions.asked(producer)
     assert transactions.end(copy, oneway=True, from_transaction_check=True).code == 0
-    await transactions.store.sync()
+    await transactions.store.flusher.sync()
     assert transactions.bodies() == [copy.body]
     await transactions.close()
 
@@ -257,14 +257,14 @@ async def slow(tmp_path: Path) -> AsyncIterator[Transactions]:
 async def test_checks_write_no_more_than_they_may_and_ask_as_often_as_ever(slow: Transactions):
     producer = slow.producer("one")
     halves = [slow.send(b"%d" % number * 5_000) for number in range(10)]
-    stored = slow.store.max_physical_offset
+    stored = slow.store.commit_log.max_offset
     await slow.check(7)
     asked = [slow.asked(producer)]
     for _ in range(14):
         await slow.check(1)
         asked.append(slow.asked(producer))
 
-    copied = slow.store.max_physical_offset - stored
+    copied = slow.store.commit_log.max_offset - stored
     assert copied <= 10 * RATE + 14 * RATE + max(half.store_size for half in halves) + 100
     assert [len(each) for each in asked] == [10] * 15
     for _ in range(2):
@@ -316,21 +316,21 @@ async def test_immune_ones_stay_where_they_are_and_are_not_read_again(slow: Tran
     for number in range(10):
         slow.send(b"%d" % number * 15_000, CHECK_IMMUNITY_TIME_IN_SECONDS="100000000")
     other = slow.send()
-    read = slow.store.read_message
+    read = slow.store.queries.read_message
     reads: list[int] = []
 
     async def counted(physical_offset: int) -> bytes | None:
         reads.append(physical_offset)
         return await read(physical_offset)
 
-    monkeypatch.setattr(slow.store, "read_message", counted)
-    stored = slow.store.max_physical_offset
+    monkeypatch.setattr(slow.store.queries, "read_message", counted)
+    stored = slow.store.commit_log.max_offset
     await slow.check()
     assert len(reads) == 11
     for _ in range(20):
         await slow.check(1)
     assert len(reads) <= 11 + 20 * 3
-    assert slow.store.max_physical_offset - stored <= 30 * RATE + 2 * 15_500
+    assert slow.store.commit_log.max_offset - stored <= 30 * RATE + 2 * 15_500
     assert {each.body for each in slow.asked(producer)} == {other.body}
 
 
@@ -364,13 +364,13 @@ async def test_40_mib_of_half_messages_checked_each_second_take_little_more_of_t
     transactions = await Transactions.open(tmp_path / "store", mapped_file_size_commit_log=64 << 20)
     for number in range(10):
         transactions.send(bytes([number]) * ((4 << 20) - 4096))
-    stored = transactions.store.max_physical_offset
+    stored = transactions.store.commit_log.max_offset
     await transactions.check(7)
     for _ in range(25):
         await transactions.check(1)
 
     assert len(read_queue(transactions.store, CHECK_MAX_TOPIC, 0)) == 10
-    written = transactions.store.max_physical_offset - stored
+    written = transactions.store.commit_log.max_offset - stored
     print(f"{stored >> 20} MiB of half messages, {written >> 20} MiB more after 15 checks and their discard")
     assert written < stored + (5 + 10 + 25) * 262_144 + (5 << 20)
     await transactions.close()

@@ -110,7 +110,7 @@ async def test_a_transaction_is_open_until_it_is_ended(transactions: Transaction
 async def test_one_that_is_taken_up_again_is_open_by_its_copy(transactions: Transactions):
     half = transactions.send()
     assert transactions.service.resume(half, 0).status is PutMessageStatus.PUT_OK
-    transactions.store.dispatch()
+    transactions.store.appender.dispatch()
     assert transactions.service.open_offset(half) == transactions.service.open_copy(half) == 1
     assert transactions.halves()[1].get_property("TRANSACTION_CHECK_TIMES") == "0"
     transactions.write_ops()

@@ -73,7 +73,10 @@ def schedule(parts: SimpleNamespace, store: MessageStore, tmp_path: Path) -> Sch
     """Delivery of delayed messages, not started."""
     return ScheduleMessageService(
         tmp_path / "delayOffset.json",
-        store,
+        store.appender,
+        store.queues,
+        store.entry_reader,
+        store.flusher,
         store_host=host_bytes("127.0.0.1", 10911),
         delay_levels={1: 1000, 2: 5000, 3: 10000},
         clock=parts.clock,

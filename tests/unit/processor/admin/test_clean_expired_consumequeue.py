@@ -24,15 +24,15 @@ class Cleaning:
 
 
 def processor_for(parts, store, begin, refused=""):
-    remover = UnusedTopicRemover(parts.topic_configs, parts.offsets, store, parts.stats)
+    remover = UnusedTopicRemover(parts.topic_configs, parts.offsets, store.deletion, parts.stats)
     return CleanExpiredConsumequeueProcessor(Cleaning(store, begin, refused), store.queues, remover)
 
 
 async def test_queues_go_whose_topic_is_gone_and_whose_messages_are_too(parts, store, caplog):
     for topic in ("OldAndGone", "OldAndKept", "HalfOld"):
-        store.put_message(message(topic=topic))
-    begin = store.put_message(message(topic="HalfOld", queue_id=1)).physical_offset
-    store.dispatch()
+        store.appender.put_message(message(topic=topic))
+    begin = store.appender.put_message(message(topic="HalfOld", queue_id=1)).physical_offset
+    store.appender.dispatch()
     parts.topic_configs.update(TopicConfig("OldAndKept"))
 
     with caplog.at_level(logging.WARNING):
@@ -40,14 +40,17 @@ async def test_queues_go_whose_topic_is_gone_and_whose_messages_are_too(parts, s
 
     assert answer == (0, None, {}, b"")
     assert store.queues.topics == {"OldAndKept", "HalfOld"}
-    assert (store.min_offset_in_queue("OldAndKept", 0), store.max_offset_in_queue("OldAndKept", 0)) == (1, 1)
+    assert (store.queues.min_offset_in_queue("OldAndKept", 0), store.queues.max_offset_in_queue("OldAndKept", 0)) == (
+        1,
+        1,
+    )
     assert "127.0.0.1:50000 cleans expired queues; removed topics: ['OldAndGone']" in caplog.text
 
 
 async def test_what_the_disk_refused_is_answered_and_the_rest_is_done(parts, store):
-    store.put_message(message(topic="Gone"))
-    begin = store.put_message(message(topic="Kept")).physical_offset
-    store.dispatch()
+    store.appender.put_message(message(topic="Gone"))
+    begin = store.appender.put_message(message(topic="Kept")).physical_offset
+    store.appender.dispatch()
 
     with pytest.raises(BrokerResponseError) as caught:
         await call_async(processor_for(parts, store, begin, "removals that the disk refused: 1").process)
@@ -57,8 +60,8 @@ async def test_what_the_disk_refused_is_answered_and_the_rest_is_done(parts, sto
 
 
 async def test_while_all_messages_are_there_nothing_goes(parts, store):
-    store.put_message(message(topic="Gone"))
-    store.dispatch()
+    store.appender.put_message(message(topic="Gone"))
+    store.appender.dispatch()
 
     assert await call_async(processor_for(parts, store, 0).process) == (0, None, {}, b"")
 

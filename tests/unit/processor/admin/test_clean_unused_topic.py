@@ -9,10 +9,10 @@ from tests.support.stores import message
 
 async def test_queues_of_topics_that_do_not_exist_go(parts, store, caplog, tmp_path):
     for topic in ("Kept", "Gone", "GoneToo"):
-        store.put_message(message(topic=topic))
-    store.dispatch()
+        store.appender.put_message(message(topic=topic))
+    store.appender.dispatch()
     parts.topic_configs.update(TopicConfig("Kept"))
-    remover = UnusedTopicRemover(parts.topic_configs, parts.offsets, store, parts.stats)
+    remover = UnusedTopicRemover(parts.topic_configs, parts.offsets, store.deletion, parts.stats)
     processor = CleanUnusedTopicProcessor(store.queues, remover)
 
     with caplog.at_level(logging.WARNING):

@@ -27,7 +27,7 @@ def processor(parts, store):
         parts.topic_configs,
         parts.subscription_groups,
         ConsumerCalls(parts.config, parts.consumers),
-        store,
+        store.queries,
     )
 
 
@@ -46,23 +46,23 @@ def client(parts, consumer):
 
 
 async def test_the_client_gets_the_message_and_what_it_must_know(store, processor, client):
-    result = store.put_message(message(topic="GoldenTopic", body=b"hello"))
-    store.dispatch()
+    result = store.appender.put_message(message(topic="GoldenTopic", body=b"hello"))
+    store.appender.dispatch()
     msg_id = create_message_id(V4_HOST, result.physical_offset)
     header = Header("CG_Live", "client", msg_id, topic="GoldenTopic")
     answer = await call_async(processor.process, header)
     assert answer == (0, None, {}, {"consumeResult": "CR_SUCCESS"})
     (sent,) = client.asked
     assert sent.code == RequestCode.CONSUME_MESSAGE_DIRECTLY
-    assert sent.body == store.look_message_by_offset(result.physical_offset)
+    assert sent.body == store.commit_log.record(result.physical_offset)
     known = {"brokerName": "broker-a", "topicSysFlag": "0", "groupSysFlag": "0"}
     assert to_ext_fields(sent.header) == {**(to_ext_fields(header) or {}), **known}
 
 
 async def test_recorded_requests_reach_the_client_with_the_same_fields(store, processor, client):
     """mqadmin asks the broker, the broker asks the client: both were recorded."""
-    store.put_message(message(topic="GoldenTopic"))
-    store.dispatch()
+    store.appender.put_message(message(topic="GoldenTopic"))
+    store.appender.dispatch()
     asked = {
         exchange.request.conversation[1]: exchange.request.command().header
         for exchange in exchanges()
@@ -77,8 +77,8 @@ async def test_recorded_requests_reach_the_client_with_the_same_fields(store, pr
 
 
 async def test_a_client_that_is_not_there(parts, store, processor):
-    result = store.put_message(message(topic="GoldenTopic"))
-    store.dispatch()
+    result = store.appender.put_message(message(topic="GoldenTopic"))
+    store.appender.dispatch()
     header = Header("CG_Live", "nobody", create_message_id(V4_HOST, result.physical_offset))
     answer = await refusal_async(processor.process, header)
     assert answer == (ResponseCode.SYSTEM_ERROR, "The Consumer <CG_Live> <nobody> not online")
@@ -86,9 +86,9 @@ async def test_a_client_that_is_not_there(parts, store, processor):
 
 
 async def test_no_client_gets_a_record_that_somebody_wrote_into_a_body(store, processor, client):
-    result = store.put_message(message(topic="GoldenTopic"))
-    store.dispatch()
-    forged = put_forged(store, store.look_message_by_offset(result.physical_offset))
+    result = store.appender.put_message(message(topic="GoldenTopic"))
+    store.appender.dispatch()
+    forged = put_forged(store, store.commit_log.record(result.physical_offset))
 
     code, remark = await refusal_async(
         processor.process, Header("CG_Live", "client", create_message_id(V4_HOST, forged), topic="GoldenTopic")
@@ -118,7 +118,7 @@ async def test_bad_requests_are_named(processor, client, fields, code, named):
 async def test_no_message_is_read_for_a_client_that_cannot_be_asked(parts, store, processor, client, monkeypatch):
     client.is_behind = True
     read = Mock()
-    monkeypatch.setattr(store, "queued_message", read)
+    monkeypatch.setattr(store.queries, "queued_message", read)
     code, _ = await refusal_async(processor.process, Header("CG_Live", "client", create_message_id(V4_HOST, 0)))
     assert code == ResponseCode.SYSTEM_BUSY
     assert read.call_count == 0

@@ -13,7 +13,14 @@ from tests.support.stores import message
 @pytest.fixture
 def processor(parts, store, encoder):
     collector = ConsumeStatsCollector(
-        "broker-a", parts.topic_configs, parts.offsets, parts.consumers, store, parts.stats, encoder
+        "broker-a",
+        parts.topic_configs,
+        parts.offsets,
+        parts.consumers,
+        store.queues,
+        store.queries,
+        parts.stats,
+        encoder,
     )
     return GetBrokerConsumeStatsProcessor(parts.config, parts.subscription_groups, collector)
 
@@ -24,9 +31,9 @@ def filled(parts, store):
     parts.topic_configs.update(TopicConfig("Ordered", 1, 1, order=True))
     parts.subscription_groups.find("G")
     for _ in range(5):
-        store.put_message(message(topic="T", queue_id=1))
-        store.put_message(message(topic="Ordered", queue_id=0))
-    store.dispatch()
+        store.appender.put_message(message(topic="T", queue_id=1))
+        store.appender.put_message(message(topic="Ordered", queue_id=0))
+    store.appender.dispatch()
     parts.offsets.commit("G", "T", 1, 2)
     parts.offsets.commit_pull("G", "T", 1, 4)
     parts.offsets.commit("G", "Ordered", 0, 4)

@@ -47,7 +47,7 @@ async def test_values_follow_what_happens(parts, store, schedule, ask):
     started = parts.clock.time_ms()
     parts.clock.advance(3 * 3600 + 62)
     first = parts.clock.time_ms()
-    result = store.put_message(message(topic="T", body=b"x" * 2000))
+    result = store.appender.put_message(message(topic="T", body=b"x" * 2000))
     parts.stats.topic_put("T").add(1, result.size)
     schedule.offset_table[3] = 4
 
@@ -58,12 +58,12 @@ async def test_values_follow_what_happens(parts, store, schedule, ask):
     assert table["earliestMessageTimeStamp"] == str(first)
     assert table["commitLogMinOffset"] == "0"
     assert table["commitLogMaxOffset"] == table["dispatchBehindBytes"] == str(result.size)
-    assert table["remainHowManyDataToFlush"] == human_readable_byte_count(result.size - store.flushed_offset)
+    assert table["remainHowManyDataToFlush"] == human_readable_byte_count(result.size - store.flusher.flushed_offset)
     assert table["putMessageTimesTotal"] == table["msgPutTotalTodayNow"] == "1"
     assert table["putMessageSizeTotal"] == str(result.size)
     assert table["scheduleMessageOffset_3"] == "4,0"
     assert table["brokerActive"] == "true"
-    store.dispatch()
+    store.appender.dispatch()
     store.flusher.flush()
     table = await ask()
     assert (table["dispatchBehindBytes"], table["remainHowManyDataToFlush"]) == ("0", "0 B")
@@ -78,7 +78,7 @@ async def test_damaged_messages_are_counted_while_there_are_any(ask, store):
 
 async def test_each_recorded_key_is_answered_in_a_form_that_reads_alike(ask, schedule, store, parts):
     schedule.offset_table = {1: 6, 3: 4}
-    store.put_message(message(topic="T"))
+    store.appender.put_message(message(topic="T"))
     timer = {"timerReadBehind", "timerOffsetBehind", "timerCongestNum", "timerEnqueueTps", "timerDequeueTps"}
     fast_failure = BrokerFastFailure(parts.config)
     ours = await ask() | fast_failure.runtime_info()

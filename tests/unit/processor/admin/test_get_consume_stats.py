@@ -16,7 +16,14 @@ from tests.support.stores import message
 @pytest.fixture
 def processor(parts, store, encoder):
     collector = ConsumeStatsCollector(
-        "broker-a", parts.topic_configs, parts.offsets, parts.consumers, store, parts.stats, encoder
+        "broker-a",
+        parts.topic_configs,
+        parts.offsets,
+        parts.consumers,
+        store.queues,
+        store.queries,
+        parts.stats,
+        encoder,
     )
     return GetConsumeStatsProcessor(collector)
 
@@ -33,8 +40,8 @@ async def test_offsets_of_group_and_queue(parts, store, processor):
     parts.topic_configs.update(TopicConfig("T", read_queue_nums=2, write_queue_nums=4))
     for _ in range(3):
         parts.clock.advance(1)
-        store.put_message(message(topic="T", queue_id=1))
-    store.dispatch()
+        store.appender.put_message(message(topic="T", queue_id=1))
+    store.appender.dispatch()
     parts.offsets.commit("G", "T", 1, 2)
     parts.offsets.commit_pull("G", "T", 1, 3)
     parts.stats.group_get("T", "G").add(3, 300)
@@ -70,7 +77,7 @@ async def test_recorded_answers(parts, store, processor):
     for command, theirs in recorded(208, GetConsumeStatsRequestHeader):
         group = command.header.consumer_group
         parts.offsets.remove_group(group)
-        await store.delete_topics(set(store.queues.topics))
+        await store.deletion.delete_topics(set(store.queues.topics))
         rows = {tuple(sorted(key.as_dict().items())): row for key, row in theirs.body["offsetTable"].items()}
         if any(row["consumerOffset"] > row["brokerOffset"] for row in rows.values()):
             continue  # offsets of a topic that was made anew since
@@ -82,10 +89,10 @@ async def test_recorded_answers(parts, store, processor):
             for offset in range(row["brokerOffset"]):
                 if offset == row["consumerOffset"] - 1:
                     parts.clock.advance((row["lastTimestamp"] - parts.clock.time_ms()) / 1000)
-                store.put_message(message(topic=topic, queue_id=queue_id))
+                store.appender.put_message(message(topic=topic, queue_id=queue_id))
             parts.offsets.commit(group, topic, queue_id, row["consumerOffset"])
             parts.offsets.commit_pull(group, topic, queue_id, row["pullOffset"])
-        store.dispatch()
+        store.appender.dispatch()
         ours = await call_async(processor.process, command.header)
         # The rate is that of the last minute of the recording.
         assert ours.body.pop("consumeTps") == 0.0
@@ -117,7 +124,7 @@ async def test_a_topic_that_is_named_often_is_looked_at_once(parts, store, proce
         looked_at.append((topic, queue_id))
         return 0
 
-    monkeypatch.setattr(store, "max_offset_in_queue", max_offset)
+    monkeypatch.setattr(store.queues, "max_offset_in_queue", max_offset)
     answer = await call_async(processor.process, GetConsumeStatsRequestHeader("G", topic_list="Wide;" * 1_000))
     assert len(answer.body["offsetTable"]) == len(looked_at) == 16_384
 

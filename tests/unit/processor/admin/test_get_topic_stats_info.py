@@ -11,7 +11,9 @@ from tests.support.stores import message
 
 @pytest.fixture
 def processor(parts, store, encoder):
-    return GetTopicStatsInfoProcessor("broker-a", parts.topic_configs, store, parts.stats, encoder)
+    return GetTopicStatsInfoProcessor(
+        "broker-a", parts.topic_configs, store.queues, store.queries, parts.stats, encoder
+    )
 
 
 async def test_a_row_for_each_queue_of_an_empty_topic(parts, processor):
@@ -26,10 +28,10 @@ async def test_offsets_times_and_rate(parts, store, processor):
     parts.topic_configs.update(TopicConfig("T", read_queue_nums=2, write_queue_nums=2))
     for _ in range(3):
         parts.clock.advance(10)
-        store.put_message(message(topic="T", queue_id=1))
+        store.appender.put_message(message(topic="T", queue_id=1))
         parts.stats.topic_put("T").add(1, 100)
         parts.stats.sample()
-    store.dispatch()
+    store.appender.dispatch()
     table = (await call_async(processor.process, GetTopicStatsInfoRequestHeader("T"))).body
     key = ObjectKey.of(brokerName="broker-a", queueId=1, topic="T")
     assert table["offsetTable"][key] == {"lastUpdateTimestamp": parts.clock.time_ms(), "maxOffset": 3, "minOffset": 0}
@@ -43,8 +45,8 @@ async def test_recorded_answer(parts, store, processor):
     for queue_id, row in sorted(queues.items(), key=lambda item: item[1]["lastUpdateTimestamp"]):
         parts.clock.advance((row["lastUpdateTimestamp"] - parts.clock.time_ms()) / 1000)
         for _ in range(row["maxOffset"]):
-            store.put_message(message(topic="GoldenTopic", queue_id=queue_id))
-    store.dispatch()
+            store.appender.put_message(message(topic="GoldenTopic", queue_id=queue_id))
+    store.appender.dispatch()
     ours = await call_async(processor.process, command.header)
     assert ours == theirs
 

@@ -26,7 +26,8 @@ def make(parts, store, reset, encoder):
         parts.subscription_groups,
         parts.consumers,
         parts.offsets,
-        store,
+        store.queues,
+        store.queries,
         reset,
         encoder,
     )
@@ -41,9 +42,9 @@ def times(parts, store):
     for number in range(5):
         for queue_id in (0, 1) if number < 3 else (0,):
             found[queue_id].append(parts.clock.time_ms())
-            store.put_message(message(topic="T", queue_id=queue_id))
+            store.appender.put_message(message(topic="T", queue_id=queue_id))
             parts.clock.advance(0.01)
-    store.dispatch()
+    store.appender.dispatch()
     return found
 
 
@@ -101,7 +102,7 @@ async def test_all_queues_forward_and_backward(parts, processor, start, timestam
 
 
 async def test_to_a_time_whose_message_is_removed_while_it_is_looked_for(parts, processor, store, times, monkeypatch):
-    find = store.offset_in_queue_by_time
+    find = store.queries.offset_in_queue_by_time
 
     async def find_and_remove(*arguments):
         found = await find(*arguments)
@@ -109,7 +110,7 @@ async def test_to_a_time_whose_message_is_removed_while_it_is_looked_for(parts, 
         store.queues.correct_min_offsets(queue.entry(3)[0])
         return found
 
-    monkeypatch.setattr(store, "offset_in_queue_by_time", find_and_remove)
+    monkeypatch.setattr(store.queries, "offset_in_queue_by_time", find_and_remove)
     answer = await call_async(processor.process, header(times[0][1], queue_id=0))
     assert offsets_in(answer) == {0: 3}
 
@@ -239,9 +240,9 @@ async def test_recorded_requests(parts, store, offset_reset, encoder):
         parts.topic_configs.update(TopicConfig(command.header.topic, 4, 4))
         parts.subscription_groups.find(command.header.group)
         for queue_id, end in offsets_in(theirs).items():
-            for _ in range(end - store.max_offset_in_queue(command.header.topic, queue_id)):
-                store.put_message(message(topic=command.header.topic, queue_id=queue_id))
-        store.dispatch()
+            for _ in range(end - store.queues.max_offset_in_queue(command.header.topic, queue_id)):
+                store.appender.put_message(message(topic=command.header.topic, queue_id=queue_id))
+        store.appender.dispatch()
         at_end = msgspec.structs.replace(command.header, timestamp=-1)
         assert await call_async(make(parts, store, offset_reset, encoder).process, at_end) == theirs
         seen += 1

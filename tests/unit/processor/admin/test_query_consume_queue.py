@@ -1,4 +1,5 @@
 import json
+from typing import cast
 
 import pytest
 
@@ -8,13 +9,14 @@ from rocketbroker.codec.remoting.headers.query_message import QueryConsumeQueueR
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.config.hot_change import apply_updates
 from rocketbroker.processor.admin.query_consume_queue import MAX_COUNT, QueryConsumeQueueProcessor
+from rocketbroker.store.queue.consume_queue_store import ConsumeQueueStore
 from tests.support.golden_store import manifest
 from tests.support.processor_calls import call, recorded, refusal
 
 
 @pytest.fixture
 def processor(parts, golden_store):
-    return QueryConsumeQueueProcessor(parts.consumers, parts.consumer_filters, golden_store)
+    return QueryConsumeQueueProcessor(parts.consumers, parts.consumer_filters, golden_store.queues)
 
 
 def header(index=0, count=10, topic="StFill", queue_id=0, group=None):
@@ -83,14 +85,17 @@ def test_recorded_requests(parts, consumer):
     for command, theirs in recorded(321, QueryConsumeQueueRequestHeader):
         queues = {command.header.queue_id: Queue(theirs.body)}
 
-        class Store:
-            topic_queues = staticmethod(lambda _topic, queues=queues: queues)
+        class Queues:
+            find = staticmethod(lambda _topic, queue_id, queues=queues: queues.get(queue_id))
 
         if "subscriptionData" in theirs.body:
             consumer(command.header.consumer_group, "client", command.header.topic)
             theirs.body["subscriptionData"]["subVersion"] = 1795256109612
         ours = call(
-            QueryConsumeQueueProcessor(parts.consumers, parts.consumer_filters, Store()).process, command.header
+            QueryConsumeQueueProcessor(
+                parts.consumers, parts.consumer_filters, cast("ConsumeQueueStore", Queues())
+            ).process,
+            command.header,
         )
         assert (ours.code, ours.fields, ours.body) == (theirs.code, theirs.fields, theirs.body)
         seen += 1

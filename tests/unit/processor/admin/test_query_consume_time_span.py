@@ -12,7 +12,9 @@ from tests.support.stores import message
 
 @pytest.fixture
 def processor(parts, store, encoder):
-    return QueryConsumeTimeSpanProcessor("broker-a", parts.topic_configs, parts.offsets, store, parts.clock, encoder)
+    return QueryConsumeTimeSpanProcessor(
+        "broker-a", parts.topic_configs, parts.offsets, store.queues, store.queries, parts.clock, encoder
+    )
 
 
 @pytest.fixture
@@ -26,7 +28,7 @@ def utc(monkeypatch):
 
 def put_at(parts, store, queue_id, time_ms):
     parts.clock.advance((time_ms - parts.clock.time_ms()) / 1000)
-    store.put_message(message(topic="GoldenTopic", queue_id=queue_id))
+    store.appender.put_message(message(topic="GoldenTopic", queue_id=queue_id))
 
 
 @pytest.mark.usefixtures("utc")
@@ -34,7 +36,7 @@ async def test_recorded_answers(parts, store, processor):
     parts.topic_configs.update(TopicConfig("GoldenTopic", 4, 4))
     late = 0
     for command, theirs in recorded(303, QueryConsumeTimeSpanRequestHeader):
-        await store.delete_topics({"GoldenTopic"})
+        await store.deletion.delete_topics({"GoldenTopic"})
         for span in theirs.body["consumeTimeSpanSet"]:
             queue_id = span["messageQueue"]["queueId"]
             times = [span["minTimeStamp"], span["consumeTimeStamp"]]
@@ -44,7 +46,7 @@ async def test_recorded_answers(parts, store, processor):
             for each in times:
                 put_at(parts, store, queue_id, each)
             parts.offsets.commit("CG_Live", "GoldenTopic", queue_id, 2)
-        store.dispatch()
+        store.appender.dispatch()
         now = max(span["maxTimeStamp"] for span in theirs.body["consumeTimeSpanSet"]) + 5
         parts.clock.advance((now - parts.clock.time_ms()) / 1000)
 
@@ -62,7 +64,7 @@ async def test_recorded_answers(parts, store, processor):
 async def test_queue_without_messages_and_group_without_offset(parts, store, processor):
     parts.topic_configs.update(TopicConfig("GoldenTopic", 2, 2))
     put_at(parts, store, 1, parts.clock.time_ms())
-    store.dispatch()
+    store.appender.dispatch()
     stored = parts.clock.time_ms()
     parts.clock.advance(2)
     answer = await call_async(processor.process, QueryConsumeTimeSpanRequestHeader("GoldenTopic", "G"))

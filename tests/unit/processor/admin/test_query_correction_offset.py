@@ -1,8 +1,11 @@
+from typing import cast
+
 import pytest
 
 from rocketbroker.codec.remoting.headers.offset import QueryCorrectionOffsetHeader as Header
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.processor.admin.query_correction_offset import QueryCorrectionOffsetProcessor
+from rocketbroker.store.queue.consume_queue_store import ConsumeQueueStore
 from tests.support.processor_calls import call_async, recorded, refusal_async
 
 MAX = 2**63 - 1
@@ -23,7 +26,7 @@ def processor(parts):
     for group, offsets in {"slow": {0: 10, 1: 20, 2: 40}, "fast": {0: 90, 1: 15, 2: 60}, "far": {0: 5}}.items():
         for queue_id, offset in offsets.items():
             parts.offsets.commit(group, "T", queue_id, offset)
-    return QueryCorrectionOffsetProcessor(parts.offsets, Queues())
+    return QueryCorrectionOffsetProcessor(parts.offsets, cast("ConsumeQueueStore", Queues()))
 
 
 async def ask(processor, *fields):
@@ -58,7 +61,7 @@ async def test_bad_names(processor, wrong):
 
 
 async def test_recorded_questions(parts):
-    processor = QueryCorrectionOffsetProcessor(parts.offsets, Queues())
+    processor = QueryCorrectionOffsetProcessor(parts.offsets, cast("ConsumeQueueStore", Queues()))
     for group in ("CG_Live", "CG_Push"):
         for queue_id in range(4):
             parts.offsets.commit(group, "GoldenTopic", queue_id, 50 * (queue_id == 2))

@@ -24,9 +24,14 @@ async def transactions(tmp_path: Path) -> AsyncIterator[Transactions]:
     await found.close()
 
 
+def make(transactions: Transactions) -> ResumeCheckHalfMessageProcessor:
+    store = transactions.store
+    return ResumeCheckHalfMessageProcessor(store.appender, store.queries, store.acknowledgements, transactions.service)
+
+
 @pytest.fixture
 def processor(transactions: Transactions) -> ResumeCheckHalfMessageProcessor:
-    return ResumeCheckHalfMessageProcessor(transactions.store, transactions.service)
+    return make(transactions)
 
 
 def header(msg_id: str | None) -> ResumeCheckHalfMessageRequestHeader:
@@ -130,10 +135,10 @@ async def test_what_is_no_open_transaction_is_refused(
 ):
     ended = transactions.send()
     transactions.end(ended)
-    plain = transactions.at(transactions.store.put_message(message(b"x", "Plain")).physical_offset)
-    transactions.store.dispatch()
+    plain = transactions.at(transactions.store.appender.put_message(message(b"x", "Plain")).physical_offset)
+    transactions.store.appender.dispatch()
     beyond = plain.offset_msg_id[:16] + f"{2**62:016X}"
-    before = transactions.store.max_physical_offset
+    before = transactions.store.commit_log.max_offset
     for msg_id, why in (
         (ended.offset_msg_id, "is not open: it was committed, rolled back or given up already"),
         (plain.offset_msg_id, f"the message at {plain.commit_log_offset} is of topic Plain"),
@@ -145,14 +150,14 @@ async def test_what_is_no_open_transaction_is_refused(
         code, remark = await refusal_async(processor.process, header(msg_id))
         assert code == ResponseCode.SYSTEM_ERROR
         assert why in remark
-    assert transactions.store.max_physical_offset == before
+    assert transactions.store.commit_log.max_offset == before
 
 
 async def test_one_that_somebody_wrote_into_a_body_is_not_taken_up(
     transactions: Transactions, processor: ResumeCheckHalfMessageProcessor
 ):
     message = await given_up(transactions)
-    record = transactions.store.look_message_by_offset(message.commit_log_offset)
+    record = transactions.store.commit_log.record(message.commit_log_offset)
     assert record is not None
     forged = put_forged(transactions.store, record)
 
@@ -175,10 +180,10 @@ async def test_one_that_cannot_be_stored_stays_given_up(
 async def test_under_sync_flush_the_answer_waits_for_the_disk(tmp_path: Path):
     transactions = await Transactions.open(tmp_path / "sync", flush_disk_type="SYNC_FLUSH")
     half = transactions.send()
-    await transactions.store.sync()
-    processor = ResumeCheckHalfMessageProcessor(transactions.store, transactions.service)
+    await transactions.store.flusher.sync()
+    processor = make(transactions)
     assert (await call_async(processor.process, header(half.offset_msg_id))).code == ResponseCode.SUCCESS
-    assert transactions.store.flushed_offset == transactions.store.max_physical_offset
+    assert transactions.store.flusher.flushed_offset == transactions.store.commit_log.max_offset
     await transactions.close()
 
 
@@ -186,8 +191,8 @@ async def test_the_recorded_requests_are_refused(
     transactions: Transactions, processor: ResumeCheckHalfMessageProcessor
 ):
     """They name an ordinary message, which Apache RocketMQ put into the half topic nevertheless."""
-    transactions.store.put_message(message(b"first", "GoldenTopic"))
-    transactions.store.dispatch()
+    transactions.store.appender.put_message(message(b"first", "GoldenTopic"))
+    transactions.store.appender.dispatch()
     requests = [command for command, _ in recorded(CODE, ResumeCheckHalfMessageRequestHeader)]
     assert len(requests) == 3
     for command in requests:

@@ -11,12 +11,12 @@ from tests.support.stores import message
 
 @pytest.fixture
 def remover(parts, store):
-    return UnusedTopicRemover(parts.topic_configs, parts.offsets, store, parts.stats)
+    return UnusedTopicRemover(parts.topic_configs, parts.offsets, store.deletion, parts.stats)
 
 
 def fill(parts, store, topic):
-    store.put_message(message(topic=topic))
-    store.dispatch()
+    store.appender.put_message(message(topic=topic))
+    store.appender.dispatch()
     parts.offsets.commit("g", topic, 0, 1)
     parts.stats.topic_put(topic).add(1, 100)
 
@@ -36,7 +36,7 @@ async def test_consumers_of_a_topic_made_anew_pass_over_nothing(parts, store, re
     fill(parts, store, "T")
     await remover.remove({"T"})
     fill(parts, store, "T")
-    assert (store.min_offset_in_queue("T", 0), store.max_offset_in_queue("T", 0)) == (0, 1)
+    assert (store.queues.min_offset_in_queue("T", 0), store.queues.max_offset_in_queue("T", 0)) == (0, 1)
     assert parts.offsets.query("other", "T", 0) == -1
 
 
@@ -46,7 +46,7 @@ async def test_a_disk_that_refuses_is_named_with_the_topic(parts, store, remover
     async def refuse(_topics):
         raise OSError(errno.EROFS, "Read-only file system")
 
-    monkeypatch.setattr(store, "delete_topics", refuse)
+    monkeypatch.setattr(store.deletion, "delete_topics", refuse)
     with pytest.raises(BrokerResponseError) as caught:
         await remover.remove({"T"})
     assert caught.value.code == ResponseCode.SYSTEM_ERROR

@@ -8,15 +8,15 @@ from rocketbroker.common.config import BrokerConfig
 from rocketbroker.common.config.hot_change import apply_updates
 from rocketbroker.common.errors import BrokerResponseError
 from rocketbroker.processor.support.broker_fast_failure import BrokerFastFailure
-from rocketbroker.store.flush.flush_service import WhenFlushed
+from rocketbroker.store.flush.acknowledgement import ACKNOWLEDGED, OnAcknowledged
 from tests.support.fakes import FakeConnection
 
 
-def waiting(fast_failure: BrokerFastFailure, count: int) -> list[WhenFlushed]:
+def waiting(fast_failure: BrokerFastFailure, count: int) -> list[OnAcknowledged]:
     """Let so many sends wait for the disk; returns a callback for each that ends its wait."""
-    ends: list[WhenFlushed] = []
+    ends: list[OnAcknowledged] = []
     for _ in range(count):
-        fast_failure.answer_when_flushed(ends.append, str)
+        fast_failure.answer_when_acknowledged(ends.append, str)
     return ends
 
 
@@ -37,7 +37,7 @@ async def test_one_more_than_may_wait_is_refused_until_one_is_answered():
     assert error.value.code == ResponseCode.SYSTEM_BUSY
     assert "[OVERLOAD]system busy" in error.value.remark
     assert "2 sends wait for the disk, the limit is 2 (sendThreadPoolQueueCapacity)" in error.value.remark
-    first("")
+    first(ACKNOWLEDGED)
     fast_failure.check(FakeConnection())
 
 
@@ -48,9 +48,9 @@ async def test_the_queue_of_sends_is_measured(monkeypatch):
     assert told(fast_failure) == ("0", "7", "0")
     first, second = waiting(fast_failure, 2)
     assert told(fast_failure) == ("2", "7", "2250")
-    first("")
+    first(ACKNOWLEDGED)
     assert told(fast_failure) == ("1", "7", "1500")
-    second("")
+    second(ACKNOWLEDGED)
     assert told(fast_failure) == ("0", "7", "0")
 
 

@@ -64,8 +64,8 @@ class Consumer:
 
     def put(self, *numbers: int, topic: str = "T", **properties: str) -> None:
         for n in numbers:
-            self.store.put_message(message(b"%d" % n, topic, properties={"n": str(n), **properties}))
-        self.store.dispatch()
+            self.store.appender.put_message(message(b"%d" % n, topic, properties={"n": str(n), **properties}))
+        self.store.appender.dispatch()
 
     def pull(self, expression: str | None = None, offset: int = 0, flags: int = 0, **fields: Any) -> Any:
         values: dict[str, Any] = {

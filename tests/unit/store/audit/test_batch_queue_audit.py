@@ -28,10 +28,10 @@ async def root(tmp_path: Path) -> Path:
     for count in (3, 1, 2, 4):
         bodies = [b"body"] * count
         if count == 1:
-            store.put_message(message(b"body", "Batches"))
+            store.appender.put_message(message(b"body", "Batches"))
         else:
-            store.put_inner_batch(inner_batch(*bodies), count)
-    store.dispatch()
+            store.appender.put_inner_batch(inner_batch(*bodies), count)
+    store.appender.dispatch()
     await store.stop()
     return tmp_path / "store"
 

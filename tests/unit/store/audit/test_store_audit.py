@@ -53,7 +53,7 @@ async def test_nothing_is_wrong_with_the_store_of_a_killed_broker(tmp_path: Path
     await store.start()
     put_all(store, clock, 150)
     if not dispatched:
-        store.put_message(message(topic="Topic0", properties={"UNIQ_KEY": "last"}))
+        store.appender.put_message(message(topic="Topic0", properties={"UNIQ_KEY": "last"}))
     killed = crash_copy(tmp_path / "store", tmp_path / "killed")
     await store.stop()
     report = check(killed)
@@ -72,12 +72,12 @@ async def test_a_topic_deleted_and_made_anew_is_no_error(tmp_path: Path) -> None
     store = make_store(tmp_path)
     await store.start()
     for topic in ("Gone", "Anew", "Kept") * 5:
-        store.put_message(message(topic=topic))
-    store.dispatch()
+        store.appender.put_message(message(topic=topic))
+    store.appender.dispatch()
     for topic in ("Gone", "Anew"):
         store.queues.delete_topic(topic)  # without a mark, as RocketMQ does
     for _ in range(3):
-        store.put_message(message(topic="Anew"))
+        store.appender.put_message(message(topic="Anew"))
     await store.stop()
     report = check(tmp_path)
     assert errors(report) == {}
@@ -89,8 +89,8 @@ async def test_messages_of_a_topic_that_was_deleted_need_no_entries_and_no_keys(
     store = make_store(tmp_path)
     await store.start()
     for number in range(9):
-        store.put_message(message(topic="Gone" if number % 3 else "Kept", properties={"KEYS": f"k{number}"}))
-    await store.delete_topics({"Gone"})
+        store.appender.put_message(message(topic="Gone" if number % 3 else "Kept", properties={"KEYS": f"k{number}"}))
+    await store.deletion.delete_topics({"Gone"})
     await store.stop()
     for folder in ("consumequeue", "index"):
         shutil.rmtree(tmp_path / folder)

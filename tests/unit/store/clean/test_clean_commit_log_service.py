@@ -235,13 +235,13 @@ async def test_queues_begin_where_the_log_does(cleaned: Cleaned):
     await cleaned.clean()
 
     store = cleaned.store
-    assert store.min_physical_offset == 2 * LOG_FILE
-    assert (store.min_offset_in_queue("T", 0), store.max_offset_in_queue("T", 0)) == (6, 12)
-    assert store.min_offset_in_queue("Young", 0) == 0
+    assert store.commit_log.min_offset == 2 * LOG_FILE
+    assert (store.queues.min_offset_in_queue("T", 0), store.queues.max_offset_in_queue("T", 0)) == (6, 12)
+    assert store.queues.min_offset_in_queue("Young", 0) == 0
     result = fetch(store, "T", 0, 2)
     assert (result.status, result.next_begin_offset) == (GetMessageStatus.OFFSET_TOO_SMALL, 6)
     assert [each.queue_offset for each in read_queue(store, "T", 0, 6)] == [6, 7, 8, 9, 10, 11]
-    assert store.earliest_message_time("T", 0) == cleaned.clock.time_ms()
+    assert store.queries.earliest_message_time("T", 0) == cleaned.clock.time_ms()
 
 
 async def test_what_was_pulled_before_is_right_after(cleaned: Cleaned):
@@ -252,14 +252,14 @@ async def test_what_was_pulled_before_is_right_after(cleaned: Cleaned):
     assert await cleaned.clean() == [3]
 
     assert [each.queue_offset for each in decode_messages(pulled(result))] == list(range(result.message_count))
-    assert cleaned.store.look_message_by_offset(0) is None
+    assert cleaned.store.commit_log.record(0) is None
 
 
 async def test_a_cold_read_that_is_under_way_gets_what_it_asked_for(cleaned: Cleaned, monkeypatch):
     store = cleaned.store
     count_as_far_back(store)
     monkeypatch.setattr(MappedFile, "is_cached", lambda *_arguments: False)
-    expected = b"".join(store.commit_log.slices([entry[:2] for entry in store.topic_queues("T")[0].entries(0, 3)]))
+    expected = b"".join(store.commit_log.slices([entry[:2] for entry in store.queues.queues_of("T")[0].entries(0, 3)]))
     waiting = store.fetcher.fetch(GetMessageRequest("T", 0, 0, 3, 1 << 20))
     reading, go_on = threading.Event(), threading.Event()
     preadv = os.preadv
@@ -287,12 +287,12 @@ async def test_a_cold_read_that_is_under_way_gets_what_it_asked_for(cleaned: Cle
 async def test_a_file_whose_messages_are_not_readable_yet_stays(cleaned: Cleaned):
     store = cleaned.store
     for _ in range(4):
-        store.put_message(message(b"x" * 1100))
+        store.appender.put_message(message(b"x" * 1100))
     cleaned.service.delete_files_manually()
     cleaned.age(0, 1, 2, 3, 4)
 
     assert await cleaned.clean() == [4, 5]
-    store.dispatch()
+    store.appender.dispatch()
     cleaned.service.delete_files_manually()
     assert await cleaned.clean() == [5]
 
@@ -311,7 +311,7 @@ async def test_a_store_goes_on_from_what_is_left(tmp_path: Path):
     again = small_store(tmp_path, clock)
     await again.start()
 
-    assert (again.min_offset_in_queue("T", 0), again.max_offset_in_queue("T", 0)) == (9, 12)
+    assert (again.queues.min_offset_in_queue("T", 0), again.queues.max_offset_in_queue("T", 0)) == (9, 12)
     fill(again, 1)
     assert [each.queue_offset for each in read_queue(again, "T", 0, 9)] == [9, 10, 11, 12]
     await again.stop()

@@ -100,14 +100,14 @@ async def test_files_of_queues_of_batches_go_as_well(tmp_path: Path):
     cleaned = Cleaned(store, clock)
     for number in range(9):  # three files of the log, and five of the queue
         bodies = [b"%d" % (2 * number + each) + bytes(520) for each in range(2)]
-        assert store.put_inner_batch(inner_batch(*bodies, topic="T"), 2).queue_offset == 2 * number
-    store.dispatch()
+        assert store.appender.put_inner_batch(inner_batch(*bodies, topic="T"), 2).queue_offset == 2 * number
+    store.appender.dispatch()
     await cleaned.service.clean()
     await cleaned.expire(2)
     await cleaned.service.clean()
 
-    queue = store.topic_queues("T")[0]
-    first = store.min_offset_in_queue("T", 0)
+    queue = store.queues.queues_of("T")[0]
+    first = store.queues.min_offset_in_queue("T", 0)
     assert [file.file_from_offset for file in queue.queue.files] == [46 * 2 * each for each in (3, 4)]
     assert first == 12
     assert [each.queue_offset for each in read_queue(store, "T", 0, first)] == [12, 14, 16]
@@ -115,7 +115,7 @@ async def test_files_of_queues_of_batches_go_as_well(tmp_path: Path):
     await store.stop()
     again = small_store(tmp_path, clock, batch_topics=["T"], mapper_file_size_batch_consume_queue=46 * 2)
     await again.start()
-    assert (again.min_offset_in_queue("T", 0), again.max_offset_in_queue("T", 0)) == (12, 18)
+    assert (again.queues.min_offset_in_queue("T", 0), again.queues.max_offset_in_queue("T", 0)) == (12, 18)
     await again.stop()
 
 
@@ -128,7 +128,7 @@ async def test_a_queue_without_messages_keeps_its_last_file_and_its_offsets(clea
 
     assert cleaned.queue_files("Old", 3) == [10]
     store = cleaned.store
-    assert (store.min_offset_in_queue("Old", 3), store.max_offset_in_queue("Old", 3)) == (12, 12)
+    assert (store.queues.min_offset_in_queue("Old", 3), store.queues.max_offset_in_queue("Old", 3)) == (12, 12)
     assert store.queues.topics_without_messages() == {"Old"}
     fill(store, 1, "Old", 3)
     assert [each.queue_offset for each in read_queue(store, "Old", 3, 12)] == [12]
@@ -137,9 +137,9 @@ async def test_a_queue_without_messages_keeps_its_last_file_and_its_offsets(clea
 async def test_index_files_before_the_log_go_and_queries_go_on(cleaned: Cleaned):
     store = cleaned.store
     for number in range(24):
-        store.put_message(message(b"x" * 1000, "T", properties={"KEYS": f"k{number}"}))
-    store.dispatch()
-    await store.query_message("T", "k0", 1, 0, ALWAYS)
+        store.appender.put_message(message(b"x" * 1000, "T", properties={"KEYS": f"k{number}"}))
+    store.appender.dispatch()
+    await store.queries.query_message("T", "k0", 1, 0, ALWAYS)
     before = cleaned.index_files()
     assert len(before) == 3  # nine keys each
 
@@ -148,7 +148,7 @@ async def test_index_files_before_the_log_go_and_queries_go_on(cleaned: Cleaned)
 
     assert cleaned.index_files() == before[1:]
     for number in range(24):
-        found = await store.query_message("T", f"k{number}", 1, 0, ALWAYS)
+        found = await store.queries.query_message("T", f"k{number}", 1, 0, ALWAYS)
         assert bool(found.records) == (number >= 12), number
     await cleaned.expire(3)
     await cleaned.service.clean()
@@ -158,9 +158,9 @@ async def test_index_files_before_the_log_go_and_queries_go_on(cleaned: Cleaned)
 async def test_a_query_that_is_under_way_reads_the_file_that_is_removed(cleaned: Cleaned, monkeypatch):
     store = cleaned.store
     for number in range(24):
-        store.put_message(message(b"x" * 1000, "T", properties={"KEYS": f"k{number}"}))
-    store.dispatch()
-    await store.query_message("T", "k0", 1, 0, ALWAYS)
+        store.appender.put_message(message(b"x" * 1000, "T", properties={"KEYS": f"k{number}"}))
+    store.appender.dispatch()
+    await store.queries.query_message("T", "k0", 1, 0, ALWAYS)
     reading, go_on = threading.Event(), threading.Event()
     chain = IndexFile.chain
 
@@ -170,7 +170,7 @@ async def test_a_query_that_is_under_way_reads_the_file_that_is_removed(cleaned:
         yield from chain(self, *args)
 
     monkeypatch.setattr(IndexFile, "chain", wait)
-    query = asyncio.ensure_future(store.query_message("T", "k0", 1, 0, ALWAYS))
+    query = asyncio.ensure_future(store.queries.query_message("T", "k0", 1, 0, ALWAYS))
     assert await asyncio.to_thread(reading.wait, 10)
     await cleaned.expire(4)
     await cleaned.service.clean()
@@ -265,9 +265,9 @@ async def test_a_queue_that_the_disk_keeps_does_not_keep_the_others_and_the_inde
     for topic in ("A", "B"):
         fill(store, 12, topic)
     for number in range(12):
-        store.put_message(message(b"x" * 1000, "T", properties={"KEYS": f"k{number}"}))
-    store.dispatch()
-    await store.query_message("T", "k0", 1, 0, ALWAYS)
+        store.appender.put_message(message(b"x" * 1000, "T", properties={"KEYS": f"k{number}"}))
+    store.appender.dispatch()
+    await store.queries.query_message("T", "k0", 1, 0, ALWAYS)
     indexed = cleaned.index_files()
     unlink = LocalFileSystem.unlink
 
@@ -331,13 +331,13 @@ async def test_a_queue_that_cannot_be_read_keeps_neither_the_log_nor_the_others(
     with monkeypatch.context() as patch, caplog.at_level(logging.ERROR):
         patch.setattr(MappedFile, "read_at", refuse)
         await cleaned.expire(5)
-        assert store.min_physical_offset == 5 * LOG_FILE, "all five are removed"
+        assert store.commit_log.min_offset == 5 * LOG_FILE, "all five are removed"
         told = await cleaned.service.clean()
 
     assert f"{folder}: Input/output error" in told
     assert caplog.text.count(f"{folder} cannot be read: Input/output error") == 1
     assert cleaned.queue_files("A") == [0, 5, 10]
-    assert store.min_offset_in_queue("A", 0) == 0
+    assert store.queues.min_offset_in_queue("A", 0) == 0
     cleaned.clock.advance(121)
     assert await cleaned.service.clean() == ""
     assert cleaned.queue_files("A") == [10]

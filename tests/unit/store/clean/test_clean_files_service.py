@@ -63,12 +63,12 @@ async def test_it_is_looked_at_once_and_then_each_interval(cleaned: Cleaned):
 async def test_sends_are_taken_again_within_a_second_of_room(cleaned: Cleaned):
     cleaned.disk.percent = 95.0
     cleaned.clock.advance(10.0)
-    await until(lambda: cleaned.store.put_message(message()).status is PutMessageStatus.DISK_FULL)
+    await until(lambda: cleaned.store.appender.put_message(message()).status is PutMessageStatus.DISK_FULL)
     cleaned.disk.percent = 50.0
 
     cleaned.clock.advance(1.0)
 
-    await until(lambda: cleaned.store.put_message(message()).status is PutMessageStatus.PUT_OK)
+    await until(lambda: cleaned.store.appender.put_message(message()).status is PutMessageStatus.PUT_OK)
 
 
 async def test_by_hand_it_begins_at_once(cleaned: Cleaned):
@@ -129,17 +129,17 @@ async def test_a_disk_that_cannot_be_asked_is_told_and_asked_again(cleaned: Clea
 
     cleaned.disk.error, cleaned.disk.percent = None, 95.0
     cleaned.clock.advance(11)
-    await until(lambda: cleaned.store.put_message(message()).status is PutMessageStatus.DISK_FULL)
+    await until(lambda: cleaned.store.appender.put_message(message()).status is PutMessageStatus.DISK_FULL)
 
 
 async def refused_and_taken_again(cleaned: Cleaned) -> None:
     """See that the limits hold now as ever."""
     cleaned.disk.percent = 95.0
     cleaned.clock.advance(10.1)
-    await until(lambda: cleaned.store.put_message(message()).status is PutMessageStatus.DISK_FULL)
+    await until(lambda: cleaned.store.appender.put_message(message()).status is PutMessageStatus.DISK_FULL)
     cleaned.disk.percent = 50.0
     cleaned.clock.advance(1.0)
-    await until(lambda: cleaned.store.put_message(message()).status is PutMessageStatus.PUT_OK)
+    await until(lambda: cleaned.store.appender.put_message(message()).status is PutMessageStatus.PUT_OK)
 
 
 async def test_the_pauses_between_queue_files_do_not_keep_the_disk_from_being_looked_at(cleaned: Cleaned):
@@ -201,5 +201,5 @@ async def test_a_stop_in_the_middle_leaves_a_store_that_opens(tmp_path: Path, mo
 
     again = small_store(tmp_path, clock)
     await again.start()
-    assert (again.min_offset_in_queue("T", 0), again.max_offset_in_queue("T", 0)) == (3, 12)
+    assert (again.queues.min_offset_in_queue("T", 0), again.queues.max_offset_in_queue("T", 0)) == (3, 12)
     await again.stop()

@@ -81,9 +81,9 @@ async def filled(root: Path, **settings) -> MessageStore:
     store = make_store(root, **settings)
     await store.start()
     for number in range(5):
-        store.put_message(message(b"old %d" % number))
-        store.put_message(message(b"other %d" % number, "Other"))
-    store.dispatch()
+        store.appender.put_message(message(b"old %d" % number))
+        store.appender.put_message(message(b"other %d" % number, "Other"))
+    store.appender.dispatch()
     return store
 
 
@@ -91,10 +91,10 @@ async def filled(root: Path, **settings) -> MessageStore:
 @pytest.mark.parametrize("again", [0, 3])
 async def test_it_stays_away_when_queues_are_made_anew(tmp_path: Path, clean: bool, again: int):
     store = await filled(tmp_path / "store")
-    assert await store.delete_topics({"Topic"}) == 1
+    assert await store.deletion.delete_topics({"Topic"}) == 1
     for number in range(again):
-        store.put_message(message(b"new %d" % number))
-    store.dispatch()
+        store.appender.put_message(message(b"new %d" % number))
+    store.appender.dispatch()
     root = tmp_path / "killed"
     if clean:
         await store.stop()
@@ -110,7 +110,7 @@ async def test_it_stays_away_when_queues_are_made_anew(tmp_path: Path, clean: bo
     assert store.queues.topics == ({"Topic", "Other"} if again else {"Other"})
     assert [one.body for one in read_queue(store, "Topic", 0)] == [b"new %d" % number for number in range(again)]
     assert [one.body for one in read_queue(store, "Other", 0)] == [b"other %d" % number for number in range(5)]
-    assert store.put_message(message()).queue_offset == again
+    assert store.appender.put_message(message()).queue_offset == again
     await store.stop()
 
 
@@ -123,14 +123,14 @@ async def test_a_stop_between_mark_and_removal_finishes_the_deletion(tmp_path: P
         move_away(topic)
 
     monkeypatch.setattr(store.queues, "move_away", stop_before)
-    await store.delete_topics({"Topic"})
+    await store.deletion.delete_topics({"Topic"})
     await store.stop()
 
     store = make_store(root)
     await store.start()
 
     assert store.queues.topics == {"Other"}
-    assert store.put_message(message()).queue_offset == 0
+    assert store.appender.put_message(message()).queue_offset == 0
     await store.stop()
 
 
@@ -148,21 +148,21 @@ async def test_messages_that_come_meanwhile_are_refused_and_none_is_acknowledged
         add(*args)
 
     monkeypatch.setattr(DeletedTopics, "add", slow_add)
-    end = store.max_physical_offset
-    deletion = asyncio.ensure_future(store.delete_topics({"Topic"}))
+    end = store.commit_log.max_offset
+    deletion = asyncio.ensure_future(store.deletion.delete_topics({"Topic"}))
     await until(marking.is_set)
 
     for queue_id in (0, 1):
-        refused = store.put_message(message(queue_id=queue_id))
+        refused = store.appender.put_message(message(queue_id=queue_id))
         assert refused.status is PutMessageStatus.TOPIC_BEING_DELETED
         assert refused.reason == "topic Topic is being deleted; it can be made anew once it is gone"
-    assert store.put_message(message(topic="Other")).queue_offset == 5
+    assert store.appender.put_message(message(topic="Other")).queue_offset == 5
     assert len(read_queue(store, "Topic", 0)) == 5
 
     go_on.set()
     assert await deletion == 1
     assert store._deleted_topics.marks == {"Topic": end}
-    assert store.put_message(message()).queue_offset == 0
+    assert store.appender.put_message(message()).queue_offset == 0
     await store.stop()
 
 
@@ -180,10 +180,10 @@ async def test_the_event_loop_does_not_wait_for_a_file_that_is_being_removed(tmp
     monkeypatch.setattr(MappedFile, "remove", slow_remove)
     removal = asyncio.ensure_future(asyncio.to_thread(store.queues.remove_file, queue, queue.queue.files[0]))
     await until(removing.is_set)
-    deletion = asyncio.ensure_future(store.delete_topics({"Topic"}))
+    deletion = asyncio.ensure_future(store.deletion.delete_topics({"Topic"}))
     await until(lambda: store._deleted_topics.marks)
 
-    assert store.put_message(message(topic="Other")).status is PutMessageStatus.PUT_OK
+    assert store.appender.put_message(message(topic="Other")).status is PutMessageStatus.PUT_OK
     assert not deletion.done()
 
     go_on.set()
@@ -205,9 +205,9 @@ async def test_a_topic_whose_folder_the_disk_keeps_stays_also_when_queues_are_ma
 
     monkeypatch.setattr(LocalFileSystem, "rename", refuse)
     with pytest.raises(OSError, match="Input/output error"):
-        await store.delete_topics({"Topic"})
+        await store.deletion.delete_topics({"Topic"})
 
-    assert store.put_message(message(b"old 5")).queue_offset == 5
+    assert store.appender.put_message(message(b"old 5")).queue_offset == 5
     await store.stop()
     shutil.rmtree(tmp_path / "store" / "consumequeue")
     store = make_store(tmp_path / "store")
@@ -235,7 +235,7 @@ async def test_a_mark_that_cannot_be_taken_back_is_told_once_and_tried_until_it_
     store = await filled(tmp_path / "store")
     disk = Disk(monkeypatch)
     with pytest.raises(OSError, match="Input/output error"):
-        await store.delete_topics({"Topic"})
+        await store.deletion.delete_topics({"Topic"})
     for _ in range(2):
         store._queue_flusher.flush()
     path = tmp_path / "store" / "config" / FILE_NAME
@@ -260,10 +260,10 @@ async def test_the_next_deletion_takes_it_back_as_well(tmp_path: Path, monkeypat
     store = await filled(tmp_path / "store")
     disk = Disk(monkeypatch)
     with pytest.raises(OSError, match="Input/output error"):
-        await store.delete_topics({"Topic"})
+        await store.deletion.delete_topics({"Topic"})
     disk.full = False
 
-    assert await store.delete_topics({"Other"}) == 1
+    assert await store.deletion.delete_topics({"Other"}) == 1
 
     again = DeletedTopics(tmp_path / "store" / "config" / FILE_NAME, LOCAL)
     again.load([])
@@ -273,7 +273,7 @@ async def test_the_next_deletion_takes_it_back_as_well(tmp_path: Path, monkeypat
 
 async def test_a_clean_stop_leaves_no_deletion_to_finish(tmp_path: Path):
     store = await filled(tmp_path / "store")
-    end = store.max_physical_offset
+    end = store.commit_log.max_offset
     await store.stop()
     marks = DeletedTopics(tmp_path / "store" / "config" / FILE_NAME, LOCAL)
     marks.add({"Topic"}, end, 0)
@@ -296,7 +296,7 @@ async def test_a_deletion_goes_on_to_its_end_when_nobody_waits_for_it(tmp_path: 
         move_away(topic)
 
     monkeypatch.setattr(store.queues, "move_away", slow_move)
-    deletion = asyncio.ensure_future(store.delete_topics({"Topic"}))
+    deletion = asyncio.ensure_future(store.deletion.delete_topics({"Topic"}))
     await until(moving.is_set)
     deletion.cancel()
     await asyncio.wait([deletion])

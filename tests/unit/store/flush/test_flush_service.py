@@ -15,6 +15,7 @@ from rocketbroker.common.config import MessageStoreConfig
 from rocketbroker.common.file_system import LocalFileSystem
 from rocketbroker.store.commitlog.commit_log import CommitLog
 from rocketbroker.store.flush import flush_service
+from rocketbroker.store.flush.acknowledgement import ACKNOWLEDGED
 from rocketbroker.store.flush.flush_service import CommitLogFlusher, ConsumeQueueFlusher
 from rocketbroker.store.flush.store_checkpoint import StoreCheckpoint
 from rocketbroker.store.flush.write_refusal import Refusal, StandingRefusals
@@ -213,12 +214,12 @@ async def test_a_sync_serves_those_that_were_written_before_it_began(tmp_path: P
     assert not first.done()
 
     go.release()
-    assert await asyncio.wait_for(first, 60) is True
+    assert (await asyncio.wait_for(first, 60)).ok
     assert await asyncio.to_thread(entered.acquire, timeout=10)
     assert [future.done() for future in later] == [False, False]
 
     go.release()
-    assert await asyncio.wait_for(asyncio.gather(*later), 60) == [True, True]
+    assert await asyncio.wait_for(asyncio.gather(*later), 60) == [ACKNOWLEDGED, ACKNOWLEDGED]
     await log.stop()
     assert not entered.acquire(blocking=False), "both were served by one sync"
 
@@ -231,7 +232,7 @@ async def test_what_waits_at_the_stop_is_still_synced(tmp_path: Path):
 
     await log.stop()
 
-    assert await asyncio.wait_for(waiting, 60) is True
+    assert (await asyncio.wait_for(waiting, 60)).ok
 
 
 async def test_a_wait_that_was_given_up_does_no_harm(tmp_path: Path):
@@ -241,7 +242,7 @@ async def test_a_wait_that_was_given_up_does_no_harm(tmp_path: Path):
     given_up, kept = log.flusher.wait_flushed(50), log.flusher.wait_flushed(100)
     given_up.cancel()
 
-    assert await asyncio.wait_for(kept, 60) is True
+    assert (await asyncio.wait_for(kept, 60)).ok
     await log.stop()
 
 
@@ -254,7 +255,7 @@ async def test_who_waits_longer_than_allowed_is_told_and_the_others_wait_on(tmp_
     told: list[tuple[int, str]] = []
 
     def wait(offset: int, timeout_s: float) -> None:
-        log.flusher.when_flushed(offset, lambda why: told.append((offset, why)), timeout_s)
+        log.flusher.when_flushed(offset, lambda outcome: told.append((offset, outcome.reason)), timeout_s)
 
     patient = log.flusher.wait_flushed(10)
     for offset, timeout_s in ((30, 0.01), (60, 0.02), (100, 10.0)):
@@ -269,7 +270,7 @@ async def test_who_waits_longer_than_allowed_is_told_and_the_others_wait_on(tmp_
 
     late = "the message was not on disk within 5000 ms (syncFlushTimeout)"
     assert told == [(30, late), (60, late), (100, "")]
-    assert await patient is True
+    assert (await patient).ok
 
 
 class Unwalked(deque[Any]):
@@ -341,7 +342,7 @@ async def test_a_failing_sync_makes_the_store_read_only_until_all_of_it_is_writt
     with monkeypatch.context() as patched:
         failing_sync(patched)
         log.flusher.start()
-        assert await asyncio.wait_for(log.flusher.wait_flushed(end), 60) is False
+        assert not (await asyncio.wait_for(log.flusher.wait_flushed(end), 60)).ok
         assert log.flusher.error == log.refusals.reason(Refusal.READ_ONLY) == reason
         assert (log.known, log.flusher.flushed_offset) == (0, 0)
 
@@ -362,7 +363,7 @@ async def test_what_the_kernel_dropped_is_not_written_anew(tmp_path: Path, monke
     with monkeypatch.context() as patched:
         failing_sync(patched)
         log.flusher.start()
-        assert await asyncio.wait_for(log.flusher.wait_flushed(file.wrote), 60) is False
+        assert not (await asyncio.wait_for(log.flusher.wait_flushed(file.wrote), 60)).ok
         # As the disk has it: the pages never got there.
         overwrite(file, middle, bytes(file.wrote - middle))
 

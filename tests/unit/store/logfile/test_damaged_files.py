@@ -51,14 +51,14 @@ async def test_a_log_file_that_is_gone_from_the_middle_takes_its_messages_only(
 
     if clean:
         serves_all_but(store, filled, numbers_within(filled, LOG_FILE, 2 * LOG_FILE))
-    assert store.max_physical_offset == filled.log_end
-    assert store.look_message_by_offset(filled.offsets[-1]) is not None
+    assert store.commit_log.max_offset == filled.log_end
+    assert store.commit_log.record(filled.offsets[-1]) is not None
     assert "was missing" in named(store, path)
     assert store.recovery_report.corrupt_ranges[0][:3] == (path, 0, LOG_FILE)
     assert path.stat().st_size == LOG_FILE
     await store.stop()
     store = await opened(root, filled)
-    assert store.look_message_by_offset(filled.offsets[-1]) is not None
+    assert store.commit_log.record(filled.offsets[-1]) is not None
     await store.stop()
 
 
@@ -116,7 +116,7 @@ async def test_a_last_log_file_cut_short_after_a_clean_stop_leaves_its_offsets_t
     base = int(path.name)
     serves_all_but(store, filled, numbers_within(filled, base + size, base + LOG_FILE))
     assert store.recovery_report.corrupt_ranges
-    assert store.put_message(message(b"after")).physical_offset == filled.log_end
+    assert store.appender.put_message(message(b"after")).physical_offset == filled.log_end
     await store.stop()
 
 
@@ -143,7 +143,7 @@ async def test_a_log_that_is_gone_after_a_clean_stop_leaves_its_offsets_taken(fi
     store = await opened(root, filled)
 
     serves_all_but(store, filled, set(range(COUNT)))
-    assert store.put_message(message(b"after")).queue_offset == 84
+    assert store.appender.put_message(message(b"after")).queue_offset == 84
     await store.stop()
 
 

@@ -15,9 +15,9 @@ async def filled(root: Path) -> None:
     store = make_store(root, batch_topics=["Batches"])
     await store.start()
     for queue_id in (0, 3):
-        store.put_inner_batch(inner_batch(b"a", b"b", queue_id=queue_id), 2)
-    store.put_message(message(b"c", "Plain"))
-    store.dispatch()
+        store.appender.put_inner_batch(inner_batch(b"a", b"b", queue_id=queue_id), 2)
+    store.appender.put_message(message(b"c", "Plain"))
+    store.appender.dispatch()
     await store.stop()
 
 
@@ -62,9 +62,9 @@ async def test_a_topic_that_never_had_a_message_has_the_log_read_once(tmp_path: 
     clock, root = FakeClock(), tmp_path / "store"
     store = make_store(root, clock, message_index_enable=False)
     await store.start()
-    store.put_message(message(b"known to be on disk", "Plain"))
+    store.appender.put_message(message(b"known to be on disk", "Plain"))
     clock.advance(10)
-    store.put_message(message(b"stored last", "Plain"))
+    store.appender.put_message(message(b"stored last", "Plain"))
     await store.stop()
     for clean, read in ((True, 0), (False, 2), (False, 1), (True, 0)):
         if not clean:
@@ -73,5 +73,5 @@ async def test_a_topic_that_never_had_a_message_has_the_log_read_once(tmp_path: 
         store = make_store(root, clock, batch_topics=["Batches"], message_index_enable=False)
         await store.start()
         assert (store.recovery_report.clean_stop, store.recovery_report.dispatched) == (clean, read)
-        assert store.max_offset_in_queue("Plain", 0) == 2
+        assert store.queues.max_offset_in_queue("Plain", 0) == 2
         await store.stop()

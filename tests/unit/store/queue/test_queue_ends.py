@@ -248,10 +248,10 @@ async def test_a_last_queue_file_of_zeros_is_made_anew(filled: Filled, tmp_path:
 async def without_early(filled: Filled, tmp_path: Path) -> Path:
     """A copy after a clean stop that lost a queue, and of the log the two messages that were in it."""
     for _ in range(2):
-        filled.store.put_message(message(b"first", "Early"))
-    filled.store.dispatch()
+        filled.store.appender.put_message(message(b"first", "Early"))
+    filled.store.appender.dispatch()
     filled.put(COUNT)
-    filled.store.dispatch()
+    filled.store.appender.dispatch()
     root = await stopped(filled, tmp_path)
     shutil.rmtree(root / "consumequeue" / "Early")
     zeroed(*log_file(root, filled.offsets[COUNT - 1] + filled.sizes[COUNT - 1]), 2 * 102)
@@ -268,7 +268,7 @@ async def test_a_queue_all_messages_of_which_the_log_lost_goes_on_where_it_was(f
         assert (queue.min_offset, queue.max_offset, queue.next_offset) == (2, 2, 2)
         await store.stop()
     store = await opened(root, filled)
-    assert store.put_message(message(b"third", "Early")).queue_offset == 2
+    assert store.appender.put_message(message(b"third", "Early")).queue_offset == 2
     await store.stop()
 
 
@@ -325,7 +325,7 @@ async def test_a_kill_amid_the_start_that_found_used_offsets_lost_has_none_of_th
 
     store = await opened(killed, filled)
 
-    assert store.put_message(message(queue_id=queue.queue_id)).queue_offset == end + 2
+    assert store.appender.put_message(message(queue_id=queue.queue_id)).queue_offset == end + 2
     await store.stop()
 
 
@@ -340,21 +340,21 @@ async def test_a_topic_that_was_deleted_since_does_not_come_back_by_where_its_qu
     filled: Filled, tmp_path: Path, messages: int
 ):
     for _ in range(2):
-        filled.store.put_message(message(b"first", "Early"))
-    filled.store.dispatch()
+        filled.store.appender.put_message(message(b"first", "Early"))
+    filled.store.appender.dispatch()
     root = await stopped(filled, tmp_path)
     store = await opened(root, filled)
     filled.store = store
-    assert await store.delete_topics({"Early"}) == 1
+    assert await store.deletion.delete_topics({"Early"}) == 1
     for _ in range(messages):
-        store.put_message(message(b"again", "Early"))
-    store.dispatch()
+        store.appender.put_message(message(b"again", "Early"))
+    store.appender.dispatch()
     killed = crash_copy(root, tmp_path / "killed")
     RebuildNote(killed / "config" / rebuild_note.FILE_NAME, LOCAL).write(0)
 
     store = await opened(killed, filled)
 
-    assert store.max_offset_in_queue("Early", 0) == messages
+    assert store.queues.max_offset_in_queue("Early", 0) == messages
     assert ("Early" in store.queues.topics) == bool(messages)
     await store.stop()
 
@@ -369,14 +369,14 @@ async def test_a_queue_the_last_messages_of_which_the_log_lost_goes_on_where_it_
     store = await opened(root, filled)
 
     for queue_id in range(QUEUES):
-        result = store.put_message(message(b"after", queue_id=queue_id))
+        result = store.appender.put_message(message(b"after", queue_id=queue_id))
         assert result.queue_offset == len(range(queue_id, COUNT, QUEUES))
         assert result.physical_offset >= filled.log_end
     killed = crash_copy(root, tmp_path / "killed")
     await store.stop()
     store = await opened(killed, filled)
-    assert store.look_message_by_offset(filled.log_end) is not None
-    assert store.max_offset_in_queue("Topic", 0) == len(range(0, COUNT, QUEUES)) + 1
+    assert store.commit_log.record(filled.log_end) is not None
+    assert store.queues.max_offset_in_queue("Topic", 0) == len(range(0, COUNT, QUEUES)) + 1
     await store.stop()
 
 
@@ -386,7 +386,7 @@ async def test_what_was_on_disk_at_the_last_clean_stop_is_known_after_a_kill(fil
     store = await opened(root, filled)
     filled.store = store
     filled.put(COUNT)
-    store.dispatch()
+    store.appender.dispatch()
     killed = crash_copy(root, tmp_path / "killed")
     await store.stop()
     zeroed(*log_file(killed, filled.offsets[100]), filled.sizes[100])
@@ -404,7 +404,7 @@ async def test_another_broker_that_ran_since_has_the_last_word(filled: Filled, t
     store = await opened(root, filled)
     filled.store = store
     filled.put(COUNT)
-    await store.delete_topics({"Nothing"})
+    await store.deletion.delete_topics({"Nothing"})
     await store.stop()
     (root / "config" / FILE_NAME).write_text(old.replace("Topic", "Other"))
 

@@ -34,12 +34,12 @@ def put_all(store: MessageStore) -> None:
     for count in COUNTS:
         bodies = [b"%d" % each for each in range(number, number + count)]
         if count == 1:
-            result = store.put_message(message(bodies[0], "Batches", properties={"TAGS": "T"}))
+            result = store.appender.put_message(message(bodies[0], "Batches", properties={"TAGS": "T"}))
         else:
-            result = store.put_inner_batch(inner_batch(*bodies), count)
+            result = store.appender.put_inner_batch(inner_batch(*bodies), count)
         assert (result.status, result.queue_offset) == (PutMessageStatus.PUT_OK, number)
         number += count
-    store.dispatch()
+    store.appender.dispatch()
 
 
 def pull(store: MessageStore, offset: int, max_msgs: int = 32, **how) -> tuple[list[int], GetMessageResult]:
@@ -101,7 +101,7 @@ async def test_a_filter_on_properties_looks_at_the_record(store: MessageStore):
 
 async def test_a_damaged_record_costs_its_batch_and_no_other(store: MessageStore):
     put_all(store)
-    entry = store.topic_queues("Batches")[0].entry(4)
+    entry = store.queues.queues_of("Batches")[0].entry(4)
     assert entry is not None
     Place(store.commit_log.queue.files[0].path, entry[0] + 95).flip(0)
     assert pull(store, 0)[0] == [0, 1, 2, 3, 6, 7, 8, 9, 10]
@@ -109,7 +109,7 @@ async def test_a_damaged_record_costs_its_batch_and_no_other(store: MessageStore
 
 async def test_what_the_log_has_no_more_is_passed_over(store: MessageStore):
     put_all(store)
-    queue = store.topic_queues("Batches")[0]
+    queue = store.queues.queues_of("Batches")[0]
     entry = queue.entry(3)
     assert entry is not None
     queue.correct_min_offset(entry[0])
@@ -119,33 +119,33 @@ async def test_what_the_log_has_no_more_is_passed_over(store: MessageStore):
 
 async def test_offsets_without_a_message_are_passed_over(store: MessageStore):
     put_all(store)
-    queue = store.topic_queues("Batches")[0]
+    queue = store.queues.queues_of("Batches")[0]
     queue.cut(6)
     queue.max_offset = queue.next_offset = 8  # as when the log lost what came next
     result = pull(store, 6)[1]
     assert (result.status, result.next_begin_offset) == (GetMessageStatus.OFFSET_FOUND_NULL, 8)
-    store.put_inner_batch(inner_batch(b"8", b"9"), 2)
-    store.dispatch()
+    store.appender.put_inner_batch(inner_batch(b"8", b"9"), 2)
+    store.appender.dispatch()
     assert pull(store, 4)[0] == [4, 5, 8, 9]
     assert pull(store, 6)[0] == [8, 9]
 
 
 async def test_messages_of_an_ordinary_batch_are_records_of_their_own(store: MessageStore):
-    result = store.put_messages(message(b"", "Batches"), batch(b"0", b"1", b"2"))
-    store.dispatch()
+    result = store.appender.put_messages(message(b"", "Batches"), batch(b"0", b"1", b"2"))
+    store.appender.dispatch()
     assert result.queue_offset == 0
-    put = store.put_inner_batch(inner_batch(b"3", b"4"), 2)
-    store.dispatch()
+    put = store.appender.put_inner_batch(inner_batch(b"3", b"4"), 2)
+    store.appender.dispatch()
     assert put.queue_offset == 3
     assert pull(store, 1, 2)[0] == [1, 2]
     assert pull(store, 0)[0] == [0, 1, 2, 3, 4]
 
 
 async def test_a_batch_for_a_topic_of_single_messages_is_refused(store: MessageStore):
-    result = store.put_inner_batch(inner_batch(b"0", b"1", topic="Plain"), 2)
+    result = store.appender.put_inner_batch(inner_batch(b"0", b"1", topic="Plain"), 2)
     assert result.status is PutMessageStatus.MESSAGE_ILLEGAL
     assert "topic Plain has no queue.type=BatchCQ" in result.reason
-    assert store.max_physical_offset == 0
+    assert store.commit_log.max_offset == 0
 
 
 async def test_who_waits_is_told(tmp_path: Path):
@@ -165,15 +165,15 @@ async def test_times_are_those_of_the_record(tmp_path: Path):
     times = []
     for count in (3, 2):
         times.append(clock.time_ms())
-        store.put_inner_batch(inner_batch(*[b"x"] * count), count)
+        store.appender.put_inner_batch(inner_batch(*[b"x"] * count), count)
         clock.advance(10)
-    store.dispatch()
-    assert [store.message_store_timestamp("Batches", 0, at) for at in range(6)] == [times[0]] * 3 + [times[1]] * 2 + [
-        -1
-    ]
-    assert [await store.offset_in_queue_by_time("Batches", 0, each) for each in (0, *times)] == [0, 0, 3]
-    assert await store.offset_in_queue_by_time("Batches", 0, times[1] + 1) == 5
-    assert await store.offset_in_queue_by_time("Batches", 0, times[1] - 1, "UPPER") == 2
+    store.appender.dispatch()
+    assert [store.queries.message_store_timestamp("Batches", 0, at) for at in range(6)] == [times[0]] * 3 + [
+        times[1]
+    ] * 2 + [-1]
+    assert [await store.queries.offset_in_queue_by_time("Batches", 0, each) for each in (0, *times)] == [0, 0, 3]
+    assert await store.queries.offset_in_queue_by_time("Batches", 0, times[1] + 1) == 5
+    assert await store.queries.offset_in_queue_by_time("Batches", 0, times[1] - 1, "UPPER") == 2
     await store.stop()
 
 
@@ -183,8 +183,8 @@ async def test_offsets_are_the_same_after_a_start(tmp_path: Path, clean: bool, l
     store = make_store(tmp_path / "first", batch_topics=["Batches"])
     await store.start()
     put_all(store)
-    store.put_message(message(b"other", "Plain"))
-    store.dispatch()
+    store.appender.put_message(message(b"other", "Plain"))
+    store.appender.dispatch()
     shutil.copytree(tmp_path / "first", tmp_path / "killed")
     await store.stop()
     root = tmp_path / ("first" if clean else "killed")
@@ -195,12 +195,12 @@ async def test_offsets_are_the_same_after_a_start(tmp_path: Path, clean: bool, l
 
     again = make_store(root, batch_topics=["Batches"])
     await again.start()
-    assert (again.min_offset_in_queue("Batches", 0), again.max_offset_in_queue("Batches", 0)) == (0, 11)
+    assert (again.queues.min_offset_in_queue("Batches", 0), again.queues.max_offset_in_queue("Batches", 0)) == (0, 11)
     assert pull(again, 0)[0] == list(range(11))
-    (key,) = (await again.query_message("Batches", "U", 1, 0, 1 << 60)).records[:1]
+    (key,) = (await again.queries.query_message("Batches", "U", 1, 0, 1 << 60)).records[:1]
     assert b"INNER_NUM" in key
-    assert again.put_inner_batch(inner_batch(b"11", b"12"), 2).queue_offset == 11
-    again.dispatch()
+    assert again.appender.put_inner_batch(inner_batch(b"11", b"12"), 2).queue_offset == 11
+    again.appender.dispatch()
     assert pull(again, 11)[0] == [11, 12]
     await again.stop()
     after = (root / "batchconsumequeue" / "Batches" / "0" / entries.name).read_bytes()
@@ -209,8 +209,8 @@ async def test_offsets_are_the_same_after_a_start(tmp_path: Path, clean: bool, l
 
 async def test_a_topic_that_is_deleted_and_made_again_begins_anew(store: MessageStore, tmp_path: Path):
     put_all(store)
-    assert await store.delete_topics({"Batches"}) == 1
-    assert store.topic_queues("Batches") == {}
+    assert await store.deletion.delete_topics({"Batches"}) == 1
+    assert store.queues.queues_of("Batches") == {}
     put_all(store)
     assert pull(store, 0)[0] == list(range(11))
     store.queues.remove_retired()

@@ -41,8 +41,8 @@ async def filled(root: Path, **settings: Any) -> MessageStore:
     for number in range(COUNT):
         for queue_id in (0, 1):
             properties = {"TAGS": tags_of(number), "FILL": "f" * 850}
-            store.put_message(message(body_of(number), queue_id=queue_id, properties=properties))
-    store.dispatch()
+            store.appender.put_message(message(body_of(number), queue_id=queue_id, properties=properties))
+    store.appender.dispatch()
     await store.stop()
     again = make_store(root, **settings)
     await again.start()
@@ -68,8 +68,8 @@ async def test_sound_messages_are_given_as_they_were_stored(store: MessageStore)
 
 
 async def test_messages_stored_since_are_not_read_to_be_checked(store: MessageStore):
-    store.put_message(message(b"new"))
-    store.dispatch()
+    store.appender.put_message(message(b"new"))
+    store.appender.dispatch()
 
     last = fetch(store, "Topic", 0, COUNT - 1)
     assert (last.message_count, last.next_begin_offset) == (1, COUNT)
@@ -83,7 +83,7 @@ async def test_sound_messages_in_the_page_cache_need_no_second_look(
 ):
     def second_look(offset: int, max_bytes: int = 1 << 20) -> tuple[bool, int]:
         request = GetMessageRequest("Topic", 0, offset, 16, max_bytes)
-        selection = store._reader.select(store.topic_queues("Topic")[0], request)
+        selection = store._reader.select(store.queues.queues_of("Topic")[0], request)
         return selection.unchecked is not None, selection.message_count
 
     monkeypatch.setattr(MappedFile, "is_cached", lambda *_arguments: True)
@@ -147,8 +147,8 @@ class TestRecords:
         made = make_store(tmp_path / "six", store_host=V6_HOST)
         await made.start()
         for number in range(3):
-            made.put_message(message(body_of(number), born_host=V6_HOST, store_host=V6_HOST))
-        made.dispatch()
+            made.appender.put_message(message(body_of(number), born_host=V6_HOST, store_host=V6_HOST))
+        made.appender.dispatch()
         await made.stop()
         store = make_store(tmp_path / "six", store_host=V6_HOST)
         await store.start()
@@ -206,7 +206,7 @@ class TestEntries:
         assert pulls(store) == sound(70)
 
     async def test_an_entry_of_another_message_is_passed_over(self, store: MessageStore):
-        entry = store.topic_queues("Topic")[0].entry(80)
+        entry = store.queues.queues_of("Topic")[0].entry(80)
         assert entry is not None
         entry_place(store, 70).write(ENTRY.pack(*entry))
 
@@ -248,8 +248,8 @@ class TestReading:
         sizes: Any = {"mapped_file_size_commit_log": 1 << 22}
         made = make_store(tmp_path / "big", **sizes)
         await made.start()
-        made.put_message(message(bytes(1 << 20)))
-        made.dispatch()
+        made.appender.put_message(message(bytes(1 << 20)))
+        made.appender.dispatch()
         await made.stop()
         store = make_store(tmp_path / "big", **sizes)
         await store.start()
@@ -274,7 +274,7 @@ class TestReading:
         assert store.damage_log.count == 0
 
     async def test_nothing_is_passed_over_while_the_log_is_closed(self, store: MessageStore):
-        queue = store.topic_queues("Topic")[0]
+        queue = store.queues.queues_of("Topic")[0]
         expected = queue.expected_record(20)
         assert expected is not None
         messages = UncheckedMessages(queue, [expected], [expected[1:3]], expected[2])

@@ -16,9 +16,9 @@ async def store(tmp_path):
 
 def put(store, count, body=b"%d"):
     for number in range(count):
-        store.put_message(message(body % number))
-    store.dispatch()
-    return store.topic_queues("Topic")[0]
+        store.appender.put_message(message(body % number))
+    store.appender.dispatch()
+    return store.queues.queues_of("Topic")[0]
 
 
 def bodies(records):

@@ -29,8 +29,8 @@ async def store(tmp_path: Path) -> AsyncIterator[MessageStore]:
 def put(store: MessageStore, numbers: Sequence[int], queue_id: int = 0, **fields: object) -> None:
     for number in numbers:
         properties = {"KEYS": "k", "n": str(number)}
-        store.put_message(message(b"%d" % number, "T", queue_id, properties=properties, **fields))
-    store.dispatch()
+        store.appender.put_message(message(b"%d" % number, "T", queue_id, properties=properties, **fields))
+    store.appender.dispatch()
 
 
 def read(store: MessageStore, text: str, offset: int = 0, max_msgs: int = 32, size: int = 1 << 20) -> GetMessageResult:
@@ -44,7 +44,7 @@ def numbers_of(result: GetMessageResult) -> list[int]:
 def drained(store: MessageStore, text: str, max_msgs: int = 32) -> list[int]:
     """All that match, by as many pulls as it takes."""
     found: list[int] = []
-    offset, end = 0, store.max_offset_in_queue("T", 0)
+    offset, end = 0, store.queues.max_offset_in_queue("T", 0)
     while offset < end:
         result = read(store, text, offset, max_msgs)
         given = numbers_of(result)
@@ -139,7 +139,7 @@ async def test_damaged_messages_are_left_out_and_told_once_each(store: MessageSt
     put(store, range(30))
     opened = await reopened(store)
     for number in (3, 12):
-        entry = opened.topic_queues("T")[0].entry(number)
+        entry = opened.queues.queues_of("T")[0].entry(number)
         assert entry is not None
         os.pwrite(opened.commit_log.queue.files[0].fd, b"?", entry[0] + BODY_POSITION)
 

@@ -37,8 +37,8 @@ def put(store: MessageStore, count: int, size: int = SIZE, **fields) -> None:
     for _ in range(count):
         properties = fields.get("properties", b"")
         body = bytes(size - 96 - len(properties))
-        assert store.put_message(message(body, **fields)).size == size
-    store.dispatch()
+        assert store.appender.put_message(message(body, **fields)).size == size
+    store.appender.dispatch()
 
 
 def get(
@@ -60,7 +60,7 @@ def reader(store: MessageStore, memory_bytes: int) -> QueueReader:
 def select(store: MessageStore, memory_bytes: int, offset: int, max_msgs: int) -> Selection:
     """Select from a log of which ``memory_bytes`` count as in memory."""
     request = GetMessageRequest("Topic", 0, offset, max_msgs, 1 << 20)
-    return reader(store, memory_bytes).select(store.topic_queues("Topic")[0], request)
+    return reader(store, memory_bytes).select(store.queues.queues_of("Topic")[0], request)
 
 
 def offsets(result: GetMessageResult) -> list[int]:
@@ -106,7 +106,7 @@ class TestStatus:
         put(store, 400)
         store.commit_log.queue.files.pop(0).delete()
         first = store.commit_log.min_offset
-        missing = [entry for entry in store.topic_queues("Topic")[0].entries(0, 60) if entry[0] < first]
+        missing = [entry for entry in store.queues.queues_of("Topic")[0].entries(0, 60) if entry[0] < first]
 
         result = get(store, 0)
 
@@ -244,25 +244,25 @@ class TestTime:
     async def test_offsets_by_time(self, store: MessageStore, times, which: int, shift: int, lower: int, upper: int):
         asked = times[which] + shift
 
-        assert (await store.offset_in_queue_by_time("Topic", 0, asked)) == lower
-        assert (await store.offset_in_queue_by_time("Topic", 0, asked, "LOWER")) == lower
-        assert (await store.offset_in_queue_by_time("Topic", 0, asked, "UPPER")) == upper
+        assert (await store.queries.offset_in_queue_by_time("Topic", 0, asked)) == lower
+        assert (await store.queries.offset_in_queue_by_time("Topic", 0, asked, "LOWER")) == lower
+        assert (await store.queries.offset_in_queue_by_time("Topic", 0, asked, "UPPER")) == upper
 
     async def test_a_queue_without_messages_begins_at_zero(self, store: MessageStore):
         store.queues.find_or_create("Topic", 0)
 
         for boundary in ("LOWER", "UPPER"):
-            assert (await store.offset_in_queue_by_time("Topic", 0, 1, boundary)) == 0
-            assert (await store.offset_in_queue_by_time("Nowhere", 0, 1, boundary)) == 0
+            assert (await store.queries.offset_in_queue_by_time("Topic", 0, 1, boundary)) == 0
+            assert (await store.queries.offset_in_queue_by_time("Nowhere", 0, 1, boundary)) == 0
 
     async def test_expired_messages_are_never_the_answer(self, store: MessageStore, times):
         store.queues.correct_min_offsets(2 * SIZE)
 
         for boundary in ("LOWER", "UPPER"):
-            assert (await store.offset_in_queue_by_time("Topic", 0, 0, boundary)) == 2
+            assert (await store.queries.offset_in_queue_by_time("Topic", 0, 0, boundary)) == 2
 
     def test_store_times_are_told(self, store: MessageStore, times):
-        assert [store.message_store_timestamp("Topic", 0, at) for at in (-1, 0, 2, 3, 5, 6)] == [
+        assert [store.queries.message_store_timestamp("Topic", 0, at) for at in (-1, 0, 2, 3, 5, 6)] == [
             -1,
             times[0],
             times[0],
@@ -270,19 +270,19 @@ class TestTime:
             times[2],
             -1,
         ]
-        assert store.earliest_message_time("Topic", 0) == times[0]
-        assert store.earliest_message_time("Topic", 9) == -1
+        assert store.queries.earliest_message_time("Topic", 0) == times[0]
+        assert store.queries.earliest_message_time("Topic", 9) == -1
 
     @pytest.mark.parametrize("damaged", [[0], [1], [2], [3], [4], [5], [0, 1, 2], [2, 3], [1, 2, 3, 4]])
     async def test_damaged_messages_break_no_search(self, store: MessageStore, times, damaged: list[int]):
         for number in damaged:
             record_place(store, number)[0].write(bytes(40))
 
-        assert [store.message_store_timestamp("Topic", 0, number) for number in damaged] == [-1] * len(damaged)
+        assert [store.queries.message_store_timestamp("Topic", 0, number) for number in damaged] == [-1] * len(damaged)
         for asked in (times[0] - 1, times[0], times[0] + 1, times[1], times[2], times[2] + 1):
             # Who goes on there gets the right message, behind the damaged ones.
             right = next((n for n in range(6) if times[(n > 2) + (n > 4)] >= asked and n not in damaged), 6)
-            found = await store.offset_in_queue_by_time("Topic", 0, asked)
+            found = await store.queries.offset_in_queue_by_time("Topic", 0, asked)
             assert set(range(found, right)) <= set(damaged), asked
             assert found <= right
 
@@ -290,17 +290,17 @@ class TestTime:
         for number, entry in enumerate([(0, 0, 0), (-1, 10, 0), (2**62, 2**31 - 1, 0)], 1):
             entry_place(store, number).write(ENTRY.pack(*entry))
 
-        assert [store.message_store_timestamp("Topic", 0, number) for number in (1, 2, 3)] == [-1] * 3
-        assert await store.offset_in_queue_by_time("Topic", 0, times[1]) in {1, 2, 3, 4}
-        assert await store.offset_in_queue_by_time("Topic", 0, times[2]) == 5
+        assert [store.queries.message_store_timestamp("Topic", 0, number) for number in (1, 2, 3)] == [-1] * 3
+        assert await store.queries.offset_in_queue_by_time("Topic", 0, times[1]) in {1, 2, 3, 4}
+        assert await store.queries.offset_in_queue_by_time("Topic", 0, times[2]) == 5
 
 
 async def test_store_times_of_ipv6_records(tmp_path: Path, clock: FakeClock):
     store = make_store(tmp_path / "store", clock, store_host=V6_HOST)
     await store.start()
-    store.put_message(message(born_host=V6_HOST, store_host=V6_HOST))
-    store.put_message(message(store_host=V6_HOST))
-    store.dispatch()
+    store.appender.put_message(message(born_host=V6_HOST, store_host=V6_HOST))
+    store.appender.put_message(message(store_host=V6_HOST))
+    store.appender.dispatch()
 
-    assert [store.message_store_timestamp("Topic", 0, at) for at in (0, 1)] == [clock.time_ms()] * 2
+    assert [store.queries.message_store_timestamp("Topic", 0, at) for at in (0, 1)] == [clock.time_ms()] * 2
     await store.stop()

@@ -67,7 +67,7 @@ async def test_a_flipped_bit_in_the_offset_of_the_last_entry_loses_no_message(fi
 async def check_again(root: Path, filled: Filled) -> list[str]:
     """Start again and return the findings."""
     store = await opened(root, filled)
-    serves_all_but_what_was_put_since = store.max_offset_in_queue("Topic", 0) == len(range(0, COUNT, QUEUES)) + 1
+    serves_all_but_what_was_put_since = store.queues.max_offset_in_queue("Topic", 0) == len(range(0, COUNT, QUEUES)) + 1
     assert serves_all_but_what_was_put_since
     damage = store.recovery_report.damage
     await store.stop()
@@ -106,12 +106,12 @@ async def test_a_damaged_entry_that_is_known_to_be_on_disk_is_made_anew_after_a_
 async def test_entries_whose_messages_a_power_loss_took_have_nothing_before_them_looked_through(
     filled: Filled, tmp_path: Path
 ):
-    filled.store.put_message(message(topic="Seldom"))
+    filled.store.appender.put_message(message(topic="Seldom"))
     filled.put(COUNT)
-    filled.store.dispatch()
+    filled.store.appender.dispatch()
     store = await opened(await stopped(filled, tmp_path), filled)
-    lost = store.put_message(message(b"lost", "Seldom"))
-    store.dispatch()
+    lost = store.appender.put_message(message(b"lost", "Seldom"))
+    store.appender.dispatch()
     root = crash_copy(Path(store.config.store_path_root_dir), tmp_path / "killed")
     await store.stop()
     zeroed(*log_file(root, lost.physical_offset), lost.size)
@@ -119,7 +119,7 @@ async def test_entries_whose_messages_a_power_loss_took_have_nothing_before_them
     store = await opened(root, filled)
 
     assert store.recovery_report.dispatched == 0
-    assert store.put_message(message(topic="Seldom")).queue_offset == 1
+    assert store.appender.put_message(message(topic="Seldom")).queue_offset == 1
     await store.stop()
 
 
@@ -144,8 +144,8 @@ async def test_entries_say_nothing_beyond_the_file_of_the_last_sound_record(fill
 
     store = await opened(root, filled)
 
-    assert store.max_physical_offset <= int(path.name) + LOG_FILE
-    assert store.max_offset_in_queue("Topic", LAST_QUEUE) == LAST // QUEUES + 1
+    assert store.commit_log.max_offset <= int(path.name) + LOG_FILE
+    assert store.queues.max_offset_in_queue("Topic", LAST_QUEUE) == LAST // QUEUES + 1
     await store.stop()
 
 
@@ -160,7 +160,7 @@ async def test_used_offsets_behind_the_last_message_lead_to_no_damage(filled: Fi
 
     assert store.recovery_report.damage == []
     assert store.recovery_report.dispatched == 0
-    assert store.put_message(message(queue_id=LAST_QUEUE)).queue_offset == LAST // QUEUES + 3
+    assert store.appender.put_message(message(queue_id=LAST_QUEUE)).queue_offset == LAST // QUEUES + 3
     killed = crash_copy(root, tmp_path / "killed")
     await store.stop()
     store = await opened(killed, filled)
@@ -176,8 +176,8 @@ async def batches(root: Path) -> int:
     store = make_store(root, batch_topics=["Batches"])
     await store.start()
     for number in range(5):
-        result = store.put_inner_batch(inner_batch(b"%d" % number, b"more"), 2)
-        store.dispatch()
+        result = store.appender.put_inner_batch(inner_batch(b"%d" % number, b"more"), 2)
+        store.appender.dispatch()
     await store.stop()
     return result.physical_offset
 
@@ -201,7 +201,7 @@ async def test_a_damaged_last_entry_of_batches_is_made_anew_and_told(
     store = make_store(root, batch_topics=["Batches"])
     await store.start()
 
-    assert store.max_offset_in_queue("Batches", 0) == 10
+    assert store.queues.max_offset_in_queue("Batches", 0) == 10
     queue = store.queues.find("Batches", 0)
     assert queue
     assert queue.message_end(9) > last

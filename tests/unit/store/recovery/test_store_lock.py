@@ -103,16 +103,27 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path):
         make_lock(tmp_path / "file" / "store").acquire()
 
 
+def stopped_cleanly(root: Path, abort: Path) -> bool:
+    lock = StoreLock(root, abort)
+    lock.acquire()
+    lock.release()
+    return lock.was_clean
+
+
 def test_the_abort_file_is_there_while_a_broker_runs(tmp_path: Path):
-    lock = StoreLock(tmp_path, tmp_path / "elsewhere" / "abort")
+    abort = tmp_path / "elsewhere" / "abort"
+    lock = StoreLock(tmp_path, abort)
 
+    lock.acquire()
     lock.mark_running(4711)
-    assert (tmp_path / "elsewhere" / "abort").read_text() == "4711"
-    assert not lock.was_clean
+    assert abort.read_text() == "4711"
+    assert lock.was_clean, "it tells of the last broker"
+    lock.release()
+    assert not stopped_cleanly(tmp_path, abort)
 
     lock.mark_stopped()
     lock.mark_stopped()
-    assert StoreLock(tmp_path, tmp_path / "elsewhere" / "abort").was_clean
+    assert stopped_cleanly(tmp_path, abort)
 
 
 def test_an_abort_file_that_cannot_be_written_is_named(tmp_path: Path):
@@ -136,8 +147,8 @@ async def test_without_the_abort_file_the_disk_has_what_a_clean_stop_left(tmp_pa
         store = MessageStore(store_config(tmp_path / "live" / "store"), V4_HOST, NoListener(), FakeClock(), file_system)
         await store.start()
         for key in ("a", "b"):
-            store.put_message(message(b"%d" % number, properties={"KEYS": key}))
-            store.dispatch()
+            store.appender.put_message(message(b"%d" % number, properties={"KEYS": key}))
+            store.appender.dispatch()
         await store.stop()
         clean.append(contents(tmp_path / "live"))
 

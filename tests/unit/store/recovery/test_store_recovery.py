@@ -63,19 +63,19 @@ async def test_messages_without_keys_are_not_looked_through_for_keys_at_each_sta
     store = make_store(tmp_path)
     await store.start()
     for number in range(3):
-        store.put_message(message(b"%d" % number))
+        store.appender.put_message(message(b"%d" % number))
     await store.stop()
 
     again = make_store(tmp_path)
     await again.start()
     assert again.recovery_report.dispatched == 0
-    again.put_message(message(b"3", properties=properties))
+    again.appender.put_message(message(b"3", properties=properties))
     await again.stop()
 
     last = make_store(tmp_path)
     await last.start()
     assert last.recovery_report.dispatched == 0
-    assert len((await last.query_message("Topic", "k", 9, 0, ALWAYS)).records) == bool(properties)
+    assert len((await last.queries.query_message("Topic", "k", 9, 0, ALWAYS)).records) == bool(properties)
     await last.stop()
 
 
@@ -176,7 +176,7 @@ async def test_damage_cuts_the_log_there(
     await store.stop()
     store = make_store(killed, filled.clock)
     await store.start()
-    assert store.max_offset_in_queue("Topic", 0) == len(range(0, number, QUEUES)) + 1
+    assert store.queues.max_offset_in_queue("Topic", 0) == len(range(0, number, QUEUES)) + 1
     await store.stop()
 
 
@@ -197,7 +197,7 @@ async def test_stale_bytes_behind_the_cut_are_never_read_again(filled: Filled, k
     store = make_store(killed, filled.clock)
     await store.start()
     # A message of the same size ends where the next stale one began.
-    result = store.put_message(
+    result = store.appender.put_message(
         message(
             b"%06d" % 0 + bytes(BODY),
             queue_id=(COUNT - 3) % QUEUES,
@@ -211,8 +211,8 @@ async def test_stale_bytes_behind_the_cut_are_never_read_again(filled: Filled, k
     store = make_store(again, filled.clock)
     await store.start()
 
-    assert store.max_physical_offset == result.physical_offset + result.size
-    assert store.look_message_by_offset(filled.offsets[-2]) is None
+    assert store.commit_log.max_offset == result.physical_offset + result.size
+    assert store.commit_log.record(filled.offsets[-2]) is None
     await store.stop()
 
 
@@ -225,9 +225,9 @@ async def test_keys_of_messages_that_were_cut_off_never_lead_to_others(filled: F
 
     store = await check(root, filled, COUNT - 1)
 
-    assert store.look_message_by_offset(filled.offsets[-1]) is not None
-    assert (await store.query_message("Topic", f"k{COUNT - 1}", 9, 0, ALWAYS)).records == []
-    assert len((await store.query_message("Topic", f"k{COUNT - 2}", 9, 0, ALWAYS)).records) == 1
+    assert store.commit_log.record(filled.offsets[-1]) is not None
+    assert (await store.queries.query_message("Topic", f"k{COUNT - 1}", 9, 0, ALWAYS)).records == []
+    assert len((await store.queries.query_message("Topic", f"k{COUNT - 2}", 9, 0, ALWAYS)).records) == 1
     await store.stop()
     filled.store = store
 
@@ -269,9 +269,9 @@ async def test_first_files_that_are_gone_move_the_beginning(filled: Filled, kill
     store = make_store(killed, filled.clock)
     await store.start()
 
-    assert store.min_physical_offset == LOG_FILE
+    assert store.commit_log.min_offset == LOG_FILE
     for queue_id in range(QUEUES):
-        first = store.min_offset_in_queue("Topic", queue_id)
+        first = store.queues.min_offset_in_queue("Topic", queue_id)
         assert [one.body[:6] for one in read_queue(store, "Topic", queue_id, first)] == [
             b"%06d" % number for number in left if number % QUEUES == queue_id
         ]
@@ -361,13 +361,13 @@ async def test_a_topic_that_was_deleted_and_made_again_has_its_new_messages_afte
     store = make_store(tmp_path / "store")
     await store.start()
     for number in range(5):
-        store.put_message(message(b"old %d" % number))
-        store.put_message(message(b"other %d" % number, "Other"))
-    store.dispatch()
-    assert await store.delete_topics({"Topic"}) == 1
+        store.appender.put_message(message(b"old %d" % number))
+        store.appender.put_message(message(b"other %d" % number, "Other"))
+    store.appender.dispatch()
+    assert await store.deletion.delete_topics({"Topic"}) == 1
     for number in range(again):
-        store.put_message(message(b"new %d" % number))
-    store.dispatch()
+        store.appender.put_message(message(b"new %d" % number))
+    store.appender.dispatch()
     root = crash_copy(tmp_path / "store", tmp_path / "killed")
     await store.stop()
 
@@ -376,7 +376,7 @@ async def test_a_topic_that_was_deleted_and_made_again_has_its_new_messages_afte
 
     assert [one.body for one in read_queue(store, "Topic", 0)] == [b"new %d" % number for number in range(again)]
     assert [one.body for one in read_queue(store, "Other", 0)] == [b"other %d" % number for number in range(5)]
-    assert store.put_message(message()).queue_offset == again
+    assert store.appender.put_message(message()).queue_offset == again
     await store.stop()
 
 

@@ -1,0 +1,24 @@
+"""Answers to requests whose message has to be acknowledged first: on disk under SYNC_FLUSH, its topic on disk."""
+
+from rocketbroker.codec.remoting.remoting_command import Command, response
+from rocketbroker.processor.support.put_refusal import RESPONSE_CODES
+from rocketbroker.store.commitlog.put_message import PutMessageResult, PutMessageStatus
+from rocketbroker.store.flush.acknowledgement import Acknowledgement, Acknowledgements
+
+
+def acknowledged_answer(answer: Command, outcome: Acknowledgement) -> Command:
+    """Return ``answer``, or the refusal that the outcome stands for.
+
+    FLUSH_DISK_TIMEOUT keeps the fields: the message is stored all the same, and what they say of it holds.
+    """
+    if outcome.ok:
+        return answer
+    fields = answer.header if outcome.status is PutMessageStatus.FLUSH_DISK_TIMEOUT else None
+    return response(RESPONSE_CODES[outcome.status], outcome.reason, fields)
+
+
+async def answer_when_acknowledged(
+    acknowledgements: Acknowledgements, result: PutMessageResult, answer: Command
+) -> Command:
+    """Wait for the message, then answer as ``acknowledged_answer`` does."""
+    return acknowledged_answer(answer, await acknowledgements.acknowledged(result))

@@ -1,0 +1,113 @@
+"""Waits between a put and its acknowledgement (CommitLog.handleDiskFlushAndHA).
+
+A wait begins with a call and ends with a callback on the event loop. It is no task: SYNC_FLUSH has one for each send.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from functools import partial
+from math import inf
+from typing import Final, NamedTuple
+
+from rocketbroker.store.commitlog.put_message import PutMessageResult, PutMessageStatus
+
+
+class Acknowledgement(NamedTuple):
+    """Outcome of a wait; ``reason`` says why the message is not acknowledged."""
+
+    status: PutMessageStatus
+    reason: str = ""
+
+    @property
+    def ok(self) -> bool:
+        """The message is acknowledged."""
+        return self.status is PutMessageStatus.PUT_OK
+
+
+ACKNOWLEDGED: Final = Acknowledgement(PutMessageStatus.PUT_OK)
+
+#: Takes the outcome; called once, on the event loop.
+OnAcknowledged = Callable[[Acknowledgement], None]
+#: Begins to wait.
+Wait = Callable[[OnAcknowledged], None]
+
+
+class Acknowledgements:
+    """Combines what each message waits for.
+
+    Args:
+        waits: the waits that all messages have; none under ASYNC_FLUSH.
+
+    Attributes:
+        required: whether there are any.
+    """
+
+    def __init__(self, *waits: Callable[[PutMessageResult, OnAcknowledged], None]) -> None:
+        self._waits = waits
+        self.required = bool(waits)
+
+    def wait_for(self, result: PutMessageResult, also: Sequence[Wait] = ()) -> Wait:
+        """Return the wait for a stored message, with the most severe outcome; ``also`` are waits of its own."""
+        if also or len(self._waits) != 1:
+            return partial(when_all, [*(partial(wait, result) for wait in self._waits), *also])
+        return partial(self._waits[0], result)
+
+    def acknowledged(self, result: PutMessageResult, also: Sequence[Wait] = ()) -> asyncio.Future[Acknowledgement]:
+        """Begin ``wait_for`` and return its outcome."""
+        return outcome_of(self.wait_for(result, also))
+
+
+def outcome_of(wait: Wait) -> asyncio.Future[Acknowledgement]:
+    """Begin to wait; the future may be cancelled, and the outcome is dropped then."""
+    future: asyncio.Future[Acknowledgement] = asyncio.get_running_loop().create_future()
+    wait(lambda outcome: None if future.done() else future.set_result(outcome))
+    return future
+
+
+def when_all(
+    waits: Sequence[Wait], tell: OnAcknowledged, timeout_s: float = inf, late: Acknowledgement = ACKNOWLEDGED
+) -> None:
+    """Give ``tell`` the most severe outcome once all waits have ended.
+
+    Args:
+        waits: begun in this order.
+        tell: takes the outcome.
+        timeout_s: time for all of them.
+        late: outcome of those that have not ended by then.
+    """
+    if waits:
+        joined = _JoinedWaits(len(waits), tell, timeout_s, late)
+        for wait in waits:
+            wait(joined.ended)
+    else:
+        tell(ACKNOWLEDGED)
+
+
+class _JoinedWaits:
+    """Counts the waits of one message that have not ended."""
+
+    def __init__(self, count: int, tell: OnAcknowledged, timeout_s: float, late: Acknowledgement) -> None:
+        self._left = count
+        self._tell = tell
+        self._worst = ACKNOWLEDGED
+        self._deadline = None
+        if timeout_s < inf:
+            self._deadline = asyncio.get_running_loop().call_later(timeout_s, self._time_out, late)
+
+    def ended(self, outcome: Acknowledgement) -> None:
+        if not self._left:
+            return  # too late
+        self._worst = max(self._worst, outcome, key=_severity)
+        self._left -= 1
+        if not self._left:
+            if self._deadline is not None:
+                self._deadline.cancel()
+            self._tell(self._worst)
+
+    def _time_out(self, late: Acknowledgement) -> None:
+        self._left = 0
+        self._tell(max(self._worst, late, key=_severity))
+
+
+def _severity(outcome: Acknowledgement) -> int:
+    return outcome.status.value

@@ -1,0 +1,161 @@
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from rocketbroker.store.commitlog.put_message import PutMessageResult, PutMessageStatus
+from rocketbroker.store.flush.acknowledgement import (
+    ACKNOWLEDGED,
+    Acknowledgement,
+    Acknowledgements,
+    OnAcknowledged,
+    outcome_of,
+    when_all,
+)
+
+PUT = PutMessageResult(PutMessageStatus.PUT_OK, physical_offset=100)
+NOT_ON_DISK = Acknowledgement(PutMessageStatus.FLUSH_DISK_TIMEOUT, "the disk refused")
+NO_TOPIC = Acknowledgement(PutMessageStatus.TOPIC_NOT_CREATED, "the table cannot be written")
+
+
+class FakeWait:
+    """Ends when the test says so."""
+
+    def __init__(self) -> None:
+        self.began: list[PutMessageResult] = []
+        self.end: OnAcknowledged = lambda _: None
+
+    def for_message(self, result: PutMessageResult, tell: OnAcknowledged) -> None:
+        self.began.append(result)
+        self.end = tell
+
+    def __call__(self, tell: OnAcknowledged) -> None:
+        self.end = tell
+
+
+@pytest.fixture
+def flush() -> FakeWait:
+    return FakeWait()
+
+
+@pytest.fixture
+def replica() -> FakeWait:
+    return FakeWait()
+
+
+def test_a_message_that_waits_for_nothing_is_acknowledged_at_once():
+    outcomes: list[Acknowledgement] = []
+    acknowledgements = Acknowledgements()
+
+    acknowledgements.wait_for(PUT)(outcomes.append)
+
+    assert (acknowledgements.required, outcomes) == (False, [ACKNOWLEDGED])
+
+
+def test_one_wait_is_handed_on_as_it_is(flush: FakeWait):
+    outcomes: list[Acknowledgement] = []
+    tell = outcomes.append
+
+    Acknowledgements(flush.for_message).wait_for(PUT)(tell)
+
+    assert (flush.began, flush.end) == ([PUT], tell)
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+@pytest.mark.parametrize(
+    ("first", "second", "worst"),
+    [
+        (ACKNOWLEDGED, ACKNOWLEDGED, ACKNOWLEDGED),
+        (NOT_ON_DISK, ACKNOWLEDGED, NOT_ON_DISK),
+        (ACKNOWLEDGED, NO_TOPIC, NO_TOPIC),
+        (NOT_ON_DISK, NO_TOPIC, NO_TOPIC),
+    ],
+)
+def test_the_most_severe_outcome_counts_in_any_order(
+    flush: FakeWait,
+    replica: FakeWait,
+    order: Sequence[int],
+    first: Acknowledgement,
+    second: Acknowledgement,
+    worst: Acknowledgement,
+):
+    outcomes: list[Acknowledgement] = []
+    Acknowledgements(flush.for_message, replica.for_message).wait_for(PUT)(outcomes.append)
+    assert flush.began == replica.began == [PUT]
+    ends = [(flush.end, first), (replica.end, second)]
+
+    end, outcome = ends[order[0]]
+    end(outcome)
+    assert outcomes == [], "one wait has not ended"
+    end, outcome = ends[order[1]]
+    end(outcome)
+
+    assert outcomes == [worst]
+
+
+def test_a_message_may_have_a_wait_of_its_own(flush: FakeWait, replica: FakeWait):
+    outcomes: list[Acknowledgement] = []
+    Acknowledgements(flush.for_message).wait_for(PUT, also=[replica])(outcomes.append)
+
+    replica.end(NO_TOPIC)
+    flush.end(ACKNOWLEDGED)
+
+    assert outcomes == [NO_TOPIC]
+
+
+async def test_a_wait_that_is_late_ends_with_the_deadline(flush: FakeWait, replica: FakeWait):
+    late = Acknowledgement(PutMessageStatus.FLUSH_DISK_TIMEOUT, "not in time")
+    told = asyncio.Event()
+    outcomes: list[Acknowledgement] = []
+
+    def tell(outcome: Acknowledgement) -> None:
+        outcomes.append(outcome)
+        told.set()
+
+    when_all([flush, replica], tell, 0.01, late)
+    flush.end(ACKNOWLEDGED)
+    await asyncio.wait_for(told.wait(), 10)
+    replica.end(NO_TOPIC)
+
+    assert outcomes == [late], "what ends later changes nothing"
+
+
+async def test_a_failure_before_the_deadline_is_not_hidden_by_it(flush: FakeWait, replica: FakeWait):
+    late = Acknowledgement(PutMessageStatus.FLUSH_DISK_TIMEOUT, "not in time")
+    outcome: asyncio.Future[Acknowledgement] = asyncio.get_running_loop().create_future()
+
+    when_all([flush, replica], outcome.set_result, 0.01, late)
+    flush.end(NO_TOPIC)
+
+    assert await asyncio.wait_for(outcome, 10) == NO_TOPIC
+
+
+async def test_the_deadline_ends_with_the_last_wait(flush: FakeWait, replica: FakeWait, monkeypatch):
+    timers: list[asyncio.TimerHandle] = []
+    loop = asyncio.get_running_loop()
+    call_later = loop.call_later
+
+    def noted(*args: Any) -> asyncio.TimerHandle:
+        timers.append(call_later(*args))
+        return timers[-1]
+
+    monkeypatch.setattr(loop, "call_later", noted)
+
+    when_all([flush, replica], lambda _: None, 60.0, NOT_ON_DISK)
+    flush.end(ACKNOWLEDGED)
+    replica.end(ACKNOWLEDGED)
+
+    assert [timer.cancelled() for timer in timers] == [True]
+
+
+async def test_the_outcome_of_a_cancelled_wait_is_dropped(flush: FakeWait, replica: FakeWait):
+    acknowledgements = Acknowledgements(flush.for_message, replica.for_message)
+    given_up, kept = acknowledgements.acknowledged(PUT), outcome_of(replica)
+    given_up.cancel()
+
+    flush.end(ACKNOWLEDGED)
+    replica.end(ACKNOWLEDGED)
+
+    assert given_up.cancelled()
+    assert await kept == ACKNOWLEDGED
