@@ -1,4 +1,4 @@
-"""Looks after topics, groups and brokers (org.apache.rocketmq.tools.admin.DefaultMQAdminExt)."""
+"""Administration of topics, groups and brokers (org.apache.rocketmq.tools.admin.DefaultMQAdminExt)."""
 
 from collections.abc import Iterable
 from contextlib import suppress
@@ -56,11 +56,13 @@ _NO_END = 2**63 - 1
 
 
 class AdminClient:
-    """Asks name servers and brokers; each method may raise NameServerError, RemotingError and BrokerResponseError.
+    """Admin client of name servers and brokers.
+
+    Every method may raise NameServerError, RemotingError and BrokerResponseError.
 
     Args:
         namesrv_addr: ``host:port`` of the name servers, joined by ``;``.
-        timeout_s: how long each request may take.
+        timeout_s: limit for each request.
     """
 
     def __init__(self, namesrv_addr: str, *, timeout_s: float = 5.0) -> None:
@@ -83,24 +85,24 @@ class AdminClient:
     # -- clusters and routes
 
     async def examine_broker_cluster_info(self) -> ClusterInfo:
-        """Clusters, brokers and their addresses."""
+        """Return the clusters, brokers and their addresses."""
         answer = await self._name_server.invoke(client_request(RequestCode.GET_BROKER_CLUSTER_INFO))
         return ClusterInfo.decode(check_success(answer).body)
 
     async def examine_topic_route_info(self, topic: str) -> TopicRouteData:
-        """Where a topic is; TopicRouteError when the name server does not know it."""
+        """Return the route of a topic; TopicRouteError for an unknown topic."""
         return await self._name_server.topic_route(topic)
 
     async def fetch_all_topic_list(self) -> list[str]:
-        """Names of all topics."""
+        """Return the names of all topics."""
         answer = await self._name_server.invoke(client_request(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER))
         return TopicList.decode(check_success(answer).body).topic_list
 
     async def fetch_master_addresses(self, cluster: str) -> dict[str, str]:
-        """Addresses of a cluster's masters by broker name.
+        """Return the addresses of a cluster's masters by broker name.
 
         Raises:
-            ClientError: there is no such cluster; the text names those there are.
+            ClientError: unknown cluster; the text names the known ones.
         """
         info = await self.examine_broker_cluster_info()
         names = info.cluster_addr_table.get(cluster)
@@ -110,10 +112,10 @@ class AdminClient:
         return {name: data.broker_addrs[MASTER_ID] for name, data in brokers.items() if MASTER_ID in data.broker_addrs}
 
     async def fetch_broker_addresses(self, cluster: str | None = None) -> list[str]:
-        """Addresses of all brokers of a cluster, slaves too, or of all clusters.
+        """Return the addresses of all brokers of a cluster, slaves too, or of all clusters.
 
         Raises:
-            ClientError: there is no such cluster; the text names those there are.
+            ClientError: unknown cluster; the text names the known ones.
         """
         info = await self.examine_broker_cluster_info()
         if cluster is not None and cluster not in info.cluster_addr_table:
@@ -124,34 +126,34 @@ class AdminClient:
         return [data.broker_addrs[number] for data in found for number in sorted(data.broker_addrs)]
 
     async def fetch_broker_name(self, address: str) -> str:
-        """The name of the broker with that address; BrokerNotFoundError when the name server knows none."""
+        """Return the name of the broker with that address; BrokerNotFoundError when the name server knows none."""
         names = await self.broker_names_at(address)
         if not names:
             raise BrokerNotFoundError(f"no registered broker has the address {address}")
         return min(names)
 
     async def broker_names_at(self, address: str) -> set[str]:
-        """The names of the brokers with that address: one, or none when it is not registered."""
+        """Return the names of the brokers with that address: one, or none when it is not registered."""
         info = await self.examine_broker_cluster_info()
         return {name for name, data in info.broker_addr_table.items() if address in data.broker_addrs.values()}
 
     async def fetch_broker_runtime_stats(self, address: str) -> dict[str, str]:
-        """What a broker says of itself, all values as text."""
+        """Return the runtime statistics of a broker, all values as text."""
         answer = await self._invoke(address, client_request(RequestCode.GET_BROKER_RUNTIME_INFO))
         return KVTable.decode(check_success(answer).body).table
 
     # -- cleaning
 
     async def clean_expired_consumer_queue(self, address: str) -> None:
-        """Have a broker remove queue and index files whose messages are gone; done when it has."""
+        """Have a broker remove queue and index files without messages, and wait until it has."""
         check_success(await self._invoke(address, client_request(RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE)))
 
     async def clean_unused_topic(self, address: str) -> None:
-        """Have a broker remove the queues of topics that do not exist; done when it has."""
+        """Have a broker remove the queues of unknown topics, and wait until it has."""
         check_success(await self._invoke(address, client_request(RequestCode.CLEAN_UNUSED_TOPIC)))
 
     async def delete_expired_commit_log(self, address: str) -> None:
-        """Have a broker remove expired commit log files soon."""
+        """Have a broker remove expired CommitLog files soon."""
         check_success(await self._invoke(address, client_request(RequestCode.DELETE_EXPIRED_COMMITLOG)))
 
     # -- topics
@@ -202,7 +204,7 @@ class AdminClient:
     # -- consumers
 
     async def query_topic_consume_by_who(self, topic: str) -> list[str]:
-        """Groups that consume a topic, as any broker of it tells."""
+        """Return the groups that consume a topic, as reported by one of its brokers."""
         route = await self.examine_topic_route_info(topic)
         for address in addresses_of(route.broker_datas):
             header = QueryTopicConsumeByWhoRequestHeader(topic)
@@ -213,7 +215,7 @@ class AdminClient:
     async def examine_consume_stats(
         self, group: str, topic: str | None = None, route_topic: str | None = None
     ) -> ConsumeStats:
-        """How far a group is in each queue; only of ``topic`` if it is given.
+        """Return the progress of a group in each queue, of one ``topic`` or of all.
 
         Raises:
             TopicRouteError: the group has no retry topic, and ``topic`` (or ``route_topic``) no route either.
@@ -229,14 +231,14 @@ class AdminClient:
         return total
 
     async def examine_consumer_connection_info(self, group: str) -> ConsumerConnection:
-        """The clients of a group; BrokerResponseError with CONSUMER_NOT_ONLINE when there are none."""
+        """Return the clients of a group; BrokerResponseError with CONSUMER_NOT_ONLINE when there are none."""
         return (await self.examine_consumers(group))[0]
 
     async def examine_consumers(self, group: str) -> tuple[ConsumerConnection, str]:
         """The clients of a group, and in what their subscriptions differ as the broker says (Apache's says nothing).
 
         Raises:
-            BrokerResponseError: CONSUMER_NOT_ONLINE, there are none.
+            BrokerResponseError: CONSUMER_NOT_ONLINE; the group has no clients.
         """
         answer = await self._ask_first(
             group, RequestCode.GET_CONSUMER_CONNECTION_LIST, GetConsumerConnectionListRequestHeader(group)
@@ -244,20 +246,20 @@ class AdminClient:
         return ConsumerConnection.decode(answer.body), answer.remark or ""
 
     async def get_consumer_running_info(self, group: str, client_id: str) -> Any:
-        """What a client of a group says of itself: a ConsumerRunningInfo as ``fastjson.loads`` reads it."""
+        """Return the ConsumerRunningInfo of a client of a group, as ``fastjson.loads`` reads it."""
         answer = await self._ask_first(
             group, RequestCode.GET_CONSUMER_RUNNING_INFO, GetConsumerRunningInfoRequestHeader(group, client_id)
         )
         return fastjson.loads(answer.body)
 
     async def assigned_queues(self, group: str, client_id: str) -> list[MessageQueue]:
-        """The queues that a client of a group consumes now, as the client itself tells."""
+        """Return the queues that a client of a group consumes now, as the client itself tells."""
         return queues_in_running_info(await self.get_consumer_running_info(group, client_id))
 
     async def get_consume_status(
         self, topic: str, group: str, client_id: str = ""
     ) -> dict[str, dict[MessageQueue, int]]:
-        """Where clients of a group are, or one of them, as they themselves tell; by client id."""
+        """Return the offsets that the clients of a group, or one of them, report; by client id."""
         header = GetConsumerStatusRequestHeader(topic, group, client_id)
         answer = await self._ask_first(group, RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS, header)
         return GetConsumerStatusBody.decode(answer.body).consumer_table
@@ -267,7 +269,7 @@ class AdminClient:
     async def reset_offset_by_timestamp(
         self, topic: str, group: str, timestamp_ms: int, *, force: bool = True, route_topic: str | None = None
     ) -> dict[MessageQueue, int]:
-        """Move a group to a time, -1 to the ends of the queues; gives where it goes on.
+        """Move a group to a time, -1 to the ends of the queues; return the new offsets.
 
         Without ``force`` it goes back only.
         """
@@ -281,11 +283,11 @@ class AdminClient:
     async def reset_offset_by_queue_id(
         self, address: str, group: str, topic: str, queue_id: int, *, offset: int = -1, timestamp_ms: int = -1
     ) -> dict[MessageQueue, int]:
-        """Move a group to an offset of one queue of a broker, or to a time there; gives where it goes on."""
+        """Move a group to an offset of one queue of a broker, or to a time there; return the new offsets."""
         return await self._reset(address, ResetOffsetRequestHeader(group, topic, timestamp_ms, True, queue_id, offset))
 
     async def clone_group_offset(self, src_group: str, dest_group: str, topic: str, *, offline: bool = False) -> None:
-        """Have a group go on in a topic where another is; ``offline``: whether or not that one consumes it now."""
+        """Copy the offsets of one group in a topic to another; ``offline``: even if no client consumes it."""
         header = CloneGroupOffsetRequestHeader(src_group, dest_group, topic, offline)
         route = await self.examine_topic_route_info(topic)
         for address in addresses_of(route.broker_datas):
@@ -296,7 +298,7 @@ class AdminClient:
         return ResetOffsetBody.decode(check_success(answer).body).offset_table
 
     async def _ask_first(self, group: str, code: int, header: CommandCustomHeader) -> Command:
-        """The answer of one broker that a group consumes from."""
+        """Return the answer of one broker that a group consumes from."""
         route = await self._group_route(group)
         for address in addresses_of(route.broker_datas):
             return check_success(await self._invoke(address, client_request(code, header)))
@@ -305,10 +307,10 @@ class AdminClient:
     # -- messages
 
     async def view_message(self, offset_msg_id: str, topic: str | None = None) -> MessageExt:
-        """The message with an offset message id, from the broker that the id names.
+        """Return the message with an offset message id, from the broker that the id names.
 
         Raises:
-            CodecError: the id is not one.
+            CodecError: the id is invalid.
         """
         where = decode_message_id(offset_msg_id)
         address = address_text(where.ip, where.port)
@@ -317,10 +319,10 @@ class AdminClient:
         return decode_messages(answer.body)[0]
 
     async def find_message(self, topic: str, msg_id: str) -> MessageExt:
-        """The message with an id of either kind: an offset message id or a unique id (which look alike).
+        """Return the message with an id of either kind: an offset message id or a unique id (which look alike).
 
         Raises:
-            ClientError: there is none.
+            ClientError: no such message.
         """
         try:
             where = decode_message_id(msg_id)
@@ -343,7 +345,7 @@ class AdminClient:
         begin_ms: int = 0,
         end_ms: int = _NO_END,
     ) -> list[MessageExt]:
-        """Messages of a topic with a key (``index_type`` K), a unique id (U) or a tag (T), by store time."""
+        """Return the messages of a topic with a key (``index_type`` K), a unique id (U) or a tag (T), by store time."""
         route = await self.examine_topic_route_info(topic)
         found: list[MessageExt] = []
         for address in addresses_of(route.broker_datas):
@@ -379,20 +381,20 @@ def _no_cluster(cluster: str, info: ClusterInfo) -> ClientError:
 
 
 def address_text(ip: str, port: int) -> str:
-    """``ip:port``, an IPv6 address in brackets."""
+    """Return ``ip:port``, an IPv6 address in brackets."""
     return f"[{ip}]:{port}" if ":" in ip else f"{ip}:{port}"
 
 
 def addresses_of(brokers: Iterable[BrokerData]) -> list[str]:
-    """One address of each broker: the master's, else that of the lowest id (BrokerData.selectBrokerAddr)."""
+    """Return one address of each broker: the master's, else that of the lowest id (BrokerData.selectBrokerAddr)."""
     return [data.broker_addrs[min(data.broker_addrs)] for data in brokers if data.broker_addrs]
 
 
 def queues_in_running_info(info: Any) -> list[MessageQueue]:
-    """The keys of ``mqTable`` in a ConsumerRunningInfo.
+    """Return the keys of ``mqTable`` in a ConsumerRunningInfo.
 
     Raises:
-        CodecError: it is not of that shape.
+        CodecError: the info has another shape.
     """
     table = info.get("mqTable", {}) if isinstance(info, dict) else None
     if not isinstance(table, dict) or not all(isinstance(key, fastjson.ObjectKey) for key in table):
@@ -401,7 +403,7 @@ def queues_in_running_info(info: Any) -> list[MessageQueue]:
 
 
 def looked_up_by(message: MessageExt, index_type: str) -> list[str | None]:
-    """What a message is found by in an index of that type."""
+    """Return the text that a message is found by in an index of that type."""
     if index_type == "U":
         return [message.uniq_key]
     return [message.tags] if index_type == "T" else [*message.keys, message.uniq_key]

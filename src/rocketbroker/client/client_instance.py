@@ -1,4 +1,4 @@
-"""The parts that producers and consumers share (org.apache.rocketmq.client.impl.factory.MQClientInstance)."""
+"""Parts shared by producers and consumers (org.apache.rocketmq.client.impl.factory.MQClientInstance)."""
 
 import itertools
 import os
@@ -20,15 +20,15 @@ _instance_numbers = itertools.count(1)
 
 
 class ClientInstance:
-    """Connections, name servers, routes, heartbeats and offsets; wires them and does nothing else.
+    """Connections, name servers, routes, heartbeats and offsets of one client.
 
     Args:
         namesrv_addr: ``host:port`` of the name servers, joined by ``;``.
         instance_name: makes the client id ``address@instance`` unique; by default by process and a number.
-        client_ip: the address of this machine, by default found out.
-        timeout_s: how long a request other than a send or a pull may take (mqClientApiTimeout).
-        poll_name_server_interval_s: how often routes are refreshed.
-        heartbeat_broker_interval_s: how often heartbeats are sent.
+        client_ip: address of this machine, detected by default.
+        timeout_s: limit for requests other than sends and pulls (mqClientApiTimeout).
+        poll_name_server_interval_s: seconds between refreshes of the routes.
+        heartbeat_broker_interval_s: seconds between heartbeats.
         routes: handlers of requests that brokers send.
     """
 
@@ -62,7 +62,7 @@ class ClientInstance:
         self._parts = PartList(self.routes, self.heartbeats)
 
     async def start(self) -> None:
-        """Begin to refresh routes and to send heartbeats; connections are made when they are needed."""
+        """Start to refresh routes and to send heartbeats; connections open on first use."""
         await self._parts.start()
 
     async def stop(self) -> None:
@@ -83,8 +83,8 @@ class ClientInstance:
         """Send a request to the master of a queue, which knows the client's groups by then.
 
         Raises:
-            TopicRouteError, NameServerError, BrokerNotFoundError: the broker is not to be found.
-            RemotingError: it does not answer.
+            TopicRouteError, NameServerError, BrokerNotFoundError: no address for the broker.
+            RemotingError: the broker does not answer.
         """
         await self.routes.route(queue.topic)
         address = self.routes.broker_address(queue)

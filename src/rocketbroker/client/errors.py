@@ -1,13 +1,13 @@
-"""Errors of the clients, as one branch of the tree in common/errors.py.
+"""Errors of the clients: one branch of the tree in common/errors.py.
 
 RocketBrokerError
-└── ClientError                  a client cannot do what was asked (MQClientException)
-    ├── ClientStateError         ... since it is not started, or closed
-    ├── InvalidMessageError      the message, topic or group may not be sent or named like this
-    ├── TopicRouteError          no name server knows where the topic is
-    ├── BrokerNotFoundError      the route names a broker that has no address
-    ├── NameServerError          none of the name servers answered
-    └── SendFailedError          a send failed on each try; ``causes`` has what went wrong
+└── ClientError                  failure of a client operation (MQClientException)
+    ├── ClientStateError         client not started, or closed
+    ├── InvalidMessageError      invalid message, topic or group
+    ├── TopicRouteError          no route for the topic
+    ├── BrokerNotFoundError      no address for a broker of the route
+    ├── NameServerError          no name server answered
+    └── SendFailedError          all tries of a send failed; ``causes`` has the errors
 """
 
 from collections.abc import Sequence
@@ -16,15 +16,15 @@ from rocketbroker.common.errors import RocketBrokerError
 
 
 class ClientError(RocketBrokerError):
-    """A client cannot do what was asked."""
+    """Failure of a client operation."""
 
 
 class ClientStateError(ClientError):
-    """A client was used before its start or after its close."""
+    """Use of a client before its start or after its close."""
 
 
 class InvalidMessageError(ClientError, ValueError):
-    """A message, topic or group breaks a rule of RocketMQ; the text says which."""
+    """Invalid message, topic or group; the text names the rule."""
 
 
 class TopicRouteError(ClientError):
@@ -32,15 +32,15 @@ class TopicRouteError(ClientError):
 
 
 class BrokerNotFoundError(ClientError):
-    """A broker that is named has no address in the routes."""
+    """A broker of the route has no address."""
 
 
 class NameServerError(ClientError):
-    """None of the name servers answered."""
+    """No name server answered."""
 
 
 class SendFailedError(ClientError):
-    """A send failed on each try; ``causes`` are the errors, one for each, in order."""
+    """All tries of a send failed; ``causes`` has their errors in order."""
 
     def __init__(self, text: str, causes: Sequence[Exception]) -> None:
         super().__init__(text)

@@ -1,4 +1,4 @@
-"""What producers and consumers have in common: a group, a client instance, a beginning and an end."""
+"""Common part of producers and consumers: group, client instance, start and close."""
 
 from abc import ABC, abstractmethod
 from types import TracebackType
@@ -18,7 +18,7 @@ class GroupMember(ABC):
         client: an instance to share with others, which its owner starts and stops.
     """
 
-    # What it is, for error texts.
+    # Kind of member, for error texts.
     kind = "member"
 
     def __init__(self, group: str, namesrv_addr: str, client: ClientInstance | None) -> None:
@@ -30,21 +30,21 @@ class GroupMember(ABC):
 
     @abstractmethod
     def _join(self) -> None:
-        """Have the heartbeats tell of the group."""
+        """Add the group to the heartbeats."""
 
     @abstractmethod
     async def _leave(self) -> None:
-        """Sign off at the brokers."""
+        """Unregister at the brokers."""
 
     async def start(self) -> None:
-        """Begin; brokers are told of the group when they are used first."""
+        """Start; each broker learns of the group on first use."""
         if self._owns_client:
             await self._client.start()
         self._started = True
         self._join()
 
     async def close(self) -> None:
-        """Sign off at the brokers and close the connections."""
+        """Unregister at the brokers and close the connections."""
         if not self._started:
             return
         self._started = False

@@ -1,4 +1,4 @@
-"""Tells brokers that this client lives (MQClientInstance.sendHeartbeatToAllBroker and unregisterClient)."""
+"""Heartbeats to brokers (MQClientInstance.sendHeartbeatToAllBroker and unregisterClient)."""
 
 import asyncio
 import logging
@@ -16,14 +16,14 @@ log = logging.getLogger(__name__)
 
 
 class HeartbeatSender:
-    """Sends heartbeats of all groups of one client, at once to a broker that is used first, then regularly.
+    """Send heartbeats of all groups of a client: to a broker on first use, then regularly.
 
     Args:
-        remoting: carries the requests.
+        remoting: connections to brokers.
         client_id: the id of the client, unique among all clients.
-        broker_addresses: gives the addresses to send to; called with ``masters_only``.
-        interval_s: how often (heartbeatBrokerInterval).
-        timeout_s: how long a broker may take to answer.
+        broker_addresses: returns the addresses to send to; called with ``masters_only``.
+        interval_s: seconds between heartbeats (heartbeatBrokerInterval).
+        timeout_s: limit for a broker's answer.
     """
 
     def __init__(
@@ -46,51 +46,51 @@ class HeartbeatSender:
         self._tasks = TaskOwner("heartbeat-sender")
 
     async def start(self) -> None:
-        """Begin to send regularly."""
+        """Start the regular heartbeats."""
         self._tasks.every(self._interval_s, self.send_to_all, "send")
 
     async def stop(self) -> None:
-        """Stop sending."""
+        """Stop the heartbeats."""
         await self._tasks.stop()
 
     def register_producer(self, group: str) -> None:
-        """Name a producer group in the heartbeats from now on."""
+        """Add a producer group to the heartbeats."""
         self._producers.add(group)
         self._greeted.clear()
 
     def register_consumer(self, data: ConsumerData) -> None:
-        """Name a consumer group and its subscriptions in the heartbeats from now on, instead of what was known."""
+        """Add a consumer group and its subscriptions to the heartbeats, or replace them."""
         self._consumers[data.group_name] = data
         self._greeted.clear()
 
     async def unregister_producer(self, group: str) -> None:
-        """Sign a producer group off at all brokers that know it."""
+        """Unregister a producer group at all brokers that know it."""
         self._producers.discard(group)
         await self._unregister(UnregisterClientRequestHeader(self.client_id, producer_group=group))
 
     async def unregister_consumer(self, group: str) -> None:
-        """Sign a consumer group off at all brokers that know it."""
+        """Unregister a consumer group at all brokers that know it."""
         self._consumers.pop(group, None)
         await self._unregister(UnregisterClientRequestHeader(self.client_id, consumer_group=group))
 
     async def greet(self, address: str) -> None:
-        """Send a heartbeat to a broker unless it had one of the groups as they are now; a failure is logged."""
+        """Send a heartbeat to a broker unless it knows the current groups; log a failure."""
         if address not in self._greeted:
             self._greeted.add(address)
             await self._send(address)
 
     def greet_soon(self, address: str) -> None:
-        """As ``greet``, without waiting for it."""
+        """Send a heartbeat like ``greet``, in a task."""
         if address not in self._greeted:
             self._greeted.add(address)
             self._tasks.start(self._send(address), "greet")
 
     def forget_greetings(self) -> None:
-        """Greet each broker anew when it is used next: with a lost connection a broker forgets the client."""
+        """Greet every broker again on next use: brokers forget a client with its connection."""
         self._greeted.clear()
 
     async def send_to_all(self) -> None:
-        """Send a heartbeat to all brokers in known routes; to masters only while there are only producers."""
+        """Send a heartbeat to all brokers of known routes; without consumers, to masters only."""
         if not self._producers and not self._consumers:
             return
         addresses = self._broker_addresses(not self._consumers)

@@ -1,4 +1,4 @@
-"""What an application sends (org.apache.rocketmq.common.message.Message)."""
+"""Message to send (org.apache.rocketmq.common.message.Message)."""
 
 from collections.abc import Iterable, Mapping
 
@@ -19,17 +19,17 @@ MAX_MESSAGE_SIZE = 4 * 1024 * 1024
 
 
 class Message(msgspec.Struct, frozen=True):
-    """A message that was not sent yet.
+    """Message before it is sent.
 
     Args:
-        topic: where it goes.
-        body: its content; may not be empty.
-        tags: what consumers filter by.
-        keys: what it can be looked up by: one key, or several.
-        properties: own properties; names that RocketMQ keeps for itself are refused.
-        flag: a number for the application; the broker only carries it.
-        delay_time_level: 0, or a level of the broker's messageDelayLevel, from 1 on.
-        wait_store_msg_ok: whether the answer waits for a synchronous flush, where the broker has one.
+        topic: destination.
+        body: content; not empty.
+        tags: tag that consumers filter by.
+        keys: one or more keys for lookups.
+        properties: user properties; RocketMQ's own names are rejected.
+        flag: number for the application; the broker ignores it.
+        delay_time_level: 0, or a level of the broker's messageDelayLevel, counted from 1.
+        wait_store_msg_ok: wait for the flush if the broker is set to SYNC_FLUSH.
     """
 
     topic: str
@@ -42,7 +42,7 @@ class Message(msgspec.Struct, frozen=True):
     wait_store_msg_ok: bool = True
 
     def all_properties(self) -> dict[str, str]:
-        """The properties as they go to the broker, those made of other fields included."""
+        """Return the properties as they go to the broker, those made of other fields included."""
         properties = dict(self.properties)
         if self.keys:
             properties[PROPERTY_KEYS] = self.keys if isinstance(self.keys, str) else KEY_SEPARATOR.join(self.keys)
@@ -58,7 +58,7 @@ def check_message(message: Message, max_message_size: int = MAX_MESSAGE_SIZE) ->
     """Check a message before it is sent (Validators.checkMessage).
 
     Raises:
-        InvalidMessageError: topic, body or a property is not allowed; the text says what would be.
+        InvalidMessageError: invalid topic, body or property; the text says what would be valid.
     """
     check_topic(message.topic)
     if is_not_allowed_send_topic(message.topic):
@@ -79,14 +79,14 @@ def check_message(message: Message, max_message_size: int = MAX_MESSAGE_SIZE) ->
 
 
 def check_topic(topic: str) -> None:
-    """Raise InvalidMessageError when a topic may not be called so."""
+    """Raise InvalidMessageError for an invalid topic name."""
     result = validate_topic(topic)
     if not result.valid:
         raise InvalidMessageError(result.remark)
 
 
 def check_properties(names: Iterable[str]) -> None:
-    """Raise InvalidMessageError when one of the names is RocketMQ's own."""
+    """Raise InvalidMessageError if a name is reserved by RocketMQ."""
     for name in names:
         if name in STRING_HASH_SET:
             text = f"the property {name!r} is kept for RocketMQ itself; use the field of Message, or another name"
@@ -94,7 +94,7 @@ def check_properties(names: Iterable[str]) -> None:
 
 
 def check_group(group: str) -> None:
-    """Raise InvalidMessageError when a group of producers or consumers may not be called so."""
+    """Raise InvalidMessageError for an invalid group name."""
     result = validate_group(group)
     if not result.valid:
         raise InvalidMessageError(result.remark)

@@ -1,4 +1,4 @@
-"""Makes unique message ids (org.apache.rocketmq.common.message.MessageClientIDSetter)."""
+"""Unique message ids (org.apache.rocketmq.common.message.MessageClientIDSetter)."""
 
 import itertools
 import os
@@ -10,11 +10,11 @@ from rocketbroker.common.clock import Clock, SystemClock
 
 
 class UniqueIdGenerator:
-    """Gives ids that no other generator gives: address, process, a random number, time and a counter.
+    """Generator of ids from address, process, a random number, time and a counter.
 
     Args:
-        ip: the address of this machine, in text.
-        clock: where the time comes from.
+        ip: address of this machine, as text.
+        clock: source of time.
     """
 
     def __init__(self, ip: str, clock: Clock | None = None) -> None:
@@ -27,7 +27,7 @@ class UniqueIdGenerator:
         self._month_start, self._next_month_start = 0, 0
 
     def create_unique_id(self) -> str:
-        """The next id: 32 or 56 upper-case hex digits."""
+        """Return the next id: 32 or 56 upper-case hex digits."""
         now = self._clock.time_ms()
         if not self._month_start <= now < self._next_month_start:
             self._month_start, self._next_month_start = month_around(now)

@@ -1,4 +1,4 @@
-"""Pulls many queues at once and gives their messages one by one (the pull loop of DefaultLitePullConsumerImpl).
+"""Messages of many queues, pulled at once and yielded one by one (the pull loop of DefaultLitePullConsumerImpl).
 
 One task for each queue pulls ahead into a bounded buffer: a slow reader stops the pulling, not the other way round.
 """
@@ -34,7 +34,7 @@ Batch = tuple[MessageQueue, list[MessageExt], int]
 
 
 class MessageStream:
-    """The messages of some queues, until it is closed.
+    """Messages of some queues, until it is closed.
 
     Args:
         find_queues: gives the queues; asked again and again, since topics grow. TopicRouteError is waited out.
@@ -76,7 +76,7 @@ class MessageStream:
         self._tasks = TaskOwner("message-stream")
 
     async def messages(self) -> AsyncGenerator[MessageExt, None]:
-        """The messages; an error that waiting does not mend ends it."""
+        """Yield the messages; an error that waiting does not mend ends it."""
         await self._first_scan()
         self._tasks.every(self._rescan_interval_s, self._rescan, "rescan")
         if self._commit is not None:
@@ -150,7 +150,7 @@ class MessageStream:
 
 
 def passes(error: RocketBrokerError) -> bool:
-    """Whether a failed pull may succeed a little later."""
+    """Return true if a failed pull may succeed a little later."""
     if isinstance(error, BrokerResponseError):
         return error.code in PASSING_CODES
     return isinstance(error, RemotingError | ClientError) and not isinstance(error, ClientStateError)

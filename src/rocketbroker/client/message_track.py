@@ -1,4 +1,4 @@
-"""Who has consumed a message (DefaultMQAdminExtImpl.messageTrackDetail, MessageTrack)."""
+"""Consumption of one message by each group (DefaultMQAdminExtImpl.messageTrackDetail, MessageTrack)."""
 
 from enum import StrEnum
 
@@ -14,7 +14,7 @@ from rocketbroker.common.errors import BrokerResponseError
 
 
 class TrackType(StrEnum):
-    """What a group has done with a message."""
+    """State of a message in a group."""
 
     CONSUMED = "CONSUMED"
     CONSUMED_BUT_FILTERED = "CONSUMED_BUT_FILTERED"
@@ -39,7 +39,7 @@ class MessageTrack(msgspec.Struct, rename="camel", frozen=True):
 
 
 async def message_track_detail(admin: AdminClient, message: MessageExt) -> list[MessageTrack]:
-    """What each group that consumes the topic has done with a message."""
+    """Return the state of a message in each group that consumes its topic."""
     groups = await admin.query_topic_consume_by_who(message.topic)
     return [await _track(admin, message, group) for group in sorted(groups)]
 
@@ -69,7 +69,7 @@ async def _track_type(admin: AdminClient, message: MessageExt, group: str, clien
 
 
 async def _consumed(admin: AdminClient, message: MessageExt, group: str) -> bool:
-    """Whether the group has committed an offset after the message, on the broker that stored it."""
+    """Return true if the group has committed an offset after the message, on the broker that stored it."""
     stats = await admin.examine_consume_stats(group, message.topic)
     names = await admin.broker_names_at(message.store_host_text)
     return any(

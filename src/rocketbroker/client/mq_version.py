@@ -9,7 +9,7 @@ _LAST = 611
 
 
 def version_desc(ordinal: int) -> str:
-    """``V5_5_0`` for 513; a version before V3_9_1, whose order is irregular, is called by its number."""
+    """Return ``V5_5_0`` for 513; a version before V3_9_1, whose order is irregular, is called by its number."""
     if ordinal < _FIRST_REGULAR:
         return f"VERSION_{ordinal}"
     number = (min(ordinal, _LAST) - 14) // 2 + 301

@@ -14,10 +14,10 @@ from rocketbroker.transport.remoting_client import RemotingClient, split_address
 
 
 def split_addresses(namesrv_addr: str) -> tuple[str, ...]:
-    """The addresses of ``host:port;host:port``.
+    """Return the addresses of ``host:port;host:port``.
 
     Raises:
-        ConfigError: there is none, or one of them has no port.
+        ConfigError: no address, or an address without a port.
     """
     addresses = tuple(part.strip() for part in namesrv_addr.split(";") if part.strip())
     if not addresses:
@@ -46,7 +46,7 @@ class NameServerClient:
         self.addresses = addresses
 
     async def invoke(self, command: Command) -> Command:
-        """The answer of the first name server that gives one, whatever its code.
+        """Return the answer of the first name server that gives one, whatever its code.
 
         Raises:
             NameServerError: none answered, or only brokers did; the text has the reason of each.
@@ -76,7 +76,7 @@ class NameServerClient:
             check_success(await self._remoting.invoke(address, command(), self._timeout_s))
 
     async def topic_route(self, topic: str) -> TopicRouteData:
-        """Where the queues of a topic are.
+        """Return the route of a topic.
 
         Raises:
             TopicRouteError: the name server does not know the topic.

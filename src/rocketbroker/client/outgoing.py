@@ -44,7 +44,7 @@ class Outgoing(msgspec.Struct, frozen=True):
         *,
         oneway: bool = False,
     ) -> Command:
-        """The request that sends it to a queue."""
+        """Return the request that sends it to a queue."""
         header = SendMessageRequestHeaderV2(
             producer_group=group,
             topic=self.topic,
@@ -63,7 +63,7 @@ class Outgoing(msgspec.Struct, frozen=True):
 
 
 def prepare_message(message: Message, unique_id: str, compress_over: int) -> Outgoing:
-    """One message; a body of ``compress_over`` bytes or more is compressed when that makes it smaller.
+    """Encode one message; a body of ``compress_over`` bytes or more is compressed when that makes it smaller.
 
     Raises:
         CodecError: a property holds a separator, or all properties together are too long.
@@ -99,7 +99,7 @@ def check_batch(messages: Sequence[Message]) -> None:
     """Check that messages can go as one batch (MessageBatch.generateFromList).
 
     Raises:
-        InvalidMessageError: there is none, or their topics or waits differ, or one is delayed or a retry.
+        InvalidMessageError: no messages, different topics or waits, or a delayed or retried message.
     """
     if not messages:
         raise InvalidMessageError("the batch is empty; at least one message is wanted")

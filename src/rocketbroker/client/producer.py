@@ -80,7 +80,7 @@ class Producer(GroupMember):
         await self._client.heartbeats.unregister_producer(self.group)
 
     async def fetch_publish_queues(self, topic: str) -> tuple[MessageQueue, ...]:
-        """The queues that a topic can be written to, in order (fetchPublishMessageQueues)."""
+        """Return the queues that a topic can be written to, in order (fetchPublishMessageQueues)."""
         return (await self._client.routes.publish_route(topic)).publish_queues
 
     async def send(
@@ -151,7 +151,7 @@ class Producer(GroupMember):
         raise SendFailedError(f"{text}: {causes[-1]}", causes) from causes[-1]
 
     async def _try(self, outgoing: Outgoing, queue: MessageQueue, timeout_s: float) -> SendResult | Exception:
-        """One try; an error after which another try makes sense is given back, others are raised."""
+        """Try once; return an error that a retry may cure, raise others."""
         try:
             result = await self._send_once(outgoing, queue, timeout_s)
         except (RemotingError, ClientError) as error:

@@ -29,7 +29,7 @@ from rocketbroker.common.clock import Clock, SystemClock
 
 
 class StartFrom(Enum):
-    """Where an iteration starts in a queue."""
+    """Start of an iteration in a queue."""
 
     COMMITTED = "where the group stopped; for a new group at the first message"
     FIRST = "at the first message"
@@ -67,7 +67,7 @@ class PullConsumer(GroupMember):
         await self._client.heartbeats.unregister_consumer(self.group)
 
     async def fetch_subscribe_queues(self, topic: str) -> tuple[MessageQueue, ...]:
-        """The queues that a topic can be read from, in order (fetchSubscribeMessageQueues)."""
+        """Return the queues that a topic can be read from, in order (fetchSubscribeMessageQueues)."""
         self._check_started()
         check_topic(topic)
         return (await self._client.routes.route(topic)).subscribe_queues
@@ -81,7 +81,7 @@ class PullConsumer(GroupMember):
         expression: str | MessageSelector = "*",
         suspend_timeout_s: float = 0.0,
     ) -> PullResult:
-        """Messages of a queue from an offset on.
+        """Return the messages of a queue from an offset on.
 
         Args:
             queue: where from.
@@ -119,7 +119,7 @@ class PullConsumer(GroupMember):
         commit: bool = True,
         max_nums: int = 32,
     ) -> AsyncGenerator[MessageExt, None]:
-        """Messages of all queues of a topic, in order within each queue, without end.
+        """Yield the messages of all queues of a topic, in order within each queue, without end.
 
         A message counts as consumed when the next one is asked for; consumed offsets are committed every few seconds
         and when the iteration is closed, so that after a crash some messages come twice and none is lost. Close it
@@ -162,7 +162,7 @@ class PullConsumer(GroupMember):
         return stream.messages()
 
     async def committed_offset(self, queue: MessageQueue) -> int | None:
-        """The offset that the group has committed for a queue, None when there is none (fetchConsumeOffset)."""
+        """Return the offset that the group has committed for a queue, None if there is none (fetchConsumeOffset)."""
         return await self._client.offsets.committed(self.group, queue)
 
     async def commit_offset(self, queue: MessageQueue, offset: int) -> None:
@@ -170,15 +170,15 @@ class PullConsumer(GroupMember):
         await self._client.offsets.commit(self.group, queue, offset)
 
     async def max_offset(self, queue: MessageQueue) -> int:
-        """The offset after the last message of a queue."""
+        """Return the offset after the last message of a queue."""
         return await self._client.offsets.max_offset(queue)
 
     async def min_offset(self, queue: MessageQueue) -> int:
-        """The offset of the first message of a queue that is still there."""
+        """Return the offset of the first message of a queue that is still there."""
         return await self._client.offsets.min_offset(queue)
 
     async def search_offset(self, queue: MessageQueue, timestamp_ms: int) -> int:
-        """The offset of the first message of a queue stored at that time or after it."""
+        """Return the offset of the first message of a queue stored at that time or after it."""
         return await self._client.offsets.search_offset(queue, timestamp_ms)
 
     async def _start_offset(self, queue: MessageQueue, start_from: StartFrom) -> int:

@@ -1,4 +1,4 @@
-"""What a pull gives (org.apache.rocketmq.client.consumer.PullResult and PullStatus)."""
+"""Result of a pull (org.apache.rocketmq.client.consumer.PullResult and PullStatus)."""
 
 from enum import IntEnum
 
@@ -16,7 +16,7 @@ from rocketbroker.common.errors import BrokerResponseError
 
 
 class PullStatus(IntEnum):
-    """How a pull ended."""
+    """Status of a pull."""
 
     FOUND = 0
     NO_NEW_MSG = 1
@@ -44,7 +44,7 @@ _STATUS_OF_CODE = {
 
 
 def pull_result(answer: Command, tags: frozenset[str]) -> PullResult:
-    """The result in the answer to a pull; brokers filter by a hash of the tag only, so tags are compared again.
+    """Return the result in the answer to a pull; brokers filter by a hash of the tag only, so tags are compared again.
 
     Raises:
         BrokerResponseError: the broker refused.
@@ -68,7 +68,7 @@ def pull_result(answer: Command, tags: frozenset[str]) -> PullResult:
 
 
 def unwrap_inner_batches(messages: list[MessageExt]) -> list[MessageExt]:
-    """The messages, those of batches that are stored as one record (queue.type=BatchCQ) one by one."""
+    """Return the messages, those of batches that are stored as one record (queue.type=BatchCQ) one by one."""
     mask = INNER_BATCH_FLAG | NEED_UNWRAP_FLAG
     if not any(message.sys_flag & mask == mask for message in messages):
         return messages

@@ -24,7 +24,7 @@ class InvokeAtBroker(Protocol):
     """Sends a request to the broker that has a queue."""
 
     async def __call__(self, queue: MessageQueue, command: Command, timeout_s: float | None = None) -> Command:
-        """The answer, whatever its code."""
+        """Return the answer, whatever its code."""
 
 
 class QueueOffsets:
@@ -38,25 +38,25 @@ class QueueOffsets:
         self._invoke = invoke
 
     async def max_offset(self, queue: MessageQueue) -> int:
-        """The offset after the last message."""
+        """Return the offset after the last message."""
         header = GetMaxOffsetRequestHeader(queue.topic, queue.queue_id)
         answer = await self._invoke(queue, client_request(RequestCode.GET_MAX_OFFSET, header))
         return answer_header(answer, GetMaxOffsetResponseHeader).offset
 
     async def min_offset(self, queue: MessageQueue) -> int:
-        """The offset of the first message that is still there."""
+        """Return the offset of the first message that is still there."""
         header = GetMinOffsetRequestHeader(queue.topic, queue.queue_id)
         answer = await self._invoke(queue, client_request(RequestCode.GET_MIN_OFFSET, header))
         return answer_header(answer, GetMinOffsetResponseHeader).offset
 
     async def search_offset(self, queue: MessageQueue, timestamp_ms: int) -> int:
-        """The offset of the first message stored at that time or after it."""
+        """Return the offset of the first message stored at that time or after it."""
         header = SearchOffsetRequestHeader(queue.topic, queue.queue_id, timestamp_ms)
         answer = await self._invoke(queue, client_request(RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, header))
         return answer_header(answer, SearchOffsetResponseHeader).offset
 
     async def committed(self, group: str, queue: MessageQueue) -> int | None:
-        """The offset that a group has committed, or None: the broker knows none."""
+        """Return the offset that a group has committed, or None: the broker knows none."""
         header = QueryConsumerOffsetRequestHeader(group, queue.topic, queue.queue_id)
         answer = await self._invoke(queue, client_request(RequestCode.QUERY_CONSUMER_OFFSET, header))
         if answer.code == ResponseCode.QUERY_NOT_FOUND:

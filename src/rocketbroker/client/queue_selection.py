@@ -1,4 +1,4 @@
-"""Which queue a message goes to (TopicPublishInfo.selectOneMessageQueue and MQFaultStrategy without latency faults)."""
+"""Selection of the queue for a message (TopicPublishInfo.selectOneMessageQueue, MQFaultStrategy)."""
 
 import itertools
 import random
@@ -18,7 +18,7 @@ class RoundRobin:
         self._turns: dict[str, Iterator[int]] = {}
 
     def select(self, queues: Sequence[MessageQueue], avoided_broker: str | None = None) -> MessageQueue:
-        """The next queue; after a failure one of another broker than the failed one, where there is another.
+        """Return the next queue; after a failure one of another broker than the failed one, where there is another.
 
         Args:
             queues: the writable queues of one topic; at least one.
@@ -35,7 +35,7 @@ class RoundRobin:
 
 
 def select_by_hash(sharding_key: str) -> QueueSelector:
-    """A selector that sends equal keys to the same queue (SelectMessageQueueByHash)."""
+    """Return a selector that sends equal keys to the same queue (SelectMessageQueueByHash)."""
     from rocketbroker.codec.message.tags_code import java_hash
 
     value = abs(java_hash(sharding_key))

@@ -13,14 +13,14 @@ T = TypeVar("T", bound=CommandCustomHeader)
 
 
 def client_request(code: int, header: object = None, body: bytes = b"", *, oneway: bool = False) -> Command:
-    """A request that says which language sent it."""
+    """Make a request with this client's language code."""
     command = request(code, header, body, oneway=oneway)
     command.language = LANGUAGE
     return command
 
 
 def check_success(answer: Command) -> Command:
-    """The answer itself.
+    """Return the answer itself.
 
     Raises:
         BrokerResponseError: it is one other than success.
@@ -31,7 +31,7 @@ def check_success(answer: Command) -> Command:
 
 
 def answer_header(answer: Command, header_type: type[T]) -> T:
-    """The typed header of a successful answer.
+    """Return the typed header of a successful answer.
 
     Raises:
         BrokerResponseError: the answer is one other than success.

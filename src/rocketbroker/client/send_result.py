@@ -1,4 +1,4 @@
-"""What a send gives back (org.apache.rocketmq.client.producer.SendResult and SendStatus)."""
+"""Result of a send (org.apache.rocketmq.client.producer.SendResult and SendStatus)."""
 
 from enum import IntEnum
 
@@ -13,7 +13,7 @@ from rocketbroker.common.errors import BrokerResponseError
 
 
 class SendStatus(IntEnum):
-    """How safely the message is stored; each means that it is stored on the master."""
+    """Durability of a stored message; every status means that the master has stored it."""
 
     SEND_OK = 0
     FLUSH_DISK_TIMEOUT = 1
@@ -22,7 +22,7 @@ class SendStatus(IntEnum):
 
 
 class SendResult(msgspec.Struct, frozen=True):
-    """Where a message went.
+    """Place of a sent message.
 
     ``msg_id`` is the unique id (comma-joined for a batch), ``offset_msg_id`` the broker's id, ``queue_offset`` the
     position in the queue, of the first message for a batch.
@@ -47,7 +47,7 @@ _STATUS_OF_CODE = {
 
 
 def send_result(answer: Command, queue: MessageQueue, unique_ids: str) -> SendResult:
-    """The result in the answer to a send.
+    """Return the result in the answer to a send.
 
     Raises:
         BrokerResponseError: the broker refused.

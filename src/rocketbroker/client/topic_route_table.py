@@ -1,4 +1,4 @@
-"""Where topics and brokers are (the route tables of MQClientInstance, TopicPublishInfo).
+"""Routes of topics and addresses of brokers (the route tables of MQClientInstance, TopicPublishInfo).
 
 Routes are fetched when first asked for and refreshed in the background; a refresh that fails keeps the old route.
 """
@@ -33,7 +33,7 @@ class TopicRoute(msgspec.Struct, frozen=True):
 
 
 def topic_route(topic: str, data: TopicRouteData) -> TopicRoute:
-    """The queues of a route; only brokers that have a master are written to."""
+    """Return the queues of a route; only brokers that have a master are written to."""
     addresses = {broker.broker_name: dict(broker.broker_addrs) for broker in data.broker_datas}
     publish: list[MessageQueue] = []
     subscribe: list[MessageQueue] = []
@@ -68,7 +68,7 @@ class TopicRouteTable:
 
     Args:
         fetch: asks a name server; raises TopicRouteError for an unknown topic.
-        refresh_interval_s: how often known routes are fetched anew (pollNameServerInterval).
+        refresh_interval_s: seconds between refreshes of known routes (pollNameServerInterval).
         default_topic_queue_nums: how many queues of each broker a topic gets that does not exist yet.
     """
 
@@ -91,7 +91,7 @@ class TopicRouteTable:
         await self._tasks.stop()
 
     async def route(self, topic: str) -> TopicRoute:
-        """The route of a topic that exists.
+        """Return the route of a topic that exists.
 
         Raises:
             TopicRouteError: the topic is unknown.
@@ -107,7 +107,7 @@ class TopicRouteTable:
             return known
 
     async def publish_route(self, topic: str) -> TopicRoute:
-        """The route to send by: of the topic itself, else that of TBW102, through which brokers create topics.
+        """Return the route to send by: of the topic itself, else that of TBW102, through which brokers create topics.
 
         Raises:
             TopicRouteError: the topic is unknown and no broker creates topics, or no queue of it can be written.
@@ -148,12 +148,12 @@ class TopicRouteTable:
         )
 
     async def refresh(self) -> None:
-        """Fetch all known routes anew; what fails is logged and stays as it was."""
+        """Refresh all known routes; log a failure and keep the old route."""
         for topic in list(self._routes):
             await self.refresh_topic(topic)
 
     async def refresh_topic(self, topic: str) -> None:
-        """Fetch one route anew; when that fails, it is logged and the route stays as it was."""
+        """Refresh one route; log a failure and keep the old route."""
         try:
             self._routes[topic] = topic_route(topic, await self._fetch(topic))
         except RocketBrokerError as error:
@@ -162,7 +162,7 @@ class TopicRouteTable:
             log.log(level, "the route of %s was not refreshed: %s", topic, error)
 
     def addresses(self, *, masters_only: bool) -> set[str]:
-        """The addresses of all brokers in known routes."""
+        """Return the addresses of all brokers in known routes."""
         found: set[str] = set()
         for route in self._routes.values():
             for by_id in route.addresses.values():
@@ -172,7 +172,7 @@ class TopicRouteTable:
         return found
 
     def broker_address(self, queue: MessageQueue, broker_id: int = MASTER_ID, *, exactly: bool = True) -> str:
-        """The address of a queue's broker; unless ``exactly``, another of its name will do when that id is gone.
+        """Return the address of a queue's broker; unless ``exactly``, another of its name will do when that id is gone.
 
         Raises:
             BrokerNotFoundError: no such broker in the route of the queue's topic.

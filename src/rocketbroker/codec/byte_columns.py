@@ -12,14 +12,14 @@ _COMPARED = 32
 
 
 def gather(data: NDArray[np.uint8], dtype: DTypeLike, positions: Positions) -> NDArray[Any]:
-    """The values of ``dtype`` at ``positions`` of ``data``, aligned or not."""
+    """Return the values of ``dtype`` at ``positions`` of ``data``, aligned or not."""
     kind = np.dtype(dtype)
     # np.take would copy the overlapping view as a whole: fancy indexing reads only what is asked for.
     return np.ndarray((len(data) - kind.itemsize + 1,), kind, buffer=data, strides=(1,))[positions]
 
 
 def rows_at(data: NDArray[np.uint8], positions: Positions, length: int) -> NDArray[np.uint8]:
-    """The ``length`` bytes at each of ``positions``, at least one: shape (n, ``length``)."""
+    """Return the ``length`` bytes at each of ``positions``, at least one: shape (n, ``length``)."""
     return gather(data, f"V{length}", positions).view(np.uint8).reshape(len(positions), length)
 
 

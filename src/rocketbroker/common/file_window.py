@@ -66,7 +66,7 @@ class FileWindow:
         return self._pread(position, length)
 
     def array(self) -> NDArray[np.uint8]:
-        """Bytes of the window."""
+        """Return the bytes of the window."""
         return np.frombuffer(self.data, np.uint8)
 
     def _pread(self, position: int, length: int) -> bytes:

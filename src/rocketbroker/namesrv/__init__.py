@@ -1,1 +1,1 @@
-"""namesrv"""
+"""Name server: routes, liveness of brokers and key-value configuration (org.apache.rocketmq.namesrv)."""

@@ -1,6 +1,6 @@
-"""The static address server: where clients without a fixed list look for name servers over HTTP.
+"""Static address server: clients without a fixed list fetch the name servers' addresses over HTTP.
 
-Answers what org.apache.rocketmq.common.namesrv.DefaultTopAddressing asks for: ``GET /rocketmq/nsaddr``, or
+Serves the requests of org.apache.rocketmq.common.namesrv.DefaultTopAddressing: ``GET /rocketmq/nsaddr``, or
 ``/rocketmq/nsaddr-<unit>?nofix=1`` of clients with a unit name. The body is ``host:port;host:port`` and nothing else.
 """
 
@@ -18,12 +18,12 @@ _SHUTDOWN_S = 1.0
 
 
 class AddressServer:
-    """Serves the addresses of the name servers.
+    """HTTP server of the name servers' addresses.
 
     Args:
         host: address to listen on.
-        port: port to listen on; 0 takes a free one, then ``port`` tells which.
-        addresses: gives ``host:port;host:port`` at each request.
+        port: port to listen on; 0 picks a free one, which ``port`` then holds.
+        addresses: returns ``host:port;host:port``, called for each request.
     """
 
     def __init__(self, host: str, port: int, addresses: Callable[[], str]) -> None:
@@ -33,12 +33,12 @@ class AddressServer:
         self.port = port
 
     async def start(self) -> None:
-        """Listen.
+        """Start to listen.
 
         Raises:
             ConfigError: the address cannot be bound.
         """
-        from aiohttp import web  # costs a quarter of a second, and few name servers want it
+        from aiohttp import web  # a quarter of a second that few name servers need
 
         async def answer(request: web.Request) -> web.Response:
             return web.Response(text=self._addresses())

@@ -1,6 +1,6 @@
-"""A registration (REGISTER_BROKER) in the terms of the route tables.
+"""Registration of a broker (REGISTER_BROKER) in the terms of the route tables.
 
-Made of a decoded body on whatever thread decoded it, so that the event loop only swaps tables in.
+Built on the thread that decoded the body, so that the event loop only swaps tables.
 """
 
 import logging
@@ -24,10 +24,10 @@ _MOST_NAMED = 5
 
 @dataclass(frozen=True, slots=True)
 class BrokerIdentity:
-    """The header of a registration.
+    """Header of a registration.
 
-    ``enable_acting_master`` is ``None`` for brokers too old to say it. ``heartbeat_timeout_ms`` is ``None`` where the
-    default of 120 s holds.
+    ``enable_acting_master`` is ``None`` for brokers without the field. ``heartbeat_timeout_ms`` is ``None`` for
+    the default of 120 s.
     """
 
     cluster_name: str
@@ -41,10 +41,10 @@ class BrokerIdentity:
 
 @dataclass(frozen=True, slots=True)
 class BrokerRegistration:
-    """One registration, with all topics of the broker or only some.
+    """Registration of all topics of a broker, or of some.
 
-    ``topics_sent`` and ``static_topics_sent`` count those without a route as well: some names are not allowed,
-    and a registration of some topics only names a static one that is in no table.
+    ``topics_sent`` and ``static_topics_sent`` also count topics without a route: those with an invalid name, and static
+    topics that a partial registration names but no table has.
     """
 
     broker: BrokerIdentity
@@ -59,14 +59,14 @@ class BrokerRegistration:
 
 @dataclass(frozen=True, slots=True)
 class RegisterBrokerResult:
-    """What a slave learns of its master; both ``None`` for a master, or when there is none."""
+    """Addresses of the master for a slave; both ``None`` for a master, or without one."""
 
     ha_server_addr: str | None = None
     master_addr: str | None = None
 
 
 def registration_of(broker: BrokerIdentity, body: RegisterBrokerBody, connection: Connection) -> BrokerRegistration:
-    """Make a registration of a decoded body; topics whose names are not allowed are named in the log."""
+    """Build a registration from a decoded body; log topics with invalid names."""
     wrapper = body.topic_config_serialize_wrapper
     writable = broker.broker_id == MASTER_ID or not broker.enable_acting_master
     configs = _allowed(broker, wrapper.topic_config_table.values())

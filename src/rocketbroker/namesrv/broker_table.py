@@ -15,7 +15,7 @@ _PORT_BYTES = 4
 
 @dataclass(slots=True)
 class BrokerLiveInfo:
-    """One registered broker process; times in seconds of the monotonic clock."""
+    """Registered broker process; times in seconds of the monotonic clock."""
 
     cluster_name: str
     broker_name: str
@@ -28,20 +28,20 @@ class BrokerLiveInfo:
     filter_servers: list[str] = field(default_factory=list)
 
     def expired(self, now: float) -> bool:
-        """Tell if it was silent for too long."""
+        """Return true if the broker has been silent for too long."""
         return self.last_update + self.heartbeat_timeout_s < now
 
     def is_gone(self, now: float) -> bool:
-        """Tell if its place is free: its connection is closed, or it was silent for too long."""
+        """Return true if its place is free: the connection is closed, or the broker has been silent for too long."""
         return not self.connection.is_open or self.expired(now)
 
     def is_on_host_of(self, connection: Connection) -> bool:
-        """Tell if a connection comes from the host that the broker registered from."""
+        """Return true if a connection comes from the host that the broker registered from."""
         return self.connection.remote_host[:-_PORT_BYTES] == connection.remote_host[:-_PORT_BYTES]
 
 
 class BrokerTable:
-    """Brokers by name, and their processes by address: each address is that of one name and id, and is watched."""
+    """Brokers by name, and broker processes by address; each address belongs to one name and id."""
 
     def __init__(self) -> None:
         self.by_name: dict[str, BrokerData] = {}
@@ -56,7 +56,7 @@ class BrokerTable:
         return clusters
 
     def enter(self, address: str, info: BrokerLiveInfo) -> tuple[BrokerData, bool]:
-        """Put a broker below its name and id, and nowhere else; gives its group, and whether that changed."""
+        """Put a broker under its name and id only; return its group and whether the group changed."""
         group = self.by_name.get(info.broker_name)
         if group is None:
             group = BrokerData(cluster=info.cluster_name, broker_name=info.broker_name, broker_addrs={})
@@ -66,7 +66,7 @@ class BrokerTable:
         if former is not None:
             log.info("broker %s:%d is at %s now, no more at %s", info.broker_name, info.broker_id, address, former)
             del self.live[former]
-        # In the order in which RocketMQ tells them: by id, the master first.
+        # RocketMQ lists brokers by id, the master first.
         addresses = dict(sorted([*addresses.items(), (info.broker_id, address)]))
         changed = addresses != group.broker_addrs
         group.broker_addrs = addresses
@@ -74,7 +74,7 @@ class BrokerTable:
         return group, changed
 
     def remove(self, address: str) -> tuple[BrokerData, int] | None:
-        """Drop an address; gives the brokers among which it was, and its id there."""
+        """Remove an address; return its group and its id in the group."""
         info = self.live.pop(address, None)
         if info is None:
             return None
@@ -86,17 +86,17 @@ class BrokerTable:
         return group, info.broker_id
 
     def live_info(self, cluster_name: str, broker_addr: str) -> BrokerLiveInfo | None:
-        """The state of a live broker, if it is of that cluster."""
+        """Return the state of a live broker of a cluster."""
         info = self.live.get(broker_addr)
         return info if info is not None and info.cluster_name == cluster_name else None
 
     def holder(self, broker_name: str, broker_id: int) -> tuple[str, BrokerLiveInfo] | None:
-        """The broker that has a name and id, with its address."""
+        """Return address and state of the broker with a name and id."""
         group = self.by_name.get(broker_name)
         address = None if group is None else group.broker_addrs.get(broker_id)
         return None if address is None else (address, self.live[address])
 
     def has_master(self, broker_name: str) -> bool:
-        """Tell if the smallest id of a name is the master's."""
+        """Return true if the smallest id of a name is the master's."""
         data = self.by_name.get(broker_name)
         return data is not None and min(data.broker_addrs) <= MASTER_ID

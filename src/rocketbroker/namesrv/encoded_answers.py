@@ -1,4 +1,4 @@
-"""Answers of the name server as they were last encoded."""
+"""Cache of encoded answers."""
 
 from collections.abc import Callable, Hashable
 
@@ -7,15 +7,15 @@ from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.errors import BrokerResponseError
 
 _MOST_BYTES = 64 << 20
-# The rest of a frame is its header.
+# Leaves room for the header in a frame.
 LARGEST_BODY = FRAME_MAX_LENGTH - 65_536
 
 
 class EncodedAnswers:
-    """Bodies by what was asked, kept until the tables change: clients ask for the same every 30 s.
+    """Encoded bodies by request, kept until the tables change: clients repeat their requests every 30 s.
 
     Args:
-        most_bytes: over it all of them are dropped.
+        most_bytes: size above which the cache is emptied.
     """
 
     def __init__(self, most_bytes: int = _MOST_BYTES) -> None:
@@ -24,10 +24,10 @@ class EncodedAnswers:
         self._bodies: dict[Hashable, bytes] = {}
 
     def get(self, asked: Hashable, make: Callable[[], bytes | None]) -> bytes | None:
-        """The body, made if it is not kept; ``None``, which takes no memory, when there is nothing to tell.
+        """Return the cached or newly made body; ``None``, which is not cached, if there is none to send.
 
         Raises:
-            BrokerResponseError: SYSTEM_ERROR; no frame holds it.
+            BrokerResponseError: SYSTEM_ERROR; the body does not fit a frame.
         """
         body = self._bodies.get(asked)
         if body is None:
@@ -48,6 +48,6 @@ class EncodedAnswers:
         self._bytes += len(body)
 
     def forget(self) -> None:
-        """Drop all of them: a table or a setting changed."""
+        """Empty the cache after a change of a table or a setting."""
         self._bodies.clear()
         self._bytes = 0

@@ -1,7 +1,7 @@
-"""Finds out if a broker whose place another one asks for is still there.
+"""Liveness check of a broker whose place another one claims.
 
-A host that lost power or its network closes no connection. Its brokers would hold their places until they were silent
-for 120 s, while the brokers that replace them are refused.
+A host that lost power or its network closes no connection. Its brokers would hold their places for 120 s, while the
+brokers that replace them are rejected.
 """
 
 import asyncio
@@ -20,13 +20,13 @@ PROBE_TIMEOUT_S = 3.0
 
 
 class HolderProbe:
-    """Asks over the connection that a broker registered by; one that does not answer loses the connection.
+    """Ping brokers over the connections they registered by; close the connection of a broker that does not answer.
 
-    Brokers answer each request, if only that they do not serve it.
+    Brokers answer every request, if only with REQUEST_CODE_NOT_SUPPORTED.
 
     Args:
-        tasks: owns the questions, one at a time for a connection.
-        timeout_s: how long the answer may take.
+        tasks: owner of the pings, one at a time for a connection.
+        timeout_s: limit for the answer.
     """
 
     def __init__(self, tasks: TaskOwner, timeout_s: float = PROBE_TIMEOUT_S) -> None:
@@ -35,7 +35,7 @@ class HolderProbe:
         self._asked: dict[Connection, asyncio.Task[None]] = {}
 
     def ask(self, broker_addr: str, connection: Connection) -> None:
-        """Ask unless the question is under way."""
+        """Ping a broker unless a ping is running."""
         if connection not in self._asked:
             self._asked[connection] = self._tasks.start(self._ask(broker_addr, connection), "holderProbe")
 

@@ -1,7 +1,7 @@
-"""The key-value configuration (org.apache.rocketmq.namesrv.kvconfig.KVConfigManager).
+"""Key-value configuration (org.apache.rocketmq.namesrv.kvconfig.KVConfigManager).
 
-Kept in memory, and in ``kvConfig.json`` as ``{"configTable":{namespace:{key:value}}}``, with the previous state beside
-it as ``kvConfig.json.bak``.
+Kept in memory and in ``kvConfig.json`` as ``{"configTable":{namespace:{key:value}}}``, with the previous state in
+``kvConfig.json.bak``.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 
 NAMESPACE_ORDER_TOPIC_CONFIG = "ORDER_TOPIC_CONFIG"
 
-# A namespace is answered whole or not at all; the rest of the frame is its header.
+# A namespace is sent as a whole or not at all; leaves room for the header in a frame.
 _LARGEST_LIST = FRAME_MAX_LENGTH - 65_536
 _MOST_NAMED = 5
 
@@ -38,11 +38,11 @@ class _ConfigFile(msgspec.Struct, rename="camel"):
 class KVConfigManager:
     """Key-value pairs by namespace, within the limits of the settings.
 
-    A file that was written before the limits, or with others, is loaded as it is: only new pairs are refused.
+    A file that exceeds the limits is loaded as it is; only new pairs are rejected.
 
     Args:
-        config: has the file (kvConfigPath) and the limits, which are read at each use.
-        executor: runs the writes, one at a time and in order (so it must have one thread).
+        config: file (kvConfigPath) and limits, read at each use.
+        executor: runs the writes in order, so it must have one thread.
     """
 
     def __init__(self, config: NamesrvConfig, executor: Executor) -> None:
@@ -56,28 +56,28 @@ class KVConfigManager:
         self._writing = asyncio.Lock()
 
     def load(self) -> None:
-        """Read the file, else its ``.bak``, as ``load_table`` does; no file is an empty configuration.
+        """Load the file or its ``.bak`` by ``load_table``; without a file the configuration is empty.
 
         Raises:
-            ConfigError: there are files, and none of them can be read.
+            ConfigError: files exist, but none can be read.
         """
         self._table = KVNamespaces(load_table(self._path, _parse, len))
         self._order_topics = None
 
     def get(self, namespace: str, key: str) -> str | None:
-        """The value, ``None`` when there is none."""
+        """Return the value, or ``None``."""
         return self._table.get(namespace, key)
 
     def order_topic_conf(self, topic: str) -> str | None:
-        """Give a topic's value in ORDER_TOPIC_CONFIG unless it is over maxKvValueSize: it goes into routes."""
+        """Return a topic's value in ORDER_TOPIC_CONFIG for routes, unless it exceeds maxKvValueSize."""
         value = self._table.get(NAMESPACE_ORDER_TOPIC_CONFIG, topic)
         return value if value is not None and len(value) <= self._config.max_kv_value_size else None
 
     def encoded_namespace(self, namespace: str) -> bytes | None:
-        """All pairs of a namespace as a KVTable, ``None`` when it was never used.
+        """Return all pairs of a namespace as a KVTable, or ``None`` if it was never used.
 
         Raises:
-            BrokerResponseError: SYSTEM_ERROR; they do not fit into a frame, as in a file from elsewhere.
+            BrokerResponseError: SYSTEM_ERROR; the pairs do not fit a frame, as in a file from elsewhere.
         """
         if not self._table.has(namespace):
             return None
@@ -90,7 +90,7 @@ class KVConfigManager:
         return self._table.encoded(namespace)
 
     def encoded_order_topics(self) -> bytes:
-        """ORDER_TOPIC_CONFIG for the answer to a registration: never over maxKvNamespaceSize, whatever is stored."""
+        """Return ORDER_TOPIC_CONFIG for the answer to a registration, cut to maxKvNamespaceSize."""
         limit = self._config.max_kv_namespace_size
         if not self._table.has(NAMESPACE_ORDER_TOPIC_CONFIG):
             return b""
@@ -110,8 +110,8 @@ class KVConfigManager:
         """Set a value and store all of them.
 
         Raises:
-            BrokerResponseError: INVALID_PARAMETER; a limit would be exceeded.
-            OSError: the file cannot be written; the value holds until the name server stops.
+            BrokerResponseError: INVALID_PARAMETER; the value exceeds a limit.
+            OSError: the file cannot be written; the value stays in memory.
         """
         self._check_room(namespace, key, value)
         self._table.put(namespace, key, value)
@@ -134,10 +134,10 @@ class KVConfigManager:
             _check("maxKvConfigSize", table.size + grown, config.max_kv_config_size, "bytes of all namespaces")
 
     async def delete(self, namespace: str, key: str) -> None:
-        """Drop a value, if there is one, and store the rest; the namespace stays, as in RocketMQ.
+        """Remove a value, if any, and store the rest; the namespace stays, as in RocketMQ.
 
         Raises:
-            OSError: the file cannot be written; the value is gone until the name server stops.
+            OSError: the file cannot be written; the value is removed from memory only.
         """
         if not self._table.delete(namespace, key):
             return
@@ -145,7 +145,7 @@ class KVConfigManager:
         await self._persist()
 
     async def _persist(self) -> None:
-        """Wait for a write that began after the change; changes that come during a write share the next one."""
+        """Wait for a write that began after the change; changes during a write share the next one."""
         self._order_topics = None
         self._changes += 1
         change = self._changes

@@ -1,4 +1,4 @@
-"""Key-value pairs by namespace, with the bytes that they take once they are encoded."""
+"""Key-value pairs by namespace, with their encoded size."""
 
 from dataclasses import dataclass, field
 
@@ -16,19 +16,19 @@ class _Namespace:
 
 
 def text_size(text: str) -> int:
-    """Bytes of a text in JSON, its quotes included."""
+    """Return the size of a text in JSON, quotes included."""
     return len(msgspec.json.encode(text))
 
 
 def pair_size(key: str, value: str) -> int:
-    """Bytes of a pair in a body."""
+    """Return the size of a pair in a body."""
     return text_size(key) + text_size(value) + _COLON_AND_COMMA
 
 
 class KVNamespaces:
     """Pairs by namespace.
 
-    ``entries`` counts the pairs and the namespaces, which stay when their last pair is removed. ``size`` is in bytes.
+    ``entries`` counts pairs and namespaces; a namespace outlives its last pair. ``size`` is in bytes.
     """
 
     def __init__(self, table: dict[str, dict[str, str]] | None = None) -> None:
@@ -49,11 +49,11 @@ class KVNamespaces:
         return space
 
     def has(self, namespace: str) -> bool:
-        """Tell if a namespace was ever used."""
+        """Return true if a namespace was ever used."""
         return namespace in self._spaces
 
     def get(self, namespace: str, key: str) -> str | None:
-        """The value, ``None`` when there is none."""
+        """Return the value, or ``None``."""
         space = self._spaces.get(namespace)
         return None if space is None else space.pairs.get(key)
 
@@ -69,7 +69,7 @@ class KVNamespaces:
         self.size += more
 
     def delete(self, namespace: str, key: str) -> bool:
-        """Remove a value; gives ``False`` when there is none."""
+        """Remove a value; return false if there was none."""
         space = self._spaces.get(namespace)
         value = None if space is None else space.pairs.pop(key, None)
         if space is None or value is None:
@@ -81,19 +81,19 @@ class KVNamespaces:
         return True
 
     def entries_of(self, namespace: str) -> int:
-        """The number of pairs in a namespace."""
+        """Return the number of pairs in a namespace."""
         return len(self._spaces[namespace].pairs) if namespace in self._spaces else 0
 
     def size_of(self, namespace: str) -> int:
-        """Bytes of the pairs in a namespace."""
+        """Return the encoded size of a namespace."""
         return self._spaces[namespace].size if namespace in self._spaces else 0
 
     def encoded(self, namespace: str) -> bytes:
-        """All pairs of a namespace as a KVTable."""
+        """Encode all pairs of a namespace as a KVTable."""
         return KVTable(self._spaces[namespace].pairs).encode()
 
     def encoded_part(self, namespace: str, most_bytes: int) -> tuple[bytes, list[str]]:
-        """As many pairs as fit into ``most_bytes``, small ones first, as a KVTable; and the keys left out."""
+        """Encode as many pairs as fit ``most_bytes``, small ones first; return the KVTable and the omitted keys."""
         pairs = self._spaces[namespace].pairs
         sizes = sorted((pair_size(key, value), key) for key, value in pairs.items())
         left_out: list[str] = []
@@ -106,5 +106,5 @@ class KVNamespaces:
         return KVTable(kept).encode(), left_out
 
     def as_dict(self) -> dict[str, dict[str, str]]:
-        """All pairs, for the file."""
+        """Return all pairs, for the file."""
         return {namespace: space.pairs for namespace, space in self._spaces.items()}

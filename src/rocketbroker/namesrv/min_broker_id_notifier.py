@@ -1,4 +1,4 @@
-"""Tells brokers that the smallest id of their name changed (notifyMinBrokerIdChanged of RouteInfoManager)."""
+"""Notices to brokers about a changed smallest id of their name (RouteInfoManager.notifyMinBrokerIdChanged)."""
 
 import logging
 from collections.abc import Callable
@@ -13,11 +13,11 @@ Send = Callable[[str, NotifyMinBrokerIdChangeRequestHeader], None]
 
 
 class MinBrokerIdNotifier:
-    """Sends NOTIFY_MIN_BROKER_ID_CHANGE where ``notifyMinBrokerIdChanged`` is on.
+    """Send NOTIFY_MIN_BROKER_ID_CHANGE if ``notifyMinBrokerIdChanged`` is on.
 
     Args:
         config: read at each use.
-        send: sends the header to the broker at an address, one way, without waiting.
+        send: sends the header one-way to the broker at an address, without waiting.
     """
 
     def __init__(self, config: NamesrvConfig, send: Send) -> None:
@@ -25,13 +25,13 @@ class MinBrokerIdNotifier:
         self._send = send
 
     def smaller_id_came(self, group: BrokerData, ha_broker_addr: str) -> None:
-        """A broker with a smaller id registered: the others learn of it (it alone, when there are none)."""
+        """Notify the other brokers of a new smallest id; without others, notify the new broker."""
         smallest = min(group.broker_addrs)
         others = [address for broker_id, address in group.broker_addrs.items() if broker_id != smallest]
         self._notify(group, others or list(group.broker_addrs.values()), None, ha_broker_addr)
 
     def smallest_id_left(self, group: BrokerData, offline_broker_addr: str) -> None:
-        """The broker with the smallest id left: the others learn of it if one of them may act as master."""
+        """Notify the others that the smallest id left, if one of them may act as master."""
         if group.enable_acting_master:
             self._notify(group, list(group.broker_addrs.values()), offline_broker_addr, None)
 

@@ -1,7 +1,7 @@
-"""Carries NOTIFY_MIN_BROKER_ID_CHANGE to brokers without connecting to whatever address was registered.
+"""Delivery of NOTIFY_MIN_BROKER_ID_CHANGE without connecting to arbitrary registered addresses.
 
-A registration may name any address, so that a connection to it could be aimed at a third party. A broker whose address
-is on the host it registered from is connected to there, as RocketMQ does. Any other hears it over its own connection.
+A registration may name any address, so a connection to it could hit a third party. Connect only to an address on the
+host that the broker registered from, as RocketMQ does. Use the broker's own connection for any other address.
 """
 
 import ipaddress
@@ -24,12 +24,12 @@ _PORT_BYTES = 4
 
 
 class MinBrokerIdSender:
-    """Sends the newest header to each broker; older ones that still wait for a connection are dropped.
+    """Send the newest header to each broker; drop older ones that still wait for a connection.
 
     Args:
-        live: the registered brokers by address.
-        client: connects to brokers.
-        tasks: owns the tasks that do.
+        live: registered brokers by address.
+        client: opens connections to brokers.
+        tasks: owner of the connection attempts.
     """
 
     def __init__(self, live: Mapping[str, BrokerLiveInfo], client: RemotingClient, tasks: TaskOwner) -> None:
@@ -40,7 +40,7 @@ class MinBrokerIdSender:
         self._sending: set[str] = set()
 
     def send(self, address: str, header: NotifyMinBrokerIdChangeRequestHeader) -> None:
-        """Tell a registered broker, one way."""
+        """Notify a registered broker, one-way."""
         info = self._live.get(address)
         if info is None:
             return
@@ -66,7 +66,7 @@ class MinBrokerIdSender:
 
 
 def is_own_host(address: str, connection: Connection) -> bool:
-    """Tell if an address is on the host that a connection comes from; one with a host name is not known to be."""
+    """Return true if an address is on the host of a connection; false for an address with a host name."""
     try:
         host = ipaddress.ip_address(address.rpartition(":")[0].strip("[]"))
     except ValueError:

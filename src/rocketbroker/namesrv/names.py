@@ -1,7 +1,7 @@
-"""Names that may key the tables of the name server.
+"""Validation of names for the tables of the name server.
 
-Topics follow RocketMQ's rule. Brokers are named after their host by default, so that their names and those of clusters
-may hold dots and colons as well; RocketMQ makes topics that carry the name of a broker or cluster, dots included.
+Topics follow RocketMQ's rule. Brokers are named after their host by default, so names of brokers and clusters may also
+have dots and colons. RocketMQ creates topics with the name of a broker or cluster, dots included.
 """
 
 import re
@@ -23,7 +23,7 @@ _PORT_MAX = 65_535
 
 
 def is_registered_topic(topic: str, broker_name: str, cluster_name: str) -> bool:
-    """Whether a broker may register the topic: by the topic rule, or as one that is named after it or its cluster."""
+    """Return true if a topic is valid by the topic rule, or has the name of the broker or its cluster."""
     if validate_topic(topic).valid:
         return True
     if len(topic) > RETRY_OR_DLQ_TOPIC_MAX_LENGTH:
@@ -33,8 +33,10 @@ def is_registered_topic(topic: str, broker_name: str, cluster_name: str) -> bool
 
 
 def check_topic(topic: str) -> None:
-    """Raises:
-    BrokerResponseError: INVALID_PARAMETER; the topic rule does not allow the name.
+    """Reject an invalid topic name.
+
+    Raises:
+        BrokerResponseError: INVALID_PARAMETER; the topic rule does not allow the name.
     """
     result = validate_topic(topic)
     if not result.valid:
@@ -42,7 +44,7 @@ def check_topic(topic: str) -> None:
 
 
 def check_broker_name(kind: str, name: str) -> None:
-    """``kind`` is ``brokerName`` or ``clusterName``.
+    """Reject an invalid name; ``kind`` is ``brokerName`` or ``clusterName``.
 
     Raises:
         BrokerResponseError: INVALID_PARAMETER; the name is empty, too long or has other characters.
@@ -53,8 +55,10 @@ def check_broker_name(kind: str, name: str) -> None:
 
 
 def check_address(address: str) -> None:
-    """Raises:
-    BrokerResponseError: INVALID_PARAMETER; not ``host:port``.
+    """Reject an invalid address.
+
+    Raises:
+        BrokerResponseError: INVALID_PARAMETER; not ``host:port``.
     """
     host, _, port = address.rpartition(":")
     fits = len(address) <= NAME_MAX_LENGTH and _HOST.fullmatch(host) is not None
@@ -63,7 +67,7 @@ def check_address(address: str) -> None:
 
 
 def check_key(kind: str, name: str) -> None:
-    """``kind`` is ``namespace`` or ``key`` of the KV configuration, or names an address that is only passed on.
+    """Reject an invalid key; ``kind`` is ``namespace``, ``key``, or the name of an address that is only passed on.
 
     Raises:
         BrokerResponseError: INVALID_PARAMETER; the name is empty, too long or has blanks or control characters.

@@ -1,7 +1,7 @@
-"""The state of the name server (org.apache.rocketmq.namesrv.routeinfo.RouteInfoManager).
+"""State of the name server (org.apache.rocketmq.namesrv.routeinfo.RouteInfoManager).
 
-Brokers register with their topics; what is known of them is dropped when they unregister, when their connection closes,
-or when they were silent for too long. All of it runs on the event loop, so that nothing is locked.
+Brokers register with their topics. The name server forgets them when they unregister, when their connection closes, or
+when they have been silent for too long. Everything runs on the event loop, so nothing is locked.
 """
 
 import logging
@@ -35,9 +35,9 @@ class RouteInfoManager:
 
     Args:
         config: read at each use, since settings may change at run time.
-        clock: tells when brokers were last heard.
-        notifier: tells brokers that the smallest id of their name changed.
-        probe: finds out if the broker at an address, which registered over a connection, is still there.
+        clock: time of the last heartbeats.
+        notifier: notifies brokers of a changed smallest id.
+        probe: checks that the broker at an address is alive, over the connection it registered by.
     """
 
     def __init__(self, config: NamesrvConfig, clock: Clock, notifier: MinBrokerIdNotifier, probe: Probe) -> None:
@@ -53,10 +53,10 @@ class RouteInfoManager:
     # -- registration
 
     def register_broker(self, said: BrokerRegistration) -> RegisterBrokerResult | None:
-        """Take a registration; ``None`` when it carries a single topic of a broker that did not register as a whole.
+        """Apply a registration; return ``None`` for a single topic of a broker that has not registered all topics.
 
         Raises:
-            BrokerResponseError: SYSTEM_ERROR; another broker holds the address or name and id, or a limit is met.
+            BrokerResponseError: SYSTEM_ERROR; another broker has the address or the name and id, or a limit is reached.
         """
         broker = said.broker
         self._check_place(said)
@@ -80,7 +80,7 @@ class RouteInfoManager:
         return self._result(group, said)
 
     def _check_place(self, said: BrokerRegistration) -> None:
-        """Refuse an address, or a name and id, that another broker holds; who is gone holds nothing any more."""
+        """Reject an address, or a name and id, that another live broker has."""
         broker, now = said.broker, self._clock.monotonic()
         holder = self.brokers.live.get(broker.broker_addr)
         if holder is not None and not holder.is_on_host_of(said.connection):
@@ -96,7 +96,7 @@ class RouteInfoManager:
             raise self._taken(said, *other)
 
     def _taken(self, said: BrokerRegistration, address: str, holder: BrokerLiveInfo) -> BrokerResponseError:
-        """Refuse a broker whose place another one holds, and find out if that one is still there."""
+        """Reject a broker whose place is taken, and check that the holder is alive."""
         self._probe(address, holder.connection)
         broker = said.broker
         text = (
@@ -110,13 +110,13 @@ class RouteInfoManager:
         return BrokerResponseError(ResponseCode.SYSTEM_ERROR, text)
 
     def _is_elected(self, said: BrokerRegistration, master: BrokerLiveInfo) -> bool:
-        """Tell if a registered slave of the name takes an id with a newer state, as after an election."""
+        """Return true if a registered slave of the name takes an id with a newer state, as after an election."""
         info = self.brokers.live.get(said.broker.broker_addr)
         newer = said.data_version.state_version > master.data_version.state_version
         return newer and info is not None and info.broker_name == master.broker_name
 
     def _check_limits(self, said: BrokerRegistration, *, leads: bool) -> None:
-        """Refuse what exceeds a limit; a broker that is refused only for its topics keeps those it has."""
+        """Reject what exceeds a limit; a broker rejected only for its topics keeps its old ones."""
         broker, config = said.broker, self._config
         if broker.broker_addr not in self.brokers.live:
             _check("maxBrokers", len(self.brokers.live) + 1, config.max_brokers, "brokers")
@@ -136,14 +136,14 @@ class RouteInfoManager:
             raise
 
     def _forget_former_self(self, said: BrokerRegistration) -> None:
-        """A broker that came again under another name or in another cluster is no longer what it was."""
+        """Forget the previous name or cluster of a broker that registers under another one."""
         info = self.brokers.live.get(said.broker.broker_addr)
         now = (said.broker.broker_name, said.broker.cluster_name)
         if info is not None and (info.broker_name, info.cluster_name) != now:
             self._forget(said.broker.broker_addr)
 
     def _enter(self, said: BrokerRegistration) -> BrokerData:
-        """Put the broker into the tables of brokers, with the time of this sign of life."""
+        """Enter the broker into the broker tables, with the time of this registration."""
         broker, timeout_ms = said.broker, said.broker.heartbeat_timeout_ms
         former = self.brokers.live.get(broker.broker_addr)
         if former is None:
@@ -168,7 +168,7 @@ class RouteInfoManager:
 
     @staticmethod
     def _leads(said: BrokerRegistration, held: dict[int, str]) -> bool:
-        """Topics come from the master, or from the slave with the smallest id where there is none."""
+        """Return true for the master, or without a master for the slave with the smallest id: topics come from it."""
         broker = said.broker
         others = [broker_id for broker_id, address in held.items() if address != broker.broker_addr]
         smallest = min([broker.broker_id, *others])
@@ -180,7 +180,7 @@ class RouteInfoManager:
         return self._config.delete_topic_with_broker_registration and not said.static_topics_sent
 
     def _take_topics(self, said: BrokerRegistration, *, changed: bool) -> None:
-        """Swap in the topics that were sent; those that an unchanged broker has already stay as they are."""
+        """Swap in the registered topics; those of an unchanged broker stay."""
         name = said.broker.broker_name
         held = self.topic_queues.queues_of(name)
         if self._drops_others(said):
@@ -199,10 +199,10 @@ class RouteInfoManager:
     # -- leaving
 
     def unregister_broker(self, broker_addr: str, broker_name: str, connection: Connection) -> None:
-        """Forget a broker; the topics stay routed as long as another one of its name lives.
+        """Forget a broker; its topics stay routed while another broker of its name lives.
 
         Raises:
-            BrokerResponseError: NO_PERMISSION; the broker lives and registered from another host.
+            BrokerResponseError: NO_PERMISSION; the broker is alive and registered from another host.
         """
         info = self.brokers.live.get(broker_addr)
         if info is None or info.broker_name != broker_name:
@@ -218,7 +218,7 @@ class RouteInfoManager:
         self._forget(broker_addr)
 
     def _forget(self, broker_addr: str) -> None:
-        """Drop all that is known of the broker at an address."""
+        """Remove the broker at an address from all tables."""
         found = self.brokers.remove(broker_addr)
         if found is None:
             return
@@ -234,13 +234,13 @@ class RouteInfoManager:
             self._notifier.smallest_id_left(group, broker_addr)
 
     def connection_closed(self, connection: Connection) -> None:
-        """Forget the brokers that registered over a connection that is gone."""
+        """Forget the brokers that registered over a closed connection."""
         gone = [address for address, info in self.brokers.live.items() if info.connection is connection]
         for address in gone:
             self._forget(address)
 
     def scan_not_active_broker(self) -> None:
-        """Close the connections of brokers that were silent for too long, and forget these brokers."""
+        """Close the connections of brokers that have been silent for too long, and forget the brokers."""
         now = self._clock.monotonic()
         for address, info in list(self.brokers.live.items()):
             if info.expired(now):
@@ -253,19 +253,19 @@ class RouteInfoManager:
     # -- liveness and versions
 
     def data_version(self, cluster_name: str, broker_addr: str) -> DataVersion | None:
-        """The version of the topics that a broker last registered."""
+        """Return the data version of a broker's last registration."""
         info = self.brokers.live_info(cluster_name, broker_addr)
         return None if info is None else info.data_version
 
     def is_broker_topic_config_changed(
         self, cluster_name: str, broker_addr: str, data_version: DataVersion | None
     ) -> bool:
-        """Whether a broker's topics differ from those it last registered."""
+        """Return true if a broker's topics differ from its last registration."""
         known = self.data_version(cluster_name, broker_addr)
         return known is None or known != data_version
 
     def update_broker_info_update_timestamp(self, cluster_name: str, broker_addr: str, connection: Connection) -> None:
-        """Note a sign of life of a broker, which only its own host can give."""
+        """Renew a broker's time of last heartbeat, if the request comes from its host."""
         info = self.brokers.live_info(cluster_name, broker_addr)
         if info is not None and info.is_on_host_of(connection):
             info.last_update = self._clock.monotonic()
@@ -273,10 +273,10 @@ class RouteInfoManager:
     # -- topics
 
     def register_topic(self, topic: str, queues: list[QueueData]) -> None:
-        """Route a topic to queues; ignored as a whole when one of the brokers is unknown.
+        """Route a topic to queues; do nothing if one of the brokers is unknown.
 
         Raises:
-            BrokerResponseError: SYSTEM_ERROR; a limit is exceeded.
+            BrokerResponseError: SYSTEM_ERROR; a limit is reached.
         """
         unknown = [data.broker_name for data in queues if data.broker_name not in self.brokers.by_name]
         if unknown:
@@ -301,15 +301,15 @@ class RouteInfoManager:
             self.topic_queues.delete(topic)
 
     def wipe_write_perm_of_broker(self, broker_name: str) -> int:
-        """Take the write permission from all topics of a broker; gives how many it has."""
+        """Remove the write permission of all topics of a broker; return their number."""
         return self.topic_queues.set_permission(broker_name, lambda perm: perm & ~PERM_WRITE)
 
     def add_write_perm_of_broker(self, broker_name: str) -> int:
-        """Let all topics of a broker be read and written; gives how many it has."""
+        """Set read and write permission for all topics of a broker; return their number."""
         return self.topic_queues.set_permission(broker_name, lambda _: PERM_READ_WRITE)
 
     def topics_by_cluster(self, cluster_name: str) -> list[str]:
-        """The topics with queues on a broker of the cluster, each once."""
+        """Return the topics with queues on a broker of the cluster, each once."""
         return self.topic_queues.topics_of(sorted(self.brokers.clusters.get(cluster_name, ())))
 
 

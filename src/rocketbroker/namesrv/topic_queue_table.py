@@ -1,6 +1,6 @@
 """Queues of topics by broker (topicQueueTable of RouteInfoManager).
 
-A table for each broker name, so that a registration of many thousand topics is swapped in at once.
+Each broker name has a table, so that a registration of many thousand topics is one swap.
 """
 
 import logging
@@ -37,34 +37,34 @@ class TopicQueueTable:
         self._brokers: dict[str, _BrokerTopics] = {}
 
     def topics(self) -> list[str]:
-        """All topics."""
+        """Return all topics."""
         return self.topics_of(self._brokers)
 
     def topics_of(self, broker_names: Iterable[str]) -> list[str]:
-        """The topics that have queues on one of the brokers, each once."""
+        """Return the topics with queues on one of the brokers, each once."""
         return list(dict.fromkeys(chain.from_iterable(map(self.queues_of, broker_names))))
 
     def queues(self, topic: str) -> dict[str, QueueData]:
-        """The queues of a topic by broker name, empty when it is unknown."""
+        """Return the queues of a topic by broker name; empty for an unknown topic."""
         return {name: held.queues[topic] for name, held in self._brokers.items() if topic in held.queues}
 
     def queues_of(self, broker_name: str) -> Mapping[str, QueueData]:
-        """The queues on a broker by topic; not to be changed."""
+        """Return the queues of a broker by topic; read-only."""
         held = self._brokers.get(broker_name)
         return {} if held is None else held.queues
 
     def mappings(self, topic: str) -> dict[str, TopicQueueMappingInfo]:
-        """The logical queues of a static topic by broker name."""
+        """Return the logical queues of a static topic by broker name."""
         return {name: held.mappings[topic] for name, held in self._brokers.items() if topic in held.mappings}
 
     def entries(self) -> int:
-        """The number of topics of all brokers together, and of the logical queues of static topics."""
+        """Return the number of topics of all brokers plus logical queues of static topics."""
         mapped = (info for held in self._brokers.values() for info in held.mappings.values())
         topics = sum(len(held.queues) for held in self._brokers.values())
         return topics + sum(len(info.curr_id_map) for info in mapped)
 
     def topics_by_flag(self, *, with_flag: int, without_flag: int = 0) -> list[str]:
-        """The topics whose first queues have one system flag and lack another."""
+        """Return the topics whose first queues have one system flag and lack another."""
         first: dict[str, QueueData] = {}
         for held in reversed(self._brokers.values()):
             first.update(held.queues)
@@ -91,7 +91,7 @@ class TopicQueueTable:
         self._on_change()
 
     def map(self, broker_name: str, mappings: dict[str, TopicQueueMappingInfo]) -> None:
-        """Set the logical queues of static topics on one broker; those of other topics stay."""
+        """Set the logical queues of some static topics on one broker."""
         if mappings:
             self._brokers.setdefault(broker_name, _BrokerTopics()).mappings.update(mappings)
             self._on_change()
@@ -112,7 +112,7 @@ class TopicQueueTable:
             self._on_change()
 
     def set_permission(self, broker_name: str, change: Callable[[int], int]) -> int:
-        """Change the permission of all queues of a broker; gives how many topics that were."""
+        """Change the permission of all queues of a broker; return the number of topics."""
         table = self.queues_of(broker_name)
         for queues in table.values():
             queues.perm = change(queues.perm)

@@ -16,9 +16,9 @@ class TopicRoutes:
 
     Args:
         config: read at each use.
-        brokers: where the brokers are.
-        topic_queues: who holds which queues.
-        answers: keeps routes as encoded bytes.
+        brokers: addresses of brokers.
+        topic_queues: queues by broker.
+        answers: cache of encoded routes.
     """
 
     def __init__(
@@ -34,7 +34,7 @@ class TopicRoutes:
         self._answers = answers
 
     def encoded(self, topic: str, *, standard_json: bool, order_topic_conf: str | None = None) -> bytes | None:
-        """The route as a body, ``None`` for a topic without one; ``standard_json`` quotes the broker ids."""
+        """Return the encoded route, or ``None`` for an unknown topic; ``standard_json`` quotes the broker ids."""
 
         def make() -> bytes | None:
             route = self.pickup(topic)
@@ -46,7 +46,7 @@ class TopicRoutes:
         return self._answers.get((topic, standard_json, order_topic_conf), make)
 
     def pickup(self, topic: str) -> TopicRouteData | None:
-        """The route, ``None`` when no broker that holds the topic is known."""
+        """Return the route, or ``None`` if no broker has the topic."""
         queues = self._topic_queues.queues(topic)
         brokers = [self._brokers.by_name[name] for name in queues if name in self._brokers.by_name]
         if not brokers:
@@ -71,7 +71,7 @@ class TopicRoutes:
 
 
 def _acting_as_master(data: BrokerData, queues: dict[str, QueueData]) -> BrokerData:
-    """The broker as clients see it: without a master the slave with the smallest id stands in for it, read-only."""
+    """Return the broker as clients see it: without a master, the slave with the smallest id acts as one, read-only."""
     addresses = data.broker_addrs
     may = data.enable_acting_master and addresses and MASTER_ID not in addresses
     if not may or queues[data.broker_name].perm & PERM_WRITE:

@@ -1,1 +1,1 @@
-"""What tests put around the servers: launchers that no command of the product offers."""
+"""Launchers for tests that no command of the product offers."""

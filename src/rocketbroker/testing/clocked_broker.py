@@ -1,13 +1,11 @@
-"""A broker whose clock a test sets: ``mqbroker`` with another clock, for hours of delay in seconds.
+"""Broker with a clock that tests set: hours of delay pass in seconds.
 
 python -m rocketbroker.testing.clocked_broker -c broker.properties [--clock "step 3600"]
 
-Commands of the clock (``ControlledClock.obey``) come by standard input, a line each. Each is answered by a line
-``CLOCK`` on standard output with the time in ms, or by ``CLOCK refused`` and why. When the input ends, the clock goes
-on.
+Each line of standard input is a command of the clock (``ControlledClock.obey``). The answer on standard output is
+``CLOCK`` with the time in ms, or ``CLOCK refused`` with the reason. At the end of the input the clock keeps running.
 
-What the broker promises its clients by their own time goes by the system's clock as ever: how long a pull is held, how
-long a connection may take.
+Timeouts that clients measure follow the system's clock: held pulls and connection attempts.
 """
 
 import asyncio
@@ -32,11 +30,11 @@ app = new_app(add_completion=False)
 
 
 class ClockControl:
-    """Reads commands from a pipe on the event loop, so that no message is half way while the clock is set.
+    """Read commands from a pipe on the event loop, so that the clock never changes within a request.
 
     Args:
-        clock: obeys.
-        pipe: descriptor to read from; who gave it closes it.
+        clock: clock to set.
+        pipe: descriptor to read from; the caller closes it.
     """
 
     def __init__(self, clock: ControlledClock, pipe: int) -> None:
@@ -45,19 +43,19 @@ class ClockControl:
         self._unread = b""
 
     async def start(self) -> None:
-        """Read from now on; a file, and /dev/null, at once and to its end."""
+        """Start to read; a file or /dev/null is read to its end at once."""
         try:
             asyncio.get_running_loop().add_reader(self._pipe, self._read)
-        except PermissionError:  # nothing to wait for: all that will ever be in it is there
+        except PermissionError:  # a regular file, which is complete
             while self._read():
                 pass
 
     async def stop(self) -> None:
-        """Read no more."""
+        """Stop reading."""
         asyncio.get_running_loop().remove_reader(self._pipe)
 
     def _read(self) -> bool:
-        """Obey what has come; false when that was the end."""
+        """Run the commands received; return false at the end of the input."""
         data = os.read(self._pipe, 4096)
         *lines, self._unread = (self._unread + data).split(b"\n")
         if not data:
@@ -68,7 +66,7 @@ class ClockControl:
         return bool(data)
 
     def answer(self, command: str) -> str:
-        """Obey a command; returns the line that says so."""
+        """Run a command and return the answer line."""
         try:
             self._clock.obey(command)
         except ValueError as error:
@@ -81,7 +79,7 @@ def clocked_broker(
     config_file: Annotated[str, typer.Option("-c", "--configFile", help="Properties file.")],
     clock: Annotated[list[str] | None, typer.Option(help="Commands of the clock before the start.")] = None,
 ) -> None:
-    """Run a RocketMQ broker with a clock that is set by standard input, until SIGTERM or SIGINT."""
+    """Run a broker until SIGTERM or SIGINT, with a clock set by standard input."""
     controlled = ControlledClock()
     try:
         for command in clock or ():

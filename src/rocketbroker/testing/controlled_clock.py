@@ -1,4 +1,4 @@
-"""A clock that a test sets while the broker runs."""
+"""Clock that a test sets while the broker runs."""
 
 import math
 import time
@@ -10,7 +10,7 @@ _NS = 1_000_000_000
 
 
 class _Reading(NamedTuple):
-    """What both clocks showed at a moment of the system's monotonic clock, all in ns, and how fast they run."""
+    """Reading of both clocks at a time of the system's monotonic clock, in ns, with their speed."""
 
     taken_at: int
     wall: int
@@ -19,9 +19,9 @@ class _Reading(NamedTuple):
 
 
 class ControlledClock:
-    """Starts at the system's time, and runs as fast, until it is told otherwise.
+    """Clock that starts with the system's time and speed.
 
-    All of what it shows is one value that is replaced, so that threads of the store may look at any time.
+    Its state is one value that is replaced, so that any thread may read it at any time.
     """
 
     def __init__(self) -> None:
@@ -29,26 +29,26 @@ class ControlledClock:
         self._reading = _Reading(now, SystemClock().time_ms() * 1_000_000, now, 1.0)
 
     def time_ms(self) -> int:
-        """Milliseconds since the epoch."""
+        """Return milliseconds since the epoch."""
         reading = self._reading
         return (reading.wall + _passed(reading)) // 1_000_000
 
     def monotonic(self) -> float:
-        """Seconds on a clock that never goes back."""
+        """Return seconds of a clock that never goes back."""
         reading = self._reading
         return (reading.monotonic + _passed(reading)) / _NS
 
     def step(self, seconds: float) -> None:
-        """Set the wall clock forward or back, as an administrator does; the monotonic clock knows nothing of it."""
+        """Step the wall clock forward or back; the monotonic clock does not change."""
         self._change(wall_s=seconds)
 
     def set_time(self, time_ms: float) -> None:
-        """Set the wall clock to a time in ms since the epoch, to the µs, as ``step`` does."""
-        # A float holds today's µs and not its ns, of which the least too few would make another ms.
+        """Step the wall clock to a time in ms since the epoch, with a precision of 1 µs."""
+        # A float of today's time is exact to the µs, not the ns, and one missing ns would change the ms.
         self._change(wall=round(time_ms * 1000) * 1000)
 
     def advance(self, seconds: float) -> None:
-        """Let time pass at once, on both clocks.
+        """Advance both clocks at once.
 
         Raises:
             ValueError: the time is negative.
@@ -58,7 +58,7 @@ class ControlledClock:
         self._change(wall_s=seconds, monotonic_s=seconds)
 
     def run_at(self, speed: float) -> None:
-        """Run so many times as fast as the system's clock from now on, 0 for standing still.
+        """Run at a multiple of the system's speed from now on; 0 stops the clock.
 
         Raises:
             ValueError: the speed is negative.
@@ -68,10 +68,10 @@ class ControlledClock:
         self._change(speed=speed)
 
     def obey(self, command: str) -> None:
-        """Do what a line says: ``step S``, ``set MS``, ``advance S`` or ``speed F``, all as decimal numbers.
+        """Run a command: ``step S``, ``set MS``, ``advance S`` or ``speed F``, with a decimal number.
 
         Raises:
-            ValueError: it is none of them.
+            ValueError: unknown command.
         """
         verb, _, number = command.strip().partition(" ")
         actions = {"step": self.step, "set": self.set_time, "advance": self.advance, "speed": self.run_at}
@@ -103,6 +103,6 @@ def _number(text: str) -> float:
 
 
 def _passed(reading: _Reading, now: int | None = None) -> int:
-    """ns on this clock since it was set."""
+    """Return the ns that this clock has advanced since it was set."""
     since = (time.monotonic_ns() if now is None else now) - reading.taken_at
     return since if reading.speed == 1.0 else round(since * reading.speed)

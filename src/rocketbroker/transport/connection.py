@@ -207,7 +207,7 @@ class RemotingConnection(FrameWriter, asyncio.BufferedProtocol):
             self._settle(progressed=position > 0)
 
     def _handle_frames(self, data: memoryview) -> tuple[int, int]:
-        """Handle all complete frames; gives where it stopped and how long the frame there is."""
+        """Handle all complete frames; return where it stopped and how long the frame there is."""
         position = 0
         end = len(data)
         limit = self._endpoint.frame_max_length
@@ -439,7 +439,7 @@ class RemotingConnection(FrameWriter, asyncio.BufferedProtocol):
 
     @property
     def is_open(self) -> bool:
-        """Whether writes still reach the peer."""
+        """True if writes still reach the peer."""
         return self._transport is not None and not self._transport.is_closing()
 
     def close(self, reason: str) -> None:

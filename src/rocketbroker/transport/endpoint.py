@@ -32,7 +32,7 @@ class EndpointConnection(Connection, Protocol):
 
     @property
     def is_open(self) -> bool:
-        """Tell whether writes still reach the peer."""
+        """True if writes still reach the peer."""
 
     @property
     def held_bytes(self) -> int:

@@ -24,7 +24,7 @@ class Peer(Protocol):
 
     @property
     def is_open(self) -> bool:
-        """Tell whether writes still reach the peer."""
+        """True if writes still reach the peer."""
 
     def write(self, buffers: Sequence[Buffer]) -> None:
         """Send encoded frames."""

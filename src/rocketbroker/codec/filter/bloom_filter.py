@@ -16,13 +16,13 @@ _C2: Final = 0x4CF5AD432745937F
 
 
 def bit_count(error_rate: int, expected: int) -> int:
-    """How many bits a map has: enough for so many consumers at an error rate in percent, a multiple of 8."""
+    """Return the bits of a map for a number of consumers and an error rate in percent; a multiple of 8."""
     bits = ceil(expected * log2(100 / error_rate) * log2(e))
     return -(-bits // 8) * 8
 
 
 def bit_positions(text: str, error_rate: int, expected: int) -> list[int]:
-    """Which bits belong to ``text``, in RocketMQ ``<group>#<topic>``."""
+    """Return the bits of ``text``, which in RocketMQ is ``<group>#<topic>``."""
     hashed = murmur3(text.encode())
     low, high = hashed & 0xFFFFFFFF, hashed >> 32
     bits = bit_count(error_rate, expected)
@@ -35,7 +35,7 @@ def bit_positions(text: str, error_rate: int, expected: int) -> list[int]:
 
 
 def murmur3(data: bytes) -> int:
-    """The first 64 bits of MurmurHash3 x64 128 with seed 0, as Guava's ``murmur3_128`` gives them."""
+    """Return the first 64 bits of MurmurHash3 x64 128 with seed 0, as Guava's ``murmur3_128`` gives them."""
     first = second = 0
     tail_at = len(data) // 16 * 16
     for at in range(0, tail_at, 16):

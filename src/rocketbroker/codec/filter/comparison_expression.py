@@ -1,4 +1,4 @@
-"""How two values compare (org.apache.rocketmq.filter.expression.ComparisonExpression).
+"""Comparison of two values (org.apache.rocketmq.filter.expression.ComparisonExpression).
 
 RocketMQ's rules, which are not symmetric: what stands on the left decides how the other is read.
 """
@@ -39,7 +39,7 @@ _OPERATORS: Final[dict[str, Callable[[int, int], bool]]] = {
 
 
 def with_constant(relation: str, constant: int) -> tuple[Callable[[str], int | float], Callable[[int, int], bool]]:
-    """How a text on the left compares with a whole number on the right: what reads it, and what then decides.
+    """Return how a text compares with a whole number: the reader of the text, and the operator.
 
     The former raises :class:`EvaluationError` for a text that is no such number.
     """
@@ -47,7 +47,7 @@ def with_constant(relation: str, constant: int) -> tuple[Callable[[str], int | f
 
 
 def equal(left: Value, right: Value) -> bool | None:
-    """``=``: unknown when only the left one is unknown, false when only the right one is, true when both are.
+    """Return ``=``: unknown when only the left one is unknown, false when only the right one is, true when both are.
 
     Raises:
         EvaluationError: a text is no such number.

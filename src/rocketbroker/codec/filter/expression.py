@@ -1,4 +1,4 @@
-"""What a filter says, as a tree (org.apache.rocketmq.filter.expression), and how it becomes a function.
+"""Filter as a tree (org.apache.rocketmq.filter.expression) that compiles to a function.
 
 Logic has three values: an unknown property is neither true nor false, and only what is true is given to the consumer.
 """
@@ -40,11 +40,11 @@ class Expression:
 
     @property
     def is_boolean(self) -> bool:
-        """Whether its result is one of true, false and unknown."""
+        """True if its result is one of true, false and unknown."""
         return True
 
     def compiled(self, number_of: Numbering) -> Evaluate:
-        """The function that evaluates it.
+        """Return a function that evaluates the expression.
 
         That raises :class:`EvaluationError` where RocketMQ does, in the same order of evaluation.
         """
@@ -62,12 +62,12 @@ class Constant(Expression):
 
     @property
     def is_boolean(self) -> bool:
-        """Whether it is TRUE, FALSE or NULL."""
+        """True if it is TRUE, FALSE or NULL."""
         return self.value is None or isinstance(self.value, bool)
 
     @property
     def is_number(self) -> bool:
-        """Whether it is a number."""
+        """True if it is a number."""
         return isinstance(self.value, int | float) and not isinstance(self.value, bool)
 
     def compiled(self, number_of: Numbering) -> Evaluate:
@@ -268,7 +268,7 @@ class TextMatch(Expression):
 
 
 def _with_constant(left: Expression, relation: str, right: Expression, number_of: Numbering) -> Evaluate | None:
-    """What most filters are made of, a property compared with a literal, with as few calls as can be."""
+    """Compile the commonest filter, a property compared with a literal, to as few calls as possible."""
     if not (isinstance(left, Property) and isinstance(right, Constant)):
         return None
     constant = right.value

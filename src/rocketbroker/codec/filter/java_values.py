@@ -49,14 +49,14 @@ def _read_whole(most: int, text: str) -> int:
     raise EvaluationError(f"{text[:64]!r} is no whole number from {-most - 1} to {most}")
 
 
-#: ``Integer.valueOf``; :class:`EvaluationError` for what is none.
+#: ``Integer.valueOf``; :class:`EvaluationError` for anything else.
 read_integer = partial(_read_whole, INTEGER_MAX)
-#: ``Long.valueOf``; :class:`EvaluationError` for what is none.
+#: ``Long.valueOf``; :class:`EvaluationError` for anything else.
 read_long = partial(_read_whole, LONG_MAX)
 
 
 def read_double(text: str) -> float:
-    """``Double.valueOf``; :class:`EvaluationError` for what is none."""
+    """Return ``Double.valueOf``; :class:`EvaluationError` for anything else."""
     text = text.strip(_SPACE)
     if _DOUBLE.match(text):
         # The suffix may not follow a word, and no word ends by one.
@@ -70,12 +70,12 @@ def read_double(text: str) -> float:
 
 
 def read_boolean(text: str) -> bool:
-    """``Boolean.valueOf``: true for "true" in any case, false for everything else."""
+    """Return ``Boolean.valueOf``: true for "true" in any case, false for everything else."""
     return text.lower() == "true"
 
 
 def compare_doubles(left: float, right: float) -> int:
-    """``Double.compareTo``: NaN is equal to itself and greater than all else, -0.0 is less than 0.0."""
+    """Return ``Double.compareTo``: NaN is equal to itself and greater than all else, -0.0 is less than 0.0."""
     if left < right:
         return -1
     if left > right:

@@ -125,7 +125,7 @@ _SHOWN_AS: Final[Mapping[str, str]] = {
 
 
 def parse(expression: str) -> Expression:
-    """The tree of an expression, whose result is true, false or unknown.
+    """Return the tree of an expression, whose result is true, false or unknown.
 
     Raises:
         MQFilterError: it is no expression of the language, is longer than ``MAX_LENGTH`` or nested deeper than
@@ -165,7 +165,7 @@ def _text_of(token: Token) -> str:
 
 
 def _condition(value: Expression) -> Expression:
-    """What stands where a condition is wanted (SelectorParser.asBooleanExpression)."""
+    """Return an expression as a condition (SelectorParser.asBooleanExpression)."""
     if value.is_boolean:
         return value
     if isinstance(value, Property):

@@ -64,7 +64,7 @@ class SqlFilter:
 
 
 def compiled(expression: str) -> SqlFilter:
-    """The filter that an expression makes, the same object for the same text while it is remembered.
+    """Return the filter that an expression makes, the same object for the same text while it is remembered.
 
     Raises:
         MQFilterError: it is no expression, or too long or nested too deep.

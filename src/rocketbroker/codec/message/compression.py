@@ -43,7 +43,7 @@ def decompress(body: ReadableBuffer, sys_flag: int, *, max_size: int = MAX_DECOM
 
 
 def compress(body: ReadableBuffer, level: int = 5) -> bytes:
-    """``body`` as a zlib stream, which every client reads; its message takes sysFlag bits 0x1 and 0x300."""
+    """Return ``body`` as a zlib stream, which every client reads; its message takes sysFlag bits 0x1 and 0x300."""
     return zlib.compress(body, level)
 
 

@@ -11,7 +11,7 @@ _UNITS_MS: Final = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
 def parse_delay_levels(text: str) -> dict[int, int]:
-    """Milliseconds by level, the first level being 1, from a text such as ``1s 5s 10m 2h``.
+    """Return the milliseconds by level, the first level being 1, from a text such as ``1s 5s 10m 2h``.
 
     Raises:
         ConfigError: a part is no number with a unit.
@@ -28,7 +28,7 @@ def parse_delay_levels(text: str) -> dict[int, int]:
 
 
 def deliver_timestamp(levels: dict[int, int], level: int, store_timestamp: int) -> int:
-    """When a message stored at ``store_timestamp`` with a delay level is due, in ms; an unknown level: in 1 s.
+    """Return the due time in ms of a message stored at ``store_timestamp``; an unknown level means 1 s.
 
     It is a long, as in Java: that of a damaged record may be any, and what is too large for one begins again below 0.
     """
@@ -36,5 +36,5 @@ def deliver_timestamp(levels: dict[int, int], level: int, store_timestamp: int) 
 
 
 def level_of(raw: bytes) -> int:
-    """A message's delay level from the value of its property; 0 when that is no number."""
+    """Return a message's delay level from the value of its property; 0 if that is not a number."""
     return int(raw) if raw.isdigit() and len(raw) <= _LONGEST_LEVEL else 0

@@ -38,7 +38,7 @@ def _behind_head(body_length: int, topic_length: int) -> Callable[[ReadableBuffe
 
 
 def _behind_ipv6(data: ReadableBuffer, at: int, rest: int, sys_flag: int) -> tuple[int, int, int]:
-    """Of a record with a host of IPv6: where the body begins, the bytes left for it and properties, its length."""
+    """Return body position, bytes left for body and properties, and body length of a record with an IPv6 host."""
     longer = RECORD_HEADS[sys_flag >> 4 & 3].size - BODY_POSITION
     body_at = at + BODY_POSITION + longer
     return body_at, rest - longer, _BODY_LENGTH.unpack_from(data, body_at - 4)[0] if longer <= rest else -1
@@ -59,7 +59,7 @@ class RecordCheck:
         self._queue_id = queue_id
         self._magic = magic
         self._topic_block = topic
-        # Bytes of a record without body and properties: what is named as smaller is none.
+        # Bytes of a record without body and properties: no record is smaller.
         self.least_size = BODY_POSITION + len(topic) + 2
 
     def unsound(
@@ -69,7 +69,7 @@ class RecordCheck:
         expected: Sequence[ExpectedRecord],
         is_wanted: Callable[[ExpectedRecord, bytes], bool] | None = None,
     ) -> list[int]:
-        """Numbers of the records that are not what is expected, or not wanted.
+        """Return the numbers of records that are damaged, unexpected or unwanted.
 
         Args:
             data: holds all of the records.
@@ -111,7 +111,7 @@ class RecordCheck:
         return wrong
 
     def is_head(self, head: bytes, expected: ExpectedRecord) -> bool:
-        """Whether the first 88 bytes of a record say that it is the one expected; its content may be damaged."""
+        """Return true if the first 88 bytes of a record identify the expected one; its content may be damaged."""
         queue_offset, physical_offset, size, _ = expected
         total, magic, _, queue_id, found_offset, found_at, _, _ = _EXPECTED.unpack(head)
         return (total, magic, queue_id, found_offset, found_at) == (
@@ -123,7 +123,7 @@ class RecordCheck:
         )
 
     def describe(self, data: memoryview, at: int, record: ExpectedRecord) -> str:
-        """What is wrong with an unsound record that begins at position ``at`` of ``data``; empty when it is sound."""
+        """Return the fault of a record at position ``at`` of ``data``; empty for a sound record."""
         expected_queue_offset, expected_offset, size, _ = record
         total, magic, _, queue_id, queue_offset, physical_offset, _, _ = _EXPECTED.unpack_from(data, at)
         found = (total, magic, queue_id, queue_offset, physical_offset)

@@ -89,7 +89,7 @@ def _prefixes(prefix_hashes: Sequence[int] | npt.NDArray[np.int32] | None, count
 
 
 def _of_one_length(units: npt.NDArray[np.uint8], prefixes: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
-    """The hashes of keys that are the rows of a matrix."""
+    """Return the hashes of keys that are the rows of a matrix."""
     length = units.shape[1]
     sums: npt.NDArray[np.uint32] = np.einsum("ij,j->i", units, _powers(length))
     return prefixes * _power(length) + sums

@@ -36,7 +36,7 @@ class BatchParts(NamedTuple):
 
 
 def split_batch(body: ReadableBuffer) -> BatchParts:
-    """The messages in ``body``.
+    """Return the messages in ``body``.
 
     :class:`CodecError` names the message whose lengths do not add up, and an empty batch.
     """
@@ -47,7 +47,7 @@ def split_batch(body: ReadableBuffer) -> BatchParts:
 
 
 def _split_alike(data: bytes) -> BatchParts | None:
-    """The messages if all have the same lengths, which is common and takes no bytecode for each."""
+    """Return the messages if all have the same lengths, which is common and takes no bytecode for each."""
     if len(data) < MIN_INNER_SIZE:
         return None
     total_size, _, body_length = _SIZE_FLAG_LENGTH.unpack_from(data)

@@ -1,7 +1,7 @@
 """Reads commit-log records, from files and from pull bodies. Answers to ``MessageDecoder`` and
 ``CommitLog.checkMessageAndReturnSize``. The byte grammar stands in ``message_encoder.py``.
 
-Each length is held against what is left of the record, and the record against what is left of the buffer, before a
+Each length is checked against the rest of the record, and the record against the rest of the buffer, before a
 byte is taken; whatever does not fit is a :class:`CorruptRecordError` that names the position.
 """
 
@@ -49,7 +49,7 @@ def decode_record(
     read_body: bool = True,
     decompress: bool = False,
 ) -> MessageExt:
-    """The record that begins at ``offset`` and ends, ``store_size`` bytes on, not behind ``end``.
+    """Return the record that begins at ``offset`` and ends, ``store_size`` bytes on, not behind ``end``.
 
     ``check_crc`` holds the stored body against its checksum. ``decompress`` unpacks the body and clears sysFlag's
     compressed bit, as Java clients do. A BLANK, or space never written, is an error too: ask :func:`peek` first.
@@ -94,7 +94,7 @@ def decode_record(
 def decode_messages(
     buffer: ReadableBuffer, *, check_crc: bool = True, read_body: bool = True, decompress: bool = True
 ) -> list[MessageExt]:
-    """All records of a pull, query or view answer's body, which they fill to its last byte."""
+    """Return all records of a pull, query or view answer's body, which they fill to its last byte."""
     messages = []
     offset, size = 0, len(buffer)
     while offset < size:
@@ -113,7 +113,7 @@ def iter_records(
     read_body: bool = True,
     decompress: bool = False,
 ) -> Iterator[MessageExt]:
-    """The records of one commit-log file from position ``start`` to its BLANK or to where nothing was written."""
+    """Yield the records of one commit-log file from position ``start`` to its BLANK or to where nothing was written."""
     limit = len(buffer) if end is None else min(end, len(buffer))
     while limit - start >= BLANK.size:
         total_size, magic = peek(buffer, start, end=limit)
@@ -124,7 +124,7 @@ def iter_records(
 
 
 def corrupt(offset: int, cause: str) -> CorruptRecordError:
-    """The error for a record at ``offset`` of its buffer."""
+    """Return the error for a record at ``offset`` of its buffer."""
     return CorruptRecordError(f"message record at {offset}: {cause}")
 
 

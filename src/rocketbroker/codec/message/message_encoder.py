@@ -74,14 +74,14 @@ def body_crc(body: ReadableBuffer) -> int:
 
 
 def record_size(body_len: int, topic_len: int, props_len: int, *, sys_flag: int = 0) -> int:
-    """Bytes a record takes with these lengths in bytes and the host lengths ``sys_flag`` names."""
+    """Return the bytes a record takes with these lengths in bytes and the host lengths ``sys_flag`` names."""
     fixed = RECORD_HEADS[sys_flag >> 4 & 3].size + (3 if topic_len <= MAX_TOPIC_LENGTH_V1 else 4)
     return fixed + body_len + topic_len + props_len
 
 
 @lru_cache(maxsize=1024)
 def topic_block(topic: bytes) -> bytes:
-    """``topic`` with its length before it, one byte (V1) or two (V2), as it stands in a record."""
+    """Return ``topic`` with its length before it, one byte (V1) or two (V2), as it stands in a record."""
     length = len(topic)
     if length > MAX_TOPIC_LENGTH:
         raise CodecError(f"topic takes {length} bytes, a record holds at most {MAX_TOPIC_LENGTH}")
@@ -89,7 +89,7 @@ def topic_block(topic: bytes) -> bytes:
 
 
 def magic_code(topic_len: int) -> int:
-    """The magic code a record with a topic of ``topic_len`` bytes bears."""
+    """Return the magic code a record with a topic of ``topic_len`` bytes bears."""
     return MESSAGE_MAGIC_CODE_V1 if topic_len <= MAX_TOPIC_LENGTH_V1 else MESSAGE_MAGIC_CODE_V2
 
 
@@ -150,7 +150,7 @@ def _check_lengths(sys_flag: int, born_host: bytes, store_host: bytes, props_len
 
 
 def encode_message(message: MessageExt) -> bytes:
-    """``message`` as a record again, from its raw properties and stored body."""
+    """Return ``message`` as a record again, from its raw properties and stored body."""
     return encode_record(
         message.queue_id,
         message.flag,
@@ -170,7 +170,7 @@ def encode_message(message: MessageExt) -> bytes:
 
 
 def encode_blank(size: int) -> bytes:
-    """The 8 bytes that close a commit-log file with ``size`` bytes left in it, at least 8."""
+    """Return the 8 bytes that close a commit-log file with ``size`` bytes left in it, at least 8."""
     if size < BLANK_LENGTH:
         raise CodecError(f"a BLANK needs {BLANK_LENGTH} bytes, {size} are left")
     return BLANK.pack(size, BLANK_MAGIC_CODE)

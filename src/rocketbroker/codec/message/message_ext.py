@@ -43,7 +43,7 @@ class MessageExt(Struct, gc=False, kw_only=False):
         return self._properties
 
     def get_property(self, name: str) -> str | None:
-        """One property, without making the dict."""
+        """Return one property, without making the dict."""
         if self._properties is not None:
             return self._properties.get(name)
         return get_property_text(self.properties_bytes, name)

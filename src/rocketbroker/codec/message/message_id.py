@@ -39,7 +39,7 @@ class UniqueId(NamedTuple):
 
 
 def ip_bytes(ip: str) -> bytes:
-    """The 4 or 16 bytes of an address in text; :class:`CodecError` for a name or anything else."""
+    """Return the 4 or 16 bytes of an address in text; :class:`CodecError` for a name or anything else."""
     parts = ip.split(".")
     if len(parts) == 4 and all(
         part.isascii() and part.isdigit() and len(part) < 4 and int(part) < 256 for part in parts
@@ -54,7 +54,7 @@ def ip_bytes(ip: str) -> bytes:
 
 
 def ip_text(ip: bytes) -> str:
-    """Text of an address of 4 or 16 bytes."""
+    """Return the text of an address of 4 or 16 bytes."""
     if len(ip) == 4:
         return f"{ip[0]}.{ip[1]}.{ip[2]}.{ip[3]}"
     if len(ip) != 16:
@@ -65,25 +65,25 @@ def ip_text(ip: bytes) -> str:
 
 
 def host_bytes(ip: str, port: int) -> bytes:
-    """A record's host field, 8 or 20 bytes."""
+    """Return a record's host field, 8 or 20 bytes."""
     if not 0 <= port <= 65535:
         raise CodecError(f"port {port} is outside 0..65535")
     return ip_bytes(ip) + port.to_bytes(4, "big")
 
 
 def decode_host(host: bytes) -> tuple[str, int]:
-    """Address in text and port of a host field of 8 or 20 bytes."""
+    """Return the address in text and port of a host field of 8 or 20 bytes."""
     return ip_text(bytes(host[:-4])), int.from_bytes(host[-4:], "big", signed=True)
 
 
 def host_text(host: bytes) -> str:
-    """``ip:port`` of a host field, ``[ip]:port`` for IPv6."""
+    """Return ``ip:port`` of a host field, ``[ip]:port`` for IPv6."""
     ip, port = decode_host(host)
     return f"[{ip}]:{port}" if ":" in ip else f"{ip}:{port}"
 
 
 def create_message_id(store_host: bytes, offset: int) -> str:
-    """Offset message id of the record at commit-log ``offset`` of the broker with host field ``store_host``.
+    """Return the offset message id of the record at commit-log ``offset`` of the broker with host field ``store_host``.
 
     A caller that makes many for one host keeps ``store_host.hex().upper()`` and appends ``f"{offset:016X}"``.
     """
@@ -91,7 +91,7 @@ def create_message_id(store_host: bytes, offset: int) -> str:
 
 
 def decode_message_id(text: str) -> MessageId:
-    """The parts of an offset message id."""
+    """Return the parts of an offset message id."""
     data = _unhex(text, "an offset message id")
     port, offset = _PORT_AND_OFFSET.unpack_from(data, len(data) - 12)
     return MessageId(ip_text(data[:-12]), port, offset)
@@ -106,7 +106,7 @@ def encode_unique_id(ip: bytes, pid: int, clazz_hash: int, ms_diff: int, counter
 
 
 def decode_unique_id(text: str) -> UniqueId:
-    """The parts of a unique id as Java and Go clients make it; any 32 or 56 hex digits pass."""
+    """Return the parts of a unique id as Java and Go clients make it; any 32 or 56 hex digits pass."""
     data = _unhex(text, "a unique message id")
     return UniqueId(ip_text(data[:-12]), *_UNIQUE_TAIL.unpack_from(data, len(data) - 12))
 

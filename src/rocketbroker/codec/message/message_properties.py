@@ -19,14 +19,14 @@ MAX_PROPERTIES_LENGTH: Final = 32767
 
 
 def encode_properties(properties: Mapping[str, str]) -> bytes:
-    """``properties`` as bytes in the mapping's order; :class:`CodecError` as in :func:`check_property`."""
+    """Return ``properties`` as bytes in the mapping's order; :class:`CodecError` as in :func:`check_property`."""
     for name, value in properties.items():
         check_property(name, value)
     return "".join([f"{name}\x01{value}\x02" for name, value in properties.items()]).encode()
 
 
 def decode_properties(raw: ReadableBuffer) -> dict[str, str]:
-    """All pairs in ``raw``; bytes that are not UTF-8 become U+FFFD, as in Java."""
+    """Return all pairs in ``raw``; bytes that are not UTF-8 become U+FFFD, as in Java."""
     found = {}
     for pair in str(raw, "utf-8", "replace").split("\x02"):
         name, _, value = pair.partition("\x01")
@@ -36,7 +36,7 @@ def decode_properties(raw: ReadableBuffer) -> dict[str, str]:
 
 
 def get_property(raw: ReadableBuffer, name: bytes) -> bytes | None:
-    """Value of property ``name`` in ``raw``, None when there is none. No other pair is looked at."""
+    """Return the value of property ``name`` in ``raw``, or None. No other pair is read."""
     data = bytes(raw) if type(raw) is memoryview else raw
     start = name + b"\x01"
     at = data.rfind(start)
@@ -53,7 +53,7 @@ def get_property(raw: ReadableBuffer, name: bytes) -> bytes | None:
 
 
 def split_keys(keys: bytes) -> list[bytes]:
-    """The keys in a value of ``KEYS``: parted by blanks alone, as Java does; a tab is part of a key."""
+    """Return the keys in a value of ``KEYS``: parted by blanks alone, as Java does; a tab is part of a key."""
     return [key for key in keys.split(b" ") if key]
 
 
@@ -134,13 +134,13 @@ def _scan(raw: bytes) -> FoundProperties:
 
 
 def append_property(raw: bytes, name: bytes, value: bytes) -> bytes:
-    """``raw`` with one more pair at its end; ``name`` is known not to be in it."""
+    """Return ``raw`` with one more pair at its end; ``name`` is known not to be in it."""
     separator = b"" if not raw or raw.endswith(b"\x02") else b"\x02"
     return b"%b%b%b\x01%b\x02" % (raw, separator, name, value)
 
 
 def remove_property(raw: bytes, name: bytes) -> bytes:
-    """``raw`` without any pair called ``name``; the other bytes stay as they are."""
+    """Return ``raw`` without any pair called ``name``; the other bytes stay as they are."""
     prefix = name + b"\x01"
     if prefix not in raw:
         return raw

@@ -33,26 +33,26 @@ HOST_V6_LENGTH: Final = 20
 
 
 def transaction_value(sys_flag: int) -> int:
-    """The transaction bits of ``sys_flag``: one of the ``TRANSACTION_*_TYPE`` values."""
+    """Return the transaction bits of ``sys_flag``: one of the ``TRANSACTION_*_TYPE`` values."""
     return sys_flag & TRANSACTION_ROLLBACK_TYPE
 
 
 def compression_type(sys_flag: int) -> int:
-    """The compression bits of ``sys_flag``: 0 or one of the ``COMPRESSION_*_TYPE`` values."""
+    """Return the compression bits of ``sys_flag``: 0 or one of the ``COMPRESSION_*_TYPE`` values."""
     return sys_flag & COMPRESSION_TYPE_COMPARATOR
 
 
 def born_host_length(sys_flag: int) -> int:
-    """Bytes the born host takes in a record with this ``sys_flag``: 8 or 20."""
+    """Return the bytes the born host takes in a record with this ``sys_flag``: 8 or 20."""
     return HOST_V6_LENGTH if sys_flag & BORNHOST_V6_FLAG else HOST_V4_LENGTH
 
 
 def store_host_length(sys_flag: int) -> int:
-    """Bytes the store host takes in a record with this ``sys_flag``: 8 or 20."""
+    """Return the bytes the store host takes in a record with this ``sys_flag``: 8 or 20."""
     return HOST_V6_LENGTH if sys_flag & STOREHOSTADDRESS_V6_FLAG else HOST_V4_LENGTH
 
 
 def host_flags(born_host: bytes, store_host: bytes) -> int:
-    """The IPv6 bits that hosts of these lengths call for."""
+    """Return the IPv6 bits that hosts of these lengths call for."""
     born = BORNHOST_V6_FLAG if len(born_host) == HOST_V6_LENGTH else 0
     return born | (STOREHOSTADDRESS_V6_FLAG if len(store_host) == HOST_V6_LENGTH else 0)

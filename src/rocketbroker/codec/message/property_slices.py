@@ -1,7 +1,7 @@
-"""Where properties of many messages stand, found by numpy. ``message_properties.py`` has the grammar.
+"""Positions of properties of many messages, found by numpy. ``message_properties.py`` has the grammar.
 
 Producers write the same names in the same order, and values of few lengths: messages whose properties are of one length
-are held against the layout of one of them, eight bytes at a time. Only what is left is looked through pair by pair.
+are compared with the layout of one of them, eight bytes at a time. Only the rest is parsed pair by pair.
 """
 
 from typing import NamedTuple
@@ -34,7 +34,7 @@ class Slices(NamedTuple):
 def property_slices(
     data: npt.NDArray[np.uint8], at: Positions, lengths: Positions, *names: bytes
 ) -> tuple[Slices, ...]:
-    """The values of each of ``names`` in the properties at ``at`` (ascending) of ``data``; shapes (n,).
+    """Return the values of each of ``names`` in the properties at ``at`` (ascending) of ``data``; shapes (n,).
 
     As in :func:`get_property` an empty value counts for nothing, and of several the last counts.
     """
@@ -59,7 +59,7 @@ def _of_one_length(
     names: tuple[bytes, ...],
     found: tuple[Slices, ...],
 ) -> Positions:
-    """Find the values of messages with so many bytes of properties; gives those that are of no common layout."""
+    """Find the values of messages with so many bytes of properties; return those that are of no common layout."""
     count = -(-length // _WORD)
     # Words are read that reach beyond the properties.
     near_end = at[rows] + count * _WORD > len(data)
@@ -80,7 +80,7 @@ def _of_one_length(
 
 
 class _Layout:
-    """Which bytes of properties are names and separators, and where values are: those of one message.
+    """Layout of the properties of one message: bytes of names and separators, and positions of values.
 
     Args:
         raw: its properties, and what fills up the last word.
@@ -106,7 +106,7 @@ class _Layout:
         self._names = np.frombuffer(raw, np.uint64) & self._of_name
 
     def fits(self, words: Words) -> npt.NDArray[np.bool_]:
-        """Which rows have the same names and separators, and no separator of pairs within a value."""
+        """Return the rows with the same names and separators, and no pair separator within a value."""
         same = ((words & self._of_name) == self._names).all(axis=1)
         # A byte of it is zero where a value has a separator.
         units = (words ^ _PAIR_ENDS) | ~self._of_value
@@ -140,7 +140,7 @@ def _pair_by_pair(
 
 
 def _joined(data: npt.NDArray[np.uint8], at: Positions, lengths: Positions) -> tuple[npt.NDArray[np.uint8], Positions]:
-    """Properties one after the other, each ended by a separator, and where those of each message begin."""
+    """Return the properties one after the other, each ended by a separator, and where those of each message begin."""
     whole = data.data
     raws = map(whole.__getitem__, map(slice, at.tolist(), (at + lengths).tolist()))
     text = np.frombuffer(_PAIR_END.join(raws) + _PAIR_END, np.uint8)
@@ -148,7 +148,7 @@ def _joined(data: npt.NDArray[np.uint8], at: Positions, lengths: Positions) -> t
 
 
 def _begin_with(text: npt.NDArray[np.uint8], starts: Positions, prefix: bytes) -> npt.NDArray[np.bool_]:
-    """At which of ``starts`` stands ``prefix``."""
+    """Return a mask of the ``starts`` at which ``prefix`` stands."""
     found = starts + len(prefix) <= len(text)
     for number, byte in enumerate(prefix):
         members = np.flatnonzero(found)

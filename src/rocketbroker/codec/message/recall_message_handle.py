@@ -1,4 +1,4 @@
-"""What a producer cancels a timer message by (org.apache.rocketmq.common.producer.RecallMessageHandle).
+"""Handle by which a producer cancels a timer message (org.apache.rocketmq.common.producer.RecallMessageHandle).
 
     handle := base64url of "v1" topic brokerName deliverMs uniqueKey, joined by blanks; padded
 
@@ -26,7 +26,7 @@ class RecallMessageHandle(NamedTuple):
     message_id: str
 
     def encode(self) -> str:
-        """The handle as producers are given it."""
+        """Return the handle as producers are given it."""
         return urlsafe_b64encode(" ".join((VERSION_1, *self)).encode()).decode()
 
 
@@ -34,7 +34,7 @@ def decode_recall_handle(handle: str) -> RecallMessageHandle:
     """Read a handle; padding may be missing, as in Java.
 
     Raises:
-        CodecError: it is none.
+        CodecError: invalid handle.
     """
     try:
         padded = handle.encode("ascii") + b"=" * (-len(handle) % 4)

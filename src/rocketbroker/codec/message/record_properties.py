@@ -1,4 +1,4 @@
-"""Where the properties of records lie, without a look at what else is in them; by numpy where they are many."""
+"""Positions of the properties of records, without decoding the rest; by numpy for many records."""
 
 from collections.abc import Sequence
 from struct import Struct
@@ -40,7 +40,7 @@ class PropertyBlocks:
 
     @classmethod
     def of(cls, raws: Sequence[bytes]) -> Self:
-        """Those of messages whose properties are here one by one."""
+        """Make the blocks of messages whose properties are separate."""
         lengths = list(map(len, raws))
         starts = [sum(lengths[:number]) for number in range(len(raws))] if len(raws) < MANY else None
         data = memoryview(b"".join(raws))
@@ -55,7 +55,7 @@ class PropertyBlocks:
         return len(self.starts)
 
     def raws(self) -> list[bytes]:
-        """The properties of each."""
+        """Return the properties of each."""
         data = self.data
         places = zip(self.starts, self.lengths, strict=True)
         return [bytes(data[start : start + length]) for start, length in places]
@@ -64,7 +64,7 @@ class PropertyBlocks:
 def record_properties(
     data: memoryview, places: Numbers, sizes: Numbers, topic_length: int, base: int = 0
 ) -> PropertyBlocks:
-    """The properties of sound records of one topic.
+    """Return the properties of sound records of one topic.
 
     Args:
         data: holds the records.

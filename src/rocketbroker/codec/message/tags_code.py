@@ -23,22 +23,22 @@ _LONGEST_CACHED: Final = 128
 
 
 def java_hash(text: str) -> int:
-    """``text.hashCode()`` as an int32."""
+    """Return ``text.hashCode()`` as an int32."""
     return _signed(_extend(0, text))
 
 
 def java_hash_bytes(utf8: bytes) -> int:
-    """``hashCode()`` of the text whose UTF-8 is ``utf8``; wrong bytes count as U+FFFD, as Java reads them."""
+    """Return ``hashCode()`` of the text whose UTF-8 is ``utf8``; wrong bytes count as U+FFFD, as Java reads them."""
     return extend_hash(0, utf8)
 
 
 def extend_hash(prefix_hash: int, utf8: bytes) -> int:
-    """``hashCode()`` of a text that hashes to ``prefix_hash``, followed by the text of ``utf8``, as an int32."""
+    """Return ``hashCode()`` of a text that hashes to ``prefix_hash``, followed by the text of ``utf8``, as an int32."""
     return _signed(_extend(prefix_hash, utf8 if utf8.isascii() else utf8.decode("utf-8", "replace")))
 
 
 def tags_code(tags: str | None) -> int:
-    """``tagsCode`` of a ConsumeQueue entry: the hash of ``TAGS``, 0 when the message has none."""
+    """Return ``tagsCode`` of a ConsumeQueue entry: the hash of ``TAGS``, 0 when the message has none."""
     return tags_code_bytes(tags.encode("utf-8", "surrogatepass")) if tags else 0
 
 

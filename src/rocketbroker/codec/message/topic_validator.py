@@ -1,4 +1,4 @@
-"""Which names topics and groups may have. Answers to ``org.apache.rocketmq.common.topic.TopicValidator``.
+"""Names that topics and groups may have. Answers to ``org.apache.rocketmq.common.topic.TopicValidator``.
 
 The remarks are RocketMQ's, since they travel to clients in responses.
 """
@@ -69,7 +69,7 @@ _LEGAL: Final = re.compile(r"[%|a-zA-Z0-9_-]*")
 
 
 class ValidateResult(NamedTuple):
-    """Whether a name is valid and, if not, why: ``remark`` is empty for a valid one."""
+    """Result of a check; ``remark`` has the reason for an invalid name, else it is empty."""
 
     valid: bool
     remark: str
@@ -79,12 +79,12 @@ _VALID: Final = ValidateResult(True, "")
 
 
 def is_topic_or_group_illegal(name: str) -> bool:
-    """Whether ``name`` holds a character outside RocketMQ's rule."""
+    """Return true if ``name`` holds a character outside RocketMQ's rule."""
     return _LEGAL.fullmatch(name) is None
 
 
 def validate_topic(topic: str) -> ValidateResult:
-    """Whether ``topic`` may be a topic's name."""
+    """Return true if ``topic`` may be a topic's name."""
     if not topic.strip():
         return ValidateResult(False, "The specified topic is blank.")
     if is_topic_or_group_illegal(topic):
@@ -103,7 +103,7 @@ def validate_topic(topic: str) -> ValidateResult:
 
 
 def validate_group(group: str, max_length: int = GROUP_MAX_LENGTH) -> ValidateResult:
-    """Whether ``group`` may be the name of a producer or consumer group."""
+    """Return true if ``group`` may be the name of a producer or consumer group."""
     if not group.strip():
         return ValidateResult(False, "The specified group is blank.")
     if is_topic_or_group_illegal(group):
@@ -117,12 +117,12 @@ def validate_group(group: str, max_length: int = GROUP_MAX_LENGTH) -> ValidateRe
 
 
 def is_system_topic(topic: str) -> bool:
-    """Whether ``topic`` is the broker's own; a broker counts its name, its cluster's and others besides."""
+    """Return true for a system topic; a broker also counts its own name, its cluster's and others."""
     return topic in SYSTEM_TOPIC_SET or topic.startswith(SYSTEM_TOPIC_PREFIX)
 
 
 def is_not_allowed_send_topic(topic: str) -> bool:
-    """Whether clients must not send to ``topic``."""
+    """Return true if clients must not send to ``topic``."""
     return topic in NOT_ALLOWED_SEND_TOPIC_SET
 
 

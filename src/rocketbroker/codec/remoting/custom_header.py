@@ -20,7 +20,7 @@ T = TypeVar("T", bound=CommandCustomHeader)
 
 
 def text_of(value: object) -> str:
-    """A scalar as Java's ``toString`` writes it."""
+    """Return a scalar as Java's ``toString`` writes it."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, Enum):
@@ -29,7 +29,7 @@ def text_of(value: object) -> str:
 
 
 def to_ext_fields(header: object) -> dict[str, str] | None:
-    """The ``extFields`` of a header: a struct, a mapping or ``None``; fields that are ``None`` are left out."""
+    """Return the ``extFields`` of a header: a struct, a mapping or ``None``; fields that are ``None`` are left out."""
     if header is None:
         return None
     if isinstance(header, dict):
@@ -41,7 +41,7 @@ def to_ext_fields(header: object) -> dict[str, str] | None:
 
 
 def from_ext_fields(fields: dict[str, Any] | None, header_type: type[T]) -> T:
-    """A typed header from raw ``extFields``.
+    """Return a typed header from raw ``extFields``.
 
     Raises:
         CodecError: a required field is missing or a value has the wrong type; the text names the field.

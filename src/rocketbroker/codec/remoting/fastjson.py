@@ -52,16 +52,16 @@ class ObjectKey(tuple[tuple[str, Any], ...]):
 
     @classmethod
     def of(cls, **fields: Any) -> ObjectKey:
-        """The key with these fields, sorted by name."""
+        """Return the key with these fields, sorted by name."""
         return cls((name, _hashable(value)) for name, value in sorted(fields.items()))
 
     def as_dict(self) -> dict[str, Any]:
-        """The fields as a dict."""
+        """Return the fields as a dict."""
         return dict(self)
 
 
 def loads(buffer: bytes | bytearray | memoryview, *, max_size: int = MAX_SIZE) -> Any:
-    """The value in ``buffer``; :class:`CodecError` for anything but one value of at most ``max_size`` bytes."""
+    """Return the value in ``buffer``; :class:`CodecError` for anything but one value of at most ``max_size`` bytes."""
     if len(buffer) > max_size:
         raise CodecError(f"JSON of {len(buffer)} bytes is over the limit of {max_size}")
     try:
@@ -114,7 +114,7 @@ class _Reader:
         return kind, match[kind]
 
     def value(self, kind: str, text: str, depth: int) -> Any:
-        """The value that begins with this token."""
+        """Return the value that begins with this token."""
         if kind == "string":
             return self._string(text)
         if kind == "int":
@@ -313,7 +313,7 @@ def _plain_subtype(value: Any) -> str:
 
 @cache
 def _fields_of(kind: type[msgspec.Struct]) -> tuple[tuple[str, str], ...]:
-    """The fields of a struct by alphabet: what is written before the value, and the attribute."""
+    """Return the fields of a struct by alphabet: what is written before the value, and the attribute."""
     names = zip(kind.__struct_encode_fields__, kind.__struct_fields__, strict=True)
     return tuple((_text(shown) + ":", attribute) for shown, attribute in sorted(names))
 

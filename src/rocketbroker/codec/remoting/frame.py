@@ -48,7 +48,7 @@ def check_header_length(mark: int, limit: int) -> None:
 
 
 def split_frame(frame: memoryview) -> tuple[int, memoryview, memoryview]:
-    """Header encoding, header and body of a frame that starts with its mark (the length field cut off).
+    """Return the header encoding, header and body of a frame that starts with its mark (the length field cut off).
 
     Raises:
         RemoteProtocolError: the header is longer than the frame, or its encoding is unknown.
@@ -76,7 +76,7 @@ def decode_frame(frame: memoryview) -> Command:
 
 
 def frame_parts(header: bytes, body: bytes, serialize_type: int = SERIALIZE_JSON) -> tuple[bytes, ...]:
-    """Length, mark, header and body of a frame as separate pieces."""
+    """Return the length, mark, header and body of a frame as separate pieces."""
     if len(header) > MAX_HEADER_LENGTH:
         raise LocalProtocolError(f"header has {len(header)} bytes; a frame can carry {MAX_HEADER_LENGTH}")
     mark = serialize_type << 24 | len(header)
@@ -84,7 +84,7 @@ def frame_parts(header: bytes, body: bytes, serialize_type: int = SERIALIZE_JSON
 
 
 def encode_frame(command: Command, serialize_type: int = SERIALIZE_JSON) -> bytes:
-    """A whole frame, its length field included."""
+    """Return a whole frame, its length field included."""
     encode: Callable[[Command], bytes] = (
         encode_json_header if serialize_type == SERIALIZE_JSON else encode_rocketmq_header
     )

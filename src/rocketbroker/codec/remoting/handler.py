@@ -38,11 +38,11 @@ class Connection(Protocol):
 
     @property
     def is_open(self) -> bool:
-        """Whether writes still reach the peer."""
+        """True if writes still reach the peer."""
 
     @property
     def is_behind(self) -> bool:
-        """Whether the peer takes its answers slower than it asks."""
+        """True if the peer takes its answers more slowly than it sends requests."""
 
     @property
     def waited_s(self) -> float:
@@ -50,7 +50,7 @@ class Connection(Protocol):
 
     @property
     def last_read(self) -> float:
-        """When bytes last came in, in seconds of the monotonic clock."""
+        """Time of the last read, in seconds of the monotonic clock."""
 
     def answer(self, command: Command, make: "Callable[[], Answer]") -> None:
         """Answer a ``HELD`` request with what ``make`` returns or raises, as if its handler had.
@@ -100,14 +100,14 @@ Guard = Callable[[Connection, Command], None]
 
 
 class Route:
-    """Where requests of one code go: how their header is decoded and who handles them.
+    """Route of one request code: decoder of its header, and handler.
 
     Args:
         code: the request code.
         process: called with the connection and the command; may be a coroutine function. The command's body is a view
             of the receive buffer (a copy for coroutine functions), so what outlives the call must copy it.
-        header_type: the typed header, or ``None`` for the raw ``extFields``.
-        audience: the least kind of peer that may send it.
+        header_type: typed header, or ``None`` for raw ``extFields``.
+        audience: least privileged kind of peer that may send it.
         takes_large_bodies: bodies may fill a frame, as messages and registrations do; ``process`` bounds them itself.
 
     Attributes:

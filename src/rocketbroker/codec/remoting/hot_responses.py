@@ -30,17 +30,17 @@ def success_response(opaque: int) -> bytes:
 
 
 def region_suffix(region_id: str, *, trace_on: bool) -> bytes:
-    """The fields ``TRACE_ON`` and ``MSG_REGION`` that each answer to a send carries, to be made once."""
+    """Return the fields ``TRACE_ON`` and ``MSG_REGION`` that each answer to a send carries, to be made once."""
     return b',"TRACE_ON":"%b","MSG_REGION":%b' % (b"true" if trace_on else b"false", msgspec.json.encode(region_id))
 
 
 def recall_handle_suffix(handle: str) -> bytes:
-    """The field ``recallHandle``, to go behind the region's, of an answer to the send of a timer message."""
+    """Return the field ``recallHandle``, to go behind the region's, of an answer to the send of a timer message."""
     return b',"recallHandle":"%b"' % handle.encode()
 
 
 def batch_uniq_id_suffix(unique_key: bytes) -> bytes:
-    """The field ``batchUniqId``, likewise, of an answer to a batch that is stored as one record."""
+    """Return the field ``batchUniqId``, likewise, of an answer to a batch that is stored as one record."""
     return b',"batchUniqId":%b' % msgspec.json.encode(unique_key.decode("utf-8", "replace"))
 
 

@@ -21,5 +21,5 @@ OTHER = LANGUAGE_CODES["OTHER"]
 
 
 def language_name(code: int) -> str:
-    """Name of a language code; an unknown code is ``OTHER``, as in Java."""
+    """Return the name of a language code; an unknown code is ``OTHER``, as in Java."""
     return LANGUAGES[code] if 0 <= code < len(LANGUAGES) else "OTHER"

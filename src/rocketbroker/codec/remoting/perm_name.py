@@ -1,4 +1,4 @@
-"""What may be done with a topic or a broker (org.apache.rocketmq.common.constant.PermName)."""
+"""Permissions of topics and brokers (org.apache.rocketmq.common.constant.PermName)."""
 
 from typing import Final
 

@@ -4,7 +4,7 @@ from enum import IntEnum
 
 
 class ResponseCode(IntEnum):
-    """How a request ended."""
+    """Code of a response."""
 
     RPC_TIME_OUT = -1006
     RPC_SEND_TO_CHANNEL_FAILED = -1004

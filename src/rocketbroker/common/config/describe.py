@@ -45,12 +45,12 @@ def right_values(field: FieldInfo) -> str:
 
 
 def text_of(value: object) -> str:
-    """A value as properties text: booleans as true and false."""
+    """Return a value as properties text: booleans as true and false."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def problem(model: type[ConfigModel], error: ErrorDetails, value: str) -> str:
-    """One validation error in one line, without its place."""
+    """Return one validation error in one line, without its place."""
     name = str(error["loc"][0])
     value = shown(value)
     reason = str(error.get("ctx", {}).get("error", ""))

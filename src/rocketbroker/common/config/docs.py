@@ -40,7 +40,7 @@ SECTIONS: tuple[tuple[str, str, type[ConfigModel]], ...] = (
 
 
 def render() -> str:
-    """The whole page, from the models alone: the same on every machine."""
+    """Return the whole page, from the models alone: the same on every machine."""
     parts = [INTRODUCTION]
     for title, java_class, model in SECTIONS:
         rows = [_row(name, field) for name, (_, field) in fields_by_name(model).items()]

@@ -98,7 +98,7 @@ class ConfigModel(BaseModel):
 
 
 def trait_of(field: FieldInfo) -> Trait:
-    """The `Trait` that `setting` put beside the field."""
+    """Return the `Trait` that `setting` put beside the field."""
     extra = field.json_schema_extra
     if not isinstance(extra, dict) or not isinstance(extra.get("trait"), Trait):
         raise TypeError(f"{field.alias} was not declared by setting()")

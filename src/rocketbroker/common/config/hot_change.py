@@ -21,7 +21,7 @@ class NotChangeableError(ConfigError):
 
 
 def hot_names(models: Sequence[ConfigModel]) -> list[str]:
-    """Names that `apply_updates` takes, sorted."""
+    """Return the names that `apply_updates` takes, sorted."""
     tables = (fields_by_name(type(model)) for model in models)
     return sorted({name for table in tables for name, (_, field) in table.items() if trait_of(field).hot})
 
@@ -35,7 +35,7 @@ def parse_updates(body: bytes) -> dict[str, str]:
 
 
 def apply_updates(models: Sequence[ConfigModel], updates: Mapping[str, str]) -> dict[str, str]:
-    """Set all of `updates` in place or none; gives the names whose value became another, with their new text.
+    """Set all of `updates` in place or none; return the names whose value became another, with their new text.
 
     Raises NotChangeableError or ConfigError naming the key and the reason.
     """

@@ -34,7 +34,7 @@ def _document() -> dict[str, Any]:
 
 
 def properties_of(java_class: str) -> list[KnownProperty]:
-    """The properties of one class of 5.5.0, such as `MessageStoreConfig`, in order of declaration."""
+    """Return the properties of one class of 5.5.0, such as `MessageStoreConfig`, in order of declaration."""
     document = _document()
     important = set(document["important"])
     return [
@@ -44,7 +44,7 @@ def properties_of(java_class: str) -> list[KnownProperty]:
 
 
 def find(name: str) -> KnownProperty | None:
-    """The property of that name in any class or version, else None."""
+    """Return the property of that name in any class or version, else None."""
     document = _document()
     for java_class, properties in document["properties"].items():
         if name in properties:
@@ -60,7 +60,7 @@ def names() -> set[str]:
 
 
 def nearest(name: str, own: list[str]) -> str | None:
-    """The name most like a mistyped one, among RocketMQ's and `own`; letter case does not count."""
+    """Return the name most like a mistyped one, among RocketMQ's and `own`; letter case does not count."""
     import difflib
 
     if len(name) > _NAME_MAX:  # the time that it takes grows with the square of it

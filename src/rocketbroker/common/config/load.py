@@ -42,7 +42,7 @@ class BrokerSettings:
         return self.path or self.store.config_dir / "broker.properties"
 
     def at_port(self, port: int) -> "BrokerSettings":
-        """The same for the port that was bound, which ``listenPort=0`` left to the system."""
+        """Return the same for the port that was bound, which ``listenPort=0`` left to the system."""
         if self.transport.listen_port == port:
             return self
         return replace(
@@ -99,7 +99,7 @@ def load_broker_settings(
 
 
 def load_namesrv_settings(path: str | Path | None = None) -> NamesrvSettings:
-    """Settings of a name server from the file `path`. Raises ConfigError, one line a problem."""
+    """Return the settings of a name server from the file `path`. Raises ConfigError, one line a problem."""
     entries = load_properties(path) if path is not None else []
     if path is not None:  # as in RocketMQ, the file of -c is the one that changes are written to
         entries.append(Entry("configStorePath", str(path), "-c"))

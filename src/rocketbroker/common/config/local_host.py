@@ -9,7 +9,7 @@ _OUTSIDE = ((socket.AF_INET, "192.0.2.1"), (socket.AF_INET6, "2001:db8::1"))
 
 
 def local_address() -> str:
-    """The address of the interface that leads outside, else the loopback address."""
+    """Return the address of the interface that leads outside, else the loopback address."""
     for family, target in _OUTSIDE:
         try:
             with socket.socket(family, socket.SOCK_DGRAM) as probe:
@@ -21,7 +21,7 @@ def local_address() -> str:
 
 
 def local_name() -> str:
-    """The host name, `DEFAULT_BROKER` where there is none; what a broker's name cannot hold becomes `-`."""
+    """Return the host name, `DEFAULT_BROKER` where there is none; what a broker's name cannot hold becomes `-`."""
     name = "".join(
         char if char.isascii() and (char.isalnum() or char in "_-.") else "-" for char in socket.gethostname()
     )

@@ -36,5 +36,5 @@ def parse_address(host: str) -> IpAddress | None:
 
 
 def contains(networks: tuple[Network, ...], address: IpAddress) -> bool:
-    """Tell whether one of the networks contains the address."""
+    """Return true if one of the networks contains the address."""
     return any(address in network for network in networks)

@@ -20,12 +20,12 @@ _NAMESRV_CLASSES = ("NamesrvConfig", "NettyServerConfig", "NettyClientConfig")
 
 
 def broker_lines(settings: BrokerSettings, *, important: bool = False) -> list[str]:
-    """The lines of `mqbroker -p`, or with `important` of `mqbroker -m`."""
+    """Return the lines of `mqbroker -p`, or with `important` of `mqbroker -m`."""
     return _lines(settings.models, settings.not_acted_on, _BROKER_CLASSES, important=important)
 
 
 def namesrv_lines(settings: NamesrvSettings, *, important: bool = False) -> list[str]:
-    """The lines of `mqnamesrv -p`."""
+    """Return the lines of `mqnamesrv -p`."""
     return _lines(settings.models, settings.not_acted_on, _NAMESRV_CLASSES, important=important)
 
 
@@ -54,7 +54,7 @@ def _lines(
 
 
 def _default_text(default: str | None) -> str:
-    """A default of the data file with its machine-dependent parts filled in, in the way of RocketMQ."""
+    """Return a default of the data file with its machine-dependent parts filled in, in the way of RocketMQ."""
     text = default or ""
     if "$" not in text:
         return text

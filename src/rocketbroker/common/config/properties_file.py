@@ -53,7 +53,7 @@ def _checked(entry: Entry) -> Entry:
 
 
 def load_properties(path: str | Path) -> list[Entry]:
-    """The entries of a properties file; raises ConfigError in one line when it cannot be read.
+    """Return the entries of a properties file; raises ConfigError in one line when it cannot be read.
 
     A file that is missing or empty beside a backup that is not was lost rather than emptied: it is refused, since the
     defaults would have another store opened.

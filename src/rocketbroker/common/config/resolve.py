@@ -35,7 +35,7 @@ class Resolved:
     given: set[str] = field(default_factory=set)
 
     def model(self, kind: type[Model]) -> Model:
-        """The model of that class, which was among the `kinds` of `resolve`."""
+        """Return the model of that class, which was among the `kinds` of `resolve`."""
         model = self.models[kind]
         assert isinstance(model, kind)
         return model
@@ -102,6 +102,6 @@ def _unacted(entry: Entry, result: Resolved, problems: dict[str, str]) -> None:
 
 
 def _worst(problems: dict[str, str]) -> list[str]:
-    """A role that is refused is the one thing to say: the rest of such a file follows from it."""
+    """Return a role that is refused is the one thing to say: the rest of such a file follows from it."""
     role = problems.get("brokerRole", "")
     return [role] if " is refused: " in role else list(problems.values())

@@ -13,7 +13,7 @@ _OFF = frozenset({"", "false", "none", "disabled"})
 
 
 def is_security_switch(name: str) -> bool:
-    """Tell whether a property turns access control or TLS on or off."""
+    """Return true if a property turns access control or TLS on or off."""
     return name in _ACCESS_CONTROL or name in _TLS or name.startswith(_TLS_PREFIX)
 
 

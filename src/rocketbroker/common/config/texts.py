@@ -22,7 +22,7 @@ BIND_WORDS = "an IP address or host name of this machine; 0.0.0.0 or nothing mea
 
 
 def is_host(value: str) -> bool:
-    """Tell whether a text is an IP address, or a name that may have one."""
+    """Return true if a text is an IP address, or a name that may have one."""
     try:
         ipaddress.ip_address(value)
     except ValueError:
@@ -32,7 +32,7 @@ def is_host(value: str) -> bool:
 
 
 def _is_nobody(value: str) -> bool:
-    """Tell whether a text is an address that no peer can connect to."""
+    """Return true if a text is an address that no peer can connect to."""
     try:
         address = ipaddress.ip_address(value)
     except ValueError:

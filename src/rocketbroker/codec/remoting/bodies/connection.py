@@ -1,4 +1,4 @@
-"""Who is connected (ConsumerConnection, ProducerConnection, ProducerTableInfo and the consumer list of a group)."""
+"""Connected clients (ConsumerConnection, ProducerConnection, ProducerTableInfo and the consumer list of a group)."""
 
 import msgspec
 

@@ -24,5 +24,5 @@ class DataVersion(RemotingSerializable):
         self.timestamp, self.counter, self.state_version = other.timestamp, other.counter, other.state_version
 
     def copy(self) -> Self:
-        """A version of its own with the same numbers."""
+        """Return a version of its own with the same numbers."""
         return type(self)(self.timestamp, self.counter, self.state_version)

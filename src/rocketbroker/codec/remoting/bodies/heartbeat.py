@@ -22,7 +22,7 @@ from rocketbroker.common.errors import CodecError
 
 
 class ConsumeType(StrEnum):
-    """How a consumer gets its messages; in the order of Java's ordinals, as are the next two."""
+    """Pull or push consumer; in the order of Java's ordinals, as the next two enums."""
 
     CONSUME_ACTIVELY = "CONSUME_ACTIVELY"
     CONSUME_PASSIVELY = "CONSUME_PASSIVELY"
@@ -30,14 +30,14 @@ class ConsumeType(StrEnum):
 
 
 class MessageModel(StrEnum):
-    """Whether each consumer of a group gets all messages, or each message goes to one."""
+    """Broadcasting or clustering."""
 
     BROADCASTING = "BROADCASTING"
     CLUSTERING = "CLUSTERING"
 
 
 class ConsumeFromWhere(StrEnum):
-    """Where a new group starts."""
+    """Start position of a new group."""
 
     CONSUME_FROM_LAST_OFFSET = "CONSUME_FROM_LAST_OFFSET"
     CONSUME_FROM_LAST_OFFSET_AND_FROM_MIN_WHEN_BOOT_FIRST = "CONSUME_FROM_LAST_OFFSET_AND_FROM_MIN_WHEN_BOOT_FIRST"
@@ -55,7 +55,7 @@ _ENUMS: dict[str, type[StrEnum]] = {
 
 
 class SubscriptionData(RemotingSerializable):
-    """What a group reads of a topic; ``sub_version`` in ms (Go: ns)."""
+    """Subscription of a group to a topic; ``sub_version`` in ms (Go: ns)."""
 
     topic: str = ""
     sub_string: str = ""

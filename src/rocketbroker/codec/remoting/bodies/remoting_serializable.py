@@ -17,7 +17,7 @@ class RemotingSerializable(msgspec.Struct, rename="camel"):
     """A body: snake_case attributes, RocketMQ's camelCase names on the wire; what is ``None`` is left out."""
 
     def encode(self) -> bytes:
-        """The body as fastjson writes it: fields by alphabet, integer and object keys without quotes."""
+        """Return the body as fastjson writes it: fields by alphabet, integer and object keys without quotes."""
         return fastjson.dumps(self)
 
     @classmethod

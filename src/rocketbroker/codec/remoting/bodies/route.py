@@ -76,7 +76,7 @@ class ClusterInfo(RemotingSerializable):
 
 
 class BrokerMemberGroup(RemotingSerializable):
-    """Who serves under one broker name."""
+    """Brokers of one broker name."""
 
     cluster: str = ""
     broker_name: str = ""

@@ -10,7 +10,7 @@ from rocketbroker.codec.remoting.java_types import Int, Long
 
 
 class GroupRetryPolicyType(StrEnum):
-    """Where the delays between retries come from."""
+    """Kind of policy for the delays between retries."""
 
     EXPONENTIAL = "EXPONENTIAL"
     CUSTOMIZED = "CUSTOMIZED"
@@ -31,7 +31,7 @@ class CustomizedRetryPolicy(RemotingSerializable):
 
 
 class GroupRetryPolicy(RemotingSerializable):
-    """What applies to the retries of a group; without a policy of that type, the broker's delay levels."""
+    """Retry policy of a group; without one of the given type, the broker's delay levels apply."""
 
     type: GroupRetryPolicyType = GroupRetryPolicyType.CUSTOMIZED
     exponential_retry_policy: ExponentialRetryPolicy | None = None

@@ -22,7 +22,7 @@ BATCH_CQ = "BatchCQ"
 
 
 class TopicFilterType(StrEnum):
-    """Whether a message carries one tag or several."""
+    """One tag or several in a message."""
 
     SINGLE_TAG = "SINGLE_TAG"
     MULTI_TAG = "MULTI_TAG"
@@ -42,11 +42,11 @@ class TopicConfig(RemotingSerializable):
 
     @property
     def is_batch_cq(self) -> bool:
-        """Whether its queues are of whole batches (QueueTypeUtils.isBatchCq)."""
+        """True if its queues hold whole batches (QueueTypeUtils.isBatchCq)."""
         return self.attributes.get(QUEUE_TYPE) == BATCH_CQ
 
     def encode_text(self) -> str:
-        """The text form; ``order`` and ``topicSysFlag`` have no place in it."""
+        """Return the text form; ``order`` and ``topicSysFlag`` have no place in it."""
         numbers = f"{self.read_queue_nums} {self.write_queue_nums} {self.perm}"
         attributes = fastjson.dumps(self.attributes).decode()
         return f"{self.topic_name} {numbers} {self.topic_filter_type} {attributes}"
@@ -109,7 +109,7 @@ class TopicQueueMappingInfo(RemotingSerializable):
     total_queues: Int = 0
 
     def as_fields(self) -> dict[str, Any]:
-        """The fields by RocketMQ's names, in the order of the alphabet."""
+        """Return the fields by RocketMQ's names, in the order of the alphabet."""
         fields: dict[str, Any] = msgspec.to_builtins(self)
         return fields
 
