@@ -21,10 +21,11 @@ import pyarrow.compute as pc
 
 from bench.analytics_loops import head_loop, pruned_loop, time_bounds
 from rocketbroker.analytics import Selection, read_store
-from rocketbroker.analytics.files.log_window import LogWindow
+from rocketbroker.analytics.files.log_window import log_window
 from rocketbroker.analytics.log.queue_traffic import decoded_traffic, traffic_by_minute
 from rocketbroker.analytics.log.split import plan_splits
 from rocketbroker.codec.storefile.dtypes import CONSUME_QUEUE_ENTRY
+from rocketbroker.codec.storefile.log_window import LogWindow
 from rocketbroker.codec.storefile.record_columns import Records
 
 _BUFFER: Final = 8 << 20
@@ -59,7 +60,7 @@ def headers(root: Path) -> Callable[[], int]:
         for split in splits:
             low, high = np.searchsorted(offsets, (split.file.base, split.file.base + split.high))
             starts = offsets[low:high] - split.file.base
-            with LogWindow(split.file, limit=split.high) as window:
+            with log_window(split.file, split.high) as window:
                 for records in _windows(window, starts, starts + sizes[low:high]):
                     columns = [_native(records.field(name)) for name in _HEAD_FIELDS]
                     count += len(columns[0])

@@ -36,7 +36,7 @@ def test_a_store_file_gives_fewer_bytes_only_at_its_end(path: Path, mapped: bool
 
 def test_a_local_file_names_what_was_refused(path: Path):
     with pytest.raises(StoreError, match="refused: No such file"):
-        LocalFile(path / "none", refused)
+        LocalFile(path.parent / "none", refused)
     file = LocalFile(path.parent, refused)
     reads = (lambda: file.read_at(0, 1), lambda: file.read_into(0, memoryview(bytearray(1))))
     for read in (*reads, lambda: file.read_each([0], 1)):

@@ -11,8 +11,8 @@ from rocketbroker.analytics.files.open_store import open_folder
 from rocketbroker.analytics.files.store_files import LocalFolder, StoreFolder, opened, shown_path
 from rocketbroker.analytics.files.store_root import StoreRoot
 from rocketbroker.codec.storefile.mapped_file_name import offset_files
+from rocketbroker.common.commit_log_file import measure
 from rocketbroker.common.errors import StoreError
-from rocketbroker.common.file_window import measure
 
 _EXPECTED: Final = "a RocketMQ store directory (with commitlog/ in it) or its commit-log directory is expected"
 _FOLDER: Final = "commitlog"

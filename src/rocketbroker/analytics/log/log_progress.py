@@ -7,9 +7,9 @@ from zlib import crc32
 
 from rocketbroker.analytics.columns.decode_report import DecodeReport, SkippedRange, UnprovenRange
 from rocketbroker.analytics.files.commit_log_files import LogFile, commit_log_files
-from rocketbroker.analytics.files.log_window import LogWindow
+from rocketbroker.analytics.files.log_window import log_window
 from rocketbroker.analytics.files.store_root import StoreRoot
-from rocketbroker.analytics.log.record_walk import walk_split, window_of
+from rocketbroker.analytics.log.record_walk import walk_split
 from rocketbroker.analytics.log.split import Split
 
 # A record may end in so many zeros, which cannot be told from what is not written: those of an empty properties length.
@@ -78,7 +78,7 @@ class LogProgress:
             position = offset - file.base
             if 0 < position <= file.size:
                 length = min(position, _MARKED)
-                with LogWindow(file) as window:
+                with log_window(file) as window:
                     return f"{crc32(window.at(position - length, length)):08x}"
         return ""
 
@@ -129,10 +129,9 @@ def _records(split: Split, report: DecodeReport) -> Iterator[tuple[int, int]]:
     """Where the last record of each window begins and ends."""
     if split.low >= split.high:
         return
-    with window_of(split) as window:
-        for records in walk_split(split, window, report):
-            begin = records.base + int(records.starts[-1])
-            yield begin, begin + int(records.total_size[-1])
+    for records in walk_split(split, report):
+        begin = records.base + int(records.starts[-1])
+        yield begin, begin + int(records.total_size[-1])
 
 
 class UnloggedReport(DecodeReport):

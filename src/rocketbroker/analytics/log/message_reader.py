@@ -12,7 +12,7 @@ from rocketbroker.analytics.columns.message_columns import message_batches
 from rocketbroker.analytics.columns.message_schema import select_fields
 from rocketbroker.analytics.columns.selection import EVERYTHING, Selection
 from rocketbroker.analytics.files.store_root import Stores
-from rocketbroker.analytics.log.record_walk import walk_split, window_of
+from rocketbroker.analytics.log.record_walk import walk_split
 from rocketbroker.analytics.log.split import Split, plan_splits
 from rocketbroker.analytics.queues.queue_entries import QueueNotWholeError
 from rocketbroker.analytics.queues.queued_records import queued_records
@@ -74,7 +74,7 @@ def read_split(
 def _records(split: Split, report: DecodeReport) -> Iterator[Records]:
     """All records of ``split`` that can be selected."""
     if not split.entries:
-        yield from _walked(split, report)
+        yield from walk_split(split, report)
         return
     given: list[Positions] = []
     try:
@@ -84,11 +84,6 @@ def _records(split: Split, report: DecodeReport) -> Iterator[Records]:
     except QueueNotWholeError as error:
         logger.warning("%s: %s; the log itself is read from %d on", split.file.path, error, split.low)
         known = np.concatenate(given) if given else np.empty(0, np.int64)
-        for records in _walked(split, report):
+        for records in walk_split(split, report):
             new = ~np.isin(records.starts + records.base, known)
             yield Records(records.base, records.data, records.starts[new])
-
-
-def _walked(split: Split, report: DecodeReport) -> Iterator[Records]:
-    with window_of(split) as window:
-        yield from walk_split(split, window, report)

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rocketbroker.analytics.files.commit_log_files import LogFile
-from rocketbroker.analytics.files.log_window import LogWindow
+from rocketbroker.analytics.files.log_window import log_window
 from rocketbroker.analytics.files.open_store import open_folder
 from rocketbroker.analytics.files.store_files import opened
 from rocketbroker.analytics.log.stored_times import HEAD_SIZE, stored_times, times_at
@@ -114,7 +114,7 @@ def _tail(files: Sequence[LogFile], offset: int) -> tuple[Positions, int]:
     A broker may have put them into queues after these were read.
     """
     file, found = next(file for file in reversed(files) if file.base <= offset), list[int]()
-    with LogWindow(file) as window:
+    with log_window(file) as window:
         while len(found) < _MOST_BEHIND and (here := inspect(window, offset - file.base))[0] is Found.RECORD:
             found.append(offset)
             offset += here[1]

@@ -1,136 +1,85 @@
-"""Finds where the records of a split begin.
-
-Most of a window is walked by many chains at once (``codec/storefile/record_chains.py``). Where those find anything
-irregular it is walked record by record, which also says what is damaged.
-"""
+"""The records of a split, and a report of the bytes of it that hold none."""
 
 from collections.abc import Iterator
-from typing import Final
-
-import numpy as np
 
 from rocketbroker.analytics.columns.decode_report import DecodeReport, SkippedRange
-from rocketbroker.analytics.files.log_window import LogWindow
+from rocketbroker.analytics.files.log_window import log_window
 from rocketbroker.analytics.log.split import Split
 from rocketbroker.codec.storefile.audit_rules import AuditRule
-from rocketbroker.codec.storefile.broken_record import what_is_wrong
-from rocketbroker.codec.storefile.record_chains import chain_records
+from rocketbroker.codec.storefile.log_walk import FileWalk, Stretch
+from rocketbroker.codec.storefile.log_window import LogWindow
 from rocketbroker.codec.storefile.record_columns import Records
-from rocketbroker.codec.storefile.record_search import Found, find_record, inspect, is_complete
-from rocketbroker.common.errors import StoreError
-
-# Bytes of a window here: much is done for each, whatever its size.
-_WINDOW_SIZE: Final = 4 << 20
+from rocketbroker.codec.storefile.record_search import Found, find_record, inspect, is_complete, what_is_wrong
 
 
-def window_of(split: Split) -> LogWindow:
-    """A window to walk ``split`` in."""
-    return LogWindow(split.file, _WINDOW_SIZE if split.file.root.is_local else None, split.high)
+def walk_split(split: Split, report: DecodeReport) -> Iterator[Records]:
+    """Give the records that begin in ``split``, a window's worth at a time, and report the bytes that hold none.
 
+    Records are in memory that is used again: use them before the next are taken.
 
-def walk_split(split: Split, window: LogWindow, report: DecodeReport) -> Iterator[Records]:
-    """The records that begin in ``split``, a window's worth at a time; what is no record goes into ``report``.
-
-    Records lie in the window's memory: use them before the next are taken.
+    Raises:
+        StoreError: the file is gone, or became shorter.
     """
-    walk = _Walk(split, window, report)
-    while not walk.finished:
-        walk.load()
-        for records in (walk.at_once(), walk.one_by_one()):
-            if records is not None and len(records):
-                yield records
+    with log_window(split.file, split.high) as window:
+        position = 0 if split.low == 0 else find_record(window, split.low, split.high)
+        if position >= 0:
+            yield from _walk(split, FileWalk(window, position, split.high), report)
 
 
-def damage_at_begin(split: Split, window: LogWindow) -> SkippedRange | None:
-    """What stands at the beginning of ``split`` where a record should begin; ``None`` if one does, or nothing.
+def damage_at_begin(split: Split) -> SkippedRange | None:
+    """Return the damage at the beginning of ``split``; ``None`` if a record begins there, or nothing.
 
-    :func:`walk_split` leaves it to the split before to tell of it, which may have been read before it was there.
+    :func:`walk_split` leaves it to the split before to report it, which may have been read before it was there.
     """
-    if inspect(window, split.low)[0] is not Found.BROKEN:
-        return None
-    after = find_record(window, split.low + 1, split.high)
-    length = (after if after >= 0 else split.high) - split.low
-    why = what_is_wrong(window, split.low)[0]
-    return SkippedRange(split.file.root.broker, split.file.path, split.low, length, why.value)
-
-
-class _Walk:
-    """``position`` is that of the next record in the file; ``finished`` once nothing of the split is left."""
-
-    def __init__(self, split: Split, window: LogWindow, report: DecodeReport) -> None:
-        self.split = split
-        self.window = window
-        self.report = report
-        self.position = 0 if split.low == 0 else find_record(window, split.low, split.high)
-        self.finished = self.position < 0
-
-    def load(self) -> None:
-        """Have the window hold what follows, at least one record."""
-        window = self.window
-        if not window.start == self.position < window.end:
-            window.load(self.position, 0)
-        size = inspect(window, self.position)[1]
-        if window.end < self.position + size:
-            window.load(self.position, size)
-        if window.end < self.position + size:
-            raise StoreError(f"the commit-log file {self.split.file.path} became shorter while it was read")
-
-    def at_once(self) -> Records | None:
-        """The records that chains find."""
-        chains = chain_records(self.window, self.split.high)
-        if chains is None:
+    with log_window(split.file) as window:
+        if inspect(window, split.low)[0] is not Found.BROKEN:
             return None
-        self.position = chains[1]
-        return chains[0]
+        after = find_record(window, split.low + 1, split.high)
+        return _skipped(split, window, split.low, after if after >= 0 else split.high)
 
-    def one_by_one(self) -> Records | None:
-        """The records behind those, unless chains go on in the next window; after damage it ends as well."""
-        window, starts = self.window, list[int]()
-        if window.start < self.position and window.end < min(self.split.high, self.split.file.data_end):
-            found = inspect(window, self.position)[0]
-            if found is Found.RECORD:
-                return None
-        while not self.finished:
-            found, size = inspect(window, self.position)
-            if found is not Found.RECORD:
-                self._no_record(found, starts)
-                break
-            if self.position >= self.split.high:
-                self.finished = True
-            elif self.position + size > window.end:
-                break
-            else:
-                starts.append(self.position)
-                self.position += size
-        base = self.split.file.base + window.start
-        return Records(base, window.array(), np.array(starts, np.int64) - window.start)
 
-    def _no_record(self, found: Found, starts: list[int]) -> None:
-        """Go on behind what is no record, or finish."""
-        file, after = self.split.file, -1
-        if found is Found.BROKEN:
-            after = find_record(self.window, self.position + 1, file.data_end)
-        if after >= 0:
-            self.report.add_broken(self._skipped(after))
-            self.position = after
-            return
-        self.finished = True
-        if found is not Found.BLANK:
-            self._end_of_log(starts) if self.split.last else self._end_of_full_file(found)
+def _walk(split: Split, walk: FileWalk, report: DecodeReport) -> Iterator[Records]:
+    file, window = split.file, walk.window
+    while True:
+        after: int | None = None
+        for stretch in walk:
+            count = len(stretch)
+            if walk.found is not None:
+                after = _next_record(split, walk)
+                count = _whole_records(stretch) if _ends_log(split, walk, after) else count
+                if count < len(stretch):
+                    walk.position -= stretch.end - stretch.starts[count]
+            if count:
+                yield stretch.first(count).records
+        after = _next_record(split, walk) if after is None else after
+        if after < 0:
+            break
+        report.add_broken(_skipped(split, window, walk.position, after))
+        walk.position = after
+    if _ends_log(split, walk, after):
+        if walk.position < file.data_end:
+            report.add_unfinished(_skipped(split, window, walk.position, file.data_end, AuditRule.LOG_TORN_TAIL))
+    elif walk.found is Found.BROKEN or (walk.found is Found.END and walk.position < file.size):
+        report.add_broken(_skipped(split, window, walk.position, file.size))
 
-    def _end_of_full_file(self, found: Found) -> None:
-        if found is Found.BROKEN or self.position < self.split.file.size:
-            self.report.add_broken(self._skipped(self.split.file.size))
 
-    def _end_of_log(self, starts: list[int]) -> None:
-        """Take back the records at the end of which something is missing."""
-        file = self.split.file
-        while starts and not is_complete(self.window.at(starts[-1], self.position - starts[-1])):
-            self.position = starts.pop()
-        if self.position < file.data_end:
-            self.report.add_unfinished(self._skipped(file.data_end, AuditRule.LOG_TORN_TAIL))
+def _next_record(split: Split, walk: FileWalk) -> int:
+    return walk.next_record(split.file.data_end) if walk.found is Found.BROKEN else -1
 
-    def _skipped(self, end: int, reason: AuditRule | None = None) -> SkippedRange:
-        file = self.split.file
-        why = reason or what_is_wrong(self.window, self.position)[0]
-        return SkippedRange(file.root.broker, file.path, self.position, end - self.position, why.value)
+
+def _ends_log(split: Split, walk: FileWalk, after: int) -> bool:
+    """Tell if the log ends where the walk stopped: then a writer may be at work on the last records."""
+    return split.last and after < 0 and walk.found in {Found.END, Found.BROKEN}
+
+
+def _whole_records(stretch: Stretch) -> int:
+    """Count the records without those at the end that are not completely written."""
+    count = len(stretch)
+    while count and not is_complete(bytes(stretch[count - 1])):
+        count -= 1
+    return count
+
+
+def _skipped(split: Split, window: LogWindow, begin: int, end: int, rule: AuditRule | None = None) -> SkippedRange:
+    why = rule or what_is_wrong(window, begin)[0]
+    return SkippedRange(split.file.root.broker, split.file.path, begin, end - begin, why.value)

@@ -11,14 +11,14 @@ from collections.abc import Sequence
 from typing import Final
 
 from rocketbroker.analytics.files.commit_log_files import LogFile
-from rocketbroker.analytics.files.log_window import LogWindow
-from rocketbroker.codec.message.message_encoder import RECORD_HEADS, SYS_FLAG_POSITION
-from rocketbroker.codec.storefile.record_search import find_record
+from rocketbroker.analytics.files.log_window import log_window
+from rocketbroker.codec.message.message_encoder import RECORD_HEADS
+from rocketbroker.codec.storefile.log_window import LogWindow
+from rocketbroker.codec.storefile.record_search import find_record, store_timestamp
 
 #: The clock of a broker may have been set back by so much while it stored messages.
 CLOCK_MARGIN_MS: Final = 1000
 
-_STORE_TIMESTAMP: Final = 10  # of RECORD_HEADS' fields
 # A bound is not narrowed further than this many bytes: to read them takes no longer.
 _NEAR: Final = 64 << 10
 # One record of each such stretch is looked at. On another machine that takes a request: only so many files are asked.
@@ -54,7 +54,7 @@ def _sample(files: Sequence[LogFile], seen: dict[int, int | None]) -> None:
     """Add a few store times of all files to those seen."""
     is_local = files[0].root.is_local
     for file in files if is_local else files[:: -(-len(files) // _REMOTE_FILES)]:
-        with LogWindow(file) as window:
+        with log_window(file) as window:
             for low in range(0, file.data_end if is_local else 1, _SAMPLED):
                 _next_time(window, low, min(low + _SAMPLED, file.data_end), seen)
 
@@ -64,8 +64,7 @@ def _next_time(window: LogWindow, low: int, high: int, seen: dict[int, int | Non
     position = find_record(window, low, high)
     if position < 0:
         return None
-    head = window.at(position, RECORD_HEADS[3].size)
-    time_ms: int = RECORD_HEADS[head[SYS_FLAG_POSITION + 3] >> 4 & 3].unpack_from(head)[_STORE_TIMESTAMP]
+    time_ms = store_timestamp(window.at(position, RECORD_HEADS[3].size))
     seen[window.file.base + position] = time_ms
     return position, time_ms
 
@@ -102,7 +101,7 @@ class _Bound:
 
     def _first_time(self, file: LogFile) -> int:
         """Store time of a file's first sound record."""
-        with LogWindow(file) as window:
+        with log_window(file) as window:
             found = _next_time(window, 0, file.data_end, self._seen)
         if found is None:
             self._seen[file.base] = None
@@ -111,7 +110,7 @@ class _Bound:
 
     def _narrow(self, file: LogFile) -> None:
         low, high = 0, file.data_end
-        with LogWindow(file) as window:
+        with log_window(file) as window:
             while high - low > _NEAR:
                 middle = (low + high) // 2
                 found = _next_time(window, middle, high, self._seen)

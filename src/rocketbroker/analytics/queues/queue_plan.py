@@ -18,7 +18,7 @@ import numpy as np
 from rocketbroker.analytics.columns.decode_report import DecodeReport, UnprovenRange
 from rocketbroker.analytics.columns.selection import Selection
 from rocketbroker.analytics.files.commit_log_files import LogFile
-from rocketbroker.analytics.files.log_window import LogWindow
+from rocketbroker.analytics.files.log_window import log_window
 from rocketbroker.analytics.files.store_files import StoreFolder
 from rocketbroker.analytics.queues.queue_entries import (
     CheckedQueue,
@@ -191,7 +191,7 @@ class _Planner:
     def _is_record(self, offset: int, size: int) -> bool:
         for file in self._files:
             if file.base <= offset < file.base + file.data_end:
-                with LogWindow(file) as window:
+                with log_window(file) as window:
                     return inspect(window, offset - file.base) == (Found.RECORD, size)
         return False
 

@@ -23,7 +23,6 @@ from pyspark.sql.streaming.datasource import (
 
 from rocketbroker.analytics.columns.decode_report import DecodeReport
 from rocketbroker.analytics.columns.selection import Selection
-from rocketbroker.analytics.files.log_window import LogWindow
 from rocketbroker.analytics.files.store_root import StoreRoot
 from rocketbroker.analytics.log.log_progress import LogProgress, UnloggedReport
 from rocketbroker.analytics.log.message_reader import read_split
@@ -121,8 +120,7 @@ class MessageStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         split, report = partition.split, DecodeReport()
         try:
             if 0 < split.low == partition.start - split.file.base:
-                with LogWindow(split.file) as window:
-                    damage = damage_at_begin(split, window)
+                damage = damage_at_begin(split)
                 if damage is not None:
                     report.add_broken(damage)
             yield from read_split(split, self._schema, report, selection=selection)

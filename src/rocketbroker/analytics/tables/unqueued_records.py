@@ -16,7 +16,7 @@ from rocketbroker.analytics.columns.decode_report import DecodeReport
 from rocketbroker.analytics.columns.selection import Selection
 from rocketbroker.analytics.files.commit_log_files import LogFile, commit_log_files
 from rocketbroker.analytics.files.store_files import StoreFolder
-from rocketbroker.analytics.log.record_walk import walk_split, window_of
+from rocketbroker.analytics.log.record_walk import walk_split
 from rocketbroker.analytics.log.split import Split, plan_splits
 from rocketbroker.analytics.queues.queue_proof import all_queues, entries_of, has_all_queues, most_queues, shown_to
 from rocketbroker.analytics.tables.queued_entries import QueuedEntries
@@ -76,15 +76,14 @@ def log_parts(folder: StoreFolder, low: int, split_size: int) -> Iterator[LogPar
 
 def logged_entries(part: LogPart, prefix: str) -> Iterator[QueuedEntries]:
     """What queues say, or should say, of the records of topics whose names begin with ``prefix``; tag codes are 0."""
-    with window_of(part.split) as window:
-        for records in walk_split(part.split, window, DecodeReport()):
-            topics = RecordValues(records, part.split.file.root).column("topic")
-            queue_ids = records.field("queue_id").astype(np.int64)
-            for topic in pc.unique(topics.filter(pc.starts_with(topics, prefix))).to_pylist():
-                of_topic = pc.equal(topics, topic).to_numpy(zero_copy_only=False)
-                for queue_id in np.unique(queue_ids[of_topic]).tolist():
-                    own = records.starts[of_topic & (queue_ids == queue_id)]
-                    yield _entries(topic, queue_id, Records(records.base, records.data, own), part)
+    for records in walk_split(part.split, DecodeReport()):
+        topics = RecordValues(records, part.split.file.root).column("topic")
+        queue_ids = records.field("queue_id").astype(np.int64)
+        for topic in pc.unique(topics.filter(pc.starts_with(topics, prefix))).to_pylist():
+            of_topic = pc.equal(topics, topic).to_numpy(zero_copy_only=False)
+            for queue_id in np.unique(queue_ids[of_topic]).tolist():
+                own = records.starts[of_topic & (queue_ids == queue_id)]
+                yield _entries(topic, queue_id, Records(records.base, records.data, own), part)
 
 
 def _entries(topic: str, queue_id: int, records: Records, part: LogPart) -> QueuedEntries:

@@ -6,15 +6,16 @@ ends: who asks goes on record by record there, which also says what is damaged.
 """
 
 from itertools import pairwise
-from typing import Final, Protocol
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rocketbroker.codec.byte_columns import Positions, gather, rows_at
 from rocketbroker.codec.message.message_encoder import RECORD_HEADS
+from rocketbroker.codec.storefile.log_window import LogWindow
 from rocketbroker.codec.storefile.record_columns import Records
-from rocketbroker.codec.storefile.record_search import MAGIC_PREFIX, MIN_RECORD_SIZE, Found, LogBytes, inspect
+from rocketbroker.codec.storefile.record_search import MAGIC_PREFIX, MIN_RECORD_SIZE, Found, inspect
 
 _STEP: Final = 8 << 10
 # A record is searched for in so many bytes; where none begins in them, the chain before goes on to the next anchor.
@@ -26,28 +27,6 @@ _FEWEST: Final = 3
 _MAGIC_AT: Final = 4
 _POSITION_AT: Final = 28
 _NONE: Final[Positions] = np.empty(0, np.int64)
-
-
-class LogWindow(LogBytes, Protocol):
-    """Bytes ``start`` to ``end`` of a commit-log file, held in memory."""
-
-    @property
-    def start(self) -> int: ...
-    @property
-    def end(self) -> int: ...
-
-    def array(self) -> NDArray[np.uint8]:
-        """The bytes."""
-
-
-def chain_starts(window: LogWindow, high: int) -> Positions:
-    """Positions in the file of the records from the window's start on, below ``high``, as far as all is regular.
-
-    Stops short of the window's end, so that its last record may reach beyond it. The first begins at the start; the
-    last is where to go on. None if these are too few for chains.
-    """
-    chains = chain_records(window, high)
-    return _NONE if chains is None else np.append(chains[0].starts + window.start, chains[1])
 
 
 def chain_records(window: LogWindow, high: int) -> tuple[Records, int] | None:

@@ -1,19 +1,25 @@
-"""Whether a record stands at a position of a commit-log file. Answers to ``CommitLog.checkMessageAndReturnSize``."""
+"""Search for single records in a CommitLog file. Answers to ``CommitLog.checkMessageAndReturnSize``."""
 
 from enum import Enum, auto
 from struct import Struct
-from typing import Final, Protocol
+from typing import Final
 
 from rocketbroker.codec.message.message_encoder import (
     BLANK_LENGTH,
     BLANK_MAGIC_CODE,
     MESSAGE_MAGIC_CODE_V1,
     MESSAGE_MAGIC_CODE_V2,
+    OFFSETS,
+    QUEUE_OFFSET_POSITION,
     RECORD_HEAD,
     RECORD_HEADS,
+    SYS_FLAG_POSITION,
     body_crc,
     record_size,
 )
+from rocketbroker.codec.storefile.audit_rules import AuditRule
+from rocketbroker.codec.storefile.body_check import body_range
+from rocketbroker.codec.storefile.log_window import LogWindow
 
 #: The bytes both magic codes begin with.
 MAGIC_PREFIX: Final = MESSAGE_MAGIC_CODE_V1.to_bytes(4, "big")[:3]
@@ -22,35 +28,14 @@ MIN_RECORD_SIZE: Final = record_size(0, 0, 0)
 _START: Final = Struct(">iIIiiqqi")  # totalSize … sysFlag
 _LONGEST_HEAD: Final = RECORD_HEADS[3].size
 _INT: Final = Struct(">i")
+_STORE_TIMESTAMP: Final = 10  # of RECORD_HEADS' fields
 # Most searches end at once; those that do not read more and more at a time.
 _FIRST_BLOCK: Final = 4 << 10
 _SEARCH_BLOCK: Final = 1 << 20
 
 
-class LogFile(Protocol):
-    """A commit-log file: ``base`` is the physical offset of its first byte, ``size`` its length, ``data_end`` the
-    position behind the last byte that may hold data. All in bytes."""
-
-    @property
-    def base(self) -> int: ...
-    @property
-    def size(self) -> int: ...
-    @property
-    def data_end(self) -> int: ...
-
-
-class LogBytes(Protocol):
-    """Gives bytes of one commit-log file."""
-
-    @property
-    def file(self) -> LogFile: ...
-
-    def at(self, position: int, length: int) -> bytes:
-        """``length`` bytes from ``position``, fewer at the file's end."""
-
-
 class Found(Enum):
-    """What stands at a position."""
+    """Kinds of bytes that can begin at a position."""
 
     RECORD = auto()
     BLANK = auto()  # closes the file
@@ -58,8 +43,8 @@ class Found(Enum):
     BROKEN = auto()
 
 
-def inspect(window: LogBytes, position: int) -> tuple[Found, int]:
-    """What stands at ``position``, and the record's size in bytes if it is one.
+def inspect(window: LogWindow, position: int) -> tuple[Found, int]:
+    """Return what begins at ``position``, and the size in bytes if it is a record.
 
     A record has a known magic code, its own offset as physicalOffset, and lengths that add up to its totalSize.
     """
@@ -81,8 +66,8 @@ def inspect(window: LogBytes, position: int) -> tuple[Found, int]:
     return (Found.RECORD, size) if sound else (Found.BROKEN, 0)
 
 
-def _length(window: LogBytes, position: int, head: bytes, sys_flag: int, size: int) -> int:
-    """What the lengths inside a record add up to; -1 if they make no sense. Reads no body, nothing behind ``size``."""
+def _length(window: LogWindow, position: int, head: bytes, sys_flag: int, size: int) -> int:
+    """Add up the lengths inside a record; -1 if they make no sense. Reads no body, nothing behind ``size``."""
     head_size = RECORD_HEADS[sys_flag >> 4 & 3].size
     if len(head) < head_size or not 0 <= (body_length := _INT.unpack_from(head, head_size - 4)[0]) <= size - head_size:
         return -1
@@ -96,8 +81,8 @@ def _length(window: LogBytes, position: int, head: bytes, sys_flag: int, size: i
     return -1 if properties_length < 0 else properties_at + 2 + properties_length - position
 
 
-def find_record(window: LogBytes, low: int, high: int) -> int:
-    """The first position from ``low`` to below ``high`` at which a record stands, or -1."""
+def find_record(window: LogWindow, low: int, high: int) -> int:
+    """Return the first position from ``low`` to below ``high`` at which a record begins, or -1."""
     start, size = low, _FIRST_BLOCK
     while start < high:
         stop = min(start + size, high)
@@ -111,16 +96,39 @@ def find_record(window: LogBytes, low: int, high: int) -> int:
 
 
 def is_complete(record: bytes) -> bool:
-    """Whether all of a record with sound lengths was written: its body has its CRC, topic and properties no zero end.
+    """Tell if all of a record with sound lengths was written: the body has its CRC, topic and properties no zero end.
 
-    For the last record of a log, where a writer may be at work; elsewhere a wrong CRC is the reader's to judge.
+    This is for the last record of a log, where a writer may be at work. Elsewhere the reader judges a wrong CRC.
     """
-    head_size = RECORD_HEADS[_INT.unpack_from(record, 36)[0] >> 4 & 3].size
-    crc, body_length = int.from_bytes(record[8:12], "big"), _INT.unpack_from(record, head_size - 4)[0]
-    body_end = head_size + body_length
-    if body_crc(record[head_size:body_end]) != crc:
+    body_begin, body_end = body_range(record)
+    if body_crc(record[body_begin:body_end]) != int.from_bytes(record[8:12], "big"):
         return False
     width = 2 if record[7] == MESSAGE_MAGIC_CODE_V2 & 0xFF else 1
     topic_end = body_end + width + int.from_bytes(record[body_end : body_end + width], "big")
     properties = record[topic_end + 2 :]
     return b"\0" not in record[body_end + width : topic_end] and not properties.endswith(b"\0")
+
+
+def store_timestamp(head: bytes | memoryview) -> int:
+    """Return the store time in ms of a record that begins with these bytes."""
+    found: int = RECORD_HEADS[head[SYS_FLAG_POSITION + 3] >> 4 & 3].unpack_from(head)[_STORE_TIMESTAMP]
+    return found
+
+
+def what_is_wrong(window: LogWindow, position: int) -> tuple[AuditRule, str]:
+    """Return the rule that is broken where neither a record nor a BLANK begins, and the values that break it."""
+    head = window.at(position, RECORD_HEAD.size)
+    if len(head) < BLANK_LENGTH or not any(head[:BLANK_LENGTH]):
+        return AuditRule.LOG_HOLE, "nothing was written here"
+    size, magic = int.from_bytes(head[:4], "big", signed=True), int.from_bytes(head[4:8], "big")
+    left = window.file.size - position
+    if magic == BLANK_MAGIC_CODE:
+        return AuditRule.BLANK_SIZE, f"a BLANK claims {size} bytes, {left} are left in the file"
+    if magic not in (MESSAGE_MAGIC_CODE_V1, MESSAGE_MAGIC_CODE_V2):
+        return AuditRule.RECORD_MAGIC, f"magic code 0x{magic:08X}; 0xDAA320A7 (V1) or 0xDAA320AB (V2) is expected"
+    if len(head) < RECORD_HEAD.size:
+        return AuditRule.RECORD_LENGTH, f"totalSize is {size}, {left} bytes are left in the file"
+    offset = OFFSETS.unpack_from(head, QUEUE_OFFSET_POSITION)[1]
+    if offset != (own := window.file.base + position):
+        return AuditRule.RECORD_POSITION, f"physicalOffset is {offset}, the record stands at {own}"
+    return AuditRule.RECORD_LENGTH, f"totalSize is {size}; the lengths in the record add up to something else"

@@ -1,4 +1,4 @@
-"""Looks single records of the CommitLog up, beside or after the walk through it."""
+"""Single records of the CommitLog by their physical offset, during or after its check."""
 
 from bisect import bisect_right
 
@@ -8,16 +8,17 @@ from numpy.typing import NDArray
 from rocketbroker.codec.byte_columns import Positions
 from rocketbroker.codec.message.message_decoder import decode_record
 from rocketbroker.codec.message.message_ext import MessageExt
+from rocketbroker.codec.storefile.log_window import LogWindow
 from rocketbroker.codec.storefile.record_search import Found, inspect
+from rocketbroker.common.commit_log_file import CommitLogFile, open_commit_log
 from rocketbroker.common.errors import CorruptRecordError
-from rocketbroker.common.file_window import CommitLogFile, FileWindow
-from rocketbroker.store.audit.log_walk import LogWalk
+from rocketbroker.store.audit.log_audit import LogAudit
 
 
 class LogLookup:
-    """What a walk knows of the log so far, and its records by physical offset."""
+    """The checked part of the log so far, and its records by physical offset."""
 
-    def __init__(self, walk: LogWalk) -> None:
+    def __init__(self, walk: LogAudit) -> None:
         self._files = walk.files
         self._bases = [file.base for file in walk.files]
         self._walk = walk
@@ -29,20 +30,20 @@ class LogLookup:
 
     @property
     def end(self) -> int:
-        """Physical offset behind the last record that the walk came to."""
+        """Physical offset behind the last record that was checked."""
         return self._walk.end
 
     def is_damaged(self, offsets: Positions) -> NDArray[np.bool_]:
-        """Which physical offsets lie where the log is damaged."""
+        """Tell which physical offsets are where the log is damaged."""
         return self._walk.is_damaged(offsets)
 
     def describe(self, offset: int) -> str:
-        """Topic, queue and queue offset of the record that begins at ``offset``, empty when none does."""
+        """Return topic, queue and queue offset of the record that begins at ``offset``, an empty text if none does."""
         message = self.record(offset)
         return f"{message.topic}/{message.queue_id} queue offset {message.queue_offset}" if message else ""
 
     def record(self, offset: int) -> MessageExt | None:
-        """The record that begins at ``offset``."""
+        """Return the record that begins at ``offset``, if one does."""
         number = bisect_right(self._bases, offset) - 1
         if number < 0 or offset >= self.end:
             return None
@@ -50,8 +51,9 @@ class LogLookup:
 
 
 def read_record(file: CommitLogFile, position: int) -> MessageExt | None:
-    """The record that begins at a position of a file, ``None`` when none does."""
-    with FileWindow(file) as window:
+    """Return the record that begins at a position of a file, if one does."""
+    with open_commit_log(file) as source:
+        window = LogWindow(source, file)
         found, size = inspect(window, position) if position < file.size else (Found.END, 0)
         if found is not Found.RECORD:
             return None

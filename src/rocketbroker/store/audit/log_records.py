@@ -1,44 +1,51 @@
-"""The records of a CommitLog one by one, as a person looks at them."""
+"""The records of a CommitLog one by one, for people to look at."""
 
 from collections.abc import Iterator, Sequence
+from typing import Final
 
 from rocketbroker.codec.message.message_decoder import decode_record
-from rocketbroker.codec.message.message_encoder import body_crc
 from rocketbroker.codec.message.message_ext import MessageExt
-from rocketbroker.codec.storefile.record_search import Found, find_record, inspect
-from rocketbroker.common.file_window import CommitLogFile, FileWindow
+from rocketbroker.codec.storefile.body_check import wrong_body
+from rocketbroker.codec.storefile.log_walk import FileWalk
+from rocketbroker.codec.storefile.log_window import LogWindow
+from rocketbroker.codec.storefile.record_search import Found, find_record
+from rocketbroker.common.commit_log_file import CommitLogFile, open_commit_log
 
-#: A record with whether its body has its checksum, or the physical offset and length of a range that holds none.
+#: A record and if its body has its checksum, or the physical offset and length of a range that holds no record.
 LogItem = tuple[MessageExt, bool] | tuple[int, int]
+
+# Often only the first records are looked at.
+_BLOCK: Final = 256 << 10
 
 
 def log_items(files: Sequence[CommitLogFile], start: int) -> Iterator[LogItem]:
-    """What the log holds from the first record at or behind the physical offset ``start``.
+    """Give the records and damaged ranges of the log from the first record at or behind ``start``.
+
+    Args:
+        files: the files by offset.
+        start: a physical offset.
 
     Raises:
         StoreError: a file cannot be read.
     """
     for file in files:
         if file.data_end and file.base + file.data_end > start:
-            with FileWindow(file) as window:
-                yield from _file_items(window, max(start - file.base, 0))
+            with open_commit_log(file) as source:
+                yield from _file_items(LogWindow(source, file, _BLOCK), max(start - file.base, 0))
 
 
-def _file_items(window: FileWindow, position: int) -> Iterator[LogItem]:
-    file = window.file
+def _file_items(window: LogWindow, position: int) -> Iterator[LogItem]:
+    base, data_end = window.file.base, window.file.data_end
     if position:
-        position = find_record(window, position, file.data_end)
-    while 0 <= position < file.data_end:
-        if position >= window.end:
-            window.load(position, 0)
-        found, size = inspect(window, position)
-        if found is Found.RECORD:
-            message = decode_record(window.at(position, size))
-            yield message, body_crc(message.body) == message.body_crc
-            position += size
-        elif found is Found.BROKEN:
-            after = find_record(window, position + 1, file.data_end)
-            yield file.base + position, (after if after >= 0 else file.data_end) - position
-            position = after
-        else:
-            return
+        position = find_record(window, position, data_end)
+    walk = FileWalk(window, position, data_end)
+    while position >= 0:
+        walk.position = position
+        for stretch in walk:
+            for number in range(len(stretch)):
+                record = stretch[number]
+                yield decode_record(record), not wrong_body(record)
+        position = -1
+        if walk.found is Found.BROKEN:
+            position = walk.next_record(data_end)
+            yield base + walk.position, (position if position >= 0 else data_end) - walk.position

@@ -11,9 +11,9 @@ from rocketbroker.codec.storefile.audit_rules import AuditRule, Finding, Severit
 from rocketbroker.codec.storefile.mapped_file_name import file_name_to_offset
 from rocketbroker.codec.storefile.store_state import StoreState
 from rocketbroker.codec.storefile.window_messages import WindowMessages
+from rocketbroker.common.commit_log_file import CommitLogFile, measure
 from rocketbroker.common.config import MessageStoreConfig
 from rocketbroker.common.errors import CodecError, StoreError
-from rocketbroker.common.file_window import CommitLogFile, measure
 from rocketbroker.store.audit.config_audit import (
     check_checkpoint,
     check_config,
@@ -22,8 +22,8 @@ from rocketbroker.store.audit.config_audit import (
 )
 from rocketbroker.store.audit.findings import Findings
 from rocketbroker.store.audit.index_audit import IndexAudit
+from rocketbroker.store.audit.log_audit import LogAudit
 from rocketbroker.store.audit.log_lookup import LogLookup
-from rocketbroker.store.audit.log_walk import LogWalk
 from rocketbroker.store.audit.queues_audit import QueuesAudit
 from rocketbroker.store.audit.store_state import read_state
 from rocketbroker.store.clean import deleted_topics
@@ -118,7 +118,7 @@ class _Audit:
         tables = check_config(config.config_dir, findings)
         deleted = deleted_before(tables.get(deleted_topics.FILE_NAME, {}))
         queues = self._queues(deleted)
-        walk = LogWalk(
+        walk = LogAudit(
             self._files,
             state,
             findings,

@@ -10,8 +10,9 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from rocketbroker.codec.storefile.log_walk import Stretch
 from rocketbroker.store.commitlog.commit_log import CommitLog
-from rocketbroker.store.commitlog.commit_log_walker import LogWalk, Stretch
+from rocketbroker.store.commitlog.commit_log_walker import LogWalk
 from rocketbroker.store.dispatch.commit_log_dispatcher import CommitLogDispatcher
 from rocketbroker.store.queue.consume_queue_store import ConsumeQueueStore
 
@@ -94,7 +95,7 @@ class ReputMessageService:
             StoreFullError: the disk has no room for entries that are missing.
         """
         keys = self._columns.enter(stretch.records)
-        self.dispatched += len(stretch.starts)
+        self.dispatched += len(stretch)
         self._dispatcher.index_keys(keys)
 
     def finish(self) -> None:

@@ -28,7 +28,7 @@ def end_after_clean_stop(loaded: LoadedStore, tails: QueueTails) -> int:
     last_stored = 0
     while True:
         for stretch in walk:
-            last_stored = store_timestamp_at(queue, stretch.offsets[-1]) or 0
+            last_stored = store_timestamp_at(queue, stretch.last_offset) or 0
         begin = walk.offset
         if begin >= least and not walk.damage:
             break
@@ -97,8 +97,8 @@ def _has_record(
     is_head, queue_offset = queue.record_check.is_head, record[0]
     start = max(queue.message_end(end - 1), loaded.commit_log.min_offset)
     for stretch in LogWalk(loaded.commit_log.queue, start, check_crc=False, end=log_end):
-        for offset, at in zip(stretch.offsets, stretch.starts, strict=True):
-            head = stretch.data[at : at + BODY_POSITION]
+        for number, offset in enumerate(stretch.offsets):
+            head = bytes(stretch[number][:BODY_POSITION])
             if is_head(head, (queue_offset, offset, peek(head)[0], 0)):
                 return True
     return False

@@ -69,7 +69,7 @@ def recover(
     tails = QueueTails(loaded.commit_log)
     if report.clean_stop:
         end = report.end_of_log = end_after_clean_stop(loaded, tails)
-        unknown = UnknownPart(end, end, queues.max_physical_offset, None)
+        unknown = UnknownPart(end, end, queues.max_physical_offset)
         without_begin = _find_lost_queues(loaded)
     else:
         unknown = unknown_part(loaded, checkpoint)

@@ -4,25 +4,15 @@ What was stored 3 s before the times of the checkpoint is known to be. Damage in
 it the first damage ends the log.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from rocketbroker.store.commitlog.commit_log_walker import LogWalk, store_timestamp_at
 from rocketbroker.store.dispatch.reput_message_service import ReputMessageService
 from rocketbroker.store.flush.store_checkpoint import StoreCheckpoint
 from rocketbroker.store.logfile.mapped_file_queue import MappedFileQueue
-from rocketbroker.store.queue.consume_queue_store import ConsumeQueueStore
 from rocketbroker.store.queue.queue_ends import most_end
 from rocketbroker.store.recovery.loaded_store import LoadedStore
-
-if TYPE_CHECKING:
-    from rocketbroker.store.commitlog.record_hints import RecordHints
-
-# So many entries of queues are worth a look at what they say of the log; of more it would take too much memory.
-_WORTH_HINTS = 10_000
-_MOST_HINTS = 16 << 20
 
 
 class UnknownPart(NamedTuple):
@@ -34,7 +24,6 @@ class UnknownPart(NamedTuple):
     index_from: int
     log_from: int
     led_to: int
-    hints: RecordHints | None
 
 
 def unknown_part(loaded: LoadedStore, checkpoint: StoreCheckpoint) -> UnknownPart:
@@ -48,24 +37,12 @@ def unknown_part(loaded: LoadedStore, checkpoint: StoreCheckpoint) -> UnknownPar
     queue = loaded.commit_log.queue
     start = _last_file_known(queue, with_index)
     start = max(start, index_least if index_least < queue.max_file_end else 0)
-    hints = _hints(loaded.queues, start)
-    walk = LogWalk(queue, start, check_crc=False, hints=hints)
+    walk = LogWalk(queue, start, check_crc=False)
     index_unknown = walk.offset = _known_part(walk, with_index, index_least, loaded)
     led_to = loaded.queues.max_physical_offset
     if (with_index, index_least) == (known, least):
-        return UnknownPart(index_unknown, index_unknown, led_to, hints)
-    return UnknownPart(index_unknown, _known_part(walk, known, least, loaded), led_to, hints)
-
-
-def _hints(queues: ConsumeQueueStore, offset: int) -> RecordHints | None:
-    """What the queues say of the log from an offset on, where that is much and not too much."""
-    firsts = {queue: queue.first_offset_from(offset) for queue in queues if not queue.holds_batches}
-    count = sum(queue.max_offset - first for queue, first in firsts.items())
-    if not _WORTH_HINTS <= count <= _MOST_HINTS:
-        return None
-    from rocketbroker.store.commitlog.record_hints import hints_of
-
-    return hints_of(firsts)
+        return UnknownPart(index_unknown, index_unknown, led_to)
+    return UnknownPart(index_unknown, _known_part(walk, known, least, loaded), led_to)
 
 
 def _known_part(walk: LogWalk, known_ms: int, least: int, loaded: LoadedStore) -> int:
@@ -107,12 +84,12 @@ def take_unknown_part(
     Files that were lost are passed over: no crash takes one whole file out of the middle.
     """
     queue, report = loaded.commit_log.queue, loaded.report
-    walk, last = LogWalk(queue, unknown.log_from, check_crc=True, hints=unknown.hints), -1
+    walk, last = LogWalk(queue, unknown.log_from, check_crc=True), -1
     while True:
         for stretch in walk:
             reput.dispatch(stretch)
             tell(stretch.end_offset)
-            last = stretch.offset + stretch.starts[-1]
+            last = stretch.last_offset
         found = walk.next_sound() if walk.offset < loaded.mended_to else None
         if found is None:
             break

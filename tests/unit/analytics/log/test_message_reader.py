@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from rocketbroker.analytics import DecodeReport, read_store
 from rocketbroker.analytics.columns.message_schema import MESSAGE_SCHEMA
-from rocketbroker.analytics.log import record_walk
+from rocketbroker.analytics.files import log_window
 from rocketbroker.analytics.log.message_reader import read_split
 from rocketbroker.analytics.log.split import plan_splits
 from rocketbroker.common.errors import ConfigError, StoreError
@@ -137,7 +137,7 @@ def test_an_unknown_column_is_named_with_those_there_are(tmp_path: Path) -> None
 
 
 def test_a_record_larger_than_the_window_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(record_walk, "_WINDOW_SIZE", 1000)
+    monkeypatch.setattr(log_window, "_LOCAL_WINDOW_SIZE", 1000)
     writer = CommitLogWriter(tmp_path)
     for size in (10, 5_000, 10, 900, 20_000):
         writer.append(b"x" * size)

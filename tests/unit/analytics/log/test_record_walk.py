@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 
 from rocketbroker.analytics.columns.decode_report import DecodeReport, SkippedRange
-from rocketbroker.analytics.files.log_window import LogWindow
 from rocketbroker.analytics.log.record_walk import walk_split
 from rocketbroker.analytics.log.split import plan_splits
 from rocketbroker.codec.message.message_encoder import encode_record
@@ -19,9 +18,8 @@ def walk(root: Path, split_size: int = 1 << 26) -> tuple[list[int], DecodeReport
     """The offsets of the records found, and the report."""
     report, offsets = DecodeReport(), []
     for split in plan_splits(root, split_size):
-        with LogWindow(split.file, limit=split.high) as window:
-            for records in walk_split(split, window, report):
-                offsets += (records.starts + records.base).tolist()
+        for records in walk_split(split, report):
+            offsets += (records.starts + records.base).tolist()
     return offsets, report
 
 

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from rocketbroker.analytics.files import log_window
 from rocketbroker.analytics.files.open_store import open_folder
 from rocketbroker.analytics.files.store_root import StoreRoot
-from rocketbroker.analytics.log import record_walk
 from rocketbroker.analytics.log.split import plan_splits
 from rocketbroker.analytics.queues import queue_proof
 from rocketbroker.analytics.tables import unqueued_records
@@ -44,7 +44,7 @@ def test_no_queue_is_relied_on_where_there_are_more_than_are_gone_through(
 
 
 def test_the_log_is_gone_through_in_the_windows_of_a_walk(root: StoreRoot, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(record_walk, "_WINDOW_SIZE", 3_000)
+    monkeypatch.setattr(log_window, "_LOCAL_WINDOW_SIZE", 3_000)
     (split,) = plan_splits([root])
     found = list(logged_entries(LogPart(split), "%DLQ%"))
     assert sum(map(len, found)) == COUNT

@@ -1,0 +1,44 @@
+"""Check of what is in a record with sound lengths: its body by the CRC, topic and properties by their sectors.
+
+No checksum covers topic and properties. A sector of them that never got to the disk is all zeros.
+"""
+
+from typing import Final
+
+from rocketbroker.codec.message.message_encoder import RECORD_HEADS, SYS_FLAG_POSITION, body_crc
+from rocketbroker.codec.storefile.audit_rules import AuditRule
+
+#: Bytes that a disk writes as a whole, at the least.
+SECTOR: Final = 512
+_CRC_AT: Final = 8
+
+
+def body_range(record: bytes | memoryview) -> tuple[int, int]:
+    """Return where the body of a record with sound lengths begins and ends."""
+    begin = RECORD_HEADS[record[SYS_FLAG_POSITION + 3] >> 4 & 3].size
+    return begin, begin + int.from_bytes(record[begin - 4 : begin], "big")
+
+
+def wrong_body(record: bytes | memoryview) -> str:
+    """Return both checksums if the body has another one than the record says, else an empty text."""
+    begin, end = body_range(record)
+    expected, found = int.from_bytes(record[_CRC_AT : _CRC_AT + 4], "big"), body_crc(record[begin:end])
+    return "" if found == expected else f"bodyCRC is 0x{expected:08X}, the body's own is 0x{found:08X}"
+
+
+def damage_in(record: bytes | memoryview, position: int) -> tuple[AuditRule, str] | None:
+    """Return what is damaged in a record with sound lengths that stands at ``position`` of its file, if anything."""
+    if text := wrong_body(record):
+        return AuditRule.RECORD_CRC, text
+    end = body_range(record)[1]
+    if lacks_sector(bytes(record[end:]), position + end):
+        return AuditRule.RECORD_CRC, "a sector of its topic or properties holds zeros alone"
+    return None
+
+
+def lacks_sector(tail: bytes, position: int) -> bool:
+    """Tell if a sector that begins in the ``tail`` behind a body holds zeros alone; the tail stands at ``position``."""
+    first, end = SECTOR - position % SECTOR, len(tail)
+    # A record without properties ends with their length, two zeros.
+    last = end if tail[-2:] != b"\0\0" or first < end - 2 else first
+    return any(not tail[at : min(at + SECTOR, end)].strip(b"\0") for at in range(first, last, SECTOR))

@@ -1,0 +1,79 @@
+"""A stretch of a CommitLog file in memory. Does not import numpy unless it is asked for an array."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from rocketbroker.codec.storefile.store_file import StoreFile
+
+
+class LogFile(Protocol):
+    """A CommitLog file: ``base`` is the physical offset of its first byte, ``size`` its length, ``data_end`` the
+    position behind the last byte that may hold data. All in bytes."""
+
+    @property
+    def base(self) -> int: ...
+    @property
+    def size(self) -> int: ...
+    @property
+    def data_end(self) -> int: ...
+
+
+class LogExtent(NamedTuple):
+    """A ``LogFile`` without a name."""
+
+    base: int
+    size: int
+    data_end: int
+
+
+class LogWindow:
+    """Bytes ``start`` to ``end`` of an open CommitLog file.
+
+    They are copied once, so that the bytes delivered are those that were checked, even while a broker writes. Each load
+    uses the same memory again: a view or an array is good until the next load.
+
+    Args:
+        source: the open file.
+        file: where it begins in the log and how far it is written.
+        block: bytes to load at a time; may be changed between two loads.
+        limit: position behind which nothing is loaded unless it is asked for.
+    """
+
+    def __init__(self, source: StoreFile, file: LogFile, block: int = 0, limit: int | None = None) -> None:
+        self.file = file
+        self.start = self.end = 0
+        self.block = block
+        self._limit = file.size if limit is None else min(limit, file.size)
+        self._source = source
+        self._memory = memoryview(b"")
+
+    def load(self, position: int, least: int = 0) -> None:
+        """Move to ``position`` and hold at least ``least`` bytes from there, as far as the file has them."""
+        left = max(self.file.size - position, 0)
+        wanted = min(max(min(self.block, self._limit - position), least), left)
+        if wanted > len(self._memory):
+            self._memory = memoryview(bytearray(wanted))
+        count = self._source.read_into(position, self._memory[:wanted]) if wanted > 0 else 0
+        self.start, self.end = position, position + count
+
+    def at(self, position: int, length: int) -> bytes:
+        """Return ``length`` bytes from ``position``, fewer at the file's end; from memory if the window holds them."""
+        if self.start <= position and position + length <= self.end:
+            return bytes(self._memory[position - self.start : position - self.start + length])
+        return self._source.read_at(position, max(min(length, self.file.size - position), 0))
+
+    @property
+    def data(self) -> memoryview:
+        """The window's bytes."""
+        return self._memory[: self.end - self.start]
+
+    def array(self) -> NDArray[np.uint8]:
+        """Return the window's bytes as an array."""
+        import numpy as np
+
+        return np.frombuffer(self._memory, np.uint8, self.end - self.start)

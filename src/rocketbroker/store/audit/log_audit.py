@@ -1,0 +1,177 @@
+"""Check of a whole CommitLog: gives its records a window at a time and notes the bytes that hold none.
+
+Damage does not end the check: it goes on at the next record. Damage ends the log only where the next start cuts it off:
+where an unclean stop may have torn it, and where only older records follow, which RocketMQ leaves behind the end of a
+log that it has cut.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
+from typing import Final
+
+import numpy as np
+
+from rocketbroker.codec.byte_columns import Positions
+from rocketbroker.codec.message.message_encoder import RECORD_HEADS
+from rocketbroker.codec.storefile.audit_rules import AuditRule
+from rocketbroker.codec.storefile.body_check import wrong_body
+from rocketbroker.codec.storefile.log_walk import FileWalk
+from rocketbroker.codec.storefile.log_window import LogWindow
+from rocketbroker.codec.storefile.record_columns import Records
+from rocketbroker.codec.storefile.record_search import Found, find_record, store_timestamp
+from rocketbroker.codec.storefile.store_state import StoreState
+from rocketbroker.common.commit_log_file import CommitLogFile, open_commit_log
+from rocketbroker.common.errors import StoreError
+from rocketbroker.store.audit.findings import Findings
+
+#: Bytes of the log read at a time.
+WINDOW_SIZE: Final = 16 << 20
+
+
+class LogAudit:
+    """The records of a CommitLog and the damage in it; complete once its iteration is exhausted.
+
+    ``end`` is the physical offset behind the last record, ``damaged`` the ranges of physical offsets that hold no sound
+    record.
+
+    Args:
+        files: the files by offset.
+        state: how the store was left.
+        findings: takes the damage.
+        file_size: mappedFileSizeCommitLog, ``None`` to take it from the files.
+        queued_end: physical offset behind the last message that queues know; after a clean stop the log reaches so far.
+        check_crc: also check bodies by their checksums.
+        progress: called with the bytes read since the last call.
+    """
+
+    def __init__(
+        self,
+        files: Sequence[CommitLogFile],
+        state: StoreState,
+        findings: Findings,
+        *,
+        file_size: int | None = None,
+        queued_end: int = 0,
+        check_crc: bool = True,
+        progress: Callable[[int], None] = lambda _: None,
+    ) -> None:
+        self.files = files
+        self.begin = self.end = files[0].base if files else 0
+        self.damaged: list[tuple[int, int]] = []
+        # One without data, but with others behind it, was lost and made anew.
+        written = [number for number, file in enumerate(files) if file.data_end]
+        self._with_data = files[: written[-1] + 1] if written else []
+        self._state = state
+        self._findings = findings
+        self._check_crc = check_crc
+        self._progress = progress
+        self._file_size = file_size
+        self._queued_end = queued_end
+        self._torn = False
+        # Store time of the record before the one that the walk looks at.
+        self._stored = 0
+
+    def __iter__(self) -> Iterator[Records]:
+        self._check_files()
+        for number, file in enumerate(self._with_data):
+            follower = self._with_data[number + 1] if number + 1 < len(self._with_data) else None
+            with open_commit_log(file) as source:
+                try:
+                    yield from self._file(file, LogWindow(source, file, WINDOW_SIZE), follower)
+                except StoreError as error:
+                    if not isinstance(error.__cause__, OSError):
+                        raise
+                    self._findings.add(AuditRule.FILE_UNREADABLE, file.path, 0, str(error.__cause__.strerror))
+            if self._torn:
+                return
+
+    def _check_files(self) -> None:
+        for before, after in pairwise(self.files):
+            if before.base + before.size < after.base:
+                lacking = f"the files begin at {before.base} and {after.base}, and have {before.size} bytes"
+                self._findings.add(AuditRule.LOG_FILE_MISSING, before.path, before.size, lacking)
+                self.damaged.append((before.base + before.size, after.base))
+        sizes = [file.size for file in self.files if file.size or file is not self.files[-1]]
+        usual = self._file_size or max(set(sizes), key=sizes.count, default=0)
+        for file in self.files:
+            if file.size != usual and (file.size or file is not self.files[-1]):
+                text = f"{file.size} bytes; {usual} is the size of the others or the settings"
+                self._findings.add(AuditRule.LOG_FILE_SIZE, file.path, 0, text)
+
+    def _file(self, file: CommitLogFile, window: LogWindow, follower: CommitLogFile | None) -> Iterator[Records]:
+        walk, position, done = FileWalk(window, 0, file.data_end), 0, 0
+        while position >= 0:
+            walk.position = position
+            for stretch in walk:
+                self._stored = store_timestamp(stretch[len(stretch) - 1])
+                records = self._sound(stretch.records, file)
+                if len(records):
+                    self.end = int(records.base + records.starts[-1] + records.total_size[-1])
+                    yield records
+                if self._torn:
+                    return
+                self._progress(walk.position - done)
+                done = walk.position
+            closed = follower is None or walk.position == file.size
+            is_end = walk.found is Found.BLANK or (walk.found is Found.END and closed)
+            position = -1 if is_end else self._skip(walk, file, follower)
+        self._progress(file.data_end - done)
+
+    def _skip(self, walk: FileWalk, file: CommitLogFile, follower: CommitLogFile | None) -> int:
+        """Note the bytes that hold no record; return where the next record begins, -1 if none does in this file."""
+        position = walk.position
+        after = walk.next_record(file.data_end) if position < file.data_end else -1
+        rule, detail = walk.damage()
+        if self._ends_log(walk.window, position, after, follower):
+            self._torn = True
+            self._findings.add(AuditRule.LOG_TORN_TAIL, file.path, position, detail)
+            return -1
+        end = after if after >= 0 else file.size if follower else file.data_end
+        self.damaged.append((file.base + position, file.base + end))
+        self._findings.add(rule, file.path, position, f"{detail}; {end - position} bytes hold no record")
+        return after
+
+    def _ends_log(self, window: LogWindow, position: int, after: int, follower: CommitLogFile | None) -> bool:
+        """Tell if the next start cuts the log off at the damage, rather than pass over it."""
+        stored = _time_at(window, after) if after >= 0 else _first_store_timestamp(follower)
+        if self._state.unclean:
+            # A message behind it was on disk for certain, so it was, too.
+            return stored is None or not self._state.is_known(stored)
+        is_queued = window.file.base + position < self._queued_end
+        return not is_queued and (stored is None or stored < self._stored)
+
+    def _sound(self, records: Records, file: CommitLogFile) -> Records:
+        """Return the records before a wrong checksum that shows a torn end; note other wrong ones and keep them."""
+        for number in records.wrong_bodies().tolist() if self._check_crc else ():
+            position = int(records.base + records.starts[number]) - file.base
+            begin, end = int(records.starts[number]), int(records.body_at[number] + records.body_length[number])
+            text = wrong_body(records.data[begin:end].data)
+            if not self._state.is_known(int(records.field("store_timestamp")[number])):
+                self._torn = True
+                self._findings.add(AuditRule.LOG_TORN_TAIL, file.path, position, text)
+                return Records(records.base, records.data, records.starts[:number])
+            self._findings.add(AuditRule.RECORD_CRC, file.path, position, text)
+        return records
+
+    def is_damaged(self, offsets: Positions) -> np.ndarray:
+        """Tell which physical offsets are in damaged ranges."""
+        if not self.damaged:
+            return np.zeros(len(offsets), np.bool_)
+        ranges = np.array(sorted(self.damaged), np.int64)
+        number = np.searchsorted(ranges[:, 0], offsets, side="right") - 1
+        inside: np.ndarray = (number >= 0) & (offsets < ranges[np.maximum(number, 0), 1])
+        return inside
+
+
+def _first_store_timestamp(file: CommitLogFile | None) -> int | None:
+    """Return the store time in ms of the first record of a file, ``None`` without one."""
+    if file is None:
+        return None
+    with open_commit_log(file) as source:
+        window = LogWindow(source, file)
+        first = find_record(window, 0, file.data_end)
+        return _time_at(window, first) if first >= 0 else None
+
+
+def _time_at(window: LogWindow, position: int) -> int:
+    return store_timestamp(window.at(position, RECORD_HEADS[3].size))
