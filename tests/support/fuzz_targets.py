@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 from zlib import crc32
 
 from rocketbroker.broker.offset.consumer_offset_manager import ConsumerOffsetManager
-from rocketbroker.broker.persist.config_manager import decode_file
 from rocketbroker.broker.topic.subscription_group_manager import SubscriptionGroupManager
 from rocketbroker.broker.topic.topic_config_manager import TopicConfigManager
 from rocketbroker.codec.message import message_properties
@@ -27,6 +26,7 @@ from rocketbroker.codec.remoting.frame import check_length, decode_frame, encode
 from rocketbroker.codec.remoting.handler import Route
 from rocketbroker.codec.remoting.rocketmq_header import decode_rocketmq_header
 from rocketbroker.codec.storefile.checkpoint_layout import decode_checkpoint
+from rocketbroker.codec.storefile.config_tables import decode_table
 from rocketbroker.codec.storefile.index_file_layout import decode_header
 from rocketbroker.codec.storefile.mapped_file_name import file_name_to_offset, offset_to_file_name
 from rocketbroker.common.config import BrokerConfig
@@ -219,7 +219,7 @@ def _tables() -> tuple[Any, ...]:
 
 def _config_files(data: bytes) -> bool:
     taken = [_taken(table.parse, data) for table in _tables()]
-    return any(taken) or _taken(decode_file, data, DelayOffsetSerializeWrapper, "offsetTable")
+    return any(taken) or _taken(decode_table, "delayOffset.json", data, DelayOffsetSerializeWrapper)
 
 
 def _settings(data: bytes) -> bool:

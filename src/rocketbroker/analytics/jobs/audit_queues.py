@@ -17,7 +17,6 @@ from rocketbroker.codec.message.message_sys_flag import INNER_BATCH_FLAG
 from rocketbroker.codec.message.topic_validator import LMQ_PREFIX
 from rocketbroker.codec.storefile.audit_rules import AuditRule
 
-_RETIRED: Final = r"\.deleted-[0-9]+$"
 _QUEUE: Final = ["broker", "topic", "queue_id"]
 _PLACE: Final = [*_QUEUE, "queue_offset"]
 
@@ -74,8 +73,7 @@ def audit_queues(frames: QueueFrames, kept: Kept) -> list[DataFrame]:
 
 def _entries(frames: QueueFrames) -> DataFrame:
     """Entries of queues that are in use; those of LMQs lead to records of other topics."""
-    topic = F.col("topic")
-    kept = frames.entries.where(~topic.startswith(LMQ_PREFIX) & ~topic.rlike(_RETIRED))
+    kept = frames.entries.where(~F.col("topic").startswith(LMQ_PREFIX))
     return kept.select(
         *_PLACE,
         "physical_offset",

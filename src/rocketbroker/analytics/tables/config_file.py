@@ -4,11 +4,11 @@ import logging
 from typing import Final, TypeVar
 
 from rocketbroker.analytics.files.store_files import StoreFolder
-from rocketbroker.codec.remoting.bodies.remoting_serializable import RemotingSerializable, body_from
-from rocketbroker.codec.storefile.config_json import MAX_CONFIG_SIZE, loads_config
+from rocketbroker.codec.remoting.bodies.remoting_serializable import RemotingSerializable
+from rocketbroker.codec.storefile.config_json import MAX_CONFIG_SIZE
+from rocketbroker.codec.storefile.config_tables import BACKUP, decode_table
 from rocketbroker.common.errors import CodecError, StoreError
 
-_BACKUP: Final = ".bak"
 _FOLDER: Final = "config"
 
 logger = logging.getLogger(__name__)
@@ -16,8 +16,8 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T", bound=RemotingSerializable)
 
 
-def load_config_file(folder: StoreFolder, name: str, table: str, kind: type[T]) -> T:
-    """What ``config/<name>`` holds.
+def load_config_file(folder: StoreFolder, name: str, kind: type[T]) -> T:
+    """Read ``config/<name>``.
 
     A file that is missing, empty or damaged is named in the log, and its ``.bak`` is taken. When there is neither, the
     table is empty, as it is for a broker; that is told, too.
@@ -25,31 +25,30 @@ def load_config_file(folder: StoreFolder, name: str, table: str, kind: type[T]) 
     Args:
         folder: the store.
         name: the file's name.
-        table: the field that such a file has; without it the file is damaged, rather than an empty table.
         kind: what it is read as.
 
     Raises:
         StoreError: there is something and nothing of it can be read.
     """
-    found, damage = _read(folder, name, table, kind)
+    found, damage = _read(folder, name, kind)
     if found is not None:
         return found
     path = folder.name_of(f"{_FOLDER}/{name}")
-    backup, backup_damage = _read(folder, name + _BACKUP, table, kind)
+    backup, backup_damage = _read(folder, name + BACKUP, kind)
     if backup is not None:
-        logger.warning("%s; its backup %s%s is read instead", damage or f"{path} is missing", name, _BACKUP)
+        logger.warning("%s; its backup %s%s is read instead", damage or f"{path} is missing", name, BACKUP)
         return backup
     if damage or backup_damage:
         raise StoreError(
-            f"{damage or f'{path} is missing'}; {backup_damage or f'there is no {name}{_BACKUP}'}: "
-            "repair the file, or have the broker write it anew"
+            f"{damage or f'{path} is missing'}; {backup_damage or f'there is no {name}{BACKUP}'}: "
+            "repair the file, or have the broker write it again"
         )
     logger.warning("%s is missing, and so is its backup: there is nothing to read of it", path)
     return kind()
 
 
-def _read(folder: StoreFolder, name: str, table: str, kind: type[T]) -> tuple[T | None, str]:
-    """What a file holds, else what is wrong with it, "" when there is none."""
+def _read(folder: StoreFolder, name: str, kind: type[T]) -> tuple[T | None, str]:
+    """Return the table in a file, else what is wrong with the file, "" when there is none."""
     path = f"{_FOLDER}/{name}"
     data = folder.read_if_there(path, 0, MAX_CONFIG_SIZE + 1)  # what is longer is refused by what decodes it
     if data is None:
@@ -57,9 +56,6 @@ def _read(folder: StoreFolder, name: str, table: str, kind: type[T]) -> tuple[T 
     if not data.strip():
         return None, f"{folder.name_of(path)} is empty"
     try:
-        value = loads_config(data)
-        if isinstance(value.get(table), dict):
-            return body_from(value, kind), ""
+        return decode_table(name, data, kind), ""
     except CodecError as error:
         return None, f"{folder.name_of(path)} is damaged: {error}"
-    return None, f"{folder.name_of(path)} is damaged: there is no {table}"

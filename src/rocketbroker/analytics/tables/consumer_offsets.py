@@ -33,7 +33,7 @@ class ConsumerOffsetsTable(ConfigTable):
 
     def rows(self, folder: StoreFolder) -> Iterator[Mapping[str, Any]]:
         """By topic, group and queue."""
-        file = load_config_file(folder, "consumerOffset.json", "offsetTable", ConsumerOffsetSerializeWrapper)
+        file = load_config_file(folder, "consumerOffset.json", ConsumerOffsetSerializeWrapper)
         pulled = file.pull_offset_table or {}
         for name in sorted({*file.offset_table, *pulled}):
             topic, _, group = name.partition(_SEPARATOR)

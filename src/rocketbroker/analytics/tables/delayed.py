@@ -91,7 +91,7 @@ class DelayedTable(Table):
 def _parts(folder: StoreFolder) -> Iterator[DelayedPart]:
     levels = [queue_id for topic, queue_id in queues(folder, CONSUME_QUEUE) if topic == RMQ_SYS_SCHEDULE_TOPIC]
     if levels:
-        file = load_config_file(folder, "delayOffset.json", "offsetTable", DelayOffsetSerializeWrapper)
+        file = load_config_file(folder, "delayOffset.json", DelayOffsetSerializeWrapper)
         for queue_id in levels:
             yield DelayedPart(folder.root, RMQ_SYS_SCHEDULE_TOPIC, queue_id, file.offset_table.get(queue_id + 1, 0))
     if (TIMER_TOPIC, 0) in queues(folder, CONSUME_QUEUE):

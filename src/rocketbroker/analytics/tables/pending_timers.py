@@ -73,7 +73,7 @@ def timer_state(folder: StoreFolder) -> TimerState:
     """
     names = folder.files("config")
     if _OURS in names or f"{_OURS}.bak" in names:
-        file = load_config_file(folder, _OURS, "slotEntries", TimerProgressFile)
+        file = load_config_file(folder, _OURS, TimerProgressFile)
         return TimerState(tuple(file.delivered), max(file.precision_ms, 1), file.roll_window_ms or _NO_WINDOW)
     path = f"config/{_OF_ROCKETMQ}"
     data = folder.read_if_there(path)

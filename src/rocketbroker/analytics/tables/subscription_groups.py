@@ -40,7 +40,7 @@ class SubscriptionGroupsTable(ConfigTable):
 
     def rows(self, folder: StoreFolder) -> Iterator[Mapping[str, Any]]:
         """The groups by name."""
-        file = load_config_file(folder, "subscriptionGroup.json", "subscriptionGroupTable", SubscriptionGroupWrapper)
+        file = load_config_file(folder, "subscriptionGroup.json", SubscriptionGroupWrapper)
         for name, group in sorted(file.subscription_group_table.items()):
             yield {"group_name": name, **_row(group)}
 

@@ -34,7 +34,7 @@ class TopicsTable(ConfigTable):
 
     def rows(self, folder: StoreFolder) -> Iterator[Mapping[str, Any]]:
         """The topics by name."""
-        file = load_config_file(folder, "topics.json", "topicConfigTable", TopicConfigSerializeWrapper)
+        file = load_config_file(folder, "topics.json", TopicConfigSerializeWrapper)
         for name, topic in sorted(file.topic_config_table.items()):
             yield {
                 "topic": name,

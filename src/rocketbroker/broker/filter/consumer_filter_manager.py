@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 
 from rocketbroker.broker.client.subscription import is_tag_type
-from rocketbroker.broker.persist.config_manager import ConfigManager, OnPersist, decode_file, encode_file
+from rocketbroker.broker.persist.config_manager import ConfigManager, OnPersist, encode_file
 from rocketbroker.codec.filter.bloom_filter import ERROR_RATE, EXPECTED_CONSUMERS, bit_count, bit_positions
 from rocketbroker.codec.filter.sql_filter import SqlFilter, compiled
 from rocketbroker.codec.remoting.bodies.consumer_filter import (
@@ -21,6 +21,7 @@ from rocketbroker.codec.remoting.bodies.consumer_filter import (
     FilterDataMapByTopic,
 )
 from rocketbroker.codec.remoting.bodies.heartbeat import SubscriptionData
+from rocketbroker.codec.storefile.config_tables import decode_table
 from rocketbroker.common.clock import Clock
 from rocketbroker.common.config import BrokerConfig
 from rocketbroker.common.errors import CodecError, MQFilterError
@@ -212,7 +213,7 @@ class ConsumerFilterManager(ConfigManager[ConsumerFilterWrapper]):
 
     def parse(self, data: bytes) -> ConsumerFilterWrapper:
         """What a ``consumerFilter.json`` holds."""
-        return decode_file(data, ConsumerFilterWrapper, "filterDataByTopic")
+        return decode_table("consumerFilter.json", data, ConsumerFilterWrapper)
 
     def count(self, file: ConsumerFilterWrapper) -> int:
         """How many filters there are."""

@@ -9,13 +9,14 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from rocketbroker.broker.offset.reset_offset_table import ResetOffsetTable
-from rocketbroker.broker.persist.config_manager import ConfigManager, OnPersist, Settled, decode_file
+from rocketbroker.broker.persist.config_manager import ConfigManager, OnPersist, Settled
 from rocketbroker.broker.persist.config_text import file_text, object_text, struct_text, text_of
 from rocketbroker.codec.remoting import fastjson
 from rocketbroker.codec.remoting.bodies.data_version import DataVersion
 from rocketbroker.codec.remoting.bodies.offset import ConsumerOffsetSerializeWrapper
 from rocketbroker.codec.remoting.handler import Connection
 from rocketbroker.codec.remoting.response_code import ResponseCode
+from rocketbroker.codec.storefile.config_tables import decode_table
 from rocketbroker.common.clock import Clock
 from rocketbroker.common.config import BrokerConfig
 from rocketbroker.common.errors import BrokerResponseError
@@ -225,7 +226,7 @@ class ConsumerOffsetManager(ConfigManager[ConsumerOffsetSerializeWrapper]):
 
     def parse(self, data: bytes) -> ConsumerOffsetSerializeWrapper:
         """What a ``consumerOffset.json`` holds."""
-        return decode_file(data, ConsumerOffsetSerializeWrapper, "offsetTable")
+        return decode_table("consumerOffset.json", data, ConsumerOffsetSerializeWrapper)
 
     def count(self, file: ConsumerOffsetSerializeWrapper) -> int:
         """How many entries there are."""

@@ -18,11 +18,9 @@ from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 from rocketbroker.broker.persist.table_changes import TableChanges
 from rocketbroker.codec.remoting import fastjson
 from rocketbroker.codec.remoting.bodies.data_version import DataVersion
-from rocketbroker.codec.remoting.bodies.remoting_serializable import RemotingSerializable, body_from
-from rocketbroker.codec.storefile.config_json import loads_config
+from rocketbroker.codec.remoting.bodies.remoting_serializable import RemotingSerializable
 from rocketbroker.common.atomic_file import replace_contents
 from rocketbroker.common.clock import Clock
-from rocketbroker.common.errors import CodecError
 from rocketbroker.common.file_system import LOCAL, FileSystem
 from rocketbroker.common.lifecycle import TaskOwner
 from rocketbroker.common.table_file import load_table
@@ -191,23 +189,6 @@ class VersionedConfigManager(ConfigManager[F]):
 def encode_file(table: RemotingSerializable) -> bytes:
     """A table as fastjson pretty-prints it: TABs, fields by alphabet, integer keys without quotes."""
     return fastjson.dumps(table, indent="\t")
-
-
-def decode_file(data: bytes, file_type: type[F], table: str) -> F:
-    """The struct that a file's content makes.
-
-    Args:
-        data: the content.
-        file_type: the struct.
-        table: the field that each such file has; without it the file is no such table, rather than an empty one.
-
-    Raises:
-        CodecError: it is no JSON object, or a field is missing or of the wrong type; the text names it.
-    """
-    value = loads_config(data)
-    if not isinstance(value.get(table), dict):
-        raise CodecError(f"there is no {table}")
-    return body_from(value, file_type)
 
 
 class _Submitted(NamedTuple):

@@ -11,13 +11,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from rocketbroker.broker.longpolling.waiting_message import WaitingMessages
-from rocketbroker.broker.persist.config_manager import ConfigManager, OnPersist, decode_file, encode_file
+from rocketbroker.broker.persist.config_manager import ConfigManager, OnPersist, encode_file
 from rocketbroker.broker.persist.durable_progress import DurableProgress
 from rocketbroker.broker.stats.broker_stats_manager import BrokerStatsManager
 from rocketbroker.codec.message.expected_record import ExpectedRecord
 from rocketbroker.codec.message.topic_validator import RMQ_SYS_SCHEDULE_TOPIC
 from rocketbroker.codec.remoting.bodies.data_version import DataVersion
 from rocketbroker.codec.remoting.bodies.offset import DelayOffsetSerializeWrapper
+from rocketbroker.codec.storefile.config_tables import decode_table
 from rocketbroker.common.clock import Clock
 from rocketbroker.common.lifecycle import TaskOwner
 from rocketbroker.store.commitlog.put_message import PERMANENT_FAILURES, MessageExtBrokerInner, PutMessageStatus
@@ -164,7 +165,7 @@ class ScheduleMessageService(ConfigManager[DelayOffsetSerializeWrapper]):
 
     def parse(self, data: bytes) -> DelayOffsetSerializeWrapper:
         """What a ``delayOffset.json`` holds."""
-        return decode_file(data, DelayOffsetSerializeWrapper, "offsetTable")
+        return decode_table("delayOffset.json", data, DelayOffsetSerializeWrapper)
 
     def count(self, file: DelayOffsetSerializeWrapper) -> int:
         """How many entries there are."""

@@ -7,8 +7,9 @@ clock is set back: what is sent then has its turn before that time.
 from collections.abc import Iterable
 from pathlib import Path
 
-from rocketbroker.broker.persist.config_manager import ConfigManager, OnPersist, decode_file, encode_file
+from rocketbroker.broker.persist.config_manager import ConfigManager, OnPersist, encode_file
 from rocketbroker.broker.persist.durable_progress import DurableProgress, LogEnds
+from rocketbroker.codec.storefile.config_tables import decode_table
 from rocketbroker.codec.storefile.timer_slots import Delivered, TimerProgressFile, with_delivered
 
 
@@ -77,7 +78,7 @@ class TimerProgress(ConfigManager[TimerProgressFile]):
 
     def parse(self, data: bytes) -> TimerProgressFile:
         """What a file holds."""
-        return decode_file(data, TimerProgressFile, "slotEntries")
+        return decode_table("timerProgress.json", data, TimerProgressFile)
 
     def count(self, file: TimerProgressFile) -> int:
         """One: a file without slot files is no empty table, that would have to be told."""

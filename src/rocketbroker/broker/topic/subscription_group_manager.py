@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from rocketbroker.broker.persist.config_manager import OnPersist, VersionedConfigManager, decode_file
+from rocketbroker.broker.persist.config_manager import OnPersist, VersionedConfigManager
 from rocketbroker.broker.persist.config_text import EntryTexts, file_text, struct_text
 from rocketbroker.broker.persist.table_changes import TableChanges
 from rocketbroker.broker.topic.attribute_util import alter_attributes
@@ -16,6 +16,7 @@ from rocketbroker.codec.message.topic_validator import validate_group
 from rocketbroker.codec.remoting import fastjson
 from rocketbroker.codec.remoting.bodies.subscription_group import SubscriptionGroupConfig, SubscriptionGroupWrapper
 from rocketbroker.codec.remoting.response_code import ResponseCode
+from rocketbroker.codec.storefile.config_tables import decode_table
 from rocketbroker.common.clock import Clock
 from rocketbroker.common.config import BrokerConfig
 from rocketbroker.common.errors import BrokerResponseError
@@ -171,7 +172,7 @@ class SubscriptionGroupManager(VersionedConfigManager[SubscriptionGroupWrapper])
 
     def parse(self, data: bytes) -> SubscriptionGroupWrapper:
         """What a ``subscriptionGroup.json`` holds."""
-        return decode_file(data, SubscriptionGroupWrapper, "subscriptionGroupTable")
+        return decode_table("subscriptionGroup.json", data, SubscriptionGroupWrapper)
 
     def count(self, file: SubscriptionGroupWrapper) -> int:
         """How many entries there are."""

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from rocketbroker.broker.persist.config_manager import OnPersist, VersionedConfigManager, decode_file
+from rocketbroker.broker.persist.config_manager import OnPersist, VersionedConfigManager
 from rocketbroker.broker.persist.config_text import EntryTexts, file_text, struct_text
 from rocketbroker.broker.persist.table_changes import TableChanges
 from rocketbroker.broker.topic.attribute_util import TOPIC_ATTRIBUTES, alter_attributes
@@ -18,6 +18,7 @@ from rocketbroker.codec.remoting.bodies.data_version import DataVersion
 from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig, TopicConfigSerializeWrapper
 from rocketbroker.codec.remoting.perm_name import PERM_INHERIT
 from rocketbroker.codec.remoting.response_code import ResponseCode
+from rocketbroker.codec.storefile.config_tables import decode_table
 from rocketbroker.common.clock import Clock
 from rocketbroker.common.config import BrokerConfig
 from rocketbroker.common.errors import BrokerResponseError
@@ -195,7 +196,7 @@ class TopicConfigManager(VersionedConfigManager[TopicConfigSerializeWrapper]):
 
     def parse(self, data: bytes) -> TopicConfigSerializeWrapper:
         """What a ``topics.json`` holds."""
-        return decode_file(data, TopicConfigSerializeWrapper, "topicConfigTable")
+        return decode_table("topics.json", data, TopicConfigSerializeWrapper)
 
     def count(self, file: TopicConfigSerializeWrapper) -> int:
         """How many entries there are."""

@@ -12,8 +12,6 @@ from typing import Final
 
 from rocketbroker.codec.message.message_encoder import BLANK_LENGTH
 
-#: Default of ``mappedFileSizeCommitLog``, in bytes.
-MAPPED_FILE_SIZE_COMMIT_LOG: Final = 1 << 30
 #: Bytes that stay free behind the last record so that a BLANK always fits.
 END_FILE_MIN_BLANK_LENGTH: Final = BLANK_LENGTH
 
@@ -21,8 +19,3 @@ END_FILE_MIN_BLANK_LENGTH: Final = BLANK_LENGTH
 def fits(record_size: int, free: int) -> bool:
     """Whether a record of ``record_size`` bytes may go into a file with ``free`` bytes left."""
     return record_size + END_FILE_MIN_BLANK_LENGTH <= free
-
-
-def file_base(offset: int, file_size: int) -> int:
-    """First offset of the file that holds ``offset`` when files have ``file_size`` bytes and the first begins at 0."""
-    return offset - offset % file_size

@@ -1,31 +1,35 @@
-"""The table that each file of ``config/`` holds; without it a broker would come up with an empty one."""
+"""Tables in the files of ``config/``. A file without its table is damaged, rather than an empty table."""
 
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from rocketbroker.codec.message.buffers import ReadableBuffer
+from rocketbroker.codec.remoting.bodies.remoting_serializable import RemotingSerializable, body_from
 from rocketbroker.codec.storefile.audit_rules import AuditRule
 from rocketbroker.codec.storefile.config_json import loads_config
 from rocketbroker.common.errors import CodecError
 
 #: Ends the name of a file's earlier version (org.apache.rocketmq.common.ConfigManager).
 BACKUP: Final = ".bak"
-# What RocketMQ and we read of these files.
+# The field that holds the table in each of these files.
 _FIELDS: Final = {
     "topics.json": "topicConfigTable",
     "subscriptionGroup.json": "subscriptionGroupTable",
     "consumerOffset.json": "offsetTable",
     "delayOffset.json": "offsetTable",
     "timerProgress.json": "slotEntries",
+    "consumerFilter.json": "filterDataByTopic",
 }
+
+T = TypeVar("T", bound=RemotingSerializable)
 
 
 def is_table(name: str) -> bool:
-    """Whether a file of ``config/``, or the backup of one, holds a table."""
+    """Tell whether a file of ``config/``, or the backup of one, holds a table."""
     return name.removesuffix(BACKUP).endswith(".json")
 
 
 def load_table(name: str, data: ReadableBuffer) -> dict[Any, Any]:
-    """The object in the file ``name`` or its backup; :class:`CodecError` when it is none, or lacks its table."""
+    """Return the object in the file ``name`` or its backup; :class:`CodecError` without its table."""
     table = loads_config(data)
     field = _FIELDS.get(name.removesuffix(BACKUP))
     if field is not None and not isinstance(table.get(field), dict):
@@ -33,6 +37,15 @@ def load_table(name: str, data: ReadableBuffer) -> dict[Any, Any]:
     return table
 
 
+def decode_table(name: str, data: ReadableBuffer, kind: type[T]) -> T:
+    """Decode the file ``name`` or its backup as ``kind``.
+
+    Raises:
+        CodecError: it is no JSON object, lacks its table, or a field is missing or of the wrong type.
+    """
+    return body_from(load_table(name, data), kind)
+
+
 def rule_of_damage(name: str) -> AuditRule:
-    """The rule that the file ``name`` breaks when ``load_table`` cannot read it."""
+    """Return the rule that the file ``name`` breaks when ``load_table`` cannot read it."""
     return AuditRule.CONFIG_BACKUP_DAMAGED if name.endswith(BACKUP) else AuditRule.CONFIG_DAMAGED

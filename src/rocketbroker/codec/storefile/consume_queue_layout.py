@@ -17,36 +17,17 @@ CQ_STORE_UNIT_SIZE: Final = 20
 ENTRY: Final = Struct(">qiq")
 #: Where the size stands in an entry of either kind.
 SIZE_POSITION: Final = 8
-#: Default of ``mappedFileSizeConsumeQueue``, in bytes.
-MAPPED_FILE_SIZE_CONSUME_QUEUE: Final = 300_000 * CQ_STORE_UNIT_SIZE
 FILLER_SIZE: Final = 0x7FFFFFFF
 FILLER_ENTRY: Final = ENTRY.pack(0, FILLER_SIZE, 0)
 
 BATCH_CQ_STORE_UNIT_SIZE: Final = 46
 BATCH_ENTRY: Final = Struct(">qiqqqhii")
-#: Default of ``mapperFileSizeBatchConsumeQueue``, in bytes.
-MAPPED_FILE_SIZE_BATCH_CONSUME_QUEUE: Final = 300_000 * BATCH_CQ_STORE_UNIT_SIZE
 #: ``compactedOffset`` of an entry that was not compacted.
 INVALID_COMPACTED_OFFSET: Final = -1
 #: What our broker puts behind the name of a deleted topic's folder until that is removed; no topic is called so.
 RETIRED: Final = re.compile(r"\.deleted-[0-9]+\Z")
 #: More messages than this no batch entry can count.
 MOST_IN_INNER_BATCH: Final = 0x7FFF
-
-
-def position_of(queue_offset: int) -> int:
-    """Byte position of entry ``queue_offset`` in its queue."""
-    return queue_offset * CQ_STORE_UNIT_SIZE
-
-
-def queue_offset_of(position: int) -> int:
-    """Number of the entry that holds byte ``position`` of its queue."""
-    return position // CQ_STORE_UNIT_SIZE
-
-
-def round_file_size(file_size: int) -> int:
-    """``file_size`` in bytes rounded up to whole entries, as RocketMQ does with the configured size."""
-    return -(-file_size // CQ_STORE_UNIT_SIZE) * CQ_STORE_UNIT_SIZE
 
 
 def is_filler(commit_log_offset: int, size: int) -> bool:

@@ -21,13 +21,10 @@ INDEX_HEADER_SIZE: Final = 40
 HASH_SLOT_SIZE: Final = 4
 INDEX_SIZE: Final = 20
 HEADER: Final = Struct(">qqqqii")
-SLOT: Final = Struct(">i")
 ENTRY: Final = Struct(">iqii")
 #: Defaults of ``maxHashSlotNum`` and ``maxIndexNum``.
 MAX_HASH_SLOT_NUM: Final = 5_000_000
 MAX_INDEX_NUM: Final = 20_000_000
-#: A slot's value when it is empty, an entry's ``previous`` when it is the slot's first.
-INVALID_INDEX: Final = 0
 #: An entry's ``timeDiff`` is held in 0 to this.
 MAX_TIME_DIFF: Final = 0x7FFFFFFF
 

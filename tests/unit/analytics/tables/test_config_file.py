@@ -42,7 +42,7 @@ def test_a_whole_file_is_read_without_a_word(table, tmp_path, caplog):
         (b" \n", "is empty"),
         (None, "is missing"),
         (b'{"topicConfig', "is damaged: JSON at character"),
-        (b"{}", "is damaged: there is no"),
+        (b"{}", "is damaged: it has no table"),
         (b"[]", "is damaged: a config file holds one JSON object"),
     ],
 )
@@ -67,9 +67,9 @@ def test_without_a_backup_damage_is_an_error_that_names_both(table, tmp_path, ba
     with pytest.raises(StoreError) as raised:
         table_rows(tmp_path, name)
     text = str(raised.value)
-    assert f"{path} is damaged: there is no {field}; " in text
+    assert f"{path} is damaged: it has no table {field}; " in text
     assert f"{path.name}.bak" in text.partition("; ")[2]
-    assert text.endswith("repair the file, or have the broker write it anew")
+    assert text.endswith("repair the file, or have the broker write it again")
 
 
 def test_a_damaged_backup_of_a_file_that_is_gone_is_an_error(table, tmp_path):

@@ -57,9 +57,10 @@ def test_each_golden_slot_leads_to_all_entries_of_its_hash(name: str, number: in
     header = layout.decode_header(data)
     reached, used = set(), 0
     for slot in range(SLOTS):
-        (index,) = layout.SLOT.unpack_from(data, layout.slot_position(slot, SLOTS))
-        used += index != layout.INVALID_INDEX
-        while index != layout.INVALID_INDEX:
+        at = layout.slot_position(slot, SLOTS)
+        index = int.from_bytes(data[at : at + layout.HASH_SLOT_SIZE], "big")
+        used += index != 0
+        while index != 0:
             key_hash, _, _, previous = layout.ENTRY.unpack_from(data, layout.entry_position(index, SLOTS))
             assert key_hash % SLOTS == slot
             reached.add(index)
