@@ -13,7 +13,9 @@ from rocketbroker.codec.message.buffers import ReadableBuffer
 from rocketbroker.codec.message.message_decoder import decode_record, peek
 from rocketbroker.codec.message.message_encoder import (
     BLANK_LENGTH,
+    BLANK_MAGIC_CODE,
     BODY_POSITION,
+    PHYSICAL_OFFSET_POSITION,
     PROPERTIES_LENGTH,
     RECORD_HEADS,
     encode_blank,
@@ -236,6 +238,38 @@ class CommitLog:
             self._allocate_service.grow(file, max(self._populated, end), wanted)
             self._populated = wanted
         self._limit = min(file.allocated, max(end, end - end % _POPULATE_STEP + _POPULATE_STEP))
+
+    def begins_at(self, offset: int) -> bool:
+        """Tell whether a record, or the BLANK of a file, begins at an offset."""
+        head = self.bytes_at(offset, BLANK_LENGTH)
+        if head is None:
+            return False
+        size, magic = peek(head)
+        if magic == BLANK_MAGIC_CODE:
+            return (offset + size) % self.queue.file_size == 0
+        place = self.bytes_at(offset + PHYSICAL_OFFSET_POSITION, 8)
+        return is_record(size, magic) and place is not None and int.from_bytes(place, "big") == offset
+
+    def truncate(self, offset: int) -> None:
+        """End the log at a record's offset (blocks; on any thread, while nothing is appended).
+
+        Slices that were handed out keep their bytes: later files lose their names only, and the file of ``offset`` is
+        replaced by a shorter copy. Files go from the last one on, so that a crash leaves a log without a hole.
+
+        Raises:
+            StoreError: the disk has no room for the copy.
+            OSError: the disk refused. The log ends at ``offset`` or behind it.
+        """
+        queue = self.queue
+        self._allocate_service.discard()
+        self._file = None
+        self._limit = self._populated = 0
+        for file in queue.take_out_from(offset):
+            file.remove().close()
+        last = queue.files[-1]
+        end = offset - last.file_from_offset
+        if end < last.wrote:
+            queue.replace_last(last.copy_until(end))
 
     def slice(self, offset: int, size: int) -> memoryview | None:
         """The bytes at an offset, as a slice of the mapped file; ``None`` when the log does not hold all of them."""

@@ -12,15 +12,12 @@ from rocketbroker.codec.message.message_encoder import (
     MESSAGE_MAGIC_CODE_V1,
     MESSAGE_MAGIC_CODE_V2,
     PHYSICAL_OFFSET_POSITION,
-    STORE_TIMESTAMP_POSITION,
-    SYS_FLAG_POSITION,
 )
-from rocketbroker.codec.message.message_sys_flag import BORNHOST_V6_FLAG, HOST_V4_LENGTH, HOST_V6_LENGTH
 from rocketbroker.codec.storefile.commit_log_layout import fits
+from rocketbroker.codec.storefile.record_search import store_timestamp
 from rocketbroker.common.errors import StoreError
 
 _LONG: Final = Struct(">q")
-_LONGER_HOST: Final = HOST_V6_LENGTH - HOST_V4_LENGTH
 
 
 class RawRecords(NamedTuple):
@@ -62,7 +59,7 @@ def whole_records(data: ReadableBuffer, begin: int, offset: int, free: int) -> R
             )
         if at + size > len(data):
             break
-        stored = _store_timestamp(data, at)
+        stored = store_timestamp(memoryview(data)[at : at + size])
         earliest_ms = stored if earliest_ms is None else min(earliest_ms, stored)
         at += size
     return RawRecords(at - begin, earliest_ms)
@@ -71,9 +68,3 @@ def whole_records(data: ReadableBuffer, begin: int, offset: int, free: int) -> R
 def is_record(size: int, magic: int) -> bool:
     """Tell whether the first two fields are those of a record, and not of a BLANK, zeros, or something foreign."""
     return size > BODY_POSITION and magic in {MESSAGE_MAGIC_CODE_V1, MESSAGE_MAGIC_CODE_V2}
-
-
-def _store_timestamp(data: ReadableBuffer, at: int) -> int:
-    born_v6 = data[at + SYS_FLAG_POSITION + 3] & BORNHOST_V6_FLAG
-    (timestamp,) = _LONG.unpack_from(data, at + STORE_TIMESTAMP_POSITION + (_LONGER_HOST if born_v6 else 0))
-    return int(timestamp)

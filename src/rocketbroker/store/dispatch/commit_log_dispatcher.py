@@ -6,11 +6,12 @@ where the log is ahead of them, and hands over the keys.
 
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from rocketbroker.common.errors import StoreError
 from rocketbroker.store.dispatch.message_arriving_listener import MessageArrivingListener
 from rocketbroker.store.index.index_service import BATCH_MESSAGES, IndexService
+from rocketbroker.store.queue.consume_queue_interface import ConsumeQueueInterface
 from rocketbroker.store.queue.dispatch_request import DispatchRequest, DispatchRun, IndexKeys
 
 log = logging.getLogger(__name__)
@@ -72,13 +73,17 @@ class CommitLogDispatcher:
             self._check_backlog()
         queue = run.queue
         queue.put_run(run.queue_offset, run.physical_offsets, run.sizes, run.tags_codes)
-        listener = self._listener
-        if listener.waiting:
-            for end, tags_code in enumerate(run.tags_codes, run.queue_offset + 1):
-                listener.arriving(queue.topic, queue.queue_id, end, tags_code)
+        self.entered(queue, run.queue_offset, run.tags_codes)
         if self.index_service is not None:
             self.index_service.add_run(run)
             self._index_when_many()
+
+    def entered(self, queue: ConsumeQueueInterface, queue_offset: int, tags_codes: Iterable[int]) -> None:
+        """Notify the listener of messages that follow each other and are in their queue."""
+        listener = self._listener
+        if listener.waiting:
+            for end, tags_code in enumerate(tags_codes, queue_offset + 1):
+                listener.arriving(queue.topic, queue.queue_id, end, tags_code)
 
     def index_keys(self, keys: IndexKeys) -> None:
         """Have keys entered of messages that are in their queues already, oldest first.

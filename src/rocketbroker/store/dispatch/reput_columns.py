@@ -42,7 +42,9 @@ class ReputColumns:
         delay_levels: dict[int, int],
         deleted: Mapping[str, int],
         on_damage: Callable[[int, int, str], None],
+        on_entered: Callable[[ConsumeQueueInterface, int, list[int]], None],
     ) -> None:
+        self._on_entered = on_entered
         self._deleted = deleted
         self._queues = queues
         self._delay_levels = delay_levels
@@ -124,6 +126,7 @@ class ReputColumns:
             run, first = members[begin:end], int(numbers[begin])
             if self._make_place(queue, first, int(messages.offsets[run[0]]), len(run)):
                 queue.put_entries(first, entries[begin:end].tobytes())
+                self._on_entered(queue, first, entries["tags_code"][begin:end].tolist())
             else:
                 self._refuse(messages, run, f"queue offset {first} cannot be, the queue ends at {queue.max_offset}")
                 refused += run.tolist()
@@ -144,7 +147,9 @@ class ReputColumns:
                 if first < queue.max_offset:
                     queue.cut(first)
                 size = int(messages.records.total_size[at])
-                queue.put(first, offset, size, int(messages.tags_codes[at]))
+                tags_code = int(messages.tags_codes[at])
+                queue.put(first, offset, size, tags_code)
+                self._on_entered(queue, queue.max_offset - 1, [tags_code])
                 indexed.append(at)
         queue.next_offset = queue.max_offset
         return indexed

@@ -1,10 +1,11 @@
 """Dispatches what the CommitLog holds and the queues or the index lack (DefaultMessageStore.ReputMessageService).
 
-In normal running the append path dispatches what it wrote; the log is read again only after a restart.
+The append path dispatches what it wrote. The log is read after a restart, and while a store copies another's log.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping
 from functools import cached_property
 from types import MappingProxyType
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from rocketbroker.codec.storefile.log_walk import Stretch
 from rocketbroker.store.commitlog.commit_log import CommitLog
-from rocketbroker.store.commitlog.commit_log_walker import LogWalk
+from rocketbroker.store.commitlog.commit_log_walker import LogWalk, store_timestamp_at
 from rocketbroker.store.dispatch.commit_log_dispatcher import CommitLogDispatcher
 from rocketbroker.store.queue.consume_queue_store import ConsumeQueueStore
 
@@ -24,7 +25,9 @@ DamageListener = Callable[[int, int, str], None]
 
 
 class ReputMessageService:
-    """Reads the log from an offset on and dispatches what is missing. ``dispatched`` counts the messages it read.
+    """Dispatches from the log what queues and index lack: once with ``catch_up``, or all the time with ``run``.
+
+    ``dispatched`` counts the messages that it read.
 
     Args:
         commit_log: the log.
@@ -51,12 +54,65 @@ class ReputMessageService:
         self._dispatcher = dispatcher
         self._on_damage = on_damage
         self.dispatched = 0
+        # Where ``run`` begins, and how far it has come: CommitLog offset and store time in ms of the last record.
+        self.offset = 0
+        self.last_stored_ms = 0
+        self._work = asyncio.Event()
 
     @cached_property
     def _columns(self) -> ReputColumns:
         from rocketbroker.store.dispatch.reput_columns import ReputColumns
 
-        return ReputColumns(self._queues, self._delay_levels, self._deleted, self._on_damage)
+        return ReputColumns(self._queues, self._delay_levels, self._deleted, self._on_damage, self._dispatcher.entered)
+
+    # -- following the log
+
+    async def run(self, readable_end: Callable[[], int], on_dispatched: Callable[[], None]) -> None:
+        """Dispatch what is written to the log, from ``offset`` on, whenever ``wakeup`` is called.
+
+        Args:
+            readable_end: gives the CommitLog offset behind the last record that consumers may read.
+            on_dispatched: called after each step.
+        """
+        self._work.set()
+        while True:
+            await self._work.wait()
+            self._work.clear()
+            try:
+                while self.offset < (end := readable_end()):
+                    self.dispatch_some(end)
+                    on_dispatched()
+                    await asyncio.sleep(0)
+            except BaseException:
+                self._work.set()
+                raise
+
+    def wakeup(self) -> None:
+        """Have ``run`` look at the log."""
+        self._work.set()
+
+    def dispatch_some(self, end: int) -> None:
+        """Dispatch one stretch of records before ``end``, or pass over damage; ``offset`` follows.
+
+        Raises:
+            StoreFullError: the disk has no room for entries that are missing.
+        """
+        walk = LogWalk(self._commit_log.queue, self.offset, check_crc=False, end=end)
+        for stretch in walk:
+            self.dispatch(stretch)
+            self.offset = stretch.end_offset
+            self.last_stored_ms = store_timestamp_at(self._commit_log.queue, stretch.last_offset) or 0
+            return
+        if walk.offset < end:
+            self._pass_damage(walk, end)
+        self.offset = walk.offset
+
+    def cut(self, offset: int) -> None:
+        """Take the log as ending at an offset: what queues hold beyond it is not known any more."""
+        self.offset = min(self.offset, offset)
+        self.__dict__.pop("_columns", None)
+
+    # -- catching up
 
     def catch_up(self, offset: int, end: int, on_progress: Callable[[int], None] | None = None) -> None:
         """Dispatch from one CommitLog offset to another what queues and index do not have; damage is passed over.
@@ -76,9 +132,13 @@ class ReputMessageService:
                 if on_progress is not None:
                     on_progress(stretch.end_offset)
             if walk.offset < end:
-                sound = walk.next_sound()
-                self.pass_over(walk.offset, end if sound is None else sound, walk.why)
-                walk.offset = end if sound is None else sound
+                self._pass_damage(walk, end)
+
+    def _pass_damage(self, walk: LogWalk, end: int) -> None:
+        found = walk.next_sound()
+        sound = end if found is None else min(found, end)
+        self.pass_over(walk.offset, sound, walk.why)
+        walk.offset = sound
 
     def leaves_out(self, topic: str, offset: int) -> bool:
         """Whether all messages of a topic that lie before a CommitLog offset were deleted with it."""

@@ -12,6 +12,7 @@ held against its checksums, written anew and synced, and only then messages are 
 import asyncio
 import contextlib
 import logging
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Generator
@@ -86,6 +87,8 @@ class CommitLogFlusher:
         self._due_at = self._thorough_at = self._retry_at = 0.0
         # Everything before this offset of the log is on disk.
         self.flushed_offset = 0
+        # Held while the log is synced; who cuts the log holds it too.
+        self.pause = threading.Lock()
         # Why a sync failed, until all that it left out is on disk.
         self.error = ""
 
@@ -187,6 +190,14 @@ class CommitLogFlusher:
 
     def flush(self) -> None:
         """Sync each file that has unsynced bytes; runs on the flush thread."""
+        with self.pause:
+            self._flush()
+
+    def cut(self, offset: int) -> None:
+        """Take the log as ending at an offset; ``pause`` is held."""
+        self.flushed_offset = min(self.flushed_offset, offset)
+
+    def _flush(self) -> None:
         stored = self._last_stored()
         try:
             for file in list(self._queue.files):
@@ -318,11 +329,17 @@ class ConsumeQueueFlusher:
         self._thread = ServiceThread("FlushConsumeQueueService", interval_s, self.flush)
         # Why a sync failed, until what it left out is written anew and synced; a start makes it anew from the log.
         self.error = ""
+        # Held while queues are synced; who cuts them holds it too.
+        self.pause = threading.Lock()
         self.start = self._thread.start
         self.stop = self._thread.stop
 
     def flush(self) -> None:
         """Sync what changed; runs on the flush thread. What was not synced is tried again next time."""
+        with self.pause:
+            self._flush()
+
+    def _flush(self) -> None:
         stored = self._last_stored()
         try:
             with contextlib.closing(self._changed()) as files:

@@ -162,9 +162,12 @@ class IndexService:
         """Forget the keys of messages from a CommitLog offset on; gives how many. Files without others are removed."""
         count = 0
         while self.files and _begins_at(self.files[-1]) >= physical_offset:
-            file = self.files.pop()
+            file = self.files[-1]
+            self.files = self.files[:-1]
             count += file.header.index_count - 1
-            file.delete()
+            # Queries of other threads may still read it.
+            file.given_up = True
+            file.file.remove().close()
         if self.files and self.end_physical_offset >= physical_offset:
             count += self.files[-1].cut(physical_offset)
         self._indexed_to = self.end_physical_offset

@@ -97,6 +97,19 @@ class AllocateMappedFileService:
             raise
         return file
 
+    def discard(self) -> None:
+        """Remove the prepared files that nobody took (blocks): the next file will be another one.
+
+        Raises:
+            OSError: the disk refused.
+        """
+        self._blocks = self._late = None
+        for path, future in list(self._files.items()):
+            if future.exception() is None:
+                future.result().delete()
+                self._file_system.sync_folder(path.parent)
+            del self._files[path]
+
     def grow(self, file: MappedFile, start: int, end: int) -> None:
         """Have blocks and pages of a range made; a failure shows when the writer gets there and tries itself."""
         self._executor.submit(_grow, file, start, end)

@@ -17,6 +17,7 @@ from rocketbroker.codec.storefile.consume_queue_layout import CQ_STORE_UNIT_SIZE
 from rocketbroker.codec.storefile.mapped_file_name import offset_to_file_name
 from rocketbroker.common.errors import StoreError
 from rocketbroker.common.file_system import FileSystem
+from rocketbroker.store.logfile.mapped_file import CUT_SUFFIX
 
 # More files than these cannot be missing between two: one of the names is wrong.
 _MOST_MISSING = 1024
@@ -60,6 +61,9 @@ def mend_commit_log(
     Raises:
         StoreError: they were made with another size; or too many are missing.
     """
+    for path in directory.glob(f"*{CUT_SUFFIX}"):
+        # A crash came before it took the place of the file that was cut.
+        file_system.unlink(path)
     files, foreign = _files_of(directory)
     told += [f"{path}: is no file of the CommitLog, and left alone" for path in foreign]
     _check_sizes(files, file_size)

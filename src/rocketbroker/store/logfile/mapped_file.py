@@ -24,6 +24,8 @@ from rocketbroker.common.file_system import LOCAL, FileSystem, data_ranges, pare
 from rocketbroker.common.open_files import MAPPINGS, why_not_mapped, why_refused
 from rocketbroker.store.logfile.removed_file import RemovedFile
 
+#: Ends the name of a copy that is about to take the place of a file; a start removes it.
+CUT_SUFFIX = ".cut"
 # Queue files are named by their offset, 20 digits; index files by their time.
 _NAME_LENGTH = 20
 # From the folder of a queue up to the store's own.
@@ -247,6 +249,33 @@ class MappedFile:
         address = ctypes.addressof(self._map) + start
         refused = _mincore(address, end - start, ctypes.addressof(ctypes.c_char.from_buffer(pages)))
         return not refused and 0 not in pages
+
+    def copy_until(self, end: int) -> "MappedFile":
+        """Put in place of the file a copy that ends at ``end``, with zeros behind it, and return the copy (blocks).
+
+        Readers of this object keep the old bytes. After a crash the path has the one file or the other.
+
+        Raises:
+            StoreError: the disk has no room for both, or refused.
+            OSError: likewise.
+        """
+        file_system, aside = self._file_system, self.path.with_name(self.path.name + CUT_SUFFIX)
+        file_system.unlink(aside)
+        copy = MappedFile(aside, self.file_size, self._step, file_system, keeps_open=self.keeps_open)
+        try:
+            copy.ensure_allocated(end)
+            with copy.opened() as fd:
+                for start in range(0, end, _CHUNK):
+                    file_system.write(fd, start, self.read_at(start, min(_CHUNK, end - start)))
+            copy.wrote = end
+            copy.flush()
+            file_system.rename(aside, self.path)
+        except BaseException:
+            copy.delete()
+            raise
+        copy.path, copy.file_from_offset = self.path, self.file_from_offset
+        file_system.sync_folder(self.path.parent)
+        return copy
 
     def zero_from(self, position: int) -> None:
         """Overwrite with zeros all data at ``position`` and after it, so that no stale record is ever read again."""

@@ -23,6 +23,7 @@ SHARED = {
     "reset_report",
     "running",
     "sub_commands",
+    "times",
 }
 
 

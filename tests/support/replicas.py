@@ -1,0 +1,53 @@
+"""Stores that copy the bytes of another store's log."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from rocketbroker.store.dispatch.reput_message_service import ReputMessageService
+from rocketbroker.store.message_store import MessageStore
+from rocketbroker.store.replica_log import ReplicaLog, ReplicaParts
+from tests.support.stores import message
+
+
+def log_bytes(store: MessageStore) -> bytes:
+    """Return all bytes of a store's log, which begins at 0."""
+    log = store.commit_log.queue
+    return b"".join(bytes(file.buffer[: file.wrote]) for file in log.files)
+
+
+def fill(store: MessageStore, prefix: str, count: int) -> None:
+    """Put messages into two queues of Topic and one of Other; their records roll files now and then."""
+    for number in range(count):
+        topic, queue_id = ("Other", 0) if number % 3 == 2 else ("Topic", number % 3)
+        body = f"{prefix}{number} ".encode() + bytes(number * 977 % 9000)
+        properties = {"UNIQ_KEY": f"{prefix}{number}", "TAGS": f"t{number % 2}"}
+        store.appender.put_message(message(body, topic, queue_id, properties=properties))
+    store.appender.dispatch()
+
+
+def replica_of(store: MessageStore) -> ReplicaLog:
+    """Make an open store one that copies another's log."""
+
+    def damaged(begin: int, end: int, why: str) -> None:
+        raise AssertionError(f"damage from {begin} to {end}: {why}")
+
+    dispatcher, queues, log = store._dispatcher, store.queues, store.commit_log
+    reput = ReputMessageService(log, queues, dispatcher, store._delay_levels, damaged)
+    parts = ReplicaParts(
+        log, queues, dispatcher, reput, store.appender, store.flusher, store._queue_flusher, store._checkpoint
+    )
+    sync_flush = store.config.flush_disk_type == "SYNC_FLUSH"
+    return ReplicaLog(parts, store._ends_path, store._file_system, sync_flush=sync_flush)
+
+
+@asynccontextmanager
+async def replica(store: MessageStore) -> AsyncIterator[ReplicaLog]:
+    """Start a store that copies another's log, and stop both."""
+    await store.start()
+    found = replica_of(store)
+    found.start()
+    try:
+        yield found
+    finally:
+        await found.stop()
+        await store.stop()
