@@ -1,4 +1,4 @@
-"""The way of a message into the store, on the event loop's thread (CommitLog.asyncPutMessage, DefaultMessageStore)."""
+"""Append path: CommitLog write, then dispatch, on the event loop (CommitLog.asyncPutMessage, DefaultMessageStore)."""
 
 from bisect import bisect_right
 from collections.abc import Sequence
@@ -29,7 +29,7 @@ from rocketbroker.store.queue.consume_queue_store import ConsumeQueueStore
 from rocketbroker.store.queue.delay_level_table import tags_code_of
 from rocketbroker.store.queue.dispatch_request import DispatchRequest, DispatchRun
 
-# sysFlag bits of a half message (prepared) and of a rollback: neither is put into a queue.
+# sysFlag bits of half messages and rollbacks, which go into no queue.
 _NOT_QUEUED = {TRANSACTION_PREPARED_TYPE, TRANSACTION_ROLLBACK_TYPE}
 _TRANSACTION_BITS = TRANSACTION_ROLLBACK_TYPE
 _STATUS_OF: dict[type[StoreError], PutMessageStatus] = {
@@ -41,7 +41,7 @@ _STATUS_OF: dict[type[StoreError], PutMessageStatus] = {
 
 
 class MessageAppender:
-    """Appends messages and keeps those that are not dispatched yet.
+    """Appends messages and dispatches them to their queues.
 
     Args:
         commit_log: the log.
@@ -50,8 +50,8 @@ class MessageAppender:
         config: the limits.
         clock: gives store times.
         delay_levels: ms by level; a message of SCHEDULE_TOPIC_XXXX is queued by its delivery time.
-        refusals: why nothing is taken, if so.
-        sync_flusher: says what is on disk, where only that may be read (SYNC_FLUSH).
+        refusals: standing reasons to reject messages.
+        sync_flusher: knows what is on disk; given where only that may be read (SYNC_FLUSH).
     """
 
     def __init__(  # noqa: PLR0913, PLR0917 - each is one thing that a put depends on
@@ -73,8 +73,8 @@ class MessageAppender:
         self._dispatcher = dispatcher
         self._config = config
         self._clock = clock
-        # In the log, and not all of them in their queues yet. Other threads look at it: it grows in place, and a
-        # shorter one takes its place only when what that lacks is entered.
+        # Messages of the log that may not be in their queues yet. Other threads read this list: it grows in place, and
+        # a shorter list replaces it only after the missing messages were entered.
         self._pending: list[DispatchRequest] = []
         self._dispatching = False
         # Store time of the last message in ms.
@@ -82,8 +82,8 @@ class MessageAppender:
         self.put_count = 0
 
     def put_message(self, message: MessageExtBrokerInner) -> PutMessageResult:
-        """Append one message; it is readable after the next ``dispatch``."""
-        if (refused := self._refusals.current) is not None and not self._has_room_again():
+        """Append one message; the next ``dispatch`` makes it readable."""
+        if (refused := self._refusals.current) is not None and not self._dispatch_recovered():
             return refused
         properties = message.properties
         if len(properties) > MAX_PROPERTIES_LENGTH:
@@ -98,7 +98,7 @@ class MessageAppender:
             if queued:
                 queue_offset = queue.next_offset
                 if queue_offset >= queue.room_end:
-                    # Before the log has the message: a queue without room refuses its own messages and no others.
+                    # Before the log has the message: a queue without room rejects its own messages only.
                     queue.make_room(queue_offset + 1)
             offset, size = self._commit_log.append(message, queue, queue_offset, timestamp)
         except StoreError as error:
@@ -111,17 +111,17 @@ class MessageAppender:
             else:
                 tags_code = tags_code_bytes(found[0])
             self._pending.append((queue, queue_offset, offset, size, tags_code, timestamp, found))
-        # After the message is pending: see ``last_dispatched_timestamp``.
+        # After the message became pending: see ``last_dispatched_timestamp``.
         self.last_store_timestamp = timestamp
         self.put_count += 1
         return PutMessageResult(PutMessageStatus.PUT_OK, offset, queue_offset, timestamp, size)
 
     def put_inner_batch(self, message: MessageExtBrokerInner, count: int) -> PutMessageResult:
-        """Append one record that holds a batch, to a topic of batches; it takes ``count`` queue offsets.
+        """Append one record that holds a batch to a topic of batches.
 
         Args:
-            message: its body is the batch, its sysFlag and ``INNER_NUM`` say so; ``INNER_BASE`` is added.
-            count: how many messages it holds.
+            message: the batch as body, marked by sysFlag and ``INNER_NUM``; ``INNER_BASE`` is added.
+            count: messages in the batch; the record takes as many queue offsets.
         """
         try:
             queue = self._queues.find_or_create(message.topic, message.queue_id)
@@ -139,13 +139,13 @@ class MessageAppender:
         return result
 
     def put_messages(self, message: MessageExtBrokerInner, parts: BatchParts) -> PutMessageResult:
-        """Append several messages to one queue, back to back; all of them or none.
+        """Append several messages to one queue, back to back: all or none.
 
         Args:
-            message: what they have in common; its body and properties are not looked at.
-            parts: the rest of each.
+            message: the common fields; its body and properties are ignored.
+            parts: the other fields of each message.
         """
-        if (refused := self._refusals.current) is not None and not self._has_room_again():
+        if (refused := self._refusals.current) is not None and not self._dispatch_recovered():
             return refused
         total = sum(map(len, parts.bodies))
         if total > self._config.max_message_size:
@@ -175,7 +175,7 @@ class MessageAppender:
         return PutMessageResult(PutMessageStatus.PUT_OK, offset, first, timestamp, batch.total, "", offsets)
 
     def _dispatch_run(self, run: DispatchRun) -> None:
-        """Make a batch readable at once, being many enough; what cannot be now waits with the others."""
+        """Make a batch readable at once; if that fails, it waits with the other messages."""
         if self._sync_flusher is not None or self._dispatching:
             self._pending += run.requests()
             return
@@ -183,19 +183,19 @@ class MessageAppender:
             self.dispatch()
             self._dispatching = True
             self._dispatcher.dispatch_run(run)
-        except Exception:  # noqa: BLE001 - it comes again at the end of the read event, where it is told
+        except Exception:  # noqa: BLE001 - the dispatch at the end of the read event meets it again and reports it
             self._pending += run.requests()
         finally:
             self._dispatching = False
 
     def dispatch(self) -> None:
-        """Make appended messages readable, under SYNC_FLUSH those on disk; what was kept back is tried again next time.
+        """Make appended messages readable, under SYNC_FLUSH those on disk; retry what failed before.
 
-        A call from a listener does nothing: what it stored is dispatched by the next one.
+        A call from a listener does nothing; the next call dispatches what it stored.
 
         Raises:
-            StoreFullError: the disk has no room for a queue's entries, or for the keys that wait.
-            StoreError: it refused them for another reason.
+            StoreFullError: The disk has no room for queue entries, or for the keys that wait.
+            StoreError: The disk refused them for another reason.
         """
         pending = self._pending
         held_back = self._refusals.current is not None and self._refusals.reason(Refusal.NOT_DISPATCHED)
@@ -205,17 +205,17 @@ class MessageAppender:
         if self._sync_flusher is not None:
             ready = bisect_right(pending, self._sync_flusher.flushed_offset, key=_end_of)
             if ready < len(pending):
-                # Also where no send waits for it, as for a delayed message that is due.
+                # No send may wait for this sync: delayed messages that are due come without one.
                 self._sync_flusher.wakeup()
         requests = pending[:ready]
         self._dispatching = True
         try:
             self._dispatcher.dispatch(requests)
         except BaseException as error:
-            # Whatever it is, these are acknowledged: they stay until a queue has them.
+            # Whatever the error, these messages are acknowledged: they stay until a queue has them.
             held = [request for request in requests if request[1] >= request[0].max_offset]
             self._pending = held + pending[ready:]
-            # What cannot be read must not be acknowledged without end: sends wait until it can.
+            # Unreadable messages must not pile up: sends are rejected until these are readable.
             self._refusals.set(Refusal.NOT_DISPATCHED, self._why_held(held, error))
             raise
         finally:
@@ -236,25 +236,25 @@ class MessageAppender:
 
     @property
     def last_dispatched_timestamp(self) -> int:
-        """Store time in ms up to which all messages are in their queues; for any thread."""
-        # In this order: a message that is not pending any more by the second look is in its queue.
+        """Store time in ms up to which all messages are in their queues (any thread)."""
+        # In this order: a message that is no longer pending at the second look is in its queue.
         stored = self.last_store_timestamp
         pending = self._pending
-        # Not that of the first alone: the clock may have been set back behind it.
+        # Not only the first message: the clock may have been set back after it.
         return min(request[5] for request in pending) - 1 if pending else stored
 
     @property
     def has_pending(self) -> bool:
-        """Whether messages are in the log alone."""
+        """Messages wait for their queues."""
         return bool(self._pending)
 
     @property
     def dispatched_offset(self) -> int:
-        """CommitLog offset before which all messages are readable; for the event loop."""
+        """CommitLog offset before which all messages are readable (event loop only)."""
         return self._pending[0][2] if self._pending else self._commit_log.max_offset
 
-    def _has_room_again(self) -> bool:
-        """Whether the only reason for refusing was that the queues had no room, and now they have."""
+    def _dispatch_recovered(self) -> bool:
+        """Dispatch again where only a failed dispatch rejects sends; return whether it succeeded."""
         if not self._refusals.only(Refusal.NOT_DISPATCHED):
             return False
         try:
@@ -274,7 +274,7 @@ def _end_of(request: DispatchRequest) -> int:
 
 
 def failed(error: StoreError) -> PutMessageResult:
-    """The result of a put that the store could not do."""
+    """Return the result of a put that failed."""
     status = _STATUS_OF.get(type(error), PutMessageStatus.CREATE_MAPPED_FILE_FAILED)
     return PutMessageResult(status, reason=str(error))
 

@@ -1,6 +1,6 @@
-"""The store as the broker sees it (org.apache.rocketmq.store.MessageStore): wires the parts and forwards to them.
+"""The parts of a message store, started and stopped together (org.apache.rocketmq.store.MessageStore).
 
-Puts, gets and dispatch run on the event loop's thread; allocation, syncs and cold reads have threads of their own.
+Puts, gets and dispatch run on the event loop's thread. Allocation, syncs and cold reads have threads of their own.
 """
 
 import asyncio
@@ -55,10 +55,10 @@ from rocketbroker.store.recovery.store_recovery import recover
 
 log = logging.getLogger(__name__)
 
-# Keys of the index wait so long for others at the most.
+# Keys wait for others at most this long before they are written to the index.
 _INDEX_TICK_S = 0.1
 _COLD_READERS = 2
-# What a record has beside its body, at the most.
+# Longest record without its body.
 _RECORD_ROOM = 128 * 1024
 
 
@@ -68,10 +68,10 @@ class MessageStore:
     Args:
         config: paths, sizes, limits.
         store_host: the broker's address as records hold it.
-        listener: told of messages as they become readable.
+        listener: called for messages as they become readable.
         clock: gives store times.
         file_system: the disk.
-        topics: the topics by name, whose attributes say which have queues of batches.
+        topics: the topics by name; their attributes say which have queues of batches.
     """
 
     def __init__(
@@ -86,74 +86,48 @@ class MessageStore:
         self.config = config
         self._clock = clock
         self._file_system = file_system
-        # Taken by ``start``, or before it by who has other files of the folder to read first; given back by ``stop``.
+        self._tasks = TaskOwner("MessageStore")
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._cold_readers = ThreadPoolExecutor(_COLD_READERS, thread_name_prefix="ColdRead")
+        self._delay_levels = parse_delay_levels(config.message_delay_level)
+        sync_flush = config.flush_disk_type == "SYNC_FLUSH"
+        self.boot_time_ms = clock.time_ms()
+        # Known once the store is open.
+        self.recovery_report = RecoveryReport(clean_stop=True)
+        self.damage_log = DamageLog()
+        # Why messages are rejected; each cause is set by the part that finds it.
+        self.refusals = StandingRefusals()
+        self.refusals.set(Refusal.NOT_STARTED, "the store is not open yet: it takes messages once it has recovered")
+        # Files
+        # Acquired by ``start``, or before it to read other files of the folder; released by ``stop``.
         self.lock = StoreLock(Path(config.store_path_root_dir), config.abort_path, file_system)
         self._checkpoint = StoreCheckpoint(config.checkpoint_path, file_system)
         self._ends_path = config.config_dir / queue_ends.FILE_NAME
         self._deleted_topics = DeletedTopics(config.config_dir / deleted_topics.FILE_NAME, file_system)
         self._allocate_service = AllocateMappedFileService(file_system)
-        log_size = config.mapped_file_size_commit_log
-        log_queue = MappedFileQueue(config.commit_log_dir, log_size, min(ALLOCATE_STEP, log_size), file_system)
-        self.commit_log = CommitLog(
-            log_queue, self._allocate_service, store_host, config.max_message_size + _RECORD_ROOM
-        )
+        self.commit_log = self._make_commit_log(store_host)
         self.queues = self._make_queues(topics)
         self.index_service = self._make_index_service() if config.message_index_enable else None
-        self._index_sync = IndexSync(self.index_service, self._checkpoint) if self.index_service else None
-        self._delay_levels = parse_delay_levels(config.message_delay_level)
+        # Writing
         self._dispatcher = CommitLogDispatcher(self.index_service, listener)
-        # Why no message is taken, if so; whoever finds a cause sets it here.
-        self.refusals = StandingRefusals()
-        self.refusals.set(Refusal.NOT_STARTED, "the store is not open yet: it takes messages once it has recovered")
-        sync_flush = config.flush_disk_type == "SYNC_FLUSH"
-        self.flusher = CommitLogFlusher(
-            log_queue,
-            config,
-            self._checkpoint,
-            self.refusals,
-            self._last_stored,
-            self._dispatch_synced if sync_flush else None,
-            self._sync_failed,
-        )
-        self.appender = MessageAppender(
-            self.commit_log,
-            self.queues,
-            self._dispatcher,
-            config,
-            clock,
-            self._delay_levels,
-            self.refusals,
-            self.flusher if sync_flush else None,
-        )
-        self.acknowledgements = Acknowledgements(self.flusher.acknowledge) if sync_flush else Acknowledgements()
-        self._cold_readers = ThreadPoolExecutor(_COLD_READERS, thread_name_prefix="ColdRead")
-        self.damage_log = DamageLog()
+        self.flusher = self._make_flusher(sync_flush=sync_flush)
+        self.appender = self._make_appender(sync_flush=sync_flush)
+        self.acknowledgements = Acknowledgements(*((self.flusher.acknowledge,) if sync_flush else ()))
+        self._queue_flusher = self._make_queue_flusher()
+        self._index_sync = IndexSync(self.index_service, self._checkpoint) if self.index_service else None
+        # Reading
         checked_reader = CheckedReader(self.commit_log, self.damage_log, self._cold_readers)
-        # For services that store messages of a queue again.
+        reader = self._reader = QueueReader(self.commit_log, config, _hot_bytes(config), checked_reader)
         self.entry_reader = EntryReader(self.commit_log, checked_reader)
-        self._reader = QueueReader(self.commit_log, config, _hot_bytes(config), checked_reader)
-        self.fetcher = MessageFetcher(self.commit_log, self.queues, self._reader, checked_reader)
-        self._queue_flusher = ConsumeQueueFlusher(
-            self.queues.changed_files,
-            self.commit_log,
-            config.flush_interval_consume_queue / 1000,
-            self._last_dispatched,
-            self._queues_flushed,
-        )
-        self.queries = MessageQueries(self.commit_log, self.queues, self._reader, self._dispatcher, config)
-        self.deletion = TopicDeletion(
-            self._deleted_topics,
-            self.commit_log,
-            self.queues,
-            self.flusher,
-            self.appender.dispatch,
-            self._cold_readers,
-        )
-        self._tasks = TaskOwner("MessageStore")
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self.boot_time_ms = clock.time_ms()
-        # What was found when it was opened; known once it is started.
-        self.recovery_report = RecoveryReport(clean_stop=True)
+        self.fetcher = MessageFetcher(self.commit_log, self.queues, reader, checked_reader)
+        self.queries = MessageQueries(self.commit_log, self.queues, reader, self._dispatcher, config)
+        # Cleaning
+        self.deletion = self._make_deletion()
+
+    def _make_commit_log(self, store_host: bytes) -> CommitLog:
+        config, size = self.config, self.config.mapped_file_size_commit_log
+        files = MappedFileQueue(config.commit_log_dir, size, min(ALLOCATE_STEP, size), self._file_system)
+        return CommitLog(files, self._allocate_service, store_host, config.max_message_size + _RECORD_ROOM)
 
     def _make_queues(self, topics: Mapping[str, TopicConfig]) -> ConsumeQueueStore:
         config = self.config
@@ -176,20 +150,62 @@ class MessageStore:
         now = self._clock.time_ms()
         return time.strftime("%Y%m%d%H%M%S", time.localtime(now // 1000)) + f"{now % 1000:03d}"
 
+    def _make_flusher(self, *, sync_flush: bool) -> CommitLogFlusher:
+        return CommitLogFlusher(
+            self.commit_log.queue,
+            self.config,
+            self._checkpoint,
+            self.refusals,
+            self._last_stored,
+            self._dispatch_synced if sync_flush else None,
+            self._sync_failed,
+        )
+
+    def _make_appender(self, *, sync_flush: bool) -> MessageAppender:
+        return MessageAppender(
+            self.commit_log,
+            self.queues,
+            self._dispatcher,
+            self.config,
+            self._clock,
+            self._delay_levels,
+            self.refusals,
+            self.flusher if sync_flush else None,
+        )
+
+    def _make_queue_flusher(self) -> ConsumeQueueFlusher:
+        return ConsumeQueueFlusher(
+            self.queues.changed_files,
+            self.commit_log,
+            self.config.flush_interval_consume_queue / 1000,
+            self._last_dispatched,
+            self._queues_flushed,
+        )
+
+    def _make_deletion(self) -> TopicDeletion:
+        return TopicDeletion(
+            self._deleted_topics,
+            self.commit_log,
+            self.queues,
+            self.flusher,
+            self.appender.dispatch,
+            self._cold_readers,
+        )
+
     # -- life
 
     async def start(self) -> None:
         """Open the store: lock, load, recover, start the threads.
 
         Raises:
-            StoreError: it is in use, a file is missing or has another size, or the disk is full or cannot be read.
+            StoreError: The store is in use, a file is missing or has another size, or the disk is full or unreadable.
         """
         self._loop = asyncio.get_running_loop()
         opening = self._loop.run_in_executor(None, self._open)
         try:
             report = self.recovery_report = await asyncio.shield(opening)
         except BaseException as error:
-            # The thread works on the files until it is done, also when nobody waits for the store any more.
+            # The thread works on the files until it is done, even when this start was cancelled.
             await asyncio.wait([opening])
             self._release()
             if isinstance(error, OSError):
@@ -208,7 +224,7 @@ class MessageStore:
         self.lock.acquire()
         clean = self.lock.was_clean
         parts = self.commit_log, self.queues, self.index_service
-        # A crash after a change leaves a store that is not clean any more.
+        # A crash after a change must leave an unclean store.
         changing = partial(self.lock.mark_running, os.getpid())
         note = RebuildNote(self.config.config_dir / rebuild_note.FILE_NAME, self._file_system)
         loaded = load(*parts, self._ends_path, note, changing, clean_stop=clean)
@@ -225,7 +241,7 @@ class MessageStore:
             self._deleted_topics.marks,
         )
         report = recover(loaded, self._checkpoint, reput, changing)
-        # What is synced next reaches that far, also when no message comes: else each kill would add to what is unknown.
+        # The next sync reaches this time even when no message comes. Otherwise each kill would add to the unknown part.
         self.appender.last_store_timestamp = report.last_stored_ms
         self._deleted_topics.clamp(report.end_of_log, report.damaged_files)
         self._trust_from_here_on()
@@ -238,21 +254,21 @@ class MessageStore:
         return report
 
     def _trust_from_here_on(self) -> None:
-        """Have each message that there is checked before it is given out, those that follow not."""
+        """Check all messages stored so far when they are read, and none of those that follow."""
         for queue in self.queues:
             queue.trusted_from = queue.next_offset
 
     def _sync_failed(self) -> None:
-        """The kernel may have dropped what was stored, and read it back as it is on disk (on a flush thread)."""
+        """Distrust stored messages: the kernel may have dropped them and read back the disk (on a flush thread)."""
         if self._loop is not None:
             self._loop.call_soon_threadsafe(self._trust_from_here_on)
 
     def _load_checkpoint(self, loaded: LoadedStore, before_change: Callable[[], None]) -> None:
-        """Read the checkpoint; without a sound one nothing but the last clean stop says what is on disk."""
+        """Read the checkpoint. Without a sound one, only a clean stop says what is on disk."""
         try:
             self._checkpoint.load(self._clock.time_ms())
         except StoreError as error:
-            loaded.note.write(0)  # what queues and index lack is not known yet
+            loaded.note.write(0)  # what queues and index lack is unknown yet
             before_change()
             aside = set_aside(self.config.checkpoint_path, self._file_system)
             loaded.report.damaged_files.append(f"{error}; it was set aside as {aside.name}")
@@ -267,7 +283,7 @@ class MessageStore:
         try:
             self.appender.dispatch()
         except StoreError:
-            log.exception("messages are stored, but cannot be read before the next start")
+            log.exception("messages are stored but cannot be read before the next start")
         self._dispatcher.flush_index()
         await loop.run_in_executor(None, self._close)
 
@@ -282,17 +298,17 @@ class MessageStore:
         self._release()
 
     def _leave_clean(self) -> None:
-        """Mark the store as clean, if all of it is on disk."""
+        """Mark the store as clean if all of it is on disk."""
         indexed = self._is_index_synced()
         self._checkpoint.save()
-        # What is not in the queues or the index would be looked for by an unclean start only.
+        # Only an unclean start looks for messages that queues or index lack.
         failed = self.lock.stays_marked or self.flusher.error or self._queue_flusher.error or self.appender.has_pending
         if indexed and not failed:
             self._write_ends()
             self.lock.mark_stopped()
 
     def _write_ends(self) -> None:
-        """Note what there is, for the next start to find it all."""
+        """Note the ends of log and queues, so that the next start notices lost files."""
         log_range = self.commit_log.min_offset, self.commit_log.max_offset
         names = None if self.index_service is None else self.index_service.file_names
         queue_ends.write_queue_ends(self._ends_path, log_range, self.queues, names, self._file_system)
@@ -302,7 +318,7 @@ class MessageStore:
         self._cold_readers.shutdown()
 
     def _is_index_synced(self) -> bool:
-        """Write the index to disk; gives whether it is all there."""
+        """Sync the index and return whether all of it is on disk."""
         if self.index_service is None or self._index_sync is None:
             return True
         self._index_sync.sync()
@@ -312,7 +328,7 @@ class MessageStore:
         return True
 
     def _release(self) -> None:
-        """Close all files and end the threads that were started on the way."""
+        """Close all files and end the threads that were started."""
         self._allocate_service.stop()
         self._end_reads()
         self.queues.close()
@@ -328,11 +344,11 @@ class MessageStore:
         return self.appender.last_dispatched_timestamp
 
     def _dispatch_synced(self) -> None:
-        """Under SYNC_FLUSH messages are readable once they are on disk."""
+        """Make messages that are on disk readable (SYNC_FLUSH)."""
         try:
             self.appender.dispatch()
         except StoreError:
-            log.exception("messages are stored, but cannot be read yet")
+            log.exception("messages are stored but cannot be read yet")
 
     def _queues_flushed(self, stored: int | None) -> None:
         if stored is None:
@@ -342,7 +358,7 @@ class MessageStore:
         try:
             self._checkpoint.save()
         except OSError:
-            log.exception("the checkpoint could not be written; as long as that is so, more is checked at a start")
+            log.exception("the checkpoint could not be written; until it is, a start checks more of the log")
         if self._index_sync is not None:
             self._index_sync.sync_if_due()
         self.queues.remove_retired()
@@ -350,6 +366,6 @@ class MessageStore:
 
 
 def _hot_bytes(config: MessageStoreConfig) -> int:
-    """How many bytes of the log may be taken to be in memory (StoreUtil.TOTAL_PHYSICAL_MEMORY_SIZE)."""
+    """Return how many bytes of the log count as being in memory (StoreUtil.TOTAL_PHYSICAL_MEMORY_SIZE)."""
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return total * config.access_message_in_memory_max_ratio // 100
