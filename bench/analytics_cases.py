@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 from bench.analytics_loops import head_loop, pruned_loop, time_bounds
 from rocketbroker.analytics import Selection, read_store
 from rocketbroker.analytics.files.log_window import log_window
-from rocketbroker.analytics.log.queue_traffic import decoded_traffic, traffic_by_minute
+from rocketbroker.analytics.log.minute_traffic import decoded_traffic, traffic_by_minute
 from rocketbroker.analytics.log.split import plan_splits
 from rocketbroker.codec.storefile.dtypes import CONSUME_QUEUE_ENTRY
 from rocketbroker.codec.storefile.log_window import LogWindow

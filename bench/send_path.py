@@ -13,6 +13,7 @@ from rocketbroker.broker.stats.broker_stats_manager import BrokerStatsManager
 from rocketbroker.broker.timer.handle_schedule_message import HandleScheduleMessage
 from rocketbroker.broker.topic.subscription_group_manager import SubscriptionGroupManager
 from rocketbroker.broker.topic.topic_config_manager import TopicConfigManager
+from rocketbroker.codec.message.message_client_id_setter import UniqueIds
 from rocketbroker.codec.message.message_id import encode_unique_id, host_bytes
 from rocketbroker.codec.message.message_properties import encode_properties
 from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
@@ -27,7 +28,6 @@ from rocketbroker.processor.send_message import SendMessageProcessor
 from rocketbroker.processor.support.broker_fast_failure import BrokerFastFailure
 from rocketbroker.processor.support.retry_and_dlq import RetryAndDlq
 from rocketbroker.processor.support.topic_target import TopicTargets
-from rocketbroker.processor.support.unique_id import UniqueIds
 from rocketbroker.store.dispatch.message_arriving_listener import NoListener
 from rocketbroker.store.message_store import MessageStore
 from rocketbroker.transport.connection import RemotingConnection
@@ -106,7 +106,7 @@ async def send_path(root: Path) -> AsyncIterator[SendPath]:
         store.commit_log.store_host,
         targets,
         RetryAndDlq(groups, topics, RebalanceLockManager(clock), stats),
-        UniqueIds(store.commit_log.store_host[:-4], os.getpid(), clock),
+        UniqueIds(store.commit_log.store_host[:-4], os.getpid(), 0, clock.time_ms),
         HandleScheduleMessage(store_config, clock, _MAX_DELAY_LEVEL, lambda: store_config.timer_precision_ms),
         BrokerFastFailure(config),
     )

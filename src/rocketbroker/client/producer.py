@@ -1,16 +1,19 @@
 """Sends messages (org.apache.rocketmq.client.producer.DefaultMQProducer)."""
 
 import asyncio
+import os
+import secrets
 from collections.abc import Sequence
 
 from rocketbroker.client.client_instance import ClientInstance
 from rocketbroker.client.errors import ClientError, SendFailedError
 from rocketbroker.client.group_member import GroupMember
 from rocketbroker.client.message import MAX_MESSAGE_SIZE, Message, check_message
-from rocketbroker.client.message_client_id_setter import UniqueIdGenerator
 from rocketbroker.client.outgoing import Outgoing, prepare_batch, prepare_message
 from rocketbroker.client.queue_selection import QueueSelector, RoundRobin
 from rocketbroker.client.send_result import SendResult, SendStatus, send_result
+from rocketbroker.codec.message.message_client_id_setter import UniqueIds
+from rocketbroker.codec.message.message_id import ip_bytes
 from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
 from rocketbroker.codec.remoting.remoting_command import Command
 from rocketbroker.codec.remoting.response_code import ResponseCode
@@ -70,7 +73,9 @@ class Producer(GroupMember):
         self._compress_over = compress_msg_body_over_howmuch
         self._max_message_size = max_message_size
         self._clock = clock or SystemClock()
-        self._new_unique_id = UniqueIdGenerator(self._client.client_ip, self._clock).create_unique_id
+        self._new_unique_id = UniqueIds(
+            ip_bytes(self._client.client_ip), os.getpid(), secrets.randbits(32), self._clock.time_ms
+        ).create
         self._round_robin = RoundRobin()
 
     def _join(self) -> None:

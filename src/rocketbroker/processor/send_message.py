@@ -15,6 +15,7 @@ from rocketbroker.broker.timer.timer_rewrite import TIMER_DELAY_MS, TIMER_DELAY_
 from rocketbroker.broker.topic.system_topics import TIMER_TOPIC
 from rocketbroker.broker.transaction.transactional_message_util import is_transaction, to_half_message
 from rocketbroker.codec.message.message_batch import split_batch
+from rocketbroker.codec.message.message_client_id_setter import UniqueIds
 from rocketbroker.codec.message.message_properties import (
     append_property,
     decode_properties,
@@ -50,7 +51,6 @@ from rocketbroker.processor.support.key_limit import KeyLimit
 from rocketbroker.processor.support.put_refusal import put_refusal
 from rocketbroker.processor.support.retry_and_dlq import RetryAndDlq
 from rocketbroker.processor.support.topic_target import TopicTarget, TopicTargets, other_queue
-from rocketbroker.processor.support.unique_id import UniqueIds
 from rocketbroker.store.commitlog.put_message import MessageExtBrokerInner, PutMessageResult, PutMessageStatus
 from rocketbroker.store.flush.acknowledgement import Acknowledgement, Acknowledgements
 from rocketbroker.store.message_appender import MessageAppender
@@ -174,7 +174,7 @@ class SendMessageProcessor:
             self._key_limit.check(raw)
         found = find_properties(raw)
         if found[1] is None:
-            raw = append_property(raw, b"UNIQ_KEY", self._unique_ids.create())
+            raw = append_property(raw, b"UNIQ_KEY", self._unique_ids.create().encode())
             found = find_properties(raw)
         message = MessageExtBrokerInner(
             header.topic,

@@ -4,7 +4,9 @@ Only this table sees all parts of the broker; each processor gets the few that i
 """
 
 import os
+import secrets
 
+from rocketbroker.codec.message.message_client_id_setter import UniqueIds
 from rocketbroker.codec.remoting.audience import Audience
 from rocketbroker.codec.remoting.handler import MethodTable, Route
 from rocketbroker.codec.remoting.headers.client import (
@@ -42,7 +44,6 @@ from rocketbroker.processor.support.heartbeat_limit import HeartbeatLimit
 from rocketbroker.processor.support.pull_filter import PullFilter
 from rocketbroker.processor.support.retry_and_dlq import RetryAndDlq
 from rocketbroker.processor.support.topic_target import TopicTargets
-from rocketbroker.processor.support.unique_id import UniqueIds
 from rocketbroker.processor.unregister_client import UnregisterClientProcessor
 from rocketbroker.processor.update_consumer_offset import UpdateConsumerOffsetProcessor
 
@@ -71,7 +72,7 @@ def _add_messages(table: MethodTable, parts: BrokerParts, fast_failure: BrokerFa
         store_host,
         targets,
         retry_and_dlq,
-        UniqueIds(store_host[:-4], os.getpid(), parts.clock),
+        UniqueIds(store_host[:-4], os.getpid(), secrets.randbits(32), parts.clock.time_ms),
         parts.handle_schedule_message,
         fast_failure,
     ).process

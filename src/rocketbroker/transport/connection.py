@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, cast
 
+from rocketbroker.codec.message.message_id import host_bytes
 from rocketbroker.codec.remoting.frame import (
     LENGTH,
     LENGTH_AND_MARK,
@@ -28,7 +29,6 @@ from rocketbroker.transport.answers import body_too_long, encode_answer, error_a
 from rocketbroker.transport.endpoint import Endpoint
 from rocketbroker.transport.frame_writer import FrameWriter
 from rocketbroker.transport.outgoing_requests import OutgoingRequests
-from rocketbroker.transport.peer_address import host_bytes
 from rocketbroker.transport.peer_progress import PeerProgress
 from rocketbroker.transport.receive_buffer import ReceiveBuffer
 from rocketbroker.transport.request_turns import RequestTurns
@@ -97,7 +97,8 @@ class RemotingConnection(FrameWriter, asyncio.BufferedProtocol):
         address = transport.get_extra_info("peername")
         if address:
             self.remote_address = f"[{address[0]}]:{address[1]}" if ":" in address[0] else f"{address[0]}:{address[1]}"
-            self.remote_host = host_bytes(address)
+            # An IPv4 peer of an IPv6 socket is one of IPv4.
+            self.remote_host = host_bytes(address[0].removeprefix("::ffff:"), address[1])
         sock = transport.get_extra_info("socket")
         if not self._endpoint.accept(self, sock.fileno() if sock else -1):
             transport.abort()

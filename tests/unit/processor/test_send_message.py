@@ -12,6 +12,7 @@ import pytest
 
 from rocketbroker.broker.timer.handle_schedule_message import HandleScheduleMessage
 from rocketbroker.codec.message.message_batch import encode_batch, split_batch
+from rocketbroker.codec.message.message_client_id_setter import UniqueIds
 from rocketbroker.codec.message.message_decoder import decode_record
 from rocketbroker.codec.message.message_ext import MessageExt
 from rocketbroker.codec.message.message_properties import decode_properties, encode_properties
@@ -29,7 +30,6 @@ from rocketbroker.processor.send_message import SendMessageProcessor
 from rocketbroker.processor.support.broker_fast_failure import BrokerFastFailure
 from rocketbroker.processor.support.retry_and_dlq import RetryAndDlq
 from rocketbroker.processor.support.topic_target import TopicTargets
-from rocketbroker.processor.support.unique_id import UniqueIds
 from rocketbroker.store.message_store import MessageStore
 from tests.support.fakes import FakeConnection
 from tests.support.processor_calls import recorded
@@ -47,7 +47,7 @@ def processor_of(parts: SimpleNamespace, store: MessageStore) -> SendMessageProc
         store.commit_log.store_host,
         TopicTargets(parts.config, parts.topic_configs, parts.stats),
         RetryAndDlq(parts.subscription_groups, parts.topic_configs, parts.locks, parts.stats),
-        UniqueIds(bytes([127, 0, 0, 1]), 4711, parts.clock),
+        UniqueIds(bytes([127, 0, 0, 1]), 4711, 0, parts.clock.time_ms),
         HandleScheduleMessage(store.config, parts.clock, 18, lambda: 1000),
         BrokerFastFailure(parts.config),
     )

@@ -13,6 +13,7 @@ from tests.support.transports import (
     ENCODED,
     PIECES,
     TYPED,
+    FakeTransport,
     Handlers,
     connect,
     feed,
@@ -192,3 +193,18 @@ class TestBatchEnd:
 
         assert [answer.opaque for answer in transport.answers] == [7]
         assert "no room" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("address", "expected"),
+    [
+        (("192.0.2.7", 10911), "c000020700002a9f"),
+        (("::ffff:192.0.2.7", 10911, 0, 0), "c000020700002a9f"),
+        (("2001:db8::1", 10911, 0, 0), "20010db800000000000000000000000100002a9f"),
+        (("fe80::1%lo", 1, 0, 1), "fe80000000000000000000000000000100000001"),
+    ],
+)
+async def test_a_peer_as_records_hold_it(address, expected: str, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(FakeTransport, "get_extra_info", lambda _, name: address if name == "peername" else None)
+
+    assert connect({})[0].remote_host.hex() == expected

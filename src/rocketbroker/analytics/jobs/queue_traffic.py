@@ -12,8 +12,8 @@ from rocketbroker.analytics.columns.decode_report import DecodeReport
 from rocketbroker.analytics.columns.shown_times import FIRST_MS, LAST_MS
 from rocketbroker.analytics.files.store_root import Stores
 from rocketbroker.analytics.jobs.intervals import check_interval
+from rocketbroker.analytics.log.minute_traffic import traffic_by_minute
 from rocketbroker.analytics.log.minute_turns import MINUTE_MS
-from rocketbroker.analytics.log.queue_traffic import traffic_by_minute
 from rocketbroker.common.errors import ConfigError
 
 _MS: Final = 1000
@@ -29,7 +29,7 @@ def queue_traffic(
     topics: Collection[str] | None = None,
     report: DecodeReport | None = None,
 ) -> pa.Table:
-    """How much was stored of each topic in each interval, by ``queue_traffic.traffic_by_minute``.
+    """Sum up by interval how much was stored of each topic, see ``minute_traffic.traffic_by_minute``.
 
     Args:
         stores: the stores.

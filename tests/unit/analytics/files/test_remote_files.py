@@ -15,8 +15,8 @@ from rocketbroker.analytics.files.open_store import open_folder
 from rocketbroker.analytics.files.remote_files import RemoteFile
 from rocketbroker.analytics.files.store_files import StoreEntry, opened
 from rocketbroker.analytics.files.store_root import StoreRoot
+from rocketbroker.analytics.log.minute_traffic import traffic_by_minute
 from rocketbroker.analytics.log.minute_turns import MINUTE_MS
-from rocketbroker.analytics.log.queue_traffic import traffic_by_minute
 from rocketbroker.analytics.log.split import plan_splits
 from rocketbroker.analytics.queues import queue_plan
 from rocketbroker.common.errors import ConfigError, StoreError

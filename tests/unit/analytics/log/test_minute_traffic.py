@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from rocketbroker.analytics.log import minute_turns
+from rocketbroker.analytics.log.minute_traffic import decoded_traffic, traffic_by_minute
 from rocketbroker.analytics.log.minute_turns import MINUTE_MS
-from rocketbroker.analytics.log.queue_traffic import decoded_traffic, traffic_by_minute
 from rocketbroker.analytics.queues import queue_entries
 from rocketbroker.codec.message.message_encoder import STORE_TIMESTAMP_POSITION
 from rocketbroker.common.errors import StoreError
@@ -18,7 +18,7 @@ from tests.support.slow_store_reader import slow_rows
 from tests.support.store_damage import RecordPlace, places
 
 COUNT = 4_000
-LOGGER = "rocketbroker.analytics.log.queue_traffic"
+LOGGER = "rocketbroker.analytics.log.minute_traffic"
 Row = tuple[str, str, int, int, int]
 
 

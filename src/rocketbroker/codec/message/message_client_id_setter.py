@@ -1,41 +1,41 @@
 """Unique message ids (org.apache.rocketmq.common.message.MessageClientIDSetter)."""
 
 import itertools
-import os
-import secrets
+from collections.abc import Callable
 from datetime import UTC, datetime
 
-from rocketbroker.codec.message.message_id import encode_unique_id, ip_bytes
-from rocketbroker.common.clock import Clock, SystemClock
+from rocketbroker.codec.message.message_id import encode_unique_id
 
 
-class UniqueIdGenerator:
+class UniqueIds:
     """Generator of ids from address, process, a random number, time and a counter.
 
     Args:
-        ip: address of this machine, as text.
-        clock: source of time.
+        ip: address of this machine, 4 or 16 bytes.
+        pid: the process id.
+        salt: a random number of 32 bits. Java takes a hash of its class loader; two generators of one process must
+            differ likewise.
+        time_ms: gives the time in ms since the epoch.
     """
 
-    def __init__(self, ip: str, clock: Clock | None = None) -> None:
-        self._ip = ip_bytes(ip)
-        self._pid = os.getpid()
-        # Java takes a hash of its class loader; two generators of one process must differ likewise.
-        self._salt = secrets.randbits(32)
-        self._clock = clock or SystemClock()
+    def __init__(self, ip: bytes, pid: int, salt: int, time_ms: Callable[[], int]) -> None:
+        self._ip = ip
+        self._pid = pid
+        self._salt = salt
+        self._time_ms = time_ms
         self._counter = itertools.count()
         self._month_start, self._next_month_start = 0, 0
 
-    def create_unique_id(self) -> str:
+    def create(self) -> str:
         """Return the next id: 32 or 56 upper-case hex digits."""
-        now = self._clock.time_ms()
+        now = self._time_ms()
         if not self._month_start <= now < self._next_month_start:
             self._month_start, self._next_month_start = month_around(now)
         return encode_unique_id(self._ip, self._pid, self._salt, now - self._month_start, next(self._counter))
 
 
 def month_around(time_ms: int) -> tuple[int, int]:
-    """Start of the local month that a time lies in, and of the next one; all in ms since the epoch."""
+    """Return the start of the local month of a time, and of the next month; all in ms since the epoch."""
     here = datetime.fromtimestamp(time_ms / 1000, tz=UTC).astimezone()
     year, month = here.year, here.month
     following = (year + 1, 1) if month == 12 else (year, month + 1)
