@@ -17,8 +17,9 @@ _SOURCES = Path(rocketbroker.__file__).parent
 _INTRODUCTION = """\
 # Request codes
 
-Which requests are answered, and where. Names and numbers are those of RocketMQ's `RequestCode`. The page is made from
-the tables that the servers run with. A code that is not listed is answered REQUEST_CODE_NOT_SUPPORTED (3).
+For contributors and authors of clients: find the file that answers a request, who may send it, and its header. The page
+is generated from the tables that the servers run with. Names and numbers are those of RocketMQ's `RequestCode`. A code
+that is not listed is answered REQUEST_CODE_NOT_SUPPORTED (3).
 
 - *file*: the processor, below `src/rocketbroker/processor/`. Codes that differ only in their encoding share one.
 - *audience*: the least kind of peer that may send it in [protected mode](../operations/security.md): a client, a

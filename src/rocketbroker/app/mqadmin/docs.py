@@ -10,30 +10,30 @@ from rocketbroker.app.mqadmin.sub_commands import SUB_COMMANDS, load
 _INTRODUCTION = """\
 # mqadmin
 
-`mqadmin SUB_COMMAND [OPTION]...` looks after clusters, topics, groups and messages, with the option letters and columns
-of RocketMQ's own `mqadmin`. It works with any RocketMQ name server and broker.
+For operators: show and change clusters, topics, groups and messages. `mqadmin SUB_COMMAND [OPTION]...` has the option
+letters and columns of RocketMQ's own `mqadmin`, and works with any RocketMQ name server and broker.
 
-- `-n HOST:PORT` names the name servers, several joined by `;`; without it the variable `NAMESRV_ADDR` is taken.
+- `-n HOST:PORT` names the name servers, several joined by `;`. The default is the variable `NAMESRV_ADDR`.
 - `--json` prints one JSON value with stable keys instead of text and tables; times in it are ms since 1970.
-- The exit code is 0 when all was done, 1 when something failed (why is one line on stderr) and 2 for wrong usage.
-- From another machine than the servers', its address has to be in `adminWhiteList` of name servers and brokers
+- The exit code is 0 on success, 1 when something failed, with the reason on stderr, and 2 for wrong usage.
+- To use it from another machine, add its address to `adminWhiteList` of name servers and brokers
   ([Security](../operations/security.md)).
-- What a broker does not tell is a dash in tables and has no key in JSON.
+- A value that a broker does not send is a dash in tables and has no key in JSON.
 - `mqadmin help SUB_COMMAND` and `mqadmin SUB_COMMAND -h` show the options below.
 """
 
 _ON_BROKERS = """\
 
-Without `-b` and `-c` all brokers of all clusters are asked. One that refuses is named on stderr and does not keep the
-others from being asked. In JSON: `brokers`, the addresses of those that did it."""
+Without `-b` and `-c` all brokers of all clusters are asked. One that refuses is named on stderr; the others are asked
+all the same. In JSON: `brokers`, the addresses of those that did it."""
 
 # What a reader wants to know beyond the options, and an example.
 _NOTES = {
     "clusterList": (
         """\
-Asks each broker for its runtime statistics; a broker that does not answer is listed with dashes, and the exit code
-is 1. In JSON: `brokers`, each with `clusterName`, `brokerName`, `brokerId`, `addr`, `runtime` (all that the broker
-tells, as text) and `error`.""",
+Asks each broker for its runtime statistics. A broker that does not answer is listed with dashes, and the exit code
+is 1. In JSON: `brokers`, each with `clusterName`, `brokerName`, `brokerId`, `addr`, `runtime` (all statistics, as text)
+and `error`.""",
         "mqadmin clusterList -n 127.0.0.1:9876",
     ),
     "topicList": (
@@ -60,7 +60,7 @@ The messages of the topic can no longer be read. In JSON: `topic`, `clusterName`
     ),
     "topicStatus": (
         """\
-A row for each queue, also where nothing was ever stored. In JSON: `topic`, `queues` with `brokerName`, `queueId`,
+One row for each queue, empty ones included. In JSON: `topic`, `queues` with `brokerName`, `queueId`,
 `minOffset`, `maxOffset` and `lastUpdateTimestamp`, and `topicPutTps`.""",
         "mqadmin topicStatus -n 127.0.0.1:9876 -t TopicTest",
     ),
@@ -72,11 +72,10 @@ Without `-g` one row for each group. In JSON: `groups` with `group`, `count`, `v
     ),
     "consumerStatus": (
         """\
-Asks each client for what it subscribes to; one that does not answer is named on stderr. Clients of one group that
-differ get only a part of their messages: the last lines tell it, and in what they differ where the broker says so.
-RocketMQ's tool writes all that a client says into files, and compares only clients that have run for two minutes. In
-JSON: `group`, `clients` with `clientId`, `clientAddr`, `version` and `subscriptions` by topic, `same` and
-`conflict`.""",
+Asks each client for its subscriptions; one that does not answer is named on stderr. Clients of one group that differ
+get only a part of their messages: the last lines say so, and how they differ where the broker names it. RocketMQ's tool
+writes the answers of clients into files, and compares only clients that have run for two minutes. In JSON: `group`,
+`clients` with `clientId`, `clientAddr`, `version` and `subscriptions` by topic, `same` and `conflict`.""",
         "mqadmin consumerStatus -n 127.0.0.1:9876 -g CG_Test",
     ),
     "getConsumerStatus": (
@@ -94,27 +93,26 @@ time. With `-b` and `-q` it is one queue of one broker, and with `-o` an offset 
     ),
     "skipAccumulatedMessage": (
         """\
-Messages that are stored and not consumed are not delivered any more. In JSON: as `resetOffsetByTime`.""",
+The group no longer gets the messages that it has not consumed. In JSON: as `resetOffsetByTime`.""",
         "mqadmin skipAccumulatedMessage -n 127.0.0.1:9876 -g CG_Test -t TopicTest",
     ),
     "cloneGroupOffset": (
         """\
-The group `-d` goes on where the group `-s` is, its running consumers as well. With `-o false` nothing is done while
-`-s` has clients that do not subscribe to the topic. In JSON: `srcGroup`, `destGroup` and `topic`.""",
+The group `-d` goes on where the group `-s` is; its running consumers follow. With `-o false` nothing is done while `-s`
+has clients that do not subscribe to the topic. In JSON: `srcGroup`, `destGroup` and `topic`.""",
         "mqadmin cloneGroupOffset -n 127.0.0.1:9876 -s CG_Test -d CG_New -t TopicTest",
     ),
     "queryMsgById": (
         """\
-Takes the id that a broker gives (offset message id) as well as the one that a producer gives (unique id), and says
-which groups have consumed the message. Unlike RocketMQ's tool it shows the body itself and writes no file. In JSON:
+Takes the id of the broker (offset message id) or of the producer (unique id), and says which groups have consumed the
+message. Unlike RocketMQ's tool it shows the body itself and writes no file. In JSON:
 `messages`, each with its fields, `properties`, `body` in base64 and `tracks`.""",
         "mqadmin queryMsgById -n 127.0.0.1:9876 -t TopicTest -i 7F00000100002A9F0000000000000000",
     ),
     "cleanExpiredCQ": (
         f"""\
-The broker also removes the queues of topics that exist no more and hold no message; RocketMQ's own removes empty queues
-of topics that exist as well. It answers when all is removed; the command fails after 5 s without an answer, and the
-broker goes on.
+The broker also removes the queues of deleted topics that hold no message; RocketMQ's removes empty queues of existing
+topics as well. It answers when all is removed. The command fails after 5 s without an answer; the broker goes on.
 {_ON_BROKERS}""",
         "mqadmin cleanExpiredCQ -n 127.0.0.1:9876 -b 127.0.0.1:10911",
     ),
@@ -126,8 +124,8 @@ The consumer offsets in these topics go with them.
     ),
     "deleteExpiredCommitLog": (
         f"""\
-Files last changed more than `fileReservedTime` ago go whatever `deleteWhen` says; the broker answers before they are
-gone, and its log names each.
+Files last changed more than `fileReservedTime` ago are removed whatever `deleteWhen` says. The broker answers before
+they are removed, and its log names each.
 {_ON_BROKERS}""",
         "mqadmin deleteExpiredCommitLog -n 127.0.0.1:9876 -c DefaultCluster",
     ),

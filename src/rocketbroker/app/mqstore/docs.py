@@ -10,67 +10,73 @@ from rocketbroker.codec.storefile.audit_rules import AuditRule
 _INTRODUCTION = """\
 # mqstore
 
-`mqstore` works on the files of a store that no broker has open: it checks them, shows them, and has them repaired. It
+For operators who have a stopped store to look into: check its files, show what they hold, have them repaired. `mqstore`
 reads what Apache RocketMQ wrote as well as what this broker wrote.
 
 - `check` and `dump` never write and take no lock. They may read beside a running broker, but then what is written
   meanwhile may look wrong.
-- File sizes are seen from the files. `-c` names the broker's own settings file; it is needed where the store's parts
-  lie in several places (`storePathCommitLog` and its like), where `messageDelayLevel` was changed, and for an index
-  file with sizes of its own whose last entry is damaged.
+- File sizes are found in the files. Give the broker's settings file by `-c` where parts of the store are in several
+  places (`storePathCommitLog` and the like), where `messageDelayLevel` was changed, and for an index file of another
+  size whose last entry is damaged.
 - `--json` prints JSON with stable keys; times in it are ms since 1970.
-- The exit code is 0 when all was done and no error was found (warnings are none), 1 when errors were found, 2 when
-  there is no store, it cannot be read or the usage is wrong, 3 when `repair` was not told `--yes`. Why is one line on
-  stderr.
+- The exit code is 0 when no error was found, 1 when errors were found, and 3 when `repair` ran without `--yes`. It is 2
+  when there is no store, the store cannot be read, or the usage is wrong; the reason is one line on stderr. Warnings do
+  not count.
 """
 
 _CHECK = """\
-Reads the whole store once. It holds each record of the CommitLog against its place, its lengths and its checksum, each
-message against its ConsumeQueue entry and its index keys, each entry against the record that it leads to, each consumer
-offset against the end of its queue. [Rules](#rules) lists what may be found.
+Reads the whole store once and compares its parts:
 
-What is an error after a clean stop is a warning after an unclean one (the `abort` file is there) where the next start
-mends it: damage at the end of the log, entries that lead behind it, and entries and keys that are missing for messages
-stored after the checkpoint. Messages of topics that were deleted, what lies before the first file of the log, and keys
-from before the first index file are no errors. A store without index files is taken to have `messageIndexEnable=false`.
-Of a topic with `queue.type=BatchCQ` each record is held against its entry in `batchconsumequeue/`. LMQs are not
-checked."""
+- each record of the CommitLog with its place, its lengths and its checksum
+- each message with its ConsumeQueue entry and its index keys; in a topic with `queue.type=BatchCQ`, each record with
+  its entry in `batchconsumequeue/`
+- each entry with the record that it leads to
+- each consumer offset with the end of its queue
+
+[Rules](#rules) lists what may be found. After an unclean stop (the `abort` file is there) some errors are warnings,
+because the next start mends them: damage at the end of the log, entries that lead behind it, and missing entries and
+keys of messages that were stored after the checkpoint.
+
+No errors are messages of deleted topics, what precedes the first file of the log, and keys from before the first index
+file. A store without index files counts as one with `messageIndexEnable=false`. LMQs are not checked."""
 
 _REPAIR = """\
-Checks the store, and says what would be done. With `--yes` it takes the store's lock, renames `consumequeue` and
-`batchconsumequeue`, `index` or `checkpoint` to `<name>.damaged` where the check found errors in them, and opens and
-stops the store as a broker does: recovery cuts a torn end of the CommitLog off, makes anew what is missing, and sets
-consumer offsets back that lie behind the end of their queue. Its report is printed, and the store is checked again.
-Files of the CommitLog are never set aside: a record that is damaged stays, and consumers are not given it. A store that
-a broker has open is not touched (exit code 2).
+Checks the store and says what would be done. With `--yes` it does it:
 
-Queues are made anew from the whole CommitLog, and so are those of topics that Apache RocketMQ deleted
-and whose messages it still holds."""
+1. Take the store's lock. A store that a broker has open is not touched (exit code 2).
+2. Rename `consumequeue` and `batchconsumequeue`, `index` or `checkpoint` to `<name>.damaged` where the check found
+   errors in them.
+3. Open and stop the store as a broker does. Recovery cuts a torn end of the CommitLog off, makes what is missing again,
+   and sets consumer offsets back to the end of their queue.
+4. Print the report of the recovery and check the store again.
 
-# What a reader wants to know beyond the options, and an example.
+Files of the CommitLog are never set aside: a damaged record stays, and consumers do not get it. Queues are made again
+from the whole CommitLog, including those of topics that Apache RocketMQ deleted and whose messages it still holds."""
+
+# Notes beyond the options, and an example.
 _NOTES = {
     "check": (_CHECK, "mqstore check ~/store --limit 5"),
     "repair": (_REPAIR, "mqstore repair ~/store --yes"),
     "dump log": (
         """\
-A line a record; `damagedBytes` stands where bytes are no record. `bodyCRC` says whether the body has its checksum.""",
+One line a record. `damagedBytes` marks bytes that are no record. `bodyCRC` says whether the body has its checksum.""",
         "mqstore dump log ~/store -t TopicTest --limit 10 --json",
     ),
     "dump queue": (
         """\
-`tagsCode` is the hash of the tags, in SCHEDULE_TOPIC_XXXX the time of delivery in ms. Of a topic with
-`queue.type=BatchCQ` a row is a record: `queueOffset` is that of its first message, `messages` how many it holds.""",
+`tagsCode` is the hash of the tags, in SCHEDULE_TOPIC_XXXX the time of delivery in ms. In a topic with
+`queue.type=BatchCQ` a row is a record: `queueOffset` is that of its first message, `messages` their number.""",
         "mqstore dump queue ~/store -t TopicTest -q 0 --from 1000",
     ),
     "dump index": (
         """\
-A key leads to a slot, whose chain is shown from its newest entry on; `isOfKey` is false for entries of other keys with
+A key leads to a slot, whose chain is shown from its newest entry on. `isOfKey` is false for entries of other keys with
 the same slot.""",
         "mqstore dump index ~/store -t TopicTest -k order-7",
     ),
     "dump checkpoint": (
         """\
-Messages stored before these times were on disk, less three seconds.""",
+Messages stored up to three seconds before these times were on disk.""",
         "mqstore dump checkpoint ~/store",
     ),
     "dump config": (

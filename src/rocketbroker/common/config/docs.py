@@ -12,23 +12,28 @@ from rocketbroker.common.config.transport_config import TransportConfig
 INTRODUCTION = """\
 # Configuration
 
-`mqbroker -c FILE` and `mqnamesrv -c FILE` read Java properties files in RocketMQ's names. `-n` wins over the file, the
-file over the environment variable `NAMESRV_ADDR`, and that over the defaults below, which are those of RocketMQ 5.5.0.
-`-p` prints every setting with its value, `-m` the important ones.
+For operators: every setting that acts, with its type, range, default and unit. `mqbroker -c FILE` and
+`mqnamesrv -c FILE` read Java properties files in RocketMQ's names.
 
-- A property that RocketMQ 4.x or 5.x has and this version does not act on is named in a warning.
-- A property that nobody knows is an error that names file, line and the nearest known name.
-- A value that is not valid is an error that says what would be right; nothing is ignored in silence.
-- `aclEnable`, `authenticationEnabled`, `authorizationEnabled`, `migrateAuthFromV1Enabled`, `useTLS`, `tlsEnable` and
-  `tls.*` are refused where they turn something on, until there is access control and TLS; off they are taken.
-- `brokerRole=SLAVE` and `brokerRole=SYNC_MASTER` are refused until there is replication.
-- Settings marked *hot* can be changed while the process runs (by `updateBrokerConfig` and `updateNamesrvConfig` of
-  Apache's `mqadmin`): the change is checked, and applied at once, all of it or nothing. Then it is written to the file
-  given by `-c`; where that fails the answer says so, and the change holds until the process stops. Without `-c` it is
-  written to `config/broker.properties` in the store, or to `configStorePath` of the name server; give that file by
-  `-c` at the next start to keep it.
-- Settings marked † are not plain properties of RocketMQ 5.5.0: they are rocketbroker's own, or RocketMQ takes them as
-  a system property, or only earlier versions had them.
+- `-n` wins over the file, the file over the environment variable `NAMESRV_ADDR`, and that over the defaults below,
+  which are those of RocketMQ 5.5.0. `-p` prints every setting with its value, `-m` the important ones.
+- Settings marked *hot* can be changed while the process runs, by `updateBrokerConfig` and `updateNamesrvConfig` of
+  Apache's `mqadmin`. A change is checked and applied at once, all of it or nothing, and then written to the file given
+  by `-c`. If that fails, the answer says so, and the change lasts until the process stops.
+- Without `-c` a change is written to `config/broker.properties` in the store, or to `configStorePath` of the name
+  server. Give that file by `-c` at the next start to keep it.
+- Settings marked † are not plain properties of RocketMQ 5.5.0: they are rocketbroker's own, or RocketMQ has them as a
+  system property, or only earlier versions had them.
+
+What is wrong in a file is never ignored in silence:
+
+| in the file | what happens |
+|---|---|
+| a property of RocketMQ [without effect here](../coming-from-rocketmq/settings.md) | a warning names it |
+| an unknown property | an error names file, line and the nearest known name |
+| an invalid value | an error names the valid ones |
+| [a switch of access control or TLS](../operations/security.md#settings-that-are-refused) | refused where it is on |
+| `brokerRole=SLAVE`, `brokerRole=SYNC_MASTER` | refused until there is replication |
 """
 
 SECTIONS: tuple[tuple[str, str, type[ConfigModel]], ...] = (
