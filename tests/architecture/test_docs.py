@@ -11,7 +11,6 @@ from rocketbroker.app.manual.pages import PAGES as GENERATED
 from rocketbroker.app.mqadmin.sub_commands import SUB_COMMANDS
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-FOLDERS = ("start", "how-to", "coming-from-rocketmq", "reference", "operations", "internals")
 MANUAL = [path for path in sorted((ROOT / "docs").rglob("*.md")) if "_build" not in path.parts]
 PAGES = [*sorted(ROOT.glob("*.md")), *MANUAL]
 # Pages may leave out the first folders of a path, as in `store/commitlog/commit_log.py`.
@@ -106,11 +105,6 @@ def test_each_room_is_described():
     table = (ROOT / "docs" / "architecture.md").read_text().split("## Rooms")[1].split("import-linter")[0]
 
     assert set(re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE)) == rooms
-
-
-@pytest.mark.parametrize("folder", FOLDERS)
-def test_the_readme_leads_into_each_folder(folder: str):
-    assert re.search(rf"\]\(docs/{folder}/[\w-]+\.md\)", (ROOT / "README.md").read_text())
 
 
 def test_each_page_of_the_manual_is_in_its_table_of_contents():

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 import shutil
 from collections import Counter
 from collections.abc import Callable
@@ -28,14 +29,16 @@ from rocketbroker.codec.message.message_decoder import decode_record
 from rocketbroker.codec.message.message_ext import MessageExt
 from rocketbroker.codec.message.message_sys_flag import INNER_BATCH_FLAG
 from rocketbroker.codec.message.topic_validator import RMQ_SYS_SCHEDULE_TOPIC
+from rocketbroker.codec.storefile.audit_rules import AuditRule
 from rocketbroker.codec.storefile.checkpoint_layout import StoreCheckpoint
 from rocketbroker.codec.storefile.consume_queue_layout import BATCH_ENTRY, ENTRY
 from rocketbroker.codec.storefile.index_file_layout import ENTRY as INDEX_ENTRY
 from rocketbroker.codec.storefile.index_file_layout import decode_header, entry_position, slot_position
 from rocketbroker.codec.storefile.store_state import StoreState
 from rocketbroker.common.config import MessageStoreConfig
+from rocketbroker.store.audit.store_audit import AuditOptions as CheckOptions
 from rocketbroker.store.audit.store_audit import AuditReport
-from tests.support import golden_store
+from tests.support import audit_damage, golden_store
 from tests.support.audited_store import (
     QUEUE,
     bytes_at,
@@ -59,10 +62,14 @@ Counts = Counter[tuple[str, str]]
 QUEUE_OFFSET = 17  # of the message that is damaged
 LEVELS = parse_delay_levels(MessageStoreConfig().message_delay_level)
 HOUR = 3_600_000
+LIMIT = 10_000  # of findings of a rule
+AUDIT = "mqanalytics audit"
+OF_LOG = {rule for rule in AuditRule if rule.startswith(("log-", "record-", "blank-")) and rule != "log-file-size"}
+OF_FILES = {"config-damaged", "config-backup-damaged", "queue-file-missing", "queue-file-size", "log-file-size"}
+OF_FILES |= {"checkpoint-damaged", "checkpoint-ahead"}
+PLACE = re.compile(r"^[^:]*: ")
 # A date long before the messages, so that none is about to be removed.
 EARLY = 0
-# What only files have, and is not held against the log: `mqstore check` alone tells of it.
-ONLY_OF_FILES = {"index-chain", "index-header", "checkpoint-ahead", "queue-file-missing", "log-file-size"}
 
 
 def in_record(number: int, at: int, data: bytes) -> Damage:
@@ -255,6 +262,13 @@ DAMAGES: dict[str, list[Damage]] = {
         far_entry(LEAST + 1),
     ],
     "far-batch": [far_batch],
+    "files": [audit_damage.missing_queue_file, audit_damage.checkpoint(StoreCheckpoint(-1, 5).encode())],
+    "sizes": [
+        audit_damage.queue_file_size,
+        audit_damage.last_log_file_size,
+        audit_damage.checkpoint(StoreCheckpoint(1 << 50, 1 << 51).encode()),
+    ],
+    "short": [audit_damage.checkpoint(bytes(20)), audit_damage.in_index_slot],
     "killed-ahead": [killed, beyond, offset_beyond, in_index_entry(20, key_hash=1)],
 }
 
@@ -300,7 +314,7 @@ def told(
     known = {**stores, "batches": batches, "far-index": far_index, **recorded}
     assert len(known) == len(stores) + 2 + len(recorded)
     roots = tuple(StoreRoot(name, str(path)) for name, path in known.items())
-    found, _ = run(spark, roots, AuditOptions(EARLY, LEVELS), limit=5, check_crc=True)
+    found, _ = run(spark, roots, AuditOptions(EARLY, LEVELS), limit=LIMIT, check_crc=True)
     by_store: dict[str, Found] = {name: [] for name in known}
     for each in found:
         by_store[each["broker"]].append(each)
@@ -308,26 +322,47 @@ def told(
 
 
 def counted(found: Found) -> Counts:
-    """How many findings of each rule and severity there are."""
+    """Count the findings of each rule and severity."""
     counts = Counts()
     for each in found:
         counts[each["rule"], each["severity"]] = each["count"]
     return counts
 
 
-def told_by_mqstore(report: AuditReport) -> Counts:
-    return Counts(
-        {
-            (rule.value, severity.value): count
-            for (rule, severity), count in report.counts.items()
-            if rule.value not in ONLY_OF_FILES
-        }
-    )
+def places_in_tables(found: Found) -> Counter[tuple[str, ...]]:
+    """Rule, severity and place of each finding: topic, queue and queue offset, file and entry, or physical offset."""
+    places = Counter[tuple[str, ...]]()
+    for each in found:
+        rule, detail = each["rule"], each["detail"]
+        if each["queue_offset"] is not None:
+            place = f"{each['topic']}/{each['queue_id']} queue offset {max(each['queue_offset'], 0)}: {detail}"
+        elif rule in OF_LOG:
+            place = str(each["physical_offset"])
+        elif rule in OF_FILES:
+            place = detail.split(": ", 1)[1] if "checkpoint, position" in detail else PLACE.sub("", detail)
+        else:
+            place = detail
+        places[rule, each["severity"], place] += 1
+    return places
+
+
+def places_in_files(report: AuditReport) -> Counter[tuple[str, ...]]:
+    """The same of the findings of `mqstore check`."""
+    places = Counter[tuple[str, ...]]()
+    for rule, path, position, detail, severity in report.findings:
+        place = detail
+        if rule in OF_LOG:
+            place = str(int(Path(path).name) + position)
+        elif rule.startswith("index-entry"):
+            place = f"{Path(path).name} {detail}"
+        if AUDIT in rule.tools:
+            places[rule.value, severity.value, place] += 1
+    return places
 
 
 @pytest.mark.parametrize("name", DAMAGES)
 def test_of_each_damage_the_same_is_told(told: dict[str, Found], stores: dict[str, Path], name: str) -> None:
-    assert counted(told[name]) == told_by_mqstore(check(stores[name]))
+    assert places_in_tables(told[name]) == places_in_files(check(stores[name], CheckOptions(limit=LIMIT)))
 
 
 def test_the_damages_break_the_rules_that_they_are_made_for(told: dict[str, Found]) -> None:
@@ -354,6 +389,11 @@ def test_the_damages_break_the_rules_that_they_are_made_for(told: dict[str, Foun
         "consumer-offset-beyond-queue",
         "config-damaged",
         "config-backup-damaged",
+        "queue-file-missing",
+        "queue-file-size",
+        "log-file-size",
+        "checkpoint-damaged",
+        "checkpoint-ahead",
     }
     assert ("message-not-queued", "warning") in counted(told["killed"])
 

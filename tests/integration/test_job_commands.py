@@ -180,7 +180,7 @@ def test_search_prints_what_it_found(spark: SparkSession, made: Path) -> None:
             "--since 1970-01-01T00:00:00.005Z (5 ms since 1970) is not before --until -99999999999999999 (ms since",
         ),
         (("traffic", "{made}", "--since", "yesterday"), 2, "'yesterday' is no time"),
-        (("traffic", "{made}", "--since", "2026-11-22T04:00:00"), 2, "has no zone"),
+        (("traffic", "{made}", "--since", "22.11.2026"), 2, "is not a time"),
         (("traffic", "{made}", "--interval", "0"), 2, "greater than or equal to 1"),
         (("search", "{made}"), 2, "either --text or --regex"),
         (("search", "{made}", "--regex", "("), 2, "no regular expression as RE2 has them"),

@@ -1,4 +1,4 @@
-"""Every console example of Start and How-to runs, and prints what its page shows."""
+"""Every console example of README, Start and How-to runs, and prints what its page shows."""
 
 from pathlib import Path
 
@@ -6,7 +6,10 @@ import pytest
 
 from tests.support.manual_session import ROOT, Session, blocks_of
 
-PAGES = sorted([*(ROOT / "docs" / "start").glob("*.md"), *(ROOT / "docs" / "how-to").glob("*.md")])
+PAGES = [
+    ROOT / "README.md",
+    *sorted([*(ROOT / "docs" / "start").glob("*.md"), *(ROOT / "docs" / "how-to").glob("*.md")]),
+]
 
 
 def marked(page: Path) -> object:

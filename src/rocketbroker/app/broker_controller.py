@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Self
 
+from rocketbroker.app.role_parts import ANY_ROLE, MASTER, BrokerRole, RoleParts
 from rocketbroker.app.transport_limits import limits_of
 from rocketbroker.broker.client.client_housekeeping_service import ClientHousekeepingService
 from rocketbroker.broker.client.consumer_ids_change_listener import ConsumerIdsChangeListener
@@ -46,7 +47,7 @@ from rocketbroker.codec.message.message_id import host_bytes
 from rocketbroker.codec.remoting.handler import Connection
 from rocketbroker.common.clock import Clock, SystemClock
 from rocketbroker.common.config.load import BrokerSettings
-from rocketbroker.common.lifecycle import PartList, TaskOwner
+from rocketbroker.common.lifecycle import TaskOwner
 from rocketbroker.processor.support.broker_parts import AdminParts, BrokerParts
 from rocketbroker.processor.table import broker_routes
 from rocketbroker.store.clean.clean_files_service import CleanFilesService
@@ -63,14 +64,14 @@ _WARM_UP_DELAY_S = 0.2
 
 
 class BrokerController:
-    """Wires and runs a broker; ``bind`` makes one that can be started.
+    """The parts of a broker; ``bind`` makes one that can be started.
 
     Args:
-        settings: what ``mqbroker`` was told, with the port that was bound.
-        sockets: what it listens on, bound already: records, answers and registrations carry the port.
-        clock: the time that it lives by; the system's when none is given.
+        settings: all settings, with the port that was bound.
+        sockets: the bound sockets; records, answers and registrations carry their port.
+        clock: the time; by default the system's.
 
-    ``routes`` has the requests that it answers by their code.
+    ``routes`` has the requests by their code.
     """
 
     def __init__(
@@ -78,81 +79,134 @@ class BrokerController:
     ) -> None:
         self._settings = settings
         self._sockets = sockets
-        config, store_config = settings.broker, settings.store
-        clock = clock or SystemClock()
+        self._clock = clock = clock or SystemClock()
+        config, folder = settings.broker, settings.store.config_dir
+        self._store_host = host_bytes(config.broker_ip1, config.listen_port)
         self._executor = ThreadPoolExecutor(1, thread_name_prefix="AdminBrokerThread")
-        self._active = False
-        folder = store_config.config_dir
-        store_host = host_bytes(config.broker_ip1, config.listen_port)
+        self._tasks = TaskOwner("BrokerController")
+        self._client = RemotingClient()
+        self.stats = BrokerStatsManager(clock, config.broker_cluster_name)
+        # Tables
         self._persist = ConfigPersistService()
         submit = self._persist.submit
-        self.stats = BrokerStatsManager(clock, config.broker_cluster_name)
         self.topic_configs = TopicConfigManager(folder / "topics.json", config, clock, submit)
         self.subscription_groups = SubscriptionGroupManager(folder / "subscriptionGroup.json", config, clock, submit)
         self.consumer_offsets = ConsumerOffsetManager(folder / "consumerOffset.json", clock, submit, config)
-        self.producers = ProducerManager(clock, config.channel_expired_timeout / 1000)
         self.consumer_filters = ConsumerFilterManager(folder / "consumerFilter.json", config, clock, submit)
+        # Clients
+        expires_s = config.channel_expired_timeout / 1000
+        self.producers = ProducerManager(clock, expires_s)
         self._ids_change_listener = ConsumerIdsChangeListener()
         self.consumers = ConsumerManager(
-            clock,
-            config.channel_expired_timeout / 1000,
-            self._ids_change_listener.group_changed,
-            self.consumer_filters.unregister,
+            clock, expires_s, self._ids_change_listener.group_changed, self.consumer_filters.unregister
         )
         self._housekeeping = ClientHousekeepingService(self.producers, self.consumers)
         self.hold_service = PullRequestHoldService(config)
         self._send_backs = SendBackAllowance(config, clock)
-        topics = self.topic_configs.topics
-        store = self.store = MessageStore(store_config, store_host, self.hold_service, clock, topics=topics)
-        self.schedule = ScheduleMessageService(
-            folder / "delayOffset.json",
+        # Messages
+        self.store = MessageStore(
+            settings.store, self._store_host, self.hold_service, clock, topics=self.topic_configs.topics
+        )
+        self.schedule = self._make_schedule()
+        self._tables = (self.topic_configs, self.subscription_groups, self.consumer_offsets, self.schedule)
+        self.timer = self._make_timer()
+        self.transactions = TransactionalMessageService(
+            self.store.appender,
+            self.store.flusher,
+            self.consumer_offsets,
+            config,
+            self._store_host,
+            clock,
+            self.stats,
+        )
+        self._transaction_checks = self._make_transaction_checks()
+        self.cleaning = self._make_cleaning()
+        # Network
+        self.outer_api = BrokerOuterApi(
+            config, self._client, self.topic_configs, BrokerRegistration(config, settings.store, self.topic_configs)
+        )
+        self.routes = broker_routes(self._make_broker_parts())
+        self._server = self._make_server()
+        self.parts = self._make_role_parts()
+
+    def _make_role_parts(self) -> RoleParts:
+        """List all parts with a life, in the order of their start.
+
+        They stop from the last to the first: offsets are flushed when nothing changes them any more, then written.
+        """
+        config, store = self._settings.broker, self.store
+        return RoleParts(
+            (ANY_ROLE, store),
+            (ANY_ROLE, self._persist),
+            (ANY_ROLE, MissingTableReport(self._tables, store.commit_log)),
+            (ANY_ROLE, OffsetRecovery(self.consumer_offsets, store.queues, store.lock, self._persist.drain)),
+            (ANY_ROLE, OffsetFlushService(self.consumer_offsets, self.schedule, config, self._settings.store)),
+            (ANY_ROLE, self.cleaning),
+            (MASTER, self.schedule),
+            (MASTER, self._transaction_checks),
+            (MASTER, self.timer),
+            (ANY_ROLE, self.hold_service),
+            (ANY_ROLE, self.stats),
+            (ANY_ROLE, self._housekeeping),
+            (ANY_ROLE, self._ids_change_listener),
+            (ANY_ROLE, self._server),
+            (ANY_ROLE, self.outer_api),
+        )
+
+    def _make_schedule(self) -> ScheduleMessageService:
+        store, store_config = self.store, self._settings.store
+        return ScheduleMessageService(
+            store_config.config_dir / "delayOffset.json",
             store.appender,
             store.queues,
             store.entry_reader,
             store.flusher,
-            store_host=store_host,
+            store_host=self._store_host,
             delay_levels=parse_delay_levels(store_config.message_delay_level),
-            clock=clock,
+            clock=self._clock,
             stats=self.stats,
-            on_persist=submit,
+            on_persist=self._persist.submit,
         )
-        self.transactions = TransactionalMessageService(
-            store.appender, store.flusher, self.consumer_offsets, config, store_host, clock, self.stats
+
+    def _make_timer(self) -> TimerMessageStore:
+        store, store_config = self.store, self._settings.store
+        return TimerMessageStore(
+            store_config,
+            store.appender,
+            store.queues,
+            store.entry_reader,
+            store.flusher,
+            TimerProgress(store_config.config_dir / "timerProgress.json", store.flusher, self._persist.submit),
+            self._persist.drain,
+            store_host=self._store_host,
+            clock=self._clock,
+            stats=self.stats,
         )
-        transaction_checks = TransactionalMessageCheckService(
+
+    def _make_transaction_checks(self) -> TransactionalMessageCheckService:
+        store, config = self.store, self._settings.broker
+        recovery = HalfQueueRecovery(
+            store.commit_log, store.queues, store.queries, store.lock, self.consumer_offsets, self.transactions
+        )
+        return TransactionalMessageCheckService(
             self.transactions,
-            TransactionalMessageCheckListener(self.producers, self.topic_configs, config.broker_name, store_host),
-            HalfQueueRecovery(
-                store.commit_log, store.queues, store.queries, store.lock, self.consumer_offsets, self.transactions
-            ).run,
+            TransactionalMessageCheckListener(self.producers, self.topic_configs, config.broker_name, self._store_host),
+            recovery.run,
             store.appender,
             store.queues,
             store.queries,
             store.lock,
             store.acknowledgements,
             config=config,
-            store_config=store_config,
-            store_host=store_host,
-            clock=clock,
+            store_config=self._settings.store,
+            store_host=self._store_host,
+            clock=self._clock,
         )
-        self.timer = TimerMessageStore(
-            store_config,
-            store.appender,
-            store.queues,
-            store.entry_reader,
-            store.flusher,
-            TimerProgress(folder / "timerProgress.json", store.flusher, submit),
-            self._persist.drain,
-            store_host=store_host,
-            clock=clock,
-            stats=self.stats,
-        )
-        handle_schedule_message = HandleScheduleMessage(
-            store_config, clock, self.schedule.max_delay_level, lambda: self.timer.precision_ms
-        )
-        self.cleaning = CleanFilesService(
+
+    def _make_cleaning(self) -> CleanFilesService:
+        return CleanFilesService(
             self.store,
-            clock,
+            self._clock,
             lambda ranges: unconsumed_messages(
                 ranges,
                 self.consumer_offsets.table,
@@ -161,7 +215,10 @@ class BrokerController:
             ),
             pending=(self.schedule.first_pending_offset, self.timer.first_pending_offset),
         )
-        parts = BrokerParts(
+
+    def _make_broker_parts(self) -> BrokerParts:
+        settings, config, clock = self._settings, self._settings.broker, self._clock
+        return BrokerParts(
             config,
             clock,
             self.store,
@@ -177,56 +234,36 @@ class BrokerController:
             self.schedule,
             self.transactions,
             self.timer,
-            handle_schedule_message,
+            HandleScheduleMessage(
+                settings.store, clock, self.schedule.max_delay_level, lambda: self.timer.precision_ms
+            ),
             self.hold_service,
             self._send_backs,
             AdminParts(
                 settings.models,
                 settings.persist_path,
                 self._executor,
-                self._register_anew,
+                self._register_again,
                 self._readmit,
-                self._is_active,
+                lambda: self.parts.role in MASTER,
                 self.cleaning,
             ),
         )
-        transport = settings.transport
-        self.routes = broker_routes(parts)
-        self._server = RemotingServer(
+
+    def _make_server(self) -> RemotingServer:
+        transport = self._settings.transport
+        server = RemotingServer(
             self.routes,
             host=transport.bind_address,
             port=transport.listen_port,
             limits=limits_of(transport),
-            on_batch_end=store.appender.dispatch,
+            on_batch_end=self.store.appender.dispatch,
             on_close=self._connection_closed,
             admit=ProtectedMode(transport),
         )
-        if sockets:
-            self._server.listen_on(sockets)
-        self._client = RemotingClient()
-        self.outer_api = BrokerOuterApi(
-            config, self._client, self.topic_configs, BrokerRegistration(config, store_config, self.topic_configs)
-        )
-        self._tasks = TaskOwner("BrokerController")
-        self._tables = (self.topic_configs, self.subscription_groups, self.consumer_offsets, self.schedule)
-        # Stopped from the last to the first: offsets are flushed when nothing changes them any more, then written.
-        self._parts = PartList(
-            self.store,
-            self._persist,
-            MissingTableReport(self._tables, store.commit_log),
-            OffsetRecovery(self.consumer_offsets, store.queues, store.lock, self._persist.drain),
-            OffsetFlushService(self.consumer_offsets, self.schedule, config, store_config),
-            self.cleaning,
-            self.schedule,
-            transaction_checks,
-            self.timer,
-            self.hold_service,
-            self.stats,
-            self._housekeeping,
-            self._ids_change_listener,
-            self._server,
-            self.outer_api,
-        )
+        if self._sockets:
+            server.listen_on(self._sockets)
+        return server
 
     @classmethod
     def bind(cls, settings: BrokerSettings, clock: Clock | None = None) -> Self:
@@ -266,11 +303,10 @@ class BrokerController:
             self.store.lock.acquire()
             for table in (*self._tables, self.consumer_filters, self.timer.progress):
                 table.load()
-            await self._parts.start()
+            await self.parts.take_role(BrokerRole(self._settings.store.broker_role))
         except BaseException:
             await self.stop()
             raise
-        self._active = True
         self._tasks.start(self._warm_up(), "warm up")
 
     async def _warm_up(self) -> None:
@@ -289,18 +325,14 @@ class BrokerController:
 
     async def stop(self) -> None:
         """Unregister, stop listening, write all to disk."""
-        self._active = False
         await self._tasks.stop()
-        await self._parts.stop()
+        await self.parts.stop()
         self.store.lock.release()
         close_sockets(self._sockets)
         await self._client.stop()
         self._executor.shutdown()
 
-    def _is_active(self) -> bool:
-        return self._active
-
-    def _register_anew(self) -> list[asyncio.Future[None]]:
+    def _register_again(self) -> list[asyncio.Future[None]]:
         """Tell the name servers of a changed address or permission, which they take over with a new version only."""
         self.topic_configs.changed()
         return self.outer_api.register_all()

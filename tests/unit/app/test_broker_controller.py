@@ -10,14 +10,20 @@ import pytest
 
 from rocketbroker.app.broker_controller import BrokerController
 from rocketbroker.app.dev_server import DevServer, broker_settings
+from rocketbroker.app.role_parts import BrokerRole
+from rocketbroker.broker.schedule.schedule_message_service import DELAY_FOR_A_WHILE_S
+from rocketbroker.broker.topic.system_topics import TIMER_TOPIC
 from rocketbroker.client.message import Message
 from rocketbroker.client.producer import Producer
 from rocketbroker.codec.message.message_id import decode_message_id
+from rocketbroker.codec.remoting.headers.send_message import SendMessageRequestHeader
 from rocketbroker.codec.remoting.remoting_command import request
 from rocketbroker.codec.remoting.request_code import RequestCode
+from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.config.local_host import LOOPBACK
 from rocketbroker.common.errors import ConfigError, StoreError
 from rocketbroker.transport.remoting_client import RemotingClient
+from tests.support.fakes import FakeClock
 from tests.support.waiting import until
 
 
@@ -152,3 +158,29 @@ async def test_a_start_that_a_table_ends_lets_others_in_and_leaves_the_store_unc
     await again.start()
     assert not again.store.lock.was_clean
     await again.stop()
+
+
+async def test_delivery_stops_and_goes_on_with_the_role_while_the_broker_serves(tmp_path: Path):
+    clock = FakeClock()
+    broker = BrokerController.bind(broker_settings(0, tmp_path, ""), clock)
+    await broker.start()
+    client = RemotingClient()
+    try:
+        await broker.parts.take_role(BrokerRole.SLAVE)
+        for body, name, value in ((b"level", "DELAY", "1"), (b"timer", "TIMER_DELAY_MS", "1")):
+            properties = f"{name}\x01{value}\x02UNIQ_KEY\x01{value:0>32}\x02"
+            header = SendMessageRequestHeader("PG", "T", "TBW102", 4, 0, 0, 0, 0, properties, 0)
+            sent = await client.invoke(f"{LOOPBACK}:{broker.port}", request(RequestCode.SEND_MESSAGE, header, body), 5)
+            assert sent.code == ResponseCode.SUCCESS
+        waiting = [broker.store.queues.max_offset_in_queue(topic, 0) for topic in ("SCHEDULE_TOPIC_XXXX", TIMER_TOPIC)]
+        assert waiting == [1, 1]
+        clock.advance(3)
+        await asyncio.sleep(3 * DELAY_FOR_A_WHILE_S)
+        assert broker.store.queues.max_offset_in_queue("T", 0) == 0
+
+        await broker.parts.take_role(BrokerRole.ASYNC_MASTER)
+
+        await until(lambda: broker.store.queues.max_offset_in_queue("T", 0) == 2)
+    finally:
+        await client.stop()
+        await broker.stop()

@@ -1,8 +1,8 @@
 """Checks stores against themselves: the log, the queues, the index and what consumers have read of them.
 
 The rules and their names are those of ``mqstore check``. It checks one store of this machine, file by file; this checks
-any number of stores, wherever they lie, by joins, so that many machines can share the work. What only files have, such
-as the chains of an index file, is checked there alone; so is what the next start would cut off a torn log.
+any number of stores, wherever they are, by joins, so that many machines can share the work. Slots and chains of index
+files are checked there alone (``AuditRule.tools``); so is what the next start would cut off a torn log.
 """
 
 from collections.abc import Iterator
@@ -122,8 +122,10 @@ def audit(tables: AuditTables, stores: list[AuditedStore], options: AuditOptions
         "broker", F.col("physical_offset").alias("low"), (F.col("physical_offset") + F.col("length")).alias("high")
     )
     damaged = DamagedRanges(unreadable.toArrow())
-    ends = messages.groupBy("broker").agg(F.max(F.col("physical_offset") + F.col("size")).alias("log_end"))
-    of = OfStore(stores, {row["broker"]: row["log_end"] for row in ends.collect()})
+    log_end = F.max(F.col("physical_offset") + F.col("size")).alias("log_end")
+    ends = messages.groupBy("broker").agg(log_end, F.max("store_timestamp").alias("newest")).collect()
+    of = OfStore(stores, {row["broker"]: row["log_end"] for row in ends})
+    newest = {row["broker"]: row["newest"] for row in ends}
     expected = kept.keep(_expected(indexed.where("is_dispatched"), tables.scheduled, deleted, options))
     queues = QueueFrames(messages, expected, queue, damaged, of)
     entries = kept.keep(tables.index.withColumn("store_timestamp", millis(tables.index, "store_timestamp")))
@@ -134,7 +136,7 @@ def audit(tables: AuditTables, stores: list[AuditedStore], options: AuditOptions
             _log_findings(ranges),
             *audit_queues(queues, kept),
             *audit_index(index, kept),
-            _damaged_config(damage_frame(spark, stores)),
+            _of_files(damage_frame(spark, stores, newest)),
             _offsets_beyond(offsets, queue, of),
             audit_expiry(ExpiryFrames(messages, queue, offsets, of), options.now_ms, *hours, kept),
         ]
@@ -184,7 +186,7 @@ def _log_findings(ranges: DataFrame) -> DataFrame:
     )
 
 
-def _damaged_config(damaged: DataFrame) -> DataFrame:
+def _of_files(damaged: DataFrame) -> DataFrame:
     nothing = [
         F.lit(None).cast(kind).alias(name) for name, kind in (_OF_QUEUES | {"physical_offset": "bigint"}).items()
     ]

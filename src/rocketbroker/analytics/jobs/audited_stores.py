@@ -1,6 +1,6 @@
 """What an audit has to know of each store besides its tables: how it was left, and what its ``config/`` says."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -12,14 +12,22 @@ from rocketbroker.analytics.files.commit_log_files import commit_log_files
 from rocketbroker.analytics.files.store_files import StoreFolder
 from rocketbroker.analytics.files.store_root import StoreRoot, Stores, store_roots
 from rocketbroker.analytics.jobs.local_frame import local_frame
+from rocketbroker.analytics.queues.queue_files import queue_files
+from rocketbroker.analytics.queues.queue_proof import all_queues
 from rocketbroker.analytics.tables.index import damaged_index_files
 from rocketbroker.analytics.tables.root_folder import root_folder
 from rocketbroker.analytics.tables.table import table_schema
 from rocketbroker.analytics.tables.table_list import find_table
 from rocketbroker.analytics.tables.table_reader import read_table
 from rocketbroker.codec.storefile.audit_rules import AuditRule
-from rocketbroker.codec.storefile.checkpoint_layout import StoreCheckpoint, decode_checkpoint
 from rocketbroker.codec.storefile.config_tables import is_table, load_table, rule_of_damage
+from rocketbroker.codec.storefile.file_rules import (
+    FileFault,
+    check_checkpoint,
+    check_log_sizes,
+    check_queue_files,
+    deleted_before,
+)
 from rocketbroker.codec.storefile.store_state import StoreState
 from rocketbroker.common.errors import CodecError, StoreError
 
@@ -27,6 +35,7 @@ _DELETED: Final = pa.schema({"broker": pa.string(), "topic": pa.string(), "mark"
 _DAMAGED: Final = pa.schema([(name, pa.string()) for name in ("broker", "rule", "severity", "detail")])
 _CONFIG: Final = "config"
 _OFFSETS: Final = "consumerOffset.json"
+_CHECKPOINT: Final = "checkpoint"
 _DELETED_TOPICS: Final = "deletedTopics.json"
 
 
@@ -41,8 +50,9 @@ class AuditedStore:
         last_file: physical offset of the file that is written to.
         state: how the last broker left it.
         deleted: by topic the physical offset before which its messages were deleted with it.
-        damaged: files of ``config/`` and of the index that cannot be read, each with the rule that it breaks and why.
+        damaged: files that cannot be read, are missing or have a wrong size, each with the rule that it breaks and why.
         consumer_offsets: its rows of the table of that name; none where neither file nor backup can be read.
+        checkpoint: the content of its checkpoint, ``None`` without one.
     """
 
     broker: str
@@ -53,6 +63,7 @@ class AuditedStore:
     deleted: dict[str, int]
     damaged: tuple[tuple[AuditRule, str], ...]
     consumer_offsets: pa.Table
+    checkpoint: bytes | None = None
 
 
 def audited_stores(stores: Stores, max_hash_slot_num: int = 0) -> list[AuditedStore]:
@@ -82,27 +93,39 @@ def _audited(root: StoreRoot, slot_count: int) -> AuditedStore:
     folder, files = root_folder(root), commit_log_files(root)
     written = [file for file in files if file.data_end] or files
     sizes = [file.size for file in files]
-    unclean = folder.read_if_there("abort") is not None
+    unclean, checkpoint = folder.read_if_there("abort") is not None, folder.read_if_there(_CHECKPOINT)
     tables, damaged = _config(folder)
     offsets, lost = _consumer_offsets(root)
     if lost and not any(_OFFSETS in why for _, why in damaged):
         damaged.append((AuditRule.CONFIG_DAMAGED, lost))
     damaged += [(AuditRule.INDEX_HEADER, why) for why in damaged_index_files(root, slot_count)]
+    faults = [*check_log_sizes([(file.name, file.size) for file in files]), *_queue_faults(folder)]
+    damaged += [(fault.rule, _place(folder, fault)) for fault in faults]
     return AuditedStore(
         root.broker,
         files[0].base if files else 0,
         max(set(sizes), key=sizes.count, default=0) or 1,
         written[-1].base if written else 0,
-        StoreState(unclean, (), _checkpoint(folder)),
-        _deleted(tables.get(_DELETED_TOPICS, {})),
+        StoreState.of(unclean, (), checkpoint),
+        deleted_before(tables.get(_DELETED_TOPICS, {})),
         tuple(damaged),
         offsets,
+        checkpoint,
     )
 
 
-def _config(folder: StoreFolder) -> tuple[dict[str, Mapping[Any, Any]], list[tuple[AuditRule, str]]]:
+def _queue_faults(folder: StoreFolder) -> Iterator[FileFault]:
+    for kind, topic, queue_id in all_queues(folder):
+        yield from check_queue_files(queue_files(folder, kind, topic, queue_id))
+
+
+def _place(folder: StoreFolder, fault: FileFault) -> str:
+    return f"{folder.name_of(fault.path)}, position {fault.position}: {fault.detail}"
+
+
+def _config(folder: StoreFolder) -> tuple[dict[str, dict[Any, Any]], list[tuple[AuditRule, str]]]:
     """The files of ``config/`` by name, and what is wrong with those that hold no table."""
-    tables, damaged = dict[str, Mapping[Any, Any]](), list[tuple[AuditRule, str]]()
+    tables, damaged = dict[str, dict[Any, Any]](), list[tuple[AuditRule, str]]()
     for name in filter(is_table, folder.files(_CONFIG)):
         data = folder.read_if_there(f"{_CONFIG}/{name}")
         if data is None:
@@ -123,21 +146,6 @@ def _consumer_offsets(root: StoreRoot) -> tuple[pa.Table, str]:
         if error.__cause__ is not None:  # it is not damaged, but out of reach
             raise
         return schema.empty_table(), str(error)
-
-
-def _checkpoint(folder: StoreFolder) -> StoreCheckpoint:
-    data = folder.read_if_there("checkpoint")
-    try:
-        return decode_checkpoint(data) if data is not None else StoreCheckpoint()
-    except CodecError:
-        return StoreCheckpoint()  # as after a first start: nothing is known
-
-
-def _deleted(table: Mapping[Any, Any]) -> dict[str, int]:
-    """Without the file, what was deleted shows as messages without a queue, a warning."""
-    marks = table.get("deleted")
-    marks = marks if isinstance(marks, dict) else {}
-    return {str(topic): mark for topic, mark in marks.items() if isinstance(mark, int)}
 
 
 class OfStore:
@@ -194,9 +202,20 @@ def deleted_frame(spark: SparkSession, stores: list[AuditedStore]) -> DataFrame:
     return local_frame(spark, _table(rows, _DELETED))
 
 
-def damage_frame(spark: SparkSession, stores: list[AuditedStore]) -> DataFrame:
-    """A row for each damaged file of ``config/`` and of the index: ``broker``, ``rule``, ``severity``, ``detail``."""
-    rows = [(store.broker, rule.value, rule.severity.value, why) for store in stores for rule, why in store.damaged]
+def damage_frame(spark: SparkSession, stores: list[AuditedStore], newest: Mapping[str, int]) -> DataFrame:
+    """Make a row for each fault of a file: ``broker``, ``rule``, ``severity``, ``detail``.
+
+    Args:
+        spark: the session.
+        stores: the stores.
+        newest: by broker the store time of the newest message.
+    """
+    rows = []
+    for store in stores:
+        faults = check_checkpoint(_CHECKPOINT, store.checkpoint or b"", newest.get(store.broker))
+        told = [(each.rule, f"{each.path}, position {each.position}: {each.detail}") for each in faults]
+        damaged = [*store.damaged, *(told if store.checkpoint is not None else ())]
+        rows += [(store.broker, rule.value, rule.severity.value, why) for rule, why in damaged]
     return local_frame(spark, _table(rows, _DAMAGED))
 
 

@@ -7,7 +7,7 @@ import typer
 
 from rocketbroker.app.mqadmin.report import Column, Report, Table
 from rocketbroker.app.mqadmin.running import AsJson, NamesrvAddr, RouteCluster, TrueFalse, run
-from rocketbroker.app.mqadmin.times import human_seconds
+from rocketbroker.app.times import human_seconds
 from rocketbroker.client.admin_client import AdminClient
 from rocketbroker.client.errors import TopicRouteError
 from rocketbroker.client.mq_version import version_desc

@@ -86,9 +86,9 @@ and `offset`.""",
     ),
     "resetOffsetByTime": (
         """\
-Running consumers go on there as well. `-s` is `now`, a number of ms since 1970, or `yyyy-MM-dd#HH:mm:ss:SSS` in local
-time. With `-b` and `-q` it is one queue of one broker, and with `-o` an offset of it, instead of a time. In JSON:
-`group`, `topic` and `queues` with `brokerName`, `queueId` and `offset`.""",
+Running consumers continue there too. A time without a zone is local. With `-b` and `-q` one queue of one broker is
+moved, and with `-o` to an offset instead of a time. In JSON: `group`, `topic` and `queues` with `brokerName`, `queueId`
+and `offset`.""",
         "mqadmin resetOffsetByTime -n 127.0.0.1:9876 -g CG_Test -t TopicTest -s 2026-11-21#09:59:24:121",
     ),
     "skipAccumulatedMessage": (

@@ -7,9 +7,8 @@ import typer
 from rocketbroker.app.mqadmin.report import Report
 from rocketbroker.app.mqadmin.reset_report import reset_report
 from rocketbroker.app.mqadmin.running import AsJson, Group, NamesrvAddr, RouteCluster, Topic, TrueFalse, run
-from rocketbroker.app.mqadmin.times import parse_time
+from rocketbroker.app.times import TIME_FORMS, parse_time
 from rocketbroker.client.admin_client import AdminClient
-from rocketbroker.common.clock import SystemClock
 
 _BY_TIME = -1
 
@@ -18,7 +17,8 @@ def command(  # noqa: PLR0913, PLR0917 - one argument for each option of RocketM
     group: Group,
     topic: Topic,
     timestamp: Annotated[
-        str | None, typer.Option("-s", "--timestamp", help="now, ms since 1970, or yyyy-MM-dd#HH:mm:ss:SSS.")
+        int | None,
+        typer.Option("-s", "--timestamp", parser=parse_time, metavar="TIME", help=f"Time to move to: {TIME_FORMS}."),
     ] = None,
     namesrv_addr: NamesrvAddr = None,
     force: Annotated[
@@ -33,7 +33,10 @@ def command(  # noqa: PLR0913, PLR0917 - one argument for each option of RocketM
     """Move a consumer group to a time, or in one queue to an offset."""
     if (broker is None) != (queue is None) or (offset is not None and queue is None):
         raise typer.BadParameter("-b (a broker) and -q (one of its queues) belong together, and -o needs both")
-    at, time_ms = _BY_TIME if offset is None else offset, _time_ms(timestamp, offset)
+    if offset is None and (timestamp is None or timestamp < 0):
+        raise typer.BadParameter("give the time to move to (-s), or with -b and -q the offset (-o)")
+
+    time_ms = timestamp or 0
 
     async def examine(admin: AdminClient) -> Report:
         if broker is None or queue is None:
@@ -42,19 +45,13 @@ def command(  # noqa: PLR0913, PLR0917 - one argument for each option of RocketM
             )
         else:
             moved = await admin.reset_offset_by_queue_id(
-                broker.strip(), group.strip(), topic.strip(), queue, offset=at, timestamp_ms=time_ms
+                broker.strip(),
+                group.strip(),
+                topic.strip(),
+                queue,
+                offset=_BY_TIME if offset is None else offset,
+                timestamp_ms=time_ms,
             )
         return reset_report(group.strip(), topic.strip(), moved)
 
     run(namesrv_addr, as_json, examine)
-
-
-def _time_ms(text: str | None, offset: int | None) -> int:
-    if text is None and offset is not None:
-        return 0
-    try:
-        return parse_time((text or "").strip(), SystemClock().time_ms())
-    except ValueError:
-        raise typer.BadParameter(
-            f"the time {text!r} (-s) is none; now, ms since 1970 or yyyy-MM-dd#HH:mm:ss:SSS would be right"
-        ) from None

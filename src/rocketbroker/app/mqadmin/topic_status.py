@@ -4,7 +4,7 @@ import msgspec
 
 from rocketbroker.app.mqadmin.report import Column, Report, Table
 from rocketbroker.app.mqadmin.running import AsJson, NamesrvAddr, RouteCluster, Topic, run
-from rocketbroker.app.mqadmin.times import human_millis
+from rocketbroker.app.times import human_millis
 from rocketbroker.client.admin_client import AdminClient
 
 

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from rocketbroker.app.mqanalytics.times import parse_time
+from rocketbroker.app.times import TIME_FORMS, parse_time
 
 Stores = Annotated[
     list[str],
@@ -20,7 +20,7 @@ Since = Annotated[
         "--since",
         parser=parse_time,
         metavar="TIME",
-        help="Only messages stored at this time or later: ISO 8601 with a zone, or ms since 1970.",
+        help=f"Only messages stored at this time or later: {TIME_FORMS}.",
     ),
 ]
 Until = Annotated[

@@ -7,7 +7,7 @@ from typing import Any
 
 from rocketbroker.app.mqadmin.rendering import print_json, print_table
 from rocketbroker.app.mqadmin.report import Column, Table
-from rocketbroker.app.mqanalytics.times import plain, shown_time
+from rocketbroker.app.times import plain, shown_time
 
 Row = Mapping[str, Any]
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NoReturn
 import typer
 
 from rocketbroker.app.command_line import INSTALL_ANALYTICS
-from rocketbroker.app.mqanalytics.times import shown_ms
+from rocketbroker.app.times import shown_ms
 from rocketbroker.common.errors import ConfigError, RocketBrokerError
 
 if TYPE_CHECKING:

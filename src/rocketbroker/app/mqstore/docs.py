@@ -117,8 +117,9 @@ def _names(option: Option) -> str:
 
 
 def _rules() -> Iterator[str]:
-    yield "## Rules\n\nThe names and the meaning of what a check may find; other checks of stores use the same.\n"
-    yield "| rule | severity | meaning |\n|---|---|---|"
+    yield "## Rules\n\n`mqstore check` and [`mqanalytics audit`](jobs.md#audit) find what breaks one of these.\n"
+    yield "| rule | severity | meaning | found by |\n|---|---|---|---|"
     for rule in AuditRule:
-        yield f"| `{rule.value}` | {rule.severity.value} | {rule.meaning} |"
+        tools = " and ".join(f"`{tool}`" for tool in rule.tools)
+        yield f"| `{rule.value}` | {rule.severity.value} | {rule.meaning} | {tools} |"
     yield ""

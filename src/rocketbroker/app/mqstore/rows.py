@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from rocketbroker.app.mqadmin.times import human_millis
+from rocketbroker.app.times import human_millis
 
 Limit = Annotated[int, typer.Option("--limit", min=0, help="Show so many at most; 0 shows all.")]
 

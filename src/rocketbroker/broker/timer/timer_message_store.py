@@ -114,6 +114,7 @@ class TimerMessageStore:
         Raises:
             StoreError: the slot files cannot be read.
         """
+        self._thread = ThreadPoolExecutor(1, "TimerFlushService")
         await self.load()
         self.progress.flush()
         self._tasks.whenever(self.advance, RETRY_S, "advance")
@@ -139,7 +140,7 @@ class TimerMessageStore:
         queue = self._queue()
         begin, end = (queue.min_offset, queue.max_offset) if queue is not None else (0, 0)
         file = self.progress.file
-        delivered: Iterable[tuple[int, int]] = file.delivered
+        delivered: Iterable[tuple[int, int]] = self.progress.durable
         if not self.progress.found:
             delivered = self._delivered_by_rocketmq()
         try:

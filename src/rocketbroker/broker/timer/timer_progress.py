@@ -59,6 +59,8 @@ class TimerProgress(ConfigManager[TimerProgressFile]):
         for before_ms, before_offset in delivered:
             self.delivered = with_delivered(self.delivered, before_ms, min(before_offset, end))
         self._durable.replace(self.delivered)
+        # A restart of the service in this process goes on from here.
+        self.found = True
         self.file.precision_ms, self.file.roll_window_ms = precision_ms, roll_window_ms
         self._changed = True
 

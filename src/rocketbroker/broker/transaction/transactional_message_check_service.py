@@ -114,6 +114,7 @@ class TransactionalMessageCheckService:
         self._store_config = store_config
         self._store_host = store_host
         self._clock = clock
+        self._recovered = False
         self._last_check = 0.0
         self._copy_budget = ByteBudget(clock)
         self._in_place: dict[int, _InPlace] = {}
@@ -123,7 +124,10 @@ class TransactionalMessageCheckService:
 
     async def start(self) -> None:
         """Find the open transactions and start to check them; the store and the consumer offsets are loaded by then."""
-        await self._recover()
+        if not self._recovered:
+            # Once: afterwards transactions begin and end in memory, also while none is checked.
+            await self._recover()
+            self._recovered = True
         self._last_check = self._clock.monotonic()
         self._tasks.every(_TICK_S, self._transactions.tick, "op messages")
         self._tasks.every(_TICK_S, self._check_when_due, "check")

@@ -1,11 +1,11 @@
-"""What may be wrong with a store: the one set of rules, for whatever checks store files.
+"""Rules of a sound store, the one set for `mqstore check` and `mqanalytics audit`.
 
 A check gives a :class:`Finding` for each place where a rule is broken. Rules say what is wrong, never how it was found,
 so that a check of one file, of a whole store, or of many stores at once can share them.
 """
 
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 
 class Severity(StrEnum):
@@ -15,21 +15,36 @@ class Severity(StrEnum):
     WARNING = "warning"
 
 
+_CHECK: Final = "mqstore check"
+_AUDIT: Final = "mqanalytics audit"
+
+
 class AuditRule(StrEnum):
-    """A rule by its name, with its usual ``severity`` and what it means when it is broken."""
+    """A rule by its name.
+
+    Attributes:
+        severity: its usual severity.
+        meaning: what is wrong where it is broken.
+        tools: the commands that find it. `mqanalytics audit` reads tables, not slots and chains of index files, and
+            ends at a file that it cannot read.
+    """
 
     severity: Severity
     meaning: str
+    tools: tuple[str, ...]
 
-    def __new__(cls, name: str, severity: Severity, meaning: str) -> "AuditRule":
-        """A member whose value is its name."""
+    def __new__(
+        cls, name: str, severity: Severity, meaning: str, tools: tuple[str, ...] = (_CHECK, _AUDIT)
+    ) -> "AuditRule":
+        """Make a member whose value is its name."""
         rule = str.__new__(cls, name)
         rule._value_ = name
         rule.severity = severity
         rule.meaning = meaning
+        rule.tools = tools
         return rule
 
-    FILE_UNREADABLE = "file-unreadable", Severity.ERROR, "The system cannot read a file."
+    FILE_UNREADABLE = "file-unreadable", Severity.ERROR, "The system cannot read a file.", (_CHECK,)
     LOG_FILE_MISSING = "log-file-missing", Severity.ERROR, "Between two files of the CommitLog one is missing."
     LOG_FILE_SIZE = "log-file-size", Severity.ERROR, "A CommitLog file has another size than the others."
     LOG_HOLE = "log-hole", Severity.ERROR, "Zeros stand in the CommitLog, and records follow behind them."
@@ -78,6 +93,7 @@ class AuditRule(StrEnum):
         "index-chain",
         Severity.ERROR,
         "A slot or an entry of an index file does not name the newest entry before it with its slot.",
+        (_CHECK,),
     )
     INDEX_ENTRY_UNREADABLE = "index-entry-unreadable", Severity.ERROR, "An index entry leads to no record."
     INDEX_ENTRY_MISMATCH = (
@@ -100,7 +116,8 @@ class AuditRule(StrEnum):
     UNCONSUMED_EXPIRING = (
         "unconsumed-expiring",
         Severity.WARNING,
-        "Messages that a group has not consumed will soon be removed by age (told by `mqanalytics audit` alone).",
+        "Messages that a group has not consumed will soon be removed by age.",
+        (_AUDIT,),
     )
     CHECKPOINT_DAMAGED = "checkpoint-damaged", Severity.ERROR, "The checkpoint is too short, or its times cannot be."
     CHECKPOINT_AHEAD = (

@@ -58,6 +58,12 @@ class QueueFiles:
         return max((self._numbers(file).stop for file in self.files), default=0)
 
     @property
+    def file_size(self) -> int:
+        """Bytes that most files have, 0 without files."""
+        sizes = [file.size for file in self.files]
+        return max(set(sizes), key=sizes.count, default=0)
+
+    @property
     def capacity(self) -> int:
         """Number of entries that there is room for."""
         return sum(len(self._numbers(file)) for file in self.files)

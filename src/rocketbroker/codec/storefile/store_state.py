@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 from typing import Final
 
-from rocketbroker.codec.storefile.checkpoint_layout import StoreCheckpoint
+from rocketbroker.codec.storefile.checkpoint_layout import StoreCheckpoint, decode_checkpoint
+from rocketbroker.common.errors import CodecError
 
 # Messages of one moment may lie on both sides of a flush.
 _SAFETY_MS: Final = 3000
@@ -21,6 +22,14 @@ class StoreState:
     unclean: bool
     holders: tuple[int, ...]
     checkpoint: StoreCheckpoint
+
+    @classmethod
+    def of(cls, unclean: bool, holders: tuple[int, ...], checkpoint: bytes | None) -> "StoreState":
+        """Make the state of a store with this content of its checkpoint; nothing is known without a sound one."""
+        try:
+            return cls(unclean, holders, decode_checkpoint(checkpoint or b""))
+        except CodecError:
+            return cls(unclean, holders, StoreCheckpoint())
 
     @property
     def is_open(self) -> bool:

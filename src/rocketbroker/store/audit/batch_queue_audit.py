@@ -12,6 +12,7 @@ import numpy as np
 from rocketbroker.codec.byte_columns import Positions
 from rocketbroker.codec.storefile.audit_rules import AuditRule
 from rocketbroker.codec.storefile.dtypes import BATCH_CONSUME_QUEUE_ENTRY
+from rocketbroker.codec.storefile.file_rules import check_queue_files
 from rocketbroker.codec.storefile.queue_files import Entries, is_entry
 from rocketbroker.codec.storefile.record_search import MIN_RECORD_SIZE
 from rocketbroker.codec.storefile.store_state import StoreState
@@ -46,7 +47,7 @@ class BatchQueueAudit:
 
     def __init__(self, directory: Path, log_begin: int, state: StoreState, findings: Findings) -> None:
         self._files = QueueFolder(directory, BATCH_CONSUME_QUEUE_ENTRY)
-        self._files.check(findings)
+        findings.add_faults(check_queue_files(self._files))
         self.name = f"{directory.parent.name}/{directory.name}"
         self._log_begin = log_begin
         self._state = state
@@ -86,9 +87,10 @@ class BatchQueueAudit:
             self._add(AuditRule.QUEUE_OFFSET_ORDER, number, text)
 
     def _add(self, rule: AuditRule, number: int, text: str, *, mended: bool = False) -> None:
-        """Of entry ``number`` of those that were read, the end for -1."""
+        """Add a finding about the entry with index ``number``, about the queue's end for -1."""
         path, position = self._files.place(int(self._numbers[number]) if len(self._numbers) else 0)
-        self._findings.add(rule, path, position, f"{self.name}: {text}", mended=mended)
+        place = f"{self.name} queue offset {self._entries['msg_base_offset'][number]}" if number >= 0 else self.name
+        self._findings.add(rule, path, position, f"{place}: {text}", mended=mended)
 
     def take(self, records: BatchRecords) -> None:
         """Hold records against their entries."""

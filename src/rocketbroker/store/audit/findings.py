@@ -1,15 +1,17 @@
-"""Collects what a check found: counts all of it, keeps so many of each rule and severity."""
+"""Findings of a check: all are counted, some of each rule and severity are kept."""
 
 from collections import Counter
+from collections.abc import Iterable
 
 from rocketbroker.codec.storefile.audit_rules import AuditRule, Finding, Severity, finding
+from rocketbroker.codec.storefile.file_rules import FileFault
 
 
 class Findings:
-    """What was found so far.
+    """Findings so far.
 
     Args:
-        limit: so many findings of a rule and severity are kept; all are counted.
+        limit: number of findings of each rule and severity that are kept.
     """
 
     def __init__(self, limit: int = 20) -> None:
@@ -19,7 +21,7 @@ class Findings:
         self.counts: Counter[tuple[AuditRule, Severity]] = Counter()
 
     def add(self, rule: AuditRule, path: object, position: int, detail: str, *, mended: bool = False) -> None:
-        """Count a finding, and keep it if there are not too many of its rule."""
+        """Count a finding, and keep it within the limit of its rule."""
         found = finding(rule, path, position, detail, mended=mended)
         kind = rule, found.severity
         self.counts[kind] += 1
@@ -27,6 +29,11 @@ class Findings:
             self._kept_of[kind] += 1
             self.kept.append(found)
 
+    def add_faults(self, faults: Iterable[FileFault]) -> None:
+        """Add what is wrong with files."""
+        for fault in faults:
+            self.add(*fault)
+
     def count_of(self, severity: Severity) -> int:
-        """How many there are of a severity."""
+        """Count the findings of a severity."""
         return sum(count for (_, each), count in self.counts.items() if each is severity)

@@ -15,6 +15,7 @@ from rocketbroker.codec.byte_columns import Positions
 from rocketbroker.codec.message.message_encoder import RECORD_HEADS
 from rocketbroker.codec.storefile.audit_rules import AuditRule
 from rocketbroker.codec.storefile.body_check import wrong_body
+from rocketbroker.codec.storefile.file_rules import check_log_sizes
 from rocketbroker.codec.storefile.log_walk import FileWalk
 from rocketbroker.codec.storefile.log_window import LogWindow
 from rocketbroker.codec.storefile.record_columns import Records
@@ -91,12 +92,8 @@ class LogAudit:
                 lacking = f"the files begin at {before.base} and {after.base}, and have {before.size} bytes"
                 self._findings.add(AuditRule.LOG_FILE_MISSING, before.path, before.size, lacking)
                 self.damaged.append((before.base + before.size, after.base))
-        sizes = [file.size for file in self.files if file.size or file is not self.files[-1]]
-        usual = self._file_size or max(set(sizes), key=sizes.count, default=0)
-        for file in self.files:
-            if file.size != usual and (file.size or file is not self.files[-1]):
-                text = f"{file.size} bytes; {usual} is the size of the others or the settings"
-                self._findings.add(AuditRule.LOG_FILE_SIZE, file.path, 0, text)
+        sizes = [(file.path, file.size) for file in self.files]
+        self._findings.add_faults(check_log_sizes(sizes, self._file_size or 0))
 
     def _file(self, file: CommitLogFile, window: LogWindow, follower: CommitLogFile | None) -> Iterator[Records]:
         walk, position, done = FileWalk(window, 0, file.data_end), 0, 0

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from rocketbroker.codec.byte_columns import Positions
 from rocketbroker.codec.storefile.audit_rules import AuditRule
 from rocketbroker.codec.storefile.dtypes import CONSUME_QUEUE_ENTRY
+from rocketbroker.codec.storefile.file_rules import check_queue_files
 from rocketbroker.codec.storefile.queue_files import Entries, is_entry
 from rocketbroker.codec.storefile.store_state import StoreState
 from rocketbroker.store.audit.findings import Findings
@@ -50,7 +51,7 @@ class QueueAudit:
 
     def __init__(self, directory: Path, log_begin: int, state: StoreState, findings: Findings) -> None:
         self.files = QueueFolder(directory, CONSUME_QUEUE_ENTRY)
-        self.files.check(findings)
+        findings.add_faults(check_queue_files(self.files))
         self.name = f"{directory.parent.name}/{directory.name}"
         self._log_begin = log_begin
         self._state = state

@@ -7,12 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from rocketbroker.codec.storefile.audit_rules import AuditRule
 from rocketbroker.codec.storefile.mapped_file_name import offset_files, offset_to_file_name
 from rocketbroker.codec.storefile.queue_files import Entries, QueueFiles
 from rocketbroker.common.errors import StoreError
 from rocketbroker.common.local_file import LocalFile
-from rocketbroker.store.audit.findings import Findings
 
 # 20 MB of a ConsumeQueue.
 _AT_ONCE = 1 << 20
@@ -31,25 +29,12 @@ class QueueFolder(QueueFiles):
         files = [file for file in offset_files(sizes, str(directory)) if file.size]
         super().__init__(files, open_local, layout)
         self.directory = directory
-        sizes_found = [file.size for file in files]
-        #: Bytes that most files have, 0 without files.
-        self.file_size = max(set(sizes_found), key=sizes_found.count, default=0)
-
-    def check(self, findings: Findings) -> None:
-        """Find missing files and files of another size."""
-        for file in self.files:
-            if file.size != self.file_size:
-                text = f"{file.size} bytes; the others have {self.file_size}"
-                findings.add(AuditRule.QUEUE_FILE_SIZE, file.path, 0, text)
-        for before, after in self.gaps():
-            if before.base + self.file_size < after.base:
-                text = f"the files begin at {before.base} and {after.base}, and have {self.file_size} bytes"
-                findings.add(AuditRule.QUEUE_FILE_MISSING, before.path, self.file_size, text)
 
     def place(self, number: int) -> tuple[Path, int]:
         """File and position of an entry."""
         at = number * self.layout.itemsize
-        position = at % self.file_size if self.file_size else at
+        file_size = self.file_size
+        position = at % file_size if file_size else at
         return self.directory / offset_to_file_name(at - position), position
 
     def chunks(self, start: int = 0) -> Iterator[tuple[int, Entries]]:

@@ -8,18 +8,14 @@ import numpy as np
 
 from rocketbroker.codec.message.delay_levels import parse_delay_levels
 from rocketbroker.codec.storefile.audit_rules import AuditRule, Finding, Severity
-from rocketbroker.codec.storefile.mapped_file_name import file_name_to_offset
+from rocketbroker.codec.storefile.file_rules import deleted_before
+from rocketbroker.codec.storefile.mapped_file_name import offset_files
 from rocketbroker.codec.storefile.store_state import StoreState
 from rocketbroker.codec.storefile.window_messages import WindowMessages
 from rocketbroker.common.commit_log_file import CommitLogFile, measure
 from rocketbroker.common.config import MessageStoreConfig
-from rocketbroker.common.errors import CodecError, StoreError
-from rocketbroker.store.audit.config_audit import (
-    check_checkpoint,
-    check_config,
-    check_consumer_offsets,
-    deleted_before,
-)
+from rocketbroker.common.errors import StoreError
+from rocketbroker.store.audit.config_audit import audit_checkpoint, check_config, check_consumer_offsets
 from rocketbroker.store.audit.findings import Findings
 from rocketbroker.store.audit.index_audit import IndexAudit
 from rocketbroker.store.audit.log_audit import LogAudit
@@ -68,18 +64,10 @@ def log_files(directory: Path) -> list[CommitLogFile]:
         StoreError: there is no such folder, or a file cannot be read.
     """
     try:
-        names = [(file_name_to_offset(path.name), path) for path in directory.iterdir() if _is_log_file(path)]
+        names = [path.name for path in directory.iterdir() if path.is_file()]
     except OSError as error:
         raise StoreError(f"{directory} is no CommitLog: {error.strerror}") from error
-    return [measure(base, path) for base, path in sorted(names)]
-
-
-def _is_log_file(path: Path) -> bool:
-    try:
-        file_name_to_offset(path.name)
-    except CodecError:
-        return False
-    return path.is_file()
+    return [measure(file.base, Path(file.path)) for file in offset_files(dict.fromkeys(names, 0), str(directory))]
 
 
 def audit(
@@ -139,7 +127,7 @@ class _Audit:
             index.take(window)
         queues.finish(log)
         index.finish()
-        check_checkpoint(config.checkpoint_path, newest, findings)
+        audit_checkpoint(config.checkpoint_path, newest, findings)
         count = len(queues.queues) + len(queues.batch_queues)
         offsets_path = config.config_dir / "consumerOffset.json"
         check_consumer_offsets(offsets_path, tables.get(offsets_path.name, {}), queues.ends, state, findings)

@@ -23,7 +23,6 @@ SHARED = {
     "reset_report",
     "running",
     "sub_commands",
-    "times",
 }
 
 

@@ -9,6 +9,7 @@ from rocketbroker.store.flush.acknowledgement import Acknowledgement
 from tests.support.golden_store import unpack
 from tests.support.stores import crash_copy, make_store, read_queue
 from tests.support.timers import Timer
+from tests.support.waiting import until
 
 
 async def test_a_restart_in_order_loses_nothing_and_repeats_nothing(timer, again, clock):
@@ -211,3 +212,19 @@ async def test_a_log_that_cannot_be_synced_leaves_the_slot_files_as_they_are(tim
     assert timer.slot_files == []
     await timer.service.write()
     assert len(timer.slot_files) == 1
+
+
+async def test_the_service_can_be_stopped_and_started_again(timer, store):
+    timer.put(b"one", TIMER_DELAY_SEC=1)
+    timer.put(b"two", TIMER_DELAY_SEC=20)
+    timer.clock.advance(3)
+    await timer.service.start()
+    await until(lambda: timer.bodies() == [b"one"])
+    await timer.service.stop()
+    timer.put(b"three", TIMER_DELAY_SEC=10)
+    timer.clock.advance(30)
+
+    await timer.service.start()
+
+    await until(lambda: timer.bodies() == [b"one", b"three", b"two"])
+    await timer.service.stop()

@@ -374,3 +374,16 @@ async def test_40_mib_of_half_messages_checked_each_second_take_little_more_of_t
     print(f"{stored >> 20} MiB of half messages, {written >> 20} MiB more after 15 checks and their discard")
     assert written < stored + (5 + 10 + 25) * 262_144 + (5 << 20)
     await transactions.close()
+
+
+async def test_checks_can_be_stopped_and_started_again(transactions: Transactions):
+    ended, kept = transactions.send(), transactions.send()
+    await transactions.checks.start()
+    await transactions.checks.stop()
+    transactions.end(ended)
+
+    await transactions.checks.start()
+
+    assert transactions.service.open_offset(ended) is None, "it was ended meanwhile, and no op message tells of it yet"
+    assert transactions.service.open_offset(kept) == kept.queue_offset
+    await transactions.checks.stop()

@@ -1,0 +1,61 @@
+"""Parts of a broker by the roles that run them (BrokerController.changeSpecialServiceStatus)."""
+
+import logging
+from collections.abc import Collection
+from enum import Enum
+from typing import Final
+
+from rocketbroker.common.lifecycle import Part
+
+log = logging.getLogger(__name__)
+
+
+class BrokerRole(Enum):
+    """Roles in replication (org.apache.rocketmq.store.config.BrokerRole); settings allow ASYNC_MASTER alone."""
+
+    ASYNC_MASTER = "ASYNC_MASTER"
+    SLAVE = "SLAVE"
+
+
+MASTER: Final = frozenset({BrokerRole.ASYNC_MASTER})
+ANY_ROLE: Final = frozenset(BrokerRole)
+
+
+class RoleParts:
+    """Starts parts in order and stops them in reverse order, each while the broker has one of its roles.
+
+    Args:
+        parts: roles and part.
+
+    Attributes:
+        role: the role that was taken last, ``None`` before the start and from the stop on.
+    """
+
+    def __init__(self, *parts: tuple[Collection[BrokerRole], Part]) -> None:
+        self._parts = parts
+        self._running: list[Part] = []
+        self.role: BrokerRole | None = None
+
+    async def take_role(self, role: BrokerRole) -> None:
+        """Stop the parts that the role does not run, then start those that it lacks; an error leaves the rest out."""
+        await self._stop([part for roles, part in self._parts if role not in roles])
+        for roles, part in self._parts:
+            if role in roles and part not in self._running:
+                await part.start()
+                self._running.append(part)
+        self.role = role
+
+    async def stop(self) -> None:
+        """Stop all parts."""
+        self.role = None
+        await self._stop([part for _, part in self._parts])
+
+    async def _stop(self, parts: Collection[Part]) -> None:
+        """Stop parts, the last first; an error of one is logged and does not keep the others from stopping."""
+        for part in reversed(list(parts)):
+            if part in self._running:
+                self._running.remove(part)
+                try:
+                    await part.stop()
+                except Exception:
+                    log.exception("%s did not stop cleanly", type(part).__name__)
