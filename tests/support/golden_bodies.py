@@ -67,7 +67,6 @@ RESPONSES: dict[int, type[RemotingSerializable]] = {
     328: connection.ProducerTableInfo,
     343: tables.TopicList,
     345: connection.QuerySubscriptionResponseBody,
-    351: topic_config.TopicConfigAndQueueMapping,
     352: subscription_group.SubscriptionGroupConfig,
     353: subscription_group.GroupForbidden,
     901: route.GetBrokerMemberGroupResponseBody,

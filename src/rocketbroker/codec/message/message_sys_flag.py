@@ -42,16 +42,6 @@ def compression_type(sys_flag: int) -> int:
     return sys_flag & COMPRESSION_TYPE_COMPARATOR
 
 
-def born_host_length(sys_flag: int) -> int:
-    """Return the bytes the born host takes in a record with this ``sys_flag``: 8 or 20."""
-    return HOST_V6_LENGTH if sys_flag & BORNHOST_V6_FLAG else HOST_V4_LENGTH
-
-
-def store_host_length(sys_flag: int) -> int:
-    """Return the bytes the store host takes in a record with this ``sys_flag``: 8 or 20."""
-    return HOST_V6_LENGTH if sys_flag & STOREHOSTADDRESS_V6_FLAG else HOST_V4_LENGTH
-
-
 def host_flags(born_host: bytes, store_host: bytes) -> int:
     """Return the IPv6 bits that hosts of these lengths call for."""
     born = BORNHOST_V6_FLAG if len(born_host) == HOST_V6_LENGTH else 0

@@ -23,9 +23,8 @@ async def test_recorded_tables_and_pages(parts, encoder):
         elif len(parts.topic_configs.topics) != total:
             continue  # a page of a table of which no whole was recorded just before
         else:
-            parts.topic_configs.data_version.assign_new_one(
-                TopicConfigAndMappingSerializeWrapper.decode(fastjson.dumps(theirs.body)).data_version
-            )
+            version = TopicConfigAndMappingSerializeWrapper.decode(fastjson.dumps(theirs.body)).data_version
+            parts.topic_configs.data_version = version
             pages += 1
         ours = await call_async(processor.process, command.header)
         # There are no static topics here, hence no version of theirs.

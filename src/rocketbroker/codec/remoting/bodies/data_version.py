@@ -19,10 +19,6 @@ class DataVersion(RemotingSerializable):
         self.state_version = state_version
         self.counter += 1
 
-    def assign_new_one(self, other: Self) -> None:
-        """Take over the numbers of another version."""
-        self.timestamp, self.counter, self.state_version = other.timestamp, other.counter, other.state_version
-
     def copy(self) -> Self:
         """Return a version of its own with the same numbers."""
         return type(self)(self.timestamp, self.counter, self.state_version)

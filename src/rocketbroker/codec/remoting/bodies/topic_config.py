@@ -78,12 +78,6 @@ def _attributes(text: str) -> dict[str, str]:
     return {str(key): str(item) for key, item in value.items()}
 
 
-class TopicConfigAndQueueMapping(TopicConfig):
-    """Answer to GET_TOPIC_CONFIG (351); ``mapping_detail`` only for static topics."""
-
-    mapping_detail: dict[str, Any] | None = None
-
-
 class CreateTopicListRequestBody(RemotingSerializable):
     """Request of UPDATE_AND_CREATE_TOPIC_LIST (18)."""
 

@@ -9,10 +9,6 @@ from rocketbroker.codec.remoting.custom_header import CommandCustomHeader
 from rocketbroker.codec.remoting.java_types import Int
 
 
-class HeartbeatRequestHeader(CommandCustomHeader):
-    """Code 34: no fields of its own."""
-
-
 class UnregisterClientRequestHeader(CommandCustomHeader):
     """Code 35. C++ sends an empty text for the group it is not in."""
 
@@ -21,18 +17,10 @@ class UnregisterClientRequestHeader(CommandCustomHeader):
     consumer_group: str | None = None
 
 
-class UnregisterClientResponseHeader(CommandCustomHeader):
-    """Answer to 35: no fields."""
-
-
 class GetConsumerListByGroupRequestHeader(CommandCustomHeader):
     """Code 38."""
 
     consumer_group: str
-
-
-class GetConsumerListByGroupResponseHeader(CommandCustomHeader):
-    """Answer to 38: no fields, the list is the body."""
 
 
 class NotifyConsumerIdsChangedRequestHeader(CommandCustomHeader):

@@ -28,10 +28,6 @@ class UpdateConsumerOffsetRequestHeader(CommandCustomHeader, gc=False):
     commit_offset: Long
 
 
-class UpdateConsumerOffsetResponseHeader(CommandCustomHeader, gc=False):
-    """Answer to 15: no fields."""
-
-
 class SearchOffsetRequestHeader(CommandCustomHeader):
     """Code 29. ``timestamp`` in ms; ``boundary_type`` LOWER (the default) or UPPER."""
 

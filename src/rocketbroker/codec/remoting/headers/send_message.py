@@ -96,9 +96,3 @@ class RecallMessageRequestHeader(CommandCustomHeader, gc=False):
     topic: str
     recall_handle: str
     producer_group: str | None = None
-
-
-class RecallMessageResponseHeader(CommandCustomHeader, gc=False):
-    """Answer to 370."""
-
-    msg_id: str

@@ -1,7 +1,7 @@
 """Topics: UPDATE_AND_CREATE_TOPIC (17), GET_ALL_TOPIC_CONFIG (21), DELETE_TOPIC_IN_BROKER (215), ..."""
 
 from rocketbroker.codec.remoting.custom_header import CommandCustomHeader
-from rocketbroker.codec.remoting.java_types import Int, Long
+from rocketbroker.codec.remoting.java_types import Int
 
 
 class CreateTopicRequestHeader(CommandCustomHeader):
@@ -17,10 +17,6 @@ class CreateTopicRequestHeader(CommandCustomHeader):
     order: bool = False
     attributes: str | None = None
     force: bool = False
-
-
-class CreateTopicListRequestHeader(CommandCustomHeader):
-    """Code 18: no fields, the topics are the body."""
 
 
 class DeleteTopicRequestHeader(CommandCustomHeader):
@@ -80,10 +76,3 @@ class QueryConsumeTimeSpanRequestHeader(CommandCustomHeader):
 
     topic: str
     group: str
-
-
-class CheckRocksdbCqWriteProgressRequestHeader(CommandCustomHeader):
-    """Code 354. ``check_store_time`` in ms."""
-
-    topic: str
-    check_store_time: Long = 0

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig, TopicConfigAndQueueMapping, TopicFilterType
+from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig, TopicFilterType
 from rocketbroker.common.errors import CodecError
 
 INT = st.integers(-(2**31), 2**31 - 1)
@@ -48,10 +48,3 @@ def test_attributes_that_are_no_json_are_refused():
 
 def test_defaults_are_those_of_java():
     assert TopicConfig.decode(b"{}") == TopicConfig("", 16, 16, 6, TopicFilterType.SINGLE_TAG, 0, False, {})
-
-
-def test_only_a_static_topic_has_a_mapping():
-    assert b"mappingDetail" not in TopicConfigAndQueueMapping("T").encode()
-    assert TopicConfigAndQueueMapping.decode(b'{"mappingDetail":{"hostedQueues":{0:[]}}}').mapping_detail == {
-        "hostedQueues": {0: []}
-    }

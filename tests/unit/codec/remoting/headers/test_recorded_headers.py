@@ -13,7 +13,7 @@ from tests.support.golden_headers import REQUESTS, RESPONSES
 # Fields of all requests, of the C++ client's signature, and of answers to sends, which no header struct holds.
 COMMON = {"bname", "ReqT", "AccessKey", "OnsChannel", "Signature", "TRACE_ON", "MSG_REGION"}
 # Codes whose requests have fields of their own but are answered from the raw ones or not served.
-RAW = {2004, 3001, 3002, 3003, 3004, 3006, 3007, 3008, 3009, 5001}
+RAW = {34, 354, 902, 903, 906, 908, 2004, 3001, 3002, 3003, 3004, 3006, 3007, 3008, 3009, 5001}
 
 
 def typed(frame: GoldenFrame) -> dict[str, str]:
