@@ -1,10 +1,15 @@
 """What `bin/test` runs: format, lint, import contracts, types and docs on one core, the tests beside them.
 
-    bin/test [--soak] [--no-docs] [--no-skips] [PYTEST_ARGUMENT]...
+    bin/test [--quick | --soak] [--slowest N] [--no-docs] [--no-skips] [PYTEST_ARGUMENT]...
+
+--quick     all checks, and the tests that start neither a JVM nor Spark
+--soak      also the tests that take minutes each
+--slowest N list the N tests that took longest
+--no-docs   build no documentation
+--no-skips  make each skip a failure, but for the soak tests: for a machine that has everything
 
 A check that fails shows its output. The end says what was skipped, why and how often, then counts everything: each
 check and each test is one. Exit status 0 means that nothing failed. Paths and options for pytest narrow its part.
---no-skips makes each skip a failure, but for the soak tests, which run with --soak: for a machine that has everything.
 """
 
 import os
@@ -83,7 +88,7 @@ def read_report(report: Path, status: int) -> Outcome:
     """Count what pytest's JUnit file holds; a run that ended badly without a failed test is a failure of its own."""
     outcome = Outcome()
     for case in read_cases(report):
-        name = f"{case.get('classname')}::{case.get('name', '').rsplit('@', 1)[0]}"
+        name = name_of(case)
         skipped = case.find("skipped")
         if case.find("failure") is not None or case.find("error") is not None:
             outcome.failures.append(name)
@@ -94,6 +99,16 @@ def read_report(report: Path, status: int) -> Outcome:
     if status != 0 and not outcome.failures:
         outcome.failures.append(f"pytest ended with status {status}")
     return outcome
+
+
+def slowest(report: Path, count: int) -> list[str]:
+    """Return a line for each of the tests that took longest, with the seconds of its fixtures."""
+    cases = sorted(read_cases(report), key=lambda case: -float(case.get("time", 0)))
+    return [f"{float(case.get('time', 0)):7.1f} s  {name_of(case)}" for case in cases[:count]]
+
+
+def name_of(case: ET.Element) -> str:
+    return f"{case.get('classname')}::{case.get('name', '').rsplit('@', 1)[0]}"
 
 
 def summarise(checks: Outcome, tests: Outcome) -> int:
@@ -129,6 +144,11 @@ def main(arguments: list[str]) -> int:
         outcome.skips["docs: --no-docs was given"] += 1
     no_skips = "--no-skips" in arguments
     arguments = [word for word in arguments if word != "--no-skips"]
+    shown = 0
+    if "--slowest" in arguments:
+        at = arguments.index("--slowest")
+        shown = int(arguments[at + 1])
+        del arguments[at : at + 2]
     with tempfile.TemporaryDirectory(prefix="rocketbroker-test-") as folder:
         scratch = Path(folder)
         static = threading.Thread(target=run_checks, args=(checks, scratch, outcome), daemon=True)
@@ -136,6 +156,8 @@ def main(arguments: list[str]) -> int:
         status = run_tests(arguments, scratch / "tests.xml")
         static.join()
         tests = read_report(scratch / "tests.xml", status)
+        for line in slowest(scratch / "tests.xml", shown):
+            print(line)
         if no_skips:
             refuse_skips(tests)
         return summarise(outcome, tests)

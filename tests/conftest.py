@@ -1,7 +1,8 @@
 """Fixtures and rules for all tests: what needs Java or minutes is skipped with a reason that bin/test counts."""
 
 import logging
-import math
+import os
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,7 +15,12 @@ from tests.support.java_toolchain import require_java
 from tests.support.other_machine import OtherMachine
 from tests.support.shared_session import SharedSession
 
+ROOT = Path(__file__).resolve().parents[1]
+JVM_WEIGHT = 100  # a test that starts a JVM takes as long as so many others
 FETCH_LIMIT = 400  # seconds a test may take that may be the first to fetch the jars by Maven
+
+# Programs that tests start find the package as the tests do.
+os.environ["PYTHONPATH"] = str(ROOT / "src")
 
 # No test is timed: a machine that is busy with others is no fault of the code.
 settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -22,6 +28,7 @@ settings.load_profile("untimed")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--quick", action="store_true", help="leave out the tests that start a JVM or Spark")
     parser.addoption("--soak", action="store_true", help="also run the tests marked soak, which take minutes")
     parser.addoption(
         "--from-other-address", action="store_true", help="run official clients with an address of another machine"
@@ -30,6 +37,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.getoption("--quick"):
+        long = [item for item in items if _starts_a_jvm(item)]
+        config.hook.pytest_deselected(items=long)
+        items[:] = [item for item in items if item not in set(long)]
     for item in items:
         item.add_marker(pytest.mark.xdist_group(_group(item)))
         if item.get_closest_marker("soak") and not config.getoption("--soak"):
@@ -40,24 +51,24 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     _longest_first(items)
 
 
-def _group(item: pytest.Item) -> str:
-    """Tests of one group stay on one worker: those of a file share servers, others a Spark session.
+def _starts_a_jvm(item: pytest.Item) -> bool:
+    marked = item.get_closest_marker("java") or item.get_closest_marker("spark")
+    return marked is not None or "shared_session" in getattr(item, "fixturenames", ())
 
-    Those with the official clients share a worker as well: two cold JVMs at a time starve each other.
-    """
-    if item.get_closest_marker("java"):
-        return "java"
+
+def _group(item: pytest.Item) -> str:
+    """Tests of one group stay on one worker: those of a file share servers, others a Spark session."""
     return "spark" if {"spark", "shared_session"} <= set(getattr(item, "fixturenames", ())) else item.path.stem
 
 
 def _longest_first(items: list[pytest.Item]) -> None:
     """Sort the groups, and leave the order within: a long one that is begun last would hold up the end by itself."""
-    limits: dict[str, float] = {"java": math.inf, "spark": math.inf}
+    weights: Counter[str] = Counter()
     for item in items:
-        limit = item.get_closest_marker("timeout")
-        limits[_group(item)] = max(limits.get(_group(item), 0), limit.args[0] if limit else 0)
-    groups = {name: turn for turn, name in enumerate(sorted(limits, key=lambda name: -limits[name]))}
-    items.sort(key=lambda item: groups[_group(item)])
+        if not item.get_closest_marker("skip"):
+            weights[_group(item)] += JVM_WEIGHT if _starts_a_jvm(item) else 1
+    turns = {name: turn for turn, (name, _) in enumerate(weights.most_common())}
+    items.sort(key=lambda item: turns.get(_group(item), len(turns)))
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -42,6 +42,13 @@ def test_the_report_is_counted(checks: ModuleType, tmp_path: Path):
     assert outcome.skips == {"needs-jdk: javac not found": 2, "soak": 1}
 
 
+def test_the_slowest_tests_are_listed(checks: ModuleType, tmp_path: Path):
+    text = REPORT.replace('name="good"', 'name="good" time="1.25"').replace('name="one"', 'name="one@java" time="20"')
+    (tmp_path / "tests.xml").write_text(text)
+
+    assert checks.slowest(tmp_path / "tests.xml", 2) == ["   20.0 s  tests.b::one", "    1.2 s  tests.a::good"]
+
+
 @pytest.mark.parametrize("text", [None, "<testsuites/>", "<testsui"])
 def test_a_run_that_broke_off_is_a_failure(checks: ModuleType, tmp_path: Path, text: str | None):
     if text is not None:
