@@ -25,8 +25,8 @@ from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.config.hot_change import apply_updates
 from rocketbroker.common.errors import BrokerResponseError
-from rocketbroker.processor import send_message
 from rocketbroker.processor.send_message import SendMessageProcessor
+from rocketbroker.processor.support import batch_send
 from rocketbroker.processor.support.broker_fast_failure import BrokerFastFailure
 from rocketbroker.processor.support.retry_and_dlq import RetryAndDlq
 from rocketbroker.processor.support.topic_target import TopicTargets
@@ -321,7 +321,7 @@ def test_a_batch_over_the_limit_is_refused_whatever_its_bodies(send: Send, store
 
 
 def test_a_batch_whose_ids_no_answer_could_carry_is_refused(send: Send, store: MessageStore, monkeypatch):
-    monkeypatch.setattr(send_message, "_MOST_IN_BATCH", 2)
+    monkeypatch.setattr(batch_send, "_MOST_IN_BATCH", 2)
 
     code, remark = refused(send, batch_command(encode_batch([(0, b"", b"")] * 3)))
 
@@ -453,7 +453,7 @@ async def test_one_that_is_not_on_disk_in_time_is_answered_with_its_place(
     assert (late.code, late.remark) == (10, "the message was not on disk within 30 ms (syncFlushTimeout)")
     assert late.header["queueId"] == "0"
     assert late.header["queueOffset"] == "0"
-    assert late.header["msgId"].startswith(processor._host_hex)
+    assert late.header["msgId"].startswith(sync_store.commit_log.store_host.hex().upper())
 
 
 async def test_more_than_may_wait_for_the_disk_are_refused_and_not_stored(

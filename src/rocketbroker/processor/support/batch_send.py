@@ -1,0 +1,145 @@
+"""Batches: sends whose body holds several messages (SendMessageProcessor.sendBatchMessage)."""
+
+from collections.abc import Awaitable, Sequence
+from struct import pack
+from typing import Final
+
+from rocketbroker.broker.schedule.delay_rewrite import DELAY
+from rocketbroker.broker.timer.timer_rewrite import TIMER_DELAY_MS, TIMER_DELAY_SEC, TIMER_DELIVER_MS
+from rocketbroker.codec.message.message_batch import split_batch
+from rocketbroker.codec.message.message_properties import get_property, replace_property
+from rocketbroker.codec.message.message_sys_flag import (
+    INNER_BATCH_FLAG,
+    NEED_UNWRAP_FLAG,
+    TRANSACTION_ROLLBACK_TYPE,
+    host_flags,
+)
+from rocketbroker.codec.message.topic_validator import RETRY_GROUP_TOPIC_PREFIX
+from rocketbroker.codec.remoting.handler import Connection
+from rocketbroker.codec.remoting.headers.send_message import SendMessageRequestHeader
+from rocketbroker.codec.remoting.hot_responses import batch_uniq_id_suffix, send_response
+from rocketbroker.codec.remoting.remoting_command import Command, RemotingCommand
+from rocketbroker.codec.remoting.response_code import ResponseCode
+from rocketbroker.codec.storefile.consume_queue_layout import MOST_IN_INNER_BATCH
+from rocketbroker.common.config import MessageStoreConfig
+from rocketbroker.common.errors import BrokerResponseError, CodecError
+from rocketbroker.processor.support.broker_properties import BrokerProperties
+from rocketbroker.processor.support.key_limit import KeyLimit
+from rocketbroker.processor.support.put_refusal import put_refusal
+from rocketbroker.processor.support.send_answers import SendAnswers
+from rocketbroker.processor.support.topic_target import TopicTarget
+from rocketbroker.store.commitlog.put_message import MessageExtBrokerInner, PutMessageStatus
+from rocketbroker.store.message_appender import MessageAppender
+
+# Messages whose ids, of 33 bytes each, fit into the header of an answer.
+_MOST_IN_BATCH: Final = 400_000
+_DELAYS: Final = (DELAY, TIMER_DELIVER_MS, TIMER_DELAY_SEC, TIMER_DELAY_MS)
+
+SendCommand = RemotingCommand[SendMessageRequestHeader]
+
+
+class BatchSend:
+    """Stores batches: message by message, or as one record in a topic with ``queue.type=BatchCQ``.
+
+    Args:
+        store_config: the limit of a batch.
+        appender: stores the messages.
+        store_host: the broker's address as records have it.
+        key_limit: limits the index keys of each message.
+        answers: delays answers.
+    """
+
+    def __init__(
+        self,
+        store_config: MessageStoreConfig,
+        appender: MessageAppender,
+        store_host: bytes,
+        key_limit: KeyLimit,
+        answers: SendAnswers,
+    ) -> None:
+        self._store_config = store_config
+        self._appender = appender
+        self._key_limit = key_limit
+        self._answers = answers
+        self._store_host = store_host
+        self._host_hex = store_host.hex().upper()
+
+    def process(
+        self, connection: Connection, command: SendCommand, target: TopicTarget, queue_id: int, own: BrokerProperties
+    ) -> bytes | Awaitable[bytes | Command]:
+        """Store a batch and answer with the ids of its messages and the queue offset of the first."""
+        header = command.header
+        self._check(header, target, len(command.body))
+        try:
+            parts = split_batch(command.body)
+        except CodecError as error:
+            raise BrokerResponseError(ResponseCode.MESSAGE_ILLEGAL, str(error)) from error
+        count = len(parts.flags)
+        if count > _MOST_IN_BATCH:
+            remark = f"the batch has {count} messages; the ids of at most {_MOST_IN_BATCH} fit into an answer"
+            raise BrokerResponseError(ResponseCode.MESSAGE_ILLEGAL, remark)
+        properties = header.properties.encode()
+        self._key_limit.check_all([properties, *parts.properties])
+        message = MessageExtBrokerInner(
+            topic=header.topic,
+            queue_id=queue_id,
+            body=b"",
+            sys_flag=header.sys_flag | target.sys_flag | host_flags(connection.remote_host, self._store_host),
+            born_timestamp=header.born_timestamp,
+            born_host=connection.remote_host,
+            reconsume_times=header.reconsume_times,
+        )
+        unique_key = get_property(properties, b"UNIQ_KEY")
+        suffix = own.answer_fields
+        if target.is_batch_cq and unique_key is not None:
+            _make_inner(message, command, count, own)
+            suffix += batch_uniq_id_suffix(unique_key)
+            result = self._appender.put_inner_batch(message, count)
+        else:
+            result = self._appender.put_messages(message, parts)
+        if result.status is not PutMessageStatus.PUT_OK:
+            target.stats.misses += 1
+            raise put_refusal(result)
+        target.stats.add(count, result.size)
+        ids = self._message_ids(result.physical_offsets or [result.physical_offset])
+        answer = send_response(command.opaque, queue_id, result.queue_offset, ids, unique_key, suffix)
+        return self._answers.when_safe(answer, result, target, queue_id, message) if target.waits else answer
+
+    def _check(self, header: SendMessageRequestHeader, target: TopicTarget, length: int) -> None:
+        """Refuse what cannot be done for a batch (CommitLog.asyncPutMessages)."""
+        limit = self._store_config.max_message_size
+        if target.is_retry:
+            remark = f"batch request does not support retry group {header.topic.removeprefix(RETRY_GROUP_TOPIC_PREFIX)}"
+        elif length > limit:
+            remark = f"the batch has {length} bytes, the limit is {limit} (maxMessageSize)"
+        elif header.sys_flag & TRANSACTION_ROLLBACK_TYPE:
+            remark = (
+                f"a batch cannot be part of a transaction (sysFlag {header.sys_flag}); send its messages one by one"
+            )
+        elif any(get_property(header.properties.encode(), name) is not None for name in _DELAYS):
+            remark = "a batch cannot be delayed; send its messages one by one"
+        else:
+            return
+        raise BrokerResponseError(ResponseCode.MESSAGE_ILLEGAL, remark)
+
+    def _message_ids(self, offsets: Sequence[int]) -> bytes:
+        """Encode offset message ids, comma-joined: host and CommitLog offset, of 8 bytes each, in hex."""
+        joined = pack(f">{len(offsets)}Q", *offsets).hex(",", 8).upper()
+        return (self._host_hex + joined.replace(",", "," + self._host_hex)).encode()
+
+
+def _make_inner(message: MessageExtBrokerInner, command: SendCommand, count: int, own: BrokerProperties) -> None:
+    """Make a batch one record."""
+    if count > MOST_IN_INNER_BATCH:
+        remark = (
+            f"the batch has {count} messages; topic[{message.topic}] has queue.type=BatchCQ, "
+            f"which takes {MOST_IN_INNER_BATCH} in a batch"
+        )
+        raise BrokerResponseError(ResponseCode.MESSAGE_ILLEGAL, remark)
+    properties = command.header.properties.encode()
+    if not properties.endswith(b"\x02"):
+        properties += b"\x02"
+    message.body = command.body
+    message.flag = command.header.flag
+    message.properties = replace_property(own.replace_in(properties), b"INNER_NUM", b"%d" % count)
+    message.sys_flag |= INNER_BATCH_FLAG | NEED_UNWRAP_FLAG

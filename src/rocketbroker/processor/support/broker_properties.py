@@ -1,0 +1,34 @@
+"""Properties that the broker sets on each message: MSG_REGION, TRACE_ON and CLUSTER."""
+
+from rocketbroker.codec.message.message_properties import replace_property
+from rocketbroker.codec.remoting.hot_responses import region_suffix
+from rocketbroker.common.config import BrokerConfig
+
+
+class BrokerProperties:
+    """The broker's properties, encoded once; make another when a setting has changed.
+
+    Attributes:
+        region_id: ``regionId``.
+        trace_on: ``traceOn``.
+        encoded: the properties, to append to those of a message.
+        answer_fields: the fields of each answer to a send.
+    """
+
+    __slots__ = ("_pairs", "answer_fields", "encoded", "region_id", "trace_on")
+
+    def __init__(self, config: BrokerConfig) -> None:
+        self.region_id, self.trace_on = config.region_id, config.trace_on
+        self._pairs = (
+            (b"MSG_REGION", config.region_id.encode()),
+            (b"TRACE_ON", b"true" if config.trace_on else b"false"),
+            (b"CLUSTER", config.broker_cluster_name.encode()),
+        )
+        self.encoded = b"".join(b"%b\x01%b\x02" % pair for pair in self._pairs)
+        self.answer_fields = region_suffix(config.region_id, trace_on=config.trace_on)
+
+    def replace_in(self, properties: bytes) -> bytes:
+        """Set them in properties that may have them already: the message was consumed and is sent again."""
+        for name, value in self._pairs:
+            properties = replace_property(properties, name, value)
+        return properties
