@@ -1,12 +1,12 @@
-"""Brings what was written to disk (FlushRealTimeService, GroupCommitService, FlushConsumeQueueService).
+"""Flush threads of CommitLog and queues (FlushRealTimeService, GroupCommitService, FlushConsumeQueueService).
 
-One owned thread for the CommitLog and one for the queues; the event loop never waits for a disk. Under ASYNC_FLUSH the
-log is synced each ``flushIntervalCommitLog``, if ``flushCommitLogLeastPages`` were written, and each
-``flushCommitLogThoroughInterval`` whatever was; under SYNC_FLUSH one sync serves all sends that came before it.
+The event loop never waits for a disk. Under ASYNC_FLUSH the log is synced every ``flushIntervalCommitLog`` if
+``flushCommitLogLeastPages`` were written, and every ``flushCommitLogThoroughInterval`` in any case. Under SYNC_FLUSH
+one sync serves all sends before it.
 
-A sync that failed says nothing of what it left out, and neither does a later one that succeeds, since a kernel that
-could not write pages takes them for clean. So the store turns read-only; what is not known to be on disk is read back,
-held against its checksums, written anew and synced, and only then messages are taken again.
+A failed sync does not tell which pages it left out. A later sync that succeeds does not either: a kernel that could not
+write pages takes them for clean. So the store becomes read-only until the unsynced data has been read back, checked
+against its checksums, rewritten and synced.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ from rocketbroker.store.queue.consume_queue_interface import ConsumeQueueInterfa
 log = logging.getLogger(__name__)
 
 PAGE = 4096
-# A disk that refused is tried again so often.
+# Pause before a disk that refused is tried again.
 RETRY_S = 1.0
 
 
@@ -46,12 +46,12 @@ class CommitLogFlusher:
 
     Args:
         queue: the files of the log.
-        config: how often.
+        config: the intervals.
         checkpoint: takes the store time up to which the log is on disk.
-        refusals: takes why nothing is stored while the disk refuses.
-        last_stored: gives the store time of the last message in ms; asked before each sync.
-        on_synced: called on the event loop when more of the log is on disk, before the sends that wait are told.
-        on_failed: called on the flush thread when a sync failed, once nothing is stored any more.
+        refusals: takes the reason to reject messages while the disk refuses.
+        last_stored: returns the store time of the last message in ms; called before each sync.
+        on_synced: called on the event loop when more of the log is on disk, before waiting sends are acknowledged.
+        on_failed: called on the flush thread when a sync failed and messages are rejected.
     """
 
     def __init__(
@@ -73,23 +73,22 @@ class CommitLogFlusher:
         self._on_failed = on_failed
         self._interval_s = config.flush_interval_commit_log / 1000
         self._thread = ServiceThread("FlushRealTimeService", min(self._interval_s, RETRY_S), self._flush_due)
-        # By offset: until when each waits, in the time of the loop, and who is told; apart from these, without a time,
-        # those that wait as long as it takes.
+        # Waits by offset, with their deadlines in loop time; those without a deadline are kept apart.
         self._waiting: deque[tuple[int, float, OnAcknowledged]] = deque()
         self._patient: deque[tuple[int, OnAcknowledged]] = deque()
         self._patience: asyncio.TimerHandle | None = None
-        # Whether the thread is to look at those that wait, or does, and will have the loop release what it synced.
+        # The thread was woken, or syncs, and will have the loop end the waits that it served.
         self._woken = False
         self._group = GroupCommit(self._thread.wakeup)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stopping = False
-        # When enough or anything that was written is synced the next time, and when a disk that refused is tried again.
+        # Times of the next sync if enough was written, of the next in any case, and of the next try after a failure.
         self._due_at = self._thorough_at = self._retry_at = 0.0
         # Everything before this offset of the log is on disk.
         self.flushed_offset = 0
-        # Held while the log is synced; who cuts the log holds it too.
+        # Held while the log is synced or truncated.
         self.pause = threading.Lock()
-        # Why a sync failed, until all that it left out is on disk.
+        # Reason of a failed sync, until all that it left out is on disk.
         self.error = ""
 
     def start(self) -> None:
@@ -104,14 +103,14 @@ class CommitLogFlusher:
         self._thread.stop()
 
     def when_flushed(self, offset: int, tell: OnAcknowledged, timeout_s: float = inf) -> None:
-        """Have told on the event loop that the log is on disk up to ``offset``, or why it is not.
+        """Call ``tell`` on the event loop when the log is on disk up to ``offset``, or the disk refused or was late.
 
-        Offsets ascend from call to call. A call and no task each: what costs a send here is felt.
+        Offsets ascend from call to call. Callbacks instead of tasks: this runs once per send.
 
         Args:
             offset: of the log.
-            tell: called once, with an empty text when it is on disk.
-            timeout_s: so long the disk may take. Who waits less long than one before is told no earlier than that one.
+            tell: takes the outcome, once.
+            timeout_s: limit for the disk. A wait ends no earlier than one that began before it with a longer limit.
         """
         loop = self._loop
         assert loop is not None
@@ -144,7 +143,7 @@ class CommitLogFlusher:
         return outcome_of(partial(self.when_flushed, offset))
 
     def _give_up(self) -> None:
-        """Tell those that have waited too long."""
+        """End the waits whose deadline has passed."""
         assert self._loop is not None
         now, self._patience, waiting = self._loop.time(), None, self._waiting
         late = []
@@ -160,14 +159,14 @@ class CommitLogFlusher:
             )
 
     def wakeup(self) -> None:
-        """Have what was written synced soon, ``group_commit`` says when."""
-        # A disk that refuses is tried again in its own time.
+        """Sync soon; ``group_commit`` chooses when."""
+        # A disk that refuses has its own retries.
         if not self._woken and not self.error:
             self._woken = True
             self._group.ask(len(self._waiting) + len(self._patient))
 
     def _flush_due(self) -> None:
-        """Sync if somebody waits, enough was written, or it is time for whatever was."""
+        """Sync if sends wait, enough was written, or the thorough interval has passed."""
         now = time.monotonic()
         if self.error and now < self._retry_at and not self._stopping:
             self._tell()
@@ -189,7 +188,7 @@ class CommitLogFlusher:
         return written >= max(self._config.flush_commit_log_least_pages * PAGE, 1)
 
     def flush(self) -> None:
-        """Sync each file that has unsynced bytes; runs on the flush thread."""
+        """Sync each file that has unsynced bytes (on the flush thread)."""
         with self.pause:
             self._flush()
 
@@ -213,7 +212,7 @@ class CommitLogFlusher:
         self._tell()
 
     def _note_on_disk(self, stored: int) -> None:
-        """Tell the checkpoint up to which store time the log is on disk.
+        """Note in the checkpoint up to which store time the log is on disk.
 
         After the clock was set back, its file goes back before any message stored since is acknowledged: a start would
         take that one to be in its queue as well.
@@ -248,7 +247,7 @@ class CommitLogFlusher:
 
     def _synced_end(self) -> int:
         end = 0
-        # Of one look at the files: the loop may add one meanwhile.
+        # One look at the files: the loop may add one meanwhile.
         for file in list(self._queue.files):
             end = file.file_from_offset + file.flushed
             if file.flushed < file.file_size:
@@ -261,7 +260,7 @@ class CommitLogFlusher:
             self._loop.call_soon_threadsafe(self._release)
 
     def _release(self) -> None:
-        """Tell the sends whose messages are on disk; all of them when the disk refused."""
+        """Acknowledge the sends whose messages are on disk; end all waits when the disk refused."""
         self._woken = False
         if self._on_synced is not None:
             self._on_synced()
@@ -286,12 +285,12 @@ def _not_flushed(reason: str) -> Acknowledgement:
 
 
 def _check_before_rewrite(file: MappedFile) -> None:
-    """Make sure that what is to be written anew is what was stored.
+    """Check that the bytes to rewrite are those that were stored.
 
     A kernel that dropped pages after a failed sync reads them back as they are on disk.
 
     Raises:
-        OSError: it is not.
+        OSError: They are not.
     """
     if not file.to_write_again:
         return
@@ -306,12 +305,12 @@ class ConsumeQueueFlusher:
     """Syncs the queues that changed.
 
     Args:
-        changed: gives the queues and files to sync, and forgets them.
-        commit_log: has the messages that their entries stand for.
-        interval_s: how often it looks.
-        last_stored: gives the store time of the last message in ms; asked before each round.
-        on_flushed: called on the flush thread after each round with the store time asked before it, or ``None`` when
-            something was not synced.
+        changed: returns the queues and files to sync, and forgets them.
+        commit_log: holds the messages of their entries.
+        interval_s: seconds between rounds.
+        last_stored: returns the store time of the last message in ms; called before each round.
+        on_flushed: called on the flush thread after each round with the store time of before it, or ``None`` after a
+            failed sync.
     """
 
     def __init__(
@@ -327,7 +326,7 @@ class ConsumeQueueFlusher:
         self._last_stored = last_stored
         self._on_flushed = on_flushed
         self._thread = ServiceThread("FlushConsumeQueueService", interval_s, self.flush)
-        # Why a sync failed, until what it left out is written anew and synced; a start makes it anew from the log.
+        # Reason of a failed sync, until what it left out is rewritten and synced; a start rebuilds it from the log.
         self.error = ""
         # Held while queues are synced; who cuts them holds it too.
         self.pause = threading.Lock()
@@ -335,7 +334,7 @@ class ConsumeQueueFlusher:
         self.stop = self._thread.stop
 
     def flush(self) -> None:
-        """Sync what changed; runs on the flush thread. What was not synced is tried again next time."""
+        """Sync the changed queues (on the flush thread); the next round retries those that failed."""
         with self.pause:
             self._flush()
 
@@ -357,10 +356,10 @@ class ConsumeQueueFlusher:
             self._on_flushed(min(stored, self._last_stored()))
 
     def _check_before_rewrite(self, queue: ConsumeQueueInterface, file: MappedFile) -> None:
-        """As for the log: make sure that each entry is still one of a message.
+        """Check that each entry still leads to a message.
 
         Raises:
-            OSError: one is not.
+            OSError: One does not.
         """
         if not file.to_write_again:
             return

@@ -1,4 +1,4 @@
-"""Brings the index to disk from time to time, so that an unclean stop leaves little of it to be made anew."""
+"""Periodic sync of the index, so that an unclean stop leaves little of it to rebuild."""
 
 import logging
 import time
@@ -8,7 +8,7 @@ from rocketbroker.store.index.index_service import IndexService
 
 log = logging.getLogger(__name__)
 
-# Each sync writes slots all over the file: a second's would be written again in the next.
+# Each sync writes slots all over the file. With a short interval most would be written again by the next.
 INTERVAL_S = 10.0
 
 
@@ -18,7 +18,7 @@ class IndexSync:
     Args:
         index_service: the index.
         checkpoint: takes the store time up to which the index is on disk.
-        interval_s: how often ``sync_if_due`` does it.
+        interval_s: seconds between syncs of ``sync_if_due``.
     """
 
     def __init__(
@@ -28,18 +28,18 @@ class IndexSync:
         self._checkpoint = checkpoint
         self._interval_s = interval_s
         self._next = 0.0
-        # Why a sync failed. It stays: what that one left out may be lost although a later one succeeds.
+        # Reason of a failed sync. It stays: what that sync left out may be lost although a later one succeeds.
         self.error = ""
 
     def sync_if_due(self) -> None:
-        """Sync if it was not done lately (blocks)."""
+        """Sync if the interval has passed (blocks)."""
         now = time.monotonic()
         if now >= self._next:
             self._next = now + self._interval_s
             self.sync()
 
     def sync(self) -> None:
-        """Sync, and take note of it in the checkpoint (blocks)."""
+        """Sync, and note it in the checkpoint (blocks)."""
         try:
             entered = self._index_service.sync()
         except OSError as error:

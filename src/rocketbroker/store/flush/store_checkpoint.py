@@ -1,4 +1,4 @@
-"""Up to when the files of the store are known to be on disk (org.apache.rocketmq.store.StoreCheckpoint)."""
+"""Store times up to which the files of a store are on disk (org.apache.rocketmq.store.StoreCheckpoint)."""
 
 import threading
 from pathlib import Path
@@ -8,7 +8,7 @@ from rocketbroker.codec.storefile.checkpoint_layout import StoreCheckpoint as Ch
 from rocketbroker.common.errors import CodecError, StoreError
 from rocketbroker.common.file_system import LOCAL, FileSystem
 
-# Java steps back so far, since messages of one millisecond may lie on both sides of a flush.
+# Java steps back this far: messages of one millisecond may be on both sides of a flush.
 _SAFETY_MS = 3000
 _DAY_MS = 24 * 3600 * 1000
 _TIMES = ("physic_msg_timestamp", "logics_msg_timestamp", "index_msg_timestamp")
@@ -26,9 +26,9 @@ class StoreCheckpoint:
         self._file_system = file_system
         self._path = path
         self.layout = CheckpointLayout()
-        # Whether the file may hold a later time than ``layout``, since the clock was set back.
+        # The file may hold a later time than ``layout``: the clock was set back.
         self.says_too_much = False
-        # The flush threads and the readers' each set theirs.
+        # Several threads set times, each its own.
         self._lock = threading.Lock()
         # Held while the file is written, so that no thread puts older times over newer ones.
         self._writing = threading.Lock()
@@ -37,10 +37,10 @@ class StoreCheckpoint:
         """Read the file, if there is one.
 
         Args:
-            now_ms: times that are more than a day later make no sense.
+            now_ms: times more than a day later make no sense.
 
         Raises:
-            StoreError: it cannot be read, or makes no sense; without it the whole store is checked.
+            StoreError: The file cannot be read, or makes no sense; without it the whole store is checked.
         """
         try:
             data = self._path.read_bytes()
@@ -56,10 +56,10 @@ class StoreCheckpoint:
         self.layout = layout
 
     def advance(self, **timestamps: int) -> None:
-        """Set some of the times, by the names of the layout's fields; zero, when nothing was stored yet, is left out.
+        """Set times by the names of the layout's fields; zero stands for nothing stored, and is ignored.
 
-        They go back with a clock that is set back: what is stored then has earlier times than what is on disk, and
-        would be taken to be there as well. Then no other time stays later than one that went back.
+        Times go back with a clock that is set back. Messages stored then have earlier times than what is on disk, and
+        would be taken to be on disk too. No other time stays later than one that went back.
         """
         given = {name: at for name, at in timestamps.items() if at}
         with self._lock:
@@ -72,10 +72,10 @@ class StoreCheckpoint:
             self.layout = layout
 
     def min_timestamp(self, *, with_index: bool) -> int:
-        """Messages stored before this time are on disk in the CommitLog and the queues (and the index)."""
+        """Return the time before which all messages are on disk in CommitLog and queues (and the index)."""
         layout = self.layout
         found = min(layout.physic_msg_timestamp, layout.logics_msg_timestamp) - _SAFETY_MS
-        # Others of the index's last millisecond may not be in it.
+        # Other messages of the index's last millisecond may not be in it.
         return max(min(found, layout.index_msg_timestamp - 1) if with_index else found, 0)
 
     def save(self) -> None:

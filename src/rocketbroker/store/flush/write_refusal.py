@@ -1,4 +1,4 @@
-"""Why the store takes no message now (DefaultMessageStore.checkStoreStatus, RunningFlags)."""
+"""Standing reasons to reject writes (DefaultMessageStore.checkStoreStatus, RunningFlags)."""
 
 import threading
 from enum import Enum
@@ -7,7 +7,7 @@ from rocketbroker.store.commitlog.put_message import PutMessageResult, PutMessag
 
 
 class Refusal(Enum):
-    """A cause that lasts until who found it says that it is over; the gravest first."""
+    """Standing reasons to reject writes, most severe first; the part that found one clears it."""
 
     SHUTTING_DOWN = PutMessageStatus.SHUTTING_DOWN
     NOT_STARTED = PutMessageStatus.NOT_STARTED
@@ -17,10 +17,10 @@ class Refusal(Enum):
 
 
 class StandingRefusals:
-    """The causes for which every put is refused now; each has an owner that sets and clears it, from any thread.
+    """The reasons to reject every put now; each has an owner that sets and clears it, from any thread.
 
     Attributes:
-        current: the result of a put for the gravest of them, ``None`` while messages are taken.
+        current: the result of a put for the most severe of them, ``None`` while messages are taken.
     """
 
     __slots__ = ("_lock", "_reasons", "current")
@@ -31,25 +31,25 @@ class StandingRefusals:
         self.current: PutMessageResult | None = None
 
     def set(self, refusal: Refusal, reason: str) -> None:
-        """Refuse every put from now on; ``reason`` names the cause, the measured value and the setting that governs."""
+        """Reject every put from now on; ``reason`` names the cause, the measured value and the setting that governs."""
         with self._lock:
             self._reasons[refusal] = reason
             self._choose()
 
     def clear(self, refusal: Refusal) -> None:
-        """End a cause; puts go on once none is left."""
+        """Clear a cause; puts are taken again once no cause is left."""
         with self._lock:
             self._reasons.pop(refusal, None)
             self._choose()
 
     def reason(self, refusal: Refusal) -> str:
-        """The text of one cause, empty while it is not there."""
+        """Return the text of one cause, empty while it does not stand."""
         return self._reasons.get(refusal, "")
 
     def only(self, refusal: Refusal) -> bool:
-        """Whether this cause and no other is there."""
+        """Return whether this cause stands alone."""
         return self._reasons.keys() == {refusal}
 
     def _choose(self) -> None:
-        gravest = next((refusal for refusal in Refusal if refusal in self._reasons), None)
-        self.current = None if gravest is None else PutMessageResult(gravest.value, reason=self._reasons[gravest])
+        worst = next((refusal for refusal in Refusal if refusal in self._reasons), None)
+        self.current = None if worst is None else PutMessageResult(worst.value, reason=self._reasons[worst])

@@ -1,4 +1,4 @@
-"""A store whose files are mapped and mended, before it is recovered (DefaultMessageStore.load)."""
+"""A store whose files are mapped and mended, before recovery (DefaultMessageStore.load)."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -16,12 +16,15 @@ from rocketbroker.store.recovery.recovery_report import RecoveryReport
 
 
 class LoadedStore(NamedTuple):
-    """The parts of a store whose files are mapped, and what was wrong with those.
+    """The parts of a store whose files are mapped, and the damage to those.
 
-    ``mended_to`` is the CommitLog offset behind the last file that was lost in the middle, ``lacking`` has the queues
-    that lack entries since a file of theirs was damaged, ``index_lacks`` is the offset from which on the index does.
-    ``ends`` is what was there when all was last known to be on disk, ``None`` when that is not known, and ``ends_path``
-    where that is kept. ``note`` says what an earlier start left half made, and this one may.
+    Attributes:
+        mended_to: CommitLog offset after the last file that was lost in the middle.
+        lacking: queues that lack entries because a file of theirs was damaged.
+        index_lacks: CommitLog offset from which on the index lacks keys.
+        ends: the ends of all parts when all was last known to be on disk; ``None`` if unknown.
+        ends_path: the file with those.
+        note: the part that an earlier start left incomplete, or this one may.
     """
 
     commit_log: CommitLog
@@ -37,13 +40,13 @@ class LoadedStore(NamedTuple):
 
     @property
     def folders(self) -> list[Path]:
-        """Where log, queues and index lie."""
+        """The folders of log, queues and index."""
         index = [] if self.index_service is None else [self.index_service.directory]
         return [self.commit_log.queue.directory, *self.queues.directories, *index]
 
     @property
     def known_to(self) -> int:
-        """All of log and queues below this CommitLog offset is known to be on disk without a look at the checkpoint."""
+        """CommitLog offset below which log and queues are on disk, whatever the checkpoint says."""
         return 0 if self.ends is None else self.ends.end_of_log
 
 
@@ -58,26 +61,26 @@ def load(
     *,
     clean_stop: bool,
 ) -> LoadedStore:
-    """Map the files of a store; missing and damaged ones are mended or set aside.
+    """Map the files of a store; mend missing and damaged ones, or set them aside.
 
     Args:
         commit_log: the log.
         queues: the queues.
-        index_service: the index, if there is to be one.
-        ends_path: where it is kept what was there when all was last known to be on disk.
-        note: where it is noted that there is something to make anew.
-        before_change: called before a file is mended or set aside; what nobody reads any more goes without it.
-        clean_stop: whether the last stop was one.
+        index_service: the index, if enabled.
+        ends_path: the file with the ends of all parts when all was last known to be on disk.
+        note: takes the part that has to be rebuilt.
+        before_change: called before a file is mended or set aside, but not before files that nobody reads are removed.
+        clean_stop: whether the last stop was clean.
 
     Raises:
-        StoreError: the CommitLog was made with other settings, or a file cannot be opened.
+        StoreError: The CommitLog was made with other settings, or a file cannot be opened.
     """
     report = RecoveryReport(clean_stop)
     told, files = report.damaged_files, commit_log.queue
     note.load(told)
 
     def changing(mended_to: int = 0) -> None:
-        # What is lacking is known once all is loaded; until then it may be anything.
+        # The missing part is known once all is loaded; until then it may be anything.
         note.write(0, mended_to)
         before_change()
 

@@ -1,7 +1,7 @@
 """End of the log after a clean stop, when all of it is on disk (CommitLog.recoverNormally).
 
-No entry of a queue moves the end that does not lead to its message. What is known of the clean stop does, and where
-nothing is, an entry whose message the log has lost: up to the end of the file of the last sound record.
+An entry of a queue moves the end only if it leads to its message. The noted end of the clean stop moves it too. Without
+such a note, an entry whose message the log has lost does, up to the end of the file of the last sound record.
 """
 
 from collections.abc import Mapping
@@ -16,9 +16,9 @@ from rocketbroker.store.recovery.queue_tails import QueueTails
 
 
 def end_after_clean_stop(loaded: LoadedStore, tails: QueueTails) -> int:
-    """Find the end of the log, all of which is on disk: the end of the last queued message or behind it.
+    """Find the end of the log, all of which is on disk: the end of the last queued message, or later.
 
-    What the queues know is not walked through; half messages, which no queue has, may follow it.
+    Messages that queues know are not walked; half messages, which no queue has, may follow them.
     """
     queue, report = loaded.commit_log.queue, loaded.report
     ends = {each: tails.sound_end(each, each.max_offset) for each in loaded.queues}
@@ -34,7 +34,7 @@ def end_after_clean_stop(loaded: LoadedStore, tails: QueueTails) -> int:
             break
         found = walk.next_sound()
         if found is not None and found >= least and (store_timestamp_at(queue, found) or last_stored) < last_stored:
-            # Java leaves older records behind the end of a log that it has cut.
+            # Java leaves older records after the end of a log that it has truncated.
             found = None
         if found is None:
             break
@@ -48,13 +48,13 @@ def end_after_clean_stop(loaded: LoadedStore, tails: QueueTails) -> int:
 
 
 def _last_queued(loaded: LoadedStore, ends: Mapping[ConsumeQueueInterface, int]) -> tuple[int, int]:
-    """Offset of the record from which on the end of the log is looked for, and the least that the end may be.
+    """Return the record from which the search for the end starts, and the least offset of the end.
 
-    Without messages in the queues it is looked for from the begin of the last file.
+    Without messages in the queues the search starts at the last file.
 
     Args:
         loaded: the store.
-        ends: queue offsets behind the last entries that lead to their messages.
+        ends: queue offsets after the last entries that lead to their messages.
     """
     log_queue, known_to = loaded.commit_log.queue, loaded.known_to
     entries = [entry for queue, end in ends.items() if (entry := queue.message_entry(end - 1))]
@@ -62,7 +62,7 @@ def _last_queued(loaded: LoadedStore, ends: Mapping[ConsumeQueueInterface, int])
     if last is not None and log_queue.find(last[0]) is not None:
         return last[0], max(sum(last), known_to)
     if not log_queue.files:
-        # Nothing but these says where the log ended.
+        # Only the entries tell where the log ended.
         offset, size = last or (0, 0)
         base = offset - offset % log_queue.file_size
         return base, known_to or min(offset + size, base + log_queue.file_size)
@@ -71,9 +71,9 @@ def _last_queued(loaded: LoadedStore, ends: Mapping[ConsumeQueueInterface, int])
 
 
 def _claimed_end(loaded: LoadedStore, ends: Mapping[ConsumeQueueInterface, int], begin: int) -> int:
-    """End of the last message that a queue names and the log has not, in the file of the log's last record.
+    """Return the end of the last message that a queue names and the log lacks, in the file of the last record.
 
-    An entry whose message the log has at another place is a damaged one, and says nothing.
+    An entry whose message is elsewhere in the log is damaged, and does not count.
     """
     log_queue = loaded.commit_log.queue
     size = log_queue.file_size

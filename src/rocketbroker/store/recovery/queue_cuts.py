@@ -1,4 +1,4 @@
-"""Where queues are cut off at a start, to be entered anew from the log."""
+"""Offsets at which queues are truncated at a start, to be rebuilt from the log."""
 
 from collections.abc import Collection, Mapping
 
@@ -8,12 +8,12 @@ from rocketbroker.store.recovery.queue_tails import QueueTails
 
 
 class QueueCuts:
-    """Finds where all queues are to be cut; nothing is changed before ``cut``.
+    """Finds where to truncate all queues; nothing is changed before ``cut``.
 
     Args:
         queues: the queues.
         physical_offset: a CommitLog offset before which all messages are known to be in the queues.
-        without_begin: queues that are to be made anew from their begin.
+        without_begin: queues to rebuild from their begin.
         tails: finds entries that lead to no message.
         told: takes which entries are damaged, a text each.
         ended: begin and end of queues at the clean stop before; ``None`` when there was none.
@@ -61,15 +61,15 @@ class QueueCuts:
         self._known.setdefault(queue, min(end, known))
 
     def cut(self) -> None:
-        """Forget the entries."""
+        """Truncate the queues."""
         for queue, position in self._positions.items():
             queue.cut(position)
 
     def reach_known_ends(self) -> None:
-        """Have the queues that were made anew end nowhere before they did.
+        """Let the rebuilt queues end no earlier than before.
 
         Raises:
-            StoreFullError: the disk has no room.
+            StoreFullError: The disk has no room.
         """
         for queue, end in self._known.items():
             if queue.max_offset < end:

@@ -1,6 +1,6 @@
-"""Last entries of queues, held against the log: one that was damaged leads to no message, or beyond the end of the log.
+"""Check of the last entries of queues against the log. A damaged entry leads to no message, or beyond the log's end.
 
-A queue that ends with such entries is cut before them, and they are made anew from the log.
+A queue that ends with such entries is truncated before them, and they are rebuilt from the log.
 """
 
 from rocketbroker.codec.message.expected_record import ExpectedRecord
@@ -23,9 +23,9 @@ class QueueTails:
         self._commit_log = commit_log
 
     def sound_end(self, queue: ConsumeQueueInterface, end: int) -> int:
-        """Queue offset behind the last entry before ``end`` that leads to its message; ``end`` when that is the last.
+        """Return the queue offset after the last entry before ``end`` that leads to its message.
 
-        Goes back in growing steps: sound entries that are made anew with the others do no harm.
+        Goes back in growing steps: rebuilding some sound entries with the others does no harm.
         """
         if not self._can_be_checked(queue):
             return end
@@ -41,13 +41,13 @@ class QueueTails:
         return end if step == 1 else queue.min_offset
 
     def leads(self, queue: ConsumeQueueInterface, queue_offset: int) -> bool:
-        """Tell whether an entry leads to its message; true as well where there is none, or it is not meant to."""
+        """Return whether an entry leads to its message; true also without an entry, or where none is meant to."""
         record = queue.expected_record(queue_offset)
         sound = record is None or _says_nothing(record) or self._leads(queue, record)
         return sound or not self._can_be_checked(queue)
 
     def may_be_lost(self, queue: ConsumeQueueInterface, queue_offset: int, physical_offset: int) -> bool:
-        """Tell whether an entry names a message from a CommitLog offset on, which may be lost with the log's tail."""
+        """Return whether an entry names a message after a CommitLog offset, lost perhaps with the log's tail."""
         record = queue.expected_record(queue_offset)
         if record is None:
             return False
@@ -56,13 +56,13 @@ class QueueTails:
         return in_the_log and size >= queue.record_check.least_size
 
     def _can_be_checked(self, queue: ConsumeQueueInterface) -> bool:
-        """Tell whether there is a log; entries of Java's light queues lead to messages of other topics."""
+        """Return whether there is a log; entries of Java's light queues lead to messages of other topics."""
         return bool(self._commit_log.queue.files) and not queue.topic.startswith(LMQ_PREFIX)
 
     def _leads(self, queue: ConsumeQueueInterface, record: ExpectedRecord) -> bool:
         queue_offset, offset, _, _ = record
         if 0 <= offset < self._commit_log.min_offset:
-            # Its file has expired: those before it lie before it.
+            # Its file has expired. Entries before it must have lower offsets.
             before = queue.entry(queue_offset - 1)
             return before is None or before[0] <= offset
         head = self._commit_log.bytes_at(offset, BODY_POSITION)
@@ -70,6 +70,6 @@ class QueueTails:
 
 
 def _says_nothing(record: ExpectedRecord) -> bool:
-    """Tell whether an entry only says that its queue offset was used."""
+    """Return whether an entry only says that its queue offset was used."""
     _, offset, size, _ = record
     return size == MIN_RECORD_SIZE or is_filler(offset, size)

@@ -1,6 +1,6 @@
-"""What is being made anew from the CommitLog: ``config/rebuild.json``, there as long as that goes on.
+"""``config/rebuild.json``: the part of the store that is being rebuilt from the CommitLog, until that is done.
 
-A crash on the way leaves queues and index half made below the offset up to which they would else be taken to be whole.
+A crash meanwhile leaves queues and index incomplete below the offset up to which they would otherwise count as whole.
 """
 
 import logging
@@ -17,14 +17,16 @@ FILE_NAME = "rebuild.json"
 
 
 class RebuildNote:
-    """Says from which CommitLog offset on queues and index may be half made, and up to where the log was mended.
-
-    ``found_from`` and ``found_mended_to`` are what a start left that did not come to its end; ``None`` and 0 without
-    one. ``stands`` tells whether there is a note on disk.
+    """CommitLog offsets from which on queues and index may be incomplete, and up to which the log was mended.
 
     Args:
         path: the file.
         file_system: the disk.
+
+    Attributes:
+        found_from: the first offset of a start that did not finish, ``None`` without one.
+        found_mended_to: the second offset of such a start, 0 without one.
+        stands: a note is on disk.
     """
 
     def __init__(self, path: Path, file_system: FileSystem) -> None:
@@ -36,20 +38,20 @@ class RebuildNote:
         self.stands = False
 
     def load(self, told: list[str]) -> None:
-        """Read the file (blocks); a damaged one, which ``told`` takes, has all made anew."""
+        """Read the file (blocks). A damaged one is added to ``told``, and all is rebuilt."""
         for path in (self._path, backup_of(self._path)):
             try:
                 self.found_from, self.found_mended_to = _parse(loads_config(path.read_bytes()))
             except FileNotFoundError:
                 continue
             except (OSError, CodecError, ValueError, TypeError, KeyError) as error:
-                told.append(f"{path}: cannot be read, queues and index are made anew: {error}")
+                told.append(f"{path}: cannot be read, queues and index are rebuilt: {error}")
                 self.found_from = 0
             self._mended_to, self.stands = self.found_mended_to, True
             return
 
     def write(self, from_offset: int, mended_to: int = 0) -> None:
-        """Note it on disk before anything is changed (blocks).
+        """Write the note to disk, before anything is changed (blocks).
 
         A disk that refuses does not keep the store from being opened: the note is for a crash before that is done.
         """
@@ -63,10 +65,10 @@ class RebuildNote:
             self.stands = True
 
     def remove(self) -> None:
-        """All is made, and on disk (blocks).
+        """Remove the note once all is rebuilt and on disk (blocks).
 
         Raises:
-            OSError: the disk refused; the next start makes it anew once more.
+            OSError: The disk refused; the next start rebuilds it once more.
         """
         for path in (backup_of(self._path), self._path):
             if path.exists():

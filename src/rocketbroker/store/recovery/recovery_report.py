@@ -1,4 +1,4 @@
-"""What the recovery of a store found and did, as a value."""
+"""Report of the recovery of a store."""
 
 from dataclasses import dataclass, field
 
@@ -8,11 +8,15 @@ from rocketbroker.store.logfile.mapped_file_queue import MappedFileQueue
 
 @dataclass
 class RecoveryReport:
-    """What recovery found and did.
+    """Findings and actions of recovery.
 
-    ``checked_from`` is the CommitLog offset from which on all was checked, ``end_of_log`` the one at which the next
-    message will lie, ``last_stored_ms`` the store time of the last one that was checked, 0 without one, ``cut_off``
-    says what was cut off there, if anything. ``damaged_files`` and ``queues_rebuilt`` have a text each.
+    Attributes:
+        checked_from: CommitLog offset from which on all was checked.
+        end_of_log: CommitLog offset of the next message.
+        last_stored_ms: store time of the last message that was checked, 0 without one.
+        cut_off: what was truncated there, empty for nothing.
+        damaged_files: a text for each file.
+        queues_rebuilt: a text for each queue.
     """
 
     clean_stop: bool
@@ -29,7 +33,7 @@ class RecoveryReport:
 
     @property
     def damage(self) -> list[str]:
-        """All that was not as it should be, a text each."""
+        """All damage, a text each."""
         return [
             *([self.cut_off] if self.cut_off else []),
             *map(str, self.corrupt_ranges),
@@ -47,7 +51,7 @@ class RecoveryReport:
         return text + "".join(f"; {damage}" for damage in self.damage)
 
     def add_range(self, queue: MappedFileQueue, begin: int, end: int, why: str) -> None:
-        """Take note that the log holds no sound record between two offsets; what is known already is left out."""
+        """Note that the log has no sound record between two offsets; known ranges are skipped."""
         while begin < end:
             file = queue.find(begin)
             base = file.file_from_offset if file else begin - begin % queue.file_size
@@ -58,7 +62,7 @@ class RecoveryReport:
             begin = stop
 
     def set_cut_off(self, queue: MappedFileQueue, offset: int, why: str) -> None:
-        """Take note that the log is cut off at an offset."""
+        """Note that the log is truncated at an offset."""
         begin = offset - offset % queue.file_size
         self.cut_off = f"{queue.path_of(begin)}: cut off at {offset - begin}: {why}"
 

@@ -1,4 +1,4 @@
-"""The files that say who uses a store: ``lock`` and ``abort`` (DefaultMessageStore.lockFile, createTempFile)."""
+"""The files ``lock`` and ``abort`` of a store (DefaultMessageStore.lockFile, createTempFile)."""
 
 import fcntl
 from pathlib import Path
@@ -8,14 +8,14 @@ from rocketbroker.common.errors import StoreError
 from rocketbroker.common.file_system import LOCAL, FileSystem, parents_of
 from rocketbroker.common.open_files import why_refused
 
-#: What the locked file holds once the store is recovered. Java's broker writes it at once: it recovers before it locks.
+#: Content of the locked file once the store is recovered. Java writes it at once: it recovers before it locks.
 LOCKED = b"lock"
-# Till then; of one length, since nothing is cut.
+# Content until then; of the same length, since nothing is truncated.
 _OPENING = b"open"
 
 
 class StoreLock:
-    """Keeps a second broker out of a store, and tells whether the last one stopped cleanly.
+    """Lock that keeps a second broker out of a store, and the mark of an unclean stop.
 
     Args:
         root: the store's root folder.
@@ -28,16 +28,16 @@ class StoreLock:
         self._path = root / "lock"
         self._abort_path = abort_path
         self._fd = -1
-        # The last broker stopped cleanly; known once the lock is taken.
+        # The last broker stopped cleanly; known once the lock is acquired.
         self.was_clean = True
-        # Whether the next start is to find an unclean stop, since something that this one had to do is not on disk.
+        # The next start must find an unclean stop: something that this one had to do is not on disk.
         self.stays_marked = False
 
     def acquire(self) -> None:
-        """Take the lock, if it is not taken by this one already.
+        """Acquire the lock unless this object holds it.
 
         Raises:
-            StoreError: another process has it, or the folder cannot be written.
+            StoreError: Another process holds it, or the folder cannot be written.
         """
         if self._fd >= 0:
             return
@@ -60,19 +60,19 @@ class StoreLock:
         self._file_system.write(self._fd, 0, _OPENING)
 
     def note_open(self) -> None:
-        """Say in the file that the store is recovered, to who reads its queues beside the broker (blocks)."""
+        """Note in the file that the store is recovered, for readers beside the broker (blocks)."""
         self._file_system.write(self._fd, 0, LOCKED)
 
     def mark_running(self, pid: int) -> None:
         """Write the abort file to disk: without it the next start would trust what a crash left (blocks).
 
         Raises:
-            StoreError: it cannot be written.
+            StoreError: The file cannot be written.
         """
         try:
             self._file_system.make_folders(self._abort_path.parent)
             write_synced(self._abort_path, str(pid).encode(), self._file_system)
-            # Also those that a start made which got no further.
+            # Including folders of a start that ended here.
             for folder in {*parents_of(self._abort_path), *parents_of(self._path)}:
                 self._file_system.sync_folder(folder)
         except OSError as error:
@@ -84,7 +84,7 @@ class StoreLock:
         self._file_system.sync_folder(self._abort_path.parent)
 
     def release(self) -> None:
-        """Give the lock back."""
+        """Release the lock."""
         if self._fd >= 0:
             self._file_system.close(self._fd)
             self._fd = -1

@@ -1,15 +1,15 @@
-"""What happens when a store is opened: the end of the log is found, queues and index are made to agree with it.
+"""Recovery of an opened store: find the end of the log, and make queues and index agree with it.
 
 Answers to DefaultMessageStore.recover and CommitLog.recoverNormally / recoverAbnormally.
 
-1. All of the log is known to be on disk after a clean stop; else what was stored 3 s before the times of the checkpoint
-   is. Damage in the known part is reported and passed over: it costs the messages it hit and no other.
-2. In the unknown part the first damage ends the log. What follows the end is cut off, in the log, the queues and the
-   index; queues and index are cut off where the unknown part begins, since a power loss may have left holes in them.
+1. After a clean stop all of the log is known to be on disk; otherwise what was stored 3 s before the times of the
+   checkpoint is. Damage in the known part is reported and skipped: it costs the messages it hit and no others.
+2. In the unknown part the first damage ends the log. Log, queues and index are truncated at the end. Queues and index
+   are truncated where the unknown part begins, since a power loss may have left holes in them.
 3. Messages that the queues or the index lack are dispatched again.
 
-Before queues or index are changed where they are known to be on disk, ``RebuildNote`` says from where on they are: a
-crash on the way leaves no start that takes what is half made for whole.
+Before queues or index are changed where they are known to be on disk, ``RebuildNote`` says from where on. After a crash
+meanwhile, the next start does not take an incomplete part for a whole one.
 """
 
 import logging
@@ -41,7 +41,7 @@ from rocketbroker.store.recovery.unknown_part import UnknownPart, take_unknown_p
 
 log = logging.getLogger(__name__)
 
-# So often it is told how far the recovery has come, in seconds.
+# Seconds between reports of progress.
 _TELL_S = 3.0
 
 
@@ -52,17 +52,17 @@ def recover(
     before_change: Callable[[], None],
     say: Callable[[str], None] = log.info,
 ) -> RecoveryReport:
-    """Bring loaded files into agreement; gives what was found.
+    """Make the loaded files agree, and return what was found.
 
     Args:
         loaded: the store.
-        checkpoint: up to when it is known to be on disk.
-        reput: dispatches what queues and index lack.
+        checkpoint: the times up to which it is known to be on disk.
+        reput: dispatches messages that queues and index lack.
         before_change: called before anything is changed.
-        say: is told each few seconds how far it has come.
+        say: takes the progress every few seconds.
 
     Raises:
-        StoreFullError: the disk has no room for entries that are missing.
+        StoreFullError: The disk has no room for missing entries.
     """
     report, queues, log_queue = loaded.report, loaded.queues, loaded.commit_log.queue
     progress = _Progress(say, log_queue.max_file_end)
@@ -87,7 +87,7 @@ def recover(
     _reach(log_queue, unknown.log_from)
     if loaded.index_service is not None:
         report.index_entries_cut = loaded.index_service.cut(index_lacks)
-    # What was not on disk for certain may have holes: those entries are made anew from the log.
+    # Entries that may not have been on disk may have holes between them: they are rebuilt from the log.
     cuts.cut()
     queues.correct_min_offsets(log_queue.min_offset)
     reput.catch_up(max(start, log_queue.min_offset), unknown.log_from, progress.tell)
@@ -99,18 +99,18 @@ def recover(
     _reach_ends(loaded, reput)
     cuts.reach_known_ends()
     if not report.clean_stop:
-        # They are in the page cache, where a killed broker left them, and may be no further.
+        # A killed broker left them in the page cache, and they may not be on disk.
         log_queue.unsynced_from(report.checked_from)
         for folder in loaded.folders:
             sync_names(folder, log_queue.file_system)
     if made_anew:
-        _settle(loaded)
+        _sync_rebuilt(loaded)
     report.duration_s = progress.seconds
     return report
 
 
 class _Progress:
-    """Tells how far the recovery has come, not too often."""
+    """Reports the progress of recovery, not too often."""
 
     def __init__(self, say: Callable[[str], None], end: int) -> None:
         self._say = say
@@ -119,11 +119,11 @@ class _Progress:
 
     @property
     def seconds(self) -> float:
-        """Since the begin."""
+        """Seconds since the begin."""
         return time.monotonic() - self._began
 
     def tell(self, offset: int) -> None:
-        """The log is read and dispatched up to an offset."""
+        """Report that the log is read and dispatched up to an offset."""
         now = time.monotonic()
         if now - self._told >= _TELL_S:
             self._told = now
@@ -131,12 +131,12 @@ class _Progress:
 
 
 def _end_of(queue: ConsumeQueueInterface) -> int:
-    """CommitLog offset behind the last message of a queue."""
+    """Return the CommitLog offset after the last message of a queue."""
     return queue.message_end(queue.max_offset - 1)
 
 
 def _reach(queue: MappedFileQueue, end: int) -> None:
-    """Make the files anew that are missing before the end of the log: no offset is used a second time."""
+    """Recreate files that are missing before the end of the log, so that no offset is used twice."""
     while queue.max_file_end < end:
         file = queue.create_next(end - 1 - (end - 1) % queue.file_size)
         file.wrote = file.flushed = file.file_size
@@ -146,10 +146,10 @@ def _reach(queue: MappedFileQueue, end: int) -> None:
 
 
 def _ends_that_hold(loaded: LoadedStore) -> QueueEnds | None:
-    """What was there when all was last known to be on disk, if it has to be there still.
+    """Return the ends of all parts when all was last known to be on disk, if they must still hold.
 
-    After a clean stop it has, unless Java's broker wrote since. After another one topics may have been deleted since,
-    which is known as long as the log has what came before.
+    After a clean stop they must, unless Java's broker wrote since. After an unclean stop topics may have been deleted
+    since, which is known as long as the log has what came before.
     """
     ends, report = loaded.ends, loaded.report
     if ends is None:
@@ -160,15 +160,15 @@ def _ends_that_hold(loaded: LoadedStore) -> QueueEnds | None:
 
 
 def _queues_at_stop(loaded: LoadedStore) -> Mapping[tuple[str, int], tuple[int, int]]:
-    """Begin and end of each queue at the clean stop before, as far as they are known."""
+    """Return begin and end of each queue at the last clean stop, as far as known."""
     ends = _ends_that_hold(loaded)
     return {} if ends is None else ends.queues
 
 
 def _find_lost_queues(loaded: LoadedStore) -> list[ConsumeQueueInterface]:
-    """Take the queues that have less than they had at the clean stop as lacking; gives those that lack their begin.
+    """Add queues that have less than at the clean stop to the lacking ones; return those that lack their begin.
 
-    Also tells of the first files of the log, which look like expired ones when they are gone.
+    Also reports lost first files of the log, which would otherwise look expired.
     """
     ends = _ends_that_hold(loaded)
     if ends is None:
@@ -181,9 +181,9 @@ def _find_lost_queues(loaded: LoadedStore) -> list[ConsumeQueueInterface]:
 
 
 def _reach_ends(loaded: LoadedStore, reput: ReputMessageService) -> None:
-    """Have no queue end before it did when all was last known to be on disk, although the log lost the messages.
+    """Let no queue end before its last known end, although the log lost the messages.
 
-    After a kill as well: it may have come amid a start that found queues lost, and which ones is not known any more.
+    After a kill as well: it may have hit a start that found queues lost, and which ones is no longer known.
     """
     ends = _ends_that_hold(loaded)
     if ends is not None:
@@ -193,10 +193,10 @@ def _reach_ends(loaded: LoadedStore, reput: ReputMessageService) -> None:
 
 
 def _lacking_from(loaded: LoadedStore, unknown: UnknownPart) -> tuple[int, int]:
-    """CommitLog offsets from which on index and queues are made anew.
+    """Return the CommitLog offsets from which on index and queues are rebuilt.
 
-    What lies before the log's begin is kept: the offsets of a queue go on behind its last entry also when none of its
-    messages is left.
+    Entries before the log's begin are kept: the offsets of a queue continue after its last entry even when no message
+    of it is left.
     """
     log_begin = loaded.commit_log.queue.min_offset
     found, index_from, queues_from = loaded.note.found_from, unknown.index_from, unknown.log_from
@@ -212,7 +212,7 @@ def _lacking_from(loaded: LoadedStore, unknown: UnknownPart) -> tuple[int, int]:
 
 
 def _without_keys_to(loaded: LoadedStore) -> int:
-    """CommitLog offset before which there were no keys, so that an index without any lacks none."""
+    """Return the CommitLog offset before which there were no keys, so that an empty index lacks none."""
     ends = _ends_that_hold(loaded)
     return ends.end_of_log if ends is not None and ends.index_files == [] else 0
 
@@ -224,11 +224,11 @@ def _flush_log(file: MappedFile) -> None:
         raise StoreError(f"{file.path} cannot be synced: {error.strerror}; what it holds may not be on disk") from error
 
 
-def _settle(loaded: LoadedStore) -> None:
-    """Bring to disk what was made anew of the known part, and note that all is there (blocks).
+def _sync_rebuilt(loaded: LoadedStore) -> None:
+    """Sync the rebuilt known part, and note that all of it is on disk (blocks).
 
     Raises:
-        StoreError: the log could not be synced.
+        StoreError: The log could not be synced.
     """
     log_queue, index = loaded.commit_log.queue, loaded.index_service
     for file in log_queue.files:

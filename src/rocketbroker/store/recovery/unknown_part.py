@@ -1,7 +1,7 @@
-"""What of a store is not known to be on disk after an unclean stop (CommitLog.recoverAbnormally).
+"""The part of a store that may not be on disk after an unclean stop (CommitLog.recoverAbnormally).
 
-What was stored 3 s before the times of the checkpoint is known to be. Damage in the known part is passed over; behind
-it the first damage ends the log.
+Messages stored 3 s before the times of the checkpoint are known to be on disk. Damage in the known part is skipped;
+after it the first damage ends the log.
 """
 
 from collections.abc import Callable
@@ -16,7 +16,7 @@ from rocketbroker.store.recovery.loaded_store import LoadedStore
 
 
 class UnknownPart(NamedTuple):
-    """Offsets from which on it is not known what of the index is on disk, and what of the log and the queues is.
+    """CommitLog offsets at which the unknown part of the index begins, and that of log and queues.
 
     ``led_to`` is the end of the last message that a queue names.
     """
@@ -27,7 +27,7 @@ class UnknownPart(NamedTuple):
 
 
 def unknown_part(loaded: LoadedStore, checkpoint: StoreCheckpoint) -> UnknownPart:
-    """What is not known to be on disk, by the times of the checkpoint."""
+    """Find the part that is not known to be on disk, by the times of the checkpoint."""
     known = checkpoint.min_timestamp(with_index=False)
     least = index_least = loaded.known_to
     with_index = known
@@ -46,9 +46,9 @@ def unknown_part(loaded: LoadedStore, checkpoint: StoreCheckpoint) -> UnknownPar
 
 
 def _known_part(walk: LogWalk, known_ms: int, least: int, loaded: LoadedStore) -> int:
-    """Offset of the first record from ``least`` on that was stored after the time up to which all is on disk.
+    """Return the first record from ``least`` on that was stored after the time up to which all is on disk.
 
-    The end of the log if there is none. Damage before it is passed over.
+    Without one, return the end of the log. Damage before it is skipped.
     """
     queue = loaded.commit_log.queue
     while True:
@@ -68,7 +68,7 @@ def _known_part(walk: LogWalk, known_ms: int, least: int, loaded: LoadedStore) -
 
 
 def _last_file_known(queue: MappedFileQueue, known_ms: int) -> int:
-    """Offset of the last file that was begun before a time."""
+    """Return the offset of the last file that was begun before a time."""
     for file in reversed(queue.files[1:]):
         stored = store_timestamp_at(queue, file.file_from_offset)
         if stored is not None and stored <= known_ms:
@@ -79,9 +79,9 @@ def _last_file_known(queue: MappedFileQueue, known_ms: int) -> int:
 def take_unknown_part(
     loaded: LoadedStore, unknown: UnknownPart, reput: ReputMessageService, tell: Callable[[int], None]
 ) -> int:
-    """Check and dispatch the unknown part; gives where the first damage is, or nothing is written.
+    """Check and dispatch the unknown part; return the offset of its first damage, or of its end.
 
-    Files that were lost are passed over: no crash takes one whole file out of the middle.
+    Lost files are skipped: no crash takes one whole file out of the middle.
     """
     queue, report = loaded.commit_log.queue, loaded.report
     walk, last = LogWalk(queue, unknown.log_from, check_crc=True), -1
