@@ -10,8 +10,8 @@ import pyarrow.compute as pc
 
 from rocketbroker.analytics.files.store_files import StoreFolder
 from rocketbroker.analytics.queues.queue_files import QueueSlice, read_entries
-from rocketbroker.analytics.tables.queued_records import QueuedRecords
 from rocketbroker.analytics.tables.record_values import RecordValues
+from rocketbroker.analytics.tables.records_by_offset import RecordsByOffset
 from rocketbroker.codec.byte_columns import Positions
 from rocketbroker.codec.storefile.record_columns import Records
 
@@ -56,7 +56,7 @@ def queued_entries(folder: StoreFolder, slices: Iterator[QueueSlice], start: int
     What lies before the log's begin was removed by the broker, and does not count. An entry that leads to no sound
     record of its queue is told in the log, and given without one.
     """
-    log = QueuedRecords(folder)
+    log = RecordsByOffset(folder)
     for part in slices:
         for queue_offsets, entries in read_entries(folder, part):
             offsets, sizes, tags_codes = (entries[name].astype(np.int64) for name in _FIELDS)
@@ -66,7 +66,7 @@ def queued_entries(folder: StoreFolder, slices: Iterator[QueueSlice], start: int
 
 
 def _with_records(
-    folder: StoreFolder, log: QueuedRecords, part: QueueSlice, entries: QueuedEntries
+    folder: StoreFolder, log: RecordsByOffset, part: QueueSlice, entries: QueuedEntries
 ) -> Iterator[QueuedEntries]:
     missing = np.ones(len(entries), np.bool_)
     for records, numbers in log.groups(entries.physical_offsets, entries.sizes):

@@ -7,8 +7,8 @@ import pytest
 
 from rocketbroker.analytics.files.open_store import open_folder
 from rocketbroker.analytics.files.store_root import store_roots
-from rocketbroker.analytics.tables import queued_records
-from rocketbroker.analytics.tables.queued_records import QueuedRecords
+from rocketbroker.analytics.tables import records_by_offset
+from rocketbroker.analytics.tables.records_by_offset import RecordsByOffset
 from tests.support.commit_log_writer import CommitLogWriter, overwrite
 
 
@@ -27,7 +27,7 @@ def places(writer):
 def found(writer, wanted):
     """The numbers of what was found, in the order in which it was given, and the offsets that its records say."""
     (root,) = store_roots(writer.root)
-    log = QueuedRecords(open_folder(root))
+    log = RecordsByOffset(open_folder(root))
     offsets, sizes = (np.array(column, np.int64) for column in zip(*wanted, strict=True))
     groups = list(log.groups(offsets, sizes))
     numbers = [number for _, taken in groups for number in taken.tolist()]
@@ -39,8 +39,8 @@ def found(writer, wanted):
 @pytest.mark.parametrize("at_once", [1, 5_000, 1 << 24])
 @pytest.mark.parametrize("near", [0, 300, 1 << 16])
 def test_any_choice_of_records_is_found(writer, monkeypatch, at_once, near):
-    monkeypatch.setattr(queued_records, "_AT_ONCE", at_once)
-    monkeypatch.setattr(queued_records, "_NEAR", near)
+    monkeypatch.setattr(records_by_offset, "_AT_ONCE", at_once)
+    monkeypatch.setattr(records_by_offset, "_NEAR", near)
     everything = places(writer)
     chance = random.Random(1)
     for count in (1, 2, 40, 300):
@@ -68,7 +68,7 @@ def test_what_is_no_record_is_left_out(writer):
 
 
 def test_a_size_that_would_take_much_memory_is_looked_at_first(writer, monkeypatch):
-    monkeypatch.setattr(queued_records, "_AT_ONCE", 1_000)
+    monkeypatch.setattr(records_by_offset, "_AT_ONCE", 1_000)
     (first, size), *_ = places(writer)
     assert found(writer, [(first, 9_000), (first, size)]) == [1]
 
