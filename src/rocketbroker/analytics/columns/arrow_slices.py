@@ -13,7 +13,7 @@ from rocketbroker.codec.byte_columns import Positions
 def number_array(
     values: NDArray[Any], kind: pa.DataType | None = None, missing: NDArray[np.bool_] | None = None
 ) -> pa.Array:
-    """Numbers as an Arrow array over their own memory; null where ``missing``.
+    """Return numbers as an Arrow array over their own memory; null where ``missing``.
 
     ``kind`` is another type of the same width, such as a timestamp for int64. ``pa.array`` would do the same, and load
     pandas for it, a third of a second in each Python worker of Spark.
@@ -25,7 +25,7 @@ def number_array(
 
 
 def text_array(values: Sequence[str]) -> pa.Array:
-    """A few texts as an Arrow array, without pandas as :func:`number_array`."""
+    """Return a few texts as an Arrow array, without pandas as :func:`number_array`."""
     encoded = [value.encode() for value in values]
     offsets = np.cumsum([0, *map(len, encoded)], dtype=np.int32)
     buffers = [None, pa.py_buffer(offsets), pa.py_buffer(b"".join(encoded))]
@@ -39,7 +39,7 @@ def binary_slices(
     kind: pa.DataType | None = None,
     missing: NDArray[np.bool_] | None = None,
 ) -> pa.Array:
-    """The ``lengths`` bytes at each of ``at`` of ``data``, which do not overlap and ascend, as an Arrow binary array.
+    """Return ``lengths`` bytes from each of ``at`` in ``data`` as an Arrow array; they ascend and do not overlap.
 
     Copies, so that ``data`` may change afterwards. ``kind`` is string for what is known to be UTF-8; null where
     ``missing``.

@@ -1,4 +1,4 @@
-"""What a reader of store files could not read."""
+"""Ranges of store files that a reader could not read."""
 
 import logging
 from dataclasses import dataclass, field
@@ -44,8 +44,8 @@ class DecodeReport:
 
     ``messages`` counts rows delivered. No row comes from these ranges: ``broken`` have readable records behind them, or
     lie in a file that was already full; ``unfinished`` are at the very end of a log, a write under way or cut by a
-    crash; ``missing`` are files that lack between others. Rows do come from ``wrong_bodies``: their checksum is wrong
-    (told when it is asked for), or they cannot be unpacked. Nothing is lost in ``unproven``: it took longer to read.
+    crash; ``missing`` are files between others that do not exist. Rows do come from ``wrong_bodies``: their checksum is
+    wrong, if checksums are compared, or they cannot be unpacked. ``unproven`` lost nothing: it took longer to read.
     """
 
     messages: int = 0

@@ -77,7 +77,7 @@ class _Source:
 
     @cached_property
     def named_properties(self) -> dict[str, Slices]:
-        """Where the properties are that have a column of their own."""
+        """Positions of the properties that have a column of their own."""
         records = self.records
         names = [name.encode() for name in _PROPERTIES.values()]
         slices = property_slices(records.data, records.properties_at, records.properties_length, *names)
@@ -189,7 +189,7 @@ def _msg_id(source: _Source) -> pa.Array:
 
 
 def _hex_strings(rows: NDArray[np.uint8]) -> pa.Array:
-    """Each row of bytes as one hexadecimal string."""
+    """Return each row of bytes as one hexadecimal string."""
     count, width = rows.shape[0], rows.shape[1] * 2
     digits = np.stack((_HEX[rows >> 4], _HEX[rows & 15]), axis=2).reshape(-1)
     offsets = np.arange(0, count * width + 1, width, dtype=np.int32)

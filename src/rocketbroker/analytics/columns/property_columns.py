@@ -24,13 +24,13 @@ _PLACES: Final = 64
 
 
 def property_values(properties: pa.Array, name: str) -> pa.Array:
-    """The value of the property ``name`` in each string of ``properties``; null where there is none."""
+    """Return the value of the property ``name`` in each string of ``properties``; null where there is none."""
     pattern = rf"(?s)^(?:.*\x02)?{re.escape(name)}\x01(?P<value>[^\x02]+)"
     return pc.struct_field(pc.extract_regex(properties, pattern), "value")
 
 
 def properties_map(properties: pa.Array) -> pa.MapArray:
-    """Each string of ``properties`` as a map from name to value, in stored order."""
+    """Return each string of ``properties`` as a map from name to value, in stored order."""
     data, offsets = _text_buffers(properties)
     pairs = _pairs(data, offsets)
     names = binary_slices(data, pairs.name_at, pairs.name_length, pa.string())
@@ -55,7 +55,7 @@ class _Pairs(NamedTuple):
 
 
 def _text_buffers(texts: pa.Array) -> tuple[NDArray[np.uint8], Positions]:
-    """The bytes of all strings, and where each begins and the last ends."""
+    """Return the bytes of all strings, and where each begins and the last ends."""
     _, offsets, data = texts.buffers()
     if not len(texts):
         return np.empty(0, np.uint8), np.zeros(1, np.int64)
@@ -65,7 +65,7 @@ def _text_buffers(texts: pa.Array) -> tuple[NDArray[np.uint8], Positions]:
 
 
 def _pairs(data: NDArray[np.uint8], offsets: Positions) -> _Pairs:
-    """All pairs with a name and a value, in stored order."""
+    """Return all pairs with a name and a value, in stored order."""
     at, kinds = _separators(data, offsets)
     marks = np.flatnonzero(kinds == _NAME_END)
     before, behind = marks - 1, marks + 1
@@ -78,7 +78,7 @@ def _pairs(data: NDArray[np.uint8], offsets: Positions) -> _Pairs:
 
 
 def _separators(data: NDArray[np.uint8], offsets: Positions) -> tuple[Positions, NDArray[np.uint8]]:
-    """Where separators are, and their kinds; each message's beginning and the last one's end are among them.
+    """Return the positions of separators and their kinds, with each message's begin and the last one's end.
 
     Of each pair only the first mark behind a name.
     """
@@ -93,7 +93,7 @@ def _separators(data: NDArray[np.uint8], offsets: Positions) -> tuple[Positions,
 
 
 def _last_of_each_name(rows: Positions, names: pa.Array) -> Positions | None:
-    """Numbers of the pairs that no later pair of the same row and name follows, ascending; ``None`` if that is all."""
+    """Return the indexes of the last pair of each row and name, ascending; ``None`` if that is all pairs."""
     encoded = names.dictionary_encode()
     different = max(len(encoded.dictionary), 1)
     codes = rows * different + np.from_dlpack(encoded.indices)

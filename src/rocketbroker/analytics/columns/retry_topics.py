@@ -1,4 +1,4 @@
-"""Which group a retry topic is of (the names of org.apache.rocketmq.common.KeyBuilder)."""
+"""Groups of retry topics, by their names (org.apache.rocketmq.common.KeyBuilder)."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -13,11 +13,11 @@ POP_RETRY_SEPARATOR_V2: Final = "+"
 
 
 def retry_group(topic: str, properties: Mapping[str, str]) -> str:
-    """The group that the retry topic ``topic`` is of.
+    """Return the group that the retry topic ``topic`` is of.
 
     ``%RETRY%GROUP`` is that of consumers that pull; what is consumed by pop is retried in ``%RETRY%GROUP+TOPIC`` or
     ``%RETRY%GROUP_TOPIC``. The last may as well be that of a group GROUP_TOPIC, but a message that was popped tells its
-    group (ORIGIN_GROUP). The first brokers that had pop did not keep that: GROUP_TOPIC is told for theirs.
+    group (ORIGIN_GROUP). The first brokers that had pop did not keep that: GROUP_TOPIC stands for theirs.
 
     Args:
         topic: begins with ``%RETRY%``.

@@ -1,4 +1,4 @@
-"""Which messages are wanted: what can be left unread, and which rows are delivered."""
+"""Choice of messages: it decides what can be left unread and which rows are delivered."""
 
 from collections.abc import Set
 from dataclasses import dataclass, fields, replace
@@ -72,12 +72,12 @@ class Selection:
 
     @property
     def is_all(self) -> bool:
-        """Whether every message is wanted."""
+        """True if every message is wanted."""
         return all(getattr(self, field.name) is None for field in fields(self) if field.name != "exact")
 
     @property
     def is_nothing(self) -> bool:
-        """Whether no message can be wanted."""
+        """True if no message can be wanted."""
         return any(values is not None and not values for values in (getattr(self, name) for name in _SETS))
 
     @property
@@ -97,7 +97,7 @@ class Selection:
         return tuple(name for name, value in needed.items() if value is not None)
 
     def and_(self, other: "Selection") -> "Selection":
-        """The messages that both select.
+        """Return the messages that both select.
 
         Raises:
             ConfigError: both select keys. Of several keys a message may have all, which one selection cannot say.
@@ -113,13 +113,13 @@ class Selection:
         return Selection(since, until, **sets, **ranges, exact=self.exact or other.exact)
 
     def of_broker(self, broker: str) -> "Selection":
-        """What is selected of one broker's store."""
+        """Return the selection for one broker's store."""
         if self.brokers is None:
             return self
         return replace(self, brokers=None) if broker in self.brokers else NOTHING
 
     def of_records(self, records: Records) -> Records:
-        """The records that are wanted; what takes longer to find is looked for in those that are left."""
+        """Return the records that are wanted; what takes longer to find is looked for in those that are left."""
         if len(records) and not self.is_all:
             records = _kept(records, self._numbers_mask(records))
             for mask in (self._topic_mask, self._property_mask):
@@ -128,7 +128,7 @@ class Selection:
         return records
 
     def arrow_mask(self, batch: pa.RecordBatch) -> pa.BooleanArray:
-        """Which rows of ``batch`` are wanted, by columns named and typed as in the table ``messages``.
+        """Tell which rows of ``batch`` are wanted, by columns named and typed as in the table ``messages``.
 
         :class:`ConfigError` when the selection looks at a column that ``batch`` lacks.
         """

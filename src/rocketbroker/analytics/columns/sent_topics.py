@@ -1,4 +1,4 @@
-"""Which topics hold messages as they came from producers."""
+"""Topics that hold messages as they came from producers."""
 
 from typing import Final
 

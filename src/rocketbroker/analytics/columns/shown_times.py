@@ -1,4 +1,4 @@
-"""Which times can be shown: the years 1 to 9999, as far as Spark's timestamps and Python's go, in ms since 1970.
+"""Times that can be shown, in ms since 1970: the years 1 to 9999, the limits of Spark's timestamps and Python's.
 
 A producer may send any int64, and a damaged record may have any.
 """

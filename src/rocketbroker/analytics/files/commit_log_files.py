@@ -40,7 +40,7 @@ class LogFile:
 
 
 def commit_log_folder(folder: StoreFolder) -> str:
-    """The commit log's folder in a store: "commitlog", or "" if the root itself is it.
+    """Return the commit log's folder in a store: "commitlog", or "" if the root itself is it.
 
     :class:`StoreError` when it is neither.
     """
@@ -56,7 +56,7 @@ def commit_log_folder(folder: StoreFolder) -> str:
 
 
 def commit_log_files(root: StoreRoot) -> list[LogFile]:
-    """The files of the commit log by offset, as they are now; empty if nothing was ever stored.
+    """Return the files of the commit log by offset, as they are now; empty if nothing was ever stored.
 
     A file that a broker deletes meanwhile is left out, as if it had been asked a little later.
     """

@@ -5,7 +5,7 @@ from rocketbroker.analytics.files.store_root import StoreRoot
 
 
 def open_folder(root: StoreRoot) -> StoreFolder:
-    """The folder of a store; whether there is one is not looked at."""
+    """Open the folder of a store, whether there is one or not."""
     if root.is_local:
         return LocalFolder(root)
     from rocketbroker.analytics.files.remote_files import RemoteFolder

@@ -27,7 +27,7 @@ class RemoteFolder(StoreFolder):
         self._file_system, self._path = _file_system(root.uri)
 
     def entries(self, folder: str = "") -> list[StoreEntry]:
-        """What stands in a folder, by name; nothing if there is no such folder."""
+        """List a folder by name; nothing if there is no such folder."""
         try:
             found = self._file_system.get_file_info(fs.FileSelector(self._key(folder), allow_not_found=True))
         except (OSError, pa.ArrowException) as error:
@@ -39,7 +39,7 @@ class RemoteFolder(StoreFolder):
         )
 
     def is_folder(self, path: str = "") -> bool:
-        """Whether there is such a folder."""
+        """Tell whether there is such a folder."""
         try:
             kind = self._file_system.get_file_info(self._key(path)).type
         except (OSError, pa.ArrowException) as error:
@@ -47,7 +47,7 @@ class RemoteFolder(StoreFolder):
         return bool(kind == fs.FileType.Directory)
 
     def open(self, path: str, what: str = "file") -> "RemoteFile":
-        """An open file."""
+        """Open a file."""
         try:
             return RemoteFile(self.root, path, self._file_system.open_input_file(self._key(path)))
         except (OSError, pa.ArrowException) as error:
@@ -122,7 +122,7 @@ class RemoteFile:
 
 @lru_cache(maxsize=64)
 def _file_system(uri: str) -> tuple[Any, str]:
-    """The file system of an address and the path in it; one connection pool a place and process."""
+    """Return the file system of an address and the path in it; one connection pool a place and process."""
     root = StoreRoot("", uri)
     if urlsplit(uri).scheme.lower() not in _SCHEMES:
         raise ConfigError(f"{root.shown}: unknown kind of address; use a path, file://, or {', '.join(_SCHEMES)}")

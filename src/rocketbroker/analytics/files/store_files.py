@@ -21,7 +21,7 @@ _LONGEST_NAME: Final = 255
 
 
 class StoreEntry(NamedTuple):
-    """What stands in a folder; ``size`` is in bytes, 0 for a folder."""
+    """A file or folder in a folder; ``size`` is in bytes, 0 for a folder."""
 
     name: str
     size: int
@@ -50,26 +50,26 @@ class StoreFolder(ABC):
 
     @abstractmethod
     def entries(self, folder: str = "") -> list[StoreEntry]:
-        """What stands in a folder, by name; nothing if there is no such folder."""
+        """List a folder by name; nothing if there is no such folder."""
 
     @abstractmethod
     def is_folder(self, path: str = "") -> bool:
-        """Whether there is such a folder."""
+        """Tell whether there is such a folder."""
 
     @abstractmethod
     def open(self, path: str, what: str = "file") -> OpenedFile:
-        """An open file; :class:`StoreError`, which calls it ``what``, when it cannot be read."""
+        """Open a file; :class:`StoreError`, which calls it ``what``, when it cannot be read."""
 
     def folders(self, folder: str = "") -> list[str]:
-        """Names of the folders in a folder, sorted; none if it is not there."""
+        """Return names of the folders in a folder, sorted; none if it is not there."""
         return [entry.name for entry in self.entries(folder) if entry.is_folder]
 
     def files(self, folder: str = "") -> dict[str, int]:
-        """Names of the files in a folder, sorted, and their sizes in bytes; none if it is not there."""
+        """Return names of the files in a folder, sorted, and their sizes in bytes; none if it is not there."""
         return {entry.name: entry.size for entry in self.entries(folder) if not entry.is_folder}
 
     def read(self, path: str, offset: int = 0, length: int = -1) -> bytes:
-        """Bytes of a file, up to its end with a ``length`` of -1; fewer at its end. :class:`StoreError` without it."""
+        """Read bytes of a file, up to its end if ``length`` is -1; :class:`StoreError` if there is no such file."""
         with opened(self, path) as file:
             left = max(file.size - offset, 0)
             return file.read_at(offset, left if length < 0 else min(length, left))
@@ -84,13 +84,13 @@ class StoreFolder(ABC):
             raise
 
     def name_of(self, path: str) -> str:
-        """A file's whole name for texts and reports, without credentials."""
+        """Return a file's whole name for texts and reports, without credentials."""
         return shown_path(self.root, path)
 
 
 @contextmanager
 def opened(folder: StoreFolder, path: str, what: str = "file") -> Iterator[OpenedFile]:
-    """An open file for a ``with`` block."""
+    """Open a file for a ``with`` block."""
     file = folder.open(path, what)
     try:
         yield file
@@ -107,7 +107,7 @@ def checked_path(path: str) -> str:
 
 
 def is_file_name(name: str) -> bool:
-    """Whether a file or a folder of a store can be called so; names out of damaged files may be anything."""
+    """Tell whether a file or a folder of a store can be called so; names out of damaged files may be anything."""
     try:
         size = len(name.encode())
     except UnicodeEncodeError:
@@ -116,12 +116,12 @@ def is_file_name(name: str) -> bool:
 
 
 def shown_path(root: StoreRoot, path: str) -> str:
-    """A path for texts and reports: with that of its store, without credentials."""
+    """Return a path for texts and reports: with that of its store, without credentials."""
     return f"{root.shown.rstrip('/')}/{path}" if path else root.shown
 
 
 def unreadable(root: StoreRoot, path: str, what: str, error: Exception) -> StoreError:
-    """The error for a file that cannot be read."""
+    """Return the error for a file that cannot be read."""
     why = (error.strerror if isinstance(error, OSError) else None) or str(error)
     hint = " (a broker deletes old files)" if isinstance(error, FileNotFoundError) else ""
     return StoreError(f"cannot read the {what} {shown_path(root, path)}: {why}{hint}")
@@ -131,11 +131,11 @@ class LocalFolder(StoreFolder):
     """A directory of this machine."""
 
     def path(self, path: str) -> Path:
-        """The path on this machine."""
+        """Return the path on this machine."""
         return Path(self.root.uri, checked_path(path))
 
     def entries(self, folder: str = "") -> list[StoreEntry]:
-        """What stands in a folder, by name; what goes away meanwhile does not."""
+        """List a folder by name, without what is removed meanwhile."""
         try:
             with os.scandir(self.path(folder)) as listed:
                 return sorted(found for entry in listed if (found := _entry(entry)) is not None)
@@ -145,7 +145,7 @@ class LocalFolder(StoreFolder):
             raise unreadable(self.root, folder, "folder", error) from error
 
     def is_folder(self, path: str = "") -> bool:
-        """Whether there is such a directory."""
+        """Tell whether there is such a directory."""
         try:
             return self.path(path).is_dir()
         except OSError as error:
@@ -157,7 +157,7 @@ class LocalFolder(StoreFolder):
 
 
 def _entry(entry: "os.DirEntry[str]") -> StoreEntry | None:
-    """What a name of a listing stands for; ``None`` when that is gone."""
+    """Return the file or folder that a name stands for; ``None`` when it is gone."""
     try:
         is_folder = entry.is_dir()
         return StoreEntry(entry.name, 0 if is_folder else entry.stat().st_size, is_folder)

@@ -1,4 +1,4 @@
-"""Which stores are read: one root directory a broker, on this machine or at an address.
+"""Stores to read: one root directory per broker, on this machine or at an address.
 
 root  := [broker "="] place
 place := path of a directory | scheme "://" …        s3, gs, hdfs, viewfs, abfs, file
@@ -19,7 +19,7 @@ from rocketbroker.common.errors import ConfigError
 
 _NAMED: Final = re.compile(r"([^/=:?#,\s]+)=(.+)", re.DOTALL)
 _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
-# A default name takes in so many folders before it is told from others by a number.
+# A default name takes in so many folders before a number tells it from others.
 _WIDEST_NAME: Final = 3
 _COMMIT_LOG: Final = "commitlog"
 # Schemes that lead to the same files as another one.
@@ -38,7 +38,7 @@ class StoreRoot:
 
     @property
     def is_local(self) -> bool:
-        """Whether the store is a directory of this machine."""
+        """True if the store is a directory of this machine."""
         return "://" not in self.uri
 
     @property
@@ -61,7 +61,7 @@ Stores = str | Path | StoreRoot | Sequence[str | Path | StoreRoot]
 
 
 def store_roots(stores: Stores) -> list[StoreRoot]:
-    """The roots that ``stores`` names, in their order.
+    """Return the roots that ``stores`` names, in their order.
 
     A broker without a name gets that of the last folder of its place, with the folders before it where others are
     called the same. A Path, and text in a list, is never parted at commas. :class:`ConfigError` when nothing is named,
@@ -143,7 +143,7 @@ def _refuse_same_place(uris: list[str]) -> None:
 
 
 def _place(root: StoreRoot) -> str:
-    """What is the same for all names of a store that lead to the same files."""
+    """Return the place of a store, the same for all names that lead to the same files."""
     if root.is_local:  # by a link, "..", or as its commit-log directory
         return os.path.realpath(root.uri).removesuffix(f"/{_COMMIT_LOG}")
     address = urlsplit(root.shown)
@@ -154,7 +154,7 @@ def _place(root: StoreRoot) -> str:
 
 
 def _endpoint(uri: str, scheme: str) -> str:
-    """The host that an object store is asked at, "" for that of its cloud: buckets of two may be called the same."""
+    """Return the host of an object store, "" for that of its cloud: two may have buckets of one name."""
     query = dict(parse_qsl(urlsplit(uri).query))
     given = [query[name] for name in _ENDPOINTS if query.get(name)]
     if scheme == "s3":

@@ -62,7 +62,7 @@ _EXPECTED: Final = (
 
 @dataclass(frozen=True, slots=True)
 class AuditTables:
-    """What is held against each other.
+    """Tables that are compared with each other.
 
     Attributes:
         messages: with ``MESSAGE_COLUMNS``.
@@ -82,7 +82,7 @@ class AuditTables:
 
 @dataclass(frozen=True, slots=True)
 class AuditOptions:
-    """What an audit goes by.
+    """Settings of an audit.
 
     Attributes:
         now_ms: the time now.
@@ -100,7 +100,7 @@ class AuditOptions:
 
 
 def audit(tables: AuditTables, stores: list[AuditedStore], options: AuditOptions, kept: Kept) -> DataFrame:
-    """All findings, with the columns ``audit_findings.COLUMNS``.
+    """Return all findings, with the columns ``audit_findings.COLUMNS``.
 
     Args:
         tables: of ``stores``, whole: what a selection leaves out would be told as lost.
@@ -144,7 +144,7 @@ def audit(tables: AuditTables, stores: list[AuditedStore], options: AuditOptions
 
 
 def _expected(dispatched: DataFrame, scheduled: DataFrame, deleted: DataFrame, options: AuditOptions) -> DataFrame:
-    """The messages that should have a queue entry, with the tags code that it should have."""
+    """Return the messages that should have a queue entry, with the tags code that it should have."""
     kept = dispatched.join(F.broadcast(deleted), ["broker", "topic"], "left")
     kept = kept.where(F.col("physical_offset") >= F.coalesce("mark", F.lit(0)))
     level = F.element_at("properties", PROPERTY_DELAY_TIME_LEVEL).alias("level")
@@ -173,7 +173,7 @@ def _with_tags_code(batches: Iterator[pa.RecordBatch], delay_levels: dict[int, i
 
 
 def _log_findings(ranges: DataFrame) -> DataFrame:
-    """A finding for each range; its reason is the rule that it breaks."""
+    """Return a finding for each range; its reason is the rule that it breaks."""
     warnings = [rule.value for rule in AuditRule if rule.severity is Severity.WARNING]
     is_warning = F.col("reason").isin(*warnings)
     return ranges.select(

@@ -15,7 +15,7 @@ _HOUR_MS = 3_600_000
 
 @dataclass(frozen=True, slots=True)
 class ExpiryFrames:
-    """What tells which messages go unread.
+    """Tables that show which messages go unread.
 
     Attributes:
         records: all messages: ``broker``, ``physical_offset``, ``store_timestamp`` (ms).
@@ -31,7 +31,7 @@ class ExpiryFrames:
 
 
 def audit_expiry(frames: ExpiryFrames, now_ms: int, reserved_hours: int, within_hours: int, kept: Kept) -> DataFrame:
-    """A finding for each group and queue with such messages (CleanCommitLogService, fileReservedTime).
+    """Make a finding for each group and queue with such messages (CleanCommitLogService, fileReservedTime).
 
     A file of the commit log is removed whole, that many hours after the last message was stored into it, and never the
     one that is written to. A broker that lacks disk space removes files earlier.
@@ -44,7 +44,7 @@ def audit_expiry(frames: ExpiryFrames, now_ms: int, reserved_hours: int, within_
         kept: takes what is computed once.
     """
     files = _closed(frames.records, frames.of).groupBy("broker", "file").agg(F.max("store_timestamp").alias("newest"))
-    # Null, so that it is not told, where a damaged time or offset would be too large: it is told by other rules.
+    # Null where a damaged time or offset would be too large: other rules find these.
     removed = F.try_add(F.col("newest"), F.lit(reserved_hours * _HOUR_MS))
     files = files.select("broker", "file", removed.alias("removed"))
     files = kept.keep_few(files.where(F.col("removed") <= now_ms + within_hours * _HOUR_MS))
@@ -80,7 +80,7 @@ def audit_expiry(frames: ExpiryFrames, now_ms: int, reserved_hours: int, within_
 
 
 def _closed(rows: DataFrame, of: OfStore) -> DataFrame:
-    """The rows that lie in files which are written to no more, with the ``file`` of each."""
+    """Return the rows that lie in files which are written to no more, with the ``file`` of each."""
     offset = F.col("physical_offset")
     placed = rows.withColumn("file", F.try_subtract(offset, F.pmod(offset, of.file_size())))
     return placed.where(F.col("file") < of.last_file())

@@ -14,7 +14,7 @@ from rocketbroker.codec.storefile.audit_rules import AuditRule, Severity
 COLUMNS: Final = ("broker", "rule", "severity", "topic", "queue_id", "queue_offset", "physical_offset", "detail")
 # So many rows are brought to the driver rather than computed where they are needed.
 _FEW: Final = 10_000
-# Rules about what leads to a message, or lacks where one is: they say nothing once its file was removed.
+# Rules about entries of a message: they say nothing once the message's file was removed.
 _OF_ONE_PLACE: Final = (
     AuditRule.QUEUE_ENTRY_MISMATCH,
     AuditRule.QUEUE_ENTRY_UNREADABLE,
@@ -64,7 +64,7 @@ class Kept:
 
 
 def findings(rows: DataFrame, rule: AuditRule, detail: Column, mended: Column | None = None) -> DataFrame:
-    """A finding for each of ``rows``, with those of its columns that findings have.
+    """Return a finding for each of ``rows``, with those of its columns that findings have.
 
     Args:
         rows: with ``broker``.
@@ -85,12 +85,12 @@ def _own(rows: DataFrame, name: str) -> Column:
 
 
 def together(parts: list[DataFrame]) -> DataFrame:
-    """The findings of all ``parts``."""
+    """Return the findings of all ``parts``."""
     return reduce(DataFrame.unionByName, parts)
 
 
 def but_for_removed(found: DataFrame, begins: Mapping[str, int]) -> DataFrame:
-    """The findings without those that a broker made by removing files of the log while it was audited.
+    """Drop the findings that a broker caused by removing files of the log during the audit.
 
     Args:
         found: with ``COLUMNS``.

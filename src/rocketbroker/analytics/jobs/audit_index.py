@@ -1,4 +1,4 @@
-"""Holds index entries against the keys of the messages; the rules are those of ``store/audit/index_audit.py``.
+"""Check of index entries against the keys of the messages, by the rules of ``store/audit/index_audit.py``.
 
 Slots, chains and headers of index files are not looked at here: they say how an entry is found, not what it leads to.
 """
@@ -29,7 +29,7 @@ _SECOND_MS: Final = 1000
 
 @dataclass(frozen=True, slots=True)
 class IndexFrames:
-    """What the index is held against.
+    """Tables that the index is compared with.
 
     Attributes:
         messages: all that may be found by keys: ``broker``, ``topic``, ``physical_offset``, ``store_timestamp`` (ms),
@@ -48,7 +48,7 @@ class IndexFrames:
 
 
 def audit_index(frames: IndexFrames, kept: Kept) -> list[DataFrame]:
-    """Findings about entries and about keys that have none. A store without entries has its index switched off."""
+    """Find wrong entries, and keys without one. The index of a store without entries is switched off."""
     keys = frames.messages.select(
         "broker", "topic", "physical_offset", "store_timestamp", "uniq_key", "keys", "tags", "is_dispatched"
     ).mapInArrow(_hashed, _KEYS)
@@ -59,7 +59,7 @@ def audit_index(frames: IndexFrames, kept: Kept) -> list[DataFrame]:
 
 
 def _hashed(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """A row for each key of each message: of its unique id, its KEYS and its tags."""
+    """Yield a row for each key of each message: of its unique id, its KEYS and its tags."""
     for batch in batches:
         columns = {name: batch.column(name).to_pylist() for name in ("topic", "uniq_key", "keys", "tags")}
         key_prefixes = {topic: java_hash(build_key(topic, "")) for topic in set(columns["topic"])}
@@ -84,7 +84,7 @@ def _hashed(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def _judged(frames: IndexFrames, keys: DataFrame) -> DataFrame:
-    """The entries that lead to what is not gone, with ``is_good``: to a message with their key."""
+    """Return the entries that lead to what is not gone, with ``is_good``: to a message with their key."""
     per_file = frames.entries.groupBy("broker", "file").agg(
         F.min("store_timestamp").alias("file_begin"), F.max("store_timestamp").alias("file_end")
     )
@@ -143,7 +143,7 @@ def _missing(good: DataFrame, bad: DataFrame, keys: DataFrame, frames: IndexFram
     left = left.join(F.broadcast(bounds), "broker").where(F.col("physical_offset") > F.col("index_begin"))
     offset = F.col("physical_offset")
     inside = F.exists("files", lambda file: offset.between(file["low"], file["high"]))
-    # RocketMQ with messageIndexSafe=false removes the last file after a crash, and does not make it anew.
+    # RocketMQ with messageIndexSafe=false removes the last file after a crash, and does not rebuild it.
     between = ~inside & (offset < F.col("index_end"))
     why = F.when(between, " (between two index files, as messageIndexSafe=false leaves it after a crash)").otherwise("")
     detail = F.concat(F.format_string("a key of the message at %d of the CommitLog", "physical_offset"), why)

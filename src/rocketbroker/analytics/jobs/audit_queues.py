@@ -1,7 +1,7 @@
-"""Holds the ConsumeQueues against the messages of the commit log, by the rules of ``store/audit/queue_audit.py``.
+"""Check of the ConsumeQueues against the messages of the log, by the rules of ``store/audit/queue_audit.py``.
 
 A message and an entry belong together when they agree in queue, queue offset and physical offset. What is left over on
-either side is told about: entries without their message ("astray"), messages without their entry ("waiting").
+either side makes findings: entries without their message ("astray"), messages without their entry ("waiting").
 """
 
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ _PLACE: Final = [*_QUEUE, "queue_offset"]
 
 @dataclass(frozen=True, slots=True)
 class QueueFrames:
-    """What the queues are held against.
+    """Tables that the queues are compared with.
 
     Attributes:
         records: all messages: ``broker``, ``topic``, ``queue_id``, ``queue_offset``, ``physical_offset``, ``sys_flag``.
@@ -42,11 +42,11 @@ class QueueFrames:
 
 
 def audit_queues(frames: QueueFrames, kept: Kept) -> list[DataFrame]:
-    """Findings about entries, messages and queue offsets."""
+    """Return findings about entries, messages and queue offsets."""
     entries = _entries(frames)
     heads = kept.keep_few(_heads(entries, frames.of))
     with_head = frames.expected.join(F.broadcast(heads), _QUEUE, "left")
-    # A topic that was deleted and made again begins at 0 anew; its queue knows the new messages only.
+    # A topic that was deleted and made again begins at 0 again; its queue knows the new messages only.
     of_old = (F.col("physical_offset") < F.coalesce("oldest", F.lit(-1))) & (
         F.col("queue_offset") >= F.col("first_entry")
     )
@@ -72,7 +72,7 @@ def audit_queues(frames: QueueFrames, kept: Kept) -> list[DataFrame]:
 
 
 def _entries(frames: QueueFrames) -> DataFrame:
-    """Entries of queues that are in use; those of LMQs lead to records of other topics."""
+    """Return entries of queues that are in use; those of LMQs lead to records of other topics."""
     kept = frames.entries.where(~F.col("topic").startswith(LMQ_PREFIX))
     return kept.select(
         *_PLACE,
@@ -84,7 +84,7 @@ def _entries(frames: QueueFrames) -> DataFrame:
 
 
 def queue_offset_behind() -> Column:
-    """The queue offset behind an entry: that of a BatchConsumeQueue is of several messages.
+    """Return the queue offset behind an entry: that of a BatchConsumeQueue is of several messages.
 
     Null where a damaged one would be too large: nothing lies behind it.
     """
@@ -93,7 +93,7 @@ def queue_offset_behind() -> Column:
 
 
 def _heads(entries: DataFrame, of: OfStore) -> DataFrame:
-    """Of each queue the first and last queue offset with an entry, and the oldest message in the log that it knows."""
+    """Find the first and last queue offset of each queue, and the oldest message in the log that it has."""
     there = F.col("physical_offset") >= of.log_begin()
     return entries.groupBy(*_QUEUE).agg(
         F.min("queue_offset").alias("first_entry"),
@@ -118,7 +118,7 @@ def _without_queue(messages: DataFrame) -> DataFrame:
 
 
 def _not_known(of: OfStore) -> Column:
-    """Whether a row's message was not on disk for certain when the store was left."""
+    """Tell whether a row's message was not on disk for certain when the store was left."""
     found: Column = F.col("store_timestamp") > of.known_ms()
     return found
 
@@ -172,7 +172,7 @@ def _holes(entries: DataFrame, waiting: DataFrame, settled: DataFrame, frames: Q
 
 
 def _astray(entries: DataFrame, frames: QueueFrames) -> DataFrame:
-    """Entries without their message, but for those that lead to what is gone by age or damaged."""
+    """Return entries without their message, but for those that lead to what is gone by age or damaged."""
     offset = F.col("physical_offset")
     left = entries.where((offset < 0) | (offset >= frames.of.log_begin()))
     left = left.where(~frames.damaged.column())
@@ -212,7 +212,7 @@ def _tell_astray(astray: DataFrame, waiting: DataFrame, frames: QueueFrames) -> 
 
 
 def _unqueued(waiting: DataFrame, astray: DataFrame, settled: DataFrame, frames: QueueFrames) -> list[DataFrame]:
-    """Messages that no entry leads to, but for those about whose entry was told."""
+    """Return messages that no entry leads to, but for those whose entry has a finding."""
     alone = waiting.join(astray.select(*_PLACE), _PLACE, "left_anti")
     alone = alone.join(astray.select("broker", "physical_offset"), ["broker", "physical_offset"], "left_anti")
     taken = settled.select(*_PLACE).distinct().withColumn("is_taken", F.lit(True))

@@ -1,4 +1,4 @@
-"""What an audit has to know of each store besides its tables: how it was left, and what its ``config/`` says."""
+"""State of a store that an audit needs besides its tables: how it was left, its files and its ``config/``."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -67,7 +67,7 @@ class AuditedStore:
 
 
 def audited_stores(stores: Stores, max_hash_slot_num: int = 0) -> list[AuditedStore]:
-    """What there is to know of ``stores``.
+    """Read the state of ``stores``.
 
     A store with an ``abort`` file was not stopped in order, or a broker has it open. ``max_hash_slot_num`` is that of
     the brokers' settings, 0 to have it found out from each index file.
@@ -79,7 +79,7 @@ def audited_stores(stores: Stores, max_hash_slot_num: int = 0) -> list[AuditedSt
 
 
 def begins_moved(stores: Stores, known: Sequence[AuditedStore]) -> dict[str, int]:
-    """By broker where the log begins now, of those whose first files were removed since ``known``.
+    """Return the begin of each log whose first files were removed since ``known``, by broker.
 
     Raises:
         StoreError: a store cannot be read any more.
@@ -124,12 +124,12 @@ def _place(folder: StoreFolder, fault: FileFault) -> str:
 
 
 def _config(folder: StoreFolder) -> tuple[dict[str, dict[Any, Any]], list[tuple[AuditRule, str]]]:
-    """The files of ``config/`` by name, and what is wrong with those that hold no table."""
+    """Return the files of ``config/`` by name, and what is wrong with those that hold no table."""
     tables, damaged = dict[str, dict[Any, Any]](), list[tuple[AuditRule, str]]()
     for name in filter(is_table, folder.files(_CONFIG)):
         data = folder.read_if_there(f"{_CONFIG}/{name}")
         if data is None:
-            continue  # a broker wrote it anew meanwhile
+            continue  # a broker wrote it again meanwhile
         try:
             tables[name] = load_table(name, data)
         except CodecError as error:
@@ -138,7 +138,7 @@ def _config(folder: StoreFolder) -> tuple[dict[str, dict[Any, Any]], list[tuple[
 
 
 def _consumer_offsets(root: StoreRoot) -> tuple[pa.Table, str]:
-    """The rows of the table ``consumer_offsets``, and why there are none where its file is damaged, "" if it is not."""
+    """Return the rows of the table ``consumer_offsets``, and what is wrong with its file, "" if nothing is."""
     schema = table_schema(find_table("consumer_offsets"), None)
     try:
         return pa.Table.from_batches(read_table([root], "consumer_offsets"), schema), ""
@@ -149,7 +149,7 @@ def _consumer_offsets(root: StoreRoot) -> tuple[pa.Table, str]:
 
 
 class OfStore:
-    """What is known of a store, as columns that go by the ``broker`` of a row.
+    """State of each store, as columns that depend on the ``broker`` of a row.
 
     They are literals: a join, however small, takes Spark longer to plan and to run.
 
@@ -167,11 +167,11 @@ class OfStore:
         return self._column([store.log_begin for store in self._stores])
 
     def log_end(self) -> Column:
-        """The physical offset behind the last record."""
+        """Return the physical offset behind the last record."""
         return self._column([self._log_ends.get(store.broker, store.log_begin) for store in self._stores])
 
     def file_size(self) -> Column:
-        """Bytes of a commit-log file."""
+        """Return bytes of a commit-log file."""
         return self._column([store.file_size for store in self._stores])
 
     def last_file(self) -> Column:
@@ -179,15 +179,15 @@ class OfStore:
         return self._column([store.last_file for store in self._stores])
 
     def unclean(self) -> Column:
-        """Whether the store was not stopped in order (``StoreState``)."""
+        """Tell whether the store was not stopped in order (``StoreState``)."""
         return self._column([store.state.unclean for store in self._stores]).cast("boolean")
 
     def known_ms(self) -> Column:
-        """Up to which store time log and queues were on disk for certain (``StoreState``)."""
+        """Return the store time up to which log and queues were on disk for certain (``StoreState``)."""
         return self._column([store.state.known_ms for store in self._stores])
 
     def index_known_ms(self) -> Column:
-        """The same of the index."""
+        """Return the same of the index."""
         return self._column([store.state.index_known_ms for store in self._stores])
 
     def _column(self, values: Sequence[int]) -> Column:
@@ -197,7 +197,7 @@ class OfStore:
 
 
 def deleted_frame(spark: SparkSession, stores: list[AuditedStore]) -> DataFrame:
-    """A row for each topic that was deleted: ``broker``, ``topic``, ``mark``."""
+    """Return a row for each topic that was deleted: ``broker``, ``topic``, ``mark``."""
     rows = [(store.broker, topic, mark) for store in stores for topic, mark in store.deleted.items()]
     return local_frame(spark, _table(rows, _DELETED))
 
@@ -220,7 +220,7 @@ def damage_frame(spark: SparkSession, stores: list[AuditedStore], newest: Mappin
 
 
 def offsets_frame(spark: SparkSession, stores: list[AuditedStore]) -> DataFrame:
-    """The table ``consumer_offsets`` of the stores."""
+    """Return the table ``consumer_offsets`` of the stores."""
     return local_frame(spark, pa.concat_tables([store.consumer_offsets for store in stores]))
 
 

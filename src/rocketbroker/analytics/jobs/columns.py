@@ -1,4 +1,4 @@
-"""What jobs make columns of: times in ms, and percentiles. Works on data frames with times in either type."""
+"""Columns that jobs share: times in ms, and percentiles. Data frames may have times in either type."""
 
 from collections.abc import Sequence
 
@@ -14,7 +14,7 @@ from rocketbroker.common.errors import ConfigError
 
 
 def millis(frame: DataFrame, name: str) -> Column:
-    """The time in the column ``name`` in ms since 1970, whether it is a timestamp or a number already."""
+    """Return the time in the column ``name`` in ms since 1970, whether it is a timestamp or a number already."""
     is_number = isinstance(frame.schema[name].dataType, LongType)
     return F.col(name) if is_number else F.unix_millis(name)
 
@@ -32,7 +32,7 @@ def interval_start(time_ms: Column, interval_ms: int) -> Column:
 
 
 def retry_group(topic: Column, properties: Column) -> Column:
-    """The group that a retry topic is of; the rule of ``retry_topics.retry_group`` as a column."""
+    """Return the group that a retry topic is of; the rule of ``retry_topics.retry_group`` as a column."""
     name = F.substr(topic, F.lit(len(RETRY_GROUP_TOPIC_PREFIX) + 1))
     group = F.element_at(properties, PROPERTY_ORIGIN_GROUP)
     return (
@@ -43,7 +43,7 @@ def retry_group(topic: Column, properties: Column) -> Column:
 
 
 def percentile_columns(value: Column, percentiles: Sequence[float], suffix: str = "") -> list[Column]:
-    """Columns ``p50``, ``p99_9``, …: exact, between two values in proportion (type 7, as numpy has it).
+    """Return columns ``p50``, ``p99_9``, …: exact, between two values in proportion (type 7, as numpy has it).
 
     Raises:
         ConfigError: one is none, or stands there twice.

@@ -1,4 +1,4 @@
-"""Holds the messages of two stores against each other: a master and its slave, or a store before and after."""
+"""Comparison of the messages of two stores: a master and its slave, or a store before and after."""
 
 from typing import Final
 
@@ -25,12 +25,12 @@ _SHOWN: Final = ("topic", "queue_id", "queue_offset", "physical_offset", "store_
 
 
 def as_stored(messages: DataFrame) -> DataFrame:
-    """Messages with the columns ``STORED_COLUMNS``, and in ``properties`` the bytes that are stored of these."""
+    """Return messages with the columns ``STORED_COLUMNS``, and in ``properties`` the bytes that are stored of these."""
     return messages.withColumnRenamed(STORED_PROPERTIES, "properties")
 
 
 def compare(first: DataFrame, second: DataFrame, by: str = "physical", ignored: tuple[str, ...] = ()) -> DataFrame:
-    """The messages that only one of two stores has, and those that are not the same in both.
+    """Return the messages that only one of two stores has, and those that are not the same in both.
 
     Args:
         first: messages with all columns of ``message_schema.MESSAGE_SCHEMA``. Its ``properties`` may be those of

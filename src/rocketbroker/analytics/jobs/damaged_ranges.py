@@ -1,4 +1,4 @@
-"""Which offsets of commit logs lie in ranges without a sound record."""
+"""Ranges of commit logs without a sound record, and the offsets in them."""
 
 import numpy as np
 import pyarrow as pa
@@ -14,7 +14,7 @@ class DamagedRanges:
     """Ranges of commit logs.
 
     The driver holds them, and each worker that looks for offsets in them, 16 bytes a range; an offset is looked for by
-    bisection, where a join would hold each row against each range.
+    bisection, where a join would compare each row with each range.
 
     Args:
         ranges: ``broker``, ``low`` and ``high``, the physical offset behind the range.
@@ -24,7 +24,7 @@ class DamagedRanges:
         self._of = {broker: _ordered(ranges, broker) for broker in ranges.column("broker").unique().to_pylist()}
 
     def have(self, brokers: pa.Array, offsets: pa.Array) -> NDArray[np.bool_]:
-        """Whether each of ``offsets`` lies in a range of its broker."""
+        """Tell whether each of ``offsets`` lies in a range of its broker."""
         found, values = np.zeros(len(offsets), np.bool_), offsets.to_numpy()
         for broker, (lows, highs) in self._of.items():
             chosen = np.flatnonzero(pc.equal(brokers, broker).to_numpy(zero_copy_only=False))
@@ -33,7 +33,7 @@ class DamagedRanges:
         return found
 
     def column(self) -> Column:
-        """Whether the ``physical_offset`` of a row lies in a range of its ``broker``."""
+        """Tell whether the ``physical_offset`` of a row lies in a range of its ``broker``."""
         if not self._of:
             return F.lit(False)
         # Spark's types do not know it yet. It goes by what it takes and gives.
@@ -46,7 +46,7 @@ class DamagedRanges:
 
 
 def _ordered(ranges: pa.Table, broker: str) -> tuple[Positions, Positions]:
-    """Where ranges begin, ascending, and the end of the one that reaches farthest of those up to each."""
+    """Return the begins of ranges, ascending, and the farthest end of those up to each."""
     mine = ranges.filter(pc.equal(ranges.column("broker"), broker))
     lows, highs = mine.column("low").to_numpy(), mine.column("high").to_numpy()
     order = np.argsort(lows, kind="stable")

@@ -1,4 +1,4 @@
-"""How long messages took from the producer into the store, and from one try of a consumer to the next."""
+"""Delays from the producer into the store, and from one try of a consumer to the next."""
 
 from collections.abc import Sequence
 
@@ -41,7 +41,7 @@ def delays(messages: DataFrame, percentiles: Sequence[float] = PERCENTILES) -> D
 
 
 def retry_delays(messages: DataFrame, percentiles: Sequence[float] = PERCENTILES) -> DataFrame:
-    """How old messages are at each retry, and how long after the retry before it that is, in ms.
+    """Measure the age of messages at each retry, and the time since the retry before it, in ms.
 
     Args:
         messages: with ``broker``, ``topic``, ``store_timestamp``, ``born_timestamp``, ``reconsume_times``, ``msg_id``

@@ -92,7 +92,7 @@ def export(messages: DataFrame, target: str | Path, form: str = "parquet") -> in
 
 
 def _refusal(said: str, target: str | Path, form: str, library: str) -> ConfigError | None:
-    """What is wrong with the arguments, by the condition that Spark names first; ``None`` for any other failure."""
+    """Explain wrong arguments by the condition that Spark names first; ``None`` for any other failure."""
     found = _CONDITION.search(said)
     condition = found[1] if found else ""
     if condition == "DATA_SOURCE_NOT_FOUND":

@@ -1,4 +1,4 @@
-"""How long the intervals may be that traffic is counted in."""
+"""Bounds of the intervals in which traffic is counted."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""Which jobs there are that make a table of stores' messages; a job's file is imported when it is run.
+"""Jobs that make a table from the messages of stores; a job's file is imported when it runs.
 
 Here stands what commands and documentation are made from. Nothing of Spark is imported.
 """
@@ -51,7 +51,7 @@ class Job:
     needs_now: bool = False
 
     def load(self) -> Callable[..., Any]:
-        """The function."""
+        """Import the function."""
         found: Callable[..., Any] = getattr(import_module(f"{__package__}.{self.module}"), self.function)
         return found
 

@@ -1,4 +1,4 @@
-"""How far consumer groups were behind, at each snapshot of their offsets."""
+"""Lag of consumer groups at each snapshot of their offsets."""
 
 from typing import Final
 
@@ -17,7 +17,7 @@ LEVELS: Final = {
 
 
 def lag(snapshots: DataFrame, messages: DataFrame, by: str = "queue") -> DataFrame:
-    """The messages that groups had still to consume, and how long the oldest of them had waited.
+    """Return the messages that groups had still to consume, and how long the oldest of them had waited.
 
     Args:
         snapshots: with the columns of ``snapshots.SCHEMA``.
@@ -35,7 +35,7 @@ def lag(snapshots: DataFrame, messages: DataFrame, by: str = "queue") -> DataFra
         ConfigError: ``by`` is none of these.
     """
     if by not in LEVELS:
-        raise ConfigError(f"lag is told by {', '.join(LEVELS)}, not by {by!r}")
+        raise ConfigError(f"lag is added up by {', '.join(LEVELS)}, not by {by!r}")
     queue = ["broker", "topic", "queue_id"]
     known = snapshots.where(F.col("max_offset").isNotNull())
     next_ones = messages.select(
@@ -43,7 +43,7 @@ def lag(snapshots: DataFrame, messages: DataFrame, by: str = "queue") -> DataFra
         F.col("queue_offset").alias("consumer_offset"),
         millis(messages, "store_timestamp").alias("stored"),
     )
-    # No side is told to be broadcast: Spark does so where it is small, and snapshots of a month are not.
+    # No hint to broadcast: Spark does so where a side is small, and snapshots of a month are not.
     wanted = known.select(*queue, "consumer_offset").distinct()
     # A deleted topic that was made again has two messages of one offset; the newer one is meant.
     found = next_ones.join(wanted, [*queue, "consumer_offset"], "left_semi")

@@ -60,7 +60,7 @@ COLUMNS: Final = (
     "body",
     "properties",
 )
-#: Why a row is left out that lacks what every message has: a line that is no JSON, or a file of something else.
+#: Reason to leave out a row without what every message has: a line that is no JSON, or a file of something else.
 NO_MESSAGE: Final = "no message of an export"
 _NEVER_NULL: Final = ("topic", "queue_id", "store_timestamp", "flag", "sys_flag")
 _SCHEMA: Final = (
@@ -70,7 +70,7 @@ _SCHEMA: Final = (
 
 
 def exported_messages(spark: SparkSession, source: str, form: str = "parquet") -> DataFrame:
-    """What an export has, with ``COLUMNS``.
+    """Return the messages of an export, with ``COLUMNS``.
 
     Args:
         spark: the session.
@@ -108,7 +108,7 @@ class Ready(NamedTuple):
 
 
 def prepare(row: Mapping[str, Any], topics: Mapping[str, str]) -> Ready | str:
-    """The message of a row of an export; or why it is not sent, in a few words.
+    """Return the message of a row of an export; or why it is not sent, in a few words.
 
     Keys, tags, flag, body and all properties of the application are kept. Properties that RocketMQ sets itself are made
     anew, the unique id among them. A compressed body is unpacked, and compressed again when it is sent.
@@ -157,7 +157,7 @@ def _why_not(topic: str, sys_flag: int) -> str:
 
 
 class Sender(Protocol):
-    """What a replay sends by; ``client.producer.Producer`` is one."""
+    """Sender of a replay; ``client.producer.Producer`` is one."""
 
     async def send(self, message: Message, queue: QueueSelector) -> Any:
         """Send a message to the queue that is chosen, and wait until the broker has it."""
@@ -165,7 +165,7 @@ class Sender(Protocol):
 
 @dataclass(slots=True)
 class Replayed:
-    """What became of the messages of a replay.
+    """Outcome of a replay, by number of messages.
 
     Attributes:
         sent: how many a broker has, or would have been sent in a dry run, by topic that they went to.
@@ -181,7 +181,7 @@ class Replayed:
 
 
 def rehearse(rows: Iterable[Mapping[str, Any]], topics: Mapping[str, str]) -> Replayed:
-    """What a replay would do; nothing is sent."""
+    """Count what a replay would do; nothing is sent."""
     done = Replayed()
     for row in rows:
         ready = prepare(row, topics)
@@ -256,7 +256,7 @@ class Replay:
                 self._dealt_ms = ready.stored_ms
 
     async def _read(self, feed: Iterator[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-        """The next rows, none at the end or when they cannot be read."""
+        """Return the next rows, none at the end or when they cannot be read."""
         try:
             return await asyncio.to_thread(list, islice(feed, _AT_ONCE))
         except Exception as error:  # noqa: BLE001 - told; whatever it is, so is what was sent until then
@@ -276,7 +276,7 @@ class Replay:
         return max(due, now - _MADE_UP_S)
 
     def _lane_of(self, queue: tuple[str, int]) -> "asyncio.Queue[Ready | None]":
-        """The lane that all messages of a queue take."""
+        """Return the lane that all messages of a queue take."""
         number = self._lane_numbers.setdefault(queue, len(self._lane_numbers) % len(self._lanes))
         return self._lanes[number]
 
@@ -290,7 +290,7 @@ class Replay:
             self._progress(self._done.sent.total())
 
     def _fail(self, reason: str) -> None:
-        """Only the first reason is told: the others follow from it, or are like it."""
+        """Log only the first reason: the others follow from it, or are like it."""
         self._done.failure = self._done.failure or reason
 
     async def _is_sent(self, ready: Ready) -> bool:
@@ -318,7 +318,7 @@ class Replay:
 
 
 def _told(error: Exception) -> str:
-    """What an error says; of one that nobody foresaw its kind as well, and where it came from is logged."""
+    """Return the text of an error; of one that nobody foresaw also its kind, and log its origin."""
     if isinstance(error, RocketBrokerError):
         return str(error)
     logger.error("a replay ends at an error that was not expected", exc_info=error)
@@ -326,5 +326,5 @@ def _told(error: Exception) -> str:
 
 
 def _queue(queue_id: int, queues: Sequence[MessageQueue], _message: Message) -> MessageQueue:
-    """The queue that takes over from queue ``queue_id``: all its messages go there, so that their order stays."""
+    """Return the queue for all messages of queue ``queue_id``: one queue, so that their order stays."""
     return queues[queue_id % len(queues)]

@@ -18,7 +18,7 @@ from rocketbroker.analytics.tables.table_list import DEFAULT_TABLE, find_table
 
 
 class NotRead(NamedTuple):
-    """What could not be read of the commit logs: ranges without a sound record, files that lack, unfinished ends."""
+    """Parts of commit logs that could not be read: no sound record, a missing file, or an unfinished end."""
 
     ranges: int
     bytes: int
@@ -26,7 +26,7 @@ class NotRead(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What a job looks at; times of its tables are ms since 1970.
+    """Stores and selection of a job; times in its tables are ms since 1970.
 
     Attributes:
         spark: the session.
@@ -39,7 +39,7 @@ class Scope:
     selection: Selection
 
     def messages(self, columns: Sequence[str] | None = None) -> DataFrame:
-        """The selected messages with ``columns``, all of ``MESSAGE_SCHEMA`` if None."""
+        """Return the selected messages with ``columns``, all of ``MESSAGE_SCHEMA`` if None."""
         return self.table(DEFAULT_TABLE, columns, selection=encode_selection(self.selection))
 
     def table(self, name: str, columns: Sequence[str] | None = None, **options: str) -> DataFrame:
@@ -50,7 +50,7 @@ class Scope:
         return reader.options(stores=encode_stores(self.stores), **options).load()
 
     def not_read(self) -> NotRead:
-        """What could not be read where messages of the selected times lie, whatever topic it was of."""
+        """Count what could not be read in the selected times, of whatever topic it was."""
         times = Selection(
             since_ms=self.selection.since_ms,
             until_ms=self.selection.until_ms,
@@ -63,7 +63,7 @@ class Scope:
 
 
 def selected(messages: DataFrame, selection: Selection) -> DataFrame:
-    """The messages of a selection by brokers, topics and times, of any data frame; ``store_timestamp`` in ms."""
+    """Return the messages of a selection by brokers, topics and times, of any data frame; ``store_timestamp`` in ms."""
     for condition in _conditions(selection):
         messages = messages.where(condition)
     return messages

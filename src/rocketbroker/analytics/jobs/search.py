@@ -29,7 +29,7 @@ SHOWN: Final = ("broker", "topic", "queue_id", "queue_offset", "physical_offset"
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """What is looked for.
+    """Text to look for.
 
     Attributes:
         text: a substring, or a regular expression of RE2's syntax.
@@ -56,13 +56,13 @@ class Pattern:
             raise ConfigError(f"{self.text!r} is no regular expression as RE2 has them: {error}") from error
 
     def positions(self, values: pa.Array) -> pa.Array:
-        """Where the first match begins in each text, in bytes of its UTF-8; -1 without one, null for null."""
+        """Return the begin of the first match in each text, in bytes of its UTF-8; -1 without one, null for null."""
         find = pc.find_substring_regex if self.is_regex else pc.find_substring
         return find(values, self.text, ignore_case=self.ignore_case)
 
 
 def search(messages: DataFrame, pattern: Pattern) -> DataFrame:
-    """The messages in which ``pattern`` is found.
+    """Find the messages that match ``pattern``.
 
     Args:
         messages: with ``broker``, ``topic``, ``queue_id``, ``queue_offset``, ``physical_offset``, ``store_timestamp``,
@@ -105,7 +105,7 @@ def _in_bodies(shown: pa.RecordBatch, bodies: pa.Array, pattern: Pattern) -> Ite
 
 
 def _in_properties(shown: pa.RecordBatch, maps: pa.Array, pattern: Pattern) -> Iterator[pa.RecordBatch]:
-    """In the values of properties; the first of a message that has a match counts."""
+    """Search the values of properties; the first match of a message counts."""
     names, values, of_row = maps.keys, maps.items, _parents(maps)
     at = pc.fill_null(pattern.positions(values), -1).to_numpy()
     found = np.flatnonzero((at >= 0) & (of_row >= 0) & (of_row < len(maps)))
@@ -117,7 +117,7 @@ def _in_properties(shown: pa.RecordBatch, maps: pa.Array, pattern: Pattern) -> I
 
 
 def _parents(maps: pa.MapArray) -> Any:
-    """The row that each entry of the maps is of; entries that are no row's come before row 0, or behind the last."""
+    """Return the row of each entry of the maps; entries of no row are before row 0, or after the last."""
     offsets = maps.offsets.to_numpy()
     return np.searchsorted(offsets, np.arange(len(maps.keys)), side="right") - 1
 
@@ -129,7 +129,7 @@ def _rows(shown: pa.RecordBatch, rows: Any, found_in: list[str], excerpts: Seque
 
 
 def _excerpt(value: bytes, at: int) -> str:
-    """The text around ``at``, on one line; "…" where some of it is left out."""
+    """Return the text around ``at``, on one line; "…" where some of it is left out."""
     start, end = max(at - _BEFORE, 0), min(at + _AFTER, len(value))
     text = value[start:end].decode("utf-8", "replace")
     shown = "".join(each if each.isprintable() else "·" for each in text)

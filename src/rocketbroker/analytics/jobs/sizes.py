@@ -1,4 +1,4 @@
-"""How large messages are."""
+"""Sizes of messages."""
 
 from collections.abc import Sequence
 
@@ -10,7 +10,7 @@ from rocketbroker.analytics.jobs.job_list import PERCENTILES
 
 
 def sizes(messages: DataFrame, percentiles: Sequence[float] = PERCENTILES) -> DataFrame:
-    """The distribution of sizes in each topic, in bytes of whole records.
+    """Return the distribution of sizes in each topic, in bytes of whole records.
 
     Args:
         messages: with ``broker``, ``topic`` and ``size``.

@@ -1,4 +1,4 @@
-"""Which keys are hot, and how evenly queues are filled."""
+"""Hot keys, and how evenly queues are filled."""
 
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812
@@ -8,7 +8,7 @@ from rocketbroker.codec.message.message_const import KEY_SEPARATOR
 
 
 def hot_keys(messages: DataFrame, top: int = 20) -> DataFrame:
-    """The keys (property KEYS) that most messages of a topic have.
+    """Find the keys (property KEYS) that most messages of a topic have.
 
     Args:
         messages: with ``broker``, ``topic``, ``keys`` and ``size``.
@@ -35,7 +35,7 @@ def hot_keys(messages: DataFrame, top: int = 20) -> DataFrame:
 
 
 def skew(messages: DataFrame, topics: DataFrame | None = None) -> DataFrame:
-    """How the messages of each topic lie in its queues.
+    """Count the messages of each topic by queue.
 
     Args:
         messages: with ``broker``, ``topic``, ``queue_id`` and ``size``.

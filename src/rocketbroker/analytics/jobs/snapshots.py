@@ -37,7 +37,7 @@ _PATTERN: Final = "consumerOffset-*.parquet"
 
 
 def take_snapshot(stores: Stores, now_ms: int) -> pa.Table:
-    """What the groups of ``stores`` have consumed, and where the queues end, with the columns of ``SCHEMA``.
+    """Read what the groups of ``stores`` have consumed, and the ends of the queues, with the columns of ``SCHEMA``.
 
     The ends are looked up after the offsets, so that none lies before what was consumed.
 
@@ -76,7 +76,7 @@ def write_snapshot(snapshot: pa.Table, directory: Path, now_ms: int) -> Path:
 
 
 def snapshot_frame(spark: "SparkSession", directory: Path) -> "DataFrame":
-    """The snapshots in ``directory``.
+    """Return the snapshots in ``directory``.
 
     Raises:
         ConfigError: there is none, or other files are called as they are.

@@ -10,7 +10,7 @@ _MS = 1000
 
 
 def traffic(messages: DataFrame, interval: int = 60) -> DataFrame:
-    """How much was stored of each topic in each interval of ``interval`` seconds.
+    """Count what was stored of each topic in each interval of ``interval`` seconds.
 
     Args:
         messages: with ``broker``, ``topic``, ``store_timestamp`` and ``size``.

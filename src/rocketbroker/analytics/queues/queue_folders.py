@@ -1,4 +1,4 @@
-"""Which queues a store has, by the names of folders: TOPIC/NUMBER below that of their kind."""
+"""Queues of a store by the names of their folders: TOPIC/NUMBER below that of their kind."""
 
 from typing import Final
 
@@ -10,17 +10,17 @@ _MOST: Final = (1 << 31) - 1
 
 
 def queue_topics(folder: StoreFolder, kind: str) -> list[str]:
-    """The topics that have queues of a kind, sorted; without those that are deleted and not removed yet."""
+    """Return the topics that have queues of a kind, sorted; without those that are deleted and not removed yet."""
     return [name for name in folder.folders(kind) if not RETIRED.search(name)]
 
 
 def owning_topics(folder: StoreFolder, kind: str) -> list[str]:
-    """Those whose queues have messages of their own: those of an LMQ are in the queue of another topic as well."""
+    """Return the topics whose queues own their messages; those of an LMQ are in another queue as well."""
     return [topic for topic in queue_topics(folder, kind) if not topic.startswith(LMQ_PREFIX)]
 
 
 def queue_numbers(folder: StoreFolder, kind: str, topic: str) -> list[int]:
-    """The numbers of a topic's queues, ascending; what is called otherwise than a broker writes a number is none."""
+    """Return the numbers of a topic's queues, ascending; only names as a broker writes them count."""
     numbers = range(_MOST + 1)
     names = [name for name in folder.folders(f"{kind}/{topic}") if name.isascii() and name.isdigit()]
     return sorted(int(name) for name in names if str(int(name)) == name and int(name) in numbers)

@@ -1,4 +1,4 @@
-"""Which parts of a commit log are read through the ConsumeQueues of selected topics instead of as a whole.
+"""Plan that reads parts of a commit log through the ConsumeQueues of selected topics instead of as a whole.
 
 Queues lead to all messages of their topics up to where the log is dispatched, which happens in its order: what lies
 behind is walked, and so is what lies before the first entry of a queue that has lost its beginning. Where entries may
@@ -71,7 +71,7 @@ def plan_queues(
     part_size: int,
     report: DecodeReport,
 ) -> QueuePlan | None:
-    """How to read what ``selection`` has between the physical offsets ``bounds``; ``None`` if all is to be walked.
+    """Plan how to read ``selection`` between the physical offsets ``bounds``; ``None`` to walk all of it.
 
     A part leads to ``part_size`` bytes of messages, about. ``report`` takes what is walked since queues cannot be
     relied on.
@@ -114,9 +114,9 @@ class _Planner:
         return QueuePlan(front, tail, parts)
 
     def _queues(self, front: int) -> tuple[int, list[tuple[CheckedQueue, QueueEntries]]]:
-        """From where on chosen queues lead to all their messages, ``front`` at least, and what is wanted of them."""
+        """Find from where on chosen queues have all their messages, ``front`` at least, and their entries."""
         queues = []
-        for files in self._chosen():  # listed anew: a broker may have begun a file since
+        for files in self._chosen():  # listed again: a broker may have begun a file since
             entries = files.whole()
             front = max(front, self._first_known(files, entries))
             queues.append((files, self._selected(entries)))
@@ -147,7 +147,7 @@ class _Planner:
         return int(entries.offsets[0])
 
     def _selected(self, entries: QueueEntries) -> QueueEntries:
-        """Entries into the log as it is now, and of the selected queue offsets."""
+        """Return entries into the log as it is now, and of the selected queue offsets."""
         begin = int(np.searchsorted(entries.offsets, self._files[0].base))
         end = len(entries)
         if self._selection.queue_offsets is not None:
@@ -156,7 +156,7 @@ class _Planner:
         return entries.part(begin, max(begin, end))
 
     def _shown(self, front: int, tail: int) -> int:
-        """The offset, ``tail`` at most, up to which queues have all messages from ``front`` on."""
+        """Return the offset, ``tail`` at most, up to which queues have all messages from ``front`` on."""
         known, log = front, self._log_end - self._files[0].base
         queues = all_queues(self._folder)
         worth_it = tail - front >= log * _WORTH_SHOWING and len(queues) <= most_queues(self._folder)
@@ -197,7 +197,7 @@ class _Planner:
 
 
 def _is_worth_it(queues: list[tuple[CheckedQueue, QueueEntries]], front: int, tail: int) -> bool:
-    """Whether what is selected is less than half of a part of the log."""
+    """Tell whether what is selected is less than half of a part of the log."""
     return front < tail and sum(_bytes(entries, front, tail) for _, entries in queues) * 2 < tail - front
 
 

@@ -1,4 +1,4 @@
-"""Whether the ConsumeQueues of a store have all that its log has, and up to where that can be shown.
+"""Proof that the ConsumeQueues of a store have all that its log has, up to an offset.
 
 After a clean stop they have, and so they have, but for the last moments, while a broker is at work. After a crash, or
 in a copy that was taken of a store in use, some may have got less far than others: the entries of a slow topic may lack
@@ -42,7 +42,7 @@ logger = logging.getLogger(__name__)
 
 
 def has_all_queues(folder: StoreFolder) -> bool:
-    """Whether queues are known to have all that was dispatched: the store is closed in order, or open on this machine.
+    """Tell whether queues have all that was dispatched: the store is closed cleanly, or open on this machine.
 
     One that is still recovering from a crash is not taken for open.
     """
@@ -66,12 +66,12 @@ def all_queues(folder: StoreFolder) -> list[tuple[str, str, int]]:
 
 
 def most_queues(folder: StoreFolder) -> int:
-    """So many queues at the most are gone through to show that a log has nothing that is in none of them."""
+    """Return the most queues that are read to show that each record of a log is in one of them."""
     return _MOST_LOCAL if folder.root.is_local else _MOST_REMOTE
 
 
 def entries_of(folder: StoreFolder, queues: Iterable[tuple[str, str, int]]) -> Iterator[QueueEntries]:
-    """The entries of queues, some at a time, each queue up to its first damaged one; they are all read.
+    """Yield the entries of queues, some at a time, each queue up to its first damaged one; they are all read.
 
     Of a queue of which a file is removed meanwhile those behind are left out, so that nothing is shown by them.
     """
@@ -98,7 +98,7 @@ def _batch_entries(folder: StoreFolder, topic: str, number: int) -> Iterator[Que
 
 
 def shown_to(files: Sequence[LogFile], queued: Iterable[QueueEntries], low: int) -> int:
-    """The offset up to which each record of the log is one of ``queued``, from the file on that has ``low``."""
+    """Return the offset up to which each record of the log is one of ``queued``, from the file on that has ``low``."""
     files = [file for file in files if file.base + file.size > low]
     if not files:
         return low
@@ -109,7 +109,7 @@ def shown_to(files: Sequence[LogFile], queued: Iterable[QueueEntries], low: int)
 
 
 def is_closed(file: LogFile, position: int) -> bool:
-    """Whether nothing follows in a file behind a record's end at ``position`` but what closes it."""
+    """Tell whether nothing follows in a file behind a record's end at ``position`` but what closes it."""
     if position == file.size:
         return True
     head = open_folder(file.root).read(file.name, position, 8)
@@ -148,7 +148,7 @@ class _Chains:
         self._ends[numbers] = np.maximum(self._ends[numbers], ends[last])
 
     def end(self) -> int:
-        """The end of the chain that begins with the first file."""
+        """Return the end of the chain that begins with the first file."""
         whole = self._sums == _scattered(self._firsts) - _scattered(self._ends)
         end = self._files[0].base
         for file in self._files:
@@ -166,7 +166,7 @@ class _Chains:
 
 
 def _scattered(offsets: Positions) -> NDArray[np.uint64]:
-    """A number for each offset, by splitmix64."""
+    """Return a number for each offset, by splitmix64."""
     mixed = offsets.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
     for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
         mixed ^= mixed >> np.uint64(shift)

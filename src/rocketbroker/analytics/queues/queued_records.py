@@ -23,7 +23,7 @@ _NEAR_REMOTE: Final = 1 << 20
 
 
 class _Wanted:
-    """What the entries of all queues say, by physical offset; columns of shape (n,)."""
+    """Entries of all queues by physical offset; columns of shape (n,)."""
 
     def __init__(self, folder: StoreFolder, ranges: tuple[EntryRange, ...]) -> None:
         parts = [CheckedQueue(folder, each.topic, each.queue_id).range(each.first, each.end) for each in ranges]

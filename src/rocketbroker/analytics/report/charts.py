@@ -21,13 +21,13 @@ Row = Sequence[int | float | str | None]
 
 
 def by_value(table: pa.Table, column: str) -> dict[Any, pa.Table]:
-    """The rows of each value of a column."""
+    """Return the rows of each value of a column."""
     values = pc.unique(table.column(column)).to_pylist()
     return {value: table.filter(pc.equal(table.column(column), value)) for value in values}
 
 
 def shown(columns: Sequence[Column], rows: Sequence[Row]) -> ShownTable:
-    """A table of as many rows as fit beside a figure."""
+    """Return a table of as many rows as fit beside a figure."""
     return ShownTable(columns, rows[:ROWS], max(len(rows) - ROWS, 0))
 
 
@@ -46,7 +46,7 @@ def histogram_figure(
 
 
 def levels_figure(name: str, y_title: str, rows: Sequence[tuple[str, float, str]], colours: Colours) -> Figure | None:
-    """A horizontal bar for each (label, value, name that has a colour), as many as fit."""
+    """Return a horizontal bar for each (label, value, name that has a colour), as many as fit."""
     if not rows:
         return None
     labels = unique([label for label, _, _ in rows[:LEVELS]])
@@ -57,5 +57,5 @@ def levels_figure(name: str, y_title: str, rows: Sequence[tuple[str, float, str]
 
 
 def descending(rows: list[Row]) -> list[Row]:
-    """Rows by their second column, the largest first, then by their first."""
+    """Return rows by their second column, the largest first, then by their first."""
     return sorted(rows, key=lambda row: (-float(row[1] or 0), str(row[0])))

@@ -43,11 +43,11 @@ Progress = Callable[[int], None]
 def collect_facts(
     stores: Stores, selection: Selection = EVERYTHING, *, asked: str = "", progress: Progress = lambda done: None
 ) -> StoreFacts:
-    """The facts of ``stores`` as they are now.
+    """Return the facts of ``stores`` as they are now.
 
     Args:
         stores: as ``read_store`` takes them.
-        selection: which messages count; lag is told of everything only, since the ends of queues are needed for it.
+        selection: which messages count; lag is read only without one, since it needs the ends of queues.
         asked: the selection in words.
 
     Raises:
@@ -77,7 +77,7 @@ def collect_facts(
 
 
 class _Counts:
-    """What is added up of each batch."""
+    """Sums over all batches."""
 
     def __init__(self) -> None:
         self.first_ms: int | None = None

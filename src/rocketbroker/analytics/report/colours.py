@@ -1,4 +1,4 @@
-"""Which series of a figure have which colour: a topic has the same in all figures."""
+"""Colours of series: a topic has the same one in all figures."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -16,12 +16,12 @@ class Colours:
 
     @classmethod
     def of_topics(cls, counts: pa.Table) -> "Colours":
-        """The topics with the most messages, by columns ``topic`` and ``messages``."""
+        """Return the topics with the most messages, by columns ``topic`` and ``messages``."""
         return cls.of(counts, "topic")
 
     @classmethod
     def of(cls, counts: pa.Table, column: str) -> "Colours":
-        """The values of a column with the most messages."""
+        """Return the values of a column with the most messages."""
         totals = counts.group_by(column).aggregate([("messages", "sum")])
         order = [("messages_sum", "descending"), (column, "ascending")]
         found: list[str] = totals.sort_by(order).column(column).to_pylist()
@@ -29,11 +29,11 @@ class Colours:
         return cls(tuple(found[:MOST_SERIES]))
 
     def colour(self, name: str) -> int:
-        """The index of a name's colour."""
+        """Return the index of a name's colour."""
         return self.names.index(name) if name in self.names else MOST_SERIES
 
     def series(self, x: list[int] | list[str], by_name: Mapping[str, Iterable[float]]) -> list[Series]:
-        """A series for each name with a colour that is among ``by_name``, and one for all others together."""
+        """Return a series for each name with a colour that is among ``by_name``, and one for all others together."""
         found = [Series(name, x, list(by_name[name]), self.colour(name)) for name in self.names if name in by_name]
         rest = [list(values) for name, values in by_name.items() if name not in self.names]
         if rest:

@@ -1,4 +1,4 @@
-"""What a report is made from: small tables, each an aggregate of messages or of a broker's state.
+"""Small tables that a report is made from, each an aggregate of messages or of a broker's state.
 
 Whatever computes them (one pass over the log here, Spark jobs for large stores), the page is made from these alone.
 """

@@ -1,4 +1,4 @@
-"""What a figure and a table show, whatever draws them."""
+"""Content of figures and tables, whatever draws them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ OTHERS: Final = "others"
 
 
 class Kind(StrEnum):
-    """How series are drawn."""
+    """Way in which series are drawn."""
 
     AREAS = "areas"  # stacked, x is time in ms since 1970
     BARS = "bars"  # stacked, x is a category
@@ -22,7 +22,7 @@ class Kind(StrEnum):
 
 
 class Unit(StrEnum):
-    """What a number says."""
+    """Unit of a number."""
 
     COUNT = "count"
     BYTES = "bytes"

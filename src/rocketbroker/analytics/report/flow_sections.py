@@ -19,7 +19,7 @@ _STEPS: Final = (1, 2, 5, 10, 15, 30, 60, 120, 180, 360, 720, 1440, 2880, 10080)
 
 
 def traffic(facts: StoreFacts, colours: Colours) -> Section:
-    """Messages a minute by topic."""
+    """Return messages a minute by topic."""
     topics, figure = by_value(facts.traffic, "topic"), None
     # A damaged record may have a time that no calendar has: it counts, and lies in no minute.
     timed = facts.traffic.filter(pc.is_valid(facts.traffic.column("minute_ms")))
@@ -62,7 +62,7 @@ def _a_minute(rows: pa.Table, times: Any, step: int) -> list[float]:
 
 
 def sizes(facts: StoreFacts, colours: Colours) -> Section:
-    """How large messages are."""
+    """Sizes of messages."""
     topics = by_value(facts.sizes, "topic")
     rows: list[Row] = []
     for topic, mine in topics.items():
@@ -86,7 +86,7 @@ def sizes(facts: StoreFacts, colours: Colours) -> Section:
 
 
 def queues(facts: StoreFacts, colours: Colours) -> Section:
-    """How evenly topics fill their queues."""
+    """Show how evenly topics fill their queues."""
     rows: list[Row] = []
     for topic, mine in by_value(facts.queues, "topic").items():
         counts = mine.column("messages").to_pylist()
@@ -143,7 +143,7 @@ def keys(facts: StoreFacts, colours: Colours) -> Section:
 
 
 def delays(facts: StoreFacts, colours: Colours) -> Section:
-    """How long messages took from their producer to the log."""
+    """Show how long messages took from their producer to the log."""
     topics = by_value(facts.delays, "topic")
     rows: list[Row] = []
     for topic, mine in topics.items():

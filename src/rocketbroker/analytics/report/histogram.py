@@ -34,7 +34,7 @@ class Spread(NamedTuple):
 
 
 def spread(rows: pa.Table, class_column: str) -> Spread:
-    """The spread of the values counted in ``rows``, of which there is one at least."""
+    """Return the spread of the values counted in ``rows``, of which there is one at least."""
     classes, order = _sorted(rows, class_column)
     counts = np.asarray(rows.column("messages").to_numpy(), np.int64)[order]
     most = max(rows.column("most").to_pylist())
@@ -43,7 +43,7 @@ def spread(rows: pa.Table, class_column: str) -> Spread:
 
 
 def bars(rows: pa.Table, class_column: str, borders: Sequence[int]) -> Ints:
-    """How many values lie below each border and not below the one before it, and behind the last, shape (n + 1,)."""
+    """Count the values below each border and not below the one before, and those above the last, shape (n + 1,)."""
     classes = np.asarray(rows.column(class_column).to_numpy(), np.int64)
     counts = np.asarray(rows.column("messages").to_numpy(), np.int64)
     place = np.searchsorted(class_of(np.array(borders, np.int64)), classes, side="right")

@@ -31,7 +31,7 @@ _SMALL: Final = 10
 
 
 def html_page(title: str, lead: str, tiles: Sequence[Tile], sections: Sequence[Section]) -> str:
-    """The page.
+    """Return the page.
 
     Args:
         title: of the page.
@@ -94,7 +94,7 @@ def _figure(section: Section) -> str:
 
 
 def _legend(figure: Figure) -> str:
-    """Which colour is whose; names are cut by the style where they are too long, and shown whole when pointed at."""
+    """Name the colours; the style cuts names that are too long, and shows them whole under the pointer."""
     if len(figure.series) < 2:
         return ""
     entries = "".join(
@@ -123,7 +123,7 @@ def _side(column: Column) -> str:
 
 
 def _plotly(figure: Figure) -> dict[str, Any]:
-    """What the page's script gives plotly: traces, and what it needs for the layout."""
+    """Return the traces and the layout that the page's script gives plotly."""
     flat = figure.kind is Kind.LEVELS
     return {
         "kind": figure.kind,
@@ -148,12 +148,12 @@ def _axis(values: Sequence[int | str]) -> list[int | str]:
 
 
 def _text(name: str) -> str:
-    """A name as plotly's own markup shows it: it reads some tags."""
+    """Return a name as plotly's own markup shows it: it reads some tags."""
     return escape(cut(name), quote=False)
 
 
 def _colour_rules() -> str:
-    """The colours of series as style, the same that the script gives plotly."""
+    """Return the colours of series as style, the same that the script gives plotly."""
     light = "".join(f".c{number}{{background:{colour}}}" for number, colour in enumerate(LIGHT))
     dark = "".join(f"[data-theme=dark] .c{number}{{background:{colour}}}" for number, colour in enumerate(DARK))
     return light + dark

@@ -125,6 +125,6 @@ def _short(labels: Sequence[int | str]) -> list[str]:
 
 
 def _plain(text: str) -> str:
-    """Text that matplotlib does not take for mathematics, without characters that it cannot draw."""
+    """Return text that matplotlib does not take for mathematics, without characters that it cannot draw."""
     drawn = (each if each.isprintable() or each == _NO_WIDTH else "\N{REPLACEMENT CHARACTER}" for each in text)
     return "".join(drawn).replace("$", r"\$")

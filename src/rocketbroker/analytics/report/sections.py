@@ -14,7 +14,7 @@ from rocketbroker.analytics.report.units import show
 
 
 def sections(facts: StoreFacts) -> list[Section]:
-    """All sections in the order of the page."""
+    """Return all sections in the order of the page."""
     colours = Colours.of_topics(facts.queues)
     return [
         traffic(facts, colours),
@@ -31,7 +31,7 @@ def sections(facts: StoreFacts) -> list[Section]:
 
 
 def tiles(facts: StoreFacts) -> list[Tile]:
-    """The numbers at the head of the page."""
+    """Return the numbers at the head of the page."""
     queued = facts.queues
     messages = _total(queued, "messages")
     lost, dead = facts.corrupt.num_rows, _total(facts.dead_letters, "messages")
@@ -50,7 +50,7 @@ def tiles(facts: StoreFacts) -> list[Tile]:
 
 
 def brokers(facts: StoreFacts) -> Section:
-    """What was read."""
+    """Return the facts that were read."""
     rows: list[Sequence[int | str | None]] = []
     for broker, place in facts.stores:
         mine = facts.queues.filter(pc.equal(facts.queues.column("broker"), broker))

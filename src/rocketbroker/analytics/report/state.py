@@ -75,17 +75,17 @@ def _groups_by_messages(stores: Sequence[StoreRoot], selection: Selection, topic
 
 
 def _origins(properties: pa.MapArray) -> pa.Array:
-    """The topics that dead letters were sent to."""
+    """Return the topics that dead letters were sent to."""
     named = (pc.map_lookup(properties, name, "last") for name in (PROPERTY_RETRY_TOPIC, PROPERTY_DLQ_ORIGIN_TOPIC))
     return pc.coalesce(*named, _NO_ORIGIN)
 
 
 def lag_facts(stores: Sequence[StoreRoot], queues: pa.Table) -> pa.Table:
-    """What the groups of ``stores`` have not consumed, as ``facts.LAG``, the most behind first.
+    """Read the lag of the groups of ``stores`` as ``facts.LAG``, the largest first.
 
     A queue ends behind its last entry, as for ``jobs.snapshots``: what the log still holds of a topic that was deleted
-    and made anew may have higher offsets. Only of a queue that the store does not have the log tells where it ends. One
-    of which there is neither is passed over.
+    and made again may have higher offsets. Where the store does not have a queue, the log says where it ends. A queue
+    that is in neither is left out.
 
     Args:
         queues: all queues, as ``facts.QUEUES``.

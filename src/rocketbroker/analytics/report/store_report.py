@@ -30,7 +30,7 @@ def write_report(facts: StoreFacts, output: Path, png_dir: Path | None = None) -
 
 
 def lead(facts: StoreFacts) -> str:
-    """Which stores, which time and which messages the report is about."""
+    """Tell which stores, which time and which messages the report is about."""
     names = ", ".join(broker for broker, _ in facts.stores)
     text = f"{names}: "
     if facts.first_ms is None:

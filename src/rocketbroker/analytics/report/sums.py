@@ -38,12 +38,12 @@ class GroupedSums:
             self._compact()
 
     def result(self) -> pa.Table:
-        """The sums of all that was added, sorted by the columns of ``by``."""
+        """Return the sums of all that was added, sorted by the columns of ``by``."""
         self._compact()
         return self._parts[0].sort_by([(name, "ascending") for name in self._by])
 
     def rows(self) -> int:
-        """How many groups there are."""
+        """Count the groups."""
         self._compact()
         return int(self._parts[0].num_rows)
 
@@ -53,7 +53,7 @@ class GroupedSums:
         self._groups = self._parts[0].num_rows
 
     def peek(self) -> pa.Table:
-        """The sums until now, in no order."""
+        """Return the sums until now, in no order."""
         self._compact()
         return self._parts[0]
 
@@ -98,7 +98,7 @@ class TopKeys:
             self._added = self._sums.rows()
 
     def result(self, most: int) -> pa.Table:
-        """The ``most`` most frequent keys, those with the highest counts first."""
+        """Return the ``most`` most frequent keys, those with the highest counts first."""
         found = self._sums.result()
         return found.sort_by([("messages", "descending"), *((name, "ascending") for name in found.column_names[:-1])])[
             :most

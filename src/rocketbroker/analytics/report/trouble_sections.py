@@ -15,7 +15,7 @@ _GROUP: Final = Column("Group", Unit.TEXT)
 
 
 def retries(facts: StoreFacts) -> Section:
-    """Messages that consumers sent back, by attempt."""
+    """Return messages that consumers sent back, by attempt."""
     colours, found = Colours.of(facts.retries, "group"), facts.retries
     attempts: list[int] = sorted(pc.unique(found.column("attempt")).to_pylist())
     rows: list[Row] = []
@@ -50,7 +50,7 @@ def retries(facts: StoreFacts) -> Section:
 
 
 def dead_letters(facts: StoreFacts) -> Section:
-    """Messages that groups gave up."""
+    """Return messages that groups gave up."""
     found = facts.dead_letters.sort_by([("messages", "descending"), ("group", "ascending"), ("origin", "ascending")])
     rows: list[Row] = []
     for row in found.to_pylist():
@@ -73,7 +73,7 @@ def dead_letters(facts: StoreFacts) -> Section:
 
 
 def lag(facts: StoreFacts) -> Section:
-    """What groups have not consumed yet."""
+    """Show what groups have not consumed yet."""
     rows: list[Row] = [
         (row["group"], row["topic"], row["queue_id"], row["broker"], row["committed"], row["end"], row["lag"])
         for row in facts.lag.to_pylist()
@@ -98,7 +98,7 @@ def lag(facts: StoreFacts) -> Section:
 
 
 def corrupt(facts: StoreFacts) -> Section:
-    """Bytes of the log that hold no readable message."""
+    """Return bytes of the log that hold no readable message."""
     rows: list[Row] = [
         (row["broker"], row["path"].rpartition("/")[2], row["position"], row["length"], row["reason"])
         for row in facts.corrupt.to_pylist()

@@ -14,7 +14,7 @@ _SPANS: Final = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1_000, "
 
 
 def show(value: float | str | None, unit: Unit) -> str:
-    """A value as text; a dash where there is none."""
+    """Return a value as text; a dash where there is none."""
     if value is None:
         return NOTHING
     if isinstance(value, str):

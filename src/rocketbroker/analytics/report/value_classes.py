@@ -19,14 +19,14 @@ Ints = npt.NDArray[np.int64]
 
 
 def class_of(values: Ints) -> Ints:
-    """The class of each value, shape (n,); classes ascend with the values."""
+    """Return the class of each value, shape (n,); classes ascend with the values."""
     scale = _POWERS[np.maximum(np.searchsorted(_POWERS, values, side="right") - 3, 0)]
     classes = _EXACT + (np.searchsorted(_POWERS, scale) - 1) * _LEADS + values // scale - _LEADS // 9
     return np.where(values < 0, BELOW, np.where(values < _EXACT, values, classes)).astype(np.int64)
 
 
 def largest_of(value_class: int) -> int:
-    """The largest value of a class; -1 for those below 0."""
+    """Return the largest value of a class; -1 for those below 0."""
     if value_class < _EXACT:
         return value_class
     power, lead = divmod(value_class - _EXACT, _LEADS)
@@ -34,7 +34,7 @@ def largest_of(value_class: int) -> int:
 
 
 def quantile(classes: Ints, counts: Ints, part: float) -> int:
-    """A value that at least ``part`` (0 to 1) of all values do not exceed: the largest of its class.
+    """Return a value that at least ``part`` (0 to 1) of all values do not exceed: the largest of its class.
 
     Args:
         classes: ascending, shape (n,).

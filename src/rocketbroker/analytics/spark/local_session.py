@@ -47,7 +47,7 @@ _EXIT_SECONDS = 20
 
 @contextmanager
 def spark_session(app_name: str, settings: Mapping[str, str] | None = None) -> Iterator[SparkSession]:
-    """A session on all cores of this machine, bound to loopback and without web pages; ``settings`` are Spark's own.
+    """Start a session on all cores, bound to loopback and without web pages; ``settings`` are Spark's own.
 
     The session of the process is handed out, and left running, if there is one. Otherwise the session and its JVM are
     gone when the block is left.
@@ -73,7 +73,7 @@ def spark_session(app_name: str, settings: Mapping[str, str] | None = None) -> I
 
 
 def _running() -> SparkSession | None:
-    """The session there is. Which one is active each thread knows by itself, and forgets with its connection."""
+    """Return the session there is. Which one is active each thread knows by itself, and forgets with its connection."""
     active = SparkSession.getActiveSession()
     if active is None and SparkContext._active_spark_context is not None:
         return SparkSession.builder.getOrCreate()
@@ -93,7 +93,7 @@ def _conf(app_name: str, settings: Mapping[str, str]) -> SparkConf:
 
 
 def _collector(settings: Mapping[str, str]) -> str:
-    """The option for our collector; empty where another one is chosen, since Java starts with no two of them."""
+    """Return the option for our collector; empty where another one is chosen, since Java starts with no two of them."""
     given = [settings.get(name, "") for name in (_JAVA_OPTIONS, _OTHER_JAVA_OPTIONS)]
     given += [os.environ.get(name, "") for name in _JAVA_VARIABLES]
     return "" if any(map(_OTHER_COLLECTOR.search, given)) else _COLLECTOR
@@ -103,7 +103,7 @@ def spark_home(folder: Path) -> Path:
     """Make of the empty ``folder`` a home of the installed PySpark in which there are no archives of its modules.
 
     Spark has Python workers import PySpark from the archive in its home if there is one. Each worker then compiles
-    anew what it imports, since nothing is cached of archives: that is most of the time that it takes to start.
+    again what it imports, since nothing is cached of archives: that is most of the time that it takes to start.
     """
     for name in ("bin", "conf", "jars"):  # conf is there only if somebody made it
         (folder / name).symlink_to(Path(pyspark.__file__).with_name(name))

@@ -16,7 +16,7 @@ from rocketbroker.common.errors import StoreError
 def count_messages(
     stores: Stores, spark: SparkSession | None = None, *, progress: Progress | None = None
 ) -> list[TopicQueueCount]:
-    """Messages by topic and queue, ascending, as stored at the time of the call; those of several brokers together.
+    """Count messages by topic and queue, ascending, as stored by now; those of several brokers together.
 
     Runs in ``spark``, or in a session of its own. Raises :class:`StoreError` when one of ``stores`` is none.
     """

@@ -45,22 +45,22 @@ class RocketMQStore(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """The format's name."""
+        """Return the format's name."""
         return FORMAT
 
     def schema(self) -> StructType:
-        """All columns of the table."""
+        """Return all columns of the table."""
         found = from_arrow_schema(table_of(self.options).schema)
         settle()
         return found
 
     def reader(self, schema: StructType) -> "TableReader":
-        """A reader of the columns of ``schema``: the user's, or all."""
+        """Return a reader of the columns of ``schema``: the user's, or all."""
         options = source_options(self.options)
         return (FilteredTableReader if options.filter_pushdown else TableReader)(options, schema)
 
     def streamReader(self, schema: StructType) -> "MessageStreamReader":  # noqa: N802 - Spark's name
-        """A reader of messages as they are stored."""
+        """Return a reader of messages as they are stored."""
         from rocketbroker.analytics.spark.stream_reader import MessageStreamReader
 
         return MessageStreamReader(source_options(self.options), arrow_schema(schema))
@@ -68,7 +68,7 @@ class RocketMQStore(DataSource):
 
 @dataclass
 class TablePartition(InputPartition):
-    """What one task reads: a part of a table."""
+    """Part of a table that one task reads."""
 
     part: Any
 
@@ -84,7 +84,7 @@ class TableReader(DataSourceReader):
         check_selection(options.table, options.selection)
 
     def partitions(self) -> list[InputPartition]:
-        """The parts of the table, as far as its stores are written now."""
+        """Return the parts of the table, as far as its stores are written now."""
         options = self._options
         stores = chosen_stores(options.stores, self._selection)
         parts = options.table.plan(stores, self._selection, options.table_options)
@@ -92,7 +92,7 @@ class TableReader(DataSourceReader):
         return [TablePartition(part) for part in parts]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of one part. What cannot be read is logged by the worker."""
+        """Yield the rows of one part. What cannot be read is logged by the worker."""
         if isinstance(partition, TablePartition):  # Spark asks with None when there are no partitions
             yield from self._options.table.read(partition.part, self._schema, self._selection)
         settle()
@@ -112,5 +112,5 @@ class FilteredTableReader(TableReader):
 
 
 def arrow_schema(schema: StructType) -> pa.Schema:
-    """The columns of ``schema`` as batches of a source must have them."""
+    """Return the columns of ``schema`` as batches of a source must have them."""
     return to_arrow_schema(schema, timezone="UTC")

@@ -41,7 +41,7 @@ OPTIONS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class SourceOptions:
-    """What the options of a query say; see ``OPTIONS``."""
+    """Options of a query; see ``OPTIONS``."""
 
     stores: tuple[StoreRoot, ...]
     table: Table
@@ -54,7 +54,7 @@ class SourceOptions:
 
 
 def table_of(options: Mapping[str, str]) -> Table:
-    """The table that ``options`` name.
+    """Return the table that ``options`` name.
 
     Raises:
         ConfigError: there is no such option, or no such table.
@@ -63,7 +63,7 @@ def table_of(options: Mapping[str, str]) -> Table:
 
 
 def source_options(options: Mapping[str, str]) -> SourceOptions:
-    """What ``options`` say.
+    """Parse ``options``.
 
     Raises:
         ConfigError: no store is named, there is no such option, or a value is none of those that it takes.
@@ -92,12 +92,12 @@ def _checked(options: Mapping[str, str]) -> dict[str, str]:
 
 
 def encode_stores(stores: Sequence[StoreRoot]) -> str:
-    """The option ``stores``."""
+    """Return the option ``stores``."""
     return json.dumps([[store.broker, store.uri] for store in stores])
 
 
 def encode_selection(selection: Selection) -> str:
-    """The option ``selection``: a JSON object of the fields that are set."""
+    """Return the option ``selection``: a JSON object of the fields that are set."""
     given = {field.name: getattr(selection, field.name) for field in fields(selection)}
     return json.dumps(
         {
@@ -159,7 +159,7 @@ def _flag(given: Mapping[str, str], name: str, *, default: bool = False) -> bool
 
 
 def _one_of(given: Mapping[str, str], name: str, values: tuple[str, ...]) -> str:
-    """The first of ``values`` if the option is not given."""
+    """Return the first of ``values`` if the option is not given."""
     text = given.get(name, values[0]).lower()
     if text not in values:
         raise ConfigError(f"{name} is {given[name]!r}; {' or '.join(values)} is expected: {OPTIONS[name]}")

@@ -1,4 +1,4 @@
-"""How far Spark is with a job, and what it says when one fails."""
+"""Progress of a Spark job, and the reason when one fails."""
 
 import threading
 from collections.abc import Callable
@@ -41,7 +41,7 @@ class SparkProgress:
     """Tells ``progress`` how far Spark's jobs are while the block runs.
 
     Args:
-        spark: a session with a context of its own, as local ones have; any if nobody is told.
+        spark: a session with a context of its own, as local ones have; any without ``progress``.
         progress: told about five times a second, on a thread of its own; ``None`` for nobody.
     """
 

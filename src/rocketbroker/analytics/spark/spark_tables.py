@@ -20,7 +20,7 @@ def messages(
     selection: Selection = EVERYTHING,
     **options: str | int | bool,
 ) -> DataFrame:
-    """The messages of ``stores`` that ``selection`` chooses; only ``columns`` are decoded. See :func:`table`."""
+    """Return the messages of ``stores`` that ``selection`` chooses; only ``columns`` are decoded. See :func:`table`."""
     return table(spark, stores, DEFAULT_TABLE, columns, selection, **options)
 
 
@@ -32,7 +32,7 @@ def table(
     selection: Selection = EVERYTHING,
     **options: str | int | bool,
 ) -> DataFrame:
-    """The rows of the table ``name`` of ``stores`` that ``selection`` chooses, with ``columns``, all if None.
+    """Return the rows of the table ``name`` of ``stores`` that ``selection`` chooses, with ``columns``, all if None.
 
     Spark does not tell a Python data source which columns a query uses: those that are named here are decoded, and a
     filter can name no other. What ``selection`` leaves out is not read where that can be. ``options`` are

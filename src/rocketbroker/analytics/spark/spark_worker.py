@@ -1,4 +1,4 @@
-"""What a Python worker of Spark does once, rather than for each of its tasks."""
+"""Work that a Python worker of Spark does once, rather than for each of its tasks."""
 
 import functools
 import gc

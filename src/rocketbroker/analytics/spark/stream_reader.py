@@ -41,7 +41,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass
 class StreamPartition(InputPartition):
-    """What one task reads: the records of ``split`` that begin from ``start`` to before ``end``."""
+    """Records of ``split`` that begin from ``start`` to before ``end``, which one task reads."""
 
     split: Split
     start: int
@@ -74,13 +74,13 @@ class MessageStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._newest: Progress | None = None
 
     def initialOffset(self) -> Progress:  # noqa: N802 - Spark's name
-        """Where a new query begins (option startingOffsets)."""
+        """Return the begin of a new query (option startingOffsets)."""
         latest = self._options.starting_offsets == LATEST
         logs = [LogProgress(store) for store in self._options.stores]
         return {log.root.broker: _at(log, log.end() if latest else log.begin) for log in logs}
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
-        """How much a micro-batch takes (option maxBytesPerTrigger)."""
+        """Return the size of a micro-batch (option maxBytesPerTrigger)."""
         most_bytes = self._options.max_bytes_per_trigger
         return ReadAllAvailable() if most_bytes is None else ReadMaxBytes(most_bytes)
 
@@ -90,7 +90,7 @@ class MessageStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._last = {log.root.broker: _at(log, log.end()) for log in logs}
 
     def latestOffset(self, start: Progress, limit: ReadLimit) -> Progress:  # noqa: N802 - Spark's name
-        """Up to where the next micro-batch goes: what is completely written by now, within ``limit``.
+        """Return the end of the next micro-batch: what is completely written by now, within ``limit``.
 
         Raises:
             StoreError: what comes next was removed unread, or a log ends before the progress.
@@ -100,11 +100,11 @@ class MessageStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {store.broker: self._latest(LogProgress(store), start, share) for store in self._options.stores}
 
     def reportLatestOffset(self) -> Progress | None:  # noqa: N802 - Spark's name
-        """Up to where the stores were written when ``latestOffset`` was called last."""
+        """Return the end of the stores when ``latestOffset`` was called last."""
         return self._newest
 
     def partitions(self, start: Progress, end: Progress) -> list[InputPartition]:
-        """The splits of what begins from ``start`` to before ``end``.
+        """Return the splits of what begins from ``start`` to before ``end``.
 
         Raises:
             StoreError: some of it was removed unread.
@@ -113,7 +113,7 @@ class MessageStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return [part for store in self._options.stores for part in self._parts(store, start, end)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of one part. What cannot be read is logged by the worker."""
+        """Yield the rows of one part. What cannot be read is logged by the worker."""
         if not isinstance(partition, StreamPartition):
             return
         selection = self._options.selection.and_(Selection(physical_offsets=(partition.start, partition.end)))
@@ -139,7 +139,7 @@ class MessageStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             )
 
     def _share(self, limit: ReadLimit) -> int | None:
-        """Bytes that each broker may give."""
+        """Return bytes that each broker may give."""
         if isinstance(limit, ReadAllAvailable):
             return None
         if not isinstance(limit, ReadMaxBytes):
@@ -179,7 +179,7 @@ class MessageStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             yield StreamPartition(split, low, high)
 
     def _check_loss(self, log: LogProgress, low: int, high: int) -> None:
-        """Refuse, or tell, that a log lacks what is to be read from ``low`` on; known to be there up to ``high``."""
+        """Refuse a log without what comes from ``low`` on, or log it; up to ``high`` it is known to be there."""
         name = f"the log of broker {log.root.broker} ({log.root.shown})"
         if low > log.written_end:
             raise StoreError(
@@ -200,7 +200,7 @@ class MessageStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if now and now != then:
             self._lost(
                 f"the log of broker {log.root.broker} ({log.root.shown}) has other bytes before offset {offset} than "
-                "when the query came to it: it was cut and written anew, and what is new before there was not read"
+                "when the query came to it: it was cut and written again, and what is new before there was not read"
             )
 
     def _lost(self, text: str) -> None:

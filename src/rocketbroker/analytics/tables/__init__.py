@@ -1,1 +1,1 @@
-"""What a store holds, as tables: each gives Arrow batches by itself, and the Spark format reads them by name."""
+"""Tables of a store: each gives Arrow batches by itself, and the Spark format reads them by name."""

@@ -20,7 +20,7 @@ def load_config_file(folder: StoreFolder, name: str, kind: type[T]) -> T:
     """Read ``config/<name>``.
 
     A file that is missing, empty or damaged is named in the log, and its ``.bak`` is taken. When there is neither, the
-    table is empty, as it is for a broker; that is told, too.
+    table is empty, as it is for a broker; the log says so, too.
 
     Args:
         folder: the store.

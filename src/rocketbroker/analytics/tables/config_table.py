@@ -1,4 +1,4 @@
-"""What tables have in common that are made of a file of ``config/``: one part a store, few rows."""
+"""Base of the tables that are made of a file of ``config/``: one part per store, few rows."""
 
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,13 +19,13 @@ class ConfigTable(Table):
     """A table whose rows a file of ``config/`` lists."""
 
     def plan(self, stores: Sequence[StoreRoot], selection: Selection, options: TableOptions) -> list[StoreRoot]:
-        """The stores."""
+        """Return the stores."""
         for store in stores:
             root_folder(store)  # says at once which of them is none
         return list(stores)
 
     def read(self, part: StoreRoot, schema: pa.Schema, selection: Selection) -> Iterator[pa.RecordBatch]:
-        """All rows of a store, by one batch.
+        """Yield all rows of a store, by one batch.
 
         Raises:
             StoreError: neither the file nor its backup can be read.
@@ -37,7 +37,7 @@ class ConfigTable(Table):
 
     @abstractmethod
     def rows(self, folder: StoreFolder) -> Iterator[Mapping[str, Any]]:
-        """The rows of a store by column, without ``broker``; a column that is not there is null."""
+        """Return the rows of a store by column, without ``broker``; a column that is not there is null."""
 
 
 def _column(rows: list[dict[str, Any]], column: pa.Field) -> pa.Array:

@@ -49,7 +49,7 @@ class ConsumeQueueTable(Table):
         return [part for store in stores for part in _parts(store, selection, options.split_size)]
 
     def read(self, part: QueuePart, schema: pa.Schema, selection: Selection) -> Iterator[pa.RecordBatch]:
-        """The entries of a part, queue by queue."""
+        """Yield the entries of a part, queue by queue."""
         folder = root_folder(part.store)
         for piece in part.slices:
             for queue_offsets, entries in read_entries(folder, piece):

@@ -32,7 +32,7 @@ class ConsumerOffsetsTable(ConfigTable):
     selects = select_by("topic", "queue_id")
 
     def rows(self, folder: StoreFolder) -> Iterator[Mapping[str, Any]]:
-        """By topic, group and queue."""
+        """Yield the offsets by topic, group and queue."""
         file = load_config_file(folder, "consumerOffset.json", ConsumerOffsetSerializeWrapper)
         pulled = file.pull_offset_table or {}
         for name in sorted({*file.offset_table, *pulled}):

@@ -55,7 +55,7 @@ class CorruptRangesTable(Table):
     def plan(
         self, stores: Sequence[StoreRoot], selection: Selection, options: TableOptions
     ) -> list[WalkPart | KnownPart]:
-        """All splits where messages of the selected times lie: where damage is cannot be known before."""
+        """Return all splits where messages of the selected times lie: where damage is cannot be known before."""
         report = DecodeReport()
         times = Selection(since_ms=selection.since_ms, until_ms=selection.until_ms, exact=selection.exact)
         splits = plan_splits(stores, options.split_size, times, report=report) if stores else []
@@ -63,7 +63,7 @@ class CorruptRangesTable(Table):
         return [*walks, *([KnownPart(tuple(report.missing))] if report.missing else [])]
 
     def read(self, part: WalkPart | KnownPart, schema: pa.Schema, selection: Selection) -> Iterator[pa.RecordBatch]:
-        """The ranges of a part by position; each is given by one part only."""
+        """Yield the ranges of a part by position; each is given by one part only."""
         report = DecodeReport()
         if isinstance(part, KnownPart):
             report.missing.extend(part.ranges)
@@ -99,5 +99,5 @@ def _rows(report: DecodeReport) -> Rows:
 
 
 def _base(skipped: SkippedRange) -> int:
-    """The physical offset of the file's first byte, which is its name."""
+    """Return the physical offset of the file's first byte, which is its name."""
     return int(skipped.path[-_NAME_DIGITS:])

@@ -101,7 +101,7 @@ class DeadLettersTable(Table):
         return parts
 
     def read(self, part: DeadLetterPart | LogPart, schema: pa.Schema, selection: Selection) -> Iterator[pa.RecordBatch]:
-        """The dead letters of a part. Of an entry without a record all is null that the queue does not say."""
+        """Yield the dead letters of a part. Of an entry without a record all is null that the queue does not say."""
         broker = part.split.file.root.broker if isinstance(part, LogPart) else part.store.broker
         for entries in _entries(part):
             yield chosen(_rows(broker, entries), self.selects, selection, schema)

@@ -77,11 +77,11 @@ class DelayedTable(Table):
     selects = select_by("physical_offset", "store_timestamp", "keys", "uniq_key", "tags", topic="real_topic")
 
     def plan(self, stores: Sequence[StoreRoot], selection: Selection, options: TableOptions) -> list[DelayedPart]:
-        """A part for each queue in which messages wait."""
+        """Return a part for each queue in which messages wait."""
         return [part for store in stores for part in _parts(queues_folder(store, self.name))]
 
     def read(self, part: DelayedPart, schema: pa.Schema, selection: Selection) -> Iterator[pa.RecordBatch]:
-        """The messages that wait in a queue. Of an entry without a record all is null that the queue does not say."""
+        """Yield the messages that wait in a queue. Without its record, an entry has only what the queue says."""
         folder = root_folder(part.store)
         rows = _timers(folder) if part.topic == TIMER_TOPIC else _of_level(folder, part)
         for each in rows:

@@ -75,7 +75,7 @@ class IndexTable(Table):
         return [part for store in stores for part in _parts(root_folder(store), options)]
 
     def read(self, part: IndexPart, schema: pa.Schema, selection: Selection) -> Iterator[pa.RecordBatch]:
-        """The entries of a part in their order."""
+        """Yield the entries of a part in their order."""
         folder, path, start = root_folder(part.store), f"{_FOLDER}/{part.file}", part.start
         try:
             with opened(folder, path) as file:
@@ -94,7 +94,7 @@ def _some(file: StoreFile, part: IndexPart, start: int) -> NDArray[Any]:
 
 
 def damaged_index_files(store: StoreRoot, slot_count: int = 0) -> list[str]:
-    """What of the index files of ``store`` cannot be read, or is not all there, each with the file's name.
+    """List the index files of ``store`` that cannot be read or were cut short, each with the reason.
 
     ``slot_count`` is ``maxHashSlotNum`` of the broker's settings, 0 to have it found out from each file.
     """

@@ -1,4 +1,4 @@
-"""Which rows of a table a ``Selection`` chooses, where the table has the columns for it."""
+"""Rows of a table that a ``Selection`` chooses, where the table has the columns for it."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final
@@ -32,12 +32,12 @@ def _meaning(column: str) -> str:
 
 
 def chosen_stores(stores: Sequence[StoreRoot], selection: Selection) -> list[StoreRoot]:
-    """The stores of the brokers that ``selection`` names, all if it names none."""
+    """Return the stores of the brokers that ``selection`` names, all if it names none."""
     return [store for store in stores if selection.brokers is None or store.broker in selection.brokers]
 
 
 def chosen(rows: Rows, selects: Mapping[str, str], selection: Selection, schema: pa.Schema) -> pa.RecordBatch:
-    """The rows that ``selection`` chooses, with the columns of ``schema``.
+    """Return the rows that ``selection`` chooses, with the columns of ``schema``.
 
     Args:
         rows: the rows.

@@ -33,5 +33,5 @@ class MessagesTable(Table):
         return plan_splits(stores, options.split_size, selection) if stores else []
 
     def read(self, part: Split, schema: pa.Schema, selection: Selection) -> Iterator[pa.RecordBatch]:
-        """The messages of a split. What cannot be read is logged, and is rows of ``corrupt_ranges``."""
+        """Yield the messages of a split. What cannot be read is logged, and is rows of ``corrupt_ranges``."""
         yield from read_split(part, schema, DecodeReport(), selection=selection)

@@ -1,4 +1,4 @@
-"""Which timer messages still wait, by what a broker keeps of it (org.apache.rocketmq.store.timer.TimerMessageStore)."""
+"""Timer messages that still wait (org.apache.rocketmq.store.timer.TimerMessageStore)."""
 
 import logging
 from collections.abc import Iterator
@@ -40,7 +40,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class TimerState:
-    """What is delivered, and how slots follow from messages (``codec/storefile/timer_slots.py``)."""
+    """Progress of delivery, and how slots follow from messages (``codec/storefile/timer_slots.py``)."""
 
     delivered: Delivered = ()
     precision_ms: int = 1
@@ -64,9 +64,9 @@ def pending_timers(folder: StoreFolder) -> Iterator[tuple[QueuedEntries, list[bo
 
 
 def timer_state(folder: StoreFolder) -> TimerState:
-    """What the broker kept that had the store.
+    """Read the progress that the last broker kept.
 
-    Without anything all messages of the timer's queue wait, as they do for a broker; that is told in the log.
+    Without anything all messages of the timer's queue wait, as they do for a broker; the log says so.
 
     Raises:
         StoreError: what is there cannot be read.
@@ -100,7 +100,7 @@ def slots_of(out_ms: Positions, stored_ms: Positions, state: TimerState) -> Posi
 
 
 def _waiting(folder: StoreFolder, state: TimerState) -> Iterator[QueuedEntries]:
-    """The messages of the timer's queue that are not delivered, those that cancel others among them."""
+    """Yield the messages of the timer's queue that are not delivered, those that cancel others among them."""
     for entries in queued_entries(folder, queue_slices(folder, CONSUME_QUEUE, TIMER_TOPIC, 0)):
         if entries.values is None:
             continue  # told in the log; when they are due is in their records
@@ -110,7 +110,7 @@ def _waiting(folder: StoreFolder, state: TimerState) -> Iterator[QueuedEntries]:
 
 
 def _usable(folder: StoreFolder, entries: QueuedEntries, values: RecordValues) -> QueuedEntries:
-    """The messages that say when they are due, and where to they go; a broker discards others."""
+    """Return the messages that say when they are due, and where to they go; a broker discards others."""
     says = pc.and_(pc.is_valid(values.number(PROPERTY_TIMER_OUT_MS)), pc.is_valid(values.property(PROPERTY_REAL_TOPIC)))
     says = pc.and_(says, pc.is_valid(values.number(PROPERTY_REAL_QUEUE_ID, MOST_QUEUES)))
     usable = np.flatnonzero(says.to_numpy(zero_copy_only=False))
@@ -150,7 +150,7 @@ def _keys(entries: QueuedEntries, name: str = PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KE
 
 
 def _cancels(entries: QueuedEntries) -> Iterator[CancelKey]:
-    """What is cancelled; the topic may stand before the unique id (appendTopicForTimerDeleteKey)."""
+    """Yield the keys of cancelled messages; the topic may stand before the unique id (appendTopicForTimerDeleteKey)."""
     cancelling = entries.taken(np.flatnonzero(_is_cancel(entries)))
     for due, topic, named in _keys(cancelling, PROPERTY_TIMER_DEL_UNIQKEY) if len(cancelling) else ():
         yield due, topic, (named or "").removeprefix(f"{topic}+")

@@ -36,7 +36,7 @@ class QueuedEntries:
         return len(self.queue_offsets)
 
     def taken(self, numbers: Positions) -> "QueuedEntries":
-        """The entries with these numbers."""
+        """Return the entries with these numbers."""
         values = self.values
         if values is not None and len(numbers) < len(self):
             values = RecordValues(_records(values.records, numbers), values.root)
@@ -51,10 +51,10 @@ class QueuedEntries:
 
 
 def queued_entries(folder: StoreFolder, slices: Iterator[QueueSlice], start: int = 0) -> Iterator[QueuedEntries]:
-    """The entries from queue offset ``start`` on whose records the log has, or should have.
+    """Yield the entries from queue offset ``start`` on whose records the log has, or should have.
 
     What lies before the log's begin was removed by the broker, and does not count. An entry that leads to no sound
-    record of its queue is told in the log, and given without one.
+    record of its queue is logged, and given without one.
     """
     log = RecordsByOffset(folder)
     for part in slices:
@@ -90,7 +90,7 @@ def _records(records: Records, chosen: Positions) -> Records:
 
 
 def _of_queue(values: RecordValues, entries: QueuedEntries, numbers: Positions) -> Positions:
-    """Which records are of the queue and have the queue offset of their entry."""
+    """Tell which records are of the queue and have the queue offset of their entry."""
     records = values.records
     mask = (records.field("queue_id") == entries.queue_id) & (
         records.field("queue_offset") == entries.queue_offsets[numbers]

@@ -29,7 +29,7 @@ class RecordValues:
         self.root = root
 
     def column(self, name: str) -> pa.Array:
-        """A column of the table ``messages``; times in ms since 1970."""
+        """Return a column of the table ``messages``; times in ms since 1970."""
         kind = pa.int64() if name.endswith("_timestamp") else MESSAGE_SCHEMA.field(name).type
         # They may be of several files, but nothing is asked for that could be wrong with one of them.
         nowhere = LogFile(self.root, "", 0, 0, 0)
@@ -37,11 +37,11 @@ class RecordValues:
         return batch.column(0)
 
     def property(self, name: str) -> pa.Array:
-        """The value of a property in each record; null where there is none."""
+        """Return the value of a property in each record; null where there is none."""
         return property_values(self._properties, name)
 
     def number(self, name: str, most: int = _MOST) -> pa.Array:
-        """A property as int64; null where it is none, or no number from 0 to ``most``."""
+        """Return a property as int64; null where it is none, or no number from 0 to ``most``."""
         values = self.property(name)
         numbers = pc.if_else(pc.match_substring_regex(values, _DIGITS), values, None).cast(pa.int64())
         return pc.if_else(pc.less_equal(numbers, most), numbers, None)

@@ -16,7 +16,7 @@ logger = logging.getLogger(__name__)
 
 
 def root_folder(root: StoreRoot) -> StoreFolder:
-    """The folder of a store's root.
+    """Return the folder of a store's root.
 
     Raises:
         StoreError: it is none; a commit-log directory by itself is not enough.
@@ -31,7 +31,7 @@ def root_folder(root: StoreRoot) -> StoreFolder:
 
 
 def queues_folder(root: StoreRoot, table: str) -> StoreFolder:
-    """The same for ``table``, whose rows are found by their queues; the log tells where entries of these may lack.
+    """Return the folder for ``table``, which is found by queues; the log warns where entries may be missing.
 
     Raises:
         StoreError: as from :func:`root_folder`.

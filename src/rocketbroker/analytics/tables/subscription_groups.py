@@ -39,7 +39,7 @@ class SubscriptionGroupsTable(ConfigTable):
     selects = select_by()
 
     def rows(self, folder: StoreFolder) -> Iterator[Mapping[str, Any]]:
-        """The groups by name."""
+        """Yield the groups by name."""
         file = load_config_file(folder, "subscriptionGroup.json", SubscriptionGroupWrapper)
         for name, group in sorted(file.subscription_group_table.items()):
             yield {"group_name": name, **_row(group)}

@@ -1,4 +1,4 @@
-"""What a table of stores is: a schema, parts that are read independently, and batches of rows."""
+"""Table of stores: a schema, parts that are read independently, and batches of rows."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -20,7 +20,7 @@ TEXTS: Final = pa.map_(pa.string(), pa.string())
 
 @dataclass(frozen=True, slots=True)
 class TableOptions:
-    """How tables are read.
+    """Settings for reading tables.
 
     Attributes:
         split_size: bytes of the stores' files that one part covers, about.
@@ -64,7 +64,7 @@ class Table(ABC):
 
     @abstractmethod
     def read(self, part: Any, schema: pa.Schema, selection: Selection) -> Iterator[pa.RecordBatch]:
-        """The rows of a part that ``selection`` chooses, with the columns and types of ``schema``.
+        """Return the rows of a part that ``selection`` chooses, with the columns and types of ``schema``.
 
         Raises:
             StoreError: a file is gone, or cannot be read.
@@ -72,12 +72,12 @@ class Table(ABC):
 
 
 def field(name: str, kind: pa.DataType, comment: str) -> pa.Field:
-    """A column and what it holds."""
+    """Return a column and what it holds."""
     return pa.field(name, kind, metadata={"comment": comment})
 
 
 def select_by(*columns: str, **renamed: str) -> Mapping[str, str]:
-    """What a table has for ``Table.selects``: columns that are called as in ``messages``, and others."""
+    """Make a ``Table.selects`` of columns that are called as in ``messages``, and of others."""
     return {**{column: column for column in columns}, **renamed}
 
 
@@ -98,13 +98,13 @@ class Rows:
         self._made: dict[str, pa.Array] = {}
 
     def column(self, name: str) -> pa.Array:
-        """A column as it was made."""
+        """Return a column as it was made."""
         if name not in self._made:
             self._made[name] = self._columns[name]()
         return self._made[name]
 
     def batch(self, schema: pa.Schema) -> pa.RecordBatch:
-        """The columns and types of ``schema``."""
+        """Return the columns and types of ``schema``."""
         return pa.RecordBatch.from_arrays([_typed(self.column(each.name), each) for each in schema], schema=schema)
 
 
@@ -137,7 +137,7 @@ def table_schema(table: Table, columns: Sequence[str] | None) -> pa.Schema:
 
 
 def check_table_schema(table: Table, schema: pa.Schema) -> None:
-    """Hold a schema that was asked for against the table's.
+    """Compare a schema that was asked for with the table's.
 
     Raises:
         ConfigError: a column is none of the table's, stands there twice, or is asked for in a type that it has not.

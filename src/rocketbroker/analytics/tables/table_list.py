@@ -34,7 +34,7 @@ TABLES: Final[dict[str, Table]] = {
 
 
 def find_table(name: str) -> Table:
-    """The table called ``name``.
+    """Return the table called ``name``.
 
     Raises:
         ConfigError: there is none.

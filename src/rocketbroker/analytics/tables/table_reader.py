@@ -22,7 +22,7 @@ def read_table(
     selection: Selection = EVERYTHING,
     options: TableOptions = _WHOLE_FILES,
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of the table ``name``, store by store, as batches with ``columns``, all if None.
+    """Return the rows of the table ``name``, store by store, as batches with ``columns``, all if None.
 
     A broker may be writing to the stores: what is there at the time of the call is delivered. What is damaged is left
     out, and told in the log.

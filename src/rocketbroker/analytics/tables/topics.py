@@ -33,7 +33,7 @@ class TopicsTable(ConfigTable):
     selects = select_by("topic")
 
     def rows(self, folder: StoreFolder) -> Iterator[Mapping[str, Any]]:
-        """The topics by name."""
+        """Yield the topics by name."""
         file = load_config_file(folder, "topics.json", TopicConfigSerializeWrapper)
         for name, topic in sorted(file.topic_config_table.items()):
             yield {

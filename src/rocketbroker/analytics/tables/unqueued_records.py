@@ -1,4 +1,4 @@
-"""Records of the log that may lack in their queues, for tables of messages that a queue lists.
+"""Records of the log that may be missing in their queues, for tables of messages that a queue lists.
 
 After a power loss, or in a copy of a store in use, a queue may have got less far than the log. From where the queues of
 a store do not show that they have all of it, the log itself is gone through.
@@ -37,7 +37,7 @@ class LogPart:
 
 
 def queued_to(folder: StoreFolder) -> int:
-    """The physical offset up to which queues are relied on; mostly :data:`EVERYWHERE`, else the log tells of it."""
+    """Return the physical offset up to which queues are relied on: :data:`EVERYWHERE`, or less with a warning."""
     if has_all_queues(folder) or not folder.is_folder("commitlog"):
         return EVERYWHERE
     files = [file for file in commit_log_files(folder.root) if file.data_end]
@@ -56,7 +56,7 @@ def queued_to(folder: StoreFolder) -> int:
 
 
 def _shown(folder: StoreFolder, files: Sequence[LogFile]) -> int:
-    """The offset up to which queues have all; that of the log's begin where there are too many to look.
+    """Return the offset up to which queues have all; that of the log's begin where there are too many to look.
 
     That no queue of a topic is there says nothing: its folder may be what did not reach the disk.
     """
@@ -68,14 +68,14 @@ def _shown(folder: StoreFolder, files: Sequence[LogFile]) -> int:
 
 
 def log_parts(folder: StoreFolder, low: int, split_size: int) -> Iterator[LogPart]:
-    """The log from the physical offset ``low`` on."""
+    """Yield the log from the physical offset ``low`` on."""
     if low < EVERYWHERE:
         wanted = Selection(physical_offsets=(low, EVERYWHERE))
         yield from (LogPart(split) for split in plan_splits([folder.root], split_size, wanted))
 
 
 def logged_entries(part: LogPart, prefix: str) -> Iterator[QueuedEntries]:
-    """What queues say, or should say, of the records of topics whose names begin with ``prefix``; tag codes are 0."""
+    """Yield the entries that records of topics with ``prefix`` have, or should have; tag codes are 0."""
     for records in walk_split(part.split, DecodeReport()):
         topics = RecordValues(records, part.split.file.root).column("topic")
         queue_ids = records.field("queue_id").astype(np.int64)

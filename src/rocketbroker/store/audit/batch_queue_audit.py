@@ -1,7 +1,7 @@
-"""Holds one BatchConsumeQueue against the records of the CommitLog.
+"""Check of one BatchConsumeQueue against the records of the CommitLog.
 
 The records come window by window, in the order of the log, and so are the entries: each is looked up by its place in
-the log. What no record led to, and what no entry led to, is told once all were seen.
+the log. Entries without a record, and records without an entry, make findings after all were seen.
 """
 
 from pathlib import Path
@@ -93,7 +93,7 @@ class BatchQueueAudit:
         self._findings.add(rule, path, position, f"{place}: {text}", mended=mended)
 
     def take(self, records: BatchRecords) -> None:
-        """Hold records against their entries."""
+        """Compare records with their entries."""
         real = np.flatnonzero(self._real)
         offsets = self._column("commit_log_offset")[real]
         order = np.argsort(offsets, kind="stable")
@@ -126,7 +126,7 @@ class BatchQueueAudit:
             self._add(AuditRule.QUEUE_ENTRY_MISMATCH, int(numbers[record]), text, mended=mended)
 
     def finish(self, log: LogLookup) -> None:
-        """Say what is wrong, now that all records were seen."""
+        """Add the findings that are clear only after all records were seen."""
         offsets = self._column("commit_log_offset")
         wrong = self._real & ~self._settled & ((offsets < 0) | (offsets >= self._log_begin)) & ~log.is_damaged(offsets)
         led_to = set()

@@ -1,4 +1,4 @@
-"""Holds the index files against the messages of the CommitLog."""
+"""Check of the index files against the messages of the CommitLog."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -78,7 +78,7 @@ class IndexFileAudit:
         return (int(good.min()), int(good.max())) if len(good) else (self.last, self.last)
 
     def finish(self) -> tuple[Positions, Positions]:
-        """Say what is wrong; gives physical offsets and key hashes of the entries that lead astray."""
+        """Add findings and return physical offsets and key hashes of the entries that lead astray."""
         log = self._log
         self._good |= log.is_damaged(self._offsets)
         bad = np.flatnonzero(~self._good)
@@ -113,7 +113,7 @@ class IndexFileAudit:
             self._findings.add(AuditRule.INDEX_HEADER, image.path, 0, text, mended=self.mended)
 
     def _check_chains(self) -> None:
-        """Each slot and entry names the newest entry before it with its slot; entries that lead astray do not count."""
+        """Check that slots and entries name the newest entry before them; wrong entries do not count."""
         count = len(self._hashes)
         good = np.flatnonzero(self._good)
         slots = (self._hashes[good] % self.image.slot_count).astype(np.int64)
@@ -213,7 +213,7 @@ class IndexAudit:
         return sorted((image for image in found if image.used > 1), key=lambda image: image.path)
 
     def take(self, window: WindowMessages) -> None:
-        """Hold a window's messages against the entries of the index."""
+        """Compare a window's messages with the entries of the index."""
         if not self._images or not len(window):
             return
         keys = window_keys(window)
@@ -246,7 +246,7 @@ class IndexAudit:
             self._ranges.append(file.range)
 
     def finish(self) -> None:
-        """Say what is wrong, now that all messages were seen."""
+        """Add the findings that are clear only after all messages were seen."""
         self._open_up_to(_MOST)
         self._close_before(_MOST)
         if not self._ranges:
@@ -262,7 +262,7 @@ class IndexAudit:
 
     def _add_missing(self, offset: int, timestamp: int) -> None:
         inside = any(begin <= offset <= last for begin, last in self._ranges)
-        # RocketMQ with messageIndexSafe=false removes the last file after a crash, and does not make it anew.
+        # RocketMQ with messageIndexSafe=false removes the last file after a crash, and does not rebuild it.
         between = not inside and offset < self._ranges[-1][1]
         mended = between or not self._state.is_index_known(timestamp)
         why = " (between two index files, as messageIndexSafe=false leaves it after a crash)" if between else ""

@@ -15,12 +15,12 @@ Pairs = NDArray[np.int64]
 
 
 def pairs(numbers: NDArray[np.int64], hashes: NDArray[np.int64] | NDArray[np.int32]) -> Pairs:
-    """One number for each pair of a message's number in its window and a key hash."""
+    """Pack a message's number in its window and a key hash into one number each."""
     return numbers << HASH_BITS | (hashes.astype(np.int64) & 0xFFFFFFFF)
 
 
 def among(values: Pairs, known: Pairs) -> NDArray[np.bool_]:
-    """Which ``values`` are in ``known``, which is sorted."""
+    """Tell which ``values`` are in ``known``, which is sorted."""
     if not len(known):
         return np.zeros(len(values), np.bool_)
     at = np.searchsorted(known, values)
@@ -39,7 +39,7 @@ class WindowKeys(NamedTuple):
 
 
 def window_keys(window: WindowMessages) -> WindowKeys:
-    """The pairs of a window's messages."""
+    """Return the pairs of a window's messages."""
     keys = keys_of(window)
     allowed = pairs(keys.numbers, keys.hashes)
     required = allowed[~keys.of_tags & (window.indexed & ~window.are_batches)[keys.numbers]]

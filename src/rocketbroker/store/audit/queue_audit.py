@@ -1,4 +1,4 @@
-"""Holds one ConsumeQueue against the messages of the CommitLog.
+"""Check of one ConsumeQueue against the messages of the CommitLog.
 
 The messages come window by window, in the order of the log. One that the entry with its queue offset leads to is
 settled at once. The others wait until all were seen, since only then is it clear whether an entry leads astray, a queue
@@ -35,7 +35,7 @@ class QueueMessages(NamedTuple):
     store_timestamps: Positions
 
     def where(self, chosen: NDArray[np.bool_]) -> "QueueMessages":
-        """Some of them."""
+        """Return the chosen ones."""
         return QueueMessages(*(column[chosen] for column in self))
 
 
@@ -88,8 +88,8 @@ class QueueAudit:
         self.first_entry = first if first >= 0 else self.end
 
     def take(self, messages: QueueMessages) -> None:
-        """Hold messages against their entries."""
-        # A topic that was deleted and made again begins at 0 anew; its queue knows the new messages only.
+        """Compare messages with their entries."""
+        # A topic that was deleted and made again begins at 0 again; its queue knows the new messages only.
         if self._oldest > int(messages.offsets[0]):
             of_old = (messages.offsets < self._oldest) & (messages.queue_offsets >= self.first_entry)
             messages = messages.where(~of_old)
@@ -142,7 +142,7 @@ class QueueAudit:
     # -- when all messages were seen
 
     def find_astray(self, log: LogLookup) -> set[int]:
-        """Say what is wrong with entries that led to no message of theirs; gives the physical offsets they lead to."""
+        """Add findings on entries that led to no message of theirs, and return the physical offsets they lead to."""
         waiting = self._all_waiting()
         astray = self._astray
         for start, chunk in self.files.chunks():
@@ -163,7 +163,7 @@ class QueueAudit:
         return QueueMessages(*[np.empty(0, np.int64)] * 5)
 
     def _holes(self, start: int, is_hole: NDArray[np.bool_], waiting: QueueMessages) -> None:
-        """Places without an entry, between others, whose message is nowhere either."""
+        """Find places without an entry, between others, whose message is nowhere either."""
         places = np.setdiff1d(np.flatnonzero(is_hole) + start, waiting.queue_offsets)
         if not len(places):
             return
@@ -189,7 +189,7 @@ class QueueAudit:
         return all(map(self._state.is_known, messages.store_timestamps.tolist()))
 
     def find_unqueued(self, led_to: set[int]) -> None:
-        """Say which messages no entry led to, but those at ``led_to``, about which entries of any queue were told."""
+        """Add findings on messages that no entry led to, but those at ``led_to``, which other findings name."""
         waiting = self._all_waiting()
         for offset, queue_offset, timestamp in zip(
             waiting.offsets.tolist(), waiting.queue_offsets.tolist(), waiting.store_timestamps.tolist(), strict=True

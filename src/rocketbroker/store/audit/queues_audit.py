@@ -1,4 +1,4 @@
-"""Holds all queues, of single messages and of batches, against the CommitLog: gives each what is its of a window."""
+"""Check of all queues against the CommitLog: each gets its messages of a window."""
 
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -77,7 +77,7 @@ class QueuesAudit:
         return {name: end for name, end in ends.items() if end}
 
     def take(self, window: WindowMessages) -> None:
-        """Hold a window's messages against their entries."""
+        """Compare a window's messages with their entries."""
         for topic, queue_id, members in window.by_queue():
             name = topic.decode("utf-8", "replace")
             if self._wanted(name):
@@ -113,7 +113,7 @@ class QueuesAudit:
         return window.tags_codes[members]
 
     def finish(self, log: LogLookup) -> None:
-        """Say what is wrong, now that all messages were seen."""
+        """Add the findings that are clear only after all messages were seen."""
         led_to: set[int] = set()
         for queue in self.queues.values():
             led_to |= queue.find_astray(log)
@@ -146,7 +146,7 @@ def queue_folders(directory: Path) -> Iterator[tuple[str, int, Path]]:
 
 
 def queue_topics(directory: Path) -> list[Path]:
-    """The folders of topics in ``consumequeue``, by name; not those of deleted ones, and not LMQs."""
+    """Return the folders of topics in ``consumequeue``, by name; not those of deleted ones, and not LMQs."""
     if not directory.is_dir():
         return []
     return sorted(

@@ -27,7 +27,7 @@ from rocketbroker.store.clean import deleted_topics
 
 @dataclass(frozen=True, slots=True)
 class AuditOptions:
-    """What to check.
+    """Options of a check.
 
     ``topic`` limits the queues to one topic. ``limit`` findings of each rule and severity are kept, all are counted.
     ``sizes_given`` says that the settings' file sizes are the store's; without, the files tell.
@@ -41,7 +41,7 @@ class AuditOptions:
 
 @dataclass(frozen=True, slots=True)
 class AuditReport:
-    """What a check found. ``begin`` and ``end`` are physical offsets of the CommitLog, ``counts`` all findings."""
+    """Findings of a check. ``begin`` and ``end`` are physical offsets of the CommitLog, ``counts`` has all findings."""
 
     root: Path
     state: StoreState
@@ -53,12 +53,12 @@ class AuditReport:
     counts: dict[tuple[AuditRule, Severity], int] = field(default_factory=dict)
 
     def count_of(self, severity: Severity) -> int:
-        """How many findings there are of a severity."""
+        """Count the findings of a severity."""
         return sum(count for (_, each), count in self.counts.items() if each is severity)
 
 
 def log_files(directory: Path) -> list[CommitLogFile]:
-    """The files of the CommitLog by offset.
+    """Return the files of the CommitLog by offset.
 
     Raises:
         StoreError: there is no such folder, or a file cannot be read.
@@ -75,7 +75,7 @@ def audit(
 ) -> AuditReport:
     """Check the store that ``config`` names; nothing is written and no lock is taken.
 
-    ``progress`` is told the bytes of the log that were checked, and all there are.
+    ``progress`` gets the bytes of the log that were checked, and all there are.
 
     Raises:
         StoreError: there is no store, or its log cannot be read.

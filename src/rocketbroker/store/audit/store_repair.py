@@ -1,4 +1,4 @@
-"""Has a damaged store repaired: sets aside what can be made anew, and opens the store as a broker does.
+"""Repair of a damaged store: set aside what can be rebuilt, and open the store as a broker does.
 
 Only what is derived from the CommitLog is ever set aside. Recovery itself decides what becomes of the CommitLog.
 """
@@ -46,9 +46,9 @@ _NO_HOST = bytes(8)
 
 
 def to_set_aside(config: MessageStoreConfig, report: AuditReport) -> list[Path]:
-    """The files and folders that recovery has to make anew, given all findings of a check with errors in them.
+    """Return the files and folders that recovery has to rebuild, given all findings of a check with errors in them.
 
-    A queue by itself is made anew only when the whole log is gone through, which recovery does for an index that is
+    A queue by itself is made again only when the whole log is gone through, which recovery does for an index that is
     not there; without an index all queues have to go for it.
     """
     broken = {rule for (rule, severity) in report.counts if severity is rule.severity}
@@ -85,7 +85,7 @@ def _rename(path: Path) -> Path:
 
 
 def _topics(path: Path) -> dict[str, TopicConfig]:
-    """The topics, which say of what kind their queues are; of those that cannot be read the folders do."""
+    """Return the topics, which say of what kind their queues are; of those that cannot be read the folders do."""
     for each in (path, backup_of(path)):
         try:
             table = loads_config(each.read_bytes()).get("topicConfigTable")

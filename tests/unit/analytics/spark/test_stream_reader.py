@@ -310,7 +310,7 @@ def test_a_log_that_was_cut_and_written_anew_is_not_taken_for_the_one_that_was_r
     assert old.trigger()
     assert "other bytes" not in caplog.text
     assert tolerant.trigger()
-    assert "written anew, and what is new before there was not read; the query goes on behind" in caplog.text
+    assert "written again, and what is new before there was not read; the query goes on behind" in caplog.text
     caplog.clear()
     writer.append_many(5, seed=3)
     assert tolerant.trigger()
@@ -326,7 +326,7 @@ def test_a_batch_that_is_planned_again_on_a_log_that_was_cut_meanwhile_is_refuse
     cut(writer, 15)
     writer.append_many(40, seed=9)
     query.restart()
-    with pytest.raises(StoreError, match="it was cut and written anew"):
+    with pytest.raises(StoreError, match="it was cut and written again"):
         query.reader.partitions(query.progress, end)
 
 
