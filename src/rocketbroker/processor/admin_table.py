@@ -97,7 +97,7 @@ from rocketbroker.processor.view_message_by_id import ViewMessageByIdProcessor
 
 
 def add_admin_codes(table: MethodTable, parts: BrokerParts, fast_failure: BrokerFastFailure) -> None:
-    """All codes that administration tools and the clients' queries use."""
+    """Route the codes of administration tools and of the clients' queries."""
     encoder = AnswerEncoder(parts.config, parts.admin.executor)
     _add_queries(table, parts)
     _add_topics(table, parts, encoder)
@@ -109,7 +109,7 @@ def add_admin_codes(table: MethodTable, parts: BrokerParts, fast_failure: Broker
 
 
 def _add_queries(table: MethodTable, parts: BrokerParts) -> None:
-    """Messages and offsets."""
+    """Route messages and offsets."""
     add = table.add
     store, waiting = parts.store, WaitingQueries(parts.config)
     add(
@@ -163,7 +163,7 @@ def _add_queries(table: MethodTable, parts: BrokerParts) -> None:
 
 
 def _add_topics(table: MethodTable, parts: BrokerParts, encoder: AnswerEncoder) -> None:
-    """Topics."""
+    """Route topics."""
     add = table.add
     update_topic = UpdateAndCreateTopicProcessor(parts.config, parts.topic_configs)
     add(RequestCode.UPDATE_AND_CREATE_TOPIC, update_topic.process, CreateTopicRequestHeader)
@@ -201,7 +201,7 @@ def _add_topics(table: MethodTable, parts: BrokerParts, encoder: AnswerEncoder) 
 
 
 def _add_groups(table: MethodTable, parts: BrokerParts, encoder: AnswerEncoder) -> None:
-    """Groups and their offsets."""
+    """Route groups and their offsets."""
     add = table.add
     update_group = UpdateAndCreateSubscriptionGroupProcessor(parts.subscription_groups)
     add(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, update_group.process)
@@ -251,7 +251,7 @@ def _add_groups(table: MethodTable, parts: BrokerParts, encoder: AnswerEncoder) 
 
 
 def _add_offsets(table: MethodTable, parts: BrokerParts, encoder: AnswerEncoder) -> None:
-    """What moves groups, or compares how far they are."""
+    """Route resets and comparisons of offsets."""
     add = table.add
     add(
         RequestCode.INVOKE_BROKER_TO_RESET_OFFSET,
@@ -283,7 +283,7 @@ def _add_offsets(table: MethodTable, parts: BrokerParts, encoder: AnswerEncoder)
 
 
 def _add_clients(table: MethodTable, parts: BrokerParts, encoder: AnswerEncoder) -> None:
-    """Clients, and what is relayed to them."""
+    """Route clients, and requests relayed to them."""
     add = table.add
     calls = ConsumerCalls(parts.config, parts.consumers)
     add(
@@ -323,7 +323,7 @@ def _add_clients(table: MethodTable, parts: BrokerParts, encoder: AnswerEncoder)
 def _add_statistics(
     table: MethodTable, parts: BrokerParts, encoder: AnswerEncoder, fast_failure: BrokerFastFailure
 ) -> None:
-    """Settings and figures of the broker."""
+    """Route settings and figures of the broker."""
     add = table.add
     admin = parts.admin
     settings = BrokerConfigProcessor(
@@ -382,7 +382,7 @@ def _add_statistics(
 
 
 def _add_cleaning(table: MethodTable, parts: BrokerParts) -> None:
-    """What removes messages and queues by hand."""
+    """Route the removal of messages and queues on demand."""
     add = table.add
     cleaning = parts.admin.cleaning
     remover = UnusedTopicRemover(parts.topic_configs, parts.consumer_offsets, parts.store.deletion, parts.stats)

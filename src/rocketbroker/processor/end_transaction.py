@@ -108,7 +108,7 @@ class EndTransactionProcessor:
         return result
 
     def _half_message(self, header: EndTransactionRequestHeader) -> MessageExt:
-        """The half message that is named, if it is the group's (checkPrepareMessage)."""
+        """Read the half message that a request names, if it is the group's (checkPrepareMessage)."""
         offset, queue_offset = header.commit_log_offset, header.tran_state_table_offset
         record = self._queries.queued_message(offset) if offset >= 0 else None
         half = decode_record(record) if record else None

@@ -1,4 +1,4 @@
-"""Which request code of the name server goes where; one line each."""
+"""Request codes of the name server and their processors, one line each."""
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
@@ -60,7 +60,7 @@ def namesrv_routes(
     executors: NamesrvExecutors,
     clock: Clock,
 ) -> dict[int, Route]:
-    """All requests that a name server answers."""
+    """Route all requests that a name server answers."""
     brokers, queues, code = manager.brokers, manager.topic_queues, RequestCode
     kv = KVConfigProcessor(kv_configs)
     settings = NamesrvConfigProcessor(store.models, store.path, executors.persist, store.on_change)

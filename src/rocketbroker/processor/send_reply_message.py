@@ -112,12 +112,12 @@ class SendReplyMessageProcessor:
         return response(header=fields | trace)
 
     def _with_own(self, properties: bytes) -> bytes:
-        """The properties, and those that the broker adds to each message."""
+        """Return the properties with those that the broker adds to each message."""
         properties = replace_property(properties, b"MSG_REGION", self._config.region_id.encode())
         return replace_property(properties, b"TRACE_ON", b"true" if self._config.trace_on else b"false")
 
     def _asker(self, properties: bytes) -> Connection:
-        """The connection of the client that the reply is for."""
+        """Find the connection of the client that the reply is for."""
         client_id = get_property_text(properties, REPLY_TO_CLIENT)
         if client_id is None:
             raise _refusal(f"reply message properties[{REPLY_TO_CLIENT}] is null")

@@ -1,4 +1,4 @@
-"""Which code is served by whom: one line a code (BrokerController.registerProcessor).
+"""Request codes of the broker and their processors, one line each (BrokerController.registerProcessor).
 
 Only this table sees all parts of the broker; each processor gets the few that it needs.
 """
@@ -49,7 +49,7 @@ from rocketbroker.processor.update_consumer_offset import UpdateConsumerOffsetPr
 
 
 def broker_routes(parts: BrokerParts) -> dict[int, Route]:
-    """All codes that the broker serves."""
+    """Route all codes that the broker serves."""
     table = MethodTable()
     # As in RocketMQ, where one queue of threads serves sends and what is sent back.
     fast_failure = BrokerFastFailure(parts.config)

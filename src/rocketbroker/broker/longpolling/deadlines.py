@@ -1,4 +1,4 @@
-"""Times at which things are due, with one timer of the event loop for all of them."""
+"""Deadlines of many items with one timer of the event loop."""
 
 import asyncio
 import heapq
@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Generic, TypeVar
 
 _TICK_S = 0.05
-# Ticks that nothing is due at any more are dropped when they are this many more than the others.
+# Empty ticks are dropped once they outnumber the others by this.
 _MOST_STALE = 1_024
 
 T = TypeVar("T")
@@ -15,10 +15,10 @@ T = TypeVar("T")
 class Deadlines(Generic[T]):
     """Items by the tick of 50 ms at which they are due.
 
-    Many that are due at once cost one call, where a timer for each would hold the loop until all had been called.
+    Items due at once cost one call; a timer for each would block the event loop until all had been called.
 
     Args:
-        due: is given the items that are due; they are forgotten here.
+        due: called with the items that are due, which are then forgotten.
     """
 
     def __init__(self, due: Callable[[Iterable[T]], None]) -> None:

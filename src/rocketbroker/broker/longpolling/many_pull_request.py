@@ -4,15 +4,15 @@ from collections.abc import Iterator
 
 from rocketbroker.broker.longpolling.pull_request import PullRequest
 
-# Pulls that each message looks at, which is all that most queues have. Those beyond are found by the tag.
+# Pulls that each message is compared with; more than most queues have. The others are found by tag.
 _FEW = 4
 
 
 class ManyPullRequest:
-    """Held pulls of one queue: a message costs the same however many of them do not want it.
+    """Held pulls of one queue; the cost of a message does not grow with the pulls that do not want it.
 
     Attributes:
-        count: how many there are.
+        count: number of pulls.
         filtered: those that filter by properties.
         max_offset: the end of the queue.
     """
@@ -30,7 +30,7 @@ class ManyPullRequest:
         self._by_code: dict[int, set[PullRequest]] = {}
 
     def __iter__(self) -> Iterator[PullRequest]:
-        """Go through those that no message has taken; one that is found by several tags comes several times."""
+        """Iterate over pulls that no message has taken; one with several tags may come several times."""
         yield from self._few
         yield from self.filtered
         yield from self._everything
@@ -68,10 +68,7 @@ class ManyPullRequest:
                         del self._by_code[code]
 
     def take(self, tags_code: int, max_offset: int) -> list[PullRequest]:
-        """Return the pulls that want a message, and find them for no further one.
-
-        Pulls that filter by properties are not among them.
-        """
+        """Return the pulls that want a message and take them out; those that filter by properties stay."""
         self.max_offset = max_offset
         woken = []
         for request in self._few:

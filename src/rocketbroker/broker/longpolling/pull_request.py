@@ -9,7 +9,7 @@ from rocketbroker.store.read.message_filter import MessageFilter
 #: Tags codes, ``None`` for all messages, and a filter on properties in their place.
 Wanted = tuple[frozenset[int] | None, MessageFilter | None]
 
-# Memory of a held pull in units of a plain one: so many tags more, or a filter of its own, which remembers results.
+# Memory of a held pull in units of a plain one: this many tags, or a filter of its own, which caches results.
 _TAGS_A_UNIT = 4
 _FILTER_UNITS = 32
 
@@ -18,17 +18,16 @@ class PullRequest:
     """A held pull.
 
     Attributes:
-        run: runs the pull again and answers it, whatever there is.
-        offset: the queue offset from which on it wants messages.
-        tag_codes: the tags that it wants, ``None`` for all.
-        has_match: set when it filters by properties. Says whether a message that it wants has come since the last
-            call, ``None`` when it must be called again since others have their turn before.
-        carried: what it wants by the subscription that it brought, which its header does not keep; ``None`` when
-            it goes by the subscription of its group.
-        deadline: key of its time in the service's ``Deadlines``.
-        held: whether the service holds it still.
-        weight: how many plain pulls need as much memory.
-        woken: whether it is about to be run again.
+        run: runs the pull again; the answer is what it finds then.
+        offset: queue offset of the first message that it wants.
+        tag_codes: tags codes that it wants, ``None`` for all.
+        has_match: set when it filters by properties. Returns whether a wanted message has arrived since the last call;
+            ``None`` to be called again after others had their turn.
+        carried: the subscription that it brought, which its header does not keep; ``None`` to use that of its group.
+        deadline: key in the service's ``Deadlines``.
+        held: the service still holds it.
+        weight: memory in units of a plain pull.
+        woken: it is about to run again.
     """
 
     __slots__ = (

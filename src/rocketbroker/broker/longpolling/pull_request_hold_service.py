@@ -1,8 +1,8 @@
-"""Pulls that wait for messages (org.apache.rocketmq.broker.longpolling.PullRequestHoldService).
+"""Holding of pulls until messages arrive (org.apache.rocketmq.broker.longpolling.PullRequestHoldService).
 
-A held pull ends in one of three ways: a message that it wants arrives, its time is over, or its connection closes. It
-is answered by running it once more; a pull that was woken is never held again. Whatever wakes many pulls at once, the
-event loop runs a few of them in a turn, and serves others in between.
+A held pull ends when a message that it wants arrives, when its time is over, or when its connection closes. It is
+answered by running it again; it is never held twice. The event loop runs only a few woken pulls in a turn, and serves
+others in between.
 """
 
 import asyncio
@@ -55,7 +55,7 @@ class PullRequestHoldService:
         self._by_connection: dict[Connection, _OfConnection] = {}
         self._deadlines: Deadlines[PullRequest] = Deadlines(self._wake)
         self._ready: deque[PullRequest] = deque()
-        # Queues that have new messages for filters to look at, and the filters that are looking.
+        # Queues with new messages for filters to look at, and pulls whose filters are still looking.
         self._grown: dict[ManyPullRequest, None] = {}
         self._to_ask: deque[PullRequest] = deque()
         self._tasks = TaskOwner("PullRequestHoldService")
@@ -101,7 +101,7 @@ class PullRequestHoldService:
         self.waiting = True
 
     def arriving(self, topic: str, queue_id: int, max_offset: int, tags_code: int) -> None:
-        """A message arrived: wake the pulls that want it."""
+        """Wake the pulls that want a message."""
         queue = self._held.get((topic, queue_id))
         if queue is None:
             return
@@ -112,13 +112,13 @@ class PullRequestHoldService:
             self._ask(queue)
 
     def wake_group(self, group: str, topic: str, queue_id: int) -> None:
-        """Have the pulls of a group run again whatever there is: its offset was reset."""
+        """Run the pulls of a group again, because its offset was reset."""
         queue = self._held.get((topic, queue_id))
         if queue is not None:
             self._wake(each for each in queue if each.command.header.consumer_group == group)
 
     def _wake(self, requests: Iterable[PullRequest]) -> None:
-        """Run pulls again after the batch of messages that is being dispatched, which they then get whole."""
+        """Schedule pulls to run again after the current batch is dispatched, so that they get all of it."""
         ready = self._ready
         is_running = bool(ready)
         for request in requests:
@@ -151,7 +151,7 @@ class PullRequestHoldService:
             asyncio.get_running_loop().call_soon(self._ask_some)
 
     def _ask_one(self, request: PullRequest) -> None:
-        # Its time may be over, or its connection closed, by now.
+        # Its time may be over by now, or its connection closed.
         if not request.held or request.woken or request.has_match is None:
             return
         try:
@@ -197,7 +197,7 @@ class PullRequestHoldService:
             await self._check_held()
 
     async def _check_held(self) -> None:
-        """Wake the pulls whose queue has grown, whatever their tags: their consumers learn that it has."""
+        """Wake the pulls whose queue has grown, whatever their tags, so that their consumers move on."""
         checked = 0
         for queue in list(self._held.values()):
             if queue.count:

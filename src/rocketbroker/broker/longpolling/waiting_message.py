@@ -48,7 +48,7 @@ class WaitingMessages:
         self._places: dict[bytes, Place | None] = {}
 
     def read(self, record: memoryview) -> WaitingMessage:
-        """The message in a sound record of the topic; its body is a slice of the record."""
+        """Decode a sound record of the topic; the body is a slice of the record."""
         head = RECORD_HEADS[record[SYS_FLAG_POSITION + 3] >> 4 & 3]
         fields = head.unpack_from(record)
         body_end = head.size + fields[14]
@@ -66,9 +66,9 @@ class WaitingMessages:
         return WaitingMessage(fields[5], fields[10], message)
 
     def place(self, properties: bytes) -> Place | None:
-        """Topic and queue in REAL_TOPIC and REAL_QID; ``None`` when they name none that the copy may go to.
+        """Return topic and queue of REAL_TOPIC and REAL_QID; ``None`` if the copy may not go there.
 
-        What stands from REAL_TOPIC on is the same in many messages, and is remembered.
+        The properties from REAL_TOPIC on are the same in many messages, and are cached.
         """
         at = properties.rfind(_REAL_TOPIC_NAME)
         end = properties[at:] if at == 0 or (at > 0 and properties[at - 1] == _PAIR_END) else b""

@@ -34,7 +34,7 @@ class BrokerFastFailure:
 
     @property
     def waiting(self) -> int:
-        """Number of sends that are stored and not answered yet."""
+        """Return the number of sends that are stored and not answered yet."""
         return len(self._since)
 
     def runtime_info(self) -> dict[str, str]:

@@ -30,7 +30,7 @@ from rocketbroker.store.message_store import MessageStore
 
 @dataclass(frozen=True, slots=True)
 class AdminParts:
-    """What administration needs besides.
+    """Parts that only administration needs.
 
     Attributes:
         models: the settings, as GET_BROKER_CONFIG shows them.

@@ -1,4 +1,4 @@
-"""What UPDATE_BROKER_CONFIG and UPDATE_NAMESRV_CONFIG share: properties text changes settings and is stored."""
+"""Changes of settings by properties text, for UPDATE_BROKER_CONFIG and UPDATE_NAMESRV_CONFIG."""
 
 import asyncio
 from collections.abc import Sequence

@@ -91,7 +91,7 @@ class HeartbeatLimit:
 
 
 def _filter_length(heartbeat: HeartbeatData) -> int:
-    """Characters of all filters, and so many for each as it takes to begin one."""
+    """Count the characters of all filters, plus a fixed cost for each."""
     return sum(
         len(each.sub_string) + _CHARACTERS_TO_BEGIN
         for data in heartbeat.consumer_data_set

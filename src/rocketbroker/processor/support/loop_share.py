@@ -1,4 +1,4 @@
-"""Turns for others amid long work on the event loop."""
+"""Turns for others during long work on the event loop."""
 
 import asyncio
 import time
@@ -6,11 +6,10 @@ from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import TypeVar
 
-# Work that takes longer than this is interrupted: what is read meanwhile waits no longer.
+# Longest time that work blocks the event loop.
 HELD_S = 0.01
 
-
-# Entries without a turn for others, where one takes a few microseconds.
+# Entries without a turn for others, at a few microseconds each.
 _AT_A_TIME = 1_000
 
 K = TypeVar("K")
@@ -31,7 +30,7 @@ class LoopShare:
         self._since = time.perf_counter()
 
     async def turn(self) -> None:
-        """Let others run if this request has held the loop for long enough."""
+        """Let others run if this request has blocked the event loop for long enough."""
         if time.perf_counter() - self._since > HELD_S:
             await asyncio.sleep(0)
             self._since = time.perf_counter()

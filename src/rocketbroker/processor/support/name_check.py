@@ -18,7 +18,7 @@ _SHOWN = 255
 
 
 def check_topic(topic: str) -> None:
-    """Whether a topic of that name may be made or removed.
+    """Check the name of a topic to create or remove.
 
     Raises:
         BrokerResponseError: INVALID_PARAMETER, it is blank, too long or has characters outside RocketMQ's rule.
@@ -29,7 +29,7 @@ def check_topic(topic: str) -> None:
 
 
 def check_group(group: str, max_length: int = GROUP_MAX_LENGTH) -> None:
-    """Whether a group of that name may be made.
+    """Check the name of a group to create.
 
     Raises:
         BrokerResponseError: INVALID_PARAMETER, it is blank, too long or has characters outside RocketMQ's rule.
@@ -40,7 +40,7 @@ def check_group(group: str, max_length: int = GROUP_MAX_LENGTH) -> None:
 
 
 def check_known_group(group: str) -> None:
-    """Whether a group of that name may exist: brokers before 5.0 allowed longer ones.
+    """Check the name of a group that may exist: brokers before 5.0 allowed longer ones.
 
     Raises:
         BrokerResponseError: INVALID_PARAMETER, as ``check_group``.
@@ -49,7 +49,7 @@ def check_known_group(group: str) -> None:
 
 
 def check_known_topic(topic: str) -> None:
-    """Whether a topic of that name may exist.
+    """Check the name of a topic that may exist.
 
     Raises:
         BrokerResponseError: INVALID_PARAMETER, it has characters that no topic has.
@@ -59,7 +59,7 @@ def check_known_topic(topic: str) -> None:
 
 
 def check_queue(topic: str, queue_id: int, count: int | None = None) -> None:
-    """Whether there may be a queue of that topic and number; ``count`` is how many the topic has, where that is known.
+    """Check the number of a queue; ``count`` is how many the topic has, if known.
 
     Raises:
         BrokerResponseError: INVALID_PARAMETER, the topic has characters that no topic has, or the number is negative or

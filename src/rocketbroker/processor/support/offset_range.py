@@ -1,4 +1,4 @@
-"""Whether a queue has an offset that a group is to go to."""
+"""Check of an offset that a group is set to."""
 
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.errors import BrokerResponseError
@@ -6,7 +6,7 @@ from rocketbroker.store.queue.consume_queue_store import ConsumeQueueStore
 
 
 def check_offset_range(queues: ConsumeQueueStore, topic: str, queue_id: int, offset: int) -> None:
-    """Whether there is a message at the offset, or the next one will get it.
+    """Check that a message has the offset, or that the next one will get it.
 
     Raises:
         BrokerResponseError: SYSTEM_ERROR, it lies before the first message or further behind the last.

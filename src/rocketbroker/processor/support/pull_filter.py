@@ -1,4 +1,4 @@
-"""What a pull wants: by the subscription it carries, else by that of its group's heartbeats (PullMessageProcessor)."""
+"""Subscriptions of pulls: the one that a pull carries, else that of its group's heartbeats (PullMessageProcessor)."""
 
 from typing import Final
 
@@ -27,12 +27,12 @@ _ANY_SIZE: Final = 1 << 30
 
 
 class PullFilter:
-    """Finds what pulls want.
+    """Finds the subscriptions of pulls.
 
     Args:
         config: whether properties are filtered (``enablePropertyFilter``), also of retries (``filterSupportRetry``).
-        consumers: who is subscribed to what.
-        subscription_groups: what is forbidden to groups.
+        consumers: subscriptions of heartbeats.
+        subscription_groups: permissions of groups.
         consumer_filters: the compiled filters of groups.
     """
 
@@ -50,7 +50,7 @@ class PullFilter:
         self._limit = SubscriptionLimit(config)
 
     def wanted(self, header: PullMessageRequestHeader, group: SubscriptionGroupConfig) -> Wanted:
-        """What the pull wants.
+        """Return the tags codes or the filter of a pull.
 
         Raises:
             BrokerResponseError: the group has no subscription, one that it may not use, one whose filter is wrong, too
@@ -79,7 +79,7 @@ class PullFilter:
         return None, self._registered(header, subscription.data.expression_type, subscription.data.sub_string)
 
     def _by_expression(self, header: PullMessageRequestHeader) -> MessageFilter:
-        """The filter that a pull carries."""
+        """Compile the filter that a pull carries."""
         expression_type = header.expression_type or ""
         self._check_enabled(expression_type)
         try:
@@ -90,7 +90,7 @@ class PullFilter:
         return self._with_retries(header, found)
 
     def _registered(self, header: PullMessageRequestHeader, expression_type: str, expression: str) -> MessageFilter:
-        """The filter that the group's heartbeats gave."""
+        """Return the filter that the group's heartbeats gave."""
         self._check_enabled(expression_type)
         data = self._consumer_filters.get(header.topic, header.consumer_group)
         if data is None:
@@ -104,7 +104,7 @@ class PullFilter:
         return self._with_retries(header, data.message_filter)
 
     def _with_retries(self, header: PullMessageRequestHeader, message_filter: MessageFilter) -> MessageFilter:
-        """Messages of a retry topic are filtered as those of the topic that they come from."""
+        """Filter messages of a retry topic as those of the topic that they come from."""
         if self._config.filter_support_retry and header.topic.startswith(RETRY_GROUP_TOPIC_PREFIX):
             return RetryMessageFilter(self._consumer_filters, header.topic.removeprefix(RETRY_GROUP_TOPIC_PREFIX))
         return message_filter
@@ -153,12 +153,12 @@ class HeldFilter:
 
 
 def _not_known_yet(header: PullMessageRequestHeader) -> Wanted:
-    """What a pull wants whose client has a newer subscription than its heartbeats gave: everything, where it can be.
+    """Select everything for a client that filters by tags, and has a newer subscription than its heartbeats gave.
 
-    The next heartbeat may be half a minute away: a Java client skips the one that should tell of the change while
-    another is under way. Apache's broker refuses all of its pulls until then. But a client that goes by tags compares
-    each message with its tags itself, the broker's hashes being no proof, so that it is given all messages and misses
-    none. It has to say that it goes by tags: one of SQL92 takes what it is given.
+    The next heartbeat may be half a minute away: a Java client skips the one for the change while another is under way.
+    Apache's broker refuses all of its pulls until then. But a client that filters by tags compares each message with
+    its tags itself, since hashes are no proof: with all messages it misses none. The pull has to say that it filters by
+    tags; a client of SQL92 takes whatever it gets.
     """
     if header.expression_type == TAG and not header.sys_flag & FLAG_CLASS_FILTER:
         return None, None
@@ -169,7 +169,7 @@ def _not_known_yet(header: PullMessageRequestHeader) -> Wanted:
 
 
 def not_supported(expression_type: str) -> str:
-    """The remark to who filters by properties while that is off."""
+    """Make the remark for a filter on properties while these are off."""
     return (
         f"The broker does not support consumer to filter message by {expression_type[:64]}: "
         "enablePropertyFilter is false, set it to true to have it do so"

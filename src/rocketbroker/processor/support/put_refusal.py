@@ -1,7 +1,7 @@
-"""What is answered when the store did not take a message (SendMessageProcessor.handlePutMessageResult).
+"""Answers to messages that the store did not take (SendMessageProcessor.handlePutMessageResult).
 
-RocketMQ has one code, and one text, for several causes. The code stays, since clients decide by it whether they try
-another broker; the remark begins with the status, which is the cause's own, and goes on with what was measured.
+RocketMQ has one code, and one text, for several causes. The code stays, since clients decide by it whether to try
+another broker. The remark begins with the status, which names the cause, and continues with the values.
 """
 
 from typing import Final
@@ -27,5 +27,5 @@ RESPONSE_CODES: Final = {
 
 
 def put_refusal(result: PutMessageResult) -> BrokerResponseError:
-    """The answer for a put that did not end with PUT_OK."""
+    """Make the answer to a put that did not end with PUT_OK."""
     return BrokerResponseError(RESPONSE_CODES[result.status], f"[{result.status.name}] {result.reason}")

@@ -14,7 +14,7 @@ MOST_VALUES = 10_000
 
 
 def read_body(body: Buffer, kind: type[T]) -> T:
-    """The body of a request.
+    """Decode the body of a request.
 
     Raises:
         BrokerResponseError: SYSTEM_ERROR, it is no JSON, or a field is missing or of the wrong type, which is named.

@@ -1,4 +1,4 @@
-"""What becomes of a message that a consumer sends to its retry topic (SendMessageProcessor.handleRetryAndDLQ)."""
+"""Dead letters: messages of retry topics that were tried too often (SendMessageProcessor.handleRetryAndDLQ)."""
 
 from rocketbroker.broker.client.rebalance_lock_manager import RebalanceLockManager
 from rocketbroker.broker.schedule.delay_rewrite import DELAY

@@ -33,7 +33,7 @@ async def wait_settled(changes: Iterable[Settled | None], consequence: str = UND
 
 
 def answer_when_settled(changes: Iterable[Settled | None], answer: Command) -> Command | Awaitable[Command]:
-    """The answer, at once where nothing is under way; refused as ``wait_settled`` does."""
+    """Answer at once if no change is under way; refuse as ``wait_settled`` does."""
     waits = [change for change in changes if change is not None]
     return _answer_when_settled(waits, answer) if waits else answer
 
@@ -44,13 +44,13 @@ async def _answer_when_settled(waits: Iterable[Settled], answer: Command) -> Com
 
 
 async def answer_within(changes: Collection[Settled], answer: Command, limit_s: float) -> Command:
-    """The answer when the changes are settled, whatever became of them, or after ``limit_s`` seconds."""
+    """Answer when the changes are settled, whatever became of them, or after ``limit_s`` seconds."""
     await asyncio.wait(changes, timeout=limit_s)
     return answer
 
 
 def topic_waits(topics: TopicConfigManager, *queues: tuple[str, int]) -> list[Wait]:
-    """Waits of a message for those topics of ``queues`` (topic and number) that are not on disk or not registered."""
+    """List the waits for those topics of ``queues`` (topic and number) that are not on disk or not registered."""
     found = ((queue, topics.settled(queue[0])) for queue in queues)
     return [partial(_when_created, topics, *queue, settled) for queue, settled in found if settled is not None]
 

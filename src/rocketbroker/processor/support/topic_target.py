@@ -1,4 +1,4 @@
-"""What the send path needs to know of a topic, checked once and kept until the topic changes."""
+"""Topics as sends need them, checked once and kept until the topic changes."""
 
 import random
 
@@ -48,7 +48,7 @@ class TopicTarget:
 
 
 def other_queue(header: SendMessageRequestHeader, target: TopicTarget) -> int:
-    """Any queue of the topic for a negative number.
+    """Choose any queue of the topic for a negative number.
 
     Raises:
         BrokerResponseError: INVALID_PARAMETER, the number is too large.
@@ -83,7 +83,7 @@ class TopicTargets:
         self.half_stats = stats.topic_put(RMQ_SYS_TRANS_HALF_TOPIC)
 
     def find(self, header: SendMessageRequestHeader, remote_address: str) -> TopicTarget:
-        """The topic of a send.
+        """Find the topic of a send.
 
         Raises:
             BrokerResponseError: the name is not allowed, the topic does not exist and may not be created, or it may not
@@ -106,7 +106,7 @@ class TopicTargets:
         return target
 
     def waits(self, *queues: tuple[str, int]) -> list[Wait]:
-        """Waits for the topics of ``queues`` (topic and number) that are not on disk yet, or not registered."""
+        """List waits for the topics of ``queues`` (topic and number) that are not on disk yet, or not registered."""
         return topic_waits(self._manager, *queues)
 
     def _forget_deleted(self) -> None:

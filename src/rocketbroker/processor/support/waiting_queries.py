@@ -1,4 +1,4 @@
-"""Bounds the queries that wait for the store's one thread of queries."""
+"""Limit of queries that wait for the store's query thread."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,11 +1,11 @@
-"""Knows which parts of the CommitLog can be read without waiting for the disk."""
+"""Parts of the CommitLog that can be read without waiting for the disk."""
 
 import time
 from collections.abc import Callable
 from typing import Final, Protocol
 
-# The kernel is asked about so many bytes at a time, and believed for so long: asking costs as much as reading a few
-# small messages. What was in the page cache a moment ago is there still, but for a machine that is short of memory.
+# Bytes to ask the kernel about at a time, and how long its answer holds: asking costs as much as reading a few small
+# messages. Unless memory is short, what was in the page cache a moment ago is still there.
 _WINDOW: Final = 1024 * 1024
 _BELIEVED_S: Final = 1.0
 # Windows remembered: 4 GiB of the log.
@@ -13,17 +13,17 @@ _MOST_WINDOWS: Final = 4096
 
 
 class CacheableFile(Protocol):
-    """What is needed of a ``MappedFile`` of the log; positions are within it."""
+    """A ``MappedFile`` of the log; positions are within it."""
 
     file_from_offset: int
     wrote: int
 
     def is_cached(self, start: int, end: int) -> bool:
-        """Whether a range is in the page cache."""
+        """Return whether a range is in the page cache."""
 
 
 class CachedWindows:
-    """Asks the kernel, and remembers the answer for a second.
+    """Asks the kernel, and keeps its answer for a second.
 
     Args:
         monotonic: seconds.
@@ -31,11 +31,11 @@ class CachedWindows:
 
     def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._monotonic = monotonic
-        # By CommitLog offset of the window: until when it is taken to be in the page cache.
+        # By CommitLog offset of the window: until when it counts as in the page cache.
         self._cached_until: dict[int, float] = {}
 
     def holds(self, file: CacheableFile, start: int, end: int) -> bool:
-        """Whether positions ``start`` to ``end`` of a file of the log are in the page cache."""
+        """Return whether positions ``start`` to ``end`` of a file of the log are in the page cache."""
         now = self._monotonic()
         begin = file.file_from_offset
         cached_until = self._cached_until

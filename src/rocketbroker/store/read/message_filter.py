@@ -1,4 +1,4 @@
-"""What a pull wants beside tags (org.apache.rocketmq.store.MessageFilter)."""
+"""Filters of pulls on properties (org.apache.rocketmq.store.MessageFilter)."""
 
 from typing import Protocol
 
@@ -9,4 +9,4 @@ class MessageFilter(Protocol):
     """Chooses messages by their properties; called on the event loop and on the threads that read old messages."""
 
     def is_matched_by_commit_log(self, properties: PropertyBlocks) -> list[bool]:
-        """For the properties of each message whether it is wanted."""
+        """Return for the properties of each message whether it is wanted."""

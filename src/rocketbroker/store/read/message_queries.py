@@ -1,6 +1,6 @@
-"""Looks messages up by key, by time and by offset (DefaultMessageStore.queryMessage, getOffsetInQueueByTime).
+"""Queries for messages by key, by time and by offset (DefaultMessageStore.queryMessage, getOffsetInQueueByTime).
 
-What may wait for the disk has a thread of its own, apart from the pulls, which a long chain of the index would delay.
+They have a thread of their own, because a long chain of the index would delay pulls.
 """
 
 import asyncio
@@ -22,9 +22,9 @@ from rocketbroker.store.read.queue_reader import QueueReader
 P = ParamSpec("P")
 T = TypeVar("T")
 
-# What the answer to a query may carry; a frame has 16 MiB.
+# Most bytes of records in an answer; a frame has 16 MiB.
 _QUERY_BYTES = 12 * 1024 * 1024
-# Entries of the index that a query looks at before it is the turn of the next, some 50 ms.
+# Index entries that a query looks at in its turn, some 50 ms.
 ENTRIES_AT_A_TIME = 20_000
 
 
@@ -57,7 +57,7 @@ class MessageQueries:
     async def offset_in_queue_by_time(
         self, topic: str, queue_id: int, timestamp_ms: int, boundary: str = "LOWER"
     ) -> int:
-        """Queue offset of the first message at or after a time (``LOWER``), or of the last not after it (``UPPER``)."""
+        """Find the first message at or after a time (``LOWER``), or the last not after it (``UPPER``)."""
         queue = self._queues.find(topic, queue_id)
         if queue is None:
             return 0
@@ -79,18 +79,18 @@ class MessageQueries:
         return self.message_store_timestamp(topic, queue_id, self._queues.min_offset_in_queue(topic, queue_id))
 
     async def read_message(self, physical_offset: int) -> bytes | None:
-        """The record at a CommitLog offset, or ``None`` when no record begins there."""
+        """Read the record at a CommitLog offset, ``None`` if no record begins there."""
         return await self._run(self._commit_log.record, physical_offset)
 
     def queued_message(self, physical_offset: int) -> bytes | None:
-        """The record at a CommitLog offset that a client named, ``None`` when no queue leads to one (blocks).
+        """Read the record at an offset that a client named, ``None`` if no queue leads to one (blocks).
 
         A body may hold what looks like a record, its own offset included.
         """
         return self._if_queued(physical_offset, self._commit_log.record(physical_offset))
 
     async def read_queued_message(self, physical_offset: int) -> bytes | None:
-        """As ``queued_message``, without blocking."""
+        """Read a record as ``queued_message``, without blocking."""
         return self._if_queued(physical_offset, await self.read_message(physical_offset))
 
     def _if_queued(self, physical_offset: int, record: bytes | None) -> bytes | None:
@@ -104,7 +104,7 @@ class MessageQueries:
     async def query_message(
         self, topic: str, key: str, max_num: int, begin_ms: int, end_ms: int, index_type: str | None = None
     ) -> QueryMessageResult:
-        """Messages by key or unique id (``K``, ``U``, ``None``) or by tag (``T``), newest first.
+        """Find messages by key or unique id (``K``, ``U``, ``None``) or by tag (``T``), newest first.
 
         As many as one frame can carry, at least one.
 
@@ -121,7 +121,7 @@ class MessageQueries:
         return QueryMessageResult(await self._run(self._records, offsets), *last_update)
 
     async def _find(self, search: Iterator[int | None], limit: int) -> list[int]:
-        """The first offsets of a search. Others have their turn amid a long one."""
+        """Collect the first offsets of a search; others have their turn during a long one."""
         found: list[int] = []
         for _ in range(0, self._config.max_index_entries_per_query, ENTRIES_AT_A_TIME):
             if await self._run(_advance, search, found, limit):
@@ -133,7 +133,7 @@ class MessageQueries:
         )
 
     def _records(self, offsets: Sequence[int]) -> list[bytes]:
-        """The records at CommitLog offsets, as many as one frame can carry."""
+        """Read the records at CommitLog offsets, as many as one frame can carry."""
         records: list[bytes] = []
         room = _QUERY_BYTES
         for offset in offsets:

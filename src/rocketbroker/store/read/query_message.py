@@ -1,4 +1,4 @@
-"""What a query by key found (org.apache.rocketmq.store.QueryMessageResult)."""
+"""Result of a query by key (org.apache.rocketmq.store.QueryMessageResult)."""
 
 import msgspec
 

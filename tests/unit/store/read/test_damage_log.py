@@ -24,7 +24,7 @@ def test_a_place_is_told_once(caplog: pytest.LogCaptureFixture):
 
 
 def test_what_is_remembered_is_bounded(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(damage_log, "_MOST_TOLD", 5)
+    monkeypatch.setattr(damage_log, "_MOST_LOGGED", 5)
     found = DamageLog()
     for position in range(20):
         found.report("/store/commitlog/0", position, "zeros")
