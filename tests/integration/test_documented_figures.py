@@ -24,7 +24,7 @@ SHORTEST = {
 }
 # All loads of the comparison take minutes: those that no other documented command runs.
 SHORTER_ONLY = ["--only", "sync1,drain"]
-JAVA = {"side_by_side", "big_store"}
+MARKS = {"side_by_side": pytest.mark.java, "big_store": pytest.mark.java, "analytics": pytest.mark.spark}
 
 
 def commands(pattern: str) -> list[str]:
@@ -49,7 +49,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def marked(command: str) -> object:
-    return pytest.param(command, marks=[pytest.mark.java] if shlex.split(command)[1] in JAVA else [])
+    name = shlex.split(command)[1]
+    return pytest.param(command, marks=[MARKS[name]] if name in MARKS else [])
 
 
 @pytest.mark.timeout(RUN_LIMIT_S + 30)

@@ -117,6 +117,23 @@ def test_a_held_pull_is_answered_by_the_arrival_of_a_message(java: Java, cluster
     assert messages[-1].received - messages[0].stored < 15_000
 
 
+def test_pulls_over_the_limit_of_held_pulls_are_rejected_and_tried_again(java: Java, our_servers: OurServers):
+    namesrv = our_servers.namesrv()
+    cluster = Cluster(namesrv, our_servers.broker(namesrv.address, maxHeldPulls=1))
+    cluster.make_topic("Busy", 4)
+    clients = Scenario(java, cluster.address)
+    clients.do("consume", name="c", group="CG_Busy", topic="Busy")
+    log = java.home / "Scenario.log"
+    wait_until(lambda: "maxHeldPulls" in log.read_text(errors="replace"), "a pull is rejected with the setting's name")
+    clients.do("send", topic="Busy", count=40, tags="A,B,C")
+    messages = clients.wait_got("c", lambda messages: len(messages) >= 40, "all messages")
+
+    check_content(messages)
+    assert sorted(each.n for each in messages) == list(range(40))
+    assert {each.queue_id for each in messages} == set(range(4))
+    assert our_servers.errors() == []
+
+
 def test_a_subscription_that_is_changed_amid_a_heartbeat_is_served_before_the_next(java: Java, cluster: Cluster):
     cluster.make_topic("Changed", 1)
     consumer = push(java, cluster, "Changed", "expression=A", "change=A || B", "heartbeat=600000")
