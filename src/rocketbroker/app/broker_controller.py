@@ -1,6 +1,6 @@
-"""The broker as one part: started once, stopped once (org.apache.rocketmq.broker.BrokerController).
+"""The parts of a broker, started and stopped together (org.apache.rocketmq.broker.BrokerController).
 
-``mqbroker`` runs one alone, ``mqdev`` beside a name server in the same process.
+``mqbroker`` runs one alone, ``mqdev`` one beside a name server in the same process.
 """
 
 import asyncio
@@ -267,10 +267,10 @@ class BrokerController:
 
     @classmethod
     def bind(cls, settings: BrokerSettings, clock: Clock | None = None) -> Self:
-        """Take the port, or a free one for ``listenPort=0``, and the VIP port below it; make a broker for them.
+        """Bind the port, or a free one for ``listenPort=0``, and the VIP port below it; return a broker for them.
 
         Raises:
-            ConfigError: a port is in use.
+            ConfigError: A port is in use.
         """
         transport = settings.transport
         sockets = bind_sockets(transport.bind_address, transport.listen_port, _VIP_PORT_DISTANCE)
@@ -282,24 +282,24 @@ class BrokerController:
 
     @property
     def port(self) -> int:
-        """The port it listens on."""
+        """Port of the broker."""
         return self._server.port
 
     @property
     def address(self) -> str:
-        """``ip:port`` that clients are told."""
+        """``ip:port`` for clients."""
         return f"{self._settings.broker.broker_ip1}:{self._settings.broker.listen_port}"
 
     async def start(self) -> None:
-        """Load the tables, open the store, listen, register at the name servers; an error stops what was started.
+        """Load the tables, open the store, listen, register at the name servers; an error stops all of it.
 
         Raises:
-            ConfigError: a table cannot be read, or another process listens on a port since it was bound.
-            StoreError: the store is in use by another broker, or cannot be opened.
+            ConfigError: A table cannot be read, or another process listens on a port since it was bound.
+            StoreError: The store is in use by another broker, or cannot be opened.
         """
         try:
-            # Before the tables are read, of which damaged ones are set aside. The store is opened after them: a start
-            # that a table ends must leave it unclean, as consumer offsets are set back after an unclean stop only.
+            # Before the tables are read: damaged ones are set aside. The store opens after them: a start that fails at
+            # a table must leave it unclean, as consumer offsets are set back only after an unclean stop.
             self.store.lock.acquire()
             for table in (*self._tables, self.consumer_filters, self.timer.progress):
                 table.load()
@@ -310,7 +310,7 @@ class BrokerController:
         self._tasks.start(self._warm_up(), "warm up")
 
     async def _warm_up(self) -> None:
-        """Import what the first message will need, off the loop, and keep the collector from what was loaded."""
+        """Import the modules of the first message off the loop, and freeze all objects for the collector."""
         await asyncio.sleep(_WARM_UP_DELAY_S)
         loop = asyncio.get_running_loop()
         modules = ["rocketbroker.store.index.index_file", "rocketbroker.codec.message.java_hash_many"]
@@ -318,7 +318,7 @@ class BrokerController:
             modules += ["rocketbroker.codec.filter.selector_parser", "rocketbroker.codec.message.property_slices"]
         for module in modules:
             await loop.run_in_executor(None, importlib.import_module, module)
-        # Nothing on the hot path makes cycles, so that collections find nothing; they only cost.
+        # Nothing on the hot path makes cycles, so collections find nothing and only cost.
         gc.collect()
         gc.freeze()
         gc.set_threshold(50_000, 50, 50)
@@ -333,7 +333,7 @@ class BrokerController:
         self._executor.shutdown()
 
     def _register_again(self) -> list[asyncio.Future[None]]:
-        """Tell the name servers of a changed address or permission, which they take over with a new version only."""
+        """Register a changed address or permission, which name servers take over only with a new version."""
         self.topic_configs.changed()
         return self.outer_api.register_all()
 

@@ -1,6 +1,6 @@
-"""The name server as one part: started once, stopped once (org.apache.rocketmq.namesrv.NamesrvController).
+"""The parts of a name server, started and stopped together (org.apache.rocketmq.namesrv.NamesrvController).
 
-``mqnamesrv`` runs one alone, ``mqdev`` beside a broker in the same process.
+``mqnamesrv`` runs one alone, ``mqdev`` one beside a broker in the same process.
 """
 
 import ipaddress
@@ -25,12 +25,12 @@ from rocketbroker.transport.remoting_server import RemotingServer
 
 
 class NamesrvController:
-    """Wires and runs a name server.
+    """The parts of a name server.
 
     Args:
-        settings: what ``mqnamesrv`` was told; ``listenPort`` 0 takes a free port.
+        settings: all settings; ``listenPort`` 0 takes a free port.
 
-    ``port`` and ``address`` are true once it is started; ``routes`` has the requests that it answers by their code.
+    ``port`` and ``address`` are known once it is started; ``routes`` has the requests by their code.
     """
 
     def __init__(self, settings: NamesrvSettings) -> None:
@@ -67,12 +67,12 @@ class NamesrvController:
 
     @property
     def port(self) -> int:
-        """The port it listens on."""
+        """Port of the name server."""
         return self._server.port
 
     @property
     def address(self) -> str:
-        """``host:port`` for clients: the bound address, or this machine's where all addresses are bound."""
+        """``host:port`` for clients: the bound address, or this machine's when all addresses are bound."""
         host = self._settings.transport.bind_address
         if not host or _is_unspecified(host):
             host = local_address()
@@ -82,10 +82,10 @@ class NamesrvController:
         return self._settings.namesrv.address_server_name_servers or self.address
 
     async def start(self) -> None:
-        """Load the key-value configuration, listen, look for silent brokers.
+        """Load the key-value configuration, listen, and scan for silent brokers.
 
         Raises:
-            ConfigError: the key-value file cannot be read, or a port is in use.
+            ConfigError: The key-value file cannot be read, or a port is in use.
         """
         self.kv_config_manager.load()
         await self._parts.start()
@@ -93,7 +93,7 @@ class NamesrvController:
         self._tasks.every(interval_s, self.route_info_manager.scan_not_active_broker, "scanNotActiveBroker")
 
     async def stop(self) -> None:
-        """Stop listening, close all connections, end what runs in the background."""
+        """Stop listening, close all connections, and end the background tasks."""
         await self._tasks.stop()
         await self._parts.stop()
         await self._client.stop()

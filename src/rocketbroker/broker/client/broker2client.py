@@ -19,7 +19,7 @@ _CPP = "CPP"
 
 
 def notify_consumer_ids_changed(group: str, connection: Connection) -> None:
-    """Notify a client that it shares the queues of its group anew."""
+    """Notify a client to rebalance the queues of its group."""
     header = NotifyConsumerIdsChangedRequestHeader(group)
     connection.send_oneway(request(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, header, oneway=True))
 

@@ -5,7 +5,7 @@ from rocketbroker.common.shown_name import shown
 
 
 class ClientChannelInfo:
-    """Who is at the other end, and when it was last heard of (``last_update``, seconds of the monotonic clock)."""
+    """A connected client; ``last_update`` is the time of its last heartbeat in seconds of the monotonic clock."""
 
     __slots__ = ("client_id", "connection", "language", "last_update", "version")
 

@@ -1,4 +1,4 @@
-"""What ProducerManager and ConsumerManager have in common: who is in which group, and who has been silent too long."""
+"""Members of groups and their expiry, shared by ProducerManager and ConsumerManager."""
 
 import logging
 from abc import ABC, abstractmethod

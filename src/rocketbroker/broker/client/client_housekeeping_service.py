@@ -9,7 +9,7 @@ SCAN_PERIOD_S = 10.0
 
 
 class ClientHousekeepingService:
-    """Scans producers and consumers each 10 s, and drops those whose connection closes at once."""
+    """Scans producers and consumers every 10 s, and drops those whose connection closes at once."""
 
     def __init__(
         self, producer_manager: ProducerManager, consumer_manager: ConsumerManager, period_s: float = SCAN_PERIOD_S

@@ -26,7 +26,7 @@ class ConsumerGroupInfo:
         self.message_model: MessageModel | None = None
         self.consume_from_where: ConsumeFromWhere | None = None
         self.notify_enabled = True
-        # Before this time of the loop no change is told.
+        # Loop time before which no change is reported.
         self.notify_again_at = 0.0
         # Of the subscriptions in the last heartbeat of 5.x, whichever client it came from; 0 from older clients.
         self.heartbeat_fingerprint = 0
@@ -39,7 +39,7 @@ class ConsumerGroupInfo:
 
     @property
     def is_broadcasting(self) -> bool:
-        """Whether each client consumes everything, so that none cares who else is there."""
+        """Each client consumes everything, so that none depends on the others."""
         return self.message_model is MessageModel.BROADCASTING
 
     def find_subscription_data(self, topic: str) -> Subscription | None:

@@ -1,4 +1,4 @@
-"""Which consumers are there (org.apache.rocketmq.broker.client.ConsumerManager)."""
+"""Connected consumers (org.apache.rocketmq.broker.client.ConsumerManager)."""
 
 import logging
 from collections.abc import Callable, Iterable
@@ -46,7 +46,7 @@ class ConsumerManager(ClientGroups):
         return self.groups.get(group)
 
     def find_subscription_data(self, group: str, topic: str) -> Subscription | None:
-        """What the group consumes of the topic."""
+        """Return the subscription of the group to the topic."""
         info = self.groups.get(group)
         return None if info is None else info.subscription_table.get(topic)
 
@@ -112,7 +112,7 @@ class ConsumerManager(ClientGroups):
                 self._on_unregister(group)
 
     def runtime_info(self) -> dict[str, str]:
-        """How often subscriptions disagreed, and in how many groups they do, once they did (no keys of RocketMQ)."""
+        """Return the counts of subscription conflicts and of groups in conflict, if any (not in RocketMQ)."""
         if not self.conflict_count:
             return {}
         now = sum(1 for info in self.groups.values() if info.client_subscriptions.is_conflicting)

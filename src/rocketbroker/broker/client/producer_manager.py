@@ -1,4 +1,4 @@
-"""Which producers are there (org.apache.rocketmq.broker.client.ProducerManager)."""
+"""Connected producers (org.apache.rocketmq.broker.client.ProducerManager)."""
 
 import logging
 from collections.abc import Iterable

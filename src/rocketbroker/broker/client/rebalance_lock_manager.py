@@ -67,7 +67,7 @@ class RebalanceLockManager:
             del self._table[group]
 
     def is_lock_all_expired(self, group: str) -> bool:
-        """Whether no client holds a lock of the group."""
+        """Return whether no client holds a lock of the group."""
         entries = self._table.get(group)
         return not entries or self._is_expired(entries[next(reversed(entries))], self._clock.monotonic())
 

@@ -2,7 +2,7 @@
 
 CONSUMER_SEND_MSG_BACK names a message that the broker then stores again, so that a few bytes may cost megabytes of the
 log. A consumer sends back what it was given, once: these bytes are free. A rate is for the others, as those that were
-given before the consumer or the broker began anew.
+given before the consumer or the broker restarted.
 """
 
 from rocketbroker.codec.remoting.handler import Connection

@@ -1,4 +1,4 @@
-"""What a group consumes of a topic, in the form that pulls are filtered by (FilterAPI, SubscriptionData).
+"""Subscription of a group to a topic, in the form that filters pulls (FilterAPI, SubscriptionData).
 
 Clients send ``codeSet`` in several wrong ways, so that tag codes are always computed from the expression.
 """
@@ -75,7 +75,7 @@ _cached = lru_cache(maxsize=_MOST_CACHED)(_tag_codes_of)
 
 
 def is_tag_type(expression_type: str | None) -> bool:
-    """Whether an expression is one of tags, which it is unless it says otherwise (ExpressionType.isTagType)."""
+    """Return whether an expression selects by tags, which is the default (ExpressionType.isTagType)."""
     return not expression_type or expression_type == TAG
 
 

@@ -38,7 +38,7 @@ def filter_of(expression_type: str, expression: str) -> SqlFilter:
     """The filter that an expression makes (FilterFactory.get, compile).
 
     Raises:
-        MQFilterError: the type is unknown, or the expression is none of it.
+        MQFilterError: The type is unknown, or the expression is invalid.
     """
     if expression_type != SQL92:
         raise MQFilterError(1, f"the expressionType {expression_type[:64]!r} is unknown, TAG or SQL92 would be right")
@@ -212,11 +212,11 @@ class ConsumerFilterManager(ConfigManager[ConsumerFilterWrapper]):
         return encode_file(file)
 
     def parse(self, data: bytes) -> ConsumerFilterWrapper:
-        """What a ``consumerFilter.json`` holds."""
+        """Parse a ``consumerFilter.json``."""
         return decode_table("consumerFilter.json", data, ConsumerFilterWrapper)
 
     def count(self, file: ConsumerFilterWrapper) -> int:
-        """How many filters there are."""
+        """Return the number of filters."""
         return sum(len(each.group_filter_data) for each in file.filter_data_by_topic.values())
 
     def take(self, file: ConsumerFilterWrapper) -> None:

@@ -1,4 +1,4 @@
-"""Where a message is to go that waits in a topic of the broker's own: its properties REAL_TOPIC and REAL_QID.
+"""Real topic and queue of a message that waits in a system topic: its properties REAL_TOPIC and REAL_QID.
 
 Half messages of transactions, messages with a delay level and timer messages bear them.
 """
@@ -31,7 +31,7 @@ def without_real_place(properties: bytes) -> bytes:
 
 
 def real_place(properties: bytes) -> Place | None:
-    """Where the message is to go; ``None`` when the properties name no place, or one for half messages alone."""
+    """Return the real topic and queue; ``None`` when the properties name none, or one for half messages alone."""
     topic = (get_property(properties, REAL_TOPIC) or b"").decode("utf-8", "replace")
     queue_id = get_property(properties, REAL_QUEUE_ID) or b""
     if not (queue_id.isdigit() and len(queue_id) <= _MAX_DIGITS and int(queue_id) < _MOST_QUEUES):

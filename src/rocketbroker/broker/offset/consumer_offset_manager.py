@@ -1,4 +1,4 @@
-"""How far each group has consumed, and ``config/consumerOffset.json`` (o.a.r.broker.offset.ConsumerOffsetManager).
+"""Consumer offsets of groups, and ``config/consumerOffset.json`` (o.a.r.broker.offset.ConsumerOffsetManager).
 
 Tables are keyed ``topic@group``; neither name can hold an ``@``. Commits mark the table as changed; ``flush``, called
 each ``flushConsumerOffsetInterval``, has a changed table written.
@@ -94,7 +94,7 @@ class ConsumerOffsetManager(ConfigManager[ConsumerOffsetSerializeWrapper]):
         self.resets.assign(key, queue_id, offset)
 
     def redirect(self, group: str, topic: str, queue_id: int, connection: Connection) -> int | None:
-        """Where a pull has to go on instead, the queue having been reset; ``None`` to serve it."""
+        """Return the offset a pull must continue at after a reset of the queue; ``None`` to serve it."""
         # Either answer may end the reset, which the file then has to know.
         self._changed = True
         return self.resets.redirect(f"{topic}@{group}", queue_id, connection)
@@ -116,7 +116,7 @@ class ConsumerOffsetManager(ConfigManager[ConsumerOffsetSerializeWrapper]):
         self._changed = True
 
     def query(self, group: str, topic: str, queue_id: int) -> int:
-        """The committed offset, -1 when there is none."""
+        """Return the committed offset, -1 without one."""
         queues = self.table.get(f"{topic}@{group}")
         return -1 if queues is None else queues.get(queue_id, -1)
 
@@ -141,7 +141,7 @@ class ConsumerOffsetManager(ConfigManager[ConsumerOffsetSerializeWrapper]):
         return dict(self.table.get(f"{topic}@{group}", {}))
 
     def topics_of(self, group: str) -> set[str]:
-        """Topics that the group has offsets in (whichTopicByConsumer)."""
+        """Return the topics in which the group has offsets (whichTopicByConsumer)."""
         suffix = TOPIC_GROUP_SEPARATOR + group
         return {key.removesuffix(suffix) for key in self.table if key.endswith(suffix)}
 
@@ -225,11 +225,11 @@ class ConsumerOffsetManager(ConfigManager[ConsumerOffsetSerializeWrapper]):
         return encode
 
     def parse(self, data: bytes) -> ConsumerOffsetSerializeWrapper:
-        """What a ``consumerOffset.json`` holds."""
+        """Parse a ``consumerOffset.json``."""
         return decode_table("consumerOffset.json", data, ConsumerOffsetSerializeWrapper)
 
     def count(self, file: ConsumerOffsetSerializeWrapper) -> int:
-        """How many entries there are."""
+        """Return the number of entries."""
         return len(file.offset_table)
 
     def take(self, file: ConsumerOffsetSerializeWrapper) -> None:
@@ -238,7 +238,7 @@ class ConsumerOffsetManager(ConfigManager[ConsumerOffsetSerializeWrapper]):
         self.pull_table = file.pull_offset_table or {}
         self.resets.take(file.reset_offset_table or {})
         self.data_version = file.data_version or self.data_version
-        self._count_anew()
+        self._recount()
 
     def _remove(self, belongs: Callable[[str], bool]) -> None:
         for table in (self.table, self.pull_table):
@@ -246,10 +246,10 @@ class ConsumerOffsetManager(ConfigManager[ConsumerOffsetSerializeWrapper]):
                 del table[key]
                 self._changed = True
         self.resets.remove(belongs)
-        self._count_anew()
+        self._recount()
         self.flush()
 
-    def _count_anew(self) -> None:
+    def _recount(self) -> None:
         self._count = sum(len(queues) for table in (self.table, self.pull_table) for queues in table.values())
         self._is_full_told &= not self._has_room
 

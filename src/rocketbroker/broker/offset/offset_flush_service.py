@@ -1,4 +1,4 @@
-"""Has consumer offsets and the progress of delayed messages written from time to time (BrokerController's timers)."""
+"""Periodic writes of consumer offsets and of the progress of delayed messages (BrokerController's timers)."""
 
 import asyncio
 from collections.abc import Callable

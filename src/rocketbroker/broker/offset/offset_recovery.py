@@ -1,6 +1,6 @@
-"""Consumer offsets after a crash that took the messages they stand behind.
+"""Consumer offsets after a crash that took the last consumed messages.
 
-RocketMQ leaves them where they are, so that a group passes over the new messages that get the offsets of the lost ones.
+RocketMQ leaves them as they are, so that a group skips the new messages that get the offsets of the lost ones.
 """
 
 import logging
@@ -16,7 +16,7 @@ log = logging.getLogger(__name__)
 
 
 class OffsetRecovery:
-    """Sets offsets that lie behind the end of their queue back to it, when the store was opened after an unclean stop.
+    """Sets offsets beyond the end of their queue back to it after an unclean stop.
 
     Args:
         offsets: the offsets, loaded.
@@ -38,12 +38,12 @@ class OffsetRecovery:
         self._drain = drain
 
     async def start(self) -> None:
-        """Set back what has to be, and name it in the log.
+        """Set back offsets, and log each one.
 
-        It is on disk before a new message can come: after another crash nothing would tell that it has to be set back.
+        The table is on disk before a new message can come: after another crash nothing would show what to set back.
 
         Raises:
-            StoreError: the disk refused the table; the next start sets back what this one did.
+            StoreError: The disk refused the table; the next start sets back the same offsets.
         """
         if self._lock.was_clean:
             return

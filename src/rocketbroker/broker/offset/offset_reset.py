@@ -40,7 +40,7 @@ class OffsetReset:
         self._drain = drain
 
     def reaches(self, info: ConsumerGroupInfo | None) -> bool:
-        """Whether a group is reset by the broker; ``None`` stands for one without clients.
+        """Return whether the broker resets a group; ``None`` stands for one without clients.
 
         Not one whose clients keep their offsets themselves (broadcasting), and none with
         ``useServerSideResetOffset=false``.

@@ -36,11 +36,11 @@ class ResetOffsetTable:
         self._resets.setdefault(key, {})[queue_id] = _Reset(offset)
 
     def holds(self, key: str, queue_id: int) -> bool:
-        """Whether the queue was reset and nobody has taken it over yet."""
+        """Return whether the queue was reset and no client has taken over the offset yet."""
         return queue_id in self._resets.get(key, ())
 
     def redirect(self, key: str, queue_id: int, connection: Connection) -> int | None:
-        """Where the pull of a client has to go on; ``None`` to serve it.
+        """Return the offset at which the pull of a client must continue; ``None`` to serve it.
 
         It makes no difference where it pulls from: a client that pulls from the new offset by chance may still have
         messages from before it, and one that was told may do as it likes.

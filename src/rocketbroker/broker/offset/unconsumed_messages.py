@@ -1,4 +1,4 @@
-"""Who has not consumed messages that are about to be removed; it is told in the log before they are."""
+"""Groups that have not consumed messages about to be removed; they are logged before the removal."""
 
 from collections.abc import Sequence
 

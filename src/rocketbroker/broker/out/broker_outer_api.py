@@ -17,12 +17,12 @@ START_TIMEOUT_S = 3.0
 
 
 class BrokerOuterApi:
-    """Registers at every name server: at start, each 30 s, and after each change of a topic.
+    """Registers at every name server: at start, every 30 s, and after each change of a topic.
 
     Args:
         config: where the name servers are, and how often to register.
         client: sends the requests; it is stopped by its owner, after this part.
-        topic_configs: tells which topics have changed, and is told which are ordered.
+        topic_configs: reports changed topics, and takes the ordered ones.
         registration: makes the requests.
     """
 

@@ -67,12 +67,12 @@ class BrokerRegistration:
         most = config.split_registration_size if config.enable_split_registration else MOST_IN_PART
         key = (version.copy(), config.broker_permission, config.compressed_register, most)
         if self._whole[0] != key:
-            yield from self._made_anew(key, version.copy(), most)
+            yield from self._rebuilt(key, version.copy(), most)
             return
         for body in self._whole[1]:
             yield self._register(body)
 
-    def _made_anew(self, key: object, version: DataVersion, most: int) -> Iterator[Command]:
+    def _rebuilt(self, key: object, version: DataVersion, most: int) -> Iterator[Command]:
         parts = _parts(list(self._topic_configs.topics.values()), most)
         bodies: list[bytes] = []
         for number, topics in enumerate(parts, 1):

@@ -72,7 +72,7 @@ class NamesrvLink:
 
     @property
     def is_registered(self) -> bool:
-        """Whether the last registration succeeded."""
+        """The last registration succeeded."""
         return self._failure == ""
 
     def start(self) -> None:

@@ -23,7 +23,7 @@ class TopAddressing:
 
     @property
     def url(self) -> str:
-        """Where the list is."""
+        """URL of the list."""
         domain = self._config.rmq_address_server_domain
         host = domain if ":" in domain else f"{domain}:{DEFAULT_PORT}"
         return f"http://{host}/rocketmq/{self._config.rmq_address_server_sub_group}"

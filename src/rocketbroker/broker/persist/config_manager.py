@@ -65,7 +65,7 @@ class ConfigManager(ABC, Generic[F]):
 
     @abstractmethod
     def parse(self, data: bytes) -> F:
-        """What a file holds.
+        """Parse the content of a file.
 
         Raises:
             CodecError: this is no such table.
@@ -73,7 +73,7 @@ class ConfigManager(ABC, Generic[F]):
 
     @abstractmethod
     def count(self, file: F) -> int:
-        """How many entries the table of a file has."""
+        """Return the number of entries in the table of a file."""
 
     @abstractmethod
     def take(self, file: F) -> None:

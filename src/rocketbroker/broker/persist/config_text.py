@@ -45,7 +45,7 @@ def file_text(**fields: str) -> bytes:
 
 
 class EntryTexts(Generic[V]):
-    """Texts of the entries of a table, each made anew when its entry is another object: none is altered in place."""
+    """Texts of the entries of a table; each is renewed when its entry is replaced, which never changes in place."""
 
     def __init__(self) -> None:
         self._texts: dict[str, tuple[V, str]] = {}

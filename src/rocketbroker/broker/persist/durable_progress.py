@@ -1,6 +1,6 @@
-"""Progress of a service that stores copies of messages: what of it may be written to its file.
+"""Progress of a service that stores copies of messages, held back until the copies are on disk.
 
-Were the file ahead of the copies, a power loss would take messages that were on disk long before they were due.
+With a file ahead of the copies, a power loss would take messages that were on disk long before they were due.
 """
 
 from collections import deque
@@ -32,23 +32,23 @@ class DurableProgress(Generic[P]):
     def __init__(self, log: LogEnds, value: P) -> None:
         self._log = log
         self.value = value
-        # End of the log when the progress was made, and the progress.
+        # End of the log when progress was made, and the progress.
         self._waiting: deque[tuple[int, P]] = deque()
 
     @property
     def is_behind(self) -> bool:
-        """Whether there is progress that may not be written yet."""
+        """Some progress may not be written yet."""
         return bool(self._waiting)
 
     def made(self, progress: P) -> None:
-        """Take note of progress, never changed after this; what was stored for it is in the log."""
+        """Note progress, never changed afterwards; its copies are in the log."""
         end = self._log.max_offset
         if self._waiting and self._waiting[-1][0] == end:
             self._waiting.pop()
         self._waiting.append((end, progress))
 
     def advance(self) -> bool:
-        """Let ``value`` be what the disk has the copies of; gives whether it has changed."""
+        """Set ``value`` to the progress whose copies are on disk; return whether it has changed."""
         flushed = self._log.flushed_offset
         advanced = False
         while self._waiting and self._waiting[0][0] <= flushed:
@@ -57,6 +57,6 @@ class DurableProgress(Generic[P]):
         return advanced
 
     def replace(self, value: P) -> None:
-        """Go on from another value, as from a file's."""
+        """Continue from another value, as from a file's."""
         self.value = value
         self._waiting.clear()

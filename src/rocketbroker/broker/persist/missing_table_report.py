@@ -1,6 +1,6 @@
-"""Tells of tables that are gone although the store has been in use; RocketMQ starts them empty without a word.
+"""Report of tables that are missing although the store was in use; RocketMQ starts them empty without a word.
 
-Each table is written once at the first start, so that a file which is missing later was lost or removed.
+The first start writes each table once, so a file that is missing later was lost or removed.
 """
 
 import logging
@@ -13,7 +13,7 @@ log = logging.getLogger(__name__)
 
 
 class MissingTableReport:
-    """Looks once, when the store is open.
+    """Looks once, after the store has been opened.
 
     Args:
         tables: the tables, loaded.
@@ -25,7 +25,7 @@ class MissingTableReport:
         self._commit_log = commit_log
 
     async def start(self) -> None:
-        """Name the tables without a file in the log if there are messages, and have them written."""
+        """Log the tables without a file if there are messages, and write them."""
         in_use = self._commit_log.max_offset > self._commit_log.min_offset
         for table in self._tables:
             if table.found:

@@ -1,4 +1,4 @@
-"""Sends a message with a delay level to the schedule topic first (HookUtils.transformDelayLevelMessage)."""
+"""Redirect of messages with a delay level to the schedule topic (HookUtils.transformDelayLevelMessage)."""
 
 from rocketbroker.broker.message.real_place import with_real_place
 from rocketbroker.codec.message.message_const import PROPERTY_DELAY_TIME_LEVEL
@@ -19,10 +19,10 @@ _MAX_DIGITS = 10
 
 
 def delay_rewrite(message: MessageExtBrokerInner, max_delay_level: int) -> None:
-    """Send the message to queue level - 1 of SCHEDULE_TOPIC_XXXX when its ``DELAY`` says so; else leave it alone.
+    """Redirect a message with ``DELAY`` to queue level - 1 of SCHEDULE_TOPIC_XXXX; leave others alone.
 
-    Where it was to go stays in its properties REAL_TOPIC and REAL_QID. A level above ``max_delay_level`` counts as that
-    one; 0 and less is no delay; prepared and rolled-back messages of transactions are never delayed.
+    Its properties REAL_TOPIC and REAL_QID keep the real place. A level above ``max_delay_level`` counts as that one; 0
+    and less is no delay; prepared and rolled-back messages of transactions are never delayed.
 
     Raises:
         BrokerResponseError: MESSAGE_ILLEGAL, the level is no whole number.

@@ -1,8 +1,8 @@
-"""Delivers delayed messages when they are due (org.apache.rocketmq.broker.schedule.ScheduleMessageService).
+"""Delivery of delayed messages (org.apache.rocketmq.broker.schedule.ScheduleMessageService).
 
-SCHEDULE_TOPIC_XXXX has one queue for each delay level, whose entries bear the delivery time in place of a tags code and
-are due in their order. ``config/delayOffset.json`` says how far each level is delivered and on disk; after a crash it
-may be behind, and what was delivered since is delivered once more.
+SCHEDULE_TOPIC_XXXX has one queue for each delay level. Its entries hold the delivery time in place of a tags code and
+are due in order. ``config/delayOffset.json`` has the offset of each level up to which copies are delivered and on disk.
+After a crash it may be behind, and messages delivered since are delivered once more.
 """
 
 import asyncio
@@ -30,14 +30,14 @@ from rocketbroker.store.read.entry_reader import EntryReader
 
 log = logging.getLogger(__name__)
 
-# How often it is looked when nothing is due soon, which is soon enough for a clock that jumps, and when something is:
-# the one bounds the cost of waiting, the other that of waking up for each message by itself.
+# Longest pause, short enough for a clock that jumps, and shortest. The first bounds the cost of waiting, the second
+# that of waking up for each message by itself.
 DELAY_FOR_A_WHILE_S = 0.1
 LEAST_PAUSE_S = 0.005
 # Deliveries of one level before the loop serves others.
 BATCH = 64
 
-# Less than this is a clock that is corrected as it runs, which makes no more difference than that.
+# A smaller step is a clock that is corrected as it runs, and makes no more difference than that.
 _SET_BACK_MS = 1000
 _NEVER_MS = 2**62
 
@@ -53,8 +53,8 @@ class ScheduleMessageService(ConfigManager[DelayOffsetSerializeWrapper]):
         flusher: says which copies are on disk.
         store_host: the broker's address as records hold it.
         delay_levels: ms by level, the first level being 1.
-        clock: says what is due.
-        stats: counts what is put.
+        clock: decides what is due.
+        stats: counts the puts.
         on_persist: see ``ConfigManager``.
     """
 
@@ -116,7 +116,7 @@ class ScheduleMessageService(ConfigManager[DelayOffsetSerializeWrapper]):
             self.persist()
 
     def correct_delay_offset(self) -> None:
-        """Move levels that stand outside their queue to its nearer end (correctDelayOffset)."""
+        """Move levels that are outside their queue to its nearer end (correctDelayOffset)."""
         queues = self._queues.queues_of(RMQ_SYS_SCHEDULE_TOPIC)
         for level, offset in self.offset_table.items():
             queue = queues.get(level - 1)
@@ -128,7 +128,7 @@ class ScheduleMessageService(ConfigManager[DelayOffsetSerializeWrapper]):
                 self._changed = True
 
     async def deliver_due(self) -> float:
-        """Deliver what is due, some messages of each level; returns after how many seconds to look again.
+        """Deliver some due messages of each level; return the seconds until the next look.
 
         Raises:
             StoreError: the disk cannot be read.
@@ -143,7 +143,7 @@ class ScheduleMessageService(ConfigManager[DelayOffsetSerializeWrapper]):
         return pause_s
 
     def first_pending_offset(self) -> int | None:
-        """CommitLog offset of the oldest message that waits, ``None`` when none does."""
+        """Return the CommitLog offset of the oldest waiting message, ``None`` without one."""
         first = []
         for queue_id, queue in self._queues.queues_of(RMQ_SYS_SCHEDULE_TOPIC).items():
             offset = max(self.offset_table.get(queue_id + 1, 0), queue.min_offset)
@@ -164,11 +164,11 @@ class ScheduleMessageService(ConfigManager[DelayOffsetSerializeWrapper]):
         return encode_file(DelayOffsetSerializeWrapper(dict(sorted(self._durable.value.items())), self.data_version))
 
     def parse(self, data: bytes) -> DelayOffsetSerializeWrapper:
-        """What a ``delayOffset.json`` holds."""
+        """Parse a ``delayOffset.json``."""
         return decode_table("delayOffset.json", data, DelayOffsetSerializeWrapper)
 
     def count(self, file: DelayOffsetSerializeWrapper) -> int:
-        """How many entries there are."""
+        """Return the number of entries."""
         return len(file.offset_table)
 
     def take(self, file: DelayOffsetSerializeWrapper) -> None:
@@ -178,7 +178,7 @@ class ScheduleMessageService(ConfigManager[DelayOffsetSerializeWrapper]):
         self.data_version = file.data_version or self.data_version
 
     async def _deliver_level(self, level: int, queue: ConsumeQueueInterface) -> float:
-        """Deliver a batch of a level; returns after how many seconds to go on with it."""
+        """Deliver a batch of a level; return the seconds until the next batch."""
         offset = max(self.offset_table.get(level, 0), queue.min_offset)
         entries = self._entry_reader.entries(queue, offset, BATCH)
         count, pause_s = self._count_due(entries, level)
@@ -200,10 +200,10 @@ class ScheduleMessageService(ConfigManager[DelayOffsetSerializeWrapper]):
         return pause_s
 
     def _look_at_clock(self, queues: Mapping[int, ConsumeQueueInterface]) -> None:
-        """Note that the clock was set back, since what is stored may bear later times than what comes now.
+        """Note that the clock was set back: stored messages may have later times than new ones.
 
-        How long that has waited is not known: it waits the whole delay from now on at the most, so that it is never
-        early and keeps back those behind it no longer. (Apache RocketMQ delivers it at once.)
+        How long they have waited is unknown. They wait at most their whole delay from now on, so that none is early,
+        and none holds back later ones for longer. (Apache RocketMQ delivers them at once.)
         """
         now = self._clock.time_ms()
         if now <= self._last_look_ms - _SET_BACK_MS:
@@ -211,7 +211,7 @@ class ScheduleMessageService(ConfigManager[DelayOffsetSerializeWrapper]):
         self._last_look_ms = now
 
     def _count_due(self, entries: Sequence[ExpectedRecord], level: int) -> tuple[int, float]:
-        """How many are due and make a batch, and after how many seconds the next one is to be looked at."""
+        """Return how many are due, and the seconds until the next one is."""
         now = self._clock.time_ms()
         noticed, stored_before = self._set_back.get(level, (0, 0))
         # What a level promised that the settings have no more is known from its messages alone.
@@ -225,7 +225,7 @@ class ScheduleMessageService(ConfigManager[DelayOffsetSerializeWrapper]):
         return len(entries), 0.0 if entries else DELAY_FOR_A_WHILE_S
 
     def _advance(self, level: int, before: int, delivered_to: int) -> None:
-        """Take note that a level is delivered up to an offset, and have consumers see the copies."""
+        """Note that a level is delivered up to an offset, and make the copies readable."""
         if delivered_to == before:
             return
         self.offset_table[level] = delivered_to
@@ -234,7 +234,7 @@ class ScheduleMessageService(ConfigManager[DelayOffsetSerializeWrapper]):
         self._appender.dispatch()
 
     def _deliver(self, message: MessageExtBrokerInner, level: int, queue_offset: int) -> bool:
-        """Put the message where it was to go, its properties as they are; false when that is to be tried again."""
+        """Put the message into its real topic with its properties; return false to try again."""
         place = self._waiting.place(message.properties)
         if place is None:
             log.error("message %s of delay level %s is discarded: it does not say where to", queue_offset, level)

@@ -1,7 +1,7 @@
-"""What is put and got, by topic, group and broker (BrokerStatsManager, StoreStatsService and BrokerStats of RocketMQ).
+"""Counters of puts and gets by topic, group and broker (BrokerStatsManager, StoreStatsService, BrokerStats).
 
 The hot path asks once for the ``StatsItem`` of its topic or group and keeps it; everything else is summed up from the
-items each 10 s or when somebody asks.
+items every 10 s or when somebody asks.
 """
 
 import time
@@ -94,11 +94,11 @@ class BrokerStatsManager:
         return self._item_of_group(self._dead_letters, f"{topic}@{group}", self._others)
 
     def remove_topic(self, topic: str) -> None:
-        """Begin anew for a topic that is deleted; its items stay those of the name."""
+        """Reset the counters of a deleted topic; the items stay those of its name."""
         self._retire(topic, topic + "@", "")
 
     def remove_group(self, group: str) -> None:
-        """Begin anew for a group that is deleted; its items stay those of the name."""
+        """Reset the counters of a deleted group; the items stay those of its name."""
         self._retire("", "", "@" + group)
 
     def view(self, stats_name: str, stats_key: str) -> StatsData | None:
@@ -125,7 +125,7 @@ class BrokerStatsManager:
         return item.size_data(now) if stats_name.endswith("_SIZE") else item.nums_data(now)
 
     def sample(self) -> None:
-        """Note all counters; called each 10 s."""
+        """Sample all counters; called every 10 s."""
         self._tick += 1
         now = self._clock.time_ms()
         self._totals.append(self._sum(now))

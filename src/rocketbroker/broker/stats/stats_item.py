@@ -10,7 +10,7 @@ DAY = (25, 360)
 
 
 class StatsSnapshot(NamedTuple):
-    """What one window holds: ``sum`` of what was counted, ``tps`` of it by the second, ``avgpt`` of it by the call."""
+    """One window: the ``sum``, the sum a second (``tps``) and the sum a call (``avgpt``)."""
 
     sum: int
     tps: float
@@ -59,14 +59,14 @@ class StatsItem:
         self.size += size
 
     def clear(self, now_ms: int) -> None:
-        """Begin anew."""
+        """Reset the counter."""
         self.nums = self.times = self.size = self.misses = 0
         for window in self._windows:
             window.clear()
             window.append(_Sample(now_ms, 0, 0, 0))
 
     def sample(self, now_ms: int, tick: int) -> None:
-        """Note the numbers; called each 10 s with the number of the call."""
+        """Sample the numbers; called every 10 s with the number of the call."""
         for window, (_, every) in zip(self._windows, (MINUTE, HOUR, DAY), strict=True):
             if tick % every == 0:
                 window.append(_Sample(now_ms, self.nums, self.times, self.size))

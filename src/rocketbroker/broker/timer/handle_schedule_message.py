@@ -1,4 +1,4 @@
-"""Sends messages that are to be delivered later where they wait (HookUtils.handleScheduleMessage)."""
+"""Redirect of delayed messages to their system topic before they are stored (HookUtils.handleScheduleMessage)."""
 
 from collections.abc import Callable
 
@@ -16,13 +16,13 @@ from rocketbroker.store.commitlog.put_message import MessageExtBrokerInner
 
 
 class HandleScheduleMessage:
-    """Looks at a message before it is stored.
+    """Redirects a message before it is stored.
 
     Args:
         config: the limits of timer messages.
-        clock: says which times have passed.
+        clock: decides which times have passed.
         max_delay_level: the last level of messageDelayLevel.
-        precision_ms: what the timer goes by.
+        precision_ms: returns the precision of the timer.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""How many timer messages are taken in and delivered a second (PerfCounter)."""
+"""Rates at which timer messages are taken in and delivered (PerfCounter)."""
 
 
 class Rates:

@@ -22,7 +22,7 @@ Offsets = tuple["array[int]", "array[int]"]
 
 
 def count_sound(data: bytes, first_slot_ms: int, end_slot_ms: int) -> tuple[int, int, int]:
-    """How many entries at the beginning of a file can be such, and the queue offsets of the first and the last.
+    """Count the sound entries at the beginning of a file; return also the queue offsets of first and last.
 
     Args:
         data: the file.
@@ -68,7 +68,7 @@ def _rows(fields: array[int]) -> Rows:
 
 
 def _wanted(rows: Rows, delivered: Delivered) -> npt.NDArray[np.bool_]:
-    """Which entries are of messages that wait, or cancel: what is cancelled may be stored again, and come later."""
+    """Select entries of messages that wait or cancel: a cancelled message may be stored again, and come later."""
     wanted = np.ones(len(rows), np.bool_)
     for before_ms, before_offset in delivered:
         wanted &= (rows[:, 0] >= before_ms) | (rows[:, 1] >= before_offset)

@@ -1,7 +1,7 @@
-"""The files in which timer messages wait that have their turn later, one for each ten minutes of slots.
+"""Slot files of timer messages that are due later, one for each ten minutes of slots.
 
-They are made of the timer's queue and can be made anew of it. All of this may wait for the disk and runs on the timer's
-thread.
+They are built from the timer's queue and can be rebuilt from it. All of this may wait for the disk and runs on the
+timer's thread.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class SlotFiles:
         return min((first for start, (_, first, _) in self._entries.items() if start >= begin), default=None)
 
     def counts(self) -> dict[int, int]:
-        """How many entries of each file count, by its first slot."""
+        """Return the number of sound entries of each file, by its first slot."""
         return {start: count for start, (count, _, _) in sorted(self._entries.items())}
 
     def load(self, counts: dict[int, int]) -> list[str]:
@@ -143,7 +143,7 @@ class SlotFiles:
         return done
 
     def remove(self, starts: Iterable[int]) -> None:
-        """Remove the files of retired slots, but for those that were made anew.
+        """Remove the files of retired slots, except those that were recreated.
 
         Raises:
             OSError: the disk refused.

@@ -1,4 +1,4 @@
-"""Delivers the messages of one slot of the timer (TimerDequeueGetMessageService, TimerDequeuePutMessageService)."""
+"""Delivery of one slot of the timer (TimerDequeueGetMessageService, TimerDequeuePutMessageService)."""
 
 import logging
 from collections.abc import Callable
@@ -23,15 +23,15 @@ BATCH = 64
 
 
 class TimerDelivery:
-    """Stores copies. ``count`` says how many, ``precision_ms`` is the distance of slots.
+    """Stores copies; ``count`` is their number, ``precision_ms`` the distance of slots.
 
     Args:
         appender: takes the copies.
         entry_reader: reads the messages.
         waiting: reads the messages.
-        clock: the time that the copies are given.
+        clock: gives the time of the copies.
         stats: counts them.
-        advance: told of each batch: slot time in ms, slot, and the queue offset before which it is delivered.
+        advance: called for each batch with slot time in ms, slot, and the queue offset before which it is delivered.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class TimerDelivery:
         self.count = 0
 
     async def deliver_batch(self, queue: ConsumeQueueInterface, slot_ms: int, slot: Slot) -> float:
-        """Deliver some messages of a slot; returns after how many seconds to go on.
+        """Deliver some messages of a slot; return the seconds until the next ones.
 
         Raises:
             StoreError: the disk cannot be read.
@@ -78,7 +78,7 @@ class TimerDelivery:
         return 0.0
 
     async def _read_deletes(self, queue: ConsumeQueueInterface, slot_ms: int, slot: Slot) -> bool:
-        """Look at the messages that cancel others of a slot; false when one is to be tried again."""
+        """Read the messages of a slot that cancel others; return false to try again."""
         reader = self._entry_reader
         while slot.deletes_read < len(slot.deletes):
             entries = reader.entries_at(queue, slot.deletes[slot.deletes_read : slot.deletes_read + BATCH])
@@ -95,7 +95,7 @@ class TimerDelivery:
         return True
 
     def _deliver(self, found: WaitingMessage, slot_ms: int, slot: Slot) -> bool:
-        """Put the message where it was to go, or once more into the timer's queue; false to try again."""
+        """Put the message into its real topic, or once more into the timer's queue; return false to try again."""
         message = found.message
         place = self._waiting.place(message.properties)
         request = timer_request(message.properties, place)
@@ -110,7 +110,7 @@ class TimerDelivery:
         return self._put(message)
 
     def _roll(self, found: WaitingMessage) -> bool:
-        """Put a message that has still to wait into the timer's queue once more; false to try again."""
+        """Put a message that is not due yet into the timer's queue once more; return false to try again."""
         message = found.message
         message.topic, message.queue_id = TIMER_TOPIC, 0
         message.properties = rolled(self._stamped(found))

@@ -1,8 +1,8 @@
-"""Delivers timer messages when they are due (org.apache.rocketmq.store.timer.TimerMessageStore).
+"""Delivery of timer messages (org.apache.rocketmq.store.timer.TimerMessageStore).
 
-They lie in queue 0 of rmq_sys_wheel_timer, which is the truth: what is kept besides says when each has its turn, and
-can be made anew of the queue. ``config/timerProgress.json`` says what is delivered and on disk; after a crash it may be
-behind, and what was delivered since is delivered once more.
+Queue 0 of rmq_sys_wheel_timer holds them, and is the truth: slots only say when each is due, and can be rebuilt from
+the queue. ``config/timerProgress.json`` says which are delivered with their copies on disk. After a crash it may be
+behind, and messages delivered since are delivered once more.
 """
 
 import asyncio
@@ -49,7 +49,7 @@ _NEVER_MS = 2**62
 
 
 class TimerMessageStore:
-    """Takes in what the timer's queue has, and delivers it.
+    """Loads the timer's queue into slots, and delivers what is due.
 
     Args:
         config: folders, precision, window and intervals.
@@ -109,7 +109,7 @@ class TimerMessageStore:
     # -- life
 
     async def start(self) -> None:
-        """Take up what was left, and start; the progress is loaded and the store open by then.
+        """Load slots and start; the progress is loaded and the store open by then.
 
         Raises:
             StoreError: the slot files cannot be read.
@@ -121,7 +121,7 @@ class TimerMessageStore:
         self._tasks.forever(self._keep, "keep")
 
     async def stop(self) -> None:
-        """Stop, and have all written: the next start goes on where this one ended."""
+        """Stop, and write all: the next start continues where this one ended."""
         await self._tasks.stop()
         try:
             if self._wheel.unwritten_count or self.progress.is_behind:
@@ -132,7 +132,7 @@ class TimerMessageStore:
         self._thread.shutdown()
 
     async def load(self) -> None:
-        """Hold progress and slot files against the queue; what they lack is taken in from the queue again.
+        """Check progress and slot files against the queue; the queue gives again what they lack.
 
         Raises:
             StoreError: the slot files cannot be read.
@@ -176,7 +176,7 @@ class TimerMessageStore:
         return begin
 
     def _delivered_by_rocketmq(self) -> list[tuple[int, int]]:
-        """What Apache RocketMQ had delivered of a store that was taken over."""
+        """Return what Apache RocketMQ had delivered of a store that was taken over."""
         path = self._config.config_dir / "timercheck"
         try:
             found = decode_timer_checkpoint(path.read_bytes())
@@ -196,7 +196,7 @@ class TimerMessageStore:
     # -- taking in and delivering
 
     async def advance(self) -> float:
-        """Take in what is new and deliver a batch; returns after how many seconds to go on.
+        """Take in new messages and deliver a batch; return the seconds until the next one.
 
         Raises:
             OSError: the disk refused a slot file.
@@ -220,7 +220,7 @@ class TimerMessageStore:
         return await self._delivery.deliver_batch(queue, slot_ms, self._wheel.slot(slot_ms))
 
     def _is_to_be_loaded(self, file: int, slot_ms: int | None, now: int) -> bool:
-        """Whether the earliest file that is not in memory has its turn, before the earliest slot that is."""
+        """Return whether to load the earliest file that is not in memory before the earliest slot that is."""
         due_ms = now - self.precision_ms
         if file <= due_ms:
             return slot_ms is None or file <= slot_ms
@@ -259,7 +259,7 @@ class TimerMessageStore:
             self._wheel.add(slot_ms, queue_offset, is_delete=request.is_delete)
 
     def _advance(self, slot_ms: int, slot: Slot, delivered_to: int) -> None:
-        """Take note that the messages of the earliest slot are delivered up to a queue offset."""
+        """Note that the messages of the earliest slot are delivered up to a queue offset."""
         slot.deliver_to(delivered_to)
         if slot.done == len(slot.messages) and slot.deletes_read == len(slot.deletes):
             self._wheel.remove_first()
@@ -331,7 +331,7 @@ class TimerMessageStore:
                 await asyncio.get_running_loop().run_in_executor(self._thread, self._files.remove, retired)
 
     def _note_that_time_passed(self) -> None:
-        """Have the progress say that nothing waits before now, where a slot file could go by that."""
+        """Note in the progress that nothing waits before now, if that lets a slot file go."""
         due_ms = self._clock.time_ms() - self.precision_ms
         first = [ms for ms in (self._wheel.first_slot_ms, self._wheel.next_file) if ms is not None]
         if min(first, default=due_ms + 1) > due_ms and any(
@@ -352,13 +352,13 @@ class TimerMessageStore:
         return first if first < queue.max_offset else None
 
     def first_pending_offset(self) -> int | None:
-        """Its CommitLog offset."""
+        """Return the CommitLog offset of that message."""
         queue, first = self._queue(), self.first_pending_queue_offset()
         entry = queue.entry(first) if queue is not None and first is not None else None
         return entry[0] if entry else None
 
     def runtime_info(self) -> dict[str, str]:
-        """What GET_BROKER_RUNTIME_INFO tells of timer messages (prepareRuntimeInfo)."""
+        """Return the keys of timer messages for GET_BROKER_RUNTIME_INFO (prepareRuntimeInfo)."""
         queue, now = self._queue(), self._clock.time_ms()
         first = self._wheel.first_slot_ms
         behind_ms = max(now - self.precision_ms - first, 0) if first is not None else 0
@@ -372,7 +372,7 @@ class TimerMessageStore:
 
 
 async def _to_its_end(future: asyncio.Future[None]) -> None:
-    """Wait for what a thread does, also when nobody waits for it any more: it works on what is used after that."""
+    """Wait for a thread to finish, even when cancelled: it works on data that is used afterwards."""
     try:
         await asyncio.shield(future)
     except asyncio.CancelledError:

@@ -1,7 +1,7 @@
-"""``config/timerProgress.json``: what of the timer's queue is taken in, and what of that is delivered.
+"""``config/timerProgress.json``: how far the timer's queue is taken in, and which messages are delivered.
 
-Apache RocketMQ has ``timercheck`` for it, which says up to which time all is delivered. That is not enough when the
-clock is set back: what is sent then has its turn before that time.
+Apache RocketMQ has ``timercheck`` with the time up to which all is delivered. That is not enough when the clock is set
+back: messages sent then are due before that time.
 """
 
 from collections.abc import Iterable
@@ -31,30 +31,30 @@ class TimerProgress(ConfigManager[TimerProgressFile]):
 
     @property
     def durable(self) -> Delivered:
-        """What is delivered and has its copies on disk."""
+        """Deliveries whose copies are on disk."""
         return self._durable.value
 
     @property
     def is_behind(self) -> bool:
-        """Whether copies are still to get to disk."""
+        """Some copies are not on disk yet."""
         return self._durable.is_behind
 
     def deliver(self, before_ms: int, before_offset: int) -> None:
-        """Take note that all before a slot time with an offset below ``before_offset`` is delivered."""
+        """Note that all before a slot time with an offset below ``before_offset`` is delivered."""
         self.delivered = with_delivered(self.delivered, before_ms, before_offset)
         self._durable.made(self.delivered)
 
     def advance(self) -> None:
-        """Let ``durable`` be what the disk has the copies of."""
+        """Set ``durable`` to the deliveries whose copies are on disk."""
         self._changed |= self._durable.advance()
 
     def took_in(self, queue_offset: int, slot_entries: dict[int, int]) -> None:
-        """Take note of what the slot files hold."""
+        """Note the content of the slot files."""
         self.file.queue_offset, self.file.slot_entries = queue_offset, slot_entries
         self._changed = True
 
     def begin(self, delivered: Iterable[tuple[int, int]], end: int, precision_ms: int, roll_window_ms: int) -> None:
-        """Go on from what was delivered before, none of it behind ``end``, the end of the queue."""
+        """Continue from earlier deliveries, none beyond ``end``, the end of the queue."""
         self.delivered = ()
         for before_ms, before_offset in delivered:
             self.delivered = with_delivered(self.delivered, before_ms, min(before_offset, end))
@@ -65,7 +65,7 @@ class TimerProgress(ConfigManager[TimerProgressFile]):
         self._changed = True
 
     def flush(self) -> None:
-        """Have the file written when anything has changed."""
+        """Write the file if anything has changed."""
         self.advance()
         if self._changed:
             self._changed = False
@@ -77,15 +77,15 @@ class TimerProgress(ConfigManager[TimerProgressFile]):
         return encode_file(self.file)
 
     def parse(self, data: bytes) -> TimerProgressFile:
-        """What a file holds."""
+        """Parse the content of a file."""
         return decode_table("timerProgress.json", data, TimerProgressFile)
 
     def count(self, file: TimerProgressFile) -> int:
-        """One: a file without slot files is no empty table, that would have to be told."""
+        """Return one: a file without slot files is no empty table."""
         return 1
 
     def take(self, file: TimerProgressFile) -> None:
-        """Go on from what a file says; ``begin`` holds it against the queue."""
+        """Continue from a file; ``begin`` checks it against the queue."""
         self.file = file
         self.delivered = tuple(file.delivered)
         self._durable.replace(self.delivered)

@@ -1,4 +1,4 @@
-"""What a message in the timer's queue asks for, and the copies that are made of it (TimerMessageStore)."""
+"""Requests of messages in the timer's queue, and the copies made of them (TimerMessageStore)."""
 
 from typing import Final, NamedTuple
 
@@ -18,14 +18,14 @@ DeleteKey = tuple[bytes, bytes]
 
 
 class TimerRequest(NamedTuple):
-    """When a message is to be delivered, and whether it cancels another; ``out_ms`` is its TIMER_OUT_MS."""
+    """Delivery time of a message (``out_ms``, its TIMER_OUT_MS), and whether it cancels another."""
 
     out_ms: int
     is_delete: bool
 
 
 def timer_request(properties: bytes, place: Place | None) -> TimerRequest | None:
-    """What a message that goes to ``place`` asks for; ``None`` when it does not say when or where to."""
+    """Return the request of a message for ``place``; ``None`` when it lacks time or place."""
     out_ms = get_property(properties, TIMER_OUT_MS) or b""
     if place is None or not (out_ms.isdigit() and len(out_ms) <= _MAX_DIGITS):
         return None
@@ -48,12 +48,12 @@ def rolled(properties: bytes) -> bytes:
 
 
 def delete_key(properties: bytes) -> DeleteKey:
-    """What a message that cancels another names; the topic may stand before the key (appendTopicForTimerDeleteKey)."""
+    """Return the key that a cancelling message names, with or without the topic (appendTopicForTimerDeleteKey)."""
     topic = get_property(properties, REAL_TOPIC) or b""
     named = get_property(properties, TIMER_DEL_UNIQKEY) or b""
     return topic, named.removeprefix(topic + b"+")
 
 
 def key_of(properties: bytes) -> DeleteKey:
-    """What a message is cancelled by."""
+    """Return the key that cancels a message."""
     return get_property(properties, REAL_TOPIC) or b"", get_property(properties, _UNIQUE_KEY) or b""

@@ -24,7 +24,7 @@ _SHOWN: Final = 32
 
 
 class TimerLimits(NamedTuple):
-    """What a delivery time is held against: the settings timerWheelEnable, timerMaxDelaySec, timerPrecisionMs."""
+    """Limits of delivery times: the settings timerWheelEnable, timerMaxDelaySec, timerPrecisionMs."""
 
     enabled: bool
     max_delay_ms: int
@@ -70,7 +70,7 @@ def timer_rewrite(message: MessageExtBrokerInner, limits: TimerLimits, now_ms: i
 
 
 def _delivery_time(properties: bytes, now_ms: int) -> int | None:
-    """When the properties have a message delivered, in ms; ``None`` when they say nothing of it."""
+    """Return the delivery time of the properties in ms; ``None`` without one."""
     for name, unit_ms in _TIMES:
         value = get_property(properties, name)
         if value is not None:

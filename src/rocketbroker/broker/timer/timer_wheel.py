@@ -1,4 +1,4 @@
-"""What waits, by slot: the slots of the next minutes in memory, later ones in slot files (TimerWheel).
+"""Waiting messages by slot: the slots of the next minutes in memory, later ones in slot files (TimerWheel).
 
 Entries that are in no file yet are kept besides, whatever their slot, so that they can be written.
 """
@@ -152,7 +152,7 @@ class TimerWheel:
         return min(firsts, default=None)
 
     def count(self) -> int:
-        """How many messages wait."""
+        """Return the number of waiting messages."""
         in_memory = sum(len(slot.messages) - slot.done for slot in self._slots.values())
         later = sum(
             len(fields) // 3

@@ -110,7 +110,7 @@ class SubscriptionGroupManager(VersionedConfigManager[SubscriptionGroupWrapper])
             raise BrokerResponseError(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark)
 
     def contains(self, group: str) -> bool:
-        """Whether the group exists; creates none."""
+        """Return whether the group exists; create none."""
         return group in self.groups
 
     def creates(self, group: str) -> bool:
@@ -171,11 +171,11 @@ class SubscriptionGroupManager(VersionedConfigManager[SubscriptionGroupWrapper])
         )
 
     def parse(self, data: bytes) -> SubscriptionGroupWrapper:
-        """What a ``subscriptionGroup.json`` holds."""
+        """Parse a ``subscriptionGroup.json``."""
         return decode_table("subscriptionGroup.json", data, SubscriptionGroupWrapper)
 
     def count(self, file: SubscriptionGroupWrapper) -> int:
-        """How many entries there are."""
+        """Return the number of entries."""
         return len(file.subscription_group_table)
 
     def take(self, file: SubscriptionGroupWrapper) -> None:

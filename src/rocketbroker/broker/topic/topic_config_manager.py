@@ -74,11 +74,11 @@ class TopicConfigManager(VersionedConfigManager[TopicConfigSerializeWrapper]):
         return config is not None and queue_id < max(config.read_queue_nums, config.write_queue_nums)
 
     def select(self, topic: str) -> TopicConfig | None:
-        """The topic, or ``None`` when there is none of that name."""
+        """Return the topic, or ``None``."""
         return self.topics.get(topic)
 
     def is_order_topic(self, topic: str) -> bool:
-        """Whether the topic exists and is ordered."""
+        """Return whether the topic exists and is ordered."""
         found = self.topics.get(topic)
         return found is not None and found.order
 
@@ -195,11 +195,11 @@ class TopicConfigManager(VersionedConfigManager[TopicConfigSerializeWrapper]):
         return lambda: file_text(dataVersion=version, topicConfigTable=self._texts.object_text(topics))
 
     def parse(self, data: bytes) -> TopicConfigSerializeWrapper:
-        """What a ``topics.json`` holds."""
+        """Parse a ``topics.json``."""
         return decode_table("topics.json", data, TopicConfigSerializeWrapper)
 
     def count(self, file: TopicConfigSerializeWrapper) -> int:
-        """How many entries there are."""
+        """Return the number of entries."""
         return len(file.topic_config_table)
 
     def take(self, file: TopicConfigSerializeWrapper) -> None:

@@ -1,6 +1,6 @@
-"""Which half messages are open, by their queue offsets (removeMap and opMsgMap of TransactionalMessageServiceImpl).
+"""Open half messages by their queue offsets (removeMap and opMsgMap of TransactionalMessageServiceImpl).
 
-RocketMQ reads the op messages anew for each check. Here they are read at the start only, as all of them are written by
+RocketMQ reads the op messages again for each check. Here they are read at the start only, as all of them are written by
 this process, so that it is known at any time whether a transaction is open.
 """
 
@@ -28,7 +28,7 @@ class HalfOffsets:
         self._op_end = op_position
 
     def is_open(self, offset: int) -> bool:
-        """Whether the half message is one that is not dealt with."""
+        """Return whether the half message is open."""
         return offset >= self.position and offset not in self.ended
 
     def first_open(self, offset: int) -> int:

@@ -1,9 +1,9 @@
-"""Finds the open transactions at the start, from the half messages and op messages that are not dealt with.
+"""Recovery of the open transactions from half messages and op messages.
 
-After a kill two things are not in the op messages: which half messages were put back since the consumer offsets were
-written, and which transactions were committed since the last op message. RocketMQ asks for all of them again, so that
-their messages may come twice. Here the first are known by their copies, and the second by the index, where a committed
-message is found by its unique id; without the index (``messageIndexEnable=false``) they are asked for again.
+After a kill op messages lack two things: half messages put back since the consumer offsets were written, and
+transactions committed since the last op message. RocketMQ checks all of them again, so that their messages may come
+twice. Here the copies show the first, and the index the second: it finds a committed message by its unique id. Without
+the index (``messageIndexEnable=false``) those are checked again.
 """
 
 import asyncio
@@ -45,7 +45,7 @@ class HalfQueueRecovery:
         queries: finds committed messages by their unique id.
         lock: knows how the last broker stopped.
         consumer_offsets: loaded, and set back where the queues have become shorter.
-        transactions: is told what is open.
+        transactions: takes the open half messages.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class HalfQueueRecovery:
             )
 
     def _read(self) -> tuple[HalfOffsets, list[MessageExt]]:
-        """What the op messages and the copies say, and the half messages that are open by that (blocks)."""
+        """Read op messages and copies; return the offsets, and the half messages that are open (blocks)."""
         half_queue, position = self._begin_of(RMQ_SYS_TRANS_HALF_TOPIC)
         op_queue, op_position = self._begin_of(RMQ_SYS_TRANS_OP_HALF_TOPIC)
         found = HalfOffsets(position, op_position)

@@ -1,4 +1,4 @@
-"""What becomes of an open half message that is checked (Abstract- and DefaultTransactionalMessageCheckListener)."""
+"""Outcome of a check of an open half message (Abstract- and DefaultTransactionalMessageCheckListener)."""
 
 import msgspec
 
@@ -41,7 +41,7 @@ class TransactionalMessageCheckListener:
         self._store_host = store_host
 
     def resolve_half_message(self, half: MessageExt, copy: MessageExtBrokerInner, stored: PutMessageResult) -> bool:
-        """Ask a member of the producer group, whoever it is; false when there is none that takes what it is sent.
+        """Ask any member of the producer group; return false when none takes the request.
 
         Args:
             half: the half message.
@@ -56,7 +56,7 @@ class TransactionalMessageCheckListener:
         return True
 
     def discard(self, half: MessageExt) -> MessageExtBrokerInner:
-        """What is stored of a half message that is given up; its topic is made with the first of them."""
+        """Return the copy of a discarded half message; the first one creates its topic."""
         self._topic_configs.create_in_send_message_back(
             RMQ_SYS_TRANS_CHECK_MAX_TIME_TOPIC, _CHECK_MAX_QUEUES, PERM_READ_WRITE
         )

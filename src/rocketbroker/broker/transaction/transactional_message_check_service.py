@@ -1,6 +1,6 @@
-"""Asks for the outcome of transactions that stay open (o.a.r.broker.transaction.TransactionalMessageCheckService).
+"""Checks of transactions that stay open (o.a.r.broker.transaction.TransactionalMessageCheckService).
 
-Each ``transactionCheckInterval`` the open half messages are gone through in order. One that is due is put back at the
+Every ``transactionCheckInterval`` the open half messages are checked in order. One that is due is put back at the
 end of its queue, checked once more, and a member of its producer group is asked; the answer is an END_TRANSACTION that
 names the copy. So the queue moves on whatever the outcome of one transaction, and half messages outlive the files they
 were first stored in.
@@ -213,11 +213,11 @@ class TransactionalMessageCheckService:
         return 0 <= age_ms <= immunity_ms and not self._is_too_old(age_ms)
 
     def _may_copy(self, half: MessageExt) -> bool:
-        """Take room for a copy of the half message in the log; false when there is none now."""
+        """Reserve bytes of the log for a copy of the half message; return false when none are left now."""
         return self._copy_budget.take(half.store_size, self._config.transaction_check_bytes_per_second)
 
     def _is_young(self, half: MessageExt) -> bool:
-        """Whether its producer may be at it still; by the broker's own clock."""
+        """Return whether its producer may still be working on it, by the broker's own clock."""
         return 0 <= self._clock.time_ms() - half.store_timestamp <= self._config.transaction_time_out
 
     def _is_too_old(self, age_ms: int) -> bool:

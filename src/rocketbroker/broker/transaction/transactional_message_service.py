@@ -1,10 +1,10 @@
 """Ends transactions and keeps which are open (o.a.r.broker.transaction.queue.TransactionalMessageServiceImpl).
 
-A half message is open until it is committed, rolled back, put back at the end of its queue as a copy that is open
-instead, or discarded. Which are, op messages say: what they are to say is gathered (TransactionalOpBatchService) and
-written each ``transactionOpBatchInterval`` or ``transactionOpMsgMaxSize`` bytes. How far both queues are dealt with is
-the consumer offset of CID_RMQ_SYS_TRANS. Neither is written before all that it rests on is on disk: a power loss may
-take any of the pages that are not, and would take transactions whose half message was on disk long before.
+A half message is open until it is committed, rolled back, discarded, or put back at the end of its queue as a copy that
+is open instead. Op messages say which ones are no longer open. Their offsets are gathered (TransactionalOpBatchService)
+and written every ``transactionOpBatchInterval`` or ``transactionOpMsgMaxSize`` bytes. The consumer offsets of
+CID_RMQ_SYS_TRANS say how far both queues are done. Neither is written before all that it rests on is on disk: a power
+loss may take any of the pages that are not, and would take transactions whose half message was on disk long before.
 """
 
 import logging
@@ -113,7 +113,7 @@ class TransactionalMessageService:
             self._write_op()
 
     def resume(self, message: MessageExt, open_offset: int | None) -> PutMessageResult:
-        """Have a discarded half message, or one that is open, checked anew, as often as a new one.
+        """Check a discarded or open half message again, as often as a new one.
 
         Args:
             message: from TRANS_CHECK_MAX_TIME_TOPIC or the half topic.
@@ -180,7 +180,7 @@ class TransactionalMessageService:
             self._consumer_offsets.commit(CID_SYS_RMQ_TRANS, topic, QUEUE_ID, position)
 
     def _write_op(self) -> bool:
-        """Write one op message of what is gathered; false when there is none to write, or the store refuses it."""
+        """Write one op message of the gathered offsets; return false without one, or if the store rejects it."""
         offsets, length = self._next_op()
         if not offsets:
             return False
@@ -197,7 +197,7 @@ class TransactionalMessageService:
         return True
 
     def _next_op(self) -> tuple[list[int], int]:
-        """What the next op message says, and the length of that."""
+        """Return the offsets of the next op message, and its length."""
         limit, flushed = self._config.transaction_op_msg_max_size, self._flusher.flushed_offset
         offsets: list[int] = []
         length = 0

@@ -67,9 +67,9 @@ TransactionKey = tuple[bytes, bytes, int]
 
 
 def is_transaction(message: MessageExtBrokerInner) -> bool:
-    """Whether a message that is sent is the first half of a transaction.
+    """Return whether a sent message is the first half of a transaction.
 
-    One that old clients send to a retry topic bears TRAN_MSG still, and is none.
+    A message that old clients send to a retry topic may still have TRAN_MSG, and is not one.
     """
     if (get_property(message.properties, TRAN_MSG) or b"").lower() != b"true":
         return False
@@ -100,20 +100,20 @@ def to_half_message(message: MessageExtBrokerInner) -> None:
 
 
 def transaction_key(half: MessageExt) -> TransactionKey | None:
-    """Which transaction a half message, its copy or its real message belongs to; ``None`` when it does not say."""
+    """Return the transaction of a half message, its copy or its real message; ``None`` when it names none."""
     group = get_property(half.properties_bytes, PGROUP)
     unique_key = get_property(half.properties_bytes, UNIQ_KEY)
     return None if group is None or unique_key is None else (group, unique_key, half.born_timestamp)
 
 
 def is_copy(half: MessageExt) -> bool:
-    """Whether a half message was put back at the end of its queue, or taken up again after it was discarded."""
+    """Return whether a half message was put back at the end of its queue, or resumed after it was discarded."""
     raw = half.properties_bytes
     return get_property(raw, CHECK_TIMES) is not None or get_property(raw, PREPARED_QUEUE_OFFSET) is not None
 
 
 def check_times(half: MessageExt) -> int:
-    """How often the producer group was asked for its outcome."""
+    """Return how often the producer group was asked for its outcome."""
     return max(_number(get_property(half.properties_bytes, CHECK_TIMES)), 0)
 
 
@@ -124,7 +124,7 @@ def with_check_times(half: MessageExt, times: int) -> MessageExt:
 
 
 def immunity_ms(half: MessageExt, timeout_ms: int) -> int | None:
-    """How long after its birth a half message is not to be checked; ``None`` when it says nothing.
+    """Return how long after its birth a half message is not checked; ``None`` when it does not say.
 
     At least ``timeout_ms`` (transactionTimeOut), which also stands for what is no number.
     """
@@ -133,7 +133,7 @@ def immunity_ms(half: MessageExt, timeout_ms: int) -> int | None:
 
 
 def real_message(half: MessageExt, place: Place, store_host: bytes) -> MessageExtBrokerInner:
-    """What consumers get of a committed transaction (EndTransactionProcessor.endMessageTransaction)."""
+    """Return the message of a committed transaction for consumers (EndTransactionProcessor.endMessageTransaction)."""
     properties = without_real_place(half.properties_bytes)
     message = copy_message(half, *place, store_host, properties=properties, reconsume_times=half.reconsume_times)
     message.sys_flag = message.sys_flag & ~TRANSACTION_ROLLBACK_TYPE | TRANSACTION_COMMIT_TYPE
@@ -181,7 +181,7 @@ def ended_offsets(op: MessageExt) -> list[int]:
     """The queue offsets of half messages that an op message ends.
 
     Raises:
-        ValueError: it is none, or its body is not numbers with commas.
+        ValueError: It is no op message, or its body is not numbers with commas.
     """
     if op.tags != REMOVE_TAG:
         raise ValueError(f"its tag is {op.tags!r}, not {REMOVE_TAG!r}")
@@ -204,7 +204,7 @@ def _has_delay_level(properties: bytes) -> bool:
 
 
 def _number(value: bytes | None) -> int:
-    """A property's whole number, -1 where it is none."""
+    """Return a property's whole number, or -1."""
     return int(value) if value is not None and value.isdigit() and len(value) <= _MAX_DIGITS else -1
 
 

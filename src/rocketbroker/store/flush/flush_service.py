@@ -347,7 +347,7 @@ class ConsumeQueueFlusher:
                     file.flush()
         except OSError as error:
             if not self.error:
-                log.exception("a queue could not be synced; it is written anew until it can")
+                log.exception("a queue could not be synced; it is rewritten until it can")
             self.error = f"a queue could not be synced: {error.strerror}"
             self._on_flushed(None)
         else:
@@ -367,4 +367,4 @@ class ConsumeQueueFlusher:
             head = self._commit_log.bytes_at(offset, BLANK_LENGTH)
             if head is None or peek(head)[0] != size:
                 where = f"{file.path} at {position}"
-                raise OSError(0, f"what was stored is not in memory any more ({where}); a restart makes it anew")
+                raise OSError(0, f"what was stored is not in memory any more ({where}); a restart rebuilds it")

@@ -44,7 +44,7 @@ class IndexSync:
             entered = self._index_service.sync()
         except OSError as error:
             if not self.error:
-                log.exception("the index could not be synced; it is made anew at the next start from where it was")
+                log.exception("the index could not be synced; the next start rebuilds it from its last sync")
             self.error = f"the index could not be synced: {error.strerror}"
         else:
             if not self.error:

@@ -30,7 +30,7 @@ class QueueCuts:
     ) -> None:
         self._tails, self._told, self._ended = tails, told, ended
         self._positions = queues.positions_of(physical_offset)
-        # Where those that are made anew ended: the log may have lost messages that were in them.
+        # Ends of the queues that are rebuilt: the log may have lost messages that were in them.
         self._known = {queue: self._positions[queue] for queue in without_begin}
         #: From which CommitLog offset on the queues lack messages once they are cut.
         self.lacks_from = 0 if self._known else physical_offset
@@ -39,7 +39,7 @@ class QueueCuts:
         self._positions.update(dict.fromkeys(without_begin, 0))
 
     def _find_damage(self, queue: ConsumeQueueInterface, physical_offset: int) -> None:
-        """Cut a queue behind its last sound entry, to be made anew from the log; from an earlier part if needed."""
+        """Truncate a queue after its last sound entry, or earlier if needed, to be rebuilt from the log."""
         position, name = self._positions[queue], f"queue {queue.queue_id} of {queue.topic}"
         sound = self._positions[queue] = self._tails.sound_end(queue, position)
         is_behind = queue.has_before(physical_offset, position)

@@ -80,8 +80,8 @@ def recover(
     ended = _queues_at_stop(loaded) if report.clean_stop else None
     cuts = QueueCuts(queues, queues_lack, without_begin, tails, report.queues_rebuilt, ended)
     start = min(unknown.led_to, cuts.lacks_from, index_lacks, *map(_end_of, loaded.lacking))
-    made_anew = start < unknown.log_from or loaded.note.stands
-    if made_anew:
+    rebuilds = start < unknown.log_from or loaded.note.stands
+    if rebuilds:
         loaded.note.write(start)
     before_change()
     _reach(log_queue, unknown.log_from)
@@ -103,7 +103,7 @@ def recover(
         log_queue.unsynced_from(report.checked_from)
         for folder in loaded.folders:
             sync_names(folder, log_queue.file_system)
-    if made_anew:
+    if rebuilds:
         _sync_rebuilt(loaded)
     report.duration_s = progress.seconds
     return report
@@ -241,7 +241,7 @@ def _sync_rebuilt(loaded: LoadedStore) -> None:
         if index is not None:
             index.sync()
             if index.waiting:
-                log.error("the keys of %s messages could not be indexed; a start makes them anew", index.waiting)
+                log.error("the keys of %s messages could not be indexed; a start indexes them", index.waiting)
                 return
         write_queue_ends(
             loaded.ends_path,
@@ -252,4 +252,4 @@ def _sync_rebuilt(loaded: LoadedStore) -> None:
         )
         loaded.note.remove()
     except OSError:
-        log.exception("what was made anew could not be written to disk; a start after a crash makes it anew once more")
+        log.exception("the rebuilt part could not be written to disk; a start after a crash rebuilds it once more")
