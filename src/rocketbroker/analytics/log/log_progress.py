@@ -1,4 +1,4 @@
-"""How far a commit log is written in whole records, and how far a reader of it may go at a time."""
+"""Progress of a CommitLog in whole records, and of a reader that takes a part of it at a time."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -19,13 +19,13 @@ _MARKED: Final = 256
 
 
 class LogProgress:
-    """The files of a store's commit log as they are now. Offsets are physical ones.
+    """Files of a store's CommitLog as they are now. Offsets are physical ones.
 
     Args:
         root: the store.
 
     Raises:
-        StoreError: it is none, or cannot be read.
+        StoreError: it is no store, or cannot be read.
     """
 
     def __init__(self, root: StoreRoot) -> None:
@@ -34,18 +34,18 @@ class LogProgress:
 
     @property
     def begin(self) -> int:
-        """Where the log begins: what lay before it was removed. 0 for an empty log."""
+        """Begin of the log, 0 if it is empty."""
         return self.files[0].base if self.files else 0
 
     @property
     def written_end(self) -> int:
-        """No whole record ends behind it."""
+        """Offset behind which no whole record ends."""
         return self.files[-1].base + self.files[-1].data_end + _ZEROS_OF_A_RECORD if self.files else 0
 
     def end(self, start: int = 0) -> int:
-        """Behind the last record that is completely written; ``start`` when there is none from there on.
+        """Return the offset behind the last complete record, ``start`` without one from there on.
 
-        ``start`` is where a record begins, or would: the last file is gone through from there on. Files before the last
+        A record begins at ``start``, or would: the last file is walked from there on. Files before the last
         one are full.
         """
         if not self.files:
@@ -54,9 +54,9 @@ class LogProgress:
         return max(start, last.base, _look(last, start, last.data_end).end)
 
     def within(self, start: int, end: int, most_bytes: int) -> int:
-        """Where a record begins that is less than ``most_bytes`` behind ``start``; behind one record if that is longer.
+        """Return where a record begins that is less than ``most_bytes`` behind ``start``, or behind one longer record.
 
-        Not behind ``end``, which is as ``end()`` gives it.
+        It is not behind ``end``, the result of ``end()``.
         """
         target = start + most_bytes
         for file in self.files:
@@ -65,14 +65,14 @@ class LogProgress:
         return end
 
     def name_at(self, offset: int) -> str:
-        """Name of the file that holds an offset, or of the last one before it; "" for an empty log."""
+        """Return the name of the file with an offset, or of the last one before it; "" for an empty log."""
         names = [file.name for file in self.files if file.base <= offset] or [file.name for file in self.files[:1]]
         return names[-1].rpartition("/")[2] if names else ""
 
     def mark(self, offset: int) -> str:
-        """Checksum of what is written right before an offset, by which a log that was cut and written anew is told.
+        """Return a checksum of the bytes right before an offset: it shows that a log was truncated and rewritten.
 
-        Empty where the file is not there any more.
+        It is empty if the file is not there any more.
         """
         for file in self.files:
             position = offset - file.base
@@ -85,7 +85,7 @@ class LogProgress:
 
 @dataclass(frozen=True, slots=True)
 class _Look:
-    """What was seen of a file: where its last record begins, -1 if there is none, and behind it."""
+    """Last record of a part of a file: its begin and end, -1 without one, and the damage before it."""
 
     last: int
     end: int
@@ -104,9 +104,9 @@ def _boundary(file: LogFile, start: int, target: int, end: int) -> int:
 
 
 def _look(file: LogFile, start: int, high: int) -> _Look:
-    """The records of a file from an offset to before the position ``high``.
+    """Look at the records of a file from an offset to before the position ``high``.
 
-    Where damage is seen it is looked at once more: it may have been a record that a broker was just writing.
+    Look at damage again: it may have been a record that a broker was just writing.
     """
     seen = _look_once(file, start, high)
     while seen.broken:
@@ -126,7 +126,7 @@ def _look_once(file: LogFile, start: int, high: int) -> _Look:
 
 
 def _records(split: Split, report: DecodeReport) -> Iterator[tuple[int, int]]:
-    """Where the last record of each window begins and ends."""
+    """Give begin and end of the last record of each window."""
     if split.low >= split.high:
         return
     for records in walk_split(split, report):
@@ -135,7 +135,7 @@ def _records(split: Split, report: DecodeReport) -> Iterator[tuple[int, int]]:
 
 
 class UnloggedReport(DecodeReport):
-    """Takes what is damaged without telling it: that is done by who delivers the records around it."""
+    """Report that logs nothing: the reader that delivers the records around damage logs it."""
 
     def add_broken(self, skipped: SkippedRange) -> None:
         """Keep a damaged range."""
@@ -146,9 +146,9 @@ class UnloggedReport(DecodeReport):
         self.unfinished.append(skipped)
 
     def add_unproven(self, found: UnprovenRange) -> None:
-        """Keep a part of the log in which queues are not relied on."""
+        """Keep a part of the log whose queues cannot be relied on."""
         self.unproven.append(found)
 
     def add_missing(self, skipped: SkippedRange) -> None:
-        """Keep what is in no file."""
+        """Keep a range that is in no file."""
         self.missing.append(skipped)

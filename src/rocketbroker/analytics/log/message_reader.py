@@ -1,4 +1,4 @@
-"""Reads the messages of stores as Arrow batches, with or without Spark."""
+"""Messages of stores as Arrow batches, with or without Spark."""
 
 import logging
 from collections.abc import Iterator, Sequence
@@ -32,7 +32,7 @@ def read_store(
     report: DecodeReport | None = None,
     check_crc: bool = False,
 ) -> Iterator[pa.RecordBatch]:
-    """The messages of stores, each in commit-log order, as batches with columns of ``message_schema.MESSAGE_SCHEMA``.
+    """Give the messages of stores, each in CommitLog order, with columns of ``message_schema.MESSAGE_SCHEMA``.
 
     ``stores`` are roots or commit-log directories (:func:`store_root.store_roots`); a broker may be writing to them:
     what it has stored at the time of the call is delivered. ``report`` takes what could not be read, with ``check_crc``
@@ -57,7 +57,7 @@ def read_split(
     selection: Selection = EVERYTHING,
     check_crc: bool = False,
 ) -> Iterator[pa.RecordBatch]:
-    """The messages of ``selection`` that begin in ``split``, with the columns and types of ``schema``.
+    """Give the messages of ``selection`` that begin in ``split``, with the columns and types of ``schema``.
 
     A batch holds a window's worth at most. Nothing is read of a broker that is not selected.
     """
@@ -72,7 +72,7 @@ def read_split(
 
 
 def _records(split: Split, report: DecodeReport) -> Iterator[Records]:
-    """All records of ``split`` that can be selected."""
+    """Give all records of ``split`` that can be selected."""
     if not split.entries:
         yield from walk_split(split, report)
         return

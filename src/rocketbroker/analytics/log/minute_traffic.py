@@ -1,4 +1,4 @@
-"""Messages and bytes by topic and minute from the ConsumeQueues: the log itself is hardly read.
+"""Messages and bytes by topic and minute from the ConsumeQueues: most of the log is not read.
 
 A queue says where its messages lie and how large they are; when they were stored is in the log alone, of which it is
 enough to find where minutes begin (``minute_turns.py``). The queues must have all of the log without a gap. Where that
@@ -46,7 +46,7 @@ logger = logging.getLogger(__name__)
 
 
 def traffic_by_minute(stores: Stores, report: DecodeReport | None = None) -> pa.Table:
-    """Messages and bytes of each topic in each minute that has any, sorted, as ``TRAFFIC_SCHEMA``.
+    """Return messages and bytes of each topic in each minute that has any, sorted, as ``TRAFFIC_SCHEMA``.
 
     What is damaged in the log, but stands in a queue, is counted, unless it is met; :func:`decoded_traffic` reads all.
     ``report`` takes what could not be read, where the log itself had to be.
@@ -61,7 +61,7 @@ def traffic_by_minute(stores: Stores, report: DecodeReport | None = None) -> pa.
 
 
 def decoded_traffic(stores: Stores, selection: Selection = EVERYTHING, report: DecodeReport | None = None) -> pa.Table:
-    """The same from the messages of the log that are selected; ``report`` takes what could not be read.
+    """Return the same from the selected messages of the log; ``report`` takes what could not be read.
 
     Raises:
         ConfigError, StoreError: as from ``read_store``.
@@ -110,7 +110,7 @@ def _of_store(root: StoreRoot, report: DecodeReport) -> pa.Table:
 
 
 def _of_queues(root: StoreRoot, files: Sequence[LogFile]) -> tuple[pa.Table, int]:
-    """The traffic of a store, and the offset up to which its queues have it.
+    """Return the traffic of a store, and the offset up to which its queues have it.
 
     Raises:
         CodecError, QueueNotWholeError: what they say of the log does not hold.
@@ -132,7 +132,7 @@ def _of_queues(root: StoreRoot, files: Sequence[LogFile]) -> tuple[pa.Table, int
 
 
 class _Stretches:
-    """The log from its first message on, cut where minutes and files begin, and what queues have of each stretch."""
+    """Stretches of the log between the begins of minutes and files, with the bytes that queues have of each."""
 
     def __init__(self, files: Sequence[LogFile], turns: MinuteTurns) -> None:
         self._files = files
@@ -142,7 +142,7 @@ class _Stretches:
         self._ends = self._begins.copy()
 
     def count(self, queues: Sequence[CheckedQueue]) -> tuple[Positions, Positions]:
-        """Messages and bytes of queues in each minute, shape (minutes,)."""
+        """Return messages and bytes of queues in each minute, shape (minutes,)."""
         messages, size = np.zeros(len(self._begins), np.int64), np.zeros(len(self._begins), np.int64)
         for queue in queues:
             for entries in queue.blocks():
@@ -166,7 +166,7 @@ class _Stretches:
         self._ends[here][seen] = np.maximum(self._ends[here][seen], ends)
 
     def covered(self) -> int:
-        """The offset up to which the queues that were counted have all of the log.
+        """Return the offset up to which the counted queues have all of the log.
 
         Raises:
             QueueNotWholeError: something before it is in no queue.

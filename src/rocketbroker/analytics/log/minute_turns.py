@@ -1,4 +1,4 @@
-"""When minutes begin in a commit log: few of its messages are looked at.
+"""Begins of minutes in a CommitLog, found by a look at few of its messages.
 
 Store times rise with the offset, so that for each minute it is enough to find its first message. Queues tell where
 messages are. One in each 128 KiB of the log is looked at, those that halve what lies around the turn of a minute, and
@@ -39,7 +39,7 @@ _MOST_BEHIND: Final = 4096
 
 
 class MinuteTurns(NamedTuple):
-    """The minutes that have messages before the offset ``end``, ms since 1970, and where the first of each begins."""
+    """Minutes with messages before the offset ``end``, in ms since 1970, and the offset of each one's first."""
 
     minutes: Positions
     begins: Positions
@@ -47,7 +47,7 @@ class MinuteTurns(NamedTuple):
 
 
 def minute_turns(files: Sequence[LogFile], queues: Sequence[CheckedQueue]) -> MinuteTurns:
-    """When minutes begin in the log, as far as it was written when its files were measured.
+    """Return the minutes of the log, as far as it was written when its files were measured.
 
     Raises:
         CodecError: a message is not where its queue says, or times go back.
@@ -70,7 +70,7 @@ def minute_turns(files: Sequence[LogFile], queues: Sequence[CheckedQueue]) -> Mi
 
 
 def _known(files: Sequence[LogFile], queues: Sequence[CheckedQueue]) -> Positions:
-    """Offsets at which messages begin, ascending: the first of each file, and some of each queue."""
+    """Return ascending offsets of messages: the first of each file, and some of each queue."""
     step = max(_STEP, sum(queue.capacity for queue in queues) // _MOST_KNOWN)
     # Not the same numbers of each queue: those that messages are put into in turn are equally far.
     found = [queue.every(step, number * 7 % step) for number, queue in enumerate(queues)]
@@ -109,7 +109,7 @@ def _risen(times: Positions) -> Positions:
 
 
 def _tail(files: Sequence[LogFile], offset: int) -> tuple[Positions, int]:
-    """The offsets of the messages behind that at ``offset`` which are completely there, and where they end.
+    """Return the offsets of the complete messages behind that at ``offset``, and where they end.
 
     A broker may have put them into queues after these were read.
     """
@@ -122,7 +122,7 @@ def _tail(files: Sequence[LogFile], offset: int) -> tuple[Positions, int]:
 
 
 def _walked(file: LogFile, stretches: Sequence[tuple[int, int]]) -> tuple[Positions, Positions]:
-    """Offsets and store times of all messages of ``file`` in stretches that each begin with one."""
+    """Return offsets and store times of all messages of ``file`` in stretches that each begin with one."""
     mine = [(low, high) for low, high in stretches if file.base <= low < file.base + file.size]
     found = [(np.empty(0, np.int64), np.empty(0, np.int64))]
     if mine:
@@ -139,7 +139,7 @@ def _walked(file: LogFile, stretches: Sequence[tuple[int, int]]) -> tuple[Positi
 
 
 def _groups(stretches: Sequence[tuple[int, int]]) -> Iterator[Sequence[tuple[int, int]]]:
-    """Stretches that go into ``_TOGETHER`` bytes, with a head behind each."""
+    """Give stretches that go into ``_TOGETHER`` bytes, with a head behind each."""
     ends = np.cumsum([high - low + HEAD_SIZE for low, high in stretches]) // (_TOGETHER - _SHORT - HEAD_SIZE)
     for begin, end in pairwise([0, *(np.flatnonzero(np.diff(ends)) + 1).tolist(), len(stretches)]):
         if begin < end:
@@ -147,7 +147,7 @@ def _groups(stretches: Sequence[tuple[int, int]]) -> Iterator[Sequence[tuple[int
 
 
 def _one_by_one(source: StoreFile, file: LogFile, low: int, high: int) -> Positions:
-    """The offsets of the messages from ``low`` to before ``high``: too few to read all that lies between.
+    """Return the offsets of the messages from ``low`` to before ``high``: too few to read all bytes between.
 
     Raises:
         CodecError: they do not lead there.
@@ -167,7 +167,7 @@ def _one_by_one(source: StoreFile, file: LogFile, low: int, high: int) -> Positi
 def _at_once(
     source: StoreFile, file: LogFile, lows: Positions, highs: Positions, memory: NDArray[np.uint8]
 ) -> tuple[Positions, Positions]:
-    """The offsets and times of the messages from each of ``lows`` to before each of ``highs``, a step of all at a time.
+    """Return offsets and times of the messages from each of ``lows`` to before each of ``highs``, all in step.
 
     Raises:
         CodecError: they do not lead there.

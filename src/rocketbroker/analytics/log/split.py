@@ -1,4 +1,4 @@
-"""Parts of commit logs that are read independently."""
+"""Parts of CommitLogs that can be read independently."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -22,7 +22,7 @@ SPLIT_SIZE: Final = 64 << 20
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """The records that start at positions ``low`` to below ``high`` of ``file``; ``last`` if no file with data follows.
+    """Records that begin at positions ``low`` to below ``high`` of ``file``; ``last`` if no file with data follows.
 
     What becomes of bytes between two records is said by the split that owns the record before them, so any division
     of a file gives the same messages and the same report. Where there are ``entries``, all that is selected is what
@@ -43,7 +43,7 @@ def plan_splits(
     *,
     report: DecodeReport | None = None,
 ) -> list[Split]:
-    """The splits of stores in which ``selection`` may find something, as far as they are written now.
+    """Return the splits of stores in which ``selection`` may find something, as far as they are written now.
 
     They come by store and offset. ``report`` takes files that lack between others, and where queues are not relied on.
     Raises :class:`StoreError` for a place that is no store.
@@ -77,7 +77,7 @@ def _of_store(root: StoreRoot, split_size: int, selection: Selection, report: De
 
 
 def _walked(wholes: list[Split], low: int, high: int, split_size: int) -> Iterator[Split]:
-    """The parts of files whose records have physical offsets from ``low`` to below ``high``."""
+    """Give the parts of files whose records have physical offsets from ``low`` to below ``high``."""
     for whole in wholes:
         start, stop = max(low - whole.file.base, 0), min(high - whole.file.base, whole.high)
         for position in range(start, stop, split_size):
@@ -93,7 +93,7 @@ def _queued(wholes: list[Split], plan: QueuePlan) -> Iterator[Split]:
 
 
 def gaps(files: list[LogFile]) -> list[SkippedRange]:
-    """What lacks between the files of a store, as ranges that begin behind a file's end."""
+    """Return the gaps between the files of a store, as ranges that begin behind a file's end."""
     return [
         SkippedRange(
             before.root.broker,

@@ -1,4 +1,4 @@
-"""Store times of messages anywhere in the log, of which nothing but the head is read."""
+"""Store times of messages anywhere in the log, read from their heads alone."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -23,10 +23,10 @@ HEAD_SIZE: Final = RECORD_HEADS[3].size
 
 
 def stored_times(files: Sequence[LogFile], offsets: Positions) -> Positions:
-    """The store times in ms of the messages that begin at ``offsets``, which ascend, shape (n,).
+    """Return the store times in ms of the messages that begin at ``offsets``, which ascend, shape (n,).
 
     Raises:
-        CodecError: at one of them begins no message.
+        CodecError: no message begins at one of them.
         StoreError: a file is gone.
     """
     found = []
@@ -41,10 +41,10 @@ def stored_times(files: Sequence[LogFile], offsets: Positions) -> Positions:
 
 
 def times_at(data: NDArray[np.uint8], starts: Positions, offsets: Positions) -> Positions:
-    """The store times in ms of the messages at ``starts`` in ``data``, whose physical offsets are ``offsets``.
+    """Return the store times in ms of the messages at ``starts`` in ``data``, whose physical offsets are ``offsets``.
 
     Raises:
-        CodecError: at one of them begins no message.
+        CodecError: no message begins at one of them.
     """
     records = Records(0, data, starts)
     magic = records.field("magic")

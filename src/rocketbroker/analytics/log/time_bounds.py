@@ -1,4 +1,4 @@
-"""Finds by store time which stretch of a commit log can hold messages of a time range.
+"""Bounds of the CommitLog stretch that can hold messages of a time range.
 
 It rests on store times that rise with the offset, as a broker writes them: only some twenty records a bound are looked
 at, the first of each file, and on this machine one every 16 MiB. Those need not be in order by up to
@@ -30,9 +30,9 @@ logger = logging.getLogger(__name__)
 
 
 def offsets_of_time(files: Sequence[LogFile], since_ms: int | None, until_ms: int | None) -> tuple[int, int]:
-    """Physical offsets from which and before which every message stored in the time range begins.
+    """Return physical offsets between which every message stored in the time range begins.
 
-    All of the log where its store times cannot tell.
+    They span all of the log if its store times cannot tell.
     """
     if since_ms is None and until_ms is None:
         return 0, _END
@@ -60,7 +60,7 @@ def _sample(files: Sequence[LogFile], seen: dict[int, int | None]) -> None:
 
 
 def _next_time(window: LogWindow, low: int, high: int, seen: dict[int, int | None]) -> tuple[int, int] | None:
-    """Position and store time of the first record from ``low`` to below ``high``."""
+    """Return position and store time of the first record from ``low`` to below ``high``."""
     position = find_record(window, low, high)
     if position < 0:
         return None
@@ -79,8 +79,7 @@ def _is_in_order(seen: dict[int, int | None]) -> bool:
 
 
 class _Bound:
-    """Where the first message stored at ``time_ms`` or later begins: not before ``low`` and, if it is there at all, not
-    behind ``high``.
+    """Bounds of the first message stored at ``time_ms`` or later: it is not before ``low`` and not behind ``high``.
 
     Args:
         files: those with data, by offset.
@@ -100,7 +99,7 @@ class _Bound:
             self._narrow(files[number - 1])
 
     def _first_time(self, file: LogFile) -> int:
-        """Store time of a file's first sound record."""
+        """Return the store time of a file's first sound record."""
         with log_window(file) as window:
             found = _next_time(window, 0, file.data_end, self._seen)
         if found is None:

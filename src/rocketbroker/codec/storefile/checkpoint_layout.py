@@ -21,7 +21,7 @@ TIMER_CHECKPOINT: Final = Struct(">qqqqqqq")
 
 
 class StoreCheckpoint(NamedTuple):
-    """How far the store was flushed. Timestamps are store times in ms, offsets are of the commit log.
+    """Progress of the store's flushes. Timestamps are store times in ms, offsets are of the commit log.
 
     Releases before 5.5.0 leave ``logics_physical_offset``, and 4.x both offsets before it, at 0.
     """
@@ -34,12 +34,12 @@ class StoreCheckpoint(NamedTuple):
     logics_physical_offset: int = 0
 
     def encode(self) -> bytes:
-        """The whole file, 4096 bytes."""
+        """Return the whole file, 4096 bytes."""
         return CHECKPOINT.pack(*self).ljust(CHECKPOINT_FILE_SIZE, b"\0")
 
 
 class TimerCheckpoint(NamedTuple):
-    """How far the timer has come, and the data version of its metrics."""
+    """Progress of the timer, and the data version of its metrics."""
 
     last_read_time_ms: int = 0
     last_timer_log_flush_pos: int = 0
@@ -50,19 +50,19 @@ class TimerCheckpoint(NamedTuple):
     counter: int = 0
 
     def encode(self) -> bytes:
-        """The 56 bytes that a GET_TIMER_CHECK_POINT answer carries and the file begins with."""
+        """Return the 56 bytes that a GET_TIMER_CHECK_POINT answer carries and the file begins with."""
         return TIMER_CHECKPOINT.pack(*self)
 
 
 def decode_checkpoint(buffer: ReadableBuffer) -> StoreCheckpoint:
-    """The checkpoint in ``buffer``, which holds at least its 48 bytes."""
+    """Return the checkpoint in ``buffer``, which holds at least its 48 bytes."""
     if len(buffer) < CHECKPOINT.size:
         raise CodecError(f"checkpoint needs {CHECKPOINT.size} bytes, {len(buffer)} are there")
     return StoreCheckpoint(*CHECKPOINT.unpack_from(buffer))
 
 
 def decode_timer_checkpoint(buffer: ReadableBuffer) -> TimerCheckpoint:
-    """The timer checkpoint in ``buffer``, which holds at least its 56 bytes."""
+    """Return the timer checkpoint in ``buffer``, which holds at least its 56 bytes."""
     if len(buffer) < TIMER_CHECKPOINT.size:
         raise CodecError(f"timer checkpoint needs {TIMER_CHECKPOINT.size} bytes, {len(buffer)} are there")
     return TimerCheckpoint(*TIMER_CHECKPOINT.unpack_from(buffer))

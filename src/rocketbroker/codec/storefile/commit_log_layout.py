@@ -1,4 +1,4 @@
-"""Shape of a commit-log file. Answers to ``org.apache.rocketmq.store.CommitLog``.
+"""Layout of a CommitLog file. Answers to ``org.apache.rocketmq.store.CommitLog``.
 
     file   := record* (BLANK | zeros)
     record := codec/message/message_encoder.py
@@ -17,5 +17,5 @@ END_FILE_MIN_BLANK_LENGTH: Final = BLANK_LENGTH
 
 
 def fits(record_size: int, free: int) -> bool:
-    """Whether a record of ``record_size`` bytes may go into a file with ``free`` bytes left."""
+    """Tell if a record of ``record_size`` bytes may go into a file with ``free`` bytes left."""
     return record_size + END_FILE_MIN_BLANK_LENGTH <= free

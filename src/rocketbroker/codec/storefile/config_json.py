@@ -16,7 +16,7 @@ MAX_CONFIG_SIZE = 256 << 20
 
 
 def loads_config(buffer: ReadableBuffer) -> dict[Any, Any]:
-    """The object in a config file; integer keys may be quoted or not and come as they are written.
+    """Return the object in a config file; integer keys may be quoted or not and come as they are written.
 
     :class:`CodecError` when it is no JSON or no object, as after a write cut short: the ``.bak`` beside it holds the
     version before.

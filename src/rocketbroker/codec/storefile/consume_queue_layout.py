@@ -31,10 +31,10 @@ MOST_IN_INNER_BATCH: Final = 0x7FFF
 
 
 def is_filler(commit_log_offset: int, size: int) -> bool:
-    """Whether an entry with these fields only fills the space before a queue's first entry."""
+    """Tell if an entry with these fields only fills the space before a queue's first entry."""
     return commit_log_offset == 0 and size == FILLER_SIZE
 
 
 def is_written(size: int) -> bool:
-    """Whether an entry of this ``size`` was written at all."""
+    """Tell if an entry of this ``size`` was written at all."""
     return size > 0

@@ -40,12 +40,12 @@ class IndexHeader(NamedTuple):
     index_count: int = 1
 
     def encode(self) -> bytes:
-        """The header's 40 bytes."""
+        """Return the header's 40 bytes."""
         return HEADER.pack(*self)
 
 
 def decode_header(buffer: ReadableBuffer) -> IndexHeader:
-    """Header of the file in ``buffer``; a fresh file's zeros give ``index_count`` 1, as RocketMQ reads them."""
+    """Return the header in ``buffer``; a fresh file's zeros give ``index_count`` 1, as RocketMQ reads them."""
     if len(buffer) < INDEX_HEADER_SIZE:
         raise CodecError(f"index header needs {INDEX_HEADER_SIZE} bytes, {len(buffer)} are there")
     header = IndexHeader(*HEADER.unpack_from(buffer))
@@ -53,27 +53,27 @@ def decode_header(buffer: ReadableBuffer) -> IndexHeader:
 
 
 def file_size(hash_slot_num: int = MAX_HASH_SLOT_NUM, index_num: int = MAX_INDEX_NUM) -> int:
-    """Bytes of an index file with this many slots and entries."""
+    """Return the bytes of an index file with this many slots and entries."""
     return INDEX_HEADER_SIZE + hash_slot_num * HASH_SLOT_SIZE + index_num * INDEX_SIZE
 
 
 def slot_position(key_hash: int, hash_slot_num: int = MAX_HASH_SLOT_NUM) -> int:
-    """Byte position of the slot of ``key_hash`` (from :func:`key_hash_of`)."""
+    """Return the byte position of the slot of ``key_hash`` (from :func:`key_hash_of`)."""
     return INDEX_HEADER_SIZE + key_hash % hash_slot_num * HASH_SLOT_SIZE
 
 
 def entry_position(index: int, hash_slot_num: int = MAX_HASH_SLOT_NUM) -> int:
-    """Byte position of entry number ``index``."""
+    """Return the byte position of entry number ``index``."""
     return INDEX_HEADER_SIZE + hash_slot_num * HASH_SLOT_SIZE + index * INDEX_SIZE
 
 
 def build_key(topic: str, key: str) -> str:
-    """What is hashed for a key (or unique id) of a message in ``topic``."""
+    """Return the text to hash for a key or unique id of a message in ``topic``."""
     return f"{topic}#{key}"
 
 
 def build_tag_key(topic: str, tags: str) -> str:
-    """What is hashed for the tags of a message in ``topic``; written since 5.5.0."""
+    """Return the text to hash for the tags of a message in ``topic``; written since 5.5.0."""
     return f"{topic}#T#{tags}"
 
 

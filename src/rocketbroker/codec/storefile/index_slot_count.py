@@ -1,4 +1,4 @@
-"""How many slots an IndexFile has: the file does not say, and neither slots nor entries can be read without.
+"""Number of slots of an IndexFile. The file does not say it, and slots and entries cannot be read without it.
 
 Apart from the layout, since importing numpy takes longer than a broker's start may.
 """
@@ -63,7 +63,7 @@ def find_slot_count(header: IndexHeader, size: int, read_at: ReadAt) -> int:
 
 
 def _with_offset(offset: int, last: int, counts: range, read_at: ReadAt) -> Iterator[tuple[int, int]]:
-    """Of ``counts`` those with which entry ``last`` has the physical offset ``offset``, and its key's hash then."""
+    """Return those of ``counts`` with which entry ``last`` has the physical offset ``offset``, and its key hash."""
     # Unwritten space looks like entries of hash 0 for a message at offset 0; its slot is the first in any case.
     zero_hash = _slot(read_at, 0, counts[0]) == last if counts else False
     for begin in range(0, len(counts), _AT_ONCE):
@@ -80,7 +80,7 @@ def _slot(read_at: ReadAt, key_hash: int, count: int) -> int:
 
 
 def _wrong_slots(read_at: ReadAt, count: int, last: int) -> int:
-    """How many of ``count`` slots do not lead to the newest of the entries 1 to ``last`` that they should lead to."""
+    """Count the slots of ``count`` that do not lead to the newest of their entries among 1 to ``last``."""
     expected = np.zeros(count, np.int32)
     for begin in range(1, last + 1, _AT_ONCE):
         entries = _values(read_at, INDEX_ENTRY, entry_position(begin, count), min(_AT_ONCE, last + 1 - begin))
@@ -94,6 +94,6 @@ def _wrong_slots(read_at: ReadAt, count: int, last: int) -> int:
 
 
 def _values(read_at: ReadAt, kind: np.dtype[Any], position: int, count: int) -> NDArray[Any]:
-    """Values that follow each other, fewer where the file became shorter."""
+    """Return values that follow each other, fewer where the file became shorter."""
     data = read_at(position, count * kind.itemsize)
     return np.frombuffer(data, kind, len(data) // kind.itemsize)

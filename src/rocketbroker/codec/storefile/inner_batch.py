@@ -1,4 +1,4 @@
-"""What the entry of a batch queue needs of its record (CommitLog.setBatchSizeIfNeeded)."""
+"""Fields of a record that the entry of a batch queue needs (CommitLog.setBatchSizeIfNeeded)."""
 
 from rocketbroker.codec.message.buffers import ReadableBuffer
 from rocketbroker.codec.message.message_const import PROPERTY_INNER_NUM
@@ -9,7 +9,7 @@ from rocketbroker.codec.storefile.consume_queue_layout import MOST_IN_INNER_BATC
 
 
 def inner_count(sys_flag: int, properties: bytes) -> int:
-    """How many messages a record holds: what ``INNER_NUM`` says where it is a batch, else 1.
+    """Return the number of messages in a record: ``INNER_NUM`` of a batch, else 1.
 
     1 also where that is no number from 1 to 32,767.
     """
@@ -21,7 +21,7 @@ def inner_count(sys_flag: int, properties: bytes) -> int:
 
 
 def inner_batch(record: ReadableBuffer) -> tuple[int, int]:
-    """Store time in ms of a record, and how many messages it holds.
+    """Return the store time in ms of a record and the number of messages in it.
 
     Raises:
         CorruptRecordError: it is no record.

@@ -40,14 +40,14 @@ def offset_files(sizes: Mapping[str, int], folder: str = "") -> list[OffsetFile]
 
 
 def offset_to_file_name(offset: int) -> str:
-    """Name of the file that begins at byte ``offset``."""
+    """Return the name of the file that begins at byte ``offset``."""
     if not 0 <= offset <= _MAX_OFFSET:
         raise CodecError(f"file offset {offset} is outside 0..{_MAX_OFFSET}")
     return f"{offset:020d}"
 
 
 def file_name_to_offset(name: str) -> int:
-    """First byte offset of the file called ``name``; :class:`CodecError` if it is no such name."""
+    """Return the first byte offset of the file called ``name``; :class:`CodecError` if it is no such name."""
     if _NAME.fullmatch(name) is None or (offset := int(name)) > _MAX_OFFSET:
         raise CodecError(f"{name!r} is no mapped file's name: 20 decimal digits up to {_MAX_OFFSET} are expected")
     return offset

@@ -30,7 +30,7 @@ class MessageKeys(NamedTuple):
 
 
 def keys_of(window: WindowMessages) -> MessageKeys:
-    """The keys of a window's messages."""
+    """Return the keys of a window's messages."""
     topics = [topic.decode("utf-8", "replace") for topic in window.topics]
     prefixes = _prefix_hashes([build_key(topic, "") for topic in topics], window)
     tag_prefixes = _prefix_hashes([build_tag_key(topic, "") for topic in topics], window)
@@ -70,7 +70,7 @@ def _hashes(
 
 
 def _with_blanks(window: WindowMessages) -> Positions:
-    """Numbers of the messages whose ``KEYS`` have a blank: there may be several keys, or none."""
+    """Return the numbers of the messages whose ``KEYS`` have a blank: they may have several keys, or none."""
     starts, lengths = window.keys
     found = np.zeros(len(lengths), np.bool_)
     for length in np.unique(lengths[lengths > 0]).tolist():

@@ -1,4 +1,4 @@
-"""Finds where all records of a stretch of a commit log begin, many at a time.
+"""Search for the records of a CommitLog stretch, many at a time.
 
 Every ``_STEP`` bytes a record is searched for, and from all of these numpy follows totalSize a step at a time, until
 each chain meets the beginning of the next. Where one does not, or the lengths of a record do not add up, what is found
@@ -30,7 +30,7 @@ _NONE: Final[Positions] = np.empty(0, np.int64)
 
 
 def chain_records(window: LogWindow, high: int) -> tuple[Records, int] | None:
-    """The records from the window's start to a position in the file below ``high``, and that position.
+    """Return the records from the window's start to a position in the file below ``high``, and that position.
 
     A sound record begins there, or something irregular lies between it and the next anchor. ``None`` if these are too
     few for chains, or the first of them is irregular.
@@ -49,7 +49,7 @@ def chain_records(window: LogWindow, high: int) -> tuple[Records, int] | None:
 
 
 def _anchors(window: LogWindow, data: NDArray[np.uint8], base: int, high: int) -> Positions:
-    """Positions in ``data`` of what looks like a record, one every ``_STEP`` bytes or so.
+    """Return positions in ``data`` that look like records, one every ``_STEP`` bytes or so.
 
     The first is at 0; none if no record begins there.
     """
@@ -66,7 +66,7 @@ def _anchors(window: LogWindow, data: NDArray[np.uint8], base: int, high: int) -
 
 
 def _search(data: NDArray[np.uint8], base: int, lows: Positions) -> Positions:
-    """The first place from each of ``lows`` on where something looks like a record; -1 where none is found."""
+    """Return the first position from each of ``lows`` on that looks like a record, -1 without one."""
     hits = np.flatnonzero(rows_at(data, lows + _MAGIC_AT, _SEARCHED) == MAGIC_PREFIX[0])
     rows = hits // _SEARCHED
     places = lows[rows] + hits % _SEARCHED
@@ -77,14 +77,14 @@ def _search(data: NDArray[np.uint8], base: int, lows: Positions) -> Positions:
 
 
 def _look_alike(data: NDArray[np.uint8], base: int, places: Positions) -> NDArray[np.bool_]:
-    """Where the magic code of a message is, and the place's own offset."""
+    """Tell which places have the magic code of a message and their own offset."""
     alike = gather(data, ">u4", places + _MAGIC_AT) >> 8 == int.from_bytes(MAGIC_PREFIX, "big")
     found: NDArray[np.bool_] = alike & (gather(data, ">i8", places + _POSITION_AT) == places + base)
     return found
 
 
 def _follow(data: NDArray[np.uint8], anchors: Positions) -> tuple[Positions, int]:
-    """Where the chains come by from each anchor to the next, ascending, and the number of the first that misses it."""
+    """Return the positions on the chains between anchors, and the number of the first chain that misses."""
     sizes = np.ndarray((len(data) - 3,), ">u4", buffer=data, strides=(1,))
     cursors, ends, numbers = anchors[:-1], anchors[1:], np.arange(len(anchors) - 1)
     found, regular = [], len(numbers)

@@ -1,6 +1,6 @@
-"""Many records of a stretch of a commit log at once: positions of their variable parts, fixed fields as one gather.
+"""Columns of many records of a CommitLog stretch: positions of their variable parts, fixed fields by one gather.
 
-Apart from the decoder, since importing numpy takes longer than a broker's start may.
+Separate from the decoder because importing numpy takes longer than a broker's start may.
 """
 
 from functools import cached_property
@@ -33,7 +33,7 @@ _V6_FLAGS: Final = BORNHOST_V6_FLAG | STOREHOSTADDRESS_V6_FLAG
 
 
 class _V6Hosts(NamedTuple):
-    """Which records have an IPv6 host, and by how many bytes their born host and both hosts are longer."""
+    """Numbers of the records with an IPv6 host, and the bytes by which their born host and both hosts are longer."""
 
     rows: Positions
     born: Positions
@@ -69,12 +69,12 @@ class Records:
 
     @property
     def physical_offset(self) -> Positions:
-        """Where in the log the records say that they begin."""
+        """Physical offsets that the records name."""
         return self.field("physical_offset")
 
     @cached_property
     def body_at(self) -> Positions:
-        """Where the bodies begin."""
+        """Positions of the bodies."""
         return self._inside(self._behind_hosts(BODY_POSITION))
 
     @cached_property
@@ -84,7 +84,7 @@ class Records:
 
     @property
     def topic_at(self) -> Positions:
-        """Where the topics begin."""
+        """Positions of the topics."""
         return self._topic[0]
 
     @property
@@ -94,7 +94,7 @@ class Records:
 
     @property
     def properties_at(self) -> Positions:
-        """Where the properties begin."""
+        """Positions of the properties."""
         return self._properties[0]
 
     @property
@@ -104,15 +104,15 @@ class Records:
 
     @property
     def store_host_at(self) -> Positions:
-        """Where the store hosts begin."""
+        """Positions of the store hosts."""
         at = self.starts + STORE_HOST_POSITION
         at[self._v6.rows] += self._v6.born
         return at
 
     def field(self, name: str) -> NDArray[Any]:
-        """The values of the number ``name`` of ``codec.storefile.dtypes.RECORD_HEAD``, in the machine's byte order.
+        """Return the values of the field ``name`` of ``dtypes.RECORD_HEAD``, in the machine's byte order.
 
-        They are made once, and are not to be written to.
+        They are made once; do not write to them.
         """
         values = self._fields.get(name)
         if values is None:
@@ -128,11 +128,11 @@ class Records:
         return values
 
     def sound(self) -> bool:
-        """Whether at every start stands a record: its magic code, its own offset, and lengths that add up."""
+        """Tell if a record begins at every start: a magic code, its own offset, and lengths that add up."""
         return bool(self.sound_each().all())
 
     def sound_each(self, offsets: Positions | None = None) -> NDArray[np.bool_]:
-        """At which starts stands a record, shape (n,).
+        """Tell at which starts a record begins, shape (n,).
 
         ``offsets`` are the physical offsets that they should have, where ``data`` is not one stretch of the log.
         """
@@ -146,7 +146,7 @@ class Records:
         return found & (self.starts <= last) if len(found) and self.starts[-1] > last else found
 
     def wrong_bodies(self) -> Positions:
-        """Numbers of the records whose body has another CRC-32 than the record says."""
+        """Return the numbers of the records whose body has another CRC-32 than the record says."""
         view = self.data.data
         # map is quicker than a loop: this runs for each message that a recovery reads.
         bodies = map(view.__getitem__, map(slice, self.body_at.tolist(), (self.body_at + self.body_length).tolist()))
@@ -154,7 +154,7 @@ class Records:
         return np.flatnonzero((found & _CRC_BITS) != self.field("body_crc"))
 
     def suspects(self, position: int, end: int) -> list[int]:
-        """Numbers of the records that may have a damaged body, or lack a sector behind it.
+        """Return the numbers of the records that may have a damaged body, or lack a sector behind it.
 
         Such a sector begins with a zero, or is one of several.
 
@@ -189,7 +189,7 @@ class Records:
         return self.field("magic")
 
     def _behind_hosts(self, position: int) -> Positions:
-        """Where in the data a position is that lies behind both hosts; it is given for IPv4 ones."""
+        """Return where a position behind both hosts is in the data; ``position`` is the one for IPv4 hosts."""
         at = self.starts + position
         if len(self._v6.rows):
             at[self._v6.rows] += self._v6.both

@@ -1,4 +1,4 @@
-"""How the last broker left a store, as far as the rules of an audit depend on it."""
+"""State in which the last broker left a store, as far as audit rules depend on it."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -33,7 +33,7 @@ class StoreState:
 
     @property
     def is_open(self) -> bool:
-        """Whether a broker has the store open."""
+        """True while a broker has the store open."""
         return bool(self.holders)
 
     @property
@@ -49,9 +49,9 @@ class StoreState:
         return min(self.known_ms, known) if self.unclean else _ALWAYS
 
     def is_known(self, store_timestamp: int) -> bool:
-        """Whether log and queues had a message of this store time (ms) on disk for certain."""
+        """Tell if log and queues had a message of this store time (ms) on disk for certain."""
         return store_timestamp <= self.known_ms
 
     def is_index_known(self, store_timestamp: int) -> bool:
-        """Whether the index had it, too."""
+        """Tell if the index had it, too."""
         return store_timestamp <= self.index_known_ms

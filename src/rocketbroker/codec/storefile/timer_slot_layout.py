@@ -21,7 +21,7 @@ _FIELDS: Final = 3
 
 
 def encode_entries(fields: array[int]) -> bytes:
-    """Entries, given as slot time, queue offset and magic of each in turn."""
+    """Encode entries, given as slot time, queue offset and magic of each in turn."""
     pack = TIMER_SLOT_ENTRY.pack
     steps = (iter(fields),) * _FIELDS
     return b"".join([pack(*entry) for entry in zip(*steps, strict=True)])

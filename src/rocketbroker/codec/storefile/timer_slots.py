@@ -1,4 +1,4 @@
-"""Which slot a timer message waits for, and ``config/timerProgress.json``, which says what is delivered.
+"""Slots that timer messages wait for, and ``config/timerProgress.json``, the record of delivered messages.
 
 A message's slot follows from the message alone, so that taking the timer's queue in again always gives the same.
 """
@@ -38,12 +38,12 @@ class TimerProgressFile(RemotingSerializable):
 
 
 def is_delivered(delivered: Delivered, slot_ms: int, queue_offset: int) -> bool:
-    """Whether a message with this slot and queue offset is delivered."""
+    """Tell if a message with this slot and queue offset is delivered."""
     return any(slot_ms < before_ms and queue_offset < before_offset for before_ms, before_offset in delivered)
 
 
 def with_delivered(delivered: Delivered, before_ms: int, before_offset: int) -> Delivered:
-    """As ``delivered``, and all before a slot time with an offset below ``before_offset``; no pair says it twice."""
+    """Return ``delivered`` with all before a slot time and below ``before_offset``; no pair repeats another."""
     if any(ms >= before_ms and offset >= before_offset for ms, offset in delivered):
         return delivered
     kept = [(ms, offset) for ms, offset in delivered if ms > before_ms or offset > before_offset]
@@ -51,7 +51,7 @@ def with_delivered(delivered: Delivered, before_ms: int, before_offset: int) -> 
 
 
 def slot_of(out_ms: int, store_timestamp: int, precision_ms: int, roll_window_ms: int) -> int:
-    """The slot in which a message has its turn: its own, or one on the way there if that is too far ahead.
+    """Return the slot in which a message has its turn: its own, or one on the way there if that is too far ahead.
 
     Args:
         out_ms: its TIMER_OUT_MS.

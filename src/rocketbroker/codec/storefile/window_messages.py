@@ -1,4 +1,4 @@
-"""What queues and index should know of the messages of a window of the CommitLog, as columns."""
+"""Columns of the messages of a CommitLog window that queues and index are built from."""
 
 from collections.abc import Iterator, Mapping
 from functools import cached_property
@@ -61,19 +61,19 @@ class WindowMessages:
 
     @cached_property
     def indexed(self) -> NDArray[np.bool_]:
-        """Which are found by keys: all but halves of transactions and their rollbacks."""
+        """Mask of the messages to index: all but half messages and rollbacks."""
         kind = self.records.sys_flag & TRANSACTION_ROLLBACK_TYPE
         found: NDArray[np.bool_] = (kind != TRANSACTION_PREPARED_TYPE) & (kind != TRANSACTION_ROLLBACK_TYPE)
         return found
 
     @cached_property
     def are_batches(self) -> NDArray[np.bool_]:
-        """Which are inner batches: a record that holds several messages, for a BatchConsumeQueue."""
+        """Mask of the inner batches: records of several messages, for a BatchConsumeQueue."""
         found: NDArray[np.bool_] = self.records.sys_flag & INNER_BATCH_FLAG != 0
         return found
 
     def inner_counts(self, members: Positions) -> Positions:
-        """How many messages each of some records holds."""
+        """Return the number of messages in each of some records."""
         flags = self.records.sys_flag
         starts = self.records.properties_at
         ends = starts + self.records.properties_length
@@ -86,7 +86,7 @@ class WindowMessages:
 
     @cached_property
     def tags_codes(self) -> Positions:
-        """The hashes of their tags."""
+        """Hashes of their tags."""
         return java_hash_slices(self.records.data, *self.tags).astype(np.int64)
 
     @cached_property
@@ -95,7 +95,7 @@ class WindowMessages:
 
     @property
     def topics(self) -> list[bytes]:
-        """The topics there are, as they are stored."""
+        """The different topics, as they are stored."""
         return self._topics[0]
 
     @property
@@ -104,7 +104,7 @@ class WindowMessages:
         return self._topics[1]
 
     def by_queue(self) -> Iterator[tuple[bytes, int, Positions]]:
-        """Topic and queue number of each queue, and the numbers of the messages that go into it, oldest first."""
+        """Give topic and queue number of each queue, and the numbers of its messages, oldest first."""
         members = np.flatnonzero(self.indexed)
         queues = (self.topic_numbers << 32 | self.queue_ids & 0xFFFFFFFF)[members]
         order = np.argsort(queues, kind="stable")
@@ -113,12 +113,12 @@ class WindowMessages:
             yield self.topics[self.topic_numbers[group[0]]], int(self.queue_ids[group[0]]), group
 
     def are_before(self, marks: Mapping[str, int]) -> NDArray[np.bool_]:
-        """Which messages lie before the physical offset that their topic is given."""
+        """Tell which messages are before the physical offset that ``marks`` has for their topic."""
         of_topics = [marks.get(topic.decode("utf-8", "replace"), 0) for topic in self.topics]
         found: NDArray[np.bool_] = self.offsets < np.array(of_topics, np.int64)[self.topic_numbers]
         return found
 
     def value(self, slices: Slices, number: int) -> bytes:
-        """A property of one message, empty when it has none."""
+        """Return a property of one message, empty if it has none."""
         start = int(slices.starts[number])
         return self.records.data[start : start + int(slices.lengths[number])].tobytes()
