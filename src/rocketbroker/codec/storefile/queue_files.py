@@ -120,9 +120,9 @@ class QueueFiles:
             numbers = self._numbers(file)
             with self._open(file.path) as source:
                 written = bisect_left(range(len(numbers)), True, key=lambda each: self._is_unwritten(source, each))
-            if written:
-                number = numbers[written - 1]
-                return number, self.read(number, number + 1)
+                last = np.empty(1, self.layout)
+                if written and self._fill(source, written - 1, last):
+                    return numbers[written - 1], last
         return None
 
     def _is_unwritten(self, source: StoreFile, number: int) -> bool:
