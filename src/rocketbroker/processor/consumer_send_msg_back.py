@@ -176,7 +176,7 @@ class ConsumerSendMsgBackProcessor:
             raise BrokerResponseError(ResponseCode.SYSTEM_ERROR, remark)
         found = decode_record(record)
         if found.sys_flag & INNER_BATCH_FLAG:
-            # A Java client then sends the one message anew.
+            # A Java client then sends this one message again.
             remark = (
                 f"the message at {physical_offset} is part of a batch in one record, of topic {found.topic} with "
                 "queue.type=BatchCQ, and cannot be sent back by itself; send a copy of it to the retry topic"

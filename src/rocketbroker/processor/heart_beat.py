@@ -40,7 +40,7 @@ class HeartBeatProcessor:
     """Registers clients; creates the retry topic of each group that consumes.
 
     A client of 5.x may send its groups without their subscriptions and a fingerprint of them instead (heartbeat V2):
-    it is told to send them again when they are not known here or another client of the group has others.
+    it must send them again if they are not known here, or if another client of the group has others.
     """
 
     def __init__(

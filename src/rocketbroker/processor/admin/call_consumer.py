@@ -50,7 +50,7 @@ class ConsumerCalls:
         return channel.connection
 
     async def call(self, group: str, client_id: str, command: Command) -> Command:
-        """The client's answer to ``command``.
+        """Return the client's answer to ``command``.
 
         Raises:
             BrokerResponseError: as ``check``; SYSTEM_ERROR, its connection was lost; CONSUME_MSG_TIMEOUT, it did not

@@ -23,7 +23,7 @@ class Queues(Protocol):
     """What is needed of the queues."""
 
     def topics_without_messages(self) -> set[str]:
-        """Topics that have queues, in none of which a message is left."""
+        """Return the topics that have queues, but no message in any of them."""
 
 
 class CleanExpiredConsumequeueProcessor:

@@ -15,7 +15,7 @@ class Queues(Protocol):
 
     @property
     def topics(self) -> set[str]:
-        """All topics that have queues."""
+        """Return all topics that have queues."""
 
 
 class CleanUnusedTopicProcessor:

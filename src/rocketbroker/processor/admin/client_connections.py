@@ -7,7 +7,7 @@ from rocketbroker.codec.remoting.bodies.connection import Connection
 
 
 def client_connections(channels: Iterable[ClientChannelInfo]) -> list[Connection]:
-    """Who the clients are and where they come from."""
+    """Describe the clients and their addresses."""
     return [
         Connection(channel.client_id, channel.connection.remote_address, channel.language, channel.version)
         for channel in channels

@@ -1,4 +1,4 @@
-"""CONSUME_MESSAGE_DIRECTLY (309): has a consumer consume one message (AdminBrokerProcessor.consumeMessageDirectly)."""
+"""CONSUME_MESSAGE_DIRECTLY (309): one message for a chosen consumer (AdminBrokerProcessor.consumeMessageDirectly)."""
 
 import msgspec
 

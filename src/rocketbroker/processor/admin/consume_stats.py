@@ -1,4 +1,4 @@
-"""How far groups have come: what GET_CONSUME_STATS and GET_BROKER_CONSUME_STATS are made of."""
+"""Progress of groups, for GET_CONSUME_STATS and GET_BROKER_CONSUME_STATS."""
 
 import logging
 from collections.abc import Iterable
@@ -54,15 +54,15 @@ class ConsumeStatsCollector:
         self._encoder = encoder
 
     def topics_of(self, group: str) -> list[str]:
-        """Topics that the group has offsets in, by alphabet."""
+        """Return the topics that the group has offsets in, sorted."""
         return sorted(self._offsets.topics_of(group))
 
     def topics_of_groups(self) -> dict[str, list[str]]:
-        """All groups that have offsets, each with its topics by alphabet."""
+        """Return all groups that have offsets, with their sorted topics."""
         return {group: sorted(topics) for group, topics in self._offsets.group_topic_map().items()}
 
     def subscribed(self, group: str, topics: Iterable[str]) -> list[str]:
-        """Those of the topics that the group subscribes to; all of them while no client of it is there."""
+        """Select the topics that the group subscribes to; all while it has no client."""
         info = self._consumers.group_info(group)
         if info is None or not info.subscription_table:
             return list(topics)
@@ -86,7 +86,7 @@ class ConsumeStatsCollector:
         return await self._encoder.encode(body, queues)
 
     async def offset_table(self, group: str, topic: str, share: LoopShare) -> dict[MessageQueue, OffsetWrapper] | None:
-        """The queues of a topic as the group sees them; ``None`` when there is no such topic."""
+        """Return the queues of a topic as the group sees them, ``None`` if there is no such topic."""
         config = self._topics.select(topic)
         if config is None:
             log.debug("group %s has offsets in topic %s, which does not exist", group, shown(topic))
@@ -98,11 +98,11 @@ class ConsumeStatsCollector:
         return table
 
     def is_order(self, topic: str) -> bool:
-        """Whether the topic is ordered."""
+        """Return whether the topic is ordered."""
         return self._topics.is_order_topic(topic)
 
     def consume_tps(self, group: str, topic: str) -> float:
-        """Messages a second that the group got of the topic in the last minute."""
+        """Return the messages a second that the group got of the topic in the last minute."""
         got = self._stats.view(GROUP_GET_NUMS, f"{topic}@{group}")
         return got.stats_minute.tps if got else 0.0
 

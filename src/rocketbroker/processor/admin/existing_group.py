@@ -7,7 +7,7 @@ from rocketbroker.processor.support.name_check import check_known_group
 
 
 def check_existing_group(groups: SubscriptionGroupManager, group: str) -> None:
-    """Whether there is a group of that name; none is made.
+    """Check that a group exists, without creating it.
 
     Raises:
         BrokerResponseError: SUBSCRIPTION_GROUP_NOT_EXIST, or INVALID_PARAMETER for a name that no group can have.

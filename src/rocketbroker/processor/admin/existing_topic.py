@@ -8,7 +8,7 @@ from rocketbroker.processor.support.name_check import check_known_topic
 
 
 def existing_topic(topics: TopicConfigManager, topic: str) -> TopicConfig:
-    """The topic of that name.
+    """Return the topic of a name.
 
     Raises:
         BrokerResponseError: TOPIC_NOT_EXIST, or INVALID_PARAMETER for a name that no topic can have.

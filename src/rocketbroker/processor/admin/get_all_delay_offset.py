@@ -1,4 +1,4 @@
-"""GET_ALL_DELAY_OFFSET (45): how far each delay level is delivered, for slaves (AdminBrokerProcessor)."""
+"""GET_ALL_DELAY_OFFSET (45): progress of each delay level, for slaves (AdminBrokerProcessor)."""
 
 from rocketbroker.broker.schedule.schedule_message_service import ScheduleMessageService
 from rocketbroker.codec.remoting.bodies.offset import DelayOffsetSerializeWrapper

@@ -1,4 +1,4 @@
-"""GET_BROKER_CONSUME_STATS (317): how far all groups are (AdminBrokerProcessor.fetchAllConsumeStatsInBroker)."""
+"""GET_BROKER_CONSUME_STATS (317): progress of all groups (AdminBrokerProcessor.fetchAllConsumeStatsInBroker)."""
 
 from collections.abc import Iterable
 
@@ -66,10 +66,10 @@ class GetBrokerConsumeStatsProcessor:
 
 
 def total_diff(queues: Iterable[OffsetWrapper]) -> int:
-    """Messages that are not consumed yet."""
+    """Count messages that are not consumed yet."""
     return sum(queue.broker_offset - queue.consumer_offset for queue in queues)
 
 
 def total_inflight_diff(queues: Iterable[OffsetWrapper]) -> int:
-    """Messages that are pulled and not consumed yet."""
+    """Count messages that are pulled and not consumed yet."""
     return sum(queue.pull_offset - queue.consumer_offset for queue in queues)

@@ -1,4 +1,4 @@
-"""GET_BROKER_RUNTIME_INFO (28): how the broker is doing (AdminBrokerProcessor.prepareRuntimeInfo).
+"""GET_BROKER_RUNTIME_INFO (28): figures of the broker (AdminBrokerProcessor.prepareRuntimeInfo).
 
 Each key of RocketMQ is answered, since exporters and dashboards read them as numbers. Values are measured, except those
 in ``NOT_MEASURED``.
@@ -126,7 +126,7 @@ class GetBrokerRuntimeInfoProcessor:
 
 
 def disk_info(config: MessageStoreConfig) -> dict[str, str]:
-    """How full the disks of the store are (blocks); without what a disk does not tell."""
+    """Return the use of the store's disks (blocks), as far as they tell."""
     info: dict[str, str] = {}
     log_disk, queue_disk = _disk_or_none(config.commit_log_dir), _disk_or_none(config.consume_queue_dir)
     root_disk = _disk_or_none(Path(config.store_path_root_dir))
@@ -150,7 +150,7 @@ def _disk_or_none(path: Path) -> os.statvfs_result | None:
 
 
 def human_readable_byte_count(count: int) -> str:
-    """``12 B``, ``1.5 KiB`` (MixAll.humanReadableByteCount)."""
+    """Format bytes as ``12 B``, ``1.5 KiB`` (MixAll.humanReadableByteCount)."""
     value, unit = float(count), ""
     for candidate in _UNITS:
         if value < 1024:
@@ -160,7 +160,7 @@ def human_readable_byte_count(count: int) -> str:
 
 
 def format_runtime(elapsed_ms: int) -> str:
-    """``[ 0 days, 0 hours, 10 minutes, 36 seconds ]`` (StoreStatsService.getFormatRuntime)."""
+    """Format a duration as ``[ 0 days, 0 hours, 10 minutes, 36 seconds ]`` (StoreStatsService.getFormatRuntime)."""
     minutes, seconds = divmod(elapsed_ms // 1000, 60)
     hours, minutes = divmod(minutes, 60)
     days, hours = divmod(hours, 24)

@@ -1,4 +1,4 @@
-"""GET_CONSUME_STATS (208): how far a group is in its topics (AdminBrokerProcessor.getConsumeStats)."""
+"""GET_CONSUME_STATS (208): progress of a group in its topics (AdminBrokerProcessor.getConsumeStats)."""
 
 from rocketbroker.codec.remoting.bodies.statistics import ConsumeStats
 from rocketbroker.codec.remoting.handler import Connection

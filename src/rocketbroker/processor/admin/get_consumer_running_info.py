@@ -1,4 +1,4 @@
-"""GET_CONSUMER_RUNNING_INFO (307): what a consumer says of itself (AdminBrokerProcessor.getConsumerRunningInfo)."""
+"""GET_CONSUMER_RUNNING_INFO (307): the state that a consumer reports (AdminBrokerProcessor.getConsumerRunningInfo)."""
 
 from rocketbroker.codec.remoting.handler import Connection
 from rocketbroker.codec.remoting.headers.client import GetConsumerRunningInfoRequestHeader

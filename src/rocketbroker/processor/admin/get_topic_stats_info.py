@@ -1,4 +1,4 @@
-"""GET_TOPIC_STATS_INFO (202): where the queues of a topic are (AdminBrokerProcessor.getTopicStatsInfo)."""
+"""GET_TOPIC_STATS_INFO (202): offsets of the queues of a topic (AdminBrokerProcessor.getTopicStatsInfo)."""
 
 from rocketbroker.broker.stats.broker_stats_manager import TOPIC_PUT_NUMS, BrokerStatsManager
 from rocketbroker.broker.topic.topic_config_manager import TopicConfigManager

@@ -1,4 +1,4 @@
-"""INVOKE_BROKER_TO_GET_CONSUMER_STATUS (223): where the clients of a group are, as they say (Broker2Client)."""
+"""INVOKE_BROKER_TO_GET_CONSUMER_STATUS (223): offsets that the clients of a group report (Broker2Client)."""
 
 import asyncio
 from collections.abc import Sequence

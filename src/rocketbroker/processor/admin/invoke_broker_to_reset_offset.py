@@ -92,7 +92,7 @@ class InvokeBrokerToResetOffsetProcessor:
         return response(remark=remark, body=await self._encoder.encode(ResetOffsetBody(offsets), len(offsets)))
 
     def _queue_ids(self, header: Header) -> range:
-        """The queues to move."""
+        """Return the queues to reset."""
         topic = self._topics.select(header.topic)
         if topic is None:
             check_known_topic(header.topic)
@@ -110,7 +110,7 @@ class InvokeBrokerToResetOffsetProcessor:
         return range(count)
 
     async def _targets(self, header: Header, queues: range) -> dict[int, int]:
-        """Where to, by queue."""
+        """Return the new offsets by queue."""
         if header.offset is not None and header.offset != _BY_TIME:
             check_offset_range(self._queues, header.topic, header.queue_id, header.offset)
             return {header.queue_id: header.offset}
@@ -164,7 +164,7 @@ class InvokeBrokerToResetOffsetProcessor:
 
     @staticmethod
     def _clients(header: Header, info: ConsumerGroupInfo | None) -> list[ClientChannelInfo]:
-        """The clients to tell."""
+        """Return the clients to notify."""
         if info is None:
             remark = (
                 f"Consumer not online, so can not reset offset, Group: {header.group} Topic: {header.topic} "

@@ -16,12 +16,12 @@ T = TypeVar("T")
 def page_of(
     table: Mapping[str, T], version: DataVersion, seen_version: str | None, first: int | None, size: int | None
 ) -> dict[str, T]:
-    """The entries from number ``first`` on, by alphabet; the whole table when the request named no page at all.
+    """Return the entries from number ``first`` on, sorted; the whole table if the request named no page.
 
     Args:
         table: all entries.
         version: of the table.
-        seen_version: of the table when the client got its first page, as JSON. The pages begin anew unless it is still
+        seen_version: of the table when the client got its first page, as JSON. The pages start again unless it is still
             the same, so that a client never joins pages of different tables.
         first: number of the first entry wanted.
         size: how many entries at the most.

@@ -72,6 +72,6 @@ class QueryConsumeTimeSpanProcessor:
 
 
 def _text(time_ms: int) -> str:
-    """``2026-11-21#10:15:40:019`` in local time (UtilAll.timeMillisToHumanString with YYYY_MM_DD_HH_MM_SS_SSS)."""
+    """Format a local time as ``2026-11-21#10:15:40:019`` (UtilAll.timeMillisToHumanString)."""
     seconds, rest = divmod(time_ms, 1000)
     return f"{time.strftime('%Y-%m-%d#%H:%M:%S', time.localtime(seconds))}:{rest:03d}"

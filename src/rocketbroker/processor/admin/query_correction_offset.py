@@ -1,4 +1,4 @@
-"""QUERY_CORRECTION_OFFSET (308): how far the slowest group of a topic is (AdminBrokerProcessor)."""
+"""QUERY_CORRECTION_OFFSET (308): offsets of the slowest group of a topic (AdminBrokerProcessor)."""
 
 from rocketbroker.broker.offset.consumer_offset_manager import ConsumerOffsetManager
 from rocketbroker.codec.remoting.bodies.offset import QueryCorrectionOffsetBody

@@ -1,4 +1,4 @@
-"""QUERY_SUBSCRIPTION_BY_CONSUMER (345): what a group consumes of a topic (AdminBrokerProcessor)."""
+"""QUERY_SUBSCRIPTION_BY_CONSUMER (345): the subscription of a group to a topic (AdminBrokerProcessor)."""
 
 from rocketbroker.broker.client.consumer_manager import ConsumerManager
 from rocketbroker.codec.remoting.bodies.connection import QuerySubscriptionResponseBody

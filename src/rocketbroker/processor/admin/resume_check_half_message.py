@@ -1,4 +1,4 @@
-"""RESUME_CHECK_HALF_MESSAGE (323): a transaction that was given up is checked anew (AdminBrokerProcessor)."""
+"""RESUME_CHECK_HALF_MESSAGE (323): checks of an abandoned transaction start again (AdminBrokerProcessor)."""
 
 import asyncio
 
@@ -25,7 +25,7 @@ class ResumeCheckHalfMessageProcessor:
     """Puts the message back into the half topic, with no check counted.
 
     It takes messages of TRANS_CHECK_MAX_TIME_TOPIC that were not taken up again yet, and half messages that are open,
-    whose checks begin anew. (Apache RocketMQ puts any message there, the committed as well, and each time.)
+    whose checks start again. (Apache RocketMQ puts any message there, the committed as well, and each time.)
 
     Args:
         appender: makes the new copy readable.
@@ -87,7 +87,7 @@ class ResumeCheckHalfMessageProcessor:
             )
 
     def _open_offset(self, message: MessageExt) -> int | None:
-        """The half message that the new copy replaces, ``None`` for a transaction that was given up."""
+        """Find the half message that the new copy replaces, ``None`` for an abandoned transaction."""
         if message.topic == RMQ_SYS_TRANS_CHECK_MAX_TIME_TOPIC:
             if self._transactions.open_copy(message) is not None:
                 raise _error(f"transaction {message.uniq_key} is being checked already")

@@ -13,7 +13,7 @@ from rocketbroker.store.clean.topic_deletion import TopicDeletion
 class UnusedTopicRemover:
     """Forgets queues, offsets and counters of topics that no longer exist; those of the system stay.
 
-    RocketMQ keeps the offsets: a topic made anew would begin at 0, and its consumers would pass over its messages.
+    RocketMQ keeps the offsets: a topic created again would begin at 0, and its consumers would pass over its messages.
     """
 
     def __init__(

@@ -77,7 +77,7 @@ class UpdateAndCreateTopicProcessor:
 
 
 def check_changeable_topic(topics: TopicConfigManager, topic: str) -> None:
-    """Whether requests may make, change or remove a topic.
+    """Check that requests may create, change or remove a topic.
 
     Raises:
         BrokerResponseError: INVALID_PARAMETER, the name is illegal or one of the system's.
@@ -88,7 +88,7 @@ def check_changeable_topic(topics: TopicConfigManager, topic: str) -> None:
 
 
 def topic_config(header: CreateTopicRequestHeader) -> TopicConfig:
-    """The topic that a request describes; its attributes are changes, each name with its sign.
+    """Make the topic that a request describes; its attributes are changes, each name with its sign.
 
     Raises:
         BrokerResponseError: the filter type or the attributes are none.
@@ -111,7 +111,7 @@ def topic_config(header: CreateTopicRequestHeader) -> TopicConfig:
 
 
 def parse_attributes(text: str) -> dict[str, str]:
-    """``+key1=value1,-key2`` as a table, each name with its sign (AttributeParser.parseToMap).
+    """Parse ``+key1=value1,-key2`` into a table, each name with its sign (AttributeParser.parseToMap).
 
     Raises:
         BrokerResponseError: SYSTEM_ERROR, naming the part that is wrong.

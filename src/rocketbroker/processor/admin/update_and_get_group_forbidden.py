@@ -1,4 +1,4 @@
-"""UPDATE_AND_GET_GROUP_FORBIDDEN (353): whether a group may read a topic (AdminBrokerProcessor)."""
+"""UPDATE_AND_GET_GROUP_FORBIDDEN (353): permission of a group to read a topic (AdminBrokerProcessor)."""
 
 import logging
 from collections.abc import Awaitable

@@ -1,4 +1,4 @@
-"""GET_BROKER_MEMBER_GROUP (901): which brokers share a name."""
+"""GET_BROKER_MEMBER_GROUP (901): the brokers that share a name."""
 
 from rocketbroker.codec.remoting.bodies.route import BrokerMemberGroup, GetBrokerMemberGroupResponseBody
 from rocketbroker.codec.remoting.handler import Connection

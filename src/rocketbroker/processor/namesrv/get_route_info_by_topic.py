@@ -1,4 +1,4 @@
-"""GET_ROUTEINFO_BY_TOPIC (105): where the queues of a topic are (ClientRequestProcessor)."""
+"""GET_ROUTEINFO_BY_TOPIC (105): brokers and queues of a topic (ClientRequestProcessor)."""
 
 from rocketbroker.codec.remoting.bodies.route import V4_9_4
 from rocketbroker.codec.remoting.handler import Connection

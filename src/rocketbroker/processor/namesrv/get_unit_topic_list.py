@@ -18,15 +18,15 @@ class GetUnitTopicListProcessor:
         self._answers = answers
 
     def process(self, connection: Connection, command: Command) -> Command:
-        """Topics of units (311)."""
+        """Answer topics of units (311)."""
         return self._answer(SYS_FLAG_UNIT)
 
     def process_unit_sub(self, connection: Connection, command: Command) -> Command:
-        """Topics that units subscribe to (312)."""
+        """Answer topics that units subscribe to (312)."""
         return self._answer(SYS_FLAG_UNIT_SUB)
 
     def process_unit_sub_ununit(self, connection: Connection, command: Command) -> Command:
-        """Topics that units subscribe to and that are not of a unit (313)."""
+        """Answer topics of no unit that units subscribe to (313)."""
         return self._answer(SYS_FLAG_UNIT_SUB, without_flag=SYS_FLAG_UNIT)
 
     def _answer(self, with_flag: int, without_flag: int = 0) -> Command:

@@ -33,7 +33,7 @@ class QueryDataVersionProcessor:
 
 
 def asked_version(command: RemotingCommand[QueryDataVersionRequestHeader]) -> DataVersion | None:
-    """The broker's own version, ``None`` when it sent no body."""
+    """Decode the broker's own version, ``None`` if it sent no body."""
     if not command.body:
         return None
     if len(command.body) > _LARGEST_VERSION:

@@ -148,7 +148,7 @@ def check(header: RegisterBrokerRequestHeader) -> None:
 
 
 def registration(connection: Connection, command: Request, limits: RegistrationLimits) -> BrokerRegistration:
-    """The registration in a request.
+    """Decode the registration in a request.
 
     Raises:
         BrokerResponseError: the body cannot be read, or exceeds a limit.

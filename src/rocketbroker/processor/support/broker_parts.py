@@ -36,8 +36,8 @@ class AdminParts:
         models: the settings, as GET_BROKER_CONFIG shows them.
         persist_path: the file that changed settings go to.
         executor: for file work.
-        register: has the broker registered anew, since its address or permission has changed.
-        readmit: settles anew what connected peers may send, since the settings of protected mode have changed.
+        register: registers the broker again after its address or permission has changed.
+        readmit: checks again what connected peers may send, after settings of protected mode have changed.
         is_active: whether the services that only a master runs are on.
         cleaning: removes old files.
     """
