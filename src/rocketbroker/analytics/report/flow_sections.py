@@ -11,10 +11,12 @@ from rocketbroker.analytics.report.colours import Colours
 from rocketbroker.analytics.report.facts import StoreFacts
 from rocketbroker.analytics.report.figures import Column, Figure, Kind, Section, Unit
 from rocketbroker.analytics.report.histogram import BYTES_BORDERS, MILLIS_BORDERS, spread
+from rocketbroker.analytics.report.units import show
 
 _MINUTE_MS: Final = 60_000
 # Points of a time axis at the most, and the minutes that one may stand for.
 _POINTS: Final = 300
+_FEWEST: Final = 6
 _STEPS: Final = (1, 2, 5, 10, 15, 30, 60, 120, 180, 360, 720, 1440, 2880, 10080)
 
 
@@ -33,9 +35,9 @@ def traffic(facts: StoreFacts, colours: Colours) -> Section:
     if timed.num_rows:
         step, times = _time_axis(timed.column("minute_ms"))
         lines = {topic: _a_minute(mine, times, step) for topic, mine in of_minutes.items()}
-        figure = Figure(
-            "traffic", Kind.AREAS, "", "messages a minute", Unit.COUNT, colours.series(times.tolist(), lines)
-        )
+        # An area over one minute has no width, and a time axis without a span shows years.
+        kind, places = (Kind.AREAS, times.tolist()) if len(times) >= _FEWEST else (Kind.BARS, _labels(times))
+        figure = Figure("traffic", kind, "", "messages a minute", Unit.COUNT, colours.series(places, lines))
     columns = (
         Column("Topic", Unit.TEXT),
         Column("Messages", Unit.COUNT),
@@ -53,6 +55,11 @@ def _time_axis(minutes: pa.ChunkedArray) -> tuple[int, Any]:
     span = (found["max"] - found["min"]) // _MINUTE_MS + 1
     step = next((each for each in _STEPS if span <= each * _POINTS), -(-span // _POINTS)) * _MINUTE_MS
     return step, np.arange(found["min"] // step * step, found["max"] + 1, step, dtype=np.int64)
+
+
+def _labels(times: Any) -> list[str]:
+    """The times as labels of bars, to the minute."""
+    return [show(time, Unit.TIME).removesuffix(":00") for time in times.tolist()]
 
 
 def _a_minute(rows: pa.Table, times: Any, step: int) -> list[float]:

@@ -1,6 +1,7 @@
 from rocketbroker.analytics.report import facts
-from rocketbroker.analytics.report.figures import Figure, Kind, Section
+from rocketbroker.analytics.report.figures import Figure, Kind, Section, Unit
 from rocketbroker.analytics.report.sections import sections, tiles
+from rocketbroker.analytics.report.units import show
 from tests.support.report_facts import BEGIN_MS, MINUTE_MS, no_facts, store_facts, table
 
 
@@ -23,6 +24,16 @@ def test_traffic_has_a_point_for_each_minute_and_a_row_for_each_topic():
     }
     assert list(figure.series[0].x) == [BEGIN_MS + MINUTE_MS * number for number in range(6)]
     assert found.table.rows == [("orders", 40, 40 / 45, 4000, 30), ("mail", 5, 5 / 45, 9000, 5)]
+
+
+def test_over_a_few_minutes_traffic_has_a_bar_for_each():
+    for minutes in (1, 5):
+        short = table(facts.TRAFFIC, *(("t", BEGIN_MS + number * MINUTE_MS, 7, 1) for number in range(minutes)))
+        figure = drawn(section("traffic", traffic=short))
+        (series,) = figure.series
+        assert (figure.kind, list(series.y)) == (Kind.BARS, [7] * minutes)
+        assert series.x[0] == show(BEGIN_MS, Unit.TIME).removesuffix(":00")
+        assert len(set(series.x)) == minutes
 
 
 def test_over_a_long_time_a_point_stands_for_several_minutes():
