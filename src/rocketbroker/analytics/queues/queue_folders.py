@@ -4,7 +4,10 @@ from typing import Final
 
 from rocketbroker.analytics.files.store_files import StoreFolder
 from rocketbroker.codec.message.topic_validator import LMQ_PREFIX
+from rocketbroker.codec.storefile.config_json import loads_config
 from rocketbroker.codec.storefile.consume_queue_layout import RETIRED
+from rocketbroker.codec.storefile.queue_files import BATCH_CONSUME_QUEUE, CONSUME_QUEUE
+from rocketbroker.common.errors import CodecError
 
 _MOST: Final = (1 << 31) - 1
 
@@ -12,6 +15,17 @@ _MOST: Final = (1 << 31) - 1
 def queue_topics(folder: StoreFolder, kind: str) -> list[str]:
     """Return the topics that have queues of a kind, sorted; without those that are deleted and not removed yet."""
     return [name for name in folder.folders(kind) if not RETIRED.search(name)]
+
+
+def known_topics(folder: StoreFolder) -> set[str]:
+    """The topics that have queues or are in ``config/topics.json``; none of a commit log alone."""
+    queued = {topic for kind in (CONSUME_QUEUE, BATCH_CONSUME_QUEUE) for topic in queue_topics(folder, kind)}
+    try:
+        return queued | set(
+            loads_config(folder.read_if_there("config/topics.json") or b"{}").get("topicConfigTable", ())
+        )
+    except CodecError:
+        return queued
 
 
 def owning_topics(folder: StoreFolder, kind: str) -> list[str]:

@@ -18,7 +18,7 @@ from pyspark.sql.types import StructType
 
 from rocketbroker.analytics.spark.filter_pushdown import push_filters
 from rocketbroker.analytics.spark.source_options import SourceOptions, source_options, table_of
-from rocketbroker.analytics.spark.spark_worker import settle
+from rocketbroker.analytics.spark.spark_worker import ShortErrors, settle
 from rocketbroker.analytics.tables.matching import check_selection, chosen_stores
 from rocketbroker.analytics.tables.table import check_table_schema
 
@@ -50,20 +50,23 @@ class RocketMQStore(DataSource):
 
     def schema(self) -> StructType:
         """Return all columns of the table."""
-        found = from_arrow_schema(table_of(self.options).schema)
+        with ShortErrors():
+            found = from_arrow_schema(table_of(self.options).schema)
         settle()
         return found
 
     def reader(self, schema: StructType) -> "TableReader":
         """Return a reader of the columns of ``schema``: the user's, or all."""
-        options = source_options(self.options)
-        return (FilteredTableReader if options.filter_pushdown else TableReader)(options, schema)
+        with ShortErrors():
+            options = source_options(self.options)
+            return (FilteredTableReader if options.filter_pushdown else TableReader)(options, schema)
 
     def streamReader(self, schema: StructType) -> "MessageStreamReader":  # noqa: N802 - Spark's name
         """Return a reader of messages as they are stored."""
         from rocketbroker.analytics.spark.stream_reader import MessageStreamReader
 
-        return MessageStreamReader(source_options(self.options), arrow_schema(schema))
+        with ShortErrors():
+            return MessageStreamReader(source_options(self.options), arrow_schema(schema))
 
 
 @dataclass
@@ -86,15 +89,17 @@ class TableReader(DataSourceReader):
     def partitions(self) -> list[InputPartition]:
         """Return the parts of the table, as far as its stores are written now."""
         options = self._options
-        stores = chosen_stores(options.stores, self._selection)
-        parts = options.table.plan(stores, self._selection, options.table_options)
+        with ShortErrors():
+            stores = chosen_stores(options.stores, self._selection)
+            parts = options.table.plan(stores, self._selection, options.table_options)
         settle()
         return [TablePartition(part) for part in parts]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of one part. What cannot be read is logged by the worker."""
         if isinstance(partition, TablePartition):  # Spark asks with None when there are no partitions
-            yield from self._options.table.read(partition.part, self._schema, self._selection)
+            with ShortErrors():
+                yield from self._options.table.read(partition.part, self._schema, self._selection)
         settle()
 
 

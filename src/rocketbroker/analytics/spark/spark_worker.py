@@ -3,7 +3,10 @@
 import functools
 import gc
 import os
+from types import TracebackType
 from typing import Final
+
+from rocketbroker.common.errors import RocketBrokerError
 
 #: The JVM sets it for workers that take a task after the other.
 _REUSED: Final = "SPARK_REUSE_WORKER"
@@ -19,3 +22,16 @@ def settle() -> None:
     """
     if os.environ.get(_REUSED):
         gc.freeze()
+
+
+class ShortErrors:
+    """Raises errors of ours without their stack: Spark shows it in full, twenty lines before the one that helps."""
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if isinstance(error, RocketBrokerError):
+            raise error.with_traceback(None) from None

@@ -42,7 +42,7 @@ def command(  # noqa: PLR0913, PLR0917 - its options
     """Hold the messages of two stores against each other; exit code 3 when they differ."""
     with failing_in_one_line():
         wanted = selection(since, until, topic, exact=exact)
-        roots = known_stores([first, second])
+        roots = known_stores([first, second], topic)
         with running("Comparing") as (spark, _):
             from rocketbroker.analytics.jobs.columns import as_time
             from rocketbroker.analytics.jobs.compare import STORED_COLUMNS, as_stored, compare

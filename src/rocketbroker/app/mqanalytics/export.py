@@ -26,7 +26,7 @@ def command(  # noqa: PLR0913, PLR0917 - its options
 ) -> None:
     """Write messages, with every column, into folders by day and topic."""
     with failing_in_one_line():
-        wanted, roots = selection(since, until, topic, exact=exact), known_stores(stores)
+        wanted, roots = selection(since, until, topic, exact=exact), known_stores(stores, topic)
         from rocketbroker.analytics.jobs.export import check_format, export
 
         check_format(form)

@@ -26,7 +26,7 @@ def command(
     --since and --until are whole minutes. Where queues do not lead to all of the log it is read, and a warning says so.
     """
     with failing_in_one_line():
-        wanted, roots = selection(since, until, topic), known_stores(stores)
+        wanted, roots = selection(since, until, topic), known_stores(stores, topic)
         from rocketbroker.analytics.columns.decode_report import DecodeReport
         from rocketbroker.analytics.jobs.queue_traffic import queue_traffic
 

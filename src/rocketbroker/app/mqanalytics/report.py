@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rocketbroker.app.mqanalytics.options import Since, Stores, Topics, Until
-from rocketbroker.app.mqanalytics.running import failing_in_one_line, reading, selection
+from rocketbroker.app.mqanalytics.running import failing_in_one_line, known_stores, reading, selection
 from rocketbroker.common.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ def command(
     """Write one HTML page on stores, which needs nothing else: traffic, sizes, keys, queues, delays, lag, damage."""
     with failing_in_one_line():
         wanted = selection(since, until, topic)
+        known_stores(stores, topic)
         for path in _written(stores, output, png, wanted, _in_words(since, until, topic)):
             print(path)
 

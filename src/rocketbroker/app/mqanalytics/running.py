@@ -4,6 +4,7 @@ import logging
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, NoReturn
 
 import typer
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from rocketbroker.analytics.columns.selection import Selection
+    from rocketbroker.analytics.files.store_files import StoreFolder
     from rocketbroker.analytics.files.store_root import StoreRoot
 
 EXIT_FAILED = 1
@@ -55,7 +57,7 @@ def fail(reason: str, exit_code: int = EXIT_FAILED) -> NoReturn:
     raise typer.Exit(exit_code)
 
 
-def known_stores(stores: list[str]) -> "tuple[StoreRoot, ...]":
+def known_stores(stores: list[str], topics: list[str] | None = None) -> "tuple[StoreRoot, ...]":
     """The stores of a command line, all of which are there: Spark would take seconds to start, and say it at length.
 
     Raises:
@@ -67,9 +69,22 @@ def known_stores(stores: list[str]) -> "tuple[StoreRoot, ...]":
     from rocketbroker.analytics.files.store_root import store_roots
 
     roots = store_roots(stores)
-    for root in roots:
-        commit_log_folder(open_folder(root))
+    folders = [open_folder(root) for root in roots]
+    for folder in folders:
+        commit_log_folder(folder)
+    _warn_of_unknown(topics or [], folders)
     return tuple(roots)
+
+
+def _warn_of_unknown(topics: list[str], folders: "list[StoreFolder]") -> None:
+    """Warn only: the log may have messages of a topic that was deleted."""
+    from rocketbroker.analytics.queues.queue_folders import known_topics
+
+    known = set().union(*map(known_topics, folders)) if topics else set()
+    for topic in set(topics) - known if known else ():
+        near = get_close_matches(topic, known, 1)
+        hint = f"; did you mean {near[0]!r}?" if near else ""
+        print(f"mqanalytics: there is no topic {topic!r} in these stores{hint}", file=sys.stderr)
 
 
 def selection(since: int | None, until: int | None, topics: list[str] | None, *, exact: bool = False) -> "Selection":

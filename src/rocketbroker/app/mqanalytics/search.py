@@ -41,7 +41,7 @@ def command(  # noqa: PLR0913, PLR0917 - its options
     with failing_in_one_line():
         if (text is None) == (regex is None):
             raise ConfigError("a search is for either --text or --regex")
-        wanted, roots = selection(since, until, topic, exact=exact), known_stores(stores)
+        wanted, roots = selection(since, until, topic, exact=exact), known_stores(stores, topic)
         from rocketbroker.analytics.jobs.search import COLUMNS_OF, SHOWN, Pattern, search
 
         where = tuple(each.value for each in places or Place)

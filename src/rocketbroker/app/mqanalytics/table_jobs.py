@@ -41,7 +41,7 @@ def command_of(job: Job) -> Callable[..., None]:
     ) -> None:
         with failing_in_one_line():
             wanted = selection(since, until, topic, exact=exact)
-            roots = known_stores(stores)
+            roots = known_stores(stores, topic)
             with running(job.summary.rstrip(".")) as (spark, _):
                 from rocketbroker.analytics.jobs.scope import Scope
 

@@ -50,8 +50,9 @@ Checks the store and says what would be done. With `--yes` it does it:
    and sets consumer offsets back to the end of their queue.
 4. Print the report of the recovery and check the store again.
 
-Files of the CommitLog are never set aside: a damaged record stays, and consumers do not get it. Queues are made again
-from the whole CommitLog, including those of topics that Apache RocketMQ deleted and whose messages it still holds."""
+Files of the CommitLog are never set aside: a damaged record stays, and consumers do not get it. Where nothing else is
+wrong the command says so and changes nothing. Queues are made again from the whole CommitLog, including those of topics
+that Apache RocketMQ deleted and whose messages it still holds."""
 
 # Notes beyond the options, and an example.
 _NOTES = {

@@ -22,13 +22,13 @@ from rocketbroker.app.mqstore.running import (
 from rocketbroker.broker.offset.consumer_offset_manager import ConsumerOffsetManager
 from rocketbroker.broker.offset.offset_recovery import OffsetRecovery
 from rocketbroker.broker.persist.config_manager import AnyConfigManager
-from rocketbroker.codec.storefile.audit_rules import Severity
+from rocketbroker.codec.storefile.audit_rules import AuditRule, Severity
 from rocketbroker.common.atomic_file import replace_contents
 from rocketbroker.common.clock import SystemClock
 from rocketbroker.common.config import MessageStoreConfig
 from rocketbroker.common.errors import StoreError
 from rocketbroker.store.audit.store_audit import AuditOptions, AuditReport
-from rocketbroker.store.audit.store_repair import recover_store, set_aside, to_set_aside
+from rocketbroker.store.audit.store_repair import beyond_repair, recover_store, set_aside, to_set_aside
 from rocketbroker.store.audit.store_sizes import with_sizes_of_files
 from rocketbroker.store.message_store import MessageStore
 
@@ -52,7 +52,11 @@ def command(
             fail(f"{directory} is in use; stop the broker first")
         if not report.counts and not report.state.unclean:
             return
-        damaged = to_set_aside(config, report)
+        damaged, lost = to_set_aside(config, report), beyond_repair(report)
+        _tell_lost(lost)
+        if not report.state.unclean and all(rule in lost for rule, _ in report.counts):
+            print("Nothing else is wrong, and nothing was changed.")
+            raise typer.Exit(EXIT_ERRORS)
         if not yes:
             _tell_plan(damaged)
             raise typer.Exit(EXIT_NOT_DONE)
@@ -61,12 +65,22 @@ def command(
         raise typer.Exit(EXIT_ERRORS)
 
 
+def _tell_lost(lost: list[AuditRule]) -> None:
+    if lost:
+        print(
+            f"\nRepair cannot mend {', '.join(lost)}: only the CommitLog had these messages. They stay as they are, and"
+        )
+        print("consumers do not get them. Restore them from a backup, or send them again.")
+
+
 def _tell_plan(damaged: list[Path]) -> None:
     print("\nmqstore repair --yes would")
     for path in damaged:
-        print(f"- rename {path} to {path.name}.damaged, to have it made anew from the CommitLog")
-    print("- open the store and stop it, as a broker does: it cuts what is torn, enters what is missing, and sets")
-    print("  consumer offsets back that lie behind the end of their queue")
+        print(f"- rename {path} to {path.name}.damaged and rebuild it from the CommitLog")
+    print(
+        "- open and stop the store as a broker does: truncate torn ends, add missing entries, and move consumer offsets"
+    )
+    print("  back that are beyond the end of their queue")
     print("Nothing was changed. Copy the store first.")
 
 

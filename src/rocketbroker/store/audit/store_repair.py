@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 
 from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
-from rocketbroker.codec.storefile.audit_rules import AuditRule
+from rocketbroker.codec.storefile.audit_rules import AuditRule, Severity
 from rocketbroker.codec.storefile.config_json import loads_config
 from rocketbroker.common.atomic_file import backup_of
 from rocketbroker.common.clock import SystemClock
@@ -41,6 +41,18 @@ _INDEX_RULES = frozenset(
         AuditRule.INDEX_MISSING_KEY,
     }
 )
+# What stands in the CommitLog alone is made from nothing.
+_LOST_RULES = frozenset(
+    {
+        AuditRule.LOG_FILE_MISSING,
+        AuditRule.LOG_HOLE,
+        AuditRule.BLANK_SIZE,
+        AuditRule.RECORD_MAGIC,
+        AuditRule.RECORD_LENGTH,
+        AuditRule.RECORD_POSITION,
+        AuditRule.RECORD_CRC,
+    }
+)
 # Nothing is sent through this store.
 _NO_HOST = bytes(8)
 
@@ -61,6 +73,11 @@ def to_set_aside(config: MessageStoreConfig, report: AuditReport) -> list[Path]:
     if AuditRule.CHECKPOINT_DAMAGED in broken and not report.state.unclean:
         found.append(config.checkpoint_path)
     return found
+
+
+def beyond_repair(report: AuditReport) -> list[AuditRule]:
+    """Return the rules whose findings are errors that no repair mends: only the CommitLog had what they lack."""
+    return sorted(rule for rule, severity in report.counts if severity is Severity.ERROR and rule in _LOST_RULES)
 
 
 def set_aside(config: MessageStoreConfig, paths: Sequence[Path]) -> list[Path]:

@@ -54,3 +54,19 @@ def test_what_is_wrong_is_one_line(made: Path) -> None:
     assert printed.stderr == (
         "mqanalytics: queues tell traffic by whole minutes: --interval is a multiple of 60, not 61\n"
     )
+
+
+@pytest.mark.parametrize(("topic", "hint"), [("nope", "\n"), ("order", "; did you mean 'orders'?\n")])
+def test_a_topic_that_does_not_exist_is_named(made: Path, topic: str, hint: str) -> None:
+    printed = run(made, "--topic", topic, "--topic", "orders")
+    assert printed.exit_code == 0
+    assert printed.stderr == f"mqanalytics: there is no topic {topic!r} in these stores{hint}"
+    alone = run(made / "commitlog", "--topic", topic)
+    assert "there is no topic" not in alone.stderr, "a commit log alone does not tell"
+
+
+def test_a_damaged_table_of_topics_is_no_reason_to_fail(made: Path, tmp_path: Path) -> None:
+    store = shutil.copytree(made, tmp_path / "store")
+    (store / "config").mkdir(exist_ok=True)
+    (store / "config" / "topics.json").write_text("{")
+    assert "there is no topic 'nope'" in run(store, "--topic", "nope").stderr

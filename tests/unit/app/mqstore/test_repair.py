@@ -271,3 +271,16 @@ async def kill(root: Path, into: Path) -> Path:
     killed = crash_copy(root, into)
     await store.stop()
     return killed
+
+
+@pytest.mark.parametrize("yes", [(), ("--yes",)])
+def test_a_wrong_body_is_not_promised_to_be_mended(store: Path, queued: list[MessageExt], yes: tuple[str, ...]) -> None:
+    patch(log_place(store, queued[5].commit_log_offset), b"?", 90)
+    before = contents(store)
+
+    result = run(store, *yes)
+
+    assert result.exit_code == 1
+    assert "Repair cannot mend record-crc: only the CommitLog had these messages." in result.stdout
+    assert "Nothing else is wrong, and nothing was changed." in result.stdout
+    assert contents(store) == before
