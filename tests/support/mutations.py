@@ -47,6 +47,7 @@ DISK_ERRORS = "tests/property/test_disk_errors.py::test_a_disk_that_refuses_for_
 TABLE_CRASH = "tests/property/test_table_crash.py"
 STORE = "tests/property/test_store.py"
 BATCH_QUEUES = "tests/property/test_batch_queues.py"
+REPLICA_CRASH = "tests/property/test_replica_crash.py"
 DELAY_CRASH = "tests/property/test_delay_crash.py"
 TRANSACTION_CRASH = "tests/property/test_transaction_crash.py"
 CONNECTION = "tests/property/test_connection.py"
@@ -251,6 +252,13 @@ MUTATIONS = (
         "            if due_at > now:\n",
         "            if due_at > now + 1000:\n",
         DELAY_CRASH,
+    ),
+    Mutation(
+        "a copied log ends each part with another byte",
+        "store/commitlog/commit_log.py",
+        "        file.write(position, end, records)\n\n    def reserve",
+        '        file.write(position, end, bytes(records[:-1]) + b"?")\n\n    def reserve',
+        REPLICA_CRASH,
     ),
     Mutation(
         "each fiftieth message gets no queue entry",

@@ -174,3 +174,20 @@ async def test_no_time_of_the_checkpoint_covers_what_is_not_dispatched(tmp_path:
         assert store.appender.last_store_timestamp < known
         await dispatched(store, master)
         assert store.appender.last_store_timestamp == known
+
+
+async def test_who_waits_for_bytes_that_are_cut_holds_up_nobody(tmp_path: Path, master: MessageStore):
+    store = make_store(tmp_path / "copy", flush_disk_type="SYNC_FLUSH")
+    data, cut = log_bytes(master), record_at(master, "Topic", 0, 7)
+    async with replica(store) as copy:
+        await asyncio.to_thread(store.flusher.pause.acquire)
+        copy.append(0, data)
+        lost = asyncio.ensure_future(store.flusher.wait_flushed(len(data)))
+        cutting = asyncio.ensure_future(copy.truncate(cut))
+        await asyncio.sleep(0)
+        store.flusher.pause.release()
+        await cutting
+        end = copy.append(cut, data[cut : record_at(master, "Topic", 0, 20)])
+
+        assert not (await asyncio.wait_for(store.flusher.wait_flushed(end), 10)).reason
+        assert (await asyncio.wait_for(lost, 10)).reason in {"", f"the CommitLog was cut at {cut}"}

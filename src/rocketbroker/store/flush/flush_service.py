@@ -193,8 +193,15 @@ class CommitLogFlusher:
             self._flush()
 
     def cut(self, offset: int) -> None:
-        """Take the log as ending at an offset; ``pause`` is held."""
+        """Take the log as ending at an offset; for the event loop, while ``pause`` is held."""
         self.flushed_offset = min(self.flushed_offset, offset)
+        # Those that wait for what is gone would hold up all that wait behind them.
+        gone = [tell for end, _, tell in self._waiting if end > offset]
+        gone += [tell for end, tell in self._patient if end > offset]
+        self._waiting = deque(each for each in self._waiting if each[0] <= offset)
+        self._patient = deque(each for each in self._patient if each[0] <= offset)
+        for tell in gone:
+            tell(_not_flushed(f"the CommitLog was cut at {offset}"))
 
     def _flush(self) -> None:
         stored = self._last_stored()
