@@ -1,11 +1,13 @@
-"""What tests of jobs share."""
+"""Stores and Spark sessions for tests of jobs; our servers as processes."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.support import golden_store
+from tests.support.our_servers import BOOT_LIMIT, BOOTED, OurServer, OurServers
 from tests.support.shared_session import SharedSession
 
 if TYPE_CHECKING:
@@ -22,3 +24,19 @@ def spark(shared_session: SharedSession) -> "SparkSession":
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A store of Apache RocketMQ."""
     return golden_store.unpack("clean", tmp_path_factory.mktemp("recorded"))
+
+
+@pytest.fixture
+def servers(tmp_path: Path) -> Iterator[OurServers]:
+    """Our servers for one test, with their files in its folder; those still running are stopped after it."""
+    started = OurServers(tmp_path)
+    yield started
+    started.close()
+
+
+@pytest.fixture
+def broker(servers: OurServers) -> OurServer:
+    """A broker without a name server; the first send to a topic creates it."""
+    started = servers.launch_broker("", None, {"autoCreateTopicEnable": "true"})
+    started.wait_for(BOOTED, BOOT_LIMIT)
+    return started

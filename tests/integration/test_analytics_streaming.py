@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -126,13 +125,6 @@ class Load:
         """Till so many more messages were acknowledged."""
         wanted = self.sent + more
         wait_until(lambda: self.sent >= wanted, f"{more} messages were not taken", LIMIT_S)
-
-
-@pytest.fixture
-def servers(tmp_path: Path) -> Iterator[OurServers]:
-    started = OurServers(tmp_path)
-    yield started
-    started.close()
 
 
 def launch(servers: OurServers, namesrv: OurServer, old: OurServer | None = None) -> OurServer:

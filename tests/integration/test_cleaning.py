@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -97,12 +97,8 @@ class Broker:
 
 
 @pytest.fixture
-def broker(tmp_path: Path) -> Iterator[Broker]:
-    servers = OurServers(tmp_path)
-    try:
-        yield Broker(servers)
-    finally:
-        servers.close()
+def broker(servers: OurServers) -> Broker:
+    return Broker(servers)
 
 
 def first_names(folder: Path, count: int) -> list[int]:

@@ -3,15 +3,13 @@
 import contextlib
 import json
 import socket
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode
-from tests.support.our_servers import BOOT_LIMIT, BOOTED, OurServer, OurServers, status_bytes
+from tests.support.our_servers import OurServer, status_bytes
 from tests.support.raw_client import RawAnswer, RawClient, raw_frame, raw_header
 from tests.support.raw_requests import consumer_data, pull_fields, send_fields
 from tests.support.wait_watch import WaitWatch
@@ -24,17 +22,6 @@ MIB = 1 << 20
 LONGEST_S = 2.0
 MEMBERS, STALLED = 1_500, 100
 QUEUES = 16_384
-
-
-@pytest.fixture
-def broker(tmp_path: Path) -> Iterator[OurServer]:
-    servers = OurServers(tmp_path)
-    try:
-        started = servers.launch_broker("", None, {"autoCreateTopicEnable": "true"})
-        started.wait_for(BOOTED, BOOT_LIMIT)
-        yield started
-    finally:
-        servers.close()
 
 
 def config_size(broker: OurServer) -> int:

@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import aclosing
 from pathlib import Path
 from typing import Any
@@ -150,13 +150,6 @@ def as_it_was(row: dict[str, Any]) -> tuple[Any, ...]:
         row["tags"],
         row["properties"]["of"],
     )
-
-
-@pytest.fixture
-def servers(tmp_path: Path) -> Iterator[OurServers]:
-    started = OurServers(tmp_path)
-    yield started
-    started.close()
 
 
 def test_the_command_sends_an_export_into_a_broker_at_the_rate(

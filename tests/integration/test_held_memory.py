@@ -3,12 +3,10 @@
 import contextlib
 import json
 import socket
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-from tests.support.our_servers import BOOT_LIMIT, BOOTED, OurServer, OurServers, status_bytes
+from tests.support.our_servers import OurServer, status_bytes
 from tests.support.raw_client import RawClient, raw_frame, raw_header
 from tests.support.raw_requests import consumer_data, send_fields
 from tests.support.waiting import wait_until
@@ -20,17 +18,6 @@ SEND, HEART_BEAT, CONSUMER_RUNNING_INFO = 310, 34, 307
 BUDGET = 512 * MIB
 # Buffers in the kernel are no memory of the process; what a growing buffer is copied from is, and Python's own.
 OVERHEAD = 96 * MIB
-
-
-@pytest.fixture
-def broker(tmp_path: Path) -> Iterator[OurServer]:
-    servers = OurServers(tmp_path)
-    try:
-        started = servers.launch_broker("", None, {"autoCreateTopicEnable": "true"})
-        started.wait_for(BOOTED, BOOT_LIMIT)
-        yield started
-    finally:
-        servers.close()
 
 
 def send(client: RawClient, number: int) -> None:

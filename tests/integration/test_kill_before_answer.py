@@ -2,11 +2,8 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-
-import pytest
 
 from rocketbroker.client.message import Message
 from rocketbroker.client.producer import Producer
@@ -23,13 +20,6 @@ SETTINGS: dict[str, str | int] = {"flushDiskType": "SYNC_FLUSH", "mappedFileSize
 TOPIC = "Unanswered"
 QUEUE = MessageQueue(TOPIC, "broker-a", 0)
 SENDERS = 4
-
-
-@pytest.fixture
-def servers(tmp_path: Path) -> Iterator[OurServers]:
-    started = OurServers(tmp_path)
-    yield started
-    started.close()
 
 
 def launch(servers: OurServers, namesrv: OurServer, mark: Path, old: OurServer | None = None) -> OurServer:

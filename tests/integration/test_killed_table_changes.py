@@ -1,7 +1,6 @@
 """A broker that is killed on receipt of an answer keeps what the answer said: topics and groups, made and deleted."""
 
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
 
@@ -16,13 +15,6 @@ pytestmark = pytest.mark.timeout(600)
 SUCCESS = 0
 SETTINGS: dict[str, str | int] = {"autoCreateSubscriptionGroup": "false", "flushDiskType": "SYNC_FLUSH"}
 Check = Callable[[RawClient], None]
-
-
-@pytest.fixture
-def servers(tmp_path: Path) -> Iterator[OurServers]:
-    started = OurServers(tmp_path)
-    yield started
-    started.close()
 
 
 def create_topic(client: RawClient, topic: str) -> RawAnswer:

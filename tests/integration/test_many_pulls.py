@@ -2,8 +2,6 @@
 
 import contextlib
 import json
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -21,11 +19,9 @@ MIB = 1 << 20
 
 
 @pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[Cluster]:
-    servers = OurServers(tmp_path)
+def cluster(servers: OurServers) -> Cluster:
     namesrv = servers.namesrv()
-    yield Cluster(namesrv, servers.broker(namesrv.address))
-    servers.close()
+    return Cluster(namesrv, servers.broker(namesrv.address))
 
 
 def send_all(client: RawClient, broker: OurServer) -> float:

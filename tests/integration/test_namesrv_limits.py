@@ -3,7 +3,7 @@
 import asyncio
 import json
 import zlib
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from struct import pack
@@ -28,13 +28,6 @@ from tests.support.our_servers import OurServer, OurServers, cpu_seconds
 
 TIMEOUT_S = 60.0
 MIB = 1 << 20
-
-
-@pytest.fixture
-def servers(tmp_path: Path) -> Iterator[OurServers]:
-    started = OurServers(tmp_path)
-    yield started
-    started.close()
 
 
 @asynccontextmanager

@@ -26,13 +26,6 @@ LOG_FILE = 1 << 20
 
 
 @pytest.fixture
-def servers(tmp_path: Path) -> Iterator[OurServers]:
-    made = OurServers(tmp_path)
-    yield made
-    made.close()
-
-
-@pytest.fixture
 async def client() -> AsyncIterator[RemotingClient]:
     made = RemotingClient()
     yield made
