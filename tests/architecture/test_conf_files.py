@@ -22,7 +22,7 @@ def comments(path: Path) -> str:
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_comments_name_settings_files_and_figures_that_are_there(path: Path):
+def test_settings_files_and_figures_in_comments_exist(path: Path):
     text = comments(path)
 
     assert [word for word in re.findall(r"\b[a-z]+[A-Z]\w+", text) if word not in SETTINGS] == []

@@ -38,7 +38,7 @@ def paths() -> list[str]:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=page_id)
-def test_each_source_file_that_a_page_names_is_there(page: Path):
+def test_each_source_file_named_on_a_page_exists(page: Path):
     text = page.read_text()
     # Files that a page has its reader save begin with their name.
     names = set(re.findall(r"`([\w/.-]+\.py)`", text)) - set(re.findall(r"^# ([\w-]+\.py)$", text, re.MULTILINE))
@@ -47,14 +47,14 @@ def test_each_source_file_that_a_page_names_is_there(page: Path):
 
 
 @pytest.mark.parametrize("page", PAGES, ids=page_id)
-def test_each_file_of_the_checkout_that_a_page_names_is_there(page: Path):
+def test_each_file_of_the_checkout_named_on_a_page_exists(page: Path):
     words = re.findall(rf"(?<![\w/.-])((?:{'|'.join(PLACES)}|\.ci)/[\w./-]*\w)", page.read_text())
 
     assert {word for word in words if not (ROOT / word).exists()} == set()
 
 
 @pytest.mark.parametrize("page", PAGES, ids=page_id)
-def test_each_test_that_a_page_names_is_there(page: Path):
+def test_each_test_named_on_a_page_exists(page: Path):
     named = re.findall(r"(tests/[\w/]+\.py)((?:::\w+)+)", page.read_text())
 
     missing = [path + names for path, names in named if not is_defined((ROOT / path).read_text(), names)]
@@ -62,7 +62,7 @@ def test_each_test_that_a_page_names_is_there(page: Path):
 
 
 @pytest.mark.parametrize("page", PAGES, ids=page_id)
-def test_no_page_shows_a_folder_of_the_machine_that_it_was_written_on(page: Path):
+def test_no_page_shows_a_local_folder_of_its_author(page: Path):
     # mqdev makes a folder of its own there, and says so.
     assert [path for path in re.findall(r"/tmp/[\w./-]+", page.read_text()) if not path.startswith("/tmp/mqdev-")] == []
 
@@ -94,7 +94,7 @@ def test_each_feature_names_its_tests_and_its_code(row: list[str]):
 
 
 @pytest.mark.parametrize("page", PAGES, ids=page_id)
-def test_each_sub_command_that_a_page_runs_is_there(page: Path):
+def test_each_sub_command_run_on_a_page_exists(page: Path):
     run = set(re.findall(r"^\$ (?:bin/)?mqadmin (\w+)", page.read_text(), re.MULTILINE))
 
     assert run - set(SUB_COMMANDS) == set()

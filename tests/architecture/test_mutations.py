@@ -22,7 +22,7 @@ def test_a_mutation_changes_the_code_in_one_place(mutation: Mutation, tmp_path: 
     assert (ROOT / mutation.test.partition("::")[0]).is_file()
 
 
-def test_each_property_test_sees_a_mutation():
+def test_each_property_test_detects_a_mutation():
     seen = Counter(mutation.test.partition("::")[0] for mutation in MUTATIONS)
     files = {f"tests/property/{path.name}" for path in (ROOT / "tests" / "property").glob("test_*.py")}
     assert files <= seen.keys() | {"tests/property/test_mutations.py"}

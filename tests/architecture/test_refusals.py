@@ -12,7 +12,7 @@ from rocketbroker.store.flush.write_refusal import Refusal
 PAGE = (Path(__file__).resolve().parent.parent.parent / "docs" / "operations" / "refusals.md").read_text()
 
 
-def test_each_status_that_refuses_is_on_the_page_with_its_code():
+def test_each_rejecting_status_is_on_the_page_with_its_code():
     rows = re.findall(r"^\| `([A-Z_]+)` \| ([A-Z_]+) \((\d+)\) \|", PAGE, re.MULTILINE)
 
     assert {(status, code, int(number)) for status, code, number in rows} == {
@@ -21,7 +21,7 @@ def test_each_status_that_refuses_is_on_the_page_with_its_code():
     assert len(rows) == len(PutMessageStatus) - 1
 
 
-def test_each_cause_that_lasts_has_its_own_status():
+def test_each_standing_cause_has_its_own_status():
     assert len({refusal.value for refusal in Refusal}) == len(list(Refusal))
 
 

@@ -63,7 +63,7 @@ def has_processor(file: Path) -> bool:
     return any(name.endswith("Processor") and each.__module__ == module.__name__ for name, each in classes)
 
 
-def test_codes_share_a_file_only_where_they_are_of_one_kind():
+def test_codes_share_a_file_only_with_their_own_kind():
     """One code a file; twins, and pairs that undo each other, may share one."""
     shared = {file: {row.name for row in ROUTED if row.file == file} for file in FILES}
 
@@ -93,7 +93,7 @@ def codes(title: str, audience: Audience) -> set[int]:
     return {code for code, route in ROUTES[title].items() if route.audience is audience}
 
 
-def test_strangers_reach_what_clients_send_and_nothing_else():
+def test_strangers_reach_only_the_requests_of_clients():
     """A new code is closed until it is listed here: official clients must need it in ordinary work."""
     sends, pulls = {10, 310, 320, 324, 325, 370}, {11, 361}
     offsets, messages = {14, 15, 29, 30, 31, 32}, {12, 33, 36, 37}
@@ -102,6 +102,6 @@ def test_strangers_reach_what_clients_send_and_nothing_else():
     assert codes("Name server", Audience.CLIENT) == {105, 106}
 
 
-def test_brokers_reach_registration_and_what_a_slave_copies():
+def test_brokers_reach_registration_and_slave_requests():
     assert codes("Name server", Audience.BROKER) == {103, 104, 217, 322, 901, 904}
     assert codes("Broker", Audience.BROKER) == {21, 43, 45, 201}

@@ -44,7 +44,7 @@ def test_a_session_ends_with_its_java_process(store: Path) -> None:
     assert signal.getsignal(signal.SIGINT) is interrupt_handler
 
 
-def test_every_column_of_every_row_is_what_a_plain_loop_reads(spark: SparkSession, store: Path) -> None:
+def test_every_column_of_every_row_equals_a_plain_loop(spark: SparkSession, store: Path) -> None:
     messages = spark.read.format("rocketmq_store").option("splitSize", "10000").load(str(store))
     times = {name: f"unix_millis({name}) AS {name}" for name in ("store_timestamp", "born_timestamp")}
     selected = messages.selectExpr(*(times.get(name, name) for name in messages.columns))
@@ -61,7 +61,7 @@ def test_a_schema_chooses_columns_and_their_order(spark: SparkSession, store: Pa
     assert sorted(map(tuple, messages.collect())) == sorted(expected)
 
 
-def test_what_is_wrong_with_a_query_reaches_the_user(spark: SparkSession, store: Path, tmp_path: Path) -> None:
+def test_query_errors_reach_the_user(spark: SparkSession, store: Path, tmp_path: Path) -> None:
     with pytest.raises(AnalysisException, match="messages have no column 'offset'; there are broker, topic"):
         spark.read.format("rocketmq_store").schema("offset int").load(str(store)).collect()
     with pytest.raises(AnalysisException, match="holds no commit log; a RocketMQ store directory") as caught:
@@ -142,9 +142,7 @@ def test_damage_is_skipped_and_named_on_stderr(
     assert said_by["local"] == said_by["spark"]
 
 
-def test_a_file_that_a_broker_removes_during_a_query_ends_it_by_an_error_that_names_it(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_a_file_removed_during_a_query_is_named_in_its_error(spark: SparkSession, tmp_path: Path) -> None:
     writer = CommitLogWriter(tmp_path, file_size=1 << 13)
     writer.append_many(100)
     paths = sorted({path for path, _, _ in writer.records})

@@ -126,13 +126,13 @@ def is_left(data: bytes, place: RecordPlace) -> bool:
     return is_sound(record, int(place.file) + place.position, place.size)
 
 
-def test_fifty_thousand_messages_are_what_a_plain_loop_reads(own_session: SparkSession, store: Made) -> None:
+def test_fifty_thousand_messages_equal_a_plain_loop(own_session: SparkSession, store: Made) -> None:
     check_store(own_session, store, parts=1)
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(7200)
-def test_five_million_messages_are_what_a_plain_loop_reads(own_session: SparkSession, tmp_path: Path) -> None:
+def test_five_million_messages_equal_a_plain_loop(own_session: SparkSession, tmp_path: Path) -> None:
     made = make(tmp_path, SOAK, 256 << 20)
     assert len(made.records) == SOAK
     check_store(own_session, made, parts=10)

@@ -69,7 +69,7 @@ def test_each_message_comes_once_over_stops_of_the_query_and_rolls_of_the_log(sp
     assert written_rows(spark, out) == expected(writer.directory, "store")
 
 
-def test_a_query_tells_how_far_it_is(spark: SparkSession, tmp_path: Path):
+def test_a_query_reports_its_progress(spark: SparkSession, tmp_path: Path):
     writer = CommitLogWriter(tmp_path / "store")
     writer.append_many(50)
     progress = finish(spark, writer.root, tmp_path / "out", tmp_path / "checkpoint").lastProgress
@@ -78,7 +78,7 @@ def test_a_query_tells_how_far_it_is(spark: SparkSession, tmp_path: Path):
     assert f'"offset":{writer.end}' in str(source["endOffset"]).replace(" ", "").replace("'", '"')
 
 
-def test_files_that_were_removed_unread_end_the_query(spark: SparkSession, tmp_path: Path):
+def test_files_removed_unread_end_the_query(spark: SparkSession, tmp_path: Path):
     writer = CommitLogWriter(tmp_path / "store", file_size=1 << 14)
     out, checkpoint = tmp_path / "out", tmp_path / "checkpoint"
     writer.append_many(10)
@@ -141,7 +141,7 @@ def program(store: Path, out: Path, checkpoint: Path) -> subprocess.Popen[bytes]
     return subprocess.Popen(command, cwd=ROOT, env=environment, start_new_session=True)
 
 
-def test_a_broker_at_work_is_followed_through_kills_of_both(spark: SparkSession, servers: OurServers, tmp_path: Path):
+def test_a_running_broker_is_followed_through_kills_of_both(spark: SparkSession, servers: OurServers, tmp_path: Path):
     namesrv = servers.namesrv()
     broker = launch(servers, namesrv)
     out, checkpoint = tmp_path / "out", tmp_path / "checkpoint"

@@ -31,7 +31,7 @@ def collected(frame: DataFrame) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("name", TABLES)
-def test_each_table_has_in_spark_the_rows_that_it_has_without(spark: SparkSession, store: Path, name: str) -> None:
+def test_each_table_has_the_same_rows_with_and_without_spark(spark: SparkSession, store: Path, name: str) -> None:
     frame = spark.read.format("rocketmq_store").option("table", name).load(f"broker-a={store}")
     assert frame.columns == TABLES[name].schema.names
     assert sorted(collected(frame), key=str) == sorted(table_rows(f"broker-a={store}", name), key=str)
@@ -51,7 +51,7 @@ def offsets(frame: DataFrame) -> list[int]:
     return sorted(row["physical_offset"] for row in frame.collect())
 
 
-def test_filters_give_the_rows_that_they_say_whoever_applies_them(spark: SparkSession, store: Path) -> None:
+def test_filters_select_the_same_rows_pushed_down_or_not(spark: SparkSession, store: Path) -> None:
     columns = ["topic", "queue_id", "physical_offset", "tags", "store_timestamp"]
     rows = slow_rows(store / "commitlog")
     shared = messages(spark, store, columns)
@@ -78,7 +78,7 @@ def test_a_selection_belongs_to_its_data_frame(spark: SparkSession, store: Path)
     assert offsets(chosen) == wanted
 
 
-def test_the_setting_that_spark_needs_is_named_where_it_is_off(spark: SparkSession, store: Path) -> None:
+def test_a_spark_setting_that_is_off_is_named(spark: SparkSession, store: Path) -> None:
     spark.conf.set("spark.sql.python.filterPushdown.enabled", "false")
     try:
         with pytest.raises(PySparkException, match=r"spark\.sql\.python\.filterPushdown\.enabled"):
@@ -106,7 +106,7 @@ def test_views_are_named_in_sql(spark: SparkSession, store: Path, tmp_path: Path
     assert joined["entries"] == len(queued) > 100
 
 
-def test_what_is_wrong_with_a_query_reaches_the_user(spark: SparkSession, store: Path, tmp_path: Path) -> None:
+def test_query_errors_reach_the_user(spark: SparkSession, store: Path, tmp_path: Path) -> None:
     read = spark.read.format("rocketmq_store")
     with pytest.raises(AnalysisException, match="there is no table 'queues'; there are messages, consume_queue"):
         read.option("table", "queues").load(str(store))

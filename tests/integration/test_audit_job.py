@@ -361,11 +361,13 @@ def places_in_files(report: AuditReport) -> Counter[tuple[str, ...]]:
 
 
 @pytest.mark.parametrize("name", DAMAGES)
-def test_of_each_damage_the_same_is_told(told: dict[str, Found], stores: dict[str, Path], name: str) -> None:
+def test_each_damage_is_reported_as_by_the_store_check(
+    told: dict[str, Found], stores: dict[str, Path], name: str
+) -> None:
     assert places_in_tables(told[name]) == places_in_files(check(stores[name], CheckOptions(limit=LIMIT)))
 
 
-def test_the_damages_break_the_rules_that_they_are_made_for(told: dict[str, Found]) -> None:
+def test_each_damage_breaks_the_rule_it_is_made_for(told: dict[str, Found]) -> None:
     rules = {each["rule"] for found in told.values() for each in found}
     assert told["sound"] == []
     assert rules >= {
@@ -399,23 +401,23 @@ def test_the_damages_break_the_rules_that_they_are_made_for(told: dict[str, Foun
 
 
 @pytest.mark.parametrize("name", golden_store.NAMES)
-def test_nothing_is_wrong_with_a_store_of_apache_rocketmq(told: dict[str, Found], name: str) -> None:
+def test_a_store_of_apache_rocketmq_has_no_findings(told: dict[str, Found], name: str) -> None:
     assert told[name] == []
 
 
-def test_impossible_times_of_an_index_file_are_told(told: dict[str, Found]) -> None:
+def test_impossible_times_of_an_index_file_are_reported(told: dict[str, Found]) -> None:
     """Which of its entries have the time of their message then depends on what is added up too far."""
     assert {(each["rule"], each["severity"]) for each in told["far-index"]} == {("index-entry-mismatch", "error")}
 
 
-def test_an_entry_of_a_batch_stands_for_all_messages_in_it(told: dict[str, Found]) -> None:
+def test_one_batch_entry_covers_all_messages_of_the_batch(told: dict[str, Found]) -> None:
     assert sorted((each["rule"], each["queue_offset"], each["detail"]) for each in told["batches"]) == [
         ("consumer-offset-beyond-queue", None, "group Behind is at 13 of Batches/0, which ends at 12"),
         ("queue-offset-missing", 7, "neither message nor entry to 9"),
     ]
 
 
-async def test_nothing_is_lost_in_a_store_that_is_written_to_meanwhile(spark: SparkSession, tmp_path: Path) -> None:
+async def test_no_loss_is_reported_while_the_store_is_written(spark: SparkSession, tmp_path: Path) -> None:
     clock = FakeClock()
     store = make_store(tmp_path / "store", clock, max_index_num=1000)
     await store.start()
@@ -437,7 +439,7 @@ async def test_nothing_is_lost_in_a_store_that_is_written_to_meanwhile(spark: Sp
 
 
 @pytest.mark.parametrize("is_read", ["nothing", "log"])
-def test_nothing_is_lost_in_a_store_that_is_cleaned_meanwhile(
+def test_no_loss_is_reported_while_the_store_is_cleaned(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_read: str
 ) -> None:
     """What is damaged where nothing was removed is told all the same."""
@@ -472,7 +474,7 @@ def test_nothing_is_lost_in_a_store_that_is_cleaned_meanwhile(
     ]
 
 
-async def test_messages_that_go_before_they_are_consumed_are_told(spark: SparkSession, tmp_path: Path) -> None:
+async def test_messages_removed_before_they_are_consumed_are_reported(spark: SparkSession, tmp_path: Path) -> None:
     store = make_store(tmp_path / "store")
     await store.start()
     for number in range(300):
@@ -503,7 +505,7 @@ async def test_messages_that_go_before_they_are_consumed_are_told(spark: SparkSe
         (48, {"All": 8, "Amid": 7, "Old": 1}, [("Amid", 0, 7, 1)]),
     ],
 )
-def test_what_is_unread_in_files_about_to_go_is_counted_by_group_and_queue(
+def test_unread_messages_in_expiring_files_are_counted_by_group_and_queue(
     spark: SparkSession, hours: int, positions: dict[str, int], expected: list[tuple[str, int, int, int]]
 ) -> None:
     """Two files, of which the second is written to; queue 0 has batches of 2 and 5, queue 1 single messages.
@@ -538,7 +540,7 @@ def invoke(*arguments: object) -> tuple[int, str, str]:
     return printed.exit_code, printed.stdout, printed.stderr
 
 
-def test_the_exit_code_says_whether_anything_is_lost(spark: SparkSession, stores: dict[str, Path]) -> None:
+def test_the_exit_code_reports_loss(spark: SparkSession, stores: dict[str, Path]) -> None:
     exit_code, stdout, stderr = invoke(stores["one-record"], "--json")
     assert exit_code == 3, stderr
     printed = json.loads(stdout)

@@ -106,7 +106,7 @@ def first_names(folder: Path, count: int) -> list[int]:
 
 
 @pytest.mark.parametrize("how", [OurServer.kill, OurServer.stop])
-def test_expired_messages_go_by_hand_and_all_else_goes_on(broker: Broker, how: Callable[[OurServer], object]):
+def test_expired_messages_are_removed_on_request_and_all_else_stays(broker: Broker, how: Callable[[OurServer], object]):
     for n in range(MESSAGES):
         broker.send(n)
     with RawClient(broker.server.address) as client:
@@ -140,7 +140,7 @@ def test_expired_messages_go_by_hand_and_all_else_goes_on(broker: Broker, how: C
     assert not broker.servers.errors()
 
 
-def test_a_queue_all_of_whose_messages_are_gone_goes_on_where_it_was(broker: Broker):
+def test_a_queue_without_messages_keeps_its_next_offset(broker: Broker):
     for n in range(6):
         broker.send(n)
     for n in range(3):

@@ -27,7 +27,7 @@ async def test_messages_go_through_the_wire(server: DevServer):
     check_messages(await consume(server.namesrv_addr, NUMBER + 2), ids)
 
 
-async def test_the_whole_story(server: DevServer):
+async def test_client_and_mqadmin_run_the_whole_scenario(server: DevServer):
     await run_scenario(server.namesrv_addr, server.broker_addr)
 
 
@@ -35,7 +35,7 @@ def port_of(address: str) -> int:
     return int(address.rpartition(":")[2])
 
 
-async def test_a_restart_of_both_servers_is_outlived(tmp_path: Path):
+async def test_the_client_survives_a_restart_of_both_servers(tmp_path: Path):
     server = DevServer(0, 0, tmp_path / "store")
     await server.start()
     namesrv_addr, ports = server.namesrv_addr, (port_of(server.namesrv_addr), port_of(server.broker_addr))

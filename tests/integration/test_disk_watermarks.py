@@ -40,7 +40,7 @@ def small_disk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Small
 
 
 @pytest.mark.parametrize("small_disk", ["false"], indirect=True)
-def test_over_the_warning_level_sends_are_refused_with_the_share_until_there_is_room(small_disk: SmallDiskBroker):
+def test_sends_are_rejected_with_the_usage_above_the_warning_level(small_disk: SmallDiskBroker):
     for _ in range(50):
         assert small_disk.send().code == SUCCESS
     # There is room for the next file of the log, and for what comes before the share is measured again.
@@ -61,7 +61,7 @@ def test_over_the_warning_level_sends_are_refused_with_the_share_until_there_is_
 
 
 @pytest.mark.parametrize("small_disk", ["true"], indirect=True)
-def test_over_the_forced_level_the_oldest_messages_make_room_and_their_loss_is_told(small_disk: SmallDiskBroker):
+def test_oldest_messages_are_removed_and_reported_above_the_forced_level(small_disk: SmallDiskBroker):
     assert small_disk.send().code == SUCCESS
     small_disk.check_readable()  # the group comes to be with its first pull
     with RawClient(small_disk.broker.address) as client:

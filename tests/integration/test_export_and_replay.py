@@ -76,7 +76,7 @@ def test_json_lines_have_every_field(spark: SparkSession, made: Path, tmp_path: 
     assert by_offset([each | {"properties": dict(each["properties"])} for each in found]) == expected
 
 
-def test_a_target_that_is_there_and_a_library_that_is_not_are_named(spark: SparkSession, tmp_path: Path) -> None:
+def test_an_existing_target_and_a_missing_library_are_named(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "there").mkdir()
     with pytest.raises(ConfigError, match="there is there already; an export needs a target that is not"):
         export(frame(spark, [row()]), tmp_path / "there")
@@ -91,9 +91,7 @@ def test_a_target_that_is_there_and_a_library_that_is_not_are_named(spark: Spark
 
 
 @pytest.mark.parametrize("form", ["parquet", "jsonl"])
-def test_an_export_is_replayed_in_the_order_in_which_it_was_stored(
-    spark: SparkSession, tmp_path: Path, form: str
-) -> None:
+def test_an_export_is_replayed_in_store_order(spark: SparkSession, tmp_path: Path, form: str) -> None:
     rows = [row(number, store_timestamp=1000 + number // 2, topic=f"T{number % 3}") for number in range(40)]
     export(frame(spark, rows[20:] + rows[:20]), tmp_path / "export", form)
     again = list(in_order(exported_messages(spark, str(tmp_path / "export"), form)))

@@ -155,7 +155,7 @@ def check_refused(answer: RawAnswer) -> None:
     assert re.search(r"no room|disk", answer.remark, re.IGNORECASE), answer.remark
 
 
-def test_a_disk_full_of_messages_refuses_more_and_serves_what_it_has(small_disk: SmallDiskBroker):
+def test_a_full_disk_rejects_sends_and_serves_stored_messages(small_disk: SmallDiskBroker):
     small_disk.occupy(12 << 20)
     check_refused(small_disk.send_until_refused())
     taken = len(small_disk.acknowledged)
@@ -177,7 +177,7 @@ def test_a_disk_full_of_messages_refuses_more_and_serves_what_it_has(small_disk:
 
 
 @pytest.mark.parametrize("small_disk", [TO_THE_LAST_BYTE, WARNING_LEVEL], indirect=True)
-def test_foreign_data_that_fills_the_disk_keeps_messages_out_until_it_goes(small_disk: SmallDiskBroker):
+def test_sends_are_rejected_while_foreign_data_fills_the_disk(small_disk: SmallDiskBroker):
     for _ in range(50):
         assert small_disk.send().code == SUCCESS
     small_disk.occupy()
@@ -191,7 +191,7 @@ def test_foreign_data_that_fills_the_disk_keeps_messages_out_until_it_goes(small
 
 
 @pytest.mark.parametrize("how", [OurServer.kill, OurServer.stop])
-def test_a_broker_starts_on_a_full_disk_and_serves_what_it_has(
+def test_a_broker_starts_on_a_full_disk_and_serves_stored_messages(
     small_disk: SmallDiskBroker, how: Callable[[OurServer], object]
 ):
     small_disk.occupy(32 << 20)
@@ -206,7 +206,7 @@ def test_a_broker_starts_on_a_full_disk_and_serves_what_it_has(
     small_disk.check_alive()
 
 
-def test_queues_index_and_tables_that_found_no_room_are_written_when_there_is(small_disk: SmallDiskBroker):
+def test_queues_index_and_tables_are_written_once_the_disk_has_space(small_disk: SmallDiskBroker):
     for _ in range(10):
         assert small_disk.send().code == SUCCESS
     small_disk.check_readable()  # the group comes to be with its first pull

@@ -50,7 +50,7 @@ def test_half_frames_are_bounded_and_given_back(broker: OurServer):
             send(another, 1)
 
 
-def test_requests_whose_turn_does_not_come_are_bounded_and_end_with_their_connection(broker: OurServer):
+def test_waiting_requests_are_bounded_and_end_with_their_connection(broker: OurServer):
     with RawClient(broker.address) as consumer, RawClient(broker.address) as bystander:
         heartbeat = {"clientID": "stalled", "producerDataSet": [], "consumerDataSet": [consumer_data("CG_Stalled")]}
         assert consumer.ask(HEART_BEAT, None, json.dumps(heartbeat).encode()).code == 0

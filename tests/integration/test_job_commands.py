@@ -49,7 +49,7 @@ def test_a_selection_leaves_out_other_topics_and_times(spark: SparkSession, made
     ]
 
 
-def test_what_could_not_be_read_is_counted(spark: SparkSession, recorded: Path, made: Path, tmp_path: Path) -> None:
+def test_unreadable_messages_are_counted(spark: SparkSession, recorded: Path, made: Path, tmp_path: Path) -> None:
     assert scope(spark, recorded).not_read() == NotRead(0, 0)
     broken = shutil.copytree(recorded, tmp_path / "broken")
     message = golden_store.manifest("clean")["messages"][20]
@@ -59,7 +59,7 @@ def test_what_could_not_be_read_is_counted(spark: SparkSession, recorded: Path, 
     assert scope(spark, broken, other_topic).not_read() == NotRead(1, message["size"])
 
 
-def test_compressed_bodies_are_unpacked_and_those_that_cannot_be_are_named(spark: SparkSession, tmp_path: Path) -> None:
+def test_compressed_bodies_are_unpacked_and_corrupt_ones_reported(spark: SparkSession, tmp_path: Path) -> None:
     writer = CommitLogWriter(tmp_path)
     flag = COMPRESSED_FLAG | COMPRESSION_ZLIB_TYPE
     writer.append(compress(b"x" * 500 + b" needle \x00\xff " + b"y" * 500), sys_flag=flag)
@@ -88,9 +88,7 @@ def test_traffic_is_printed_as_json(spark: SparkSession, made: Path) -> None:
     assert [each["fromTime"] for each in told["rows"]] == sorted(each["fromTime"] for each in told["rows"])
 
 
-def test_rows_are_printed_as_a_table_with_what_was_not_read(
-    spark: SparkSession, recorded: Path, tmp_path: Path
-) -> None:
+def test_rows_are_printed_as_a_table_with_the_unread_parts(spark: SparkSession, recorded: Path, tmp_path: Path) -> None:
     broken = shutil.copytree(recorded, tmp_path / "broken")
     message = golden_store.manifest("clean")["messages"][20]
     overwrite(broken / "commitlog" / ("0" * 20), message["phyOffset"] + 4, b"????")
@@ -156,7 +154,7 @@ def test_stores_are_compared_by_the_bytes_of_properties(spark: SparkSession, tmp
     assert same.exit_code == 0, same.stderr
 
 
-def test_search_prints_what_it_found(spark: SparkSession, made: Path) -> None:
+def test_search_prints_its_matches(spark: SparkSession, made: Path) -> None:
     printed = run("search", made, "--regex", "body 3[0-9] ", "--in", "body", "--topic", "T0")
     assert printed.exit_code == 0, printed.stderr
     expected = [
@@ -194,7 +192,7 @@ def test_search_prints_what_it_found(spark: SparkSession, made: Path) -> None:
         (("traffic",), 2, "Missing argument"),
     ],
 )
-def test_what_is_wrong_with_a_command_is_one_line(
+def test_a_wrong_command_is_reported_in_one_line(
     made: Path, arguments: tuple[str, ...], exit_code: int, reason: str
 ) -> None:
     printed = run(*(each.format(made=made) for each in arguments))
@@ -212,7 +210,7 @@ def test_what_is_wrong_with_a_command_is_one_line(
         (("export", "{made}", "--to", "/proc/none/here"), 1, "exporting failed: "),
     ],
 )
-def test_what_spark_cannot_do_is_one_line(
+def test_a_spark_failure_is_reported_in_one_line(
     spark: SparkSession, made: Path, arguments: tuple[str, ...], exit_code: int, reason: str
 ) -> None:
     printed = run(*(each.format(made=made) for each in arguments))
@@ -222,7 +220,7 @@ def test_what_spark_cannot_do_is_one_line(
     assert "\tat " not in printed.stderr
 
 
-def test_files_called_like_snapshots_are_none(spark: SparkSession, made: Path, tmp_path: Path) -> None:
+def test_files_named_like_snapshots_are_ignored(spark: SparkSession, made: Path, tmp_path: Path) -> None:
     pq.write_table(pa.table({"topic": ["T1"], "lag": [1]}), tmp_path / "consumerOffset-1.parquet")
     printed = run("lag", made, "--snapshots", tmp_path)
     assert (printed.exit_code, printed.stdout) == (2, "")
@@ -237,7 +235,7 @@ def invoke(*arguments: object) -> tuple[int, str, str]:
     return printed.exit_code, printed.stdout, printed.stderr
 
 
-def test_the_commands_export_and_say_what_a_replay_would_send(spark: SparkSession, made: Path, tmp_path: Path) -> None:
+def test_the_commands_export_and_preview_a_replay(spark: SparkSession, made: Path, tmp_path: Path) -> None:
     target = tmp_path / "export"
     exit_code, stdout, stderr = invoke("export", f"a={made}", "--to", target, "--topic", "T1")
     expected = [each for each in rows_of(made) if each["topic"] == "T1"]
@@ -267,7 +265,7 @@ def test_the_commands_export_and_say_what_a_replay_would_send(spark: SparkSessio
         (("replay", "{made}", "--to-topic", "T"), "OLD=NEW is expected"),
     ],
 )
-def test_what_is_wrong_with_an_export_is_one_line(
+def test_a_wrong_export_is_reported_in_one_line(
     spark: SparkSession, made: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], reason: str
 ) -> None:
     monkeypatch.delenv("NAMESRV_ADDR", raising=False)

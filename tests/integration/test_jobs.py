@@ -58,7 +58,7 @@ def by_topic(rows: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
     return grouped
 
 
-def test_parts_without_rows_end_no_table(spark: SparkSession) -> None:
+def test_empty_partitions_do_not_end_a_table(spark: SparkSession) -> None:
     parts = [pa.table({"n": pa.array(numbers, pa.int64())}) for numbers in ([1, 2], [], [3], [])]
     assert local_frame(spark, pa.concat_tables(parts)).toArrow()["n"].to_pylist() == [1, 2, 3]
 
@@ -81,7 +81,7 @@ def test_traffic_is_that_of_a_plain_loop(spark: SparkSession, store: Path, inter
     assert {each["broker"] for each in rows} == {"a"}
 
 
-def test_times_may_be_timestamps_or_numbers_and_one_that_no_calendar_has_is_null(spark: SparkSession) -> None:
+def test_times_are_timestamps_or_numbers_and_null_outside_the_calendar(spark: SparkSession) -> None:
     numbers = frame(spark, [row(0), row(1, store_timestamp=(1 << 63) - 1), row(2, store_timestamp=-(1 << 63))])
     assert {(each["from_time"], each["messages"]) for each in found(traffic(numbers))} == {
         (moment(START // 60_000 * 60_000), 1),
@@ -121,12 +121,12 @@ def test_hot_keys_are_those_of_a_plain_loop(spark: SparkSession, store: Path) ->
     assert sorted(map(tuple, (each.values() for each in rows))) == sorted(expected, key=lambda each: each[:3])
 
 
-def test_a_key_that_stands_twice_in_a_message_counts_once(spark: SparkSession) -> None:
+def test_a_repeated_key_of_a_message_counts_once(spark: SparkSession) -> None:
     (each,) = found(hot_keys(frame(spark, [row(keys="k  k "), row(1, keys=" "), row(2)])))
     assert (each["key"], each["messages"], each["share"]) == ("k", 1, 1.0)
 
 
-def test_hot_keys_and_all_they_are_a_share_of_come_from_one_pass(spark: SparkSession) -> None:
+def test_hot_keys_and_their_total_come_from_one_pass(spark: SparkSession) -> None:
     plan = spark_plan(hot_keys(frame(spark, [row(keys="k")])))
     assert plan.count("LocalTableScan") == 1, plan
 
@@ -182,12 +182,12 @@ def test_delays_are_those_of_a_plain_loop(spark: SparkSession, store: Path) -> N
         assert each["born_later"] == sum(one < 0 for one in of)
 
 
-def test_a_born_time_that_no_difference_can_be_made_of_ends_nothing(spark: SparkSession) -> None:
+def test_an_extreme_born_time_fails_no_job(spark: SparkSession) -> None:
     (each,) = found(delays(frame(spark, [row(), row(1, born_timestamp=-(1 << 63))])))
     assert (each["messages"], each["least_ms"], each["greatest_ms"]) == (2, 47, 47)
 
 
-def test_what_brokers_write_themselves_has_no_delay(spark: SparkSession) -> None:
+def test_messages_written_by_brokers_have_no_delay(spark: SparkSession) -> None:
     topics = ["orders", "BenchmarkTest", "rmq_sys_wheel_timer", "TRANS_CHECK_MAX_TIME_TOPIC", "%DLQ%G"]
     rows = found(delays(frame(spark, [row(number, topic=topic) for number, topic in enumerate(topics)])))
     assert {each["topic"] for each in rows} == {"orders", "BenchmarkTest"}
@@ -209,7 +209,7 @@ def test_retries_of_pop_are_those_of_their_group(spark: SparkSession) -> None:
     assert (told["group_name"], told["origin_topic"], told["messages"], told["waiting"]) == ("G", "T", 1, 0)
 
 
-def test_retries_of_a_message_are_told_from_each_other(spark: SparkSession) -> None:
+def test_retries_of_a_message_are_distinguished(spark: SparkSession) -> None:
     def retry(number: int, origin: str, times: int, stored: int) -> dict[str, Any]:
         return row(
             number,
@@ -231,7 +231,7 @@ def test_retries_of_a_message_are_told_from_each_other(spark: SparkSession) -> N
     assert (second["with_previous"], second["p50_previous_ms"]) == (1, 4000)
 
 
-def test_retries_and_dead_letters_are_told_by_reason_and_age(spark: SparkSession) -> None:
+def test_retries_and_dead_letters_are_counted_by_reason_and_age(spark: SparkSession) -> None:
     now = START + 100 * HOUR
 
     def back(number: int, topic: str, times: int, hours: float, **properties: str) -> dict[str, Any]:
@@ -271,7 +271,7 @@ def test_retries_and_dead_letters_are_told_by_reason_and_age(spark: SparkSession
 # -- lag
 
 
-def test_lag_is_told_by_queue_and_added_up(spark: SparkSession) -> None:
+def test_lag_is_reported_by_queue_and_in_total(spark: SparkSession) -> None:
     taken = START + 10_000
     snapshots = spark.createDataFrame(
         [
@@ -318,7 +318,7 @@ def searched(spark: SparkSession, rows: list[dict[str, Any]], pattern: Pattern) 
     return sorted(found(search(messages, pattern)), key=lambda each: (each["physical_offset"], each["found_in"]))
 
 
-def test_text_is_found_where_a_plain_loop_finds_it(spark: SparkSession, made: Path) -> None:
+def test_search_finds_the_same_text_as_a_plain_loop(spark: SparkSession, made: Path) -> None:
     rows = searched(spark, rows_of(made), Pattern("body 17 "))
     expected = [each for each in rows_of(made) if b"body 17 " in each["body"]]
     assert [(r["physical_offset"], r["found_in"], r["msg_id"]) for r in rows] == [

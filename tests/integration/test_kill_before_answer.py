@@ -46,7 +46,7 @@ async def read_all(namesrv: str, count: int) -> list[bytes]:
     return bodies
 
 
-async def test_only_a_send_that_failed_may_be_stored_twice(servers: OurServers, tmp_path: Path):
+async def test_only_a_failed_send_may_be_stored_twice(servers: OurServers, tmp_path: Path):
     mark = tmp_path / "stalled"
     namesrv = servers.namesrv()
     broker = await asyncio.to_thread(launch, servers, namesrv, mark)

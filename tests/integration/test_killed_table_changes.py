@@ -94,11 +94,11 @@ def kill_after_each(servers: OurServers, rounds: int) -> None:
                     holds(client)
 
 
-def test_what_was_answered_is_there_after_a_kill(servers: OurServers):
+def test_answered_changes_survive_a_kill(servers: OurServers):
     kill_after_each(servers, rounds=1)
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(3600)
-def test_what_was_answered_is_there_after_each_of_many_kills(servers: OurServers):
+def test_answered_changes_survive_many_kills(servers: OurServers):
     kill_after_each(servers, rounds=20)

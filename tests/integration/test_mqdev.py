@@ -51,7 +51,7 @@ async def test_it_serves_until_it_is_stopped_and_leaves_nothing(tmp_path: Path, 
     assert stores_in(tmp_path) == []
 
 
-async def test_a_port_in_use_is_one_line(tmp_path: Path):
+async def test_a_port_in_use_is_reported_in_one_line(tmp_path: Path):
     server = await asyncio.start_server(lambda _reader, _writer: None, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
     async with server:

@@ -92,7 +92,7 @@ def test_it_prints_the_boot_line_serves_and_stops_cleanly(tmp_path: Path, number
     ("mode", "said"),
     [("true", "protected mode is on: "), ("false", "protected mode is off: anyone who can reach 0.0.0.0 ")],
 )
-def test_its_first_line_says_whom_it_admits(tmp_path: Path, mode: str, said: str) -> None:
+def test_its_first_line_names_the_admitted_peers(tmp_path: Path, mode: str, said: str) -> None:
     with started(tmp_path, "-c", config(tmp_path, listenPort=0, protectedMode=mode)) as (process, lines):
         lines.get(timeout=TIMEOUT_S)
         assert lines.get(timeout=TIMEOUT_S).startswith(
@@ -130,7 +130,7 @@ def test_it_names_a_port_in_use_in_one_line(tmp_path: Path) -> None:
         (None, "cannot read the settings file"),
     ],
 )
-def test_it_names_what_is_wrong_with_the_settings_in_one_line(tmp_path: Path, text: str | None, named: str) -> None:
+def test_it_reports_wrong_settings_in_one_line(tmp_path: Path, text: str | None, named: str) -> None:
     path = tmp_path / "namesrv.properties"
     if text is not None:
         path.write_text(text)

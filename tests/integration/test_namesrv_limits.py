@@ -73,7 +73,7 @@ async def all_topics(remoting: RemotingClient, where: str) -> list[str]:
     return TopicList.decode(answer.body).topic_list
 
 
-async def test_a_large_registration_is_taken_and_one_that_is_too_large_changes_nothing(servers: OurServers) -> None:
+async def test_a_large_registration_is_accepted_and_a_too_large_one_rejected(servers: OurServers) -> None:
     where = servers.namesrv(maxRegistrationSize=MIB, maxTopicsPerBroker=5_000).address
     async with client() as broker, client() as other:
         assert (await broker.invoke(where, registration(topics(4_000)), TIMEOUT_S)).code == 0
@@ -93,7 +93,7 @@ async def test_a_large_registration_is_taken_and_one_that_is_too_large_changes_n
         assert (await other.invoke(where, route("Topic-4499"), TIMEOUT_S)).code == 0
 
 
-async def test_registrations_are_taken_in_the_order_in_which_they_come(servers: OurServers) -> None:
+async def test_registrations_are_applied_in_order(servers: OurServers) -> None:
     where = servers.namesrv(deleteTopicWithBrokerRegistration="true").address
     async with client() as broker:
         bodies = [topics(3_000), topics(2), topics(2_000), topics(3)]
@@ -102,7 +102,7 @@ async def test_registrations_are_taken_in_the_order_in_which_they_come(servers: 
         assert await all_topics(broker, where) == ["Topic-0", "Topic-1", "Topic-2"]
 
 
-async def test_a_second_master_has_the_place_only_when_the_first_is_gone(servers: OurServers) -> None:
+async def test_a_second_master_registers_only_after_the_first_is_gone(servers: OurServers) -> None:
     server = servers.namesrv()
     async with client() as first, client() as second:
         assert (await first.invoke(server.address, registration(topics(3)), TIMEOUT_S)).code == 0
@@ -172,7 +172,7 @@ def many_small_topics(size: int) -> bytes:
     ],
     ids=["250 MiB compressed", "4 MB of topics", "15 MB of topics", "15 MB of []", "50,000 topics", "90,000 topics"],
 )
-async def test_no_registration_holds_the_name_server_or_its_memory(
+async def test_no_registration_blocks_the_name_server_or_fills_its_memory(
     servers: OurServers, body: bytes, compressed: bool, accepted: bool
 ) -> None:
     server = servers.namesrv()
@@ -200,7 +200,7 @@ async def test_no_registration_holds_the_name_server_or_its_memory(
 
 @pytest.mark.soak
 @pytest.mark.timeout(600)
-async def test_brokers_keep_their_route_whatever_the_key_value_configuration_holds(servers: OurServers) -> None:
+async def test_brokers_keep_their_route_with_a_huge_key_value_configuration(servers: OurServers) -> None:
     huge = {"Topic-1": "x" * (9 * MIB), "Topic-2": "y" * (9 * MIB), "Topic-0": "broker-a:4"}
     (servers.home / "kvConfig.json").write_text(json.dumps({"configTable": {"ORDER_TOPIC_CONFIG": huge}}))
     server = servers.namesrv(orderMessageEnable="true")

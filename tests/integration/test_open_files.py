@@ -166,7 +166,7 @@ async def test_1000_idle_connections_under_1024_open_files(servers: OurServers, 
     await keep_sending(servers, client, tmp_path / "store", 1024, 1100)
 
 
-def test_a_store_that_cannot_be_opened_for_want_of_descriptors_says_so(servers: OurServers, tmp_path: Path):
+def test_a_store_that_lacks_descriptors_to_open_reports_it(servers: OurServers, tmp_path: Path):
     store = tmp_path / "store"
     for number in range(80):
         path = store / "commitlog" / f"{number * LOG_FILE:020d}"

@@ -65,7 +65,7 @@ class Strangers:
 
 
 @pytest.mark.parametrize("title", ROUTES)
-def test_a_stranger_is_refused_every_code_but_those_of_clients(servers: Servers, stranger: Strangers, title: str):
+def test_a_stranger_may_send_only_the_codes_of_clients(servers: Servers, stranger: Strangers, title: str):
     peer = stranger.at(servers.titled(title))
     for opaque, (code, route) in enumerate(ROUTES[title].items(), 1):
         answer = peer.ask(code, opaque=opaque)

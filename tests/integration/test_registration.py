@@ -65,7 +65,7 @@ def routed(namesrv: NamesrvController, broker: BrokerController) -> bool:
 
 
 @pytest.mark.parametrize("settings", WAYS.values(), ids=WAYS.keys())
-async def test_no_topic_is_dropped_that_exists(tmp_path: Path, settings: dict[str, Any]):
+async def test_no_existing_topic_is_dropped(tmp_path: Path, settings: dict[str, Any]):
     """The name server drops, with each registration, the topics that it does not name."""
     client = RemotingClient()
     async with servers(tmp_path, **settings) as (namesrv, broker):
@@ -93,7 +93,7 @@ async def test_a_deleted_topic_has_no_route_when_the_deletion_is_answered(tmp_pa
         await client.stop()
 
 
-async def test_a_second_broker_of_the_same_name_says_so_and_takes_over_when_the_first_stops(
+async def test_a_second_broker_of_the_same_name_warns_and_takes_over_after_the_first(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ):
     (tmp_path / "second").mkdir()

@@ -28,7 +28,7 @@ def cluster(tmp_path: Path) -> Iterator[SparkCluster]:
         made.close()
 
 
-def test_two_workers_read_stores_with_what_spark_submit_brings_them(cluster: SparkCluster, tmp_path: Path):
+def test_two_workers_read_stores_with_the_files_of_spark_submit(cluster: SparkCluster, tmp_path: Path):
     writers = {name: CommitLogWriter(tmp_path / name, file_size=1 << 17) for name in ("a", "b")}
     expected: dict[tuple[str, str], list[int]] = defaultdict(lambda: [0, 0])
     for seed, (broker, writer) in enumerate(writers.items()):

@@ -44,7 +44,7 @@ def rows(frame: DataFrame) -> list[str]:
 
 
 @pytest.mark.parametrize("name", ["messages", "consume_queue", "topics", "consumer_offsets", "dead_letters"])
-def test_a_table_of_two_stores_has_the_same_rows_there_as_here(
+def test_a_table_of_two_stores_has_the_same_rows_remotely_and_locally(
     spark: SparkSession, places: tuple[str, str], name: str
 ) -> None:
     here, there = (spark.read.format("rocketmq_store").option("table", name).load(place) for place in places)
@@ -54,7 +54,7 @@ def test_a_table_of_two_stores_has_the_same_rows_there_as_here(
         assert {row["broker"] for row in there.select("broker").distinct().collect()} == set(golden_store.NAMES)
 
 
-def test_a_job_says_the_same_of_stores_there_as_here(spark: SparkSession, places: tuple[str, str]) -> None:
+def test_a_job_gives_the_same_result_remotely_and_locally(spark: SparkSession, places: tuple[str, str]) -> None:
     told: list[dict[str, Any]] = []
     for place in places:
         printed = CliRunner().invoke(app, ["traffic", *place.split(","), "--json"])
@@ -67,9 +67,7 @@ def test_a_job_says_the_same_of_stores_there_as_here(spark: SparkSession, places
     )
 
 
-def test_a_job_on_a_place_without_a_store_says_so_without_credentials(
-    spark: SparkSession, places: tuple[str, str]
-) -> None:
+def test_a_missing_store_is_reported_without_credentials(spark: SparkSession, places: tuple[str, str]) -> None:
     address = places[1].split(",")[0].partition("=")[2].replace("s3://", f"s3://{ACCESS_KEY}:{SECRET_KEY}@")
     printed = CliRunner().invoke(app, ["traffic", address.replace("stores/clean", "stores/none")])
     assert printed.exit_code == 1

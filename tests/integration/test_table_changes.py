@@ -160,7 +160,7 @@ def tables(broker: BrokerController) -> tuple[dict[str, object], dict[str, objec
 
 
 @pytest.mark.parametrize("command", CHANGES.values(), ids=CHANGES.keys())
-async def test_nothing_is_answered_before_the_disk_has_it(servers: Servers, command: Command):
+async def test_no_change_is_answered_before_it_is_on_disk(servers: Servers, command: Command):
     await make_old(servers)
     servers.disk.go_on.clear()
     asked = servers.disk.asked
@@ -178,7 +178,7 @@ async def test_nothing_is_answered_before_the_disk_has_it(servers: Servers, comm
 
 
 @pytest.mark.parametrize("command", CHANGES.values(), ids=CHANGES.keys())
-async def test_what_the_disk_refuses_is_said_and_undone(servers: Servers, command: Command):
+async def test_a_failed_write_is_reported_and_undone(servers: Servers, command: Command):
     await make_old(servers)
     before = tables(servers.broker)
     versions = servers.broker.topic_configs.data_version, servers.broker.subscription_groups.data_version
@@ -193,7 +193,7 @@ async def test_what_the_disk_refuses_is_said_and_undone(servers: Servers, comman
     assert (await servers.ask(command)).code == ResponseCode.SUCCESS
 
 
-async def test_a_send_to_a_topic_that_is_there_waits_for_no_table(servers: Servers):
+async def test_a_send_to_an_existing_topic_waits_for_no_table(servers: Servers):
     await make_old(servers)
     assert (await servers.ask(send("Old"))).code == ResponseCode.SUCCESS
     servers.disk.go_on.clear()
@@ -204,7 +204,7 @@ async def test_a_send_to_a_topic_that_is_there_waits_for_no_table(servers: Serve
     await other
 
 
-async def test_a_send_to_a_topic_whose_change_is_refused_is_acknowledged(servers: Servers):
+async def test_a_send_to_a_topic_whose_change_failed_is_acknowledged(servers: Servers):
     """The disk has the topic as it was, with the queue."""
     await make_old(servers)
     servers.disk.go_on.clear()
@@ -220,7 +220,7 @@ async def test_a_send_to_a_topic_whose_change_is_refused_is_acknowledged(servers
     servers.disk.refuses = False
 
 
-async def test_topics_that_are_created_have_a_route_at_once(servers: Servers):
+async def test_created_topics_have_a_route_at_once(servers: Servers):
     async def create_and_look_up(number: int) -> bool:
         made = send(f"T{number}") if number % 5 == 0 else create_topic(f"T{number}")
         assert (await servers.ask(made)).code == ResponseCode.SUCCESS
@@ -239,7 +239,7 @@ async def test_a_heartbeat_is_answered_when_the_retry_topic_has_a_route(servers:
     assert await servers.has_route("%RETRY%CG")
 
 
-async def test_a_disk_that_refuses_fails_no_heartbeat(servers: Servers):
+async def test_a_failing_disk_fails_no_heartbeat(servers: Servers):
     servers.disk.refuses = True
     body = (
         b'{"clientID":"c","consumerDataSet":[{"consumeFromWhere":0,"consumeType":1,"groupName":"CG","messageModel":1,'

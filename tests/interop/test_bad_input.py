@@ -86,7 +86,7 @@ def test_an_impossible_length_ends_that_connection_alone(
     )
 
 
-def test_announced_bytes_are_not_allocated_before_they_come(shared: Cluster, bystander: RawClient):
+def test_announced_bytes_are_not_allocated_before_they_arrive(shared: Cluster, bystander: RawClient):
     before = shared.broker.rss_bytes()
     with contextlib.ExitStack() as held:
         for _ in range(60):
@@ -199,7 +199,7 @@ ILLEGAL_NAMES = ["../x", "../../etc/x", "a/b", "", " ", "a b", "a\x00b", "té", 
 
 
 @pytest.mark.parametrize("name", ILLEGAL_NAMES)
-def test_a_topic_outside_the_rule_makes_no_file(shared: Cluster, peer: RawClient, name: str):
+def test_an_invalid_topic_name_creates_no_file(shared: Cluster, peer: RawClient, name: str):
     before = everything(shared.broker.store)
     refused(peer.ask(SEND_V2, send_fields(name), b"x"))
     refused(peer.ask(10, send_v1_fields(name), b"x", opaque=2))
@@ -215,7 +215,7 @@ def test_a_topic_outside_the_rule_makes_no_file(shared: Cluster, peer: RawClient
 
 
 @pytest.mark.parametrize("name", ILLEGAL_NAMES)
-def test_a_group_outside_the_rule_is_refused(shared: Cluster, peer: RawClient, name: str):
+def test_an_invalid_group_name_is_rejected(shared: Cluster, peer: RawClient, name: str):
     before = everything(shared.broker.store)
     refused(peer.ask(PULL, pull_fields("Bystander", consumerGroup=name)))
     body = json.dumps({"groupName": name, "consumeEnable": True}).encode()
@@ -232,17 +232,17 @@ def test_a_group_outside_the_rule_is_refused(shared: Cluster, peer: RawClient, n
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"[]", b"\xff", b'{"clientID":5}', b'{"consumerDataSet":"x"}', b"null"])
-def test_a_broken_heartbeat_is_refused(peer: RawClient, body: bytes):
+def test_a_broken_heartbeat_is_rejected(peer: RawClient, body: bytes):
     refused(peer.ask(HEART_BEAT, None, body))
     assert peer.ask(SEND_V2, send_fields("Bystander"), b"x", opaque=2).code == SUCCESS
 
 
-def test_a_body_over_the_limit_is_refused_with_the_limit(peer: RawClient):
+def test_a_body_over_the_limit_is_rejected_with_the_limit(peer: RawClient):
     refused(peer.ask(SEND_V2, send_fields("Bystander"), bytes(4 * 1024 * 1024 + 1)), "4194304")
     assert peer.ask(SEND_V2, send_fields("Bystander"), bytes(4 * 1024 * 1024), opaque=2).code == SUCCESS
 
 
-def test_properties_over_the_limit_are_refused_with_the_limit(peer: RawClient):
+def test_properties_over_the_limit_are_rejected_with_the_limit(peer: RawClient):
     answer = peer.ask(SEND_V2, send_fields("Bystander", i="k\x01" + "v" * 32_768 + "\x02"), b"x")
     assert answer.code == MESSAGE_ILLEGAL
     refused(answer, "32767")
@@ -253,13 +253,13 @@ def test_properties_over_the_limit_are_refused_with_the_limit(peer: RawClient):
     [b"", b"x", struct.pack(">i", 2**31 - 1) + b"x" * 40, struct.pack(">i", -1) * 8, struct.pack(">i", 0) * 8],
     ids=["empty", "short", "long", "negative", "zero"],
 )
-def test_a_broken_batch_is_refused(peer: RawClient, body: bytes):
+def test_a_broken_batch_is_rejected(peer: RawClient, body: bytes):
     before = peer.ask(MAX_OFFSET, {"topic": "Bystander", "queueId": "0"}).fields["offset"]
     refused(peer.ask(320, send_fields("Bystander", m="true"), body, opaque=2))
     assert peer.ask(MAX_OFFSET, {"topic": "Bystander", "queueId": "0"}, opaque=3).fields["offset"] == before
 
 
-def test_queues_and_offsets_out_of_range_are_refused(peer: RawClient):
+def test_queues_and_offsets_out_of_range_are_rejected(peer: RawClient):
     refused(peer.ask(SEND_V2, send_fields("Bystander", e="99"), b"x"), "99")
     refused(peer.ask(PULL, pull_fields("Bystander", queueId="99"), opaque=2), "99")
     moved = peer.ask(PULL, pull_fields("Bystander", 2**62), opaque=3)
@@ -270,7 +270,7 @@ def test_queues_and_offsets_out_of_range_are_refused(peer: RawClient):
         refused(peer.ask(33, {"offset": str(position)}, opaque=5))
 
 
-def test_a_lock_by_a_client_that_is_not_in_the_group_is_refused(peer: RawClient):
+def test_a_lock_by_a_client_outside_the_group_is_rejected(peer: RawClient):
     queue = {"topic": "Bystander", "brokerName": "broker-a", "queueId": 0}
     body = json.dumps({"consumerGroup": "CG_Locked", "clientId": "stranger", "mqSet": [queue]}).encode()
     answer = peer.ask(LOCK_BATCH, None, body)
@@ -294,7 +294,7 @@ def test_nothing_is_sent_back_for_an_offset_without_a_message(shared: Cluster, p
     assert everything(shared.broker.store) == before
 
 
-def test_resets_and_replies_that_cannot_be_change_nothing(shared: Cluster, peer: RawClient):
+def test_impossible_resets_and_replies_change_nothing(shared: Cluster, peer: RawClient):
     def reset(**others: Any) -> RawAnswer:
         fields = {"group": "CG_Moved", "topic": "Bystander", "timestamp": "0", "isForce": "true", "queueId": "0"}
         return peer.ask(222, {**fields, **others}, opaque=9)
@@ -326,7 +326,7 @@ def test_resets_and_replies_that_cannot_be_change_nothing(shared: Cluster, peer:
     assert after == before, "no offset and no message"
 
 
-def test_an_answer_that_nobody_waits_for_is_ignored(peer: RawClient):
+def test_an_unexpected_answer_is_ignored(peer: RawClient):
     peer.send(raw_frame(raw_header(0, opaque=77, flag=1)))
     assert peer.ask(SEND_V2, send_fields("Bystander"), b"x", opaque=2).code == SUCCESS
 

@@ -85,7 +85,7 @@ def start_apache(java: Java, namesrv: str, store: Path) -> JavaServer:
 
 
 @pytest.mark.parametrize("broker", ["ours", "apache"])
-def test_pull_and_push_consumers_get_what_is_read_from_the_files(
+def test_pull_and_push_consumers_get_the_messages_in_the_files(
     java: Java, our_servers: OurServers, tmp_path: Path, broker: str
 ):
     store, namesrv = tmp_path / "store", our_servers.namesrv().address
@@ -109,7 +109,7 @@ def test_pull_and_push_consumers_get_what_is_read_from_the_files(
     assert len(list((store / "commitlog").iterdir())) > 2
 
 
-def test_reading_while_the_broker_is_written_to_gives_what_consumers_get(
+def test_reading_during_writes_gives_the_messages_that_consumers_get(
     java: Java, our_servers: OurServers, tmp_path: Path
 ):
     store, namesrv = tmp_path / "store", our_servers.namesrv().address
@@ -142,7 +142,7 @@ def test_reading_while_the_broker_is_written_to_gives_what_consumers_get(
 
 
 @pytest.mark.parametrize("broker", ["ours", "apache"])
-def test_a_range_of_one_queue_is_what_a_consumer_gets_that_pulls_it(
+def test_a_range_of_one_queue_equals_a_pull_of_it(
     java: Java, our_servers: OurServers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broker: str
 ):
     # The end of a log is walked, since it may not be in the queues yet; this log is less than that.

@@ -90,7 +90,7 @@ def test_batches_are_kept_over_stops_kills_and_lost_folders(java: Java, our_serv
     check_store(store)
 
 
-def test_a_message_of_a_batch_that_a_consumer_fails_at_comes_again_by_itself(java: Java, our_servers: OurServers):
+def test_a_failed_message_of_a_batch_is_redelivered_alone(java: Java, our_servers: OurServers):
     namesrv = our_servers.namesrv().address
     broker = our_servers.broker(namesrv, messageDelayLevel="1s 1s 1s 1s")
     make_topic(broker.address, namesrv, TOPIC, 1, queue_type="BatchCQ")
@@ -103,7 +103,7 @@ def test_a_message_of_a_batch_that_a_consumer_fails_at_comes_again_by_itself(jav
 
 
 @pytest.mark.parametrize("writer", ["ours", "apache"])
-def test_the_store_of_one_is_served_by_the_other(java: Java, our_servers: OurServers, tmp_path: Path, writer: str):
+def test_each_broker_serves_the_store_of_the_other(java: Java, our_servers: OurServers, tmp_path: Path, writer: str):
     namesrv, store = our_servers.namesrv().address, tmp_path / "store"
 
     def start(ours: bool) -> JavaServer:

@@ -50,7 +50,7 @@ class StandingClock:
         self.process = self._start()
 
 
-def test_each_level_comes_in_its_time_over_restarts_kills_and_steps_of_the_clock(java: Java, our_servers: OurServers):
+def test_each_level_is_delivered_in_time_over_restarts_kills_and_clock_steps(java: Java, our_servers: OurServers):
     namesrv = our_servers.namesrv().address
     broker = StandingClock(our_servers, namesrv)
     make_topic(broker.process.address, namesrv, "Delay", 1)
@@ -106,7 +106,7 @@ def test_each_level_comes_in_its_time_over_restarts_kills_and_steps_of_the_clock
     assert our_servers.errors() == []
 
 
-def test_levels_that_are_changed_and_levels_that_there_are_not(java: Java, our_servers: OurServers):
+def test_changed_and_unknown_delay_levels(java: Java, our_servers: OurServers):
     namesrv = our_servers.namesrv().address
     broker = StandingClock(our_servers, namesrv)
     make_topic(broker.process.address, namesrv, "Levels", 1)

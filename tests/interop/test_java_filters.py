@@ -65,7 +65,7 @@ WRONG = {
 }
 
 
-def test_a_filter_is_refused_while_it_is_off_and_when_it_is_wrong(java: Java, cluster: Cluster):
+def test_a_filter_is_rejected_while_disabled_and_when_invalid(java: Java, cluster: Cluster):
     cluster.make_topic("Refused")
     expressions = "\n".join(["n > 30", *WRONG, "n > 31"])
     names = [f"namesrv={cluster.address}", "topic=Refused", "group=CG_Refused", f"expressions={expressions}"]

@@ -39,7 +39,7 @@ def conflict_and_figures(cluster: Cluster, group: str) -> tuple[str, dict[str, s
     return asyncio.run(ask())
 
 
-def test_a_group_that_may_not_consume_goes_on_where_it_was(
+def test_a_disabled_group_resumes_at_its_offset(
     java: Java, our_servers: OurServers, cluster: Cluster, admin: GroupAdmin
 ):
     cluster.make_topic("Halt")
@@ -69,7 +69,7 @@ def test_a_group_that_may_not_consume_goes_on_where_it_was(
     assert our_servers.errors() == []
 
 
-def test_clients_that_do_not_agree_are_named_and_each_answers_for_itself(
+def test_conflicting_clients_are_named_and_each_reports_its_own_state(
     java: Java, our_servers: OurServers, cluster: Cluster, admin: GroupAdmin
 ):
     cluster.make_topic("Differ")

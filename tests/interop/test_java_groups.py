@@ -117,7 +117,7 @@ def test_a_held_pull_is_answered_by_the_arrival_of_a_message(java: Java, cluster
     assert messages[-1].received - messages[0].stored < 15_000
 
 
-def test_pulls_over_the_limit_of_held_pulls_are_rejected_and_tried_again(java: Java, our_servers: OurServers):
+def test_pulls_over_the_limit_of_held_pulls_are_rejected_and_retried(java: Java, our_servers: OurServers):
     namesrv = our_servers.namesrv()
     cluster = Cluster(namesrv, our_servers.broker(namesrv.address, maxHeldPulls=1))
     cluster.make_topic("Busy", 4)
@@ -134,7 +134,7 @@ def test_pulls_over_the_limit_of_held_pulls_are_rejected_and_tried_again(java: J
     assert our_servers.errors() == []
 
 
-def test_a_subscription_that_is_changed_amid_a_heartbeat_is_served_before_the_next(java: Java, cluster: Cluster):
+def test_a_subscription_changed_during_a_heartbeat_applies_before_the_next(java: Java, cluster: Cluster):
     cluster.make_topic("Changed", 1)
     consumer = push(java, cluster, "Changed", "expression=A", "change=A || B", "heartbeat=600000")
     wait_until(lambda: last_queues(consumer.text()) == [0], "it has the queue")
@@ -151,7 +151,7 @@ def test_a_subscription_that_is_changed_amid_a_heartbeat_is_served_before_the_ne
     check_content(got(consumer.text()))
 
 
-def test_a_message_to_be_consumed_later_comes_again(java: Java, cluster: Cluster):
+def test_a_message_answered_with_reconsume_later_is_redelivered(java: Java, cluster: Cluster):
     cluster.make_topic("Later")
     soon = push(
         java, cluster, "Later", "failures=2", "delayLevel=1", "stopAfter=60", SEES_RETRY_TOPIC, properties=OFTEN
@@ -174,7 +174,7 @@ def test_a_message_to_be_consumed_later_comes_again(java: Java, cluster: Cluster
             assert received - by_attempt[n, times - 1] >= 1000, "level 1 is 1 s"
 
 
-def test_a_message_to_be_consumed_later_comes_after_10_s_when_nothing_is_said(java: Java, cluster: Cluster):
+def test_reconsume_later_redelivers_after_10_s_by_default(java: Java, cluster: Cluster):
     cluster.make_topic("Default")
     consumer = push(java, cluster, "Default", "failures=1", "stopAfter=8", SEES_RETRY_TOPIC, properties=OFTEN)
     wait_until(lambda: last_queues(consumer.text()) == [0, 1, 2, 3], "it has the queues")
@@ -189,7 +189,7 @@ def test_a_message_to_be_consumed_later_comes_after_10_s_when_nothing_is_said(ja
         assert 10_000 <= again[n] - first[n] < 30_000, "level 3, and not the next one"
 
 
-def test_delayed_messages_come_in_real_time_and_none_is_early(java: Java, cluster: Cluster):
+def test_delayed_messages_arrive_on_time_and_never_early(java: Java, cluster: Cluster):
     """Lateness is measured by a clock of the test's own in test_java_delays.py: a busy machine is late as well."""
     cluster.make_topic("Delay")
     clients = Scenario(java, cluster.address)

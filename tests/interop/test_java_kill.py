@@ -37,7 +37,7 @@ def run(
 
 
 @pytest.mark.parametrize(("flush", "listener", "seed"), VARIANTS[:2])
-def test_a_killed_broker_keeps_what_it_acknowledged(
+def test_a_killed_broker_keeps_acknowledged_messages(
     our_servers: OurServers, java: Java, flush: str, listener: str, seed: int
 ):
     run(our_servers, java, SHORT_CYCLES, flush, listener, seed)
@@ -46,14 +46,14 @@ def test_a_killed_broker_keeps_what_it_acknowledged(
 @pytest.mark.soak
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize(("flush", "listener", "seed"), VARIANTS)
-def test_a_broker_that_is_killed_for_long_keeps_what_it_acknowledged(
+def test_a_broker_killed_many_times_keeps_acknowledged_messages(
     our_servers: OurServers, java: Java, flush: str, listener: str, seed: int
 ):
     run(our_servers, java, LONG_CYCLES, flush, listener, seed + 100)
 
 
 @pytest.mark.timeout(300)
-def test_a_killed_broker_delivers_later_what_is_to_be_delivered_later(our_servers: OurServers, java: Java):
+def test_a_killed_broker_delivers_delayed_messages_in_time(our_servers: OurServers, java: Java):
     """Delayed messages and transactions among others: all of them come, none early, and none that was rolled back."""
     flush, seed = LATER_VARIANTS[0]
     run(our_servers, java, SHORT_CYCLES_OF_LATER, flush, "concurrent", seed, LaterLoad())
@@ -62,7 +62,7 @@ def test_a_killed_broker_delivers_later_what_is_to_be_delivered_later(our_server
 @pytest.mark.soak
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize(("flush", "seed"), LATER_VARIANTS)
-def test_a_broker_that_is_killed_for_long_delivers_later_what_is_to_be_delivered_later(
+def test_a_broker_killed_many_times_delivers_delayed_messages_in_time(
     our_servers: OurServers, java: Java, flush: str, seed: int
 ):
     run(our_servers, java, LONG_CYCLES, flush, "concurrent", seed + 100, LaterLoad())

@@ -60,7 +60,7 @@ def taken(consumer: JavaProcess, count: int, beyond: int = 0) -> list[Got]:
     return got(consumer.text())[count:]
 
 
-def test_running_consumers_go_back_to_a_time_and_to_an_offset(
+def test_running_consumers_are_reset_to_a_time_and_to_an_offset(
     java: Java, our_servers: OurServers, cluster: Cluster, admin: GroupAdmin
 ):
     cluster.make_topic("Back")
@@ -108,7 +108,7 @@ def test_running_consumers_go_back_to_a_time_and_to_an_offset(
     assert our_servers.errors() == []
 
 
-def test_groups_go_forward_while_they_run_and_back_while_they_do_not(
+def test_groups_are_reset_forward_while_online_and_back_while_offline(
     java: Java, our_servers: OurServers, cluster: Cluster, admin: GroupAdmin
 ):
     cluster.make_topic("Forward")
@@ -135,7 +135,7 @@ def test_groups_go_forward_while_they_run_and_back_while_they_do_not(
     wait_committed(again, "Forward", "CG_Forward", 210)
 
 
-def test_broadcasting_and_pulling_consumers_go_back_as_well(java: Java, our_servers: OurServers, cluster: Cluster):
+def test_broadcasting_and_pulling_consumers_are_reset_as_well(java: Java, our_servers: OurServers, cluster: Cluster):
     cluster.make_topic("Other")
     produce(java, cluster, "Other", f"selector:{NUMBER}:1", "pauseMillis=3")
     pulling = java.start(
@@ -159,9 +159,7 @@ def test_broadcasting_and_pulling_consumers_go_back_as_well(java: Java, our_serv
     assert our_servers.errors() == []
 
 
-def test_a_reset_outlives_the_broker_while_its_consumer_is_frozen(
-    java: Java, our_servers: OurServers, cluster: Cluster
-):
+def test_a_reset_survives_a_restart_while_its_consumer_is_frozen(java: Java, our_servers: OurServers, cluster: Cluster):
     cluster.make_topic("Frozen")
     produce(java, cluster, "Frozen", f"selector:{NUMBER}:1")
     consumer = consume(java, cluster, "Frozen", "CG_Frozen", "heartbeat=500")
@@ -186,7 +184,7 @@ def test_a_reset_outlives_the_broker_while_its_consumer_is_frozen(
     wait_committed(cluster, "Frozen", "CG_Frozen", PER_QUEUE)
 
 
-def test_what_is_not_finished_holds_the_offset(java: Java, our_servers: OurServers, cluster: Cluster):
+def test_the_offset_waits_for_unfinished_messages(java: Java, our_servers: OurServers, cluster: Cluster):
     cluster.make_topic("Stuck", 1)
     produce(java, cluster, "Stuck", "sync:60:1")
     consumer = consume(java, cluster, "Stuck", "CG_Stuck", "stuck=20")
@@ -201,7 +199,7 @@ def test_what_is_not_finished_holds_the_offset(java: Java, our_servers: OurServe
     assert our_servers.errors() == []
 
 
-def test_where_new_groups_start(java: Java, our_servers: OurServers):
+def test_new_groups_start_where_their_setting_says(java: Java, our_servers: OurServers):
     namesrv = our_servers.namesrv()
     # The first 640 messages need more than one file of this size, and all later ones fit into the second.
     broker = our_servers.broker(namesrv.address, mappedFileSizeCommitLog=196_608, fileReservedTime=1)

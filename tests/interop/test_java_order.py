@@ -26,9 +26,7 @@ def offsets(messages: list[Got], queue_id: int) -> list[int]:
     return [each.queue_offset for each in messages if each.queue_id == queue_id]
 
 
-def test_who_takes_over_from_a_killed_consumer_goes_on_in_order_once_its_locks_are_over(
-    java: Java, our_servers: OurServers
-):
+def test_order_is_kept_when_the_locks_of_a_killed_consumer_expire(java: Java, our_servers: OurServers):
     namesrv = our_servers.namesrv().address
     broker = clocked_broker(our_servers, namesrv)
     make_topic(broker.address, namesrv, "Order", len(QUEUES))
@@ -96,7 +94,7 @@ def test_who_takes_over_from_a_killed_consumer_goes_on_in_order_once_its_locks_a
     assert our_servers.errors() == []
 
 
-def test_a_strict_topic_refuses_rather_than_go_to_another_queue(java: Java, our_servers: OurServers):
+def test_a_strict_topic_rejects_a_send_rather_than_use_another_queue(java: Java, our_servers: OurServers):
     namesrv = our_servers.namesrv(orderMessageEnable="true").address
     broker = our_servers.broker(namesrv)
     queues = 6  # four here, two on a broker that is down

@@ -17,7 +17,9 @@ def clients_machine(other_machine: OtherMachine) -> OtherMachine:
     return other_machine
 
 
-def test_it_sends_and_consumes_and_does_not_administer(java: Java, cluster: Cluster, other_machine: OtherMachine):
+def test_a_remote_client_sends_and_consumes_but_may_not_administer(
+    java: Java, cluster: Cluster, other_machine: OtherMachine
+):
     cluster.make_topic("Elsewhere")
     consumer = push(java, cluster, "Elsewhere", "stopAfter=40")
     produce(java, cluster, "Elsewhere", "sync:40:1")

@@ -104,7 +104,7 @@ def remove_old_files(broker: ClockedBroker, namesrv: str, topic: str) -> int:
     return asyncio.run(first_offset())
 
 
-def test_new_groups_begin_where_their_rule_says(java: Java, our_servers: OurServers):
+def test_new_groups_start_at_the_offset_of_their_rule(java: Java, our_servers: OurServers):
     namesrv = our_servers.namesrv().address
     broker = clocked_broker(
         our_servers,
@@ -150,7 +150,7 @@ def test_new_groups_begin_where_their_rule_says(java: Java, our_servers: OurServ
     assert our_servers.errors() == []
 
 
-def test_traces_of_sends_and_of_consumption_are_found_by_apache_s_tool(java: Java, our_servers: OurServers):
+def test_traces_of_sends_and_consumption_are_found_by_apaches_tool(java: Java, our_servers: OurServers):
     namesrv = our_servers.namesrv().address
     broker = clocked_broker(our_servers, namesrv, traceTopicEnable="true")
     make_topic(broker.address, namesrv, "Traced", 1)
@@ -179,7 +179,7 @@ def test_traces_of_sends_and_of_consumption_are_found_by_apache_s_tool(java: Jav
     assert our_servers.errors() == []
 
 
-def test_compressed_bodies_go_through_and_our_tools_read_them(java: Java, our_servers: OurServers):
+def test_compressed_bodies_are_delivered_and_readable_by_our_tools(java: Java, our_servers: OurServers):
     namesrv = our_servers.namesrv().address
     broker = our_servers.broker(namesrv)
     make_topic(broker.address, namesrv, "Packed", 1)

@@ -49,7 +49,7 @@ def attempts(messages: list[Got], n: int) -> list[Got]:
     return [each for each in messages if each.n == n]
 
 
-def test_retries_come_later_and_later_until_the_message_is_dead(java: Java, our_servers: OurServers):
+def test_retries_back_off_until_the_message_is_a_dead_letter(java: Java, our_servers: OurServers):
     broker = Broker(our_servers, java, "Retry", "Other")
     clients, clock = broker.clients, broker.process
     clients.do("consume", name="c", group="G", topic="Retry,Other")
@@ -103,7 +103,9 @@ def origins(clients: Scenario) -> list[tuple[str, ...]]:
 
 
 @pytest.mark.parametrize("client", ["5.5.0", "4.9.8"])
-def test_a_consumer_says_how_often_and_broadcasting_never(java: Java, our_servers: OurServers, client: str):
+def test_a_consumer_sets_the_retry_limit_and_broadcasting_never_retries(
+    java: Java, our_servers: OurServers, client: str
+):
     broker = Broker(our_servers, java, "Limit", client=client)
     clients, clock = broker.clients, broker.process
     clients.do("consume", name="limited", group="G_limited", topic="Limit", max=2)
@@ -130,7 +132,7 @@ def test_a_consumer_says_how_often_and_broadcasting_never(java: Java, our_server
     assert delayed(broker.namesrv, "Limit") == {3: 1, 4: 1}
 
 
-def test_orderly_consumers_try_again_in_place_until_their_limit(java: Java, our_servers: OurServers):
+def test_orderly_consumers_retry_in_place_until_their_limit(java: Java, our_servers: OurServers):
     broker = Broker(our_servers, java, "Orderly")
     clients = broker.clients
     clients.do("consume", name="endless", group="G_endless", topic="Orderly", listener="orderly", suspend=20)
@@ -152,7 +154,7 @@ def test_orderly_consumers_try_again_in_place_until_their_limit(java: Java, our_
     assert our_servers.errors() == []
 
 
-def test_what_a_killed_consumer_had_not_acknowledged_comes_again(java: Java, our_servers: OurServers):
+def test_unacknowledged_messages_of_a_killed_consumer_are_redelivered(java: Java, our_servers: OurServers):
     broker = Broker(our_servers, java, "Killed")
     killed = broker.clients
     killed.do("consume", name="c", group="G", topic="Killed")
@@ -177,7 +179,7 @@ def test_what_a_killed_consumer_had_not_acknowledged_comes_again(java: Java, our
 
 @pytest.mark.soak
 @pytest.mark.timeout(400)
-def test_a_message_that_is_taken_too_long_for_is_sent_back(java: Java, our_servers: OurServers):
+def test_a_message_consumed_for_too_long_is_sent_back(java: Java, our_servers: OurServers):
     # The client looks each minute, by its own clock: nothing here makes that shorter.
     broker = Broker(our_servers, java, "Slow")
     clients = broker.clients

@@ -23,7 +23,7 @@ HOUR_MS = 3_600_000
 SETTINGS: dict[str, str | int] = {"recallMessageEnable": "true"}
 
 
-def test_timer_messages_are_not_early_not_lost_and_not_delivered_when_recalled(java: Java, our_servers: OurServers):
+def test_timer_messages_are_neither_early_nor_lost_nor_delivered_after_recall(java: Java, our_servers: OurServers):
     namesrv = our_servers.namesrv()
     broker = our_servers.launch_broker(namesrv.address, None, SETTINGS)
     wait_serving(broker, namesrv.address)
@@ -86,7 +86,7 @@ def has_come(consumer: JavaProcess, numbers: set[int]) -> bool:
     return {each.n for each in got(consumer.text())} >= numbers
 
 
-def test_days_of_waiting_over_a_stop_a_kill_and_a_step_back(java: Java, our_servers: OurServers):
+def test_timers_of_days_survive_a_stop_a_kill_and_a_clock_step_back(java: Java, our_servers: OurServers):
     """One message an hour, up to three days ahead; the broker's clock is set, the clients know nothing of it."""
     hours, recall_each = 70, 10
     namesrv = our_servers.namesrv()

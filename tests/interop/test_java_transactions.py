@@ -125,7 +125,7 @@ def numbers(messages: list[Got]) -> dict[int, int]:
 
 
 @pytest.mark.parametrize("client", ["5.5.0", "4.9.8"])
-def test_consumers_get_what_is_committed_and_nothing_else(java: Java, our_servers: OurServers, client: str):
+def test_consumers_get_only_committed_messages(java: Java, our_servers: OurServers, client: str):
     cluster = start_cluster(our_servers)
     consumer = consume(java, cluster)
     producer = transact(
@@ -184,9 +184,7 @@ def test_a_sibling_answers_for_a_producer_that_was_killed(java: Java, our_server
 
 
 @pytest.mark.parametrize("flush", ["ASYNC_FLUSH", "SYNC_FLUSH"])
-def test_a_broker_that_is_killed_amid_transactions_asks_for_them(
-    java: Java, our_servers: OurServers, tmp_path: Path, flush: str
-):
+def test_a_broker_killed_amid_transactions_checks_them(java: Java, our_servers: OurServers, tmp_path: Path, flush: str):
     """Some are committed and no op message says so yet; of others there is the first half alone."""
     settings: dict[str, str | int] = {"flushDiskType": flush, "transactionOpBatchInterval": 600_000}
     cluster = start_cluster(our_servers, **settings)
@@ -216,7 +214,7 @@ def test_a_broker_that_is_killed_amid_transactions_asks_for_them(
 
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("first", ["ours", "apache"])
-def test_what_begins_under_one_broker_is_ended_under_the_other(
+def test_a_transaction_begun_under_one_broker_ends_under_the_other(
     java: Java, our_servers: OurServers, tmp_path: Path, first: str
 ):
     namesrv = our_servers.namesrv().address
@@ -273,7 +271,7 @@ async def resume(cluster: Cluster, ids: list[str]) -> list[str]:
         return [(await admin._invoke(cluster.broker.address, each)).remark or "" for each in commands]
 
 
-def test_what_nobody_knows_is_given_up_after_15_checks_and_can_be_taken_up_again(java: Java, our_servers: OurServers):
+def test_an_unknown_transaction_is_given_up_after_15_checks_and_can_be_resumed(java: Java, our_servers: OurServers):
     """With all times as they are by default, on a clock that is advanced."""
     namesrv = our_servers.namesrv()
     broker = clocked_broker(our_servers, namesrv.address, channelExpiredTimeout=86_400_000)

@@ -54,7 +54,7 @@ def fields(output: str) -> dict[str, str]:
     return {pair[0].strip(): pair[1].strip() for pair in pairs}
 
 
-def test_topics_are_made_shown_and_deleted(java: Java, cluster: Cluster):
+def test_topics_are_created_shown_and_deleted(java: Java, cluster: Cluster):
     address = cluster.broker.address
     made, by_address, topics, route, by_list, status, deleted, after, gone = admin(
         java,
@@ -172,7 +172,7 @@ def test_the_broker_is_shown(java: Java, cluster: Cluster):
     assert held["storePathRootDir"] == str(cluster.broker.store)
 
 
-def test_settings_are_changed_take_effect_and_stay(
+def test_changed_settings_take_effect_and_persist(
     java: Java, cluster: Cluster, our_servers: OurServers, tmp_path: Path
 ):
     address = cluster.broker.address

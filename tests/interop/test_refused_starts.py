@@ -55,7 +55,7 @@ def test_settings_that_cannot_be_read_are_named(
 
 
 @pytest.mark.parametrize("role", ["SLAVE", "SYNC_MASTER"])
-def test_roles_that_would_need_replication_are_refused(our_servers: OurServers, tmp_path: Path, role: str):
+def test_roles_that_need_replication_are_rejected(our_servers: OurServers, tmp_path: Path, role: str):
     path = tmp_path / "role.properties"
     path.write_text(f"brokerRole={role}\nstorePathRootDir={tmp_path}/store\n")
     line = ended(our_servers, "broker_startup", path)
@@ -75,7 +75,7 @@ def test_a_port_in_use_is_named_and_the_store_stays_whole(our_servers: OurServer
     assert not (tmp_path / "store" / "abort").exists(), "it stopped in order"
 
 
-def test_a_store_in_use_is_refused(our_servers: OurServers, tmp_path: Path):
+def test_a_store_in_use_is_rejected(our_servers: OurServers, tmp_path: Path):
     broker = our_servers.broker(our_servers.namesrv().address)
     with RawClient(broker.address) as client:
         assert client.ask(SEND_V2, send_fields("Bystander"), b"safe").code == SUCCESS

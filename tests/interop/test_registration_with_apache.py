@@ -29,7 +29,7 @@ WAYS: list[dict[str, Any]] = [
 
 @pytest.mark.java
 @pytest.mark.timeout(600)  # the first run fetches the jars
-async def test_no_topic_is_dropped_that_exists(java: Java, tmp_path: Path) -> None:
+async def test_no_existing_topic_is_dropped(java: Java, tmp_path: Path) -> None:
     namesrv = await asyncio.to_thread(java.namesrv, deleteTopicWithBrokerRegistration="true")
     client = RemotingClient()
 

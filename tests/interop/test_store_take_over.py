@@ -87,7 +87,7 @@ def take_over(java: Java, namesrv: str, store: Path, first: StartBroker, second:
 
 
 @pytest.mark.parametrize("writer", ["ours", "apache"])
-def test_the_store_of_one_is_served_by_the_other(java: Java, our_servers: OurServers, tmp_path: Path, writer: str):
+def test_each_broker_serves_the_store_of_the_other(java: Java, our_servers: OurServers, tmp_path: Path, writer: str):
     namesrv = our_servers.namesrv().address
     store = tmp_path / "store"
 
@@ -104,9 +104,7 @@ def test_the_store_of_one_is_served_by_the_other(java: Java, our_servers: OurSer
     assert our_servers.errors() == []
 
 
-def test_a_reset_that_no_consumer_has_taken_over_goes_with_the_store(
-    java: Java, our_servers: OurServers, tmp_path: Path
-):
+def test_a_pending_reset_moves_with_the_store(java: Java, our_servers: OurServers, tmp_path: Path):
     """Our file of consumer offsets has a field then that Apache's broker does not know."""
     namesrv = our_servers.namesrv().address
     store = tmp_path / "store"

@@ -57,7 +57,7 @@ def test_each_request_is_handled_once_in_order(asked: list[tuple[int, bytes, int
 
 @given(st.binary(max_size=400), st.lists(st.integers(0, 400), max_size=5))
 @settings(max_examples=300, deadline=None)
-def test_no_bytes_at_all_make_a_connection_fail(noise: bytes, cuts: list[int]):
+def test_no_bytes_fail_a_connection(noise: bytes, cuts: list[int]):
     async def run() -> None:
         handlers = Handlers()
         connection, transport, endpoint = connect(handlers.routes())

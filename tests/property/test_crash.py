@@ -106,7 +106,7 @@ def with_a_damaged_index_file(store: Path) -> None:
     "damage",
     [without_the_index, without_the_queues, without_a_queue, with_a_queue_file_cut_short, with_a_damaged_index_file],
 )
-async def test_a_crash_while_queues_and_index_are_made_anew(tmp_path: Path, damage: Callable[[Path], None]) -> None:
+async def test_a_crash_while_queues_and_index_are_rebuilt(tmp_path: Path, damage: Callable[[Path], None]) -> None:
     """Also when they were lost where they are known to be on disk."""
     script = CrashScript(tmp_path / "live", "SYNC_FLUSH", seed=3)
     await script.run(OPERATIONS)
@@ -122,20 +122,20 @@ async def test_a_crash_while_queues_and_index_are_made_anew(tmp_path: Path, dama
 
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("flush_disk_type", FLUSH_TYPES)
-async def test_a_crash_amid_the_start_after_a_crash(tmp_path: Path, flush_disk_type: str) -> None:
+async def test_a_crash_during_recovery(tmp_path: Path, flush_disk_type: str) -> None:
     assert await crash_twice(tmp_path, flush_disk_type, seed=2, step=97) > 10
 
 
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("seed", [1, 3, 4])
 @pytest.mark.parametrize("flush_disk_type", FLUSH_TYPES)
-async def test_a_crash_takes_nothing_that_was_promised(tmp_path: Path, flush_disk_type: str, seed: int) -> None:
+async def test_a_crash_loses_nothing_promised(tmp_path: Path, flush_disk_type: str, seed: int) -> None:
     assert await check_all(tmp_path, flush_disk_type, seed, step=17) > 50
 
 
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("flush_disk_type", FLUSH_TYPES)
-async def test_a_flush_amid_a_dispatch_covers_nothing_that_is_not_entered(tmp_path: Path, flush_disk_type: str) -> None:
+async def test_a_flush_during_a_dispatch_covers_only_entered_messages(tmp_path: Path, flush_disk_type: str) -> None:
     """No message that a queue flush passed over is lost behind a checkpoint, and its queue offset is not used again.
 
     Without an index, whose checkpoint would have the message entered again.
@@ -148,7 +148,7 @@ async def test_a_flush_amid_a_dispatch_covers_nothing_that_is_not_entered(tmp_pa
 
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("flush_disk_type", FLUSH_TYPES)
-async def test_a_clock_that_was_set_back_takes_nothing_that_was_promised(tmp_path: Path, flush_disk_type: str) -> None:
+async def test_a_clock_set_back_loses_nothing_promised(tmp_path: Path, flush_disk_type: str) -> None:
     script = OrderedThreadsScript(tmp_path / "live", flush_disk_type, seed=5, message_index_enable=False)
     await script.run_only(script.set_clock_back)
 
@@ -159,9 +159,7 @@ async def test_a_clock_that_was_set_back_takes_nothing_that_was_promised(tmp_pat
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("seed", range(10, 14))
 @pytest.mark.parametrize("flush_disk_type", FLUSH_TYPES)
-async def test_a_crash_at_any_point_takes_nothing_that_was_promised(
-    tmp_path: Path, flush_disk_type: str, seed: int
-) -> None:
+async def test_a_crash_at_any_point_loses_nothing_promised(tmp_path: Path, flush_disk_type: str, seed: int) -> None:
     checked = 0
     for first in range(len(Loss)):
         checked += await check_all(tmp_path / str(first), flush_disk_type, seed * 4 + first, step=1)

@@ -122,7 +122,7 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Template:
 
 
 @pytest.mark.timeout(300)
-def test_whatever_one_file_has_become(template: Template, tmp_path: Path) -> None:
+def test_any_damage_to_one_file(template: Template, tmp_path: Path) -> None:
     damage_many(template, tmp_path, range(SHORT))
 
 

@@ -157,9 +157,7 @@ def sound_of(opened: Opened, changes: list[Change]) -> set[tuple[int, int]]:
 
 @given(damages=damages, head_damages=head_damages)
 @settings(max_examples=100, deadline=None)
-def test_files_that_are_damaged_while_the_store_is_open(
-    opened: Opened, damages: list[Damage], head_damages: list[HeadDamage]
-):
+def test_files_damaged_while_the_store_is_open(opened: Opened, damages: list[Damage], head_damages: list[HeadDamage]):
     log = opened.store.commit_log.queue
     queues = [queue.queue for queue in opened.store.queues.queues_of("Topic").values()]
     changes = []
@@ -177,7 +175,7 @@ def test_files_that_are_damaged_while_the_store_is_open(
 
 @given(damages=damages)
 @settings(max_examples=20, deadline=None, derandomize=True)
-def test_files_that_are_damaged_before_the_store_is_opened(stopped: Path, opened: Opened, damages: list[Damage]):
+def test_files_damaged_before_the_store_is_opened(stopped: Path, opened: Opened, damages: list[Damage]):
     # The first file of each: the last ones are looked at when the store is opened.
     root = stopped.with_name("damaged")
     shutil.copytree(stopped, root)

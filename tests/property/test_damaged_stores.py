@@ -42,7 +42,7 @@ def damage_many(template: Template, folder: Path, cases: range) -> Counter[str]:
 
 
 @pytest.mark.timeout(300)
-def test_whatever_one_file_has_become(template: Template, tmp_path: Path) -> None:
+def test_any_damage_to_one_file(template: Template, tmp_path: Path) -> None:
     outcomes = damage_many(template, tmp_path, range(SHORT))
     assert outcomes.total() == SHORT
 

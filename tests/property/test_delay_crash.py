@@ -23,9 +23,7 @@ async def check_all(folder: Path, flush_disk_type: str, seed: int, step: int) ->
 
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("flush_disk_type", FLUSH_TYPES)
-async def test_after_a_crash_all_is_delivered_and_nothing_early_or_again_that_was_noted(
-    tmp_path: Path, flush_disk_type: str
-) -> None:
+async def test_a_crash_delivers_all_and_nothing_early_or_twice(tmp_path: Path, flush_disk_type: str) -> None:
     assert await check_all(tmp_path, flush_disk_type, seed=1, step=23) > 25
 
 
@@ -33,7 +31,7 @@ async def test_after_a_crash_all_is_delivered_and_nothing_early_or_again_that_wa
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("seed", range(10, 14))
 @pytest.mark.parametrize("flush_disk_type", FLUSH_TYPES)
-async def test_after_a_crash_at_any_point_all_is_delivered_and_nothing_early_or_again_that_was_noted(
+async def test_a_crash_at_any_point_delivers_all_and_nothing_early_or_twice(
     tmp_path: Path, flush_disk_type: str, seed: int
 ) -> None:
     checked = await check_all(tmp_path, flush_disk_type, seed, step=3)

@@ -57,7 +57,7 @@ async def run_with(folder: Path, flush_disk_type: str, seed: int, faults: Faults
 @pytest.mark.parametrize("code", [errno.EIO, errno.ENOSPC])
 @pytest.mark.parametrize("flush_disk_type", ["SYNC_FLUSH", "ASYNC_FLUSH"])
 @pytest.mark.parametrize("kind", KINDS)
-async def test_a_disk_that_refuses_for_a_while_takes_nothing(
+async def test_a_disk_that_fails_for_a_while_loses_nothing(
     tmp_path: Path, kind: str, flush_disk_type: str, code: int
 ) -> None:
     met, refused = 0, 0
@@ -75,7 +75,7 @@ async def test_a_disk_that_refuses_for_a_while_takes_nothing(
 @pytest.mark.parametrize("code", [errno.EIO, errno.ENOSPC])
 @pytest.mark.parametrize("flush_disk_type", ["SYNC_FLUSH", "ASYNC_FLUSH"])
 @pytest.mark.parametrize("kind", KINDS)
-async def test_each_operation_that_the_disk_refuses_takes_nothing(
+async def test_each_failed_disk_operation_loses_nothing(
     tmp_path: Path, kind: str, flush_disk_type: str, code: int
 ) -> None:
     first, met = 0, True
@@ -97,7 +97,7 @@ class NoDescriptors(Faults):
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("flush_disk_type", ["SYNC_FLUSH", "ASYNC_FLUSH"])
 @pytest.mark.parametrize(("first", "count"), [(2, 3), (12, 6), (30, 20)])
-async def test_a_time_without_descriptors_takes_nothing(
+async def test_a_shortage_of_descriptors_loses_nothing(
     tmp_path: Path, flush_disk_type: str, first: int, count: int
 ) -> None:
     faults = NoDescriptors("open", first, count, errno.EMFILE)

@@ -31,7 +31,7 @@ def check_costs(target: Target, data: bytes) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_recorded_input_is_taken(name: str) -> None:
+def test_recorded_input_is_accepted(name: str) -> None:
     target = targets()[name]
     assert target.bases
     for data in target.bases:
@@ -41,7 +41,7 @@ def test_recorded_input_is_taken(name: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 @settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())
-def test_any_input_is_taken_or_refused(name: str, data: st.DataObject) -> None:
+def test_any_input_is_accepted_or_rejected(name: str, data: st.DataObject) -> None:
     target = targets()[name]
     target.run(data.draw(mutated(target.bases)))
 

@@ -25,7 +25,7 @@ async def check(folder: Path, flush_disk_type: str, seed: int, step: int) -> int
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("seed", [1, 3])
 @pytest.mark.parametrize("flush_disk_type", ["SYNC_FLUSH", "ASYNC_FLUSH"])
-async def test_a_crash_of_a_copy_leaves_a_part_of_a_log(tmp_path: Path, flush_disk_type: str, seed: int) -> None:
+async def test_a_crashed_replica_keeps_a_prefix_of_a_log(tmp_path: Path, flush_disk_type: str, seed: int) -> None:
     assert await check(tmp_path, flush_disk_type, seed, step=19) > 5
 
 
@@ -33,7 +33,7 @@ async def test_a_crash_of_a_copy_leaves_a_part_of_a_log(tmp_path: Path, flush_di
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("seed", range(4, 10))
 @pytest.mark.parametrize("flush_disk_type", ["SYNC_FLUSH", "ASYNC_FLUSH"])
-async def test_a_crash_of_a_copy_at_any_point_leaves_a_part_of_a_log(
+async def test_a_replica_crashed_at_any_point_keeps_a_prefix_of_a_log(
     tmp_path: Path, flush_disk_type: str, seed: int
 ) -> None:
     print(await check(tmp_path, flush_disk_type, seed, step=1))

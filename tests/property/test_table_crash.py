@@ -55,7 +55,7 @@ class Faults:
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("kind", ["open", "write", "sync", "rename", "sync_folder"])
-async def test_what_a_disk_refuses_is_undone_and_what_it_takes_is_kept(
+async def test_failed_changes_are_undone_and_written_ones_kept(
     tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(config_manager, "RETRY_S", 0.001)

@@ -23,9 +23,7 @@ async def check_all(folder: Path, flush_disk_type: str, seed: int, step: int) ->
 
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("flush_disk_type", FLUSH_TYPES)
-async def test_after_a_crash_what_is_committed_comes_once_and_nothing_else(
-    tmp_path: Path, flush_disk_type: str
-) -> None:
+async def test_a_crash_delivers_only_committed_messages_once(tmp_path: Path, flush_disk_type: str) -> None:
     assert await check_all(tmp_path, flush_disk_type, seed=1, step=17) > 25
 
 
@@ -33,7 +31,7 @@ async def test_after_a_crash_what_is_committed_comes_once_and_nothing_else(
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("seed", range(10, 14))
 @pytest.mark.parametrize("flush_disk_type", FLUSH_TYPES)
-async def test_after_a_crash_at_any_point_what_is_committed_comes_once_and_nothing_else(
+async def test_a_crash_at_any_point_delivers_only_committed_messages_once(
     tmp_path: Path, flush_disk_type: str, seed: int
 ) -> None:
     checked = await check_all(tmp_path, flush_disk_type, seed, step=3)

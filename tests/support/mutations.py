@@ -38,12 +38,12 @@ class MutationError(Exception):
     """A mutation does not fit the code, or its test could not be run."""
 
 
-DAMAGED_STORES = "tests/property/test_damaged_stores.py::test_whatever_one_file_has_become"
+DAMAGED_STORES = "tests/property/test_damaged_stores.py::test_any_damage_to_one_file"
 DAMAGED_FILES = "tests/property/test_damaged_files.py"
-DAMAGED_BATCHES = "tests/property/test_damaged_batches.py::test_whatever_one_file_has_become"
-CRASH = "tests/property/test_crash.py::test_a_crash_takes_nothing_that_was_promised"
-CRASH_ORDERED = "tests/property/test_crash.py::test_a_flush_amid_a_dispatch_covers_nothing_that_is_not_entered"
-DISK_ERRORS = "tests/property/test_disk_errors.py::test_a_disk_that_refuses_for_a_while_takes_nothing"
+DAMAGED_BATCHES = "tests/property/test_damaged_batches.py::test_any_damage_to_one_file"
+CRASH = "tests/property/test_crash.py::test_a_crash_loses_nothing_promised"
+CRASH_ORDERED = "tests/property/test_crash.py::test_a_flush_during_a_dispatch_covers_only_entered_messages"
+DISK_ERRORS = "tests/property/test_disk_errors.py::test_a_disk_that_fails_for_a_while_loses_nothing"
 TABLE_CRASH = "tests/property/test_table_crash.py"
 STORE = "tests/property/test_store.py"
 BATCH_QUEUES = "tests/property/test_batch_queues.py"
@@ -51,10 +51,10 @@ REPLICA_CRASH = "tests/property/test_replica_crash.py"
 DELAY_CRASH = "tests/property/test_delay_crash.py"
 TRANSACTION_CRASH = "tests/property/test_transaction_crash.py"
 CONNECTION = "tests/property/test_connection.py"
-DECODERS = "tests/property/test_fuzz_decoders.py::test_any_input_is_taken_or_refused"
+DECODERS = "tests/property/test_fuzz_decoders.py::test_any_input_is_accepted_or_rejected"
 REQUESTS = "tests/property/test_fuzz_requests.py::test_requests_with_damage_are_answered"
 STREAMS = "tests/property/test_fuzz_connection.py"
-JAVA_KILL = "tests/interop/test_java_kill.py::test_a_killed_broker_keeps_what_it_acknowledged"
+JAVA_KILL = "tests/interop/test_java_kill.py::test_a_killed_broker_keeps_acknowledged_messages"
 
 MUTATIONS = (
     Mutation(
