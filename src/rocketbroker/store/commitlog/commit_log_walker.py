@@ -140,9 +140,10 @@ def sound_until(file: MappedFile, position: int, end: int) -> tuple[int, str]:
     Nothing is wrong at ``end``, or at a BLANK that reaches to it.
     """
     walk = FileWalk(_window(file, end, _LAST_BLOCK), position, end, few=_FEW, check_bodies=True)
-    for _ in walk:
-        pass
-    if walk.position >= end or walk.found is Found.BLANK or file.size - walk.position < BLANK_LENGTH:
+    for stretch in walk:
+        if stretch.end_offset > file.file_from_offset + end:
+            return stretch.last_offset - file.file_from_offset, _BEYOND_END
+    if walk.position == end or walk.found is Found.BLANK or file.size - walk.position < BLANK_LENGTH:
         return end, ""
     return walk.position, walk.damage()[1]
 

@@ -1,3 +1,4 @@
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -203,6 +204,19 @@ def test_up_to_where_a_file_is_sound(writer: CommitLogWriter):
     assert found == position
     assert "bodyCRC" in why
     assert sound_until(file, 0, position) == (position, "")
+    queue.close()
+
+
+@pytest.mark.parametrize("count", [6, 3000])
+def test_a_record_that_goes_beyond_the_end_is_not_sound(tmp_path: Path, count: int):
+    writer = CommitLogWriter(tmp_path, MANY)
+    writer.append_many(count)
+    queue, positions = opened(writer), [position for path, position, _ in writer.records if int(path.name) == 0]
+
+    for position, behind in pairwise(positions[-3:]):
+        for end in (position + 1, behind - 1):
+            assert sound_until(queue.files[0], 0, end) == (position, "a record goes beyond the end of the log")
+        assert sound_until(queue.files[0], 0, behind) == (behind, "")
     queue.close()
 
 
