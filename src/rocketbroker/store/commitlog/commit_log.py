@@ -222,7 +222,9 @@ class CommitLog:
             following = self._allocate_service.take(queue.path_of(queue.max_file_end), queue.file_size, queue.step)
             # A raw append may have closed it.
             if file is not None and file.wrote < file.file_size:
-                file.write(file.wrote, file.wrote + BLANK_LENGTH, encode_blank(file.file_size - file.wrote))
+                # Not ``write``: the flush thread must never find ``wrote`` behind the BLANK and before the file's end.
+                with file.writing(file.wrote, file.wrote + BLANK_LENGTH) as blank:
+                    blank[:] = encode_blank(file.file_size - file.wrote)
                 file.wrote = file.file_size
             queue.append(following)
         self._file = following

@@ -12,6 +12,7 @@ from rocketbroker.codec.message.message_encoder import (
     encode_record,
 )
 from rocketbroker.common.errors import StoreError, StoreFullError
+from rocketbroker.common.file_system import LocalFileSystem
 from rocketbroker.store.commitlog.commit_log import CommitLog
 from rocketbroker.store.commitlog.put_message import MessageExtBrokerInner
 from rocketbroker.store.queue.consume_queue import ConsumeQueue
@@ -105,6 +106,17 @@ def test_the_rest_of_a_full_file_is_a_blank_and_the_next_file_follows(tmp_path: 
             2,
             3,
         ]
+
+
+def test_the_flush_thread_never_finds_the_written_part_to_end_behind_a_blank(tmp_path: Path, monkeypatch):
+    seen: list[int] = []
+    with open_log(tmp_path / "log", FILE) as log:
+        queue = queue_for(tmp_path)
+        monkeypatch.setattr(LocalFileSystem, "watcher", lambda *_: lambda *_: seen.append(log.queue.files[0].wrote))
+        append_sized(log, queue, 3000)
+        append_sized(log, queue, 1500)
+
+        assert seen == [3000, 3000, FILE]
 
 
 def test_a_file_filled_up_to_a_blank_of_8_bytes_is_whole(tmp_path: Path):
