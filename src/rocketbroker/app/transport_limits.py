@@ -1,4 +1,4 @@
-"""What peers may take of a server, from its settings (org.apache.rocketmq.remoting.netty.NettyServerConfig)."""
+"""Limits on the peers of a server, from its settings (org.apache.rocketmq.remoting.netty.NettyServerConfig)."""
 
 from rocketbroker.common.config import TransportConfig
 from rocketbroker.common.open_files import connection_limit

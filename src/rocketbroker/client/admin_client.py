@@ -145,15 +145,15 @@ class AdminClient:
     # -- cleaning
 
     async def clean_expired_consumer_queue(self, address: str) -> None:
-        """Have a broker remove queue and index files without messages, and wait until it has."""
+        """Remove queue and index files without messages on a broker, and wait for it."""
         check_success(await self._invoke(address, client_request(RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE)))
 
     async def clean_unused_topic(self, address: str) -> None:
-        """Have a broker remove the queues of unknown topics, and wait until it has."""
+        """Remove the queues of unknown topics on a broker, and wait for it."""
         check_success(await self._invoke(address, client_request(RequestCode.CLEAN_UNUSED_TOPIC)))
 
     async def delete_expired_commit_log(self, address: str) -> None:
-        """Have a broker remove expired CommitLog files soon."""
+        """Remove expired CommitLog files on a broker soon."""
         check_success(await self._invoke(address, client_request(RequestCode.DELETE_EXPIRED_COMMITLOG)))
 
     # -- topics

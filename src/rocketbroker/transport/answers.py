@@ -1,4 +1,4 @@
-"""Responses: their frames, those to errors of handlers, and those that are made later."""
+"""Encoding of responses, including those to errors and deferred ones."""
 
 import logging
 from collections.abc import Awaitable, Callable
@@ -34,7 +34,7 @@ def _encode(opaque: int, answer: Command) -> bytes:
 
 
 async def made_in_turn(make: Callable[[], Answer]) -> Response:
-    """Make a response that its peer was too far behind for."""
+    """Make a response that was deferred because its peer was too far behind."""
     answer = make()
     assert answer is not HELD, "a held request is not held again"
     work = answer.work if isinstance(answer, InTurn) else answer

@@ -1,7 +1,7 @@
 """One TCP connection that carries requests and answers in both directions (NettyRemotingAbstract).
 
-One read event is one batch: all complete frames are decoded, handled and answered with one write. The path from bytes
-read to response bytes is plain calls; only an answer that must wait becomes a task of the endpoint.
+One read event is one batch: all complete frames are decoded, handled and answered with one write. The path from the
+bytes read to the response is plain calls; only an answer that must wait becomes a task of the endpoint.
 """
 
 import asyncio
@@ -36,14 +36,13 @@ from rocketbroker.transport.socket_options import set_options
 
 log = logging.getLogger(__name__)
 
-# Answers to one read are handed over when they are so many pieces or bytes; up to so many bytes they are joined first.
+# Pieces and bytes of answers above which they are written before the read event ends.
 _FLUSH_PIECES = 64
 _FLUSH_BYTES = 256 * 1024
-# Requests of one connection that wait for their answers, and bytes of their bodies; with so many it is not heard until
-# half of them are answered.
+# Pending requests of one connection, and bytes of their bodies, at which it is not read until half are answered.
 _MOST_OPEN = 1024
 _MOST_BODY_BYTES = 4 * 1024 * 1024
-# Incomplete frames of fewer bytes are not worth accounting for.
+# Smaller incomplete frames are not accounted for.
 _SMALL_REST = 4 * 1024
 # Length and mark.
 _FRAME_HEAD = 8
@@ -53,7 +52,7 @@ _DISK = "its answer waited for the disk or for name servers"
 
 
 class RemotingConnection(FrameWriter, asyncio.BufferedProtocol):
-    """Implements ``codec.remoting.handler.Connection`` over an asyncio transport."""
+    """Implementation of ``codec.remoting.handler.Connection`` over an asyncio transport."""
 
     remote_address = "?"
     remote_host = bytes(8)
@@ -66,24 +65,24 @@ class RemotingConnection(FrameWriter, asyncio.BufferedProtocol):
         self._header_limit = endpoint.limits.max_header_length
         self._body_limit = endpoint.limits.max_request_body_size
         self._buffer = ReceiveBuffer(endpoint.shared_buffer)
-        # What the peer may send, settled when it connects.
+        # Routes of the peer's audience, set when it connects.
         self._routes: dict[int, Route] = {}
         self._routes_by_prefix: dict[bytes, Route] = {}
         self._progress = PeerProgress(endpoint.limits)
         self._heard_at = 0.0
-        # Not heard for now, since it takes its answers slowly or has too many open requests.
+        # Reading is paused: the peer takes its answers slowly, or has too many pending requests.
         self._paused = False
         self._unread: bytes = b""
-        # Since when that waits for answers to others; 0 when the peer itself is what it waits for.
+        # Time since which the unread bytes wait for other answers; 0 if they wait for the peer.
         self._unread_since = 0.0
         self.is_behind = False
         self._outgoing = OutgoingRequests(self, endpoint.opaque, endpoint.limits.max_push_bytes)
         self._open_requests = 0
         self._meter = endpoint.meter
-        # Routes of this read event's requests that were answered with bytes at once.
+        # Routes of the requests in this read event that were answered at once with bytes.
         self._answered: list[Route] = []
         self._turns = RequestTurns(self._begin, self._close_request)
-        # Memory that is held between events, as the endpoint knows it, and since when without progress.
+        # Memory held between events, as accounted at the endpoint, and the time of its last progress.
         self.held_bytes = 0
         self.held_since = 0.0
         self._is_settled = True
@@ -97,7 +96,7 @@ class RemotingConnection(FrameWriter, asyncio.BufferedProtocol):
         address = transport.get_extra_info("peername")
         if address:
             self.remote_address = f"[{address[0]}]:{address[1]}" if ":" in address[0] else f"{address[0]}:{address[1]}"
-            # An IPv4 peer of an IPv6 socket is one of IPv4.
+            # Show the IPv4 peer of an IPv6 socket as IPv4.
             self.remote_host = host_bytes(address[0].removeprefix("::ffff:"), address[1])
         sock = transport.get_extra_info("socket")
         if not self._endpoint.accept(self, sock.fileno() if sock else -1):
@@ -109,7 +108,7 @@ class RemotingConnection(FrameWriter, asyncio.BufferedProtocol):
         self.last_read = self._heard_at = self._progress.taken_at = self._loop.time()
 
     def admit(self) -> None:
-        """Settle what the peer may send, by its address."""
+        """Choose the routes for the peer's audience, by its address."""
         if self._transport is not None:
             self._routes, self._routes_by_prefix = self._endpoint.table_for(self._transport)
 
@@ -121,22 +120,22 @@ class RemotingConnection(FrameWriter, asyncio.BufferedProtocol):
         self._endpoint.gone(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """Called by asyncio: where to read to."""
+        """Called by asyncio for the memory to read into."""
         return self._buffer.room()
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Called by asyncio: handle one batch."""
+        """Called by asyncio after a read: handle one batch."""
         self.last_read = self._loop.time()
         data = self._buffer.received(nbytes)
         if self._unread:
-            # Read events may still come once after pause_reading.
+            # One more read event may follow pause_reading.
             self._unread += bytes(data)
             self._buffer.clear()
             return
         self._handle_batch(data)
 
     def pause_writing(self) -> None:
-        """Called by asyncio: the peer reads slower than it asks, so it is not heard until it catches up."""
+        """Called by asyncio: stop reading from a slow peer until it has taken its answers."""
         if self._endpoint.throttles:
             self.is_behind = True
             self._turns.stop()
@@ -194,7 +193,7 @@ class RemotingConnection(FrameWriter, asyncio.BufferedProtocol):
             self._is_settled = False
         else:
             if position or not self._buffer.held:
-                # What was read before the connection was heard again was not the peer's delay.
+                # The time in which reading was paused does not count as the peer's delay.
                 self._progress.frame_began_at = max(self.last_read, self._heard_at)
             self._buffer.keep(data[position:], needed)
             if len(data) - position > _SMALL_REST:
@@ -208,7 +207,7 @@ class RemotingConnection(FrameWriter, asyncio.BufferedProtocol):
             self._settle(progressed=position > 0)
 
     def _handle_frames(self, data: memoryview) -> tuple[int, int]:
-        """Handle all complete frames; return where it stopped and how long the frame there is."""
+        """Handle all complete frames; return the position of the rest and the length of its frame."""
         position = 0
         end = len(data)
         limit = self._endpoint.frame_max_length
@@ -229,15 +228,15 @@ class RemotingConnection(FrameWriter, asyncio.BufferedProtocol):
                 self._endpoint.end_batch()
                 self._flush()
         if end - position >= LENGTH.size and not self._paused:
-            # Judged at once: a peer that sends a wrong length may send nothing more.
+            # Check the length at once: a peer with a wrong length may send nothing more.
             check_length(LENGTH.unpack_from(data, position)[0], limit)
         return position, _FRAME_HEAD
 
     def _handle_frame(self, data: memoryview, start: int, mark: int, end: int) -> None:
-        """Handle one frame, whose mark lies at ``start``."""
-        # The high byte of the mark is 0 for a JSON header: one over the limit is long, of another encoding, or both.
+        """Handle one frame with its mark at ``start``."""
+        # The high byte of the mark is 0 for JSON, so a mark above the limit means a long header or another encoding.
         header_end = start + 4 + mark
-        # A JSON header of a served code, in order: all others, broken ones included, take the longer way.
+        # Fast path for the JSON header of a served code; all others, broken ones included, take the slow path.
         header = data[start + 4 : header_end]
         route = (
             self._routes_by_prefix.get(bytes(header[:12])) if header_end <= end and mark <= self._header_limit else None
@@ -261,7 +260,7 @@ class RemotingConnection(FrameWriter, asyncio.BufferedProtocol):
         self._process(route, command)
 
     def _refuse_body(self, route: Route, command: Command, length: int) -> bool:
-        """Answer a request whose body is longer than its route takes; false when it may be served."""
+        """Reject a request whose body is too long for its route; return false if it may be served."""
         if route.takes_large_bodies:
             return False
         answer = body_too_long(route.code, length, self._body_limit)
@@ -270,7 +269,7 @@ class RemotingConnection(FrameWriter, asyncio.BufferedProtocol):
         return True
 
     def _handle_other(self, frame: memoryview) -> None:
-        """A response, an unknown code, a binary header, or one with errors."""
+        """Handle a response, an unknown code, a binary header or a broken one."""
         check_header_length(int.from_bytes(frame[:4], "big"), self._header_limit)
         serialize_type, header, body = split_frame(frame)
         command = decode_frame(frame)
@@ -315,7 +314,7 @@ class RemotingConnection(FrameWriter, asyncio.BufferedProtocol):
         self._flush_soon()
 
     def _take(self, command: Command, answer: Answer, received_at: float = 0.0, *, is_suspended: bool = False) -> None:
-        """Answer now, or once the response is there."""
+        """Answer now, or when the response is ready."""
         command.received_at = received_at or self.last_read
         command.is_suspended = is_suspended
         kind = type(answer)
@@ -324,7 +323,7 @@ class RemotingConnection(FrameWriter, asyncio.BufferedProtocol):
             return
         body_bytes = len(command.body)
         if type(command.body) is memoryview:
-            # A request that is kept until it is answered keeps no receive buffer.
+            # A pending request must not keep the receive buffer.
             command.body = b""
         if isinstance(answer, asyncio.Future):
             self._one_more_open()
@@ -348,7 +347,7 @@ class RemotingConnection(FrameWriter, asyncio.BufferedProtocol):
             self._stop_hearing()
 
     def _answer_done(self, command: Command, future: asyncio.Future[Any]) -> None:
-        """Answer with what a future got. Sends wait in futures: a task each would cost more."""
+        """Answer with the result of a future; sends wait in futures because a task costs more."""
         self._open_requests -= 1
         if not future.cancelled():
             error = future.exception()
@@ -368,14 +367,14 @@ class RemotingConnection(FrameWriter, asyncio.BufferedProtocol):
             self._settle(progressed=True)
 
     def drop_waiting(self) -> None:
-        """Forget the requests whose turn has not come."""
+        """Drop the queued requests."""
         self._turns.stop()
         self._open_requests -= self._turns.clear()
 
     # -- memory
 
     def _settle(self, *, progressed: bool = False) -> None:
-        """Account for the memory that is held until a later event."""
+        """Account for the memory held until a later event."""
         unwritten = 0 if self._transport is None else self._transport.get_write_buffer_size()
         held = self._buffer.held + len(self._unread) + self._turns.body_bytes + unwritten
         if progressed or not self.held_bytes:
@@ -386,14 +385,14 @@ class RemotingConnection(FrameWriter, asyncio.BufferedProtocol):
             self._endpoint.hold(change)
 
     def _release(self) -> None:
-        """Free what is held, but for requests at work."""
+        """Free the held memory, except that of running requests."""
         self._unread = b""
         self._buffer.clear()
         self.drop_waiting()
         self._settle()
 
     def drop(self, reason: str) -> None:
-        """Close at once and free what is held; what was not sent is lost."""
+        """Close at once and free the held memory; unsent answers are lost."""
         transport, self._transport = self._transport, None
         if transport is not None:
             log.warning("dropping the connection from %s: %s", self.remote_address, reason)
@@ -431,11 +430,11 @@ class RemotingConnection(FrameWriter, asyncio.BufferedProtocol):
             self._flush()
 
     def send_oneway(self, command: Command) -> bool:
-        """Send a request that wants no answer; false when it was dropped: the peer is gone or too far behind."""
+        """Send a one-way request; return false if it was dropped because the peer is gone or too far behind."""
         return self._outgoing.send_oneway(command)
 
     async def invoke(self, command: Command, timeout_s: float) -> Command:
-        """Send a request and wait for its answer: see ``Connection``."""
+        """Send a request and wait for its answer."""
         return await self._outgoing.invoke(command, timeout_s)
 
     @property
@@ -444,19 +443,19 @@ class RemotingConnection(FrameWriter, asyncio.BufferedProtocol):
         return self._transport is not None and not self._transport.is_closing()
 
     def close(self, reason: str) -> None:
-        """Close after what was written has been sent; the reason goes to the log."""
+        """Send the written answers, then close; log the reason."""
         if self._transport is not None and not self._transport.is_closing():
             log.info("closing the connection from %s: %s", self.remote_address, reason)
             self._transport.close()
 
     def check(self, now: float) -> None:
-        """Drop a peer that is late with a frame or with taking answers, close one that sends nothing for too long."""
+        """Drop a peer that is late with a frame or with its answers; close an idle one."""
         if self._transport is None:
             return
         waiting = self._transport.get_write_buffer_size()
         if waiting or not self._is_settled:
             self._settle()
-        # The rest of a frame cannot come while the connection is not heard.
+        # The rest of a frame cannot arrive while reading is paused.
         reason = self._progress.lateness(now, waiting, 0 if self._paused else self._buffer.received_bytes)
         if reason:
             self.drop(reason)
@@ -467,7 +466,7 @@ class RemotingConnection(FrameWriter, asyncio.BufferedProtocol):
             self.close(f"nothing was received for {max_idle_s:g} s (serverChannelMaxIdleTimeSeconds)")
 
     def _refuse(self, reason: str) -> None:
-        """Answer a broken frame, whose opaque is unknown, and close: the next frame cannot be found."""
+        """Answer a broken frame and close: the next frame cannot be found."""
         log.warning("%s broke the protocol: %s", self.remote_address, reason)
         self._out.append(encode_frame(response(ResponseCode.SYSTEM_ERROR, reason)))
         self._endpoint.end_batch()

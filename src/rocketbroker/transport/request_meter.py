@@ -13,7 +13,6 @@ from typing import Final, NamedTuple
 from rocketbroker.codec.remoting.handler import Buffer, Route
 from rocketbroker.codec.remoting.remoting_command import FLAG_ONEWAY, Command
 from rocketbroker.codec.remoting.request_code import RequestCode
-from rocketbroker.codec.remoting.response_code import ResponseCode
 
 log = logging.getLogger(__name__)
 
@@ -95,7 +94,7 @@ class RequestMeter:
         first = routes[0]
         counts = {first: len(routes)} if routes.count(first) == len(routes) else Counter(routes)
         for route, count in counts.items():
-            self._latency(RequestKey(route.code, ResponseCode.SUCCESS)).add(seconds, count)
+            self._latency(RequestKey(route.code, 0)).add(seconds, count)
         if seconds > self._slow_s:
             cause = f"the event loop handled it together with {len(routes) - 1} other requests of one read event"
             self._log_slow(first.code, seconds, peer, cause)

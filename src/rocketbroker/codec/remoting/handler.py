@@ -1,6 +1,6 @@
-"""Request handlers: the connection they see, what they answer, and the route to them (NettyRequestProcessor).
+"""Request handlers: their connection, their answers, and the routes to them (NettyRequestProcessor).
 
-These Protocols are here so that ``transport`` and ``processor`` need not know each other.
+The Protocols keep ``transport`` and ``processor`` independent of each other.
 """
 
 import inspect
@@ -26,7 +26,7 @@ Buffer = bytes | bytearray | memoryview
 
 
 class Connection(Protocol):
-    """One open connection, to write answers and requests to (io.netty.channel.Channel)."""
+    """Open connection for answers and requests (io.netty.channel.Channel)."""
 
     @property
     def remote_address(self) -> str:
@@ -34,7 +34,7 @@ class Connection(Protocol):
 
     @property
     def remote_host(self) -> bytes:
-        """The peer as message records hold it: 4 or 16 address bytes and an int32 port."""
+        """Address of the peer as in message records: 4 or 16 address bytes and an int32 port."""
 
     @property
     def is_open(self) -> bool:
@@ -46,7 +46,7 @@ class Connection(Protocol):
 
     @property
     def waited_s(self) -> float:
-        """Seconds that the request at hand waited after it was read, its connection having too many open ones."""
+        """Seconds that the current request waited after its read, because its connection had too many pending ones."""
 
     @property
     def last_read(self) -> float:
@@ -55,47 +55,47 @@ class Connection(Protocol):
     def answer(self, command: Command, make: "Callable[[], Answer]") -> None:
         """Answer a ``HELD`` request with what ``make`` returns or raises, as if its handler had.
 
-        While the peer is behind, ``make`` is called when it is the request's turn: see ``InTurn``.
+        While the peer is behind, call ``make`` at the request's turn: see ``InTurn``.
         """
 
     def send_oneway(self, command: Command) -> bool:
-        """Send a request that wants no answer; false when it was dropped: the peer is gone or too far behind."""
+        """Send a one-way request; return false if it was dropped because the peer is gone or too far behind."""
 
     async def invoke(self, command: Command, timeout_s: float) -> Command:
         """Send a request and wait for its answer.
 
         Raises:
-            RemotingSendError: the connection was lost before the answer came, or the peer is too far behind.
-            RemotingTimeoutError: no answer in time.
+            RemotingSendError: the connection was lost before the answer arrived, or the peer is too far behind.
+            RemotingTimeoutError: no answer arrived in time.
         """
 
     def close(self, reason: str) -> None:
-        """Close the connection, after what was written has been sent; the reason goes to the log."""
+        """Send the written answers, then close the connection; log the reason."""
 
 
 class Held(Enum):
-    """The type of ``HELD``."""
+    """Type of ``HELD``."""
 
     HELD = 0
 
 
 class InTurn(NamedTuple):
-    """Work that makes a response when it is its turn; a coroutine does not start before.
+    """Work that makes a response in turn; a coroutine does not start before its turn.
 
-    A connection does a few at a time, and none while its peer is behind, so that large answers do not pile up.
+    A connection runs a few at a time, and none while its peer is behind, so that large answers do not pile up.
     """
 
     work: Awaitable["Response"]
 
 
-#: The handler has kept the request: ``Connection.answer`` answers it later.
+#: Answer of a handler that has kept the request, for ``Connection.answer`` to answer later.
 HELD: Final = Held.HELD
 
 # A frame whose code is SUCCESS, the pieces of any frame with the header in the first, or a command to encode.
 Response = bytes | list[Buffer] | Command
 Answer = Response | Awaitable[Response] | InTurn | Held
 Process = Callable[[Connection, Any], Answer]
-# Judges a request by its raw ``extFields``, before they are typed; raises BrokerResponseError to refuse it.
+# Checks a request by its raw ``extFields``; raises BrokerResponseError to reject it.
 Guard = Callable[[Connection, Command], None]
 
 
@@ -105,14 +105,14 @@ class Route:
     Args:
         code: the request code.
         process: called with the connection and the command; may be a coroutine function. The command's body is a view
-            of the receive buffer (a copy for coroutine functions), so what outlives the call must copy it.
+            of the receive buffer (a copy for coroutine functions); copy what must outlive the call.
         header_type: typed header, or ``None`` for raw ``extFields``.
         audience: least privileged kind of peer that may send it.
-        takes_large_bodies: bodies may fill a frame, as messages and registrations do; ``process`` bounds them itself.
+        takes_large_bodies: accept bodies up to a frame, for messages and registrations; ``process`` checks them.
 
     Attributes:
-        runs_later: ``process`` is a coroutine function. Nothing of it runs before the connection gives it its turn, and
-            by then the receive buffer holds other bytes, so that it is given a copy of the body.
+        runs_later: ``process`` is a coroutine function. It does not start before its turn, when the receive buffer has
+            other bytes, so it gets a copy of the body.
     """
 
     __slots__ = ("audience", "code", "decode_json", "header_type", "process", "runs_later", "takes_large_bodies")
@@ -149,7 +149,7 @@ class Route:
         return command if self.header_type is None else with_typed_header(command, self.header_type)
 
     def guarded(self, guard: Guard) -> "Route":
-        """The same route with a guard between decoding and handler; a connection takes it in place of this one."""
+        """Return this route with a guard between decoder and handler."""
 
         def process(connection: Connection, command: Command) -> Answer:
             guard(connection, command)
@@ -166,7 +166,7 @@ class Route:
 
 
 class MethodTable:
-    """Collects routes; a code is served by one handler (BrokerController.registerProcessor)."""
+    """Routes by request code, one handler each (BrokerController.registerProcessor)."""
 
     def __init__(self) -> None:
         self.routes: dict[int, Route] = {}
@@ -180,10 +180,10 @@ class MethodTable:
         *,
         takes_large_bodies: bool = False,
     ) -> None:
-        """Serve a code; one whose audience is not named is closed to all but administrators.
+        """Add the route of a code; by default only administrators may send it.
 
         Raises:
-            ValueError: the code is served already.
+            ValueError: the code has a route.
         """
         if code in self.routes:
             raise ValueError(f"request code {int(code)} is routed twice")
