@@ -1,4 +1,4 @@
-"""Arrow values out of the bytes of a window, without a row of Python."""
+"""Arrow arrays built from the bytes of a window, without Python objects for rows."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -15,8 +15,8 @@ def number_array(
 ) -> pa.Array:
     """Return numbers as an Arrow array over their own memory; null where ``missing``.
 
-    ``kind`` is another type of the same width, such as a timestamp for int64. ``pa.array`` would do the same, and load
-    pandas for it, a third of a second in each Python worker of Spark.
+    ``kind`` is another type of the same width, such as a timestamp for int64. ``pa.array`` would do the same, but load
+    pandas, which takes a third of a second in each Python worker of Spark.
     """
     native = np.ascontiguousarray(values, values.dtype.newbyteorder("="))
     valid = None if missing is None else pa.py_buffer(np.packbits(~missing, bitorder="little"))
@@ -25,7 +25,7 @@ def number_array(
 
 
 def text_array(values: Sequence[str]) -> pa.Array:
-    """Return a few texts as an Arrow array, without pandas as :func:`number_array`."""
+    """Return a few texts as an Arrow array; like :func:`number_array`, without pandas."""
     encoded = [value.encode() for value in values]
     offsets = np.cumsum([0, *map(len, encoded)], dtype=np.int32)
     buffers = [None, pa.py_buffer(offsets), pa.py_buffer(b"".join(encoded))]
@@ -41,10 +41,10 @@ def binary_slices(
 ) -> pa.Array:
     """Return ``lengths`` bytes from each of ``at`` in ``data`` as an Arrow array; they ascend and do not overlap.
 
-    Copies, so that ``data`` may change afterwards. ``kind`` is string for what is known to be UTF-8; null where
-    ``missing``.
+    The bytes are copied, so ``data`` may change afterwards. ``kind`` is string for bytes known to be UTF-8. Values are
+    null where ``missing``.
     """
-    # A binary array over the data itself has these slices as every second element, what lies between as the others.
+    # A binary array over the data itself: every second element is a slice, the others are the bytes between slices.
     offsets = np.empty(2 * len(at), np.int32)
     offsets[0::2], offsets[1::2] = at, at + lengths
     buffers = [None, pa.py_buffer(offsets), pa.py_buffer(data)]
@@ -53,7 +53,7 @@ def binary_slices(
 
 
 def as_text(values: pa.Array) -> pa.Array:
-    """``values`` as strings; bytes that are no UTF-8 become U+FFFD, as in Java."""
+    """Return ``values`` as strings; invalid UTF-8 becomes U+FFFD, as in Java."""
     try:
         return values.cast(pa.string())
     except pa.ArrowInvalid:

@@ -6,14 +6,13 @@ from typing import Final
 
 logger = logging.getLogger(__name__)
 
-#: Reason of a range whose body is sound, but cannot be unpacked.
+#: Reason of a range whose body has a valid checksum, but cannot be decompressed.
 BODY_UNREADABLE: Final = "body-unreadable"
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class SkippedRange:
-    """Bytes ``position`` to ``position + length`` of the commit-log file ``path`` of a broker that are not as they
-    should be.
+    """Invalid bytes ``position`` to ``position + length`` of the commit-log file ``path`` of a broker.
 
     ``reason`` is the name of the broken rule (``codec.storefile.audit_rules.AuditRule``), or ``BODY_UNREADABLE``.
     """
@@ -27,9 +26,9 @@ class SkippedRange:
 
 @dataclass(frozen=True, slots=True, order=True)
 class UnprovenRange:
-    """Physical offsets ``low`` to before ``high`` of a broker's log, which is itself read there for topics.
+    """Physical offsets ``low`` to before ``high`` of a broker's log, where topics are read from the log itself.
 
-    It could not be shown that their queues have all messages from there, for a ``reason`` in words.
+    It could not be shown that the queues have all messages from there; ``reason`` says why.
     """
 
     broker: str
@@ -40,12 +39,13 @@ class UnprovenRange:
 
 @dataclass(slots=True)
 class DecodeReport:
-    """Filled while stores are read; complete when the last batch was taken.
+    """Report that a reader fills; it is complete after the last batch.
 
-    ``messages`` counts rows delivered. No row comes from these ranges: ``broken`` have readable records behind them, or
-    lie in a file that was already full; ``unfinished`` are at the very end of a log, a write under way or cut by a
-    crash; ``missing`` are files between others that do not exist. Rows do come from ``wrong_bodies``: their checksum is
-    wrong, if checksums are compared, or they cannot be unpacked. ``unproven`` lost nothing: it took longer to read.
+    ``messages`` counts the rows delivered. No rows come from these ranges: ``broken`` ones precede readable records or
+    lie in a file that was already full; ``unfinished`` ones end a log, as a write in progress or one cut by a crash;
+    ``missing`` ones are files that do not exist between others. ``wrong_bodies`` do give rows: their checksum is wrong
+    (if checksums are compared), or they cannot be decompressed. ``unproven`` ranges lose nothing, but take longer to
+    read.
     """
 
     messages: int = 0
@@ -57,11 +57,11 @@ class DecodeReport:
 
     @property
     def ranges(self) -> list[SkippedRange]:
-        """All ranges, by broker, file and position."""
+        """All damaged ranges, by broker, file and position."""
         return sorted(self.broken + self.unfinished + self.missing + self.wrong_bodies)
 
     def add_broken(self, skipped: SkippedRange) -> None:
-        """Count and log a damaged range."""
+        """Record and log a damaged range."""
         self.broken.append(skipped)
         logger.warning(
             "%s: no readable record in %d bytes from position %d; skipped",
@@ -71,7 +71,7 @@ class DecodeReport:
         )
 
     def add_unfinished(self, skipped: SkippedRange) -> None:
-        """Count and log an unfinished end of the log."""
+        """Record and log an unfinished end of the log."""
         self.unfinished.append(skipped)
         logger.warning(
             "%s: the log ends in an unfinished record of %d bytes at position %d; left out",
@@ -81,25 +81,25 @@ class DecodeReport:
         )
 
     def add_missing(self, skipped: SkippedRange) -> None:
-        """Count and log bytes of the log that are in no file."""
+        """Record and log a range of the log that is in no file."""
         self.missing.append(skipped)
         logger.warning(
-            "%s: the file ends at position %d, and the %d bytes of the log behind it are in no file: they are not read",
+            "%s: the file ends at position %d; the %d bytes of the log after it are in no file and are not read",
             skipped.path,
             skipped.position,
             skipped.length,
         )
 
     def add_wrong_body(self, found: SkippedRange) -> None:
-        """Count and log a message whose body is wrong."""
+        """Record and log a message with an invalid body."""
         self.wrong_bodies.append(found)
         logger.warning("%s: the body of the message at position %d: %s", found.path, found.position, found.reason)
 
     def add_unproven(self, found: UnprovenRange) -> None:
-        """Count and log a part of the log in which queues are not relied on."""
+        """Record and log a part of the log that is read without its queues."""
         self.unproven.append(found)
         logger.warning(
-            "broker %s: %s; from offset %d to %d the log itself is read",
+            "broker %s: %s; the log itself is read from offset %d to %d",
             found.broker,
             found.reason,
             found.low,

@@ -1,4 +1,4 @@
-"""Holds bodies against their checksums, and unpacks them, on request."""
+"""Checksums and decompression of message bodies, on request."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -16,13 +16,13 @@ from rocketbroker.codec.storefile.audit_rules import AuditRule
 from rocketbroker.codec.storefile.record_columns import Records
 from rocketbroker.common.errors import CodecError
 
-#: A batch ends when its unpacked bodies have so many bytes; one body may have more (``compression``).
+#: Decompressed bytes after which a batch ends; a single body may be larger (``compression``).
 MAX_INFLATED: Final = 64 << 20
 
 
 def check_bodies(records: Records, file: LogFile, report: DecodeReport) -> None:
-    """Tell ``report`` of each of ``records`` whose body has another CRC-32 than the record says."""
-    # To copy the bodies and take all their sums at once is faster than to slice one after the other.
+    """Add each of ``records`` whose body does not match its CRC-32 to ``report``."""
+    # Copying all bodies at once is faster than slicing them one by one.
     bodies = binary_slices(records.data, records.body_at, records.body_length).to_pylist()
     found = np.fromiter(map(crc32, bodies), np.int64, len(bodies)) & 0x7FFFFFFF
     for number in np.flatnonzero(found != records.field("body_crc")).tolist():
@@ -30,7 +30,7 @@ def check_bodies(records: Records, file: LogFile, report: DecodeReport) -> None:
 
 
 def inflated(records: Records, file: LogFile, report: DecodeReport) -> Iterator[tuple[Records, pa.Array]]:
-    """``records`` in parts, and the unpacked bodies of each, null for one that cannot be unpacked."""
+    """Yield ``records`` in parts with their decompressed bodies; null for a body that cannot be decompressed."""
     first, size, bodies = 0, 0, list[bytes | None]()
     flags = records.sys_flag.tolist()
     for number, (at, length) in enumerate(zip(records.body_at.tolist(), records.body_length.tolist(), strict=True)):

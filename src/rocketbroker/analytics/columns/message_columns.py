@@ -1,4 +1,4 @@
-"""Arrow columns of the records of a window, each made only if it is asked for."""
+"""Arrow columns of the records of a window, each built only on request."""
 
 import ipaddress
 from collections.abc import Callable, Iterator
@@ -38,9 +38,10 @@ _HEX: Final = np.frombuffer(b"0123456789ABCDEF", np.uint8)
 def message_batches(
     records: Records, file: LogFile, schema: pa.Schema, report: DecodeReport, *, check_crc: bool = False
 ) -> Iterator[pa.RecordBatch]:
-    """``records`` of ``file`` with the columns and types of ``schema`` (see :func:`tables.table.check_table_schema`).
+    """Yield ``records`` of ``file`` with the columns and types of ``schema``.
 
-    One batch, or several when bodies grow large as they are unpacked. Bodies that are wrong go into ``report``.
+    :func:`tables.table.check_table_schema` says which schemas are valid. There are several batches when decompressed
+    bodies are large. Invalid bodies go into ``report``.
     """
     if check_crc:
         check_bodies(records, file, report)
@@ -56,12 +57,12 @@ def _batch(source: "_Source", schema: pa.Schema) -> pa.RecordBatch:
 
 
 class _Source:
-    """Records, and their properties as text once a column needed them.
+    """Records, and their properties as text, extracted for the first column that needs them.
 
     Args:
-        records: of one file.
-        file: that file.
-        bodies: the unpacked bodies, where they are wanted.
+        records: the records, all of one file.
+        file: the file.
+        bodies: the decompressed bodies, if a column needs them.
     """
 
     def __init__(self, records: Records, file: LogFile, bodies: pa.Array | None = None) -> None:
@@ -77,7 +78,7 @@ class _Source:
 
     @cached_property
     def named_properties(self) -> dict[str, Slices]:
-        """Positions of the properties that have a column of their own."""
+        """Positions of the properties that have their own column."""
         records = self.records
         names = [name.encode() for name in _PROPERTIES.values()]
         slices = property_slices(records.data, records.properties_at, records.properties_length, *names)
@@ -117,7 +118,7 @@ _PROPERTIES: Final = {
 
 
 def _property(source: _Source, column: str) -> pa.Array:
-    """Null where a message has none, or an empty one."""
+    """Return the values of a property; null where it is missing or empty."""
     records, found = source.records, source.named_properties[column]
     missing = found.lengths == 0
     at = np.where(missing, records.properties_at, found.starts)
@@ -125,7 +126,7 @@ def _property(source: _Source, column: str) -> pa.Array:
 
 
 def _timestamps(records: Records, field: pa.Field) -> pa.Array:
-    """Milliseconds as stored for an int64 field; else a timestamp, null outside the years 1 to 9999."""
+    """Return the milliseconds as stored for an int64 field; else a timestamp, null outside the years 1 to 9999."""
     millis = records.field(field.name)
     if pa.types.is_integer(field.type):
         return number_array(millis)
@@ -165,7 +166,7 @@ def _store_host(source: _Source) -> pa.Array:
 
 
 def _hosts(records: Records, at: Positions, v6: NDArray[Any]) -> pa.Array:
-    """Hosts as ``address:port``. They repeat a lot, so each different one is put into text once."""
+    """Return hosts as ``address:port``; each distinct host is formatted once, since few hosts send many messages."""
     raw = binary_slices(records.data, at, np.where(v6, HOST_V6_LENGTH, HOST_V4_LENGTH)).dictionary_encode()
     texts = text_array([_host_text(host) for host in raw.dictionary.to_pylist()])
     return texts.take(raw.indices)
@@ -176,7 +177,7 @@ def _host_text(host: bytes) -> str:
 
 
 def _msg_id(source: _Source) -> pa.Array:
-    """``MessageDecoder.createMessageId``: store host and physical offset in upper-case hexadecimal."""
+    """Return ``MessageDecoder.createMessageId``: store host and physical offset in upper-case hexadecimal."""
     records = source.records
     v6 = (records.sys_flag & STOREHOSTADDRESS_V6_FLAG) != 0
     offsets = records.physical_offset.astype(">i8").view(np.uint8).reshape(-1, 8)

@@ -1,7 +1,9 @@
-"""Properties as Arrow columns, without a row of Python. Answers to ``MessageDecoder.string2messageProperties``.
+"""Properties as Arrow columns, without Python objects for rows.
 
-properties := (name 0x01 value 0x02)*, the last 0x02 optional. A pair with an empty name or value does not count; of
-several with one name the last does.
+Corresponds to ``MessageDecoder.string2messageProperties``.
+
+properties := (name 0x01 value 0x02)*, the last 0x02 optional. A pair with an empty name or value is ignored;
+of several pairs with the same name the last one counts.
 """
 
 import re
@@ -17,14 +19,14 @@ from rocketbroker.codec.byte_columns import Positions
 
 _NAME_END: Final = 1
 _PAIR_END: Final = 2
-# What ends the last pair of a message that has no separator behind it.
+# Marks the end of a message whose last pair has no separator.
 _MESSAGE_END: Final = 3
-# Whether a name stands twice is looked up in a table where that has no more places than these for each pair.
+# Repeated names are found by a lookup table if it has at most this many places for each pair.
 _PLACES: Final = 64
 
 
 def property_values(properties: pa.Array, name: str) -> pa.Array:
-    """Return the value of the property ``name`` in each string of ``properties``; null where there is none."""
+    """Return the value of the property ``name`` in each string of ``properties``; null where it is missing."""
     pattern = rf"(?s)^(?:.*\x02)?{re.escape(name)}\x01(?P<value>[^\x02]+)"
     return pc.struct_field(pc.extract_regex(properties, pattern), "value")
 
@@ -45,7 +47,7 @@ def properties_map(properties: pa.Array) -> pa.MapArray:
 
 
 class _Pairs(NamedTuple):
-    """Columns of pairs, shape (n,): the number of their message, and where in the text name and value are."""
+    """Columns of pairs, shape (n,): index of the message, and the positions of name and value in the text."""
 
     rows: Positions
     name_at: Positions
@@ -55,7 +57,7 @@ class _Pairs(NamedTuple):
 
 
 def _text_buffers(texts: pa.Array) -> tuple[NDArray[np.uint8], Positions]:
-    """Return the bytes of all strings, and where each begins and the last ends."""
+    """Return the bytes of all strings, the start of each and the end of the last."""
     _, offsets, data = texts.buffers()
     if not len(texts):
         return np.empty(0, np.uint8), np.zeros(1, np.int64)
@@ -78,12 +80,12 @@ def _pairs(data: NDArray[np.uint8], offsets: Positions) -> _Pairs:
 
 
 def _separators(data: NDArray[np.uint8], offsets: Positions) -> tuple[Positions, NDArray[np.uint8]]:
-    """Return the positions of separators and their kinds, with each message's begin and the last one's end.
+    """Return the positions of separators and their kinds, with each message's start and the last one's end.
 
-    Of each pair only the first mark behind a name.
+    Of each pair only the first name separator is included.
     """
     inside = np.flatnonzero(data - np.uint8(_NAME_END) <= _PAIR_END - _NAME_END)
-    # In sorting what is equal stays in order: a message begins before the separator that it begins with.
+    # The sort is stable: a message's start precedes a separator at the same position.
     at = np.concatenate((offsets, inside))
     kinds = np.concatenate((np.full(len(offsets), _MESSAGE_END, np.uint8), data[inside]))
     order = np.argsort(at, kind="stable")

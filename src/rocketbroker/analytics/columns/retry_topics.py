@@ -1,4 +1,4 @@
-"""Groups of retry topics, by their names (org.apache.rocketmq.common.KeyBuilder)."""
+"""Consumer groups of retry topics, by topic name (org.apache.rocketmq.common.KeyBuilder)."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -6,22 +6,22 @@ from typing import Final
 from rocketbroker.codec.message.message_const import PROPERTY_ORIGIN_GROUP
 from rocketbroker.codec.message.topic_validator import RETRY_GROUP_TOPIC_PREFIX
 
-#: Between group and topic in the name of a retry topic of consumption by pop; names may have it themselves.
+#: Separates group and topic in the name of a pop retry topic; both names may contain it.
 POP_RETRY_SEPARATOR_V1: Final = "_"
-#: Likewise with enableRetryTopicV2; neither a group nor a topic may have it.
+#: The same with enableRetryTopicV2; neither name may contain it.
 POP_RETRY_SEPARATOR_V2: Final = "+"
 
 
 def retry_group(topic: str, properties: Mapping[str, str]) -> str:
-    """Return the group that the retry topic ``topic`` is of.
+    """Return the consumer group of the retry topic ``topic``.
 
-    ``%RETRY%GROUP`` is that of consumers that pull; what is consumed by pop is retried in ``%RETRY%GROUP+TOPIC`` or
-    ``%RETRY%GROUP_TOPIC``. The last may as well be that of a group GROUP_TOPIC, but a message that was popped tells its
-    group (ORIGIN_GROUP). The first brokers that had pop did not keep that: GROUP_TOPIC stands for theirs.
+    Pull consumers retry in ``%RETRY%GROUP``, pop consumers in ``%RETRY%GROUP+TOPIC`` or ``%RETRY%GROUP_TOPIC``. The
+    last form may also belong to a group GROUP_TOPIC; a popped message names its group (ORIGIN_GROUP). The first brokers
+    with pop did not store that property: GROUP_TOPIC is returned for theirs.
 
     Args:
-        topic: begins with ``%RETRY%``.
-        properties: of any message in it.
+        topic: a name that begins with ``%RETRY%``.
+        properties: the properties of any message in it.
     """
     name = topic.removeprefix(RETRY_GROUP_TOPIC_PREFIX)
     if POP_RETRY_SEPARATOR_V2 in name:

@@ -1,4 +1,4 @@
-"""Masks of rows with a wanted topic, tag or key: on the bytes of records, and on Arrow columns."""
+"""Masks of rows by topic, tag or key: over the bytes of records, and over Arrow columns."""
 
 from collections.abc import Set
 from typing import Any, Final
@@ -20,7 +20,7 @@ from rocketbroker.codec.message.message_const import (
 from rocketbroker.codec.message.property_slices import Slices
 from rocketbroker.codec.storefile.record_columns import Records
 
-# More texts than these are looked up in a table rather than compared one after the other.
+# More texts than this are looked up in a table instead of compared one by one.
 _COMPARED: Final = 16
 _REPLACEMENT: Final = "\N{REPLACEMENT CHARACTER}"
 
@@ -28,8 +28,8 @@ Mask = NDArray[np.bool_]
 
 
 def text_rows(data: NDArray[np.uint8], slices: Slices, wanted: Set[str]) -> Mask:
-    """Tell which ``slices`` of ``data`` are one of ``wanted``, shape (n,)."""
-    if len(wanted) > _COMPARED or any(_REPLACEMENT in text for text in wanted):  # may stand for any wrong bytes
+    """Return a mask of the ``slices`` of ``data`` that are one of ``wanted``, shape (n,)."""
+    if len(wanted) > _COMPARED or any(_REPLACEMENT in text for text in wanted):  # may replace any invalid bytes
         return _to_mask(arrow_among(as_text(binary_slices(data, *slices)), wanted))
     mask = np.zeros(len(slices.starts), np.bool_)
     for text in wanted:
@@ -42,19 +42,19 @@ def text_rows(data: NDArray[np.uint8], slices: Slices, wanted: Set[str]) -> Mask
 
 
 def tag_rows(records: Records, wanted: Set[str]) -> Mask:
-    """Tell which records have one of the tags ``wanted`` (property TAGS as a whole), shape (n,)."""
+    """Return a mask of the records with one of the tags ``wanted`` (the whole property TAGS), shape (n,)."""
     return _to_mask(arrow_among(property_values(_properties(records), PROPERTY_TAGS), wanted))
 
 
 def key_rows(records: Records, wanted: Set[str]) -> Mask:
-    """Tell which records have one of the keys ``wanted``: a word of KEYS, or UNIQ_KEY. Shape (n,)."""
+    """Return a mask of the records with one of the keys ``wanted``: a word of KEYS, or UNIQ_KEY. Shape (n,)."""
     properties = _properties(records)
     unique = property_values(properties, PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX)
     return _to_mask(arrow_keys(property_values(properties, PROPERTY_KEYS), unique, wanted))
 
 
 def arrow_keys(keys: pa.Array, unique: pa.Array, wanted: Set[str]) -> pa.Array:
-    """Tell which rows have one of ``wanted`` as a word of ``keys`` or as ``unique``."""
+    """Return a mask of the rows with one of ``wanted`` as a word of ``keys`` or as ``unique``."""
     words = pc.split_pattern(keys, KEY_SEPARATOR)
     rows = pc.list_parent_indices(words).to_numpy()
     found = np.zeros(len(keys), np.bool_)
@@ -63,7 +63,7 @@ def arrow_keys(keys: pa.Array, unique: pa.Array, wanted: Set[str]) -> pa.Array:
 
 
 def arrow_among(values: pa.Array, wanted: Set[Any]) -> pa.Array:
-    """Tell which ``values`` are among ``wanted``; a null is not."""
+    """Return a mask of the ``values`` that are among ``wanted``; false for null."""
     return pc.is_in(values, value_set=pa.array(sorted(wanted), values.type), skip_nulls=True)
 
 

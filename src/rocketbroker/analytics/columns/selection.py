@@ -1,4 +1,4 @@
-"""Choice of messages: it decides what can be left unread and which rows are delivered."""
+"""Selection of messages: decides which parts of a store are read and which rows are returned."""
 
 from collections.abc import Set
 from dataclasses import dataclass, fields, replace
@@ -18,7 +18,7 @@ Mask = NDArray[np.bool_]
 _T = TypeVar("_T")
 _SETS: Final = ("topics", "queue_ids", "tags", "keys", "brokers")
 _RANGES: Final = ("queue_offsets", "physical_offsets")
-# Of a field of 64 bits. A bound behind it leaves the range open: a damaged record may hold the highest number itself.
+# Largest int64. A higher bound leaves the range open: a damaged record may hold this number itself.
 _HIGHEST: Final = (1 << 63) - 1
 
 
@@ -28,18 +28,18 @@ def _check_texts(name: str, values: Set[Any]) -> None:
             try:
                 value.encode()
             except UnicodeEncodeError as error:
-                raise ConfigError(f"{name}: {value!r} is no text in UTF-8, as those of messages are") from error
+                raise ConfigError(f"{name}: {value!r} is not valid UTF-8, so no message can have it") from error
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """The messages for which all that is given holds; ``None`` leaves a thing open.
+    """Criteria that a message must all meet; ``None`` means any.
 
     ``since_ms`` (inclusive) and ``until_ms`` (exclusive) are store times in ms since 1970; ranges of offsets go from
-    their first number to before their second. A message has one of ``keys`` when that is a word of its property KEYS or
-    its unique id. Which rows come out is exact. What is left unread rests on store times that do not go back by more
-    than a second and on ConsumeQueues that lead to all messages of their topics; ``exact`` reads all of the log
-    instead.
+    their first number to before their second. A message has one of ``keys`` if that is a word of its property KEYS or
+    its unique id. Every returned row meets the criteria. Which parts are skipped relies on store times that do not go
+    back by more than a second, and on ConsumeQueues that lead to all messages of their topics. ``exact`` reads the
+    whole log instead.
     """
 
     since_ms: int | None = None
@@ -56,33 +56,33 @@ class Selection:
     def __post_init__(self) -> None:
         if self.since_ms is not None and self.until_ms is not None and self.since_ms >= self.until_ms:
             raise ConfigError(
-                f"since {self.since_ms} is not before until {self.until_ms}: no time lies between (ms since 1970)"
+                f"since {self.since_ms} is not before until {self.until_ms} (ms since 1970): the range is empty"
             )
         for name in _SETS:
             given = getattr(self, name)
             if isinstance(given, str):
-                raise ConfigError(f"{name} is a set of values, not the one value {given!r}")
+                raise ConfigError(f"{name} is {given!r}; a set of values is expected")
             if given is not None:
                 object.__setattr__(self, name, frozenset(given))
                 _check_texts(name, given)
         for name in _RANGES:
             bounds = getattr(self, name)
             if bounds is not None and bounds[0] >= bounds[1]:
-                raise ConfigError(f"{name} go from {bounds[0]} to before {bounds[1]}: none lies between")
+                raise ConfigError(f"{name} go from {bounds[0]} to before {bounds[1]}: the range is empty")
 
     @property
     def is_all(self) -> bool:
-        """True if every message is wanted."""
+        """True if every message is selected."""
         return all(getattr(self, field.name) is None for field in fields(self) if field.name != "exact")
 
     @property
     def is_nothing(self) -> bool:
-        """True if no message can be wanted."""
+        """True if no message can be selected."""
         return any(values is not None and not values for values in (getattr(self, name) for name in _SETS))
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns of the table ``messages`` that the selection looks at."""
+        """The columns of the table ``messages`` that the selection depends on."""
         needed = {
             "broker": self.brokers,
             "topic": self.topics,
@@ -97,13 +97,13 @@ class Selection:
         return tuple(name for name, value in needed.items() if value is not None)
 
     def and_(self, other: "Selection") -> "Selection":
-        """Return the messages that both select.
+        """Return the selection of the messages that both select.
 
         Raises:
-            ConfigError: both select keys. Of several keys a message may have all, which one selection cannot say.
+            ConfigError: both select keys; one selection cannot require a key of each of two sets.
         """
         if self.keys is not None and other.keys is not None and self.keys != other.keys:
-            raise ConfigError("messages are selected by keys once only: a message may have keys of both selections")
+            raise ConfigError("both selections have keys, and cannot be combined; select by keys once")
         since, until = _latest(self.since_ms, other.since_ms), _earliest(self.until_ms, other.until_ms)
         sets: dict[str, Any] = {name: _common(getattr(self, name), getattr(other, name)) for name in _SETS}
         ranges: dict[str, Any] = {name: _overlap(getattr(self, name), getattr(other, name)) for name in _RANGES}
@@ -113,13 +113,13 @@ class Selection:
         return Selection(since, until, **sets, **ranges, exact=self.exact or other.exact)
 
     def of_broker(self, broker: str) -> "Selection":
-        """Return the selection for one broker's store."""
+        """Return the selection that applies to one broker's store."""
         if self.brokers is None:
             return self
         return replace(self, brokers=None) if broker in self.brokers else NOTHING
 
     def of_records(self, records: Records) -> Records:
-        """Return the records that are wanted; what takes longer to find is looked for in those that are left."""
+        """Return the selected records; the costlier criteria are checked last, on the remaining records."""
         if len(records) and not self.is_all:
             records = _kept(records, self._numbers_mask(records))
             for mask in (self._topic_mask, self._property_mask):
@@ -128,15 +128,15 @@ class Selection:
         return records
 
     def arrow_mask(self, batch: pa.RecordBatch) -> pa.BooleanArray:
-        """Tell which rows of ``batch`` are wanted, by columns named and typed as in the table ``messages``.
+        """Return a mask of the selected rows of ``batch``, whose columns are named and typed as in ``messages``.
 
-        :class:`ConfigError` when the selection looks at a column that ``batch`` lacks.
+        Raise :class:`ConfigError` if ``batch`` lacks a column that the selection depends on.
         """
         mask = pa.array(np.ones(batch.num_rows, np.bool_))
         for name in self.columns:
             if name not in batch.schema.names:
-                raise ConfigError(f"this table cannot be selected by {name}: it has {', '.join(batch.schema.names)}")
-            if name != "uniq_key":  # counts beside the words of "keys"
+                raise ConfigError(f"there is no column {name} to select by; there are {', '.join(batch.schema.names)}")
+            if name != "uniq_key":  # compared together with the words of "keys"
                 mask = pc.and_(mask, pc.fill_null(self._column_mask(name, batch), False))
         return mask
 
@@ -183,7 +183,7 @@ class Selection:
 
 #: Selects all messages.
 EVERYTHING: Final = Selection()
-#: Selects no message; by the broker, which every table can be chosen by.
+#: Selects no message, by the broker: every table can be selected by that.
 NOTHING: Final = Selection(brokers=frozenset())
 
 

@@ -1,4 +1,4 @@
-"""Topics that hold messages as they came from producers."""
+"""Topics to which producers send, as opposed to topics that only brokers write."""
 
 from typing import Final
 
@@ -9,7 +9,7 @@ from rocketbroker.codec.message.topic_validator import (
     SYSTEM_TOPIC_PREFIX,
 )
 
-#: Topics to which no producer may send: what lies there is on its way to another topic, or was sent long ago.
+#: Topics to which no producer may send: their messages are in transit to another topic, or were sent long before.
 NOT_SENT_TOPICS: Final = NOT_ALLOWED_SEND_TOPIC_SET
-#: How names of topics begin that only brokers write to, timer messages among them.
+#: Prefixes of the topics that only brokers write, timer messages among them.
 NOT_SENT_PREFIXES: Final = (RETRY_GROUP_TOPIC_PREFIX, DLQ_GROUP_TOPIC_PREFIX, SYSTEM_TOPIC_PREFIX)

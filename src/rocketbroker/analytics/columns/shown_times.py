@@ -1,6 +1,6 @@
-"""Times that can be shown, in ms since 1970: the years 1 to 9999, the limits of Spark's timestamps and Python's.
+"""Times that can be displayed, in ms since 1970: the years 1 to 9999, as in timestamps of Spark and Python.
 
-A producer may send any int64, and a damaged record may have any.
+A producer may send any int64, and a damaged record may contain any.
 """
 
 from typing import Final

@@ -1,4 +1,4 @@
-"""Finds commit-log files and how far they are written. Answers to ``MappedFileQueue.load``."""
+"""CommitLog files of a store and their written ends. Corresponds to ``MappedFileQueue.load``."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,16 +16,19 @@ from rocketbroker.common.errors import StoreError
 
 _EXPECTED: Final = "a RocketMQ store directory (with commitlog/ in it) or its commit-log directory is expected"
 _FOLDER: Final = "commitlog"
-# How the end of what is written is looked for where reading all zeros behind it would take long: a block of zeros is
-# taken for the end when so many more bytes behind it are zeros, twice the largest message that a broker takes.
+# Search for the end of the written data without reading all zeros after it: a block of zeros is the end if this many
+# more bytes after it are zeros, twice the largest message that a broker accepts.
 _PROBE: Final = 64 << 10
 _ZEROS_AT_END: Final = 8 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class LogFile:
-    """A commit-log file of a store: ``name`` is its path in the store, ``base`` the physical offset of its first byte,
-    ``size`` its length, ``data_end`` the position behind the last byte that may hold data. All in bytes."""
+    """A commit-log file of a store.
+
+    ``name`` is its path in the store, ``base`` the physical offset of its first byte, ``size`` its length and
+    ``data_end`` the position after the last byte that may hold data, all in bytes.
+    """
 
     root: StoreRoot
     name: str
@@ -35,14 +38,14 @@ class LogFile:
 
     @property
     def path(self) -> str:
-        """For texts and reports: the whole path or address, without credentials."""
+        """Full path or address without credentials, for messages and reports."""
         return shown_path(self.root, self.name)
 
 
 def commit_log_folder(folder: StoreFolder) -> str:
-    """Return the commit log's folder in a store: "commitlog", or "" if the root itself is it.
+    """Return the commit log's folder in a store: "commitlog", or "" if the root itself is that folder.
 
-    :class:`StoreError` when it is neither.
+    Raise :class:`StoreError` if there is neither.
     """
     if folder.is_folder(_FOLDER):
         return _FOLDER
@@ -51,22 +54,22 @@ def commit_log_folder(folder: StoreFolder) -> str:
         raise StoreError(f"{folder.root.shown} {'is not a directory' if is_file else 'does not exist'}; {_EXPECTED}")
     is_named_so = folder.root.shown.rsplit("/", 1)[-1] == _FOLDER
     if not is_named_so and not offset_files(folder.files(""), ""):
-        raise StoreError(f"{folder.root.shown} holds no commit log; {_EXPECTED}")
+        raise StoreError(f"{folder.root.shown} has no commit log; {_EXPECTED}")
     return ""
 
 
 def commit_log_files(root: StoreRoot) -> list[LogFile]:
-    """Return the files of the commit log by offset, as they are now; empty if nothing was ever stored.
+    """Return the current files of the commit log by offset; empty if nothing was ever stored.
 
-    A file that a broker deletes meanwhile is left out, as if it had been asked a little later.
+    A file that a broker deletes meanwhile is left out, as if the files were listed a little later.
     """
     folder = open_folder(root)
     where = commit_log_folder(folder)
     files = [LogFile(root, path, base, size, size) for base, path, size in offset_files(folder.files(where), where)]
     if not isinstance(folder, LocalFolder):
         return _bounded(folder, files)
-    # The last one first: a broker that goes on in the next file meanwhile has filled those before it when they are
-    # looked at. The other way round what it wrote at the end of a file would seem to lack.
+    # Last file first: if a broker rolls to the next file meanwhile, the files before it are full when they are
+    # measured. In the other order, what it wrote at the end of a file would seem to be missing.
     measured = [found for file in reversed(files) if (found := _measured(folder, file)) is not None]
     return measured[::-1]
 
@@ -82,7 +85,7 @@ def _measured(folder: LocalFolder, file: LogFile) -> LogFile | None:
 
 
 def _bounded(folder: StoreFolder, files: list[LogFile]) -> list[LogFile]:
-    """``files`` with the end of what is written in the last; those before the last one with data are full."""
+    """Return ``files`` with the written end of the last one; those before the last one with data are full."""
     bounded = list(files)
     for number in range(len(files) - 1, -1, -1):
         file = files[number]
@@ -95,9 +98,9 @@ def _bounded(folder: StoreFolder, files: list[LogFile]) -> list[LogFile]:
 
 
 def written_end(read_at: Callable[[int, int], bytes], size: int) -> int:
-    """Position behind the last byte of a file that is not zero, found by some twenty reads.
+    """Return the position after the last nonzero byte of a file, found with about twenty reads.
 
-    Zeros within the file that are longer than ``_ZEROS_AT_END`` count as its end, as they do for a broker.
+    A run of zeros longer than ``_ZEROS_AT_END`` counts as the end, as it does for a broker.
     """
 
     def end_within(start: int, stop: int) -> int:

@@ -1,4 +1,4 @@
-"""Opens a CommitLog file of a store, wherever it is, to be read window by window."""
+"""Windows over a CommitLog file, local or remote."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,15 +9,15 @@ from rocketbroker.analytics.files.open_store import open_folder
 from rocketbroker.analytics.files.store_files import opened
 from rocketbroker.codec.storefile.log_window import LogWindow
 
-#: Bytes read at a time from another machine; also bounds the rows of a batch.
+#: Bytes read at a time from a remote store; also bounds the rows of a batch.
 WINDOW_SIZE: Final = 16 << 20
-# Bytes read at a time here. The work on each window has a fixed cost, and larger windows miss the processor's cache.
+# Bytes read at a time from a local store: each window has a fixed cost, and larger ones miss the processor's cache.
 _LOCAL_WINDOW_SIZE: Final = 4 << 20
 
 
 @contextmanager
 def log_window(file: LogFile, limit: int | None = None) -> Iterator[LogWindow]:
-    """Open ``file`` for a ``with`` block; nothing behind the position ``limit`` is loaded unless it is asked for.
+    """Open ``file`` for a ``with`` block; bytes after the position ``limit`` are loaded only on request.
 
     Raises:
         StoreError: the file is gone or cannot be read.

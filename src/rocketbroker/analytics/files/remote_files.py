@@ -1,4 +1,4 @@
-"""Folders and files of a store at an address, through pyarrow's file systems."""
+"""Folders and files of a remote store, through the file systems of pyarrow."""
 
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -14,20 +14,20 @@ from rocketbroker.analytics.files.store_root import StoreRoot
 from rocketbroker.common.errors import ConfigError, StoreError
 
 _SCHEMES: Final = ("s3", "gs", "gcs", "hdfs", "viewfs", "abfs", "abfss")
-# Small reads are served from blocks of this many bytes, of which the newest few are kept.
+# Small reads are served from cached blocks of this many bytes.
 _BLOCK: Final = 256 << 10
 _BLOCKS: Final = 4
 
 
 class RemoteFolder(StoreFolder):
-    """A folder at an address. Every path is a key below that of the root."""
+    """A remote folder. Every path is a key below that of the root."""
 
     def __init__(self, root: StoreRoot) -> None:
         super().__init__(root)
         self._file_system, self._path = _file_system(root.uri)
 
     def entries(self, folder: str = "") -> list[StoreEntry]:
-        """List a folder by name; nothing if there is no such folder."""
+        """List a folder by name; empty if it does not exist."""
         try:
             found = self._file_system.get_file_info(fs.FileSelector(self._key(folder), allow_not_found=True))
         except (OSError, pa.ArrowException) as error:
@@ -39,7 +39,7 @@ class RemoteFolder(StoreFolder):
         )
 
     def is_folder(self, path: str = "") -> bool:
-        """Tell whether there is such a folder."""
+        """Return true if the folder exists."""
         try:
             kind = self._file_system.get_file_info(self._key(path)).type
         except (OSError, pa.ArrowException) as error:
@@ -58,7 +58,7 @@ class RemoteFolder(StoreFolder):
 
 
 class RemoteFile:
-    """An open file of another machine: few large reads, small ones out of blocks that are kept."""
+    """An open remote file: few large reads, and small ones from cached blocks."""
 
     def __init__(self, root: StoreRoot, path: str, file: pa.NativeFile) -> None:
         self._root = root
@@ -68,7 +68,7 @@ class RemoteFile:
         self.size: int = file.size()
 
     def read_at(self, position: int, length: int) -> bytes:
-        """``length`` bytes from ``position``, fewer at the file's end."""
+        """Return ``length`` bytes from ``position``, fewer at the file's end."""
         length = min(length, self.size - position)
         if length <= 0:
             return b""
@@ -81,7 +81,7 @@ class RemoteFile:
         return found
 
     def read_into(self, position: int, buffer: memoryview) -> int:
-        """Fill ``buffer`` from ``position``; the number of bytes read."""
+        """Fill ``buffer`` from ``position``; return the number of bytes read."""
         wanted, done = min(len(buffer), self.size - position), 0
         try:
             self._file.seek(position)
@@ -92,7 +92,7 @@ class RemoteFile:
         return done
 
     def read_each(self, positions: Sequence[int], length: int) -> bytes:
-        """``length`` bytes from each of ``positions``, with zeros in place of what is behind the end; a read each."""
+        """Return ``length`` bytes from each of ``positions``, one read each, with zeros after the file's end."""
         left = [min(length, self.size - position) for position in positions]
         parts = [
             self._read(position, count) if count > 0 else b"" for position, count in zip(positions, left, strict=True)
@@ -122,10 +122,10 @@ class RemoteFile:
 
 @lru_cache(maxsize=64)
 def _file_system(uri: str) -> tuple[Any, str]:
-    """Return the file system of an address and the path in it; one connection pool a place and process."""
+    """Return the file system of an address and the path in it; cached, for one connection pool per address."""
     root = StoreRoot("", uri)
     if urlsplit(uri).scheme.lower() not in _SCHEMES:
-        raise ConfigError(f"{root.shown}: unknown kind of address; use a path, file://, or {', '.join(_SCHEMES)}")
+        raise ConfigError(f"{root.shown}: unknown scheme of an address; use a path, file://, or {', '.join(_SCHEMES)}")
     try:
         file_system, path = fs.FileSystem.from_uri(uri)
     except (OSError, ValueError, pa.ArrowException) as error:
@@ -134,7 +134,7 @@ def _file_system(uri: str) -> tuple[Any, str]:
 
 
 def _without_secrets(text: str, uri: str) -> str:
-    """``text`` unless it repeats the address, which may hold credentials."""
+    """Return ``text`` unless it repeats the address, which may hold credentials."""
     address = urlsplit(uri)
     secrets = (uri, address.netloc.rpartition("@")[0], address.password, address.query)
-    return "the address is not understood" if any(secret and secret in text for secret in secrets) else text
+    return "the address is not valid" if any(secret and secret in text for secret in secrets) else text

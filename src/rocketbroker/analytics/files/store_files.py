@@ -1,6 +1,6 @@
-"""Lists the folders of a store and opens its files, on this machine or at an address. Nothing here writes.
+"""Read-only access to the folders and files of a store, local or remote.
 
-Paths within a store are relative, with "/" between their parts, and never lead out of it.
+Paths within a store are relative, with "/" between names, and never lead out of it.
 """
 
 import os
@@ -16,7 +16,7 @@ from rocketbroker.codec.storefile.store_file import StoreFile
 from rocketbroker.common.errors import StoreError
 from rocketbroker.common.local_file import LocalFile
 
-# Bytes that file systems allow a name.
+# Longest file name that file systems allow, in bytes.
 _LONGEST_NAME: Final = 255
 
 
@@ -32,14 +32,14 @@ class OpenedFile(StoreFile, Protocol):
     """A file of a store that is open for reading."""
 
     def read_each(self, positions: Sequence[int], length: int) -> bytes:
-        """Return ``length`` bytes from each of ``positions``, with zeros for what is behind the end."""
+        """Return ``length`` bytes from each of ``positions``, with zeros after the file's end."""
 
     def close(self) -> None:
-        """Give the file back."""
+        """Close the file."""
 
 
 class StoreFolder(ABC):
-    """The folders and files below one root; all that is asked for is what is there now.
+    """The folders and files below one root, in their current state.
 
     Args:
         root: the store.
@@ -50,32 +50,32 @@ class StoreFolder(ABC):
 
     @abstractmethod
     def entries(self, folder: str = "") -> list[StoreEntry]:
-        """List a folder by name; nothing if there is no such folder."""
+        """List a folder by name; empty if it does not exist."""
 
     @abstractmethod
     def is_folder(self, path: str = "") -> bool:
-        """Tell whether there is such a folder."""
+        """Return true if the folder exists."""
 
     @abstractmethod
     def open(self, path: str, what: str = "file") -> OpenedFile:
-        """Open a file; :class:`StoreError`, which calls it ``what``, when it cannot be read."""
+        """Open a file; raise :class:`StoreError`, which calls it ``what``, if it cannot be read."""
 
     def folders(self, folder: str = "") -> list[str]:
-        """Return names of the folders in a folder, sorted; none if it is not there."""
+        """Return the sorted names of the folders in a folder; empty if it does not exist."""
         return [entry.name for entry in self.entries(folder) if entry.is_folder]
 
     def files(self, folder: str = "") -> dict[str, int]:
-        """Return names of the files in a folder, sorted, and their sizes in bytes; none if it is not there."""
+        """Return the files in a folder, sorted by name, with their sizes in bytes; empty if it does not exist."""
         return {entry.name: entry.size for entry in self.entries(folder) if not entry.is_folder}
 
     def read(self, path: str, offset: int = 0, length: int = -1) -> bytes:
-        """Read bytes of a file, up to its end if ``length`` is -1; :class:`StoreError` if there is no such file."""
+        """Read bytes of a file, to its end if ``length`` is -1; raise :class:`StoreError` if it does not exist."""
         with opened(self, path) as file:
             left = max(file.size - offset, 0)
             return file.read_at(offset, left if length < 0 else min(length, left))
 
     def read_if_there(self, path: str, offset: int = 0, length: int = -1) -> bytes | None:
-        """As ``read``; ``None`` when there is no such file."""
+        """Read bytes of a file like ``read``; return ``None`` if it does not exist."""
         try:
             return self.read(path, offset, length)
         except StoreError as error:
@@ -84,7 +84,7 @@ class StoreFolder(ABC):
             raise
 
     def name_of(self, path: str) -> str:
-        """Return a file's whole name for texts and reports, without credentials."""
+        """Return a file's full path without credentials, for messages and reports."""
         return shown_path(self.root, path)
 
 
@@ -99,15 +99,15 @@ def opened(folder: StoreFolder, path: str, what: str = "file") -> Iterator[Opene
 
 
 def checked_path(path: str) -> str:
-    """``path`` when it leads nowhere but into the store, else :class:`StoreError`."""
+    """Return ``path`` if it stays within the store, else raise :class:`StoreError`."""
     parts = path.split("/") if path else []
     if any(part in {"", ".", ".."} or "\0" in part or "\\" in part for part in parts):
-        raise StoreError(f"{path!r} is no path within a store: names with / between them are expected")
+        raise StoreError(f"{path!r} is not a path within a store: names separated by / are expected")
     return path
 
 
 def is_file_name(name: str) -> bool:
-    """Tell whether a file or a folder of a store can be called so; names out of damaged files may be anything."""
+    """Return true if ``name`` is valid for a file or folder; names read from damaged files may be anything."""
     try:
         size = len(name.encode())
     except UnicodeEncodeError:
@@ -116,7 +116,7 @@ def is_file_name(name: str) -> bool:
 
 
 def shown_path(root: StoreRoot, path: str) -> str:
-    """Return a path for texts and reports: with that of its store, without credentials."""
+    """Return a path within its store's path, without credentials, for messages and reports."""
     return f"{root.shown.rstrip('/')}/{path}" if path else root.shown
 
 
@@ -131,11 +131,11 @@ class LocalFolder(StoreFolder):
     """A directory of this machine."""
 
     def path(self, path: str) -> Path:
-        """Return the path on this machine."""
+        """Return the local path."""
         return Path(self.root.uri, checked_path(path))
 
     def entries(self, folder: str = "") -> list[StoreEntry]:
-        """List a folder by name, without what is removed meanwhile."""
+        """List a folder by name, without entries that are removed meanwhile."""
         try:
             with os.scandir(self.path(folder)) as listed:
                 return sorted(found for entry in listed if (found := _entry(entry)) is not None)
@@ -145,7 +145,7 @@ class LocalFolder(StoreFolder):
             raise unreadable(self.root, folder, "folder", error) from error
 
     def is_folder(self, path: str = "") -> bool:
-        """Tell whether there is such a directory."""
+        """Return true if the directory exists."""
         try:
             return self.path(path).is_dir()
         except OSError as error:
@@ -157,7 +157,7 @@ class LocalFolder(StoreFolder):
 
 
 def _entry(entry: "os.DirEntry[str]") -> StoreEntry | None:
-    """Return the file or folder that a name stands for; ``None`` when it is gone."""
+    """Return the file or folder of a directory entry; ``None`` if it is gone."""
     try:
         is_folder = entry.is_dir()
         return StoreEntry(entry.name, 0 if is_folder else entry.stat().st_size, is_folder)

@@ -1,10 +1,10 @@
-"""Stores to read: one root directory per broker, on this machine or at an address.
+"""Stores to read: one root directory per broker, local or remote.
 
 root  := [broker "="] place
 place := path of a directory | scheme "://" …        s3, gs, hdfs, viewfs, abfs, file
 
-The place is a store's root or its commit-log directory. Options of an object store (endpoint, region) stand in the
-query of its address, as pyarrow takes them, or in its own environment variables.
+The place is a store's root or its commit-log directory. Options of an object store (endpoint, region) are given in the
+query of its address, as pyarrow accepts them, or in the object store's environment variables.
 """
 
 import os
@@ -19,36 +19,36 @@ from rocketbroker.common.errors import ConfigError
 
 _NAMED: Final = re.compile(r"([^/=:?#,\s]+)=(.+)", re.DOTALL)
 _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
-# A default name takes in so many folders before a number tells it from others.
+# A default name has at most this many folders; after that a number makes it unique.
 _WIDEST_NAME: Final = 3
 _COMMIT_LOG: Final = "commitlog"
-# Schemes that lead to the same files as another one.
+# Schemes that are aliases of another one.
 _SAME_SCHEME: Final = {"gcs": "gs", "abfss": "abfs"}
-# Options in the query of an address, and variables, that name the host of an object store; the first one counts.
+# Options in the query of an address, and variables, that name the host of an object store; the first one wins.
 _ENDPOINTS: Final = ("endpoint_override", "blob_storage_authority", "dfs_storage_authority")
 _S3_ENDPOINTS: Final = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class StoreRoot:
-    """A broker's name in the column ``broker``, and where its store is: an absolute path, or an address with "://"."""
+    """A broker's name in the column ``broker``, and its store: an absolute path, or an address with "://"."""
 
     broker: str
     uri: str
 
     @property
     def is_local(self) -> bool:
-        """True if the store is a directory of this machine."""
+        """True if the store is a local directory."""
         return "://" not in self.uri
 
     @property
     def shown(self) -> str:
-        """The place without what may be secret: credentials and the query."""
+        """The place without credentials and query, which may be secret."""
         if self.is_local:
             return self.uri
         address = urlsplit(self.uri)
         user, at, host = address.netloc.rpartition("@")
-        # In abfs://container@account the first part is no user.
+        # In abfs://container@account the first part is not a user.
         place = host if at and ":" in user else address.netloc
         return f"{address.scheme}://{place}{address.path}".rstrip("/")
 
@@ -56,16 +56,16 @@ class StoreRoot:
         return f"StoreRoot(broker={self.broker!r}, uri={self.shown!r})"
 
 
-#: What names stores: a place, ``NAME=PLACE``, several of them in a list, or in one text with commas between them.
+#: Names of stores: a place, ``NAME=PLACE``, or several of them in a list or separated by commas.
 Stores = str | Path | StoreRoot | Sequence[str | Path | StoreRoot]
 
 
 def store_roots(stores: Stores) -> list[StoreRoot]:
     """Return the roots that ``stores`` names, in their order.
 
-    A broker without a name gets that of the last folder of its place, with the folders before it where others are
-    called the same. A Path, and text in a list, is never parted at commas. :class:`ConfigError` when nothing is named,
-    an address makes no sense, or a broker or place stands there twice.
+    A broker without a name is named after the last folder of its place, with the folders before it if others have the
+    same name. A Path, and text in a list, is never split at commas. Raise :class:`ConfigError` if no store is named, an
+    address is invalid, or a broker or place is repeated.
     """
     parsed = [_parse(one) for one in _parted(stores)]
     if not parsed:
@@ -85,7 +85,7 @@ def _parted(stores: Stores) -> list[str | Path | StoreRoot]:
 
 
 def _parse(one: str | Path | StoreRoot) -> tuple[str, str]:
-    """Name, empty if none is given, and place."""
+    """Return the name, empty if there is none, and the place."""
     if isinstance(one, StoreRoot):
         return one.broker, one.uri
     if isinstance(one, Path):
@@ -93,7 +93,7 @@ def _parse(one: str | Path | StoreRoot) -> tuple[str, str]:
     named = _NAMED.fullmatch(one)
     name, place = (named[1], named[2].strip()) if named else ("", one.strip())
     if not place:
-        raise ConfigError(f"a store has no place in {one!r}; a directory, an address or NAME=PLACE is expected")
+        raise ConfigError(f"{one!r} names no place of a store; a directory, an address or NAME=PLACE is expected")
     return name, _address(place)
 
 
@@ -104,26 +104,26 @@ def _address(place: str) -> str:
     try:
         parts = urlsplit(place)
     except ValueError as error:  # without the address: it may hold credentials
-        raise ConfigError(f"an address that begins with {found[0]} makes no sense: {error}") from error
+        raise ConfigError(f"an address that begins with {found[0]} is invalid: {error}") from error
     if not parts.netloc and not parts.path.strip("/"):
-        raise ConfigError(f"{found[0]} names no store: a bucket or host is expected behind it, and the folder there")
+        raise ConfigError(f"{found[0]} names no store: a bucket or host and a folder are expected after it")
     if found[1].lower() != "file":
         return place
     if parts.netloc not in {"", "localhost"} or not parts.path:
-        raise ConfigError(f"{place} names no directory of this machine; file:///path is expected")
+        raise ConfigError(f"{place} names no local directory; file:///path is expected")
     return _local(unquote(parts.path))
 
 
 def _local(place: str) -> str:
     if "\0" in place:
-        raise ConfigError(f"{place!r} names no directory: a path has no zero byte")
+        raise ConfigError(f"{place!r} is not a directory: a path cannot contain a zero byte")
     return str(Path(place).absolute())
 
 
 def _refuse_repeated(brokers: list[str]) -> None:
     for broker in brokers:
         if brokers.count(broker) > 1:
-            raise ConfigError(f"the broker {broker} is named twice, so that its messages would count twice")
+            raise ConfigError(f"the broker {broker} is named twice, so its messages would count twice")
 
 
 def _refuse_same_place(uris: list[str]) -> None:
@@ -138,12 +138,12 @@ def _refuse_same_place(uris: list[str]) -> None:
                 if shown == root.shown
                 else f"{shown} and {root.shown} are one store"
             )
-            raise ConfigError(f"{what}, so that its messages would count twice")
+            raise ConfigError(f"{what}, so its messages would count twice")
         seen[place] = root.shown
 
 
 def _place(root: StoreRoot) -> str:
-    """Return the place of a store, the same for all names that lead to the same files."""
+    """Return the canonical place of a store, the same for all names of the same files."""
     if root.is_local:  # by a link, "..", or as its commit-log directory
         return os.path.realpath(root.uri).removesuffix(f"/{_COMMIT_LOG}")
     address = urlsplit(root.shown)
@@ -154,7 +154,7 @@ def _place(root: StoreRoot) -> str:
 
 
 def _endpoint(uri: str, scheme: str) -> str:
-    """Return the host of an object store, "" for that of its cloud: two may have buckets of one name."""
+    """Return the host of an object store, "" for the cloud's own: two hosts may have buckets of the same name."""
     query = dict(parse_qsl(urlsplit(uri).query))
     given = [query[name] for name in _ENDPOINTS if query.get(name)]
     if scheme == "s3":
@@ -163,7 +163,7 @@ def _endpoint(uri: str, scheme: str) -> str:
 
 
 def _folders(uri: str) -> list[str]:
-    """Host and folders of a place, without the commit-log directory at its end."""
+    """Return host and folders of a place, without the commit-log directory at its end."""
     root = StoreRoot("", uri)
     path = urlsplit(root.shown) if not root.is_local else None
     parts = [path.netloc, *path.path.split("/")] if path else uri.split("/")

@@ -37,12 +37,12 @@ class Kept:
         self._frames: list[DataFrame] = []
 
     def keep(self, frame: DataFrame) -> DataFrame:
-        """``frame``, to be computed once."""
+        """Return ``frame``, to be computed once."""
         self._frames.append(frame.persist())
         return self._frames[-1]
 
     def keep_few(self, frame: DataFrame) -> DataFrame:
-        """``frame``, of which few rows or none are expected: they are computed now, and Spark plans with them.
+        """Return ``frame``, of which few rows or none are expected: they are computed now, and Spark plans with them.
 
         What is joined with no rows is left out of a plan. Should there be many they are kept.
         """

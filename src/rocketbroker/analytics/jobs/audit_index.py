@@ -121,7 +121,7 @@ def _bad_entries(bad: DataFrame, frames: IndexFrames) -> list[DataFrame]:
 
 
 def _missing(good: DataFrame, bad: DataFrame, keys: DataFrame, frames: IndexFrames) -> DataFrame:
-    """Keys without an entry, but for those of which an entry that leads astray has told."""
+    """Return the keys without an entry, but for those of which an entry that leads astray has told."""
     files = good.groupBy("broker", "file").agg(
         F.min("physical_offset").alias("low"), F.max("physical_offset").alias("high")
     )

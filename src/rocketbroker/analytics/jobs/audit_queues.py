@@ -103,7 +103,7 @@ def _heads(entries: DataFrame, of: OfStore) -> DataFrame:
 
 
 def queue_ends(entries: DataFrame) -> DataFrame:
-    """``broker``, ``topic``, ``queue_id`` and ``end``, the queue offset behind the last entry."""
+    """Return ``broker``, ``topic``, ``queue_id`` and ``end``, the queue offset behind the last entry."""
     return entries.groupBy(*_QUEUE).agg(F.max(queue_offset_behind()).alias("end"))
 
 
@@ -118,7 +118,7 @@ def _without_queue(messages: DataFrame) -> DataFrame:
 
 
 def _not_known(of: OfStore) -> Column:
-    """Tell whether a row's message was not on disk for certain when the store was left."""
+    """Return true if a row's message was not on disk for certain when the store was left."""
     found: Column = F.col("store_timestamp") > of.known_ms()
     return found
 

@@ -179,7 +179,7 @@ class OfStore:
         return self._column([store.last_file for store in self._stores])
 
     def unclean(self) -> Column:
-        """Tell whether the store was not stopped in order (``StoreState``)."""
+        """Return true if the store was not stopped in order (``StoreState``)."""
         return self._column([store.state.unclean for store in self._stores]).cast("boolean")
 
     def known_ms(self) -> Column:

@@ -20,7 +20,7 @@ def millis(frame: DataFrame, name: str) -> Column:
 
 
 def as_time(time_ms: Column) -> Column:
-    """Milliseconds since 1970 as a timestamp, null outside the years 1 to 9999."""
+    """Return the milliseconds since 1970 as a timestamp, null outside the years 1 to 9999."""
     return F.when(time_ms.between(FIRST_MS, LAST_MS), F.timestamp_millis(time_ms))
 
 
@@ -60,5 +60,5 @@ def percentile_columns(value: Column, percentiles: Sequence[float], suffix: str 
 
 
 def share(value: Column, of: Column) -> Column:
-    """``value`` as a part of ``of``, 0 to 1; null of nothing."""
+    """Return ``value`` as a part of ``of``, 0 to 1; null of nothing."""
     return F.try_divide(value, of)

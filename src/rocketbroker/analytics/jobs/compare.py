@@ -71,7 +71,7 @@ def compare(first: DataFrame, second: DataFrame, by: str = "physical", ignored: 
 
 
 def _side(messages: DataFrame, keys: tuple[str, ...], compared: list[str], prefix: str) -> DataFrame:
-    """``messages`` with names of one side; what may be long as its SHA-256, so that little is moved."""
+    """Return ``messages`` with names of one side; what may be long as its SHA-256, so that little is moved."""
     names = sorted({*compared, *_SHOWN} - set(keys))
     made = [_short(messages, name).alias(f"{prefix}_{name}") for name in names]
     return messages.select(*keys, F.lit(True).alias(f"{prefix}_there"), *made)
@@ -107,7 +107,7 @@ def _found(compared: list[str]) -> Column:
 
 
 def _placed(found: DataFrame, first: DataFrame, second: DataFrame, keys: tuple[str, ...]) -> DataFrame:
-    """``found`` with ``where``."""
+    """Return ``found`` with ``where``."""
     *queue, offset = keys
     for side, messages in (("a", first), ("b", second)):
         bounds = messages.groupBy(*queue).agg(F.min(offset).alias(f"{side}_begin"), F.max(offset).alias(f"{side}_end"))

@@ -24,7 +24,7 @@ class DamagedRanges:
         self._of = {broker: _ordered(ranges, broker) for broker in ranges.column("broker").unique().to_pylist()}
 
     def have(self, brokers: pa.Array, offsets: pa.Array) -> NDArray[np.bool_]:
-        """Tell whether each of ``offsets`` lies in a range of its broker."""
+        """Return true if each of ``offsets`` lies in a range of its broker."""
         found, values = np.zeros(len(offsets), np.bool_), offsets.to_numpy()
         for broker, (lows, highs) in self._of.items():
             chosen = np.flatnonzero(pc.equal(brokers, broker).to_numpy(zero_copy_only=False))
@@ -33,7 +33,7 @@ class DamagedRanges:
         return found
 
     def column(self) -> Column:
-        """Tell whether the ``physical_offset`` of a row lies in a range of its ``broker``."""
+        """Return true if the ``physical_offset`` of a row lies in a range of its ``broker``."""
         if not self._of:
             return F.lit(False)
         # Spark's types do not know it yet. It goes by what it takes and gives.

@@ -87,7 +87,7 @@ def exported_messages(spark: SparkSession, source: str, form: str = "parquet") -
 
 
 def in_order(messages: DataFrame) -> Iterator[Mapping[str, Any]]:
-    """``messages`` as they were stored, brokers merged by time; one partition's rows are held at a time.
+    """Yield ``messages`` as they were stored, brokers merged by time; one partition's rows are held at a time.
 
     Raises:
         StoreError: while rows are taken, when they cannot be read.

@@ -51,7 +51,7 @@ class Pattern:
         try:
             self.positions(pa.array([""], pa.string()))
         except UnicodeEncodeError as error:
-            raise ConfigError(f"{self.text!r} is no text in UTF-8, as those of messages are") from error
+            raise ConfigError(f"{self.text!r} is not valid UTF-8, so no message can have it") from error
         except pa.ArrowInvalid as error:
             raise ConfigError(f"{self.text!r} is no regular expression as RE2 has them: {error}") from error
 

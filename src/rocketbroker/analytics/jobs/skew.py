@@ -61,7 +61,7 @@ def skew(messages: DataFrame, topics: DataFrame | None = None) -> DataFrame:
 
 
 def _with_empty_queues(counted: DataFrame, topics: DataFrame) -> DataFrame:
-    """``counted`` with rows of zeros for queues of topics that have messages in others.
+    """Return ``counted`` with rows of zeros for queues of topics that have messages in others.
 
     The topics are put below the rows, not joined with them: a join would need the messages twice.
     """

@@ -59,7 +59,7 @@ def _rows(root: StoreRoot, now_ms: int) -> Iterator[dict[str, object]]:
 
 
 def write_snapshot(snapshot: pa.Table, directory: Path, now_ms: int) -> Path:
-    """Write a snapshot into ``directory``, which is made if it is not there; gives its file.
+    """Write a snapshot into ``directory``, which is made if it is not there; return its file.
 
     Raises:
         StoreError: the disk refuses.

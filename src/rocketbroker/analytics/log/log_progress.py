@@ -1,4 +1,4 @@
-"""Progress of a CommitLog in whole records, and of a reader that takes a part of it at a time."""
+"""Progress of a CommitLog in whole records, and of a reader that reads it in parts."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,20 +12,20 @@ from rocketbroker.analytics.files.store_root import StoreRoot
 from rocketbroker.analytics.log.record_walk import walk_split
 from rocketbroker.analytics.log.split import Split
 
-# A record may end in so many zeros, which cannot be told from what is not written: those of an empty properties length.
+# A record may end in this many zeros (an empty properties length), which look like unwritten bytes.
 _ZEROS_OF_A_RECORD: Final = 2
-# Most of a record's properties are in as many bytes at its end, its unique id among them.
+# These last bytes of a record contain most of its properties, the unique id among them.
 _MARKED: Final = 256
 
 
 class LogProgress:
-    """Files of a store's CommitLog as they are now. Offsets are physical ones.
+    """Current files of a store's CommitLog. Offsets are physical ones.
 
     Args:
         root: the store.
 
     Raises:
-        StoreError: it is no store, or cannot be read.
+        StoreError: it is not a store, or cannot be read.
     """
 
     def __init__(self, root: StoreRoot) -> None:
@@ -34,19 +34,19 @@ class LogProgress:
 
     @property
     def begin(self) -> int:
-        """Begin of the log, 0 if it is empty."""
+        """Start offset of the log, 0 if it is empty."""
         return self.files[0].base if self.files else 0
 
     @property
     def written_end(self) -> int:
-        """Offset behind which no whole record ends."""
+        """Offset after which no whole record ends."""
         return self.files[-1].base + self.files[-1].data_end + _ZEROS_OF_A_RECORD if self.files else 0
 
     def end(self, start: int = 0) -> int:
-        """Return the offset behind the last complete record, ``start`` without one from there on.
+        """Return the offset after the last complete record, or ``start`` if there is none from there on.
 
-        A record begins at ``start``, or would: the last file is walked from there on. Files before the last
-        one are full.
+        ``start`` must be where a record begins, or would begin: the last file is walked from there on. Files before
+        the last one are full.
         """
         if not self.files:
             return start
@@ -54,9 +54,9 @@ class LogProgress:
         return max(start, last.base, _look(last, start, last.data_end).end)
 
     def within(self, start: int, end: int, most_bytes: int) -> int:
-        """Return where a record begins that is less than ``most_bytes`` behind ``start``, or behind one longer record.
+        """Return the start of a record less than ``most_bytes`` after ``start``, or after one longer record.
 
-        It is not behind ``end``, the result of ``end()``.
+        It is at most ``end``, the result of ``end()``.
         """
         target = start + most_bytes
         for file in self.files:
@@ -65,14 +65,14 @@ class LogProgress:
         return end
 
     def name_at(self, offset: int) -> str:
-        """Return the name of the file with an offset, or of the last one before it; "" for an empty log."""
+        """Return the name of the file that contains an offset, or of the last one before it; "" for an empty log."""
         names = [file.name for file in self.files if file.base <= offset] or [file.name for file in self.files[:1]]
         return names[-1].rpartition("/")[2] if names else ""
 
     def mark(self, offset: int) -> str:
-        """Return a checksum of the bytes right before an offset: it shows that a log was truncated and rewritten.
+        """Return a checksum of the bytes right before an offset, which reveals that a log was truncated and rewritten.
 
-        It is empty if the file is not there any more.
+        It is empty if the file no longer exists.
         """
         for file in self.files:
             position = offset - file.base
@@ -85,7 +85,7 @@ class LogProgress:
 
 @dataclass(frozen=True, slots=True)
 class _Look:
-    """Last record of a part of a file: its begin and end, -1 without one, and the damage before it."""
+    """Last record of a part of a file: its start and end, -1 if there is none, and the damage before it."""
 
     last: int
     end: int
@@ -97,16 +97,16 @@ def _boundary(file: LogFile, start: int, target: int, end: int) -> int:
     if seen.last > start:
         return seen.last
     if seen.last == start:
-        return seen.end  # one record is longer than what may be read
+        return seen.end  # one record is longer than the limit
     if file.base > start:
         return file.base
     return min(file.base + file.size, end)  # nothing but damage, or the end of the file
 
 
 def _look(file: LogFile, start: int, high: int) -> _Look:
-    """Look at the records of a file from an offset to before the position ``high``.
+    """Find the last record of a file from an offset to before the position ``high``.
 
-    Look at damage again: it may have been a record that a broker was just writing.
+    Damage is read again: it may have been a record that a broker was just writing.
     """
     seen = _look_once(file, start, high)
     while seen.broken:
@@ -126,7 +126,7 @@ def _look_once(file: LogFile, start: int, high: int) -> _Look:
 
 
 def _records(split: Split, report: DecodeReport) -> Iterator[tuple[int, int]]:
-    """Give begin and end of the last record of each window."""
+    """Yield start and end of the last record of each window."""
     if split.low >= split.high:
         return
     for records in walk_split(split, report):
@@ -135,20 +135,20 @@ def _records(split: Split, report: DecodeReport) -> Iterator[tuple[int, int]]:
 
 
 class UnloggedReport(DecodeReport):
-    """Report that logs nothing: the reader that delivers the records around damage logs it."""
+    """Report that logs nothing: the reader that returns the records around damage logs it."""
 
     def add_broken(self, skipped: SkippedRange) -> None:
-        """Keep a damaged range."""
+        """Record a damaged range."""
         self.broken.append(skipped)
 
     def add_unfinished(self, skipped: SkippedRange) -> None:
-        """Keep the unfinished end of the log."""
+        """Record the unfinished end of the log."""
         self.unfinished.append(skipped)
 
     def add_unproven(self, found: UnprovenRange) -> None:
-        """Keep a part of the log whose queues cannot be relied on."""
+        """Record a part of the log that is read without its queues."""
         self.unproven.append(found)
 
     def add_missing(self, skipped: SkippedRange) -> None:
-        """Keep a range that is in no file."""
+        """Record a range that is in no file."""
         self.missing.append(skipped)

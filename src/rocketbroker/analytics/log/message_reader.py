@@ -32,15 +32,15 @@ def read_store(
     report: DecodeReport | None = None,
     check_crc: bool = False,
 ) -> Iterator[pa.RecordBatch]:
-    """Give the messages of stores, each in CommitLog order, with columns of ``message_schema.MESSAGE_SCHEMA``.
+    """Return the messages of stores, each in CommitLog order, with columns of ``message_schema.MESSAGE_SCHEMA``.
 
-    ``stores`` are roots or commit-log directories (:func:`store_root.store_roots`); a broker may be writing to them:
-    what it has stored at the time of the call is delivered. ``report`` takes what could not be read, with ``check_crc``
-    also messages whose body has another checksum. Raises :class:`ConfigError` for an unknown column and
-    :class:`StoreError` for a place that holds no store or a file that goes away.
+    ``stores`` are roots or commit-log directories (:func:`store_root.store_roots`). A broker may be writing to them:
+    messages stored by the time of the call are returned. ``report`` records what could not be read; with ``check_crc``
+    also messages whose body does not match its checksum. Raise :class:`ConfigError` for an unknown column, and
+    :class:`StoreError` for a place without a store or a file that is removed.
     """
     schema, found = select_fields(columns), DecodeReport() if report is None else report
-    # One split a file: a walk from a file's beginning never has to guess where a record begins.
+    # One split per file: a walk from a file's start never has to search for the start of a record.
     splits = plan_splits(stores, _WHOLE_FILE, selection, report=found)
     return (
         batch
@@ -57,9 +57,9 @@ def read_split(
     selection: Selection = EVERYTHING,
     check_crc: bool = False,
 ) -> Iterator[pa.RecordBatch]:
-    """Give the messages of ``selection`` that begin in ``split``, with the columns and types of ``schema``.
+    """Yield the messages of ``selection`` that begin in ``split``, with the columns and types of ``schema``.
 
-    A batch holds a window's worth at most. Nothing is read of a broker that is not selected.
+    A batch has the messages of one window at most. Nothing is read for a broker that is not selected.
     """
     wanted = selection.of_broker(split.file.root.broker)
     if wanted.is_nothing:
@@ -72,7 +72,7 @@ def read_split(
 
 
 def _records(split: Split, report: DecodeReport) -> Iterator[Records]:
-    """Give all records of ``split`` that can be selected."""
+    """Yield all records of ``split`` that can be selected."""
     if not split.entries:
         yield from walk_split(split, report)
         return
@@ -82,7 +82,7 @@ def _records(split: Split, report: DecodeReport) -> Iterator[Records]:
             given.append(records.field("physical_offset").astype(np.int64))
             yield records
     except QueueNotWholeError as error:
-        logger.warning("%s: %s; the log itself is read from %d on", split.file.path, error, split.low)
+        logger.warning("%s: %s; the log itself is read from offset %d on", split.file.path, error, split.low)
         known = np.concatenate(given) if given else np.empty(0, np.int64)
         for records in walk_split(split, report):
             new = ~np.isin(records.starts + records.base, known)

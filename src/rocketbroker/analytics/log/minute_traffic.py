@@ -1,8 +1,8 @@
-"""Messages and bytes by topic and minute from the ConsumeQueues: most of the log is not read.
+"""Messages and bytes by topic and minute from the ConsumeQueues, without reading most of the log.
 
-A queue says where its messages lie and how large they are; when they were stored is in the log alone, of which it is
-enough to find where minutes begin (``minute_turns.py``). The queues must have all of the log without a gap. Where that
-does not hold, the log itself is read. Queues are read twice, a block at a time: memory does not grow with them.
+A queue has the offsets and sizes of its messages. Store times are in the log alone, but it is enough to find where
+minutes begin (``minute_turns.py``). The queues must cover the log without a gap; otherwise the log itself is read.
+Queues are read twice, a block at a time: memory does not grow with them.
 """
 
 import logging
@@ -27,7 +27,7 @@ from rocketbroker.codec.byte_columns import Positions
 from rocketbroker.codec.storefile.queue_files import CONSUME_QUEUE
 from rocketbroker.common.errors import CodecError
 
-#: Columns of the result; ``minute_ms`` is the minute's beginning, ms since 1970.
+#: Columns of the result; ``minute_ms`` is the start of the minute, ms since 1970.
 TRAFFIC_SCHEMA: Final = pa.schema(
     [
         ("broker", pa.string()),
@@ -37,7 +37,7 @@ TRAFFIC_SCHEMA: Final = pa.schema(
         ("bytes", pa.int64()),
     ]
 )
-# Times as they are stored: a damaged one may be any number.
+# Times as stored: a damaged one may be any number.
 _DECODED: Final = pa.schema(
     [("broker", pa.string()), ("topic", pa.string()), ("store_timestamp", pa.int64()), ("size", pa.int32())]
 )
@@ -48,8 +48,8 @@ logger = logging.getLogger(__name__)
 def traffic_by_minute(stores: Stores, report: DecodeReport | None = None) -> pa.Table:
     """Return messages and bytes of each topic in each minute that has any, sorted, as ``TRAFFIC_SCHEMA``.
 
-    What is damaged in the log, but stands in a queue, is counted, unless it is met; :func:`decoded_traffic` reads all.
-    ``report`` takes what could not be read, where the log itself had to be.
+    Records that are damaged in the log but have a queue entry are counted unless they are read;
+    :func:`decoded_traffic` reads all. ``report`` records what could not be read where the log itself is read.
 
     Raises:
         ConfigError, StoreError: as from ``read_store``.
@@ -61,7 +61,7 @@ def traffic_by_minute(stores: Stores, report: DecodeReport | None = None) -> pa.
 
 
 def decoded_traffic(stores: Stores, selection: Selection = EVERYTHING, report: DecodeReport | None = None) -> pa.Table:
-    """Return the same from the selected messages of the log; ``report`` takes what could not be read.
+    """Return the same from the selected messages of the log; ``report`` records what could not be read.
 
     Raises:
         ConfigError, StoreError: as from ``read_store``.
@@ -103,17 +103,17 @@ def _of_store(root: StoreRoot, report: DecodeReport) -> pa.Table:
         logger.warning("%s: %s; traffic is counted from the log itself", root.shown, error)
         return decoded_traffic([root], report=report)
     end = files[-1].base + files[-1].data_end
-    if covered < end:  # a broker has stored more than it has entered into its queues
+    if covered < end:  # a broker has stored more than it has dispatched
         rest = decoded_traffic([root], Selection(physical_offsets=(covered, end)), report)
         return _grouped([counted, rest]) if rest.num_rows else counted
     return counted
 
 
 def _of_queues(root: StoreRoot, files: Sequence[LogFile]) -> tuple[pa.Table, int]:
-    """Return the traffic of a store, and the offset up to which its queues have it.
+    """Return the traffic of a store, and the offset up to which its queues cover it.
 
     Raises:
-        CodecError, QueueNotWholeError: what they say of the log does not hold.
+        CodecError, QueueNotWholeError: the queues do not match the log.
     """
     folder, tables = open_folder(root), []
     queues = {
@@ -132,7 +132,7 @@ def _of_queues(root: StoreRoot, files: Sequence[LogFile]) -> tuple[pa.Table, int
 
 
 class _Stretches:
-    """Stretches of the log between the begins of minutes and files, with the bytes that queues have of each."""
+    """Stretches of the log between the starts of minutes and files, with the bytes that queues have of each."""
 
     def __init__(self, files: Sequence[LogFile], turns: MinuteTurns) -> None:
         self._files = files
@@ -166,7 +166,7 @@ class _Stretches:
         self._ends[here][seen] = np.maximum(self._ends[here][seen], ends)
 
     def covered(self) -> int:
-        """Return the offset up to which the counted queues have all of the log.
+        """Return the offset up to which the counted queues cover the log.
 
         Raises:
             QueueNotWholeError: something before it is in no queue.
@@ -181,6 +181,8 @@ class _Stretches:
                 raise QueueNotWholeError(f"the queues have {size} bytes of {file.name}, which has {end - file.base}")
             if file is not self._files[-1]:
                 if not is_closed(file, end - file.base):
-                    raise QueueNotWholeError(f"{file.name} goes on at {end - file.base} with what is in no queue")
+                    raise QueueNotWholeError(
+                        f"{file.name} continues at {end - file.base} with messages that are in no queue"
+                    )
                 end = file.base + file.size
         return end

@@ -1,8 +1,8 @@
-"""Begins of minutes in a CommitLog, found by a look at few of its messages.
+"""Starts of minutes in a CommitLog, found by reading few of its messages.
 
-Store times rise with the offset, so that for each minute it is enough to find its first message. Queues tell where
-messages are. One in each 128 KiB of the log is looked at, those that halve what lies around the turn of a minute, and
-all of the last 32 KiB around it: these must follow each other, and times must not go back.
+Store times rise with the offset, so it is enough to find the first message of each minute. Queues have the offsets of
+messages. One message in each 128 KiB of the log is read, then the range around the turn of a minute is bisected, and
+all messages of the last 32 KiB around it are read: these must be contiguous, and times must not go back.
 """
 
 from collections.abc import Iterator, Sequence
@@ -26,20 +26,20 @@ from rocketbroker.common.errors import CodecError
 
 MINUTE_MS: Final = 60_000
 _SAMPLED: Final = 128 << 10
-# Around the turn of a minute all messages are looked at that lie between two so near to each other.
+# Around the turn of a minute, all messages between two that are this close to each other are read.
 _NEAR: Final = 32 << 10
-# Of so many entries of a queue one is known, of more where this would be more in all.
+# One of this many entries of a queue is sampled; fewer where that would be too many in total.
 _STEP: Final = 32
 _MOST_KNOWN: Final = 4 << 20
-# Stretches up to so long are read as a whole, together so much at the most.
+# Stretches up to this length are read whole, and several of them together up to a total.
 _SHORT: Final = 256 << 10
 _TOGETHER: Final = 8 << 20
-# Behind the last message that is known so many are looked at; more wait for queues that are far behind.
+# At most this many messages after the last known one are read; more means that queues lag far behind.
 _MOST_BEHIND: Final = 4096
 
 
 class MinuteTurns(NamedTuple):
-    """Minutes with messages before the offset ``end``, in ms since 1970, and the offset of each one's first."""
+    """Minutes with messages before the offset ``end``, in ms since 1970, and the offset of each one's first message."""
 
     minutes: Positions
     begins: Positions
@@ -51,7 +51,7 @@ def minute_turns(files: Sequence[LogFile], queues: Sequence[CheckedQueue]) -> Mi
 
     Raises:
         CodecError: a message is not where its queue says, or times go back.
-        QueueNotWholeError: there is no entry at all.
+        QueueNotWholeError: there are no entries.
     """
     known = _known(files, queues)
     first_of_each = np.flatnonzero(np.diff(known // _SAMPLED, prepend=-1))
@@ -72,20 +72,19 @@ def minute_turns(files: Sequence[LogFile], queues: Sequence[CheckedQueue]) -> Mi
 def _known(files: Sequence[LogFile], queues: Sequence[CheckedQueue]) -> Positions:
     """Return ascending offsets of messages: the first of each file, and some of each queue."""
     step = max(_STEP, sum(queue.capacity for queue in queues) // _MOST_KNOWN)
-    # Not the same numbers of each queue: those that messages are put into in turn are equally far.
+    # A different phase for each queue: queues that are filled in turn have the same number of entries.
     found = [queue.every(step, number * 7 % step) for number, queue in enumerate(queues)]
     if not any(map(len, found)):
         raise QueueNotWholeError("no queue leads into the log")
-    known: Positions = np.sort(
-        np.concatenate((*found, [file.base for file in files]))
-    )  # numpy's own "unique" hashes: slower
+    # Faster than numpy's "unique", which hashes.
+    known: Positions = np.sort(np.concatenate((*found, [file.base for file in files])))
     known = known[slice(*np.searchsorted(known, (files[0].base, files[-1].base + files[-1].data_end)))]
     different: Positions = known[np.diff(known, prepend=-1) != 0]
     return different
 
 
 def _halved(files: Sequence[LogFile], known: Positions, offsets: Positions) -> tuple[Positions, Positions]:
-    """``offsets`` and the store times there, with offsets of ``known`` put in until the turns of minutes are near.
+    """Return ``offsets`` and their store times, with offsets of ``known`` added until turns of minutes are close.
 
     Raises:
         CodecError: a message is not where it should be, or times go back.
@@ -109,9 +108,9 @@ def _risen(times: Positions) -> Positions:
 
 
 def _tail(files: Sequence[LogFile], offset: int) -> tuple[Positions, int]:
-    """Return the offsets of the complete messages behind that at ``offset``, and where they end.
+    """Return the offsets of the complete messages after the one at ``offset``, and where they end.
 
-    A broker may have put them into queues after these were read.
+    A broker may have dispatched them after the queues were read.
     """
     file, found = next(file for file in reversed(files) if file.base <= offset), list[int]()
     with log_window(file) as window:
@@ -122,7 +121,7 @@ def _tail(files: Sequence[LogFile], offset: int) -> tuple[Positions, int]:
 
 
 def _walked(file: LogFile, stretches: Sequence[tuple[int, int]]) -> tuple[Positions, Positions]:
-    """Return offsets and store times of all messages of ``file`` in stretches that each begin with one."""
+    """Return offsets and store times of all messages of ``file`` in stretches that each begin with a message."""
     mine = [(low, high) for low, high in stretches if file.base <= low < file.base + file.size]
     found = [(np.empty(0, np.int64), np.empty(0, np.int64))]
     if mine:
@@ -139,7 +138,7 @@ def _walked(file: LogFile, stretches: Sequence[tuple[int, int]]) -> tuple[Positi
 
 
 def _groups(stretches: Sequence[tuple[int, int]]) -> Iterator[Sequence[tuple[int, int]]]:
-    """Give stretches that go into ``_TOGETHER`` bytes, with a head behind each."""
+    """Yield groups of stretches that fit into ``_TOGETHER`` bytes, with a record head after each."""
     ends = np.cumsum([high - low + HEAD_SIZE for low, high in stretches]) // (_TOGETHER - _SHORT - HEAD_SIZE)
     for begin, end in pairwise([0, *(np.flatnonzero(np.diff(ends)) + 1).tolist(), len(stretches)]):
         if begin < end:
@@ -147,7 +146,7 @@ def _groups(stretches: Sequence[tuple[int, int]]) -> Iterator[Sequence[tuple[int
 
 
 def _one_by_one(source: StoreFile, file: LogFile, low: int, high: int) -> Positions:
-    """Return the offsets of the messages from ``low`` to before ``high``: too few to read all bytes between.
+    """Return the offsets of the messages from ``low`` to before ``high``: too few to read all bytes in between.
 
     Raises:
         CodecError: they do not lead there.
@@ -160,7 +159,7 @@ def _one_by_one(source: StoreFile, file: LogFile, low: int, high: int) -> Positi
         found.append(offset)
         offset += max(int.from_bytes(head[:4], "big"), 1)
     if offset > end:
-        raise CodecError(f"no message begins at {found[-1]}, or behind it")
+        raise CodecError(f"no message begins at {found[-1]} or after it")
     return np.array(found, np.int64)
 
 
@@ -184,10 +183,11 @@ def _at_once(
         going = after < ends
         if not going.all():
             if (after > ends).any():
-                raise CodecError(f"no message begins at {int(offsets[-1][np.argmax(after > ends)])}, or behind it")
+                raise CodecError(f"no message begins at {int(offsets[-1][np.argmax(after > ends)])} or after it")
             ends, shifts, after = ends[going], shifts[going], after[going]
         at = after
     at = np.concatenate(starts)
-    is_message = gather(memory, ">u4", at + 4) != BLANK_MAGIC_CODE  # what closes a file leads to its end as well
+    # The blank record that closes a file also leads to its end.
+    is_message = gather(memory, ">u4", at + 4) != BLANK_MAGIC_CODE
     found = np.concatenate(offsets)[is_message]
     return found, times_at(memory, at[is_message], found)

@@ -1,4 +1,4 @@
-"""The records of a split, and a report of the bytes of it that hold none."""
+"""Records of a split, and a report of the bytes in it without a record."""
 
 from collections.abc import Iterator
 
@@ -13,12 +13,12 @@ from rocketbroker.codec.storefile.record_search import Found, find_record, inspe
 
 
 def walk_split(split: Split, report: DecodeReport) -> Iterator[Records]:
-    """Give the records that begin in ``split``, a window's worth at a time, and report the bytes that hold none.
+    """Yield the records that begin in ``split``, window by window, and report the bytes without a record.
 
-    Records are in memory that is used again: use them before the next are taken.
+    The memory of records is reused: process them before the next ones are requested.
 
     Raises:
-        StoreError: the file is gone, or became shorter.
+        StoreError: the file is gone or became shorter.
     """
     with log_window(split.file, split.high) as window:
         position = 0 if split.low == 0 else find_record(window, split.low, split.high)
@@ -27,9 +27,9 @@ def walk_split(split: Split, report: DecodeReport) -> Iterator[Records]:
 
 
 def damage_at_begin(split: Split) -> SkippedRange | None:
-    """Return the damage at the beginning of ``split``; ``None`` if a record begins there, or nothing.
+    """Return the damage at the start of ``split``; ``None`` if a record begins there, or nothing.
 
-    :func:`walk_split` leaves it to the split before to report it, which may have been read before it was there.
+    :func:`walk_split` leaves this damage to the previous split, which may have been read before it existed.
     """
     with log_window(split.file) as window:
         if inspect(window, split.low)[0] is not Found.BROKEN:
@@ -68,12 +68,12 @@ def _next_record(split: Split, walk: FileWalk) -> int:
 
 
 def _ends_log(split: Split, walk: FileWalk, after: int) -> bool:
-    """Tell if the log ends where the walk stopped: then a writer may be at work on the last records."""
+    """Return true if the log ends where the walk stopped: a broker may still be writing the last records."""
     return split.last and after < 0 and walk.found in {Found.END, Found.BROKEN}
 
 
 def _whole_records(stretch: Stretch) -> int:
-    """Count the records without those at the end that are not completely written."""
+    """Return the number of records without those at the end that are not completely written."""
     count = len(stretch)
     while count and not is_complete(bytes(stretch[count - 1])):
         count -= 1

@@ -24,9 +24,9 @@ SPLIT_SIZE: Final = 64 << 20
 class Split:
     """Records that begin at positions ``low`` to below ``high`` of ``file``; ``last`` if no file with data follows.
 
-    What becomes of bytes between two records is said by the split that owns the record before them, so any division
-    of a file gives the same messages and the same report. Where there are ``entries``, all that is selected is what
-    these lead to. Picklable: another machine may read it.
+    The split that has a record also reports the bytes between it and the next one, so any division of a file gives the
+    same messages and the same report. If there are ``entries``, they lead to all selected records of the split.
+    Picklable: another machine may read it.
     """
 
     file: LogFile
@@ -43,13 +43,13 @@ def plan_splits(
     *,
     report: DecodeReport | None = None,
 ) -> list[Split]:
-    """Return the splits of stores in which ``selection`` may find something, as far as they are written now.
+    """Return the splits of stores that may contain messages of ``selection``, as far as they are written now.
 
-    They come by store and offset. ``report`` takes files that lack between others, and where queues are not relied on.
-    Raises :class:`StoreError` for a place that is no store.
+    They are sorted by store and offset. ``report`` records files missing between others, and ranges read without the
+    queues. Raise :class:`StoreError` for a place that is not a store.
     """
     if split_size <= 0:
-        raise ConfigError(f"splits of {split_size} bytes cannot be read; a number of bytes above 0 is expected")
+        raise ConfigError(f"splitSize: {split_size} bytes; a number above 0 is expected")
     found = DecodeReport() if report is None else report
     return [split for root in store_roots(stores) for split in _of_store(root, split_size, selection, found)]
 
@@ -77,7 +77,7 @@ def _of_store(root: StoreRoot, split_size: int, selection: Selection, report: De
 
 
 def _walked(wholes: list[Split], low: int, high: int, split_size: int) -> Iterator[Split]:
-    """Give the parts of files whose records have physical offsets from ``low`` to below ``high``."""
+    """Yield the splits of files whose records have physical offsets from ``low`` to below ``high``."""
     for whole in wholes:
         start, stop = max(low - whole.file.base, 0), min(high - whole.file.base, whole.high)
         for position in range(start, stop, split_size):
@@ -93,7 +93,7 @@ def _queued(wholes: list[Split], plan: QueuePlan) -> Iterator[Split]:
 
 
 def gaps(files: list[LogFile]) -> list[SkippedRange]:
-    """Return the gaps between the files of a store, as ranges that begin behind a file's end."""
+    """Return the gaps between the files of a store, as ranges that begin at a file's end."""
     return [
         SkippedRange(
             before.root.broker,

@@ -1,4 +1,4 @@
-"""Store times of messages anywhere in the log, read from their heads alone."""
+"""Store times of messages anywhere in the log, read from the record heads alone."""
 
 from collections.abc import Sequence
 from typing import Final

@@ -1,8 +1,8 @@
-"""Bounds of the CommitLog stretch that can hold messages of a time range.
+"""Bounds of the CommitLog stretch that can contain messages of a time range.
 
-It rests on store times that rise with the offset, as a broker writes them: only some twenty records a bound are looked
-at, the first of each file, and on this machine one every 16 MiB. Those need not be in order by up to
-``CLOCK_MARGIN_MS``; are they out of order by more, all of the log is read.
+The search relies on store times that rise with the offset, as a broker writes them. It reads about twenty records for
+each bound, the first of each file, and in a local store one every 16 MiB. They may be out of order by up to
+``CLOCK_MARGIN_MS``; if they are out of order by more, the whole log is read.
 """
 
 import logging
@@ -16,12 +16,12 @@ from rocketbroker.codec.message.message_encoder import RECORD_HEADS
 from rocketbroker.codec.storefile.log_window import LogWindow
 from rocketbroker.codec.storefile.record_search import find_record, store_timestamp
 
-#: The clock of a broker may have been set back by so much while it stored messages.
+#: A broker's clock may have been set back by this much while it stored messages.
 CLOCK_MARGIN_MS: Final = 1000
 
-# A bound is not narrowed further than this many bytes: to read them takes no longer.
+# A bound is not narrowed below this many bytes: reading them takes no longer.
 _NEAR: Final = 64 << 10
-# One record of each such stretch is looked at. On another machine that takes a request: only so many files are asked.
+# One record of each such stretch is sampled. In a remote store that takes a request, so only some files are sampled.
 _SAMPLED: Final = 16 << 20
 _REMOTE_FILES: Final = 256
 _END: Final = (1 << 63) - 1
@@ -32,7 +32,7 @@ logger = logging.getLogger(__name__)
 def offsets_of_time(files: Sequence[LogFile], since_ms: int | None, until_ms: int | None) -> tuple[int, int]:
     """Return physical offsets between which every message stored in the time range begins.
 
-    They span all of the log if its store times cannot tell.
+    They span the whole log if its store times are not in order.
     """
     if since_ms is None and until_ms is None:
         return 0, _END
@@ -43,7 +43,7 @@ def offsets_of_time(files: Sequence[LogFile], since_ms: int | None, until_ms: in
     if _is_in_order(seen):
         return low, high
     logger.warning(
-        "%s: store times go back by more than %d ms, or a file has none: all of the log is read to find a time range",
+        "%s: store times go back by more than %d ms, or a file has none; the whole log is read to find a time range",
         files[0].path.rpartition("/")[0],
         CLOCK_MARGIN_MS,
     )
@@ -51,7 +51,7 @@ def offsets_of_time(files: Sequence[LogFile], since_ms: int | None, until_ms: in
 
 
 def _sample(files: Sequence[LogFile], seen: dict[int, int | None]) -> None:
-    """Add a few store times of all files to those seen."""
+    """Add sampled store times of all files to ``seen``."""
     is_local = files[0].root.is_local
     for file in files if is_local else files[:: -(-len(files) // _REMOTE_FILES)]:
         with log_window(file) as window:
@@ -79,19 +79,19 @@ def _is_in_order(seen: dict[int, int | None]) -> bool:
 
 
 class _Bound:
-    """Bounds of the first message stored at ``time_ms`` or later: it is not before ``low`` and not behind ``high``.
+    """Bounds of the first message stored at ``time_ms`` or later: not before ``low`` and not after ``high``.
 
     Args:
-        files: those with data, by offset.
+        files: the files with data, by offset.
         time_ms: the time.
-        seen: takes the store times looked at by physical offset, ``None`` for a file that has none.
+        seen: store times read so far by physical offset, which it extends; ``None`` for a file without any.
     """
 
     def __init__(self, files: Sequence[LogFile], time_ms: int, seen: dict[int, int | None]) -> None:
         self._time_ms = time_ms
         self._seen = seen
         self.low, self.high = files[0].base, _END
-        # The first file that begins at the time or later; what is looked for is in the one before, or begins with it.
+        # The first file that begins at the time or later: the message is in the file before, or begins this one.
         number = bisect_left(files, time_ms, key=self._first_time)
         if number < len(files):
             self.high = files[number].base
@@ -99,7 +99,7 @@ class _Bound:
             self._narrow(files[number - 1])
 
     def _first_time(self, file: LogFile) -> int:
-        """Return the store time of a file's first sound record."""
+        """Return the store time of a file's first valid record."""
         with log_window(file) as window:
             found = _next_time(window, 0, file.data_end, self._seen)
         if found is None:

@@ -1,1 +1,1 @@
-"""ConsumeQueue entries: the plan, the proof and the records they point to."""
+"""ConsumeQueue entries: reading plan, proof of completeness, and the records they point to."""

@@ -1,4 +1,4 @@
-"""Entries of a ConsumeQueue that lead to all its messages, as columns."""
+"""Entries of a complete ConsumeQueue, as columns."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,13 +15,13 @@ from rocketbroker.codec.storefile.consume_queue_layout import CQ_STORE_UNIT_SIZE
 from rocketbroker.codec.storefile.queue_files import CONSUME_QUEUE, Entries, is_entry, is_filler_entry
 from rocketbroker.common.errors import StoreError
 
-# Entries at a time: they and what is made of them fit into the processor's cache.
+# Entries read at a time: they and their columns fit into the processor's cache.
 _BLOCK: Final = 32 << 10
 _REMOTE_BLOCK: Final = WINDOW_SIZE // CQ_STORE_UNIT_SIZE
 
 
 class QueueNotWholeError(StoreError):
-    """A ConsumeQueue does not lead to all its messages. Callers read the log instead."""
+    """A ConsumeQueue does not lead to all its messages; callers read the log instead."""
 
 
 class EntryRange(NamedTuple):
@@ -35,7 +35,7 @@ class EntryRange(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class QueueEntries:
-    """Entries that follow each other, the first at queue offset ``first``; columns of shape (n,)."""
+    """Consecutive entries, the first at queue offset ``first``; columns of shape (n,)."""
 
     first: int
     offsets: Positions
@@ -45,12 +45,12 @@ class QueueEntries:
         return len(self.offsets)
 
     def part(self, begin: int, end: int) -> "QueueEntries":
-        """Return those from index ``begin`` to before ``end``."""
+        """Return the entries from index ``begin`` to before ``end``."""
         return QueueEntries(self.first + begin, self.offsets[begin:end], self.sizes[begin:end])
 
 
 class CheckedQueue:
-    """Entries of one ConsumeQueue, which must lead to records one after the other.
+    """Entries of one ConsumeQueue, which must lead to records in log order.
 
     Args:
         folder: the store.
@@ -67,11 +67,11 @@ class CheckedQueue:
         self._files = queue_files(folder, CONSUME_QUEUE, topic, queue_id)
         self._at_once = _BLOCK if folder.root.is_local else _REMOTE_BLOCK
         for before, _ in self._files.gaps():
-            raise QueueNotWholeError(f"{self.name}: a file is missing behind {before.path}")
+            raise QueueNotWholeError(f"{self.name}: a file is missing after {before.path}")
 
     @property
     def name(self) -> str:
-        """Topic and number, for texts."""
+        """Topic and number, for messages."""
         return f"{self.topic}/{self.queue_id}"
 
     @property
@@ -82,7 +82,7 @@ class CheckedQueue:
     def newest(self) -> tuple[int, int] | None:
         """Return physical offset and size in the newest entry; ``None`` without one.
 
-        Looks at a few entries only, so that zeros between entries may mislead it to an older one.
+        Only a few entries are read, so zeros between entries may lead to an older one.
         """
         last = self._files.last_written()
         if last is None or not is_entry(last[1])[0]:
@@ -90,7 +90,7 @@ class CheckedQueue:
         return int(last[1]["commit_log_offset"][0]), int(last[1]["size"][0])
 
     def whole(self) -> QueueEntries:
-        """Return all entries without fillers; :class:`QueueNotWholeError` if one of them is wrong."""
+        """Return all entries without fillers; raise :class:`QueueNotWholeError` if one is invalid."""
         first = self._files.first
         entries = self._files.read(first, self._files.end)
         offsets, sizes = _columns(entries)
@@ -99,10 +99,10 @@ class CheckedQueue:
         return self._checked(first + begin, offsets[begin:end], sizes[begin:end])
 
     def blocks(self) -> Iterator[QueueEntries]:
-        """Yield the entries without fillers in blocks, up to the first zeros; nothing behind these is read.
+        """Yield the entries without fillers in blocks, up to the first zeros; nothing after these is read.
 
         Raises:
-            QueueNotWholeError: an entry is wrong, or entries are not in order.
+            QueueNotWholeError: an entry is invalid, or entries are not in order.
         """
         behind = 0
         for first, entries in self._pieces():
@@ -119,9 +119,9 @@ class CheckedQueue:
                 return
 
     def every(self, step: int, first: int) -> Positions:
-        """Return the offsets in each ``step``-th entry, number ``first`` among them, and in the last before zeros.
+        """Return the offsets in every ``step``-th entry, number ``first`` among them, and in the last before zeros.
 
-        Nothing is checked, and they are in no order.
+        They are neither checked nor sorted.
         """
         found = [np.empty(0, np.int64)]
         for number, entries in self._pieces():
@@ -146,7 +146,7 @@ class CheckedQueue:
         """Return the entries from queue offset ``first`` to before ``end``.
 
         Raises:
-            QueueNotWholeError: one is wrong or missing.
+            QueueNotWholeError: an entry is invalid or missing.
         """
         return self._checked(first, *_columns(self._files.read(first, end)))
 
@@ -156,14 +156,14 @@ class CheckedQueue:
         return QueueEntries(first, offsets, sizes)
 
     def _in_disorder(self) -> QueueNotWholeError:
-        return QueueNotWholeError(f"{self.name}: entries do not lead to records one after the other")
+        return QueueNotWholeError(f"{self.name}: entries do not lead to records in log order")
 
 
 def _columns(entries: Entries) -> tuple[Positions, Positions]:
-    """Return offsets and sizes."""
+    """Return the columns of offsets and sizes."""
     return entries["commit_log_offset"].astype(np.int64), entries["size"].astype(np.int64)
 
 
 def _leading(mask: NDArray[np.bool_]) -> int:
-    """Count the values that hold before the first that does not."""
+    """Return the number of true values before the first false one."""
     return len(mask) if mask.all() else int(mask.argmin())

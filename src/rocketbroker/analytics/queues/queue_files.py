@@ -1,4 +1,4 @@
-"""Queues of a store wherever it is, and the entries in parts of their files."""
+"""Queues of a local or remote store, and the entries in parts of their files."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,15 +15,15 @@ from rocketbroker.codec.storefile.queue_files import ENTRIES, Entries, QueueFile
 
 @dataclass(frozen=True, slots=True)
 class QueueSlice:
-    """Entries ``first`` to before ``end`` of a queue, which lie in one file.
+    """Entries ``first`` to before ``end`` of a queue, all in one file.
 
     Attributes:
-        kind: the folder that the queue is in, a key of ``ENTRIES``.
+        kind: the folder of the queue's kind, a key of ``ENTRIES``.
         topic: the queue's topic.
         queue_id: its number.
         file: the file.
         first: number of the first entry in the queue.
-        end: number behind the last entry.
+        end: number after the last entry.
     """
 
     kind: str
@@ -42,7 +42,7 @@ def queues(folder: StoreFolder, kind: str) -> Iterator[tuple[str, int]]:
 
 
 def queue_files(folder: StoreFolder, kind: str, topic: str, queue_id: int) -> QueueFiles:
-    """List the files of a queue; none if there is no such queue."""
+    """List the files of a queue; empty if the queue does not exist."""
     where = f"{kind}/{topic}/{queue_id}"
     return QueueFiles(offset_files(folder.files(where), where), partial(opened, folder), ENTRIES[kind])
 
@@ -61,7 +61,7 @@ def queue_slices(
 
 
 def read_entries(folder: StoreFolder, part: QueueSlice) -> Iterator[tuple[Positions, Entries]]:
-    """Yield queue offsets and entries of a slice in runs, without fillers and what was not written."""
+    """Yield queue offsets and entries of a slice in runs, without fillers and unwritten entries."""
     files = QueueFiles([part.file], partial(opened, folder), ENTRIES[part.kind])
     for number, entries in files.pieces(part.first, part.end):
         written = np.flatnonzero(is_entry(entries))

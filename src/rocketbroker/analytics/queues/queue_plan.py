@@ -1,10 +1,10 @@
-"""Plan that reads parts of a commit log through the ConsumeQueues of selected topics instead of as a whole.
+"""Plan to read parts of a commit log through the ConsumeQueues of selected topics instead of walking all of it.
 
-Queues lead to all messages of their topics up to where the log is dispatched, which happens in its order: what lies
-behind is walked, and so is what lies before the first entry of a queue that has lost its beginning. Where entries may
-not have reached the disk they must be shown to lead to all of the log (``queue_proof.py``); from where they do not, it
-is walked. Every entry of the queues is looked at before one is used; when a thing about them is not as it should be,
-all of the log is walked.
+Queues lead to all messages of their topics up to where the log is dispatched, which happens in log order. The log after
+that is walked, and so is the log before the first entry of a queue that has lost its start. Where entries may not have
+reached the disk, they must be shown to lead to all of the log (``queue_proof.py``); from where they do not, it is
+walked. Every entry of the queues is checked before one is used; if anything about them is wrong, all of the log is
+walked.
 """
 
 import logging
@@ -31,14 +31,14 @@ from rocketbroker.analytics.queues.queue_proof import all_queues, entries_of, ha
 from rocketbroker.codec.storefile.queue_files import CONSUME_QUEUE
 from rocketbroker.codec.storefile.record_search import Found, inspect
 
-#: With more entries than these (20 bytes each) the log is walked: to look at them would take longer.
+#: With more entries than this (20 bytes each) the log is walked: checking them would take longer.
 MOST_ENTRIES: Final = 5_000_000
-# So many queues of other topics are asked how far the log is dispatched; on another machine each takes some requests.
+# Most queues of other topics that show how far the log is dispatched; in a remote store each takes some requests.
 _OTHERS_LOCAL: Final = 4_096
 _OTHERS_REMOTE: Final = 16
-# A broker enters messages into queues by batches: one queue may be ahead of another by so many bytes of the log.
+# A broker writes queue entries in batches: one queue may be ahead of another by this many bytes of the log.
 _DISPATCH_MARGIN: Final = 16 << 20
-# That queues have all of the log is not shown for less than this part of it.
+# The proof that queues have all of the log is not worth it for less than this part of the log.
 _WORTH_SHOWING: Final = 1 / 8
 _NOT_CLOSED: Final = "the store was not stopped in order, and its queues do not show that they have all of the log"
 
@@ -47,7 +47,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class QueuePart:
-    """Physical offsets ``low`` to before ``high`` of one file; ``entries`` lead to all that is selected there."""
+    """Physical offsets ``low`` to before ``high`` of one file; ``entries`` lead to all selected messages there."""
 
     low: int
     high: int
@@ -56,7 +56,7 @@ class QueuePart:
 
 @dataclass(frozen=True, slots=True)
 class QueuePlan:
-    """``parts`` hold what is selected from ``front`` to before ``tail``; the rest of the log is to be walked."""
+    """Parts with all selected messages from ``front`` to before ``tail``; the rest of the log must be walked."""
 
     front: int
     tail: int
@@ -73,8 +73,8 @@ def plan_queues(
 ) -> QueuePlan | None:
     """Plan how to read ``selection`` between the physical offsets ``bounds``; ``None`` to walk all of it.
 
-    A part leads to ``part_size`` bytes of messages, about. ``report`` takes what is walked since queues cannot be
-    relied on.
+    A part leads to about ``part_size`` bytes of messages. ``report`` records ranges that are walked because queues
+    are not reliable there.
     """
     if selection.topics is None or selection.exact or not files:
         return None
@@ -82,7 +82,7 @@ def plan_queues(
         return _Planner(folder, files, selection, report).plan(bounds, part_size)
     except QueueNotWholeError as error:
         report.unproven.append(UnprovenRange(folder.root.broker, *bounds, str(error)))
-        logger.info("%s: all of the commit log is read, since %s", folder.root.shown, error)
+        logger.info("%s: the whole commit log is read: %s", folder.root.shown, error)
         return None
 
 
@@ -107,16 +107,16 @@ class _Planner:
         front, queues = self._queues(front)
         if not self._has_all and _is_worth_it(queues, front, tail):
             tail = self._shown(front, tail)
-            front, queues = self._queues(front)  # once more: of what came meanwhile it is shown that it is there
+            front, queues = self._queues(front)  # read again: entries that arrived meanwhile are part of the proof
         if not _is_worth_it(queues, front, tail):
             return None
         parts = [part for file in self._files for part in _parts(queues, file, (front, tail), part_size)]
         return QueuePlan(front, tail, parts)
 
     def _queues(self, front: int) -> tuple[int, list[tuple[CheckedQueue, QueueEntries]]]:
-        """Find from where on chosen queues have all their messages, ``front`` at least, and their entries."""
+        """Return the offset, at least ``front``, from which the chosen queues are complete, and their entries."""
         queues = []
-        for files in self._chosen():  # listed again: a broker may have begun a file since
+        for files in self._chosen():  # listed again: a broker may have created a file since
             entries = files.whole()
             front = max(front, self._first_known(files, entries))
             queues.append((files, self._selected(entries)))
@@ -138,7 +138,7 @@ class _Planner:
         return queue_numbers(self._folder, CONSUME_QUEUE, topic)
 
     def _first_known(self, files: CheckedQueue, entries: QueueEntries) -> int:
-        """Physical offset from which on the queue leads to all its messages."""
+        """Return the physical offset from which on the queue leads to all its messages."""
         begin = self._files[0].base
         if not len(entries):
             raise QueueNotWholeError(f"queue {files.name} has no entry")
@@ -147,7 +147,7 @@ class _Planner:
         return int(entries.offsets[0])
 
     def _selected(self, entries: QueueEntries) -> QueueEntries:
-        """Return entries into the log as it is now, and of the selected queue offsets."""
+        """Return the entries that lead into the current log and have selected queue offsets."""
         begin = int(np.searchsorted(entries.offsets, self._files[0].base))
         end = len(entries)
         if self._selection.queue_offsets is not None:
@@ -168,12 +168,12 @@ class _Planner:
         return known
 
     def _dispatched(self, chosen: list[CheckedQueue]) -> int:
-        """Physical offset behind a message before which all are in their queues."""
+        """Return the physical offset after a message up to which all messages are in their queues."""
         ends = [newest for files in [*chosen, *self._others()] if (newest := files.newest()) is not None]
         for offset, size in sorted(ends, reverse=True):
             if self._is_record(offset, size):
                 return offset + size
-        raise QueueNotWholeError("no queue tells how far the log is dispatched")
+        raise QueueNotWholeError("no queue shows how far the log is dispatched")
 
     def _others(self) -> Iterator[CheckedQueue]:
         left = _OTHERS_LOCAL if self._folder.root.is_local else _OTHERS_REMOTE
@@ -197,7 +197,7 @@ class _Planner:
 
 
 def _is_worth_it(queues: list[tuple[CheckedQueue, QueueEntries]], front: int, tail: int) -> bool:
-    """Tell whether what is selected is less than half of a part of the log."""
+    """Return true if the selected messages are less than half of a part of the log."""
     return front < tail and sum(_bytes(entries, front, tail) for _, entries in queues) * 2 < tail - front
 
 

@@ -1,8 +1,8 @@
-"""Proof that the ConsumeQueues of a store have all that its log has, up to an offset.
+"""Proof that the ConsumeQueues of a store have entries for its whole log, up to an offset.
 
-After a clean stop they have, and so they have, but for the last moments, while a broker is at work. After a crash, or
-in a copy that was taken of a store in use, some may have got less far than others: the entries of a slow topic may lack
-where those of a busy one beside it are all there. Then each record must be shown to be one that some queue leads to.
+They do after a clean stop, and, except for the last moments, while a broker runs. After a crash, or in a copy of a
+store in use, some may have got less far than others: the entries of a slow topic may be missing where those of a busy
+one are all there. Then each record must be shown to be one that some queue leads to.
 """
 
 import logging
@@ -26,12 +26,12 @@ from rocketbroker.codec.storefile.queue_files import BATCH_CONSUME_QUEUE, CONSUM
 from rocketbroker.common.errors import StoreError
 from rocketbroker.common.lock_holders import lock_holders
 
-#: What is shown of the log is shown for stretches of so many bytes.
+#: The proof covers the log in stretches of this many bytes.
 STRETCH: Final = 16 << 20
 _LOCK: Final = "lock"
-# What a broker writes into it, once its queues are recovered.
+# Content that a broker writes into the lock file once its queues are recovered.
 _LOCKED: Final = b"lock"
-# So many queues are gone through, all of them; on another machine each takes some requests, one after the other.
+# The proof reads all queues, so there must not be more; in a remote store each takes some requests, in sequence.
 _MOST_LOCAL: Final = 65_536
 _MOST_REMOTE: Final = 256
 # Entries of a BatchConsumeQueue that are read at a time.
@@ -42,21 +42,21 @@ logger = logging.getLogger(__name__)
 
 
 def has_all_queues(folder: StoreFolder) -> bool:
-    """Tell whether queues have all that was dispatched: the store is closed cleanly, or open on this machine.
+    """Return true if queues have all that was dispatched: the store is closed cleanly, or open on this machine.
 
-    One that is still recovering from a crash is not taken for open.
+    A store that is still recovering from a crash does not count as open.
     """
     if folder.read_if_there("abort", 0, 1) is None:
         return True
     if not folder.root.is_local:
         return False
     holders = lock_holders(Path(folder.root.uri, _LOCK))
-    # The file of a broker in this process is left alone: to close it once more would give back a lock of it.
+    # The lock file of a broker in this process is not opened: closing it would release the broker's lock.
     return bool(holders) and os.getpid() not in holders and folder.read_if_there(_LOCK) == _LOCKED
 
 
 def all_queues(folder: StoreFolder) -> list[tuple[str, str, int]]:
-    """Folder of its kind, topic and number of each queue that has messages of its own."""
+    """Return kind (a folder), topic and number of each queue that owns its messages."""
     return [
         (kind, topic, number)
         for kind in ENTRIES
@@ -66,14 +66,14 @@ def all_queues(folder: StoreFolder) -> list[tuple[str, str, int]]:
 
 
 def most_queues(folder: StoreFolder) -> int:
-    """Return the most queues that are read to show that each record of a log is in one of them."""
+    """Return the largest number of queues that the proof may read."""
     return _MOST_LOCAL if folder.root.is_local else _MOST_REMOTE
 
 
 def entries_of(folder: StoreFolder, queues: Iterable[tuple[str, str, int]]) -> Iterator[QueueEntries]:
-    """Yield the entries of queues, some at a time, each queue up to its first damaged one; they are all read.
+    """Yield the entries of all ``queues`` in blocks, each queue up to its first damaged entry.
 
-    Of a queue of which a file is removed meanwhile those behind are left out, so that nothing is shown by them.
+    If a file of a queue is removed meanwhile, its later entries are left out, so that they prove nothing.
     """
     for kind, topic, number in queues:
         try:
@@ -93,12 +93,12 @@ def _batch_entries(folder: StoreFolder, topic: str, number: int) -> Iterator[Que
         offsets, sizes = (entries[field].astype(np.int64) for field in ("commit_log_offset", "size"))
         offsets, sizes = offsets[sizes != 0], sizes[sizes != 0]
         if len(sizes) and (offsets[0] < 0 or sizes.min() < 0 or (offsets[1:] < offsets[:-1] + sizes[:-1]).any()):
-            raise QueueNotWholeError(f"{topic}/{number}: entries do not lead to records one after the other")
+            raise QueueNotWholeError(f"{topic}/{number}: entries do not lead to records in log order")
         yield QueueEntries(0, offsets, sizes)
 
 
 def shown_to(files: Sequence[LogFile], queued: Iterable[QueueEntries], low: int) -> int:
-    """Return the offset up to which each record of the log is one of ``queued``, from the file on that has ``low``."""
+    """Return the offset up to which each record, from the file with ``low`` on, is one of ``queued``."""
     files = [file for file in files if file.base + file.size > low]
     if not files:
         return low
@@ -109,7 +109,7 @@ def shown_to(files: Sequence[LogFile], queued: Iterable[QueueEntries], low: int)
 
 
 def is_closed(file: LogFile, position: int) -> bool:
-    """Tell whether nothing follows in a file behind a record's end at ``position`` but what closes it."""
+    """Return true if only a blank record follows in a file after a record's end at ``position``, or nothing."""
     if position == file.size:
         return True
     head = open_folder(file.root).read(file.name, position, 8)
@@ -117,11 +117,11 @@ def is_closed(file: LogFile, position: int) -> bool:
 
 
 class _Chains:
-    """Entries by stretches of the log, of which only is kept where they begin and end and whether they form a chain.
+    """Entries by stretches of the log: only the start and end of each stretch, and whether it is a chain, are kept.
 
-    They do when each begins where another ends, but for the first and the last one: then the sum of a number that is
-    made of each begin, less that of each end, is what the first begin and the last end alone give. Numbers of 64 bits
-    that have nothing to do with each other keep this from coming out by chance, in whatever order entries are added.
+    Entries form a chain if each begins where another ends, except for the first and the last one. Then the sum of
+    hashes of all starts, minus that of all ends, equals the hash of the first start minus that of the last end.
+    Independent hashes of 64 bits keep this from happening by chance, in whatever order entries are added.
     """
 
     def __init__(self, files: Sequence[LogFile]) -> None:
@@ -166,7 +166,7 @@ class _Chains:
 
 
 def _scattered(offsets: Positions) -> NDArray[np.uint64]:
-    """Return a number for each offset, by splitmix64."""
+    """Return a hash of each offset, by splitmix64."""
     mixed = offsets.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
     for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
         mixed ^= mixed >> np.uint64(shift)

@@ -1,4 +1,4 @@
-"""The records that entries of ConsumeQueues lead to, and the proof that each is the record of its entry."""
+"""Records that ConsumeQueue entries lead to, each checked against its entry."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -17,7 +17,7 @@ from rocketbroker.codec.message.property_slices import Slices
 from rocketbroker.codec.storefile.record_columns import Records
 from rocketbroker.codec.storefile.scattered_records import ScatteredRecords
 
-# Records are read together when no more bytes than these are between them: another read takes as long.
+# Records with at most this many bytes between them are read together: another read would take as long.
 _NEAR_LOCAL: Final = 16 << 10
 _NEAR_REMOTE: Final = 1 << 20
 
@@ -37,19 +37,19 @@ class _Wanted:
 
 
 def queued_records(file: LogFile, ranges: tuple[EntryRange, ...]) -> Iterator[Records]:
-    """Give the records of ``file`` that the entries lead to, by offset, some 16 MiB at a time.
+    """Yield the records of ``file`` that the entries lead to, by offset, about 16 MiB at a time.
 
-    They are in memory that is used again for the next. What was given before an error is right.
+    Their memory is reused for the next ones. Records yielded before an error are valid.
 
     Raises:
-        QueueNotWholeError: an entry does not lead to the record that it should.
+        QueueNotWholeError: an entry does not lead to its record.
     """
     folder = open_folder(file.root)
     wanted = _Wanted(folder, ranges)
     positions, sizes = wanted.offsets - file.base, wanted.sizes
     with opened(folder, file.name, "commit-log file") as source:
         if positions[0] < 0 or (positions + sizes > file.size).any():
-            raise QueueNotWholeError(f"entries lead out of {file.path}")
+            raise QueueNotWholeError(f"entries point outside {file.path}")
         near = _NEAR_LOCAL if file.root.is_local else _NEAR_REMOTE
         reader = ScatteredRecords(source, file.base, near, WINDOW_SIZE)
         memory = np.empty(WINDOW_SIZE, np.uint8)
@@ -57,7 +57,7 @@ def queued_records(file: LogFile, ranges: tuple[EntryRange, ...]) -> Iterator[Re
             claimed = reader.claimed(positions[numbers], sizes[numbers])
             if not claimed.all():
                 size = sizes[numbers][np.argmin(claimed)]
-                raise QueueNotWholeError(f"an entry leads to no record of {size} bytes")
+                raise QueueNotWholeError(f"an entry points to no record of {size} bytes")
             records, sound = reader.read(positions[numbers], sizes[numbers], memory)
             _check(records, sound, wanted, numbers)
             yield records
@@ -76,4 +76,4 @@ def _check(records: Records, right: NDArray[np.bool_], wanted: _Wanted, numbers:
         )
     if not right.all():
         wrong = int(wanted.offsets[numbers][np.argmin(right)])
-        raise QueueNotWholeError(f"the entry that leads to offset {wrong} does not fit the record there")
+        raise QueueNotWholeError(f"the entry that points to offset {wrong} does not match the record there")

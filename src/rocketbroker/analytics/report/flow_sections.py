@@ -58,7 +58,7 @@ def _time_axis(minutes: pa.ChunkedArray) -> tuple[int, Any]:
 
 
 def _labels(times: Any) -> list[str]:
-    """The times as labels of bars, to the minute."""
+    """Return the times as labels of bars, to the minute."""
     return [show(time, Unit.TIME).removesuffix(":00") for time in times.tolist()]
 
 
@@ -69,7 +69,7 @@ def _a_minute(rows: pa.Table, times: Any, step: int) -> list[float]:
 
 
 def sizes(facts: StoreFacts, colours: Colours) -> Section:
-    """Sizes of messages."""
+    """Return the sizes of messages."""
     topics = by_value(facts.sizes, "topic")
     rows: list[Row] = []
     for topic, mine in topics.items():
@@ -127,7 +127,7 @@ def queues(facts: StoreFacts, colours: Colours) -> Section:
 
 
 def keys(facts: StoreFacts, colours: Colours) -> Section:
-    """Keys of which there are most messages."""
+    """Return the keys of which there are most messages."""
     totals = {topic: pc.sum(mine.column("messages")).as_py() for topic, mine in by_value(facts.queues, "topic").items()}
     rows: list[Row] = [
         (row["key"], row["topic"], row["messages"], row["messages"] / totals[row["topic"]])

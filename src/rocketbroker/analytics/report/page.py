@@ -94,7 +94,7 @@ def _figure(section: Section) -> str:
 
 
 def _legend(figure: Figure) -> str:
-    """Name the colours; the style cuts names that are too long, and shows them whole under the pointer."""
+    """Return the name the colours; the style cuts names that are too long, and shows them whole under the pointer."""
     if len(figure.series) < 2:
         return ""
     entries = "".join(

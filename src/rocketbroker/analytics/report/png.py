@@ -21,7 +21,7 @@ _MS_PER_DAY: Final = 86_400_000
 
 
 def write_pngs(sections: Sequence[Section], folder: Path) -> list[Path]:
-    """Draw the figure of each section that has one into ``folder``, which is made; gives the files.
+    """Draw the figure of each section that has one into ``folder``, which is made; return the files.
 
     Raises:
         OSError: a file cannot be written.

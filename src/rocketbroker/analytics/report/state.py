@@ -47,7 +47,7 @@ def dead_letter_facts(stores: Sequence[StoreRoot], selection: Selection, topics:
 
 
 def by_group(stores: Sequence[StoreRoot], selection: Selection, retries: pa.Table) -> pa.Table:
-    """``facts.RETRIES`` out of sums that have the retry topics for their groups.
+    """Return ``facts.RETRIES`` out of sums that have the retry topics for their groups.
 
     Of topics whose name alone does not tell, one message each is looked at.
     """

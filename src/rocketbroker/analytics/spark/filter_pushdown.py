@@ -124,7 +124,7 @@ def _with_key(given: Any, name: str) -> _Narrowed | None:
 
 
 def _in_time(given: Any) -> _Narrowed | None:
-    """Times that Spark cannot show are null in its rows, but not in the store: only narrows."""
+    """Return the times that Spark cannot show are null in its rows, but not in the store: only narrows."""
     bounds = _bounds(given, datetime, _first_ms_not_before, _first_ms_after)
     if bounds is None:
         return None
@@ -146,7 +146,7 @@ def _in_range(given: Any, name: str) -> _Narrowed | None:
 
 
 def _times(since_ms: int, until_ms: int) -> Selection:
-    """``None`` for a bound that says nothing, since a store is searched for each that does."""
+    """Return ``None`` for a bound that says nothing, since a store is searched for each that does."""
     return Selection(
         since_ms=since_ms if since_ms > _LOWEST else None, until_ms=until_ms if until_ms <= _HIGHEST else None
     )

@@ -111,7 +111,7 @@ class FilteredTableReader(TableReader):
     """
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
-        """Take over what can be selected; gives back the filters that Spark has still to apply."""
+        """Take over what can be selected; return back the filters that Spark has still to apply."""
         self._selection, left = push_filters(filters, self._options.table, self._schema, self._selection)
         return left
 

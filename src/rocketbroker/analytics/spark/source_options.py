@@ -83,7 +83,7 @@ def source_options(options: Mapping[str, str]) -> SourceOptions:
 
 
 def _checked(options: Mapping[str, str]) -> dict[str, str]:
-    """``options`` by the names of ``OPTIONS``."""
+    """Return ``options`` by the names of ``OPTIONS``."""
     names = {name.lower(): name for name in OPTIONS}
     for name in options:
         if name.lower() not in names:

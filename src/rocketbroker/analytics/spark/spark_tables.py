@@ -48,7 +48,7 @@ def table(
 
 
 def create_views(spark: SparkSession, stores: Stores, prefix: str = "") -> list[str]:
-    """Make a temporary view of each table, so that SQL can name them; gives their names."""
+    """Make a temporary view of each table, so that SQL can name them; return their names."""
     names = {name: prefix + name for name in TABLES}
     for name, view in names.items():
         table(spark, stores, name).createOrReplaceTempView(view)

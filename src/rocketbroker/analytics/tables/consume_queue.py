@@ -45,7 +45,7 @@ class ConsumeQueueTable(Table):
     selects = select_by("topic", "queue_id", "queue_offset", "physical_offset")
 
     def plan(self, stores: Sequence[StoreRoot], selection: Selection, options: TableOptions) -> list[QueuePart]:
-        """Parts of whole queues where these are small."""
+        """Return the parts of whole queues where these are small."""
         return [part for store in stores for part in _parts(store, selection, options.split_size)]
 
     def read(self, part: QueuePart, schema: pa.Schema, selection: Selection) -> Iterator[pa.RecordBatch]:

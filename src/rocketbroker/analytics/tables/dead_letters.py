@@ -92,7 +92,7 @@ class DeadLettersTable(Table):
     def plan(
         self, stores: Sequence[StoreRoot], selection: Selection, options: TableOptions
     ) -> list[DeadLetterPart | LogPart]:
-        """Parts of single queues, and of the log from where on queues may not have all of it."""
+        """Return the parts of single queues, and of the log from where on queues may not have all of it."""
         parts = list[DeadLetterPart | LogPart]()
         for folder in map(root_folder, stores):
             before = queued_to(folder)

@@ -71,7 +71,7 @@ class IndexTable(Table):
     selects = select_by("store_timestamp", "physical_offset")
 
     def plan(self, stores: Sequence[StoreRoot], selection: Selection, options: TableOptions) -> list[IndexPart]:
-        """Parts of single files. What is damaged is left out, and told in the log."""
+        """Return the parts of single files. What is damaged is left out, and told in the log."""
         return [part for store in stores for part in _parts(root_folder(store), options)]
 
     def read(self, part: IndexPart, schema: pa.Schema, selection: Selection) -> Iterator[pa.RecordBatch]:

@@ -120,13 +120,13 @@ def _typed(values: pa.Array, wanted: pa.Field) -> pa.Array:
 
 
 def timestamps(millis: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Times in ms since 1970 as timestamps, null outside the years 1 to 9999."""
+    """Return the times in ms since 1970 as timestamps, null outside the years 1 to 9999."""
     shown = pc.and_(pc.greater_equal(millis, FIRST_MS), pc.less_equal(millis, LAST_MS))
     return pc.multiply(pc.if_else(shown, millis, None), 1000).cast(kind)
 
 
 def table_schema(table: Table, columns: Sequence[str] | None) -> pa.Schema:
-    """``columns`` of ``table`` in their order, all if None, without metadata, as readers give them.
+    """Return ``columns`` of ``table`` in their order, all if None, without metadata, as readers give them.
 
     Raises:
         ConfigError: one is none of the table's, or stands there twice.

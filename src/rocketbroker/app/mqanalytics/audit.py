@@ -68,7 +68,7 @@ def command(  # noqa: PLR0913, PLR0917 - typer makes an option of each argument
 def run(
     spark: "SparkSession", roots: "tuple[StoreRoot, ...]", options: "AuditOptions", *, limit: int, check_crc: bool
 ) -> "tuple[Found, NotRead]":
-    """``limit`` findings of each broker, rule and severity, with ``count``; and what could not be read."""
+    """Return ``limit`` findings of each broker, rule and severity, with ``count``; and what could not be read."""
     from rocketbroker.analytics.columns.selection import EVERYTHING
     from rocketbroker.analytics.jobs.audit import audit
     from rocketbroker.analytics.jobs.audit_findings import Kept, but_for_removed, most_of_each_rule

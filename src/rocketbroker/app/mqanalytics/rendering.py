@@ -33,7 +33,7 @@ def print_rows(
 
 
 def told(count: int, summary: Mapping[str, Any], what: str = "row") -> str:
-    """The last line: how many rows, whether there are more, and what could not be read."""
+    """Return the last line: how many rows, whether there are more, and what could not be read."""
     parts = [f"{count:,} {what}{'' if count == 1 else 's'}"]
     if summary.get("more"):
         parts.append("and more (--limit)")
@@ -49,12 +49,12 @@ def told(count: int, summary: Mapping[str, Any], what: str = "row") -> str:
 
 
 def camel(name: str) -> str:
-    """``queue_id`` as ``queueId``."""
+    """Return ``queue_id`` as ``queueId``."""
     return re.sub(r"_([a-z])", lambda found: found[1].upper(), name)
 
 
 def title(name: str) -> str:
-    """``queue_id`` as ``Queue id``, ``p99_9`` as ``P99.9``."""
+    """Return ``queue_id`` as ``Queue id``, ``p99_9`` as ``P99.9``."""
     return re.sub(r"(\d)_(\d)", r"\1.\2", name).replace("_", " ").capitalize()
 
 
@@ -67,7 +67,7 @@ def _texts(rows: Sequence[Row], columns: Sequence[str]) -> list[list[str]]:
 
 
 def text(value: Any) -> str:
-    """A value for people."""
+    """Return a value for people."""
     if value is None:
         return "-"
     if isinstance(value, datetime):

@@ -96,7 +96,7 @@ def selection(since: int | None, until: int | None, topics: list[str] | None, *,
     from rocketbroker.analytics.columns.selection import Selection
 
     if since is not None and until is not None and since >= until:
-        raise ConfigError(f"--since {shown_ms(since)} is not before --until {shown_ms(until)}: no time lies between")
+        raise ConfigError(f"--since {shown_ms(since)} is not before --until {shown_ms(until)}: the range is empty")
     return Selection(since_ms=since, until_ms=until, topics=frozenset(topics) if topics else None, exact=exact)
 
 

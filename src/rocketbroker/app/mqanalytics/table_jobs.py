@@ -26,7 +26,7 @@ SkipDamage = Annotated[
 
 
 def command_of(job: Job) -> Callable[..., None]:
-    """The command of a job, with its options after those that all have."""
+    """Return the command of a job, with its options after those that all have."""
 
     def command(  # noqa: PLR0913, PLR0917 - its options
         stores: Stores,
@@ -73,7 +73,7 @@ def _parameter(option: Option) -> inspect.Parameter:
 
 
 def run(job: Job, scope: "Scope", options: dict[str, Any]) -> "DataFrame":
-    """The data frame of a job over what ``scope`` selects."""
+    """Return the data frame of a job over what ``scope`` selects."""
     frames = [
         scope.messages(columns) if name == "messages" else scope.table(name, columns)
         for name, columns in job.reads.items()

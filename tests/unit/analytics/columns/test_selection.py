@@ -140,21 +140,21 @@ def test_several_stores_are_one_table_by_broker(tmp_path: Path) -> None:
 
 
 def test_what_is_given_to_no_purpose_is_refused() -> None:
-    with pytest.raises(ConfigError, match="since 200 is not before until 200: no time lies between"):
+    with pytest.raises(ConfigError, match="since 200 is not before until 200"):
         Selection(200, 200)
-    with pytest.raises(ConfigError, match="topics is a set of values, not the one value 'T'"):
+    with pytest.raises(ConfigError, match="topics is 'T'; a set of values is expected"):
         Selection(topics="T")  # type: ignore[arg-type]
-    with pytest.raises(ConfigError, match=r"tags: 'a\\udcff' is no text in UTF-8, as those of messages are"):
+    with pytest.raises(ConfigError, match=r"tags: 'a\\udcff' is not valid UTF-8, so no message can have it"):
         Selection(tags={"a\udcff"})  # what a shell hands over for a byte that is no UTF-8
-    with pytest.raises(ConfigError, match="queue_offsets go from 5 to before 5: none lies between"):
+    with pytest.raises(ConfigError, match="queue_offsets go from 5 to before 5: the range is empty"):
         Selection(queue_offsets=(5, 5))
-    with pytest.raises(ConfigError, match="this table cannot be selected by topic: it has size"):
+    with pytest.raises(ConfigError, match="there is no column topic to select by; there are size"):
         Selection(topics={"T"}).arrow_mask(pa.record_batch({"size": [1]}))
 
 
 def test_keys_of_two_selections_do_not_exclude_each_other() -> None:
     one, other = Selection(keys={"a"}), Selection(keys={"b"}, topics={"T"})
-    with pytest.raises(ConfigError, match="selected by keys once only"):
+    with pytest.raises(ConfigError, match="select by keys once"):
         one.and_(other)
     assert one.and_(Selection(keys={"a"}, topics={"T"})) == one.and_(Selection(topics={"T"}))
 

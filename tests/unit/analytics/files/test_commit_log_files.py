@@ -23,7 +23,7 @@ def root(path: Path) -> StoreRoot:
 
 def test_what_is_no_store_is_refused_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    cases = {"missing": "does not exist", "file": "is not a directory", ".": "holds no commit log"}
+    cases = {"missing": "does not exist", "file": "is not a directory", ".": "has no commit log"}
     for name, wrong in cases.items():
         with pytest.raises(StoreError) as error:
             commit_log_files(root(tmp_path / name))

@@ -142,7 +142,7 @@ def test_folders_and_files(made: tuple[str, Path]) -> None:
         False,
     ]
     assert folder.read_if_there("none") is None
-    with pytest.raises(StoreError, match="is no path within a store"):
+    with pytest.raises(StoreError, match="is not a path within a store"):
         folder.read("../made/commitlog")
 
 
@@ -203,7 +203,7 @@ def test_a_file_that_goes_away_is_named(server: S3Server, tmp_path: Path) -> Non
 
 
 def test_an_address_that_is_not_understood_shows_no_secret() -> None:
-    addresses = {"s3": "cannot reach", "nothing": "unknown kind of address"}
+    addresses = {"s3": "cannot reach", "nothing": "unknown scheme of an address"}
     for scheme, reason in addresses.items():
         with pytest.raises((StoreError, ConfigError), match=reason) as error:
             plan_splits(f"{scheme}://AKIA:s3cret@stores/x?option=t0ken")
@@ -249,6 +249,6 @@ def test_a_library_that_pyarrow_lacks_is_named(tmp_path: Path, monkeypatch: pyte
 @pytest.mark.parametrize("scheme", ["ftp", "memory", "nothing"])
 def test_an_unknown_kind_of_address_is_refused(scheme: str) -> None:
     with pytest.raises(
-        ConfigError, match=rf"^{scheme}://folder/store: unknown kind of address; use a path, file://, or s3, gs,"
+        ConfigError, match=rf"^{scheme}://folder/store: unknown scheme of an address; use a path, file://, or s3, gs,"
     ):
         plan_splits(f"{scheme}://folder/store")

@@ -66,7 +66,7 @@ def test_no_file_stays_open(root: StoreRoot) -> None:
 def test_no_path_leads_out_of_the_store(root: StoreRoot, path: str) -> None:
     folder = open_folder(root)
     for reach in (folder.entries, folder.is_folder, folder.open, folder.read, folder.read_if_there, checked_path):
-        with pytest.raises(StoreError, match="is no path within a store"):
+        with pytest.raises(StoreError, match="is not a path within a store"):
             reach(path)
 
 

@@ -54,14 +54,14 @@ def test_a_relative_place_is_told_from_where_the_caller_is(tmp_path: Path, monke
     ("given", "message"),
     [
         ([], "no store is named; a directory, an address or NAME=PLACE is expected"),
-        ("", "a store has no place in ''"),
-        ("/a,,/b", "a store has no place in ''"),
-        (["a= "], "a store has no place in 'a= '"),
-        ("/a,/a", "the store /a is named twice, so that its messages would count twice"),
+        ("", "'' names no place of a store"),
+        ("/a,,/b", "'' names no place of a store"),
+        (["a= "], "'a= ' names no place of a store"),
+        ("/a,/a", "the store /a is named twice, so its messages would count twice"),
         (["x=/a", "y=/a"], "the store /a is named twice"),
         (["s3://b/x?region=1", "s3://b/x?region=2"], "the store s3://b/x is named twice"),
         (["x=/a", "x=/b"], "the broker x is named twice"),
-        (["/a", "/a/commitlog"], "/a and /a/commitlog are one store, so that its messages would count twice"),
+        (["/a", "/a/commitlog"], "/a and /a/commitlog are one store, so its messages would count twice"),
         (["x=/a/b/../c", "y=/a/c/"], "/a/b/../c and /a/c are one store"),
         (["s3://b/x/commitlog?region=1", "s3://b/x"], "s3://b/x/commitlog and s3://b/x are one store"),
         (["gs://b/s", "gcs://b/s"], "gs://b/s and gcs://b/s are one store"),
@@ -70,10 +70,10 @@ def test_a_relative_place_is_told_from_where_the_caller_is(tmp_path: Path, monke
         (["x=S3://b/store", "y=s3://b/store"], "the store s3://b/store is named twice"),
         (["x=s3://b/s?endpoint_override=http://h:1/", "y=s3://b/s?endpoint_override=H:1"], "is named twice"),
         ("file://host/a", "file:///path is expected"),
-        ("s3://[key:secret@b/x", "an address that begins with s3:// makes no sense: Invalid IPv6 URL"),
-        ("s3://", "s3:// names no store: a bucket or host is expected behind it, and the folder there"),
+        ("s3://[key:secret@b/x", "an address that begins with s3:// is invalid: Invalid IPv6 URL"),
+        ("s3://", "s3:// names no store: a bucket or host and a folder are expected after it"),
         ("a=hdfs:///", "hdfs:// names no store"),
-        ("/a\0b", r"'/a\x00b' names no directory"),
+        ("/a\0b", r"'/a\x00b' is not a directory"),
     ],
 )
 def test_what_makes_no_sense_is_refused(given, message: str) -> None:
@@ -95,7 +95,7 @@ def test_buckets_of_one_name_at_two_hosts_are_two_stores(monkeypatch: pytest.Mon
 
 def test_a_link_to_a_store_is_the_same_store(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(tmp_path / "store")
-    with pytest.raises(ConfigError, match="are one store, so that its messages would count twice"):
+    with pytest.raises(ConfigError, match="are one store, so its messages would count twice"):
         store_roots([tmp_path / "store", tmp_path / "link"])
 
 

@@ -21,7 +21,7 @@ SCHEMA = pa.schema(
     [
         ({"text": ""}, "at least one character"),
         ({"text": "(", "is_regex": True}, "'\\(' is no regular expression as RE2 has them"),
-        ({"text": "a\udcff"}, "is no text in UTF-8"),  # what a shell hands over for a byte that is none
+        ({"text": "a\udcff"}, "is not valid UTF-8"),  # what a shell hands over for a byte that is none
         ({"text": "a(?=b)", "is_regex": True}, "as RE2 has them"),
         ({"text": "a", "places": ()}, "not in none"),
         ({"text": "a", "places": ("keys",)}, "in body, properties or both, not in keys"),

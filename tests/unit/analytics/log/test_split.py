@@ -37,8 +37,8 @@ def test_a_missing_file_is_logged_and_reported(tmp_path: Path, caplog: pytest.Lo
     assert len(plan_splits(tmp_path, report=report)) == len({record[0] for record in writer.records}) - 1
     path = str(writer.records[0][0])
     assert report.ranges == [SkippedRange(tmp_path.name, path, 10_000, 10_000, "log-file-missing")]
-    behind = "the 10000 bytes of the log behind it are in no file: they are not read"
-    assert caplog.messages == [f"{path}: the file ends at position 10000, and {behind}"]
+    behind = "the 10000 bytes of the log after it are in no file and are not read"
+    assert caplog.messages == [f"{path}: the file ends at position 10000; {behind}"]
 
 
 def test_only_what_may_hold_selected_messages_is_planned(tmp_path: Path) -> None:
@@ -51,7 +51,7 @@ def test_only_what_may_hold_selected_messages_is_planned(tmp_path: Path) -> None
     ]
     assert plan_splits(stores, 3_000, Selection(brokers={"c"})) == []
     assert plan_splits(stores, 3_000, Selection(topics=set())) == []
-    with pytest.raises(ConfigError, match="splits of 0 bytes cannot be read"):
+    with pytest.raises(ConfigError, match="splitSize: 0 bytes"):
         plan_splits(stores, 0)
 
 

@@ -200,7 +200,7 @@ def test_damaged_records_are_reported_where_their_queue_leads_to_them(
     assert [(each.position, each.length, each.reason) for each in report.ranges] == [
         (position, damaged["size"], "record-magic")
     ]
-    assert "does not fit the record there" in caplog.text
+    assert "does not match the record there" in caplog.text
 
 
 def test_an_entry_that_claims_too_much_takes_no_memory(made: tuple[Path, Rows], tmp_path: Path) -> None:

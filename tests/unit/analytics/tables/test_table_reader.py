@@ -35,7 +35,7 @@ def test_the_wrong_is_named_at_the_call(recorded, tmp_path):
         read_table(recorded, "topics", selection=Selection(keys={"k"}))
     with pytest.raises(StoreError, match="is no root of a RocketMQ store"):
         read_table(tmp_path, "topics")
-    with pytest.raises(StoreError, match="holds no commit log"):
+    with pytest.raises(StoreError, match="has no commit log"):
         read_table(tmp_path, "messages")
 
 
