@@ -11,7 +11,7 @@ from rocketbroker.app.times import human_seconds
 from rocketbroker.client.admin_client import AdminClient
 from rocketbroker.client.errors import TopicRouteError
 from rocketbroker.client.mq_version import version_desc
-from rocketbroker.codec.message.topic_validator import RETRY_GROUP_TOPIC_PREFIX
+from rocketbroker.codec.message.topic_validator import RETRY_GROUP_TOPIC_PREFIX, validate_group
 from rocketbroker.codec.remoting.bodies.heartbeat import ConsumeType
 from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
 from rocketbroker.codec.remoting.response_code import ResponseCode
@@ -137,6 +137,8 @@ async def examine_all(admin: AdminClient) -> Report:
         if not topic.startswith(RETRY_GROUP_TOPIC_PREFIX):
             continue
         group = topic.removeprefix(RETRY_GROUP_TOPIC_PREFIX)
+        if not validate_group(group).valid:
+            continue  # retry topic of POP, which has the names of group and topic
         try:
             rows.append(await group_row(admin, group))
         except TopicRouteError:

@@ -84,7 +84,7 @@ def is_topic_or_group_illegal(name: str) -> bool:
 
 
 def validate_topic(topic: str) -> ValidateResult:
-    """Return true if ``topic`` may be a topic's name."""
+    """Check if ``topic`` is a valid topic name."""
     if not topic.strip():
         return ValidateResult(False, "The specified topic is blank.")
     if is_topic_or_group_illegal(topic):
@@ -103,7 +103,7 @@ def validate_topic(topic: str) -> ValidateResult:
 
 
 def validate_group(group: str, max_length: int = GROUP_MAX_LENGTH) -> ValidateResult:
-    """Return true if ``group`` may be the name of a producer or consumer group."""
+    """Check if ``group`` is a valid name of a producer or consumer group."""
     if not group.strip():
         return ValidateResult(False, "The specified group is blank.")
     if is_topic_or_group_illegal(group):

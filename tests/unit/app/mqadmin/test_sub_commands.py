@@ -236,6 +236,18 @@ async def test_consumer_progress_of_all_groups(stage: Stage):
     assert (row["group"], row["count"], row["diffTotal"]) == ("CG", 0, 3)
 
 
+async def test_consumer_progress_passes_over_retry_topics_that_name_no_group():
+    retry_topics = ["%RETRY%CG", f"%RETRY%{'G' * 121}"]
+    topics: Script = lambda _fields, _body: response(body=TopicList(retry_topics).encode())  # noqa: E731
+    async with AsyncExitStack() as stack:
+        broker = await stack.enter_async_context(ScriptedServer(scripts()))
+        routes = dict.fromkeys(retry_topics, route_of({"broker-a": broker.address}))
+        script: dict[int, Script] = {RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER: topics}
+        names = await stack.enter_async_context(name_server(routes, script))
+        (row,) = (await Stage(broker, names).json("consumerProgress"))["groups"]
+    assert row["group"] == "CG"
+
+
 async def test_consumer_progress_of_an_online_group():
     clients = ConsumerConnection(
         [Connection("192.0.2.2@1", "192.0.2.2:5", "JAVA", 513), Connection("192.0.2.3@1", "192.0.2.3:5", "JAVA", 401)],
