@@ -64,7 +64,9 @@ class ReplicaLog:
         self._sync_flush = sync_flush
         self._tasks = TaskOwner("ReplicaLog")
         self._undispatched: deque[_Undispatched] = deque()
-        self._cutting = False
+        # The cut that is at work, and whether the last one was refused on the way.
+        self._cutting: asyncio.Task[None] | None = None
+        self._is_half_cut = False
 
     def start(self) -> None:
         """Begin to dispatch, where the store has dispatched so far."""
@@ -77,8 +79,10 @@ class ReplicaLog:
         await self._parts.reput.run(self._readable_end, self._dispatched)
 
     async def stop(self) -> None:
-        """Dispatch what is readable, and end."""
+        """Wait for a cut that is at work, dispatch what is readable, and end."""
         reput = self._parts.reput
+        if self._cutting is not None:
+            await asyncio.wait([self._cutting])
         await self._tasks.stop()
         while reput.offset < (end := self._readable_end()):
             reput.dispatch_some(end)
@@ -97,8 +101,8 @@ class ReplicaLog:
             StoreBusyError: the disk has not made room in time; likewise.
             StoreError: the bytes do not continue the log, or it is being cut.
         """
-        if self._cutting:
-            raise StoreError("the CommitLog is being cut; append what follows the cut")
+        if self._cutting or self._is_half_cut:
+            raise StoreError("the CommitLog is being cut, or the disk refused a cut; append what follows the cut")
         appender, flusher = self._parts.appender, self._parts.flusher
         done = self._parts.commit_log.append_raw(offset, data)
         if done.earliest_ms is not None:
@@ -130,25 +134,34 @@ class ReplicaLog:
 
         Raises:
             StoreError: no record begins there; messages wait for their dispatch; or the disk refused.
-            OSError: the disk refused. The log may still have records behind ``offset``; cut it again.
+            OSError: the disk refused. The log may still have records behind ``offset``, and takes no others before
+                a cut is done.
         """
-        parts, loop = self._parts, asyncio.get_running_loop()
-        if offset == parts.commit_log.max_offset:
+        parts = self._parts
+        at_end = parts.commit_log.max_offset == offset
+        if at_end and not self._is_half_cut:
             return
         if self._cutting or parts.appender.has_pending:
             raise StoreError("the CommitLog cannot be cut while messages wait for their dispatch, or it is being cut")
-        if not parts.commit_log.begins_at(offset):
+        if not (at_end or parts.commit_log.begins_at(offset)):
             raise StoreError(f"the CommitLog cannot be cut at {offset}: no record begins there")
-        self._cutting = True
+        self._cutting = self._tasks.start(self._pause_and_cut(offset), "cut")
+        # It goes on when nobody waits for it any more: its threads hold what the flush threads wait for.
+        await asyncio.shield(self._cutting)
+
+    async def _pause_and_cut(self, offset: int) -> None:
+        parts = self._parts
         try:
-            await loop.run_in_executor(None, self._pause)
+            await asyncio.get_running_loop().run_in_executor(None, self._pause)
             try:
+                self._is_half_cut = True
                 await self._cut(offset)
+                self._is_half_cut = False
             finally:
                 parts.flusher.pause.release()
                 parts.queue_flusher.pause.release()
         finally:
-            self._cutting = False
+            self._cutting = None
             parts.reput.wakeup()
 
     def _pause(self) -> None:

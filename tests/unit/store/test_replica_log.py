@@ -1,10 +1,15 @@
 import asyncio
-from collections.abc import AsyncIterator
+import errno
+import os
+import threading
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
 
 from rocketbroker.common.errors import StoreError
+from rocketbroker.common.file_system import LocalFileSystem
+from rocketbroker.store.commitlog.commit_log import CommitLog
 from rocketbroker.store.message_store import MessageStore
 from rocketbroker.store.read.get_message import GetMessageResult, GetMessageStatus
 from tests.support.replicas import fill, log_bytes, replica
@@ -191,3 +196,91 @@ async def test_who_waits_for_bytes_that_are_cut_holds_up_nobody(tmp_path: Path, 
 
         assert not (await asyncio.wait_for(store.flusher.wait_flushed(end), 10)).reason
         assert (await asyncio.wait_for(lost, 10)).reason in {"", f"the CommitLog was cut at {cut}"}
+
+
+async def test_a_cut_that_nobody_waits_for_any_more_is_done_all_the_same(tmp_path: Path, master: MessageStore):
+    store = make_store(tmp_path / "copy")
+    data, cut = log_bytes(master), record_at(master, "Topic", 0, 7)
+    async with replica(store) as copy:
+        copy.append(0, data)
+        await asyncio.to_thread(store.flusher.pause.acquire)
+        cutting = asyncio.ensure_future(copy.truncate(cut))
+        await asyncio.sleep(0.01)
+        cutting.cancel()
+        await asyncio.gather(cutting, return_exceptions=True)
+        store.flusher.pause.release()
+        await until(lambda: copy.max_offset == cut and copy._cutting is None)
+
+        copy.append(cut, data[cut:])
+        assert (await asyncio.wait_for(store.flusher.sync(), 10)).ok
+        await dispatched(store, master)
+        assert contents(store) == contents(master)
+
+
+async def test_the_end_of_a_replica_waits_for_a_cut(tmp_path: Path, master: MessageStore):
+    store = make_store(tmp_path / "copy")
+    cut = record_at(master, "Topic", 0, 7)
+    async with replica(store) as copy:
+        copy.append(0, log_bytes(master))
+        cutting = asyncio.ensure_future(copy.truncate(cut))
+        await asyncio.sleep(0)
+        await copy.stop()
+        assert copy.max_offset == cut
+        await cutting
+
+
+class RefusingDisk:
+    """Fails one of the calls by which the log's truncation changes names: ``refuses`` is its number, from 0 on."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.refuses = self.calls = 0
+        self._truncating = 0
+        truncate = CommitLog.truncate
+
+        def truncating(log: CommitLog, offset: int) -> None:
+            self._truncating = threading.get_ident()
+            try:
+                truncate(log, offset)
+            finally:
+                self._truncating = 0
+
+        monkeypatch.setattr(CommitLog, "truncate", truncating)
+        for name in ("unlink", "rename", "sync_folder"):
+            monkeypatch.setattr(LocalFileSystem, name, self._refusing(getattr(LocalFileSystem, name)))
+
+    def _refusing(self, method: Callable[..., None]) -> Callable[..., None]:
+        def call(file_system: LocalFileSystem, *paths: Path) -> None:
+            if self._truncating == threading.get_ident():
+                self.calls += 1
+                if self.calls == self.refuses + 1:
+                    raise OSError(errno.EIO, "Input/output error")
+            method(file_system, *paths)
+
+        return call
+
+
+async def test_a_cut_that_the_disk_refused_on_the_way_is_made_again(tmp_path: Path, master: MessageStore, monkeypatch):
+    store = make_store(tmp_path / "copy", message_index_enable=False)
+    data, cut = log_bytes(master), record_at(master, "Topic", 0, 7)
+    disk, is_cut = RefusingDisk(monkeypatch), False
+    async with replica(store) as copy:
+        while not is_cut:
+            copy.append(copy.max_offset, data[copy.max_offset :])
+            await dispatched(store, master)
+            disk.calls = 0
+            try:
+                await copy.truncate(cut)
+                is_cut = True
+            except (OSError, StoreError):
+                with pytest.raises(StoreError, match="refused a cut"):
+                    copy.append(copy.max_offset, data[copy.max_offset :])
+                await copy.truncate(cut)
+                disk.refuses += 1
+            assert log_bytes(store) == data[:cut]
+            files = store.commit_log.queue.files
+            assert [os.fstat(file.fd).st_ino for file in files] == [file.path.stat().st_ino for file in files]
+            assert sorted(files[0].path.parent.iterdir()) == [file.path for file in files]
+        copy.append(cut, data[cut:])
+        await dispatched(store, master)
+        assert contents(store) == contents(master)
+    assert disk.refuses > 8

@@ -260,18 +260,24 @@ class CommitLog:
 
         Raises:
             StoreError: the disk has no room for the copy.
-            OSError: the disk refused. The log ends at ``offset`` or behind it.
+            OSError: the disk refused. The log ends at ``offset`` or behind it, and has to be truncated again before
+                anything is appended.
         """
         queue = self.queue
         self._allocate_service.discard()
         self._file = None
         self._limit = self._populated = 0
-        for file in queue.take_out_from(offset):
-            file.remove().close()
+        while len(queue.files) > 1 and (last := queue.files[-1]).file_from_offset >= offset:
+            # The name goes first: a file that the disk keeps has to stay in the list, or nobody would remove it.
+            removed = last.remove()
+            queue.take_out_last()
+            removed.close()
         last = queue.files[-1]
         end = offset - last.file_from_offset
         if end < last.wrote:
+            # Its name has changed hands already, whatever the disk says next.
             queue.replace_last(last.copy_until(end))
+        queue.files[-1].sync_names()
 
     def slice(self, offset: int, size: int) -> memoryview | None:
         """The bytes at an offset, as a slice of the mapped file; ``None`` when the log does not hold all of them."""

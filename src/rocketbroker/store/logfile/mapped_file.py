@@ -253,7 +253,8 @@ class MappedFile:
     def copy_until(self, end: int) -> "MappedFile":
         """Put in place of the file a copy that ends at ``end``, with zeros behind it, and return the copy (blocks).
 
-        Readers of this object keep the old bytes. After a crash the path has the one file or the other.
+        Readers of this object keep the old bytes. After a crash the path has the one file or the other, until
+        ``sync_names`` of the copy.
 
         Raises:
             StoreError: the disk has no room for both, or refused.
@@ -274,7 +275,7 @@ class MappedFile:
             copy.delete()
             raise
         copy.path, copy.file_from_offset = self.path, self.file_from_offset
-        file_system.sync_folder(self.path.parent)
+        copy._new_names = [self.path.parent]
         return copy
 
     def zero_from(self, position: int) -> None:
@@ -295,6 +296,14 @@ class MappedFile:
             self._file_system.sync(self.fd)
         else:
             self._file_system.sync_mapped(self._map)
+        self.sync_names()
+
+    def sync_names(self) -> None:
+        """Bring the file's name to disk, and those of its folders, if they may not be there (blocks).
+
+        Raises:
+            OSError: the disk refused.
+        """
         new_names = parents_of(self.path)[:_FOLDERS] if self._new_names is None else self._new_names
         for folder in reversed(new_names):
             self._file_system.sync_folder(folder)

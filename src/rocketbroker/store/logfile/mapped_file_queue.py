@@ -132,15 +132,9 @@ class MappedFileQueue:
         if len(self.files) > 1 and self.files[0] is file:
             self.files = self.files[1:]
 
-    def take_out_from(self, offset: int) -> list[MappedFile]:
-        """Take the files that begin at an offset or behind it out of service, and return them, the last one first.
-
-        The first one stays. The list is replaced, not changed: other threads go through it.
-        """
-        kept = [file for file in self.files if file.file_from_offset < offset] or self.files[:1]
-        taken = self.files[len(kept) :]
-        self.files = kept
-        return taken[::-1]
+    def take_out_last(self) -> None:
+        """Take the last file out of service. The list is replaced, not changed: other threads go through it."""
+        self.files = self.files[:-1]
 
     def replace_last(self, file: MappedFile) -> None:
         """Put another file in place of the last one; readers of that one keep it."""
