@@ -25,13 +25,16 @@ app = new_app()
 
 @app.command()
 def mqbroker(
-    config_file: Annotated[str | None, typer.Option("-c", "--configFile", help="Properties file.")] = None,
-    namesrv_addr: Annotated[
-        str | None, typer.Option("-n", "--namesrvAddr", help="Name servers, as host:port;host:port.")
+    config_file: Annotated[
+        str | None, typer.Option("-c", "--configFile", metavar="FILE", help="Properties file with settings.")
     ] = None,
-    print_config: Annotated[bool, typer.Option("-p", "--printConfigItem", help="Print all settings and end.")] = False,
+    namesrv_addr: Annotated[
+        str | None,
+        typer.Option("-n", "--namesrvAddr", metavar="HOST:PORT[;...]", help="Name servers to register with."),
+    ] = None,
+    print_config: Annotated[bool, typer.Option("-p", "--printConfigItem", help="Print all settings and exit.")] = False,
     print_important: Annotated[
-        bool, typer.Option("-m", "--printImportantConfig", help="Print the important settings and end.")
+        bool, typer.Option("-m", "--printImportantConfig", help="Print the important settings and exit.")
     ] = False,
     version: Version = False,
 ) -> None:
@@ -58,19 +61,19 @@ def _run(settings: BrokerSettings) -> None:
     from rocketbroker.app.broker_controller import BrokerController
 
     set_up_logging()
-    # A disk that cannot read a mapped page ends the process by SIGBUS: that says where it was.
+    # A mapped page that the disk cannot read ends the process by SIGBUS; this prints where.
     faulthandler.enable()
     log_access(settings.transport)
     for warning in settings.warnings:
         print(f"mqbroker: {warning}", file=sys.stderr)
     raise_open_file_limit(settings.transport.reserved_open_files)
     controller = BrokerController.bind(settings)
-    run(serve(controller, lambda: tell_booted(settings, controller)))
+    run(serve(controller, lambda: announce(settings, controller)))
 
 
-def tell_booted(settings: BrokerSettings, controller: "BrokerController") -> None:
-    """Announce that the broker serves."""
-    # Scripts wait for this line, so it is RocketMQ's to the letter.
+def announce(settings: BrokerSettings, controller: "BrokerController") -> None:
+    """Print that the broker is ready."""
+    # Scripts wait for exactly this line of RocketMQ.
     broker = settings.broker
     text = f"The broker[{broker.broker_name}, {controller.address}] boot success. serializeType=JSON"
     if broker.namesrv_addr:

@@ -90,7 +90,7 @@ async def _run(server: DevServer, number: int, codes: list[int]) -> None:
 
 
 def first_of(error: BaseException) -> BaseException:
-    """The first error in a group of groups."""
+    """Return the first error in a group of groups."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return error
@@ -206,7 +206,7 @@ async def receive(consumer: PullConsumer, run_id: str, number: int, outcome: Out
 
 
 def check(message: MessageExt, run_id: str, number: int, outcome: Outcome) -> int | None:
-    """The number of a message of this run, None for another's; what differs from what was sent is a problem."""
+    """Return the number of a message of this run, None for another's; what differs from what was sent is a problem."""
     properties = message.properties
     if properties.get(_PROPERTY_RUN) != run_id:
         outcome.problems.append(f"message {message.offset_msg_id} is none that this run sent")

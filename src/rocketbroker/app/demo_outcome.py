@@ -23,7 +23,7 @@ class Outcome(msgspec.Struct):
 
 
 def disagreements(outcome: Outcome) -> list[str]:
-    """One line for each queue whose numbers differ."""
+    """Return one line for each queue whose numbers differ."""
     queues = sorted(outcome.sent | outcome.received | outcome.counted | outcome.stored_before)
     lines = []
     for queue in queues:

@@ -111,7 +111,7 @@ def make_store(given: Path) -> Path:
 
 
 def namesrv_settings(port: int, store: Path, host: str = LOOPBACK) -> NamesrvSettings:
-    """Settings of a name server that keeps its state beside the store."""
+    """Return the settings of a name server that keeps its state beside the store."""
     config = NamesrvConfig(
         kv_config_path=str(store / "namesrv" / "kvConfig.json"),
         config_store_path=str(store / "namesrv" / "namesrv.properties"),
@@ -122,7 +122,7 @@ def namesrv_settings(port: int, store: Path, host: str = LOOPBACK) -> NamesrvSet
 def broker_settings(
     port: int, store: Path, namesrv_addr: str, host: str = LOOPBACK, advertise: str = LOOPBACK
 ) -> BrokerSettings:
-    """Settings of a broker that registers at one name server."""
+    """Return the settings of a broker that registers at one name server."""
     return BrokerSettings(
         BrokerConfig(broker_name="broker-a", broker_ip1=advertise, listen_port=port, namesrv_addr=namesrv_addr),
         MessageStoreConfig(store_path_root_dir=str(store), ha_listen_port=port and port + 1),

@@ -1,7 +1,7 @@
 """The command ``mqdev``: name server and broker in one process, for development.
 
 mqdev [--port PORT] [--broker-port PORT] [--host IP] [--advertise IP] [--store DIR] [--ready-file FILE]
-      [--demo [--messages N]]
+      [--demo [--messages COUNT]]
 """
 
 import os
@@ -37,23 +37,23 @@ def _address(text: str) -> str:
     try:
         return str(ip_address(LOOPBACK if text == "localhost" else text))
     except ValueError:
-        raise typer.BadParameter(f"{text!r} is not an IP address, such as {LOOPBACK}") from None
+        raise typer.BadParameter(f"{text!r} is not an IP address; give one such as {LOOPBACK}") from None
 
 
 @app.command()
 def mqdev(  # noqa: PLR0913, PLR0917 - one argument for each option
     port: Annotated[
-        int | None, _port("--port", f"Port of the name server, by default {NAMESRV_PORT}; 0 picks a free one.")
+        int | None, _port("--port", f"Port of the name server (default {NAMESRV_PORT}); 0 picks a free one.")
     ] = None,
     broker_port: Annotated[
         int | None,
         _port(
             "--broker-port",
-            f"Port of the broker, by default {BROKER_PORT}; 0 picks a free one. The port two below is its VIP port.",
+            f"Port of the broker (default {BROKER_PORT}); 0 picks a free one. Its VIP port is 2 lower.",
         ),
     ] = None,
     host: Annotated[
-        str, typer.Option("--host", parser=_address, metavar="IP", help="Listen on this address; 0.0.0.0 for all.")
+        str, typer.Option("--host", parser=_address, metavar="IP", help="Address to listen on; 0.0.0.0 means all.")
     ] = LOOPBACK,
     advertise: Annotated[
         str | None,
@@ -61,25 +61,25 @@ def mqdev(  # noqa: PLR0913, PLR0917 - one argument for each option
             "--advertise",
             parser=_address,
             metavar="IP",
-            help="Tell clients to connect to this address, for example the host's when mqdev runs in a container.",
+            help="Address that clients connect to, such as the host's when mqdev runs in a container.",
         ),
     ] = None,
     store: Annotated[
-        Path | None, typer.Option("--store", metavar="DIR", help="Keep the data in this folder for the next start.")
+        Path | None, typer.Option("--store", metavar="DIR", help="Folder that keeps the data for the next start.")
     ] = None,
     ready_file: Annotated[
         Path | None,
         typer.Option(
             "--ready-file",
             metavar="FILE",
-            help="Write NAMESRV_ADDR=HOST:PORT to this file when the servers are ready; remove it at the end.",
+            help="File to write NAMESRV_ADDR=HOST:PORT to when the servers are ready; removed at exit.",
         ),
     ] = None,
     demo: Annotated[
-        bool, typer.Option("--demo", help="Send, consume and count messages on free ports, show the result and exit.")
+        bool, typer.Option("--demo", help="Send, consume and count messages on free ports, then exit.")
     ] = False,
     messages: Annotated[
-        int, typer.Option("--messages", min=1, metavar="N", help="Number of messages of the demo.")
+        int, typer.Option("--messages", min=1, metavar="COUNT", help="Messages that the demo sends.")
     ] = DEMO_MESSAGES,
     version: Version = False,
 ) -> None:
@@ -102,14 +102,14 @@ def mqdev(  # noqa: PLR0913, PLR0917 - one argument for each option
 
 def _serve(server: "DevServer", ready_file: Path | None, started: float) -> None:
     def booted() -> None:
-        kept = "" if server.keeps_store else "  (removed at the end; --store DIR keeps it)"
+        kept = "" if server.keeps_store else "  (removed at exit; --store DIR keeps it)"
         print(f"ready in {time.monotonic() - started:.2f} s")
         print(f"  namesrv {server.namesrv_addr}  <- the address to use")
         print(f"  broker  {server.broker_addr}  broker-a in DefaultCluster")
         print(f"  store   {server.store}{kept}")
         if server.disk_full:
             print(f"  SENDS ARE REJECTED: {server.disk_full}")
-            print("                      free some space, or choose a folder on another disk by --store DIR")
+            print("                      free some space, or choose a folder on another disk with --store DIR")
         print("Ctrl-C stops it.", flush=True)
         if ready_file is not None:
             _write_ready(ready_file, f"NAMESRV_ADDR={server.namesrv_addr}\n")

@@ -21,10 +21,13 @@ app = new_app()
 
 @app.command()
 def mqnamesrv(
-    config_file: Annotated[str | None, typer.Option("-c", "--configFile", help="Properties file.")] = None,
-    print_config: Annotated[bool, typer.Option("-p", "--printConfigItem", help="Print all settings and end.")] = False,
+    config_file: Annotated[
+        str | None, typer.Option("-c", "--configFile", metavar="FILE", help="Properties file with settings.")
+    ] = None,
+    print_config: Annotated[bool, typer.Option("-p", "--printConfigItem", help="Print all settings and exit.")] = False,
     namesrv_addr: Annotated[
-        str | None, typer.Option("-n", "--namesrvAddr", help="Taken and ignored, as by RocketMQ.")
+        str | None,
+        typer.Option("-n", "--namesrvAddr", metavar="HOST:PORT", help="Accepted and ignored, as in RocketMQ."),
     ] = None,
     version: Version = False,
 ) -> None:
@@ -61,7 +64,7 @@ def _run(settings: NamesrvSettings) -> None:
 
     def booted() -> None:
         where = f"address {settings.transport.bind_address}:{controller.port}"
-        # Scripts wait for this line, so it is RocketMQ's to the letter.
+        # Scripts wait for exactly this line of RocketMQ.
         print(f"The Name Server boot success. serializeType=JSON, {where}", flush=True)
 
     run(serve(controller, booted))

@@ -48,7 +48,7 @@ class Row(NamedTuple):
 
 
 def sections() -> tuple[Section, Section]:
-    """The tables of both servers, as they are wired when they run; nothing is opened or started for it."""
+    """Return the tables of both servers, as they are wired when they run; nothing is opened or started for it."""
     # Neither the port nor the folder is touched before ``start``.
     namesrv = NamesrvController(namesrv_settings(0, Path()))
     broker = BrokerController(broker_settings(0, Path(), ""))
@@ -59,7 +59,7 @@ def sections() -> tuple[Section, Section]:
 
 
 def rows(routes: dict[int, Route]) -> list[Row]:
-    """The codes in ascending order."""
+    """Return the codes in ascending order."""
     return [_row(routes[code]) for code in sorted(routes)]
 
 
@@ -82,7 +82,7 @@ def _first_paragraph(processor: type) -> str:
 
 
 def render() -> str:
-    """The whole page."""
+    """Return the whole page."""
     return "\n".join([_INTRODUCTION, *(line for section in sections() for line in _section(*section))])
 
 

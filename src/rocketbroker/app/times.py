@@ -50,13 +50,13 @@ def plain(value: Any) -> Any:
 
 
 def shown_time(moment: datetime) -> str:
-    """``2026-11-22T04:00:00Z``, with milliseconds unless they are 0."""
+    """Return ``2026-11-22T04:00:00Z``, with milliseconds unless they are 0."""
     text = moment.astimezone(UTC).isoformat(timespec="milliseconds").removesuffix("+00:00")
     return text.removesuffix(".000") + "Z"
 
 
 def shown_ms(time_ms: int) -> str:
-    """``shown_time`` with the number of ms, or the number alone if no calendar has the time."""
+    """Return ``shown_time`` with the number of ms, or the number alone if no calendar has the time."""
     try:
         moment = _EPOCH + time_ms * _MILLISECOND
     except OverflowError:
@@ -68,12 +68,12 @@ def shown_ms(time_ms: int) -> str:
 
 
 def human_millis(time_ms: int) -> str:
-    """``2026-11-21 09:59:24,121`` (UtilAll.timeMillisToHumanString2); empty for no time."""
+    """Return ``2026-11-21 09:59:24,121`` (UtilAll.timeMillisToHumanString2); empty for no time."""
     return f"{_local(time_ms):%Y-%m-%d %H:%M:%S},{time_ms % 1000:03d}" if time_ms > 0 else ""
 
 
 def human_seconds(time_ms: int) -> str:
-    """``2026-11-21 09:59:24``; ``N/A`` for no time."""
+    """Return ``2026-11-21 09:59:24``; ``N/A`` for no time."""
     return f"{_local(time_ms):%Y-%m-%d %H:%M:%S}" if time_ms > 0 else "N/A"
 
 

@@ -6,7 +6,7 @@ from rocketbroker.transport.connection_limits import WRITE_HIGH_WATER, Connectio
 
 
 def limits_of(transport: TransportConfig) -> ConnectionLimits:
-    """The limits of a broker's or name server's connections."""
+    """Return the limits of a broker's or name server's connections."""
     descriptors = connection_limit()
     return ConnectionLimits(
         frame_max_length=transport.frame_max_length,

@@ -377,7 +377,7 @@ class AdminClient:
 
 def _no_cluster(cluster: str, info: ClusterInfo) -> ClientError:
     known = ", ".join(sorted(info.cluster_addr_table)) or "none"
-    return ClientError(f"there is no cluster {cluster!r}; the name server knows: {known}")
+    return ClientError(f"cluster {cluster!r} does not exist; the name server knows: {known}")
 
 
 def address_text(ip: str, port: int) -> str:

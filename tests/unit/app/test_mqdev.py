@@ -26,7 +26,7 @@ def test_a_disk_that_is_too_full_to_send_is_said(full: str, monkeypatch: pytest.
     assert [line.split()[0] for line in lines[:4]] == ["ready", "namesrv", "broker", "store"]
     said = [
         f"  SENDS ARE REJECTED: {FULL}",
-        " " * 22 + "free some space, or choose a folder on another disk by --store DIR",
+        " " * 22 + "free some space, or choose a folder on another disk with --store DIR",
     ]
     assert lines[4:] == [*(said if full else []), "Ctrl-C stops it."]
 

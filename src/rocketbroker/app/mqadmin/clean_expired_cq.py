@@ -11,5 +11,5 @@ def command(
     cluster: Cluster = None,
     as_json: AsJson = False,
 ) -> None:
-    """Remove files whose messages are gone."""
+    """Remove queue and index files of deleted messages."""
     run_on_brokers(namesrv_addr, as_json, broker_addr, cluster, AdminClient.clean_expired_consumer_queue)

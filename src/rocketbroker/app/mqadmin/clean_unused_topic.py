@@ -11,5 +11,5 @@ def command(
     cluster: Cluster = None,
     as_json: AsJson = False,
 ) -> None:
-    """Remove the queues of topics that do not exist."""
+    """Remove the queues of deleted topics."""
     run_on_brokers(namesrv_addr, as_json, broker_addr, cluster, AdminClient.clean_unused_topic)

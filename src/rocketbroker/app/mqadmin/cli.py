@@ -1,6 +1,6 @@
 """The command ``mqadmin`` (org.apache.rocketmq.tools.command.MQAdminStartup).
 
-mqadmin SUB_COMMAND [OPTION]...      exit code 0: done, 1: failed, the reason is on stderr, 2: wrong usage
+mqadmin SUB_COMMAND [OPTION]...      exit code 0: success, 1: failure (reason on stderr), 2: wrong usage
 """
 
 from typing import Any
@@ -15,7 +15,10 @@ app = lazy_app(SUB_COMMANDS, load, "Administer RocketMQ clusters, topics, groups
 
 @app.command("help")
 def show_help(
-    ctx: typer.Context, sub_command: str = typer.Argument("", metavar="[SUB_COMMAND]", help="Name of a sub-command.")
+    ctx: typer.Context,
+    sub_command: str = typer.Argument(
+        "", metavar="[SUB_COMMAND]", help="Sub-command to explain; without it, list all."
+    ),
 ) -> None:
     """Show the options of a sub-command."""
     parent: Any = ctx.parent

@@ -10,16 +10,19 @@ from rocketbroker.client.admin_client import AdminClient
 
 
 def command(
-    src_group: Annotated[str, typer.Option("-s", "--srcGroup", help="The group whose offsets are taken.")],
-    dest_group: Annotated[str, typer.Option("-d", "--destGroup", help="The group that gets them.")],
+    src_group: Annotated[str, typer.Option("-s", "--srcGroup", metavar="GROUP", help="Consumer group to copy from.")],
+    dest_group: Annotated[str, typer.Option("-d", "--destGroup", metavar="GROUP", help="Consumer group to copy to.")],
     topic: Topic,
     namesrv_addr: NamesrvAddr = None,
     offline: Annotated[
-        TrueFalse, typer.Option("-o", "--offline", help="Whether or not the first consumes the topic now.")
+        TrueFalse,
+        typer.Option(
+            "-o", "--offline", help="With false, copy nothing while -s has clients that do not subscribe to the topic."
+        ),
     ] = TrueFalse.true,
     as_json: AsJson = False,
 ) -> None:
-    """Move a consumer group to where another is."""
+    """Copy the offsets of one consumer group to another."""
     source, target, name = src_group.strip(), dest_group.strip(), topic.strip()
 
     async def examine(admin: AdminClient) -> Report:

@@ -19,7 +19,7 @@ _MS_PER_HOUR = 3_600_000
 
 
 class BrokerRow(msgspec.Struct, rename="camel"):
-    """One broker process; ``runtime`` is what it says of itself, all values as text, ``error`` why it says nothing."""
+    """One broker process: its runtime statistics as text, or the error that kept it from answering."""
 
     cluster_name: str
     broker_name: str
@@ -31,10 +31,14 @@ class BrokerRow(msgspec.Struct, rename="camel"):
 
 def command(
     namesrv_addr: NamesrvAddr = None,
-    cluster_name: Annotated[str | None, typer.Option("-c", "--clusterName", help="Only this cluster.")] = None,
-    more_stats: Annotated[bool, typer.Option("-m", "--moreStats", help="Show totals of messages instead.")] = False,
+    cluster_name: Annotated[
+        str | None, typer.Option("-c", "--clusterName", metavar="CLUSTER", help="List this cluster only.")
+    ] = None,
+    more_stats: Annotated[
+        bool, typer.Option("-m", "--moreStats", help="Show message totals of yesterday and today.")
+    ] = False,
     interval: Annotated[
-        int | None, typer.Option("-i", "--interval", min=1, help="Show it again every so many seconds.")
+        int | None, typer.Option("-i", "--interval", min=1, metavar="SECONDS", help="Repeat at this interval.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -47,11 +51,11 @@ def command(
 
 
 async def examine(admin: AdminClient, cluster_name: str | None, more_stats: bool) -> Report:
-    """Find the brokers and ask each for its statistics, all at once."""
+    """Ask all brokers for their statistics concurrently."""
     info = await admin.examine_broker_cluster_info()
     if cluster_name is not None and cluster_name not in info.cluster_addr_table:
         known = ", ".join(sorted(info.cluster_addr_table)) or "none"
-        raise ClientError(f"there is no cluster {cluster_name!r}; the name server knows: {known}")
+        raise ClientError(f"cluster {cluster_name!r} does not exist; the name server knows: {known}")
     found = [
         (cluster, name, broker_id, address)
         for cluster, names in sorted(info.cluster_addr_table.items())
@@ -75,7 +79,7 @@ async def _broker_row(admin: AdminClient, cluster: str, name: str, broker_id: in
 
 
 def base_table(rows: Sequence[BrokerRow], now_ms: int) -> Table:
-    """Version, rates and state of each broker; what it does not tell is a dash."""
+    """Return version, rates and state of each broker, with dashes for missing values."""
     columns = [
         *map(Column, ("#Cluster Name", "#Broker Name", "#BID", "#Addr", "#Version")),
         Column("#InTPS(LOAD)", True),
@@ -88,11 +92,11 @@ def base_table(rows: Sequence[BrokerRow], now_ms: int) -> Table:
 
 
 def _base_cells(row: BrokerRow, now_ms: int) -> list[str]:
-    def told(name: str) -> str:
+    def value(name: str) -> str:
         return row.runtime.get(name, "-")
 
     def load(kind: str) -> str:
-        return f"{told(f'{kind}ThreadPoolQueueSize')},{told(f'{kind}ThreadPoolQueueHeadWaitTimeMills')}ms"
+        return f"{value(f'{kind}ThreadPoolQueueSize')},{value(f'{kind}ThreadPoolQueueHeadWaitTimeMills')}ms"
 
     earliest = _number(row.runtime, "earliestMessageTimeStamp")
     space = _number(row.runtime, "commitLogDiskRatio")
@@ -101,21 +105,21 @@ def _base_cells(row: BrokerRow, now_ms: int) -> list[str]:
         row.broker_name,
         str(row.broker_id),
         row.addr,
-        told("brokerVersionDesc"),
+        value("brokerVersionDesc"),
         f"{_newest_rate(row, 'putTps')}({load('send')})",
         f"{_newest_rate(row, 'getTransferredTps')}({load('pull')}|{load('ack')})",
         _timer(row.runtime),
-        told("pageCacheLockTimeMills"),
+        value("pageCacheLockTimeMills"),
         "-" if earliest is None else f"{(now_ms - earliest) / _MS_PER_HOUR:.2f}",
         "-" if space is None else f"{space:.4f}",
-        told("brokerActive"),
+        value("brokerActive"),
     ]
 
 
 def _number(runtime: dict[str, str], name: str) -> float | None:
-    """A value, the first of several; None when the broker does not tell it, or tells no number.
+    """Return the first number of a value, or None if it is missing or not a number.
 
-    Rates come as text over 10 s, 1 min and 10 min; the first is the newest.
+    Rates come as three numbers, over 10 s, 1 min and 10 min.
     """
     try:
         return float(runtime.get(name, "").split()[0])
@@ -138,7 +142,7 @@ def _timer(runtime: dict[str, str]) -> str:
 
 
 def more_table(rows: Sequence[BrokerRow]) -> Table:
-    """Messages taken and given of each broker, yesterday and today; what it does not tell is a dash."""
+    """Return messages in and out of each broker, yesterday and today, with dashes for missing values."""
     titles = ("#InTotalYest", "#OutTotalYest", "#InTotalToday", "#OutTotalToday")
     columns = [Column("#Cluster Name"), Column("#Broker Name"), *(Column(title, True) for title in titles)]
     spans = [

@@ -19,7 +19,7 @@ from rocketbroker.common.errors import BrokerResponseError
 
 
 class QueueRow(msgspec.Struct, rename="camel"):
-    """How far a group is in one queue; ``last_timestamp`` in ms, 0 when nothing was consumed."""
+    """Progress of a group in one queue; ``last_timestamp`` in ms, 0 when nothing was consumed."""
 
     topic: str
     broker_name: str
@@ -33,7 +33,7 @@ class QueueRow(msgspec.Struct, rename="camel"):
 
 
 class GroupRow(msgspec.Struct, rename="camel"):
-    """One group: how many clients it has, of which least version and kind, and how far it is in all."""
+    """One group: number, lowest version and kind of its clients, and its total lag."""
 
     group: str
     count: int
@@ -46,15 +46,19 @@ class GroupRow(msgspec.Struct, rename="camel"):
 
 def command(
     namesrv_addr: NamesrvAddr = None,
-    group_name: Annotated[str | None, typer.Option("-g", "--groupName", help="Queue by queue for this group.")] = None,
-    topic_name: Annotated[str | None, typer.Option("-t", "--topicName", help="Only this topic; with -g.")] = None,
+    group_name: Annotated[
+        str | None, typer.Option("-g", "--groupName", metavar="GROUP", help="Show each queue of this group.")
+    ] = None,
+    topic_name: Annotated[
+        str | None, typer.Option("-t", "--topicName", metavar="TOPIC", help="Show this topic only; needs -g.")
+    ] = None,
     cluster: RouteCluster = None,
     show_client_ip: Annotated[
-        TrueFalse, typer.Option("-s", "--showClientIP", help="Whether to say which client has each queue; with -g.")
+        TrueFalse, typer.Option("-s", "--showClientIP", help="Show the client that owns each queue; needs -g.")
     ] = TrueFalse.false,
     as_json: AsJson = False,
 ) -> None:
-    """Show how far consumer groups are."""
+    """Show the progress and lag of consumer groups."""
     if group_name is None:
         run(namesrv_addr, as_json, examine_all)
     else:
@@ -69,7 +73,7 @@ def command(
 async def examine_group(
     admin: AdminClient, group: str, topic: str | None, cluster: str | None, show_client_ip: bool
 ) -> Report:
-    """Ask the brokers of a group for each of its queues."""
+    """Return the progress of a group in each queue."""
     stats = await admin.examine_consume_stats(group, topic, cluster)
     owners = await _owners(admin, group) if show_client_ip else {}
     rows = [
@@ -104,7 +108,7 @@ async def examine_group(
 
 
 async def _owners(admin: AdminClient, group: str) -> dict[MessageQueue, str]:
-    """The address of the client that has each queue, as the clients themselves tell; none when none is online."""
+    """Return the client address of each assigned queue, as reported by the clients; empty if none is online."""
     owners = {}
     try:
         connections = await admin.examine_consumer_connection_info(group)
@@ -119,7 +123,7 @@ async def _owners(admin: AdminClient, group: str) -> dict[MessageQueue, str]:
 
 
 def group_table(rows: list[QueueRow], show_client_ip: bool) -> Table:
-    """One row for each queue."""
+    """Return the table of a group, one row for each queue."""
     titles = ["#Topic", "#Broker Name", "#QID", "#Broker Offset", "#Consumer Offset"]
     titles += ["#Client IP"] * show_client_ip + ["#Diff", "#Inflight", "#LastTime"]
     cells = []
@@ -131,7 +135,7 @@ def group_table(rows: list[QueueRow], show_client_ip: bool) -> Table:
 
 
 async def examine_all(admin: AdminClient) -> Report:
-    """Ask for all groups, which are known by their retry topics."""
+    """Return the progress of all groups, found by their retry topics."""
     rows, failures = [], []
     for topic in await admin.fetch_all_topic_list():
         if not topic.startswith(RETRY_GROUP_TOPIC_PREFIX):
@@ -142,7 +146,7 @@ async def examine_all(admin: AdminClient) -> Report:
         try:
             rows.append(await group_row(admin, group))
         except TopicRouteError:
-            continue  # deleted since the list was made
+            continue  # deleted since the list was fetched
         except BrokerResponseError as error:
             failures.append(f"{group}: {error}")
     titles = ("#Group", "#Count", "#Version", "#Type", "#Model", "#TPS", "#Diff Total")
@@ -154,7 +158,7 @@ async def examine_all(admin: AdminClient) -> Report:
 
 
 async def group_row(admin: AdminClient, group: str) -> GroupRow:
-    """What is known of one group."""
+    """Return the clients and the total lag of one group."""
     stats = await admin.examine_consume_stats(group)
     diff = sum(offsets.broker_offset - offsets.consumer_offset for offsets in stats.offset_table.values())
     row = GroupRow(group, 0, "OFFLINE", "", "", stats.consume_tps, diff)

@@ -16,7 +16,7 @@ _DIFFERENT = "WARN: Different subscription in the same group of consumer!!!"
 
 
 class ClientRow(msgspec.Struct, rename="camel"):
-    """One client; ``subscriptions`` by topic, ``None`` when it does not tell."""
+    """One client and its subscriptions by topic; ``None`` if it did not answer."""
 
     client_id: str
     client_addr: str
@@ -25,39 +25,39 @@ class ClientRow(msgspec.Struct, rename="camel"):
 
 
 def command(group: Group, namesrv_addr: NamesrvAddr = None, as_json: AsJson = False) -> None:
-    """Show a group's clients, and whether they agree."""
+    """Show clients of a group and their subscriptions."""
     run(namesrv_addr, as_json, lambda admin: examine(admin, group.strip()))
 
 
 async def examine(admin: AdminClient, group: str) -> Report:
-    """Ask the broker for the clients, and each of them for what it subscribes to."""
+    """Ask the broker for the clients, then each client for its subscriptions."""
     consumers, conflict = await admin.examine_consumers(group)
     rows, failures = [], []
     for client in consumers.connection_set:
-        said = None
+        subscriptions = None
         try:
-            said = subscriptions_of(await admin.get_consumer_running_info(group, client.client_id))
+            subscriptions = subscriptions_of(await admin.get_consumer_running_info(group, client.client_id))
         except RocketBrokerError as error:
             failures.append(f"{client.client_id}: {error}")
-        rows.append(ClientRow(client.client_id, client.client_addr, version_desc(client.version), said))
-    told = [row.subscriptions for row in rows if row.subscriptions is not None]
-    same = not conflict and all(each == told[0] for each in told)
+        rows.append(ClientRow(client.client_id, client.client_addr, version_desc(client.version), subscriptions))
+    known = [row.subscriptions for row in rows if row.subscriptions is not None]
+    same = not conflict and all(each == known[0] for each in known)
     data = {"group": group, "clients": rows, "same": same, "conflict": conflict}
     lines = [_SAME] if same else list(filter(None, [_DIFFERENT, conflict]))
     return Report(data, [_table(rows), "", *lines], failures)
 
 
 def subscriptions_of(info: Any) -> dict[str, str]:
-    """What a ConsumerRunningInfo says is subscribed to, by topic.
+    """Return the subscriptions in a ConsumerRunningInfo by topic.
 
     Raises:
-        CodecError: it is not of that shape.
+        CodecError: it has no list of subscriptions.
     """
     try:
         pairs = ((each["topic"], each.get("subString", "")) for each in info["subscriptionSet"])
         return {topic: text for topic, text in sorted(pairs) if not topic.startswith(RETRY_GROUP_TOPIC_PREFIX)}
     except (KeyError, TypeError, AttributeError):
-        raise CodecError("ConsumerRunningInfo: subscriptionSet is no list of subscriptions") from None
+        raise CodecError("ConsumerRunningInfo: subscriptionSet is not a list of subscriptions") from None
 
 
 def _table(rows: list[ClientRow]) -> Table:

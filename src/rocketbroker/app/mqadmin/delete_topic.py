@@ -11,7 +11,9 @@ from rocketbroker.client.admin_client import AdminClient
 
 def command(
     topic: Topic,
-    cluster_name: Annotated[str, typer.Option("-c", "--clusterName", help="From all masters of this cluster.")],
+    cluster_name: Annotated[
+        str, typer.Option("-c", "--clusterName", metavar="CLUSTER", help="Delete on all masters of this cluster.")
+    ],
     namesrv_addr: NamesrvAddr = None,
     as_json: AsJson = False,
 ) -> None:
@@ -20,7 +22,7 @@ def command(
 
 
 async def examine(admin: AdminClient, topic: str, cluster: str) -> Report:
-    """Delete it on the brokers first, so that none registers it again."""
+    """Delete the topic on the brokers first, so that none registers it again."""
     addresses = list((await admin.fetch_master_addresses(cluster)).values())
     await admin.delete_topic_in_broker(addresses, topic)
     await admin.delete_topic_in_name_server(topic, cluster)

@@ -14,26 +14,26 @@ For operators: show and change clusters, topics, groups and messages. `mqadmin S
 letters and columns of RocketMQ's own `mqadmin`, and works with any RocketMQ name server and broker.
 
 - `-n HOST:PORT` names the name servers, several joined by `;`. The default is the variable `NAMESRV_ADDR`.
-- `--json` prints one JSON value with stable keys instead of text and tables; times in it are ms since 1970.
-- The exit code is 0 on success, 1 when something failed, with the reason on stderr, and 2 for wrong usage.
+- `--json` prints one JSON value with stable keys instead of text and tables. Its times are ms since 1970.
+- The exit code is 0 on success, 1 on failure (the reason is on stderr) and 2 for wrong usage.
 - To use it from another machine, add its address to `adminWhiteList` of name servers and brokers
   ([Security](../operations/security.md)).
-- A value that a broker does not send is a dash in tables and has no key in JSON.
+- Values that a broker does not send are dashes in tables and missing in JSON.
 - `mqadmin help SUB_COMMAND` and `mqadmin SUB_COMMAND -h` show the options below.
 """
 
 _ON_BROKERS = """\
 
-Without `-b` and `-c` all brokers of all clusters are asked. One that refuses is named on stderr; the others are asked
-all the same. In JSON: `brokers`, the addresses of those that did it."""
+Without `-b` and `-c` the command runs on all brokers of all clusters. Brokers that fail are named on stderr and do not
+stop the command. In JSON: `brokers`, the addresses of those that succeeded."""
 
-# What a reader wants to know beyond the options, and an example.
+# Notes beyond the options, and an example.
 _NOTES = {
     "clusterList": (
         """\
-Asks each broker for its runtime statistics. A broker that does not answer is listed with dashes, and the exit code
-is 1. In JSON: `brokers`, each with `clusterName`, `brokerName`, `brokerId`, `addr`, `runtime` (all statistics, as text)
-and `error`.""",
+Asks each broker for its runtime statistics. A broker that does not answer is listed with dashes and makes the exit
+code 1. In JSON: `brokers`, each with `clusterName`, `brokerName`, `brokerId`, `addr`, `runtime` (all statistics, as
+text) and `error`.""",
         "mqadmin clusterList -n 127.0.0.1:9876",
     ),
     "topicList": (
@@ -43,89 +43,91 @@ In JSON: `topics`, a list of names; with `-c` a list of `clusterName`, `topic` a
     ),
     "topicRoute": (
         """\
-Without `-l` prints the route as RocketMQ's tool does, broker ids without quotes. In JSON: `brokerDatas`,
+Without `-l` the route is printed as by RocketMQ's tool, with broker ids without quotes. In JSON: `brokerDatas`,
 `queueDatas` and the other fields of the route, all in standard JSON.""",
         "mqadmin topicRoute -n 127.0.0.1:9876 -t TopicTest -l",
     ),
     "updateTopic": (
         """\
-Give either `-b` or `-c`. An ordered topic (`-o true`) is also written to the name servers' ORDER_TOPIC_CONFIG. In
+Give either `-b` or `-c`. An ordered topic (`-o true`) is also added to the ORDER_TOPIC_CONFIG of the name servers. In
 JSON: `brokers`, `orderConf` and `topicConfig`.""",
         "mqadmin updateTopic -n 127.0.0.1:9876 -c DefaultCluster -t TopicTest -r 4 -w 4",
     ),
     "deleteTopic": (
         """\
-The messages of the topic can no longer be read. In JSON: `topic`, `clusterName` and `brokers`.""",
+Messages of the topic can no longer be read. In JSON: `topic`, `clusterName` and `brokers`.""",
         "mqadmin deleteTopic -n 127.0.0.1:9876 -c DefaultCluster -t TopicTest",
     ),
     "topicStatus": (
         """\
-One row for each queue, empty ones included. In JSON: `topic`, `queues` with `brokerName`, `queueId`,
+Prints one row for each queue, including empty ones. In JSON: `topic`, `queues` with `brokerName`, `queueId`,
 `minOffset`, `maxOffset` and `lastUpdateTimestamp`, and `topicPutTps`.""",
         "mqadmin topicStatus -n 127.0.0.1:9876 -t TopicTest",
     ),
     "consumerProgress": (
         """\
-Without `-g` one row for each group. In JSON: `groups` with `group`, `count`, `version`, `type`, `model`, `tps` and
-`diffTotal`; with `-g`: `group`, `queues`, `consumeTps`, `diffTotal` and `inflightTotal`.""",
+Without `-g` there is one row for each group. In JSON: `groups` with `group`, `count`, `version`, `type`, `model`,
+`tps` and `diffTotal`; with `-g`: `group`, `queues`, `consumeTps`, `diffTotal` and `inflightTotal`.""",
         "mqadmin consumerProgress -n 127.0.0.1:9876 -g CG_Test",
     ),
     "consumerStatus": (
         """\
-Asks each client for its subscriptions; one that does not answer is named on stderr. Clients of one group that differ
-get only a part of their messages: the last lines say so, and how they differ where the broker names it. RocketMQ's tool
-writes the answers of clients into files, and compares only clients that have run for two minutes. In JSON: `group`,
+Asks each client for its subscriptions and names clients that do not answer on stderr. If the clients of a group
+subscribe differently, each gets only a part of its messages; the last lines warn about this and show the difference
+that the broker found. RocketMQ's tool writes the answers to files and compares only clients that have run for two
+minutes. In JSON: `group`,
 `clients` with `clientId`, `clientAddr`, `version` and `subscriptions` by topic, `same` and `conflict`.""",
         "mqadmin consumerStatus -n 127.0.0.1:9876 -g CG_Test",
     ),
     "getConsumerStatus": (
         """\
-In JSON: `group`, `topic` and `clients`, each with `clientId` and `queues`, of which each has `brokerName`, `queueId`
-and `offset`.""",
+In JSON: `group`, `topic` and `clients`. Each client has `clientId` and `queues` with `brokerName`, `queueId` and
+`offset`.""",
         "mqadmin getConsumerStatus -n 127.0.0.1:9876 -g CG_Test -t TopicTest",
     ),
     "resetOffsetByTime": (
         """\
-Running consumers continue there too. A time without a zone is local. With `-b` and `-q` one queue of one broker is
-moved, and with `-o` to an offset instead of a time. In JSON: `group`, `topic` and `queues` with `brokerName`, `queueId`
+Running consumers move too. A time without a zone is local. With `-b` and `-q` only one queue of one broker moves; `-o`
+then gives an offset instead of a time. In JSON: `group`, `topic` and `queues` with `brokerName`, `queueId`
 and `offset`.""",
         "mqadmin resetOffsetByTime -n 127.0.0.1:9876 -g CG_Test -t TopicTest -s 2026-11-21#09:59:24:121",
     ),
     "skipAccumulatedMessage": (
         """\
-The group no longer gets the messages that it has not consumed. In JSON: as `resetOffsetByTime`.""",
+The group skips all messages that it has not consumed. JSON is as for `resetOffsetByTime`.""",
         "mqadmin skipAccumulatedMessage -n 127.0.0.1:9876 -g CG_Test -t TopicTest",
     ),
     "cloneGroupOffset": (
         """\
-The group `-d` goes on where the group `-s` is; its running consumers follow. With `-o false` nothing is done while `-s`
-has clients that do not subscribe to the topic. In JSON: `srcGroup`, `destGroup` and `topic`.""",
+Group `-d` continues at the offsets of group `-s`, and so do its running consumers. With `-o false` nothing is copied
+while `-s` has clients that do not subscribe to the topic. In JSON: `srcGroup`, `destGroup` and `topic`.""",
         "mqadmin cloneGroupOffset -n 127.0.0.1:9876 -s CG_Test -d CG_New -t TopicTest",
     ),
     "queryMsgById": (
         """\
-Takes the id of the broker (offset message id) or of the producer (unique id), and says which groups have consumed the
-message. Unlike RocketMQ's tool it shows the body itself and writes no file. In JSON:
-`messages`, each with its fields, `properties`, `body` in base64 and `tracks`.""",
+Accepts the id given by the broker (offset message id) or by the producer (unique id), and shows which groups have
+consumed the message. Unlike RocketMQ's tool it prints the body and writes no file. In JSON: `messages`,
+each with its fields, `properties`, `body` in base64 and `tracks`.""",
         "mqadmin queryMsgById -n 127.0.0.1:9876 -t TopicTest -i 7F00000100002A9F0000000000000000",
     ),
     "cleanExpiredCQ": (
         f"""\
-The broker also removes the queues of deleted topics that hold no message; RocketMQ's removes empty queues of existing
-topics as well. It answers when all is removed. The command fails after 5 s without an answer; the broker goes on.
+The broker also removes the empty queues of deleted topics; RocketMQ's broker removes empty queues of existing topics
+too. The broker answers once everything is removed. After 5 s without an answer the command fails, but the broker
+continues.
 {_ON_BROKERS}""",
         "mqadmin cleanExpiredCQ -n 127.0.0.1:9876 -b 127.0.0.1:10911",
     ),
     "cleanUnusedTopic": (
         f"""\
-The consumer offsets in these topics go with them.
+Consumer offsets in these topics are removed too.
 {_ON_BROKERS}""",
         "mqadmin cleanUnusedTopic -n 127.0.0.1:9876 -c DefaultCluster",
     ),
     "deleteExpiredCommitLog": (
         f"""\
-Files last changed more than `fileReservedTime` ago are removed whatever `deleteWhen` says. The broker answers before
-they are removed, and its log names each.
+Files last changed more than `fileReservedTime` ago are removed regardless of `deleteWhen`. The broker answers before it
+removes them, and logs the name of each.
 {_ON_BROKERS}""",
         "mqadmin deleteExpiredCommitLog -n 127.0.0.1:9876 -c DefaultCluster",
     ),
@@ -133,7 +135,7 @@ they are removed, and its log names each.
 
 
 class Option(NamedTuple):
-    """One option of a sub-command as its reader sees it."""
+    """One option of a sub-command as documented."""
 
     names: tuple[str, ...]
     value: str
@@ -142,12 +144,12 @@ class Option(NamedTuple):
 
 
 def options_of(name: str) -> list[Option]:
-    """The options of a sub-command, from the annotations that typer makes them of."""
+    """Return the options of a sub-command, read from its annotations for typer."""
     return function_options(load(name))
 
 
 def function_options(command: Callable[..., None]) -> list[Option]:
-    """The options of the function behind a sub-command."""
+    """Return the options of the function behind a sub-command."""
     return [_option(parameter) for parameter in inspect.signature(command).parameters.values()]
 
 
@@ -157,7 +159,7 @@ def _option(parameter: inspect.Parameter) -> Option:
     value = "" if is_flag else info.metavar or _value(kind)
     empty = parameter.default in {None, ""} or is_flag
     default = "required" if parameter.default is inspect.Parameter.empty else "" if empty else f"`{parameter.default}`"
-    # In an annotation typer keeps the first name where a default would stand.
+    # typer keeps the first name of an annotated option in ``default``.
     return Option((info.default, *(info.param_decls or ())), value and f"`{value}`", default, info.help)
 
 
@@ -168,7 +170,7 @@ def _value(kind: Any) -> str:
 
 
 def render() -> str:
-    """The whole page."""
+    """Return the whole page."""
     return "\n".join([_INTRODUCTION, *(line for name in SUB_COMMANDS for line in _section(name))])
 
 

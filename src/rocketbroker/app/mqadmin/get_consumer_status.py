@@ -12,7 +12,7 @@ from rocketbroker.client.admin_client import AdminClient
 
 
 class ClientRow(msgspec.Struct, rename="camel"):
-    """Where one client is."""
+    """Offsets of one client."""
 
     client_id: str
     queues: list[QueueOffset]
@@ -22,10 +22,12 @@ def command(
     group: Group,
     topic: Topic,
     namesrv_addr: NamesrvAddr = None,
-    origin_client_id: Annotated[str, typer.Option("-i", "--originClientId", help="Only this client.")] = "",
+    origin_client_id: Annotated[
+        str, typer.Option("-i", "--originClientId", metavar="CLIENT_ID", help="Show this client only.")
+    ] = "",
     as_json: AsJson = False,
 ) -> None:
-    """Show where the clients of a group are."""
+    """Show the offsets of a group's clients."""
 
     async def examine(admin: AdminClient) -> Report:
         return status_report(
@@ -43,7 +45,7 @@ def command(
 
 
 def status_report(group: str, topic: str, clients: list[ClientRow]) -> Report:
-    """One row for each queue of each client."""
+    """Return the report, one row for each queue of each client."""
     cells = [
         [client.client_id, queue.broker_name, str(queue.queue_id), str(queue.offset)]
         for client in clients

@@ -1,4 +1,4 @@
-"""What the sub-commands share that have one broker, those of a cluster or all of them do something."""
+"""Options and loop of the sub-commands that run on one broker, on those of a cluster, or on all."""
 
 from collections.abc import Awaitable, Callable
 from typing import Annotated
@@ -10,8 +10,12 @@ from rocketbroker.app.mqadmin.running import run
 from rocketbroker.client.admin_client import AdminClient
 from rocketbroker.common.errors import RocketBrokerError
 
-BrokerAddr = Annotated[str | None, typer.Option("-b", "--brokerAddr", help="This broker.")]
-Cluster = Annotated[str | None, typer.Option("-c", "--cluster", help="All brokers of this cluster.")]
+BrokerAddr = Annotated[
+    str | None, typer.Option("-b", "--brokerAddr", metavar="HOST:PORT", help="Run on this broker only.")
+]
+Cluster = Annotated[
+    str | None, typer.Option("-c", "--cluster", metavar="CLUSTER", help="Run on all brokers of this cluster.")
+]
 
 
 def run_on_brokers(
@@ -21,27 +25,27 @@ def run_on_brokers(
     cluster: str | None,
     ask: Callable[[AdminClient, str], Awaitable[None]],
 ) -> None:
-    """Have brokers do it one after the other.
+    """Send a request to one broker after the other and print which succeeded.
 
     Args:
         namesrv_addr: the name servers.
-        as_json: whether the report is printed as JSON.
-        broker: the address of the only one.
-        cluster: else those of this cluster; without both, all there are.
-        ask: asks a broker, by its address.
+        as_json: true to print JSON.
+        broker: address of the only broker to ask.
+        cluster: cluster whose brokers to ask; without both, all brokers.
+        ask: sends the request to a broker address.
     """
 
     async def examine(admin: AdminClient) -> Report:
         addresses = [broker.strip()] if broker else await admin.fetch_broker_addresses(cluster and cluster.strip())
-        done, failures = [], []
+        succeeded, failures = [], []
         for address in addresses:
             try:
                 await ask(admin, address)
             except RocketBrokerError as error:
                 failures.append(f"{address}: {error}")
             else:
-                done.append(address)
-        return Report({"brokers": done}, [f"{address} success" for address in done], failures)
+                succeeded.append(address)
+        return Report({"brokers": succeeded}, [f"{address} success" for address in succeeded], failures)
 
     if broker and cluster:
         raise typer.BadParameter("give either -b (one broker) or -c (all brokers of a cluster), or neither (all)")

@@ -40,10 +40,10 @@ class MessageRow(msgspec.Struct, rename="camel"):
 
 def command(
     topic: Topic,
-    msg_id: Annotated[str, typer.Option("-i", "--msgId", help="Offset message id or unique id; several by commas.")],
+    msg_id: Annotated[str, typer.Option("-i", "--msgId", metavar="ID[,...]", help="Offset message ids or unique ids.")],
     namesrv_addr: NamesrvAddr = None,
     body_format: Annotated[
-        str, typer.Option("-f", "--bodyFormat", metavar="CHARSET", help="How to read the body.")
+        str, typer.Option("-f", "--bodyFormat", metavar="CHARSET", help="Charset of the body.")
     ] = "UTF-8",
     as_json: AsJson = False,
 ) -> None:
@@ -51,15 +51,17 @@ def command(
     try:
         codecs.lookup(body_format)
     except LookupError:
-        raise typer.BadParameter(f"there is no charset {body_format!r}; UTF-8 is one") from None
+        raise typer.BadParameter(
+            f"charset {body_format!r} is unknown; use one that Python knows, such as UTF-8"
+        ) from None
     ids = [part.strip() for part in msg_id.split(",") if part.strip()]
     if not ids:
-        raise typer.BadParameter("-i has no message id")
+        raise typer.BadParameter("-i contains no message id")
     run(namesrv_addr, as_json, lambda admin: examine(admin, topic.strip(), ids, body_format))
 
 
 async def examine(admin: AdminClient, topic: str, ids: list[str], body_format: str) -> Report:
-    """Look each message up; an id that leads to none is a failure."""
+    """Look up each message; report an unknown id as a failure."""
     rows, lines, failures = [], [], []
     for each in ids:
         try:
@@ -78,7 +80,7 @@ async def examine(admin: AdminClient, topic: str, ids: list[str], body_format: s
 
 
 def message_row(message: MessageExt, tracks: list[MessageTrack]) -> MessageRow:
-    """A message for programs."""
+    """Return a message as a row for JSON."""
     return MessageRow(
         offset_msg_id=message.offset_msg_id,
         msg_id=message.uniq_key,
@@ -101,7 +103,7 @@ def message_row(message: MessageExt, tracks: list[MessageTrack]) -> MessageRow:
 
 
 def message_lines(message: MessageExt, body_format: str) -> list[str]:
-    """A message for people; bytes that the charset does not have are shown as escapes."""
+    """Return a message as lines of text; escape bytes that the charset cannot decode."""
     properties = ", ".join(f"{name}={value}" for name, value in message.properties.items())
     fields: dict[str, object] = {
         "OffsetID:": message.offset_msg_id,

@@ -1,4 +1,4 @@
-"""Prints reports: tables by rich, JSON by msgspec. Only this file knows how things look."""
+"""Output of reports: tables by rich, JSON by msgspec."""
 
 import sys
 from typing import Any
@@ -7,7 +7,7 @@ import msgspec
 
 from rocketbroker.app.mqadmin.report import Report, Table
 
-# Wide enough that nothing is folded where the output goes to a file or another program.
+# Files and other programs get rows that are never folded.
 _UNLIMITED = 100_000
 
 
@@ -28,7 +28,7 @@ def print_json(data: Any) -> None:
 
 
 def print_table(table: Table) -> None:
-    """Print a table: to a terminal folded to its width, else each row on one line."""
+    """Print a table, folded to the width of a terminal; elsewhere print each row on one line."""
     from rich import box
     from rich.console import Console
     from rich.table import Table as RichTable
@@ -46,5 +46,5 @@ def print_table(table: Table) -> None:
 
 
 def print_error(reason: str) -> None:
-    """Print one line to stderr, whatever line breaks the reason has."""
+    """Print the reason to stderr as one line."""
     print("mqadmin:", " ".join(reason.split()), file=sys.stderr)

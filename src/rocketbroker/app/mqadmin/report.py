@@ -1,11 +1,11 @@
-"""What a sub-command found, as plain data: for people as text and tables, for programs as one JSON value."""
+"""Result of a sub-command as plain data: text and tables for people, one JSON value for programs."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 
 class Column(NamedTuple):
-    """A column of a table; numbers stand at the right."""
+    """A column of a table; ``right`` aligns numbers."""
 
     title: str
     right: bool = False
@@ -21,8 +21,8 @@ class Table(NamedTuple):
 class Report(NamedTuple):
     """The outcome of a sub-command.
 
-    ``data`` is what ``--json`` prints: structs, lists and dicts. ``parts`` are what people see. ``failures`` are lines
-    for stderr about what could not be found out; with any the exit code is 1.
+    ``--json`` prints ``data`` (structs, lists and dicts), otherwise ``parts`` are printed. ``failures`` are lines for
+    stderr; any failure makes the exit code 1.
     """
 
     data: Any

@@ -18,23 +18,32 @@ def command(  # noqa: PLR0913, PLR0917 - one argument for each option of RocketM
     topic: Topic,
     timestamp: Annotated[
         int | None,
-        typer.Option("-s", "--timestamp", parser=parse_time, metavar="TIME", help=f"Time to move to: {TIME_FORMS}."),
+        typer.Option("-s", "--timestamp", parser=parse_time, metavar="TIME", help=f"Time to move to, as {TIME_FORMS}."),
     ] = None,
     namesrv_addr: NamesrvAddr = None,
     force: Annotated[
-        TrueFalse, typer.Option("-f", "--force", help="false: only where the group goes back.")
+        TrueFalse, typer.Option("-f", "--force", help="With false, only move offsets backwards.")
     ] = TrueFalse.true,
-    broker: Annotated[str | None, typer.Option("-b", "--broker", help="Only this broker; with -q.")] = None,
-    queue: Annotated[int | None, typer.Option("-q", "--queue", min=0, help="Only this queue; with -b.")] = None,
-    offset: Annotated[int | None, typer.Option("-o", "--offset", min=0, help="To this offset; with -b and -q.")] = None,
+    broker: Annotated[
+        str | None, typer.Option("-b", "--broker", metavar="NAME", help="Broker of the one queue to move; needs -q.")
+    ] = None,
+    queue: Annotated[
+        int | None, typer.Option("-q", "--queue", min=0, metavar="ID", help="Id of the one queue to move; needs -b.")
+    ] = None,
+    offset: Annotated[
+        int | None,
+        typer.Option(
+            "-o", "--offset", min=0, metavar="OFFSET", help="Offset to move to instead of a time; needs -b and -q."
+        ),
+    ] = None,
     cluster: RouteCluster = None,
     as_json: AsJson = False,
 ) -> None:
     """Move a consumer group to a time, or in one queue to an offset."""
     if (broker is None) != (queue is None) or (offset is not None and queue is None):
-        raise typer.BadParameter("-b (a broker) and -q (one of its queues) belong together, and -o needs both")
+        raise typer.BadParameter("-b (broker) and -q (queue) need each other, and -o (offset) needs both")
     if offset is None and (timestamp is None or timestamp < 0):
-        raise typer.BadParameter("give the time to move to (-s), or with -b and -q the offset (-o)")
+        raise typer.BadParameter("give a time to move to (-s), or an offset (-o) together with -b and -q")
 
     time_ms = timestamp or 0
 

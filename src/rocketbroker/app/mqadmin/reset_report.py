@@ -1,4 +1,4 @@
-"""What the sub-commands print that move a group."""
+"""Report of the sub-commands that move a group."""
 
 from collections.abc import Mapping
 
@@ -9,7 +9,7 @@ from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
 
 
 class QueueOffset(msgspec.Struct, rename="camel"):
-    """Where a group is, or goes on, in one queue."""
+    """Offset of a group in one queue."""
 
     broker_name: str
     queue_id: int
@@ -17,12 +17,12 @@ class QueueOffset(msgspec.Struct, rename="camel"):
 
 
 def queue_offsets(table: Mapping[MessageQueue, int]) -> list[QueueOffset]:
-    """The table by broker and queue."""
+    """Return the offsets in order of broker and queue."""
     return [QueueOffset(queue.broker_name, queue.queue_id, offset) for queue, offset in sorted(table.items())]
 
 
 def reset_report(group: str, topic: str, table: Mapping[MessageQueue, int]) -> Report:
-    """One row for each queue in which the group goes on elsewhere."""
+    """Return the report, one row for each queue with its new offset."""
     rows = queue_offsets(table)
     cells = [[row.broker_name, str(row.queue_id), str(row.offset)] for row in rows]
     titles = ("#brokerName", "#queueId", "#offset")

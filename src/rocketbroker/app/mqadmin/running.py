@@ -1,4 +1,4 @@
-"""What all sub-commands share: options, and how they run and fail."""
+"""Common options of the sub-commands, and the function that runs them."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -19,28 +19,29 @@ NamesrvAddr = Annotated[
         "--namesrvAddr",
         envvar="NAMESRV_ADDR",
         metavar="HOST:PORT[;...]",
-        help="Name servers; else NAMESRV_ADDR of the environment.",
+        help="Name servers.",
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON value with stable keys.")]
-Group = Annotated[str, typer.Option("-g", "--group", help="Consumer group.")]
-Topic = Annotated[str, typer.Option("-t", "--topic", help="Topic name.")]
+Group = Annotated[str, typer.Option("-g", "--group", metavar="GROUP", help="Consumer group.")]
+Topic = Annotated[str, typer.Option("-t", "--topic", metavar="TOPIC", help="Topic.")]
 RouteCluster = Annotated[
-    str | None, typer.Option("-c", "--cluster", help="Cluster or parent topic whose route is used, for an LMQ.")
+    str | None,
+    typer.Option("-c", "--cluster", metavar="NAME", help="Find an LMQ by the route of this cluster or parent topic."),
 ]
 
 _EXIT_FAILED = 1
 
 
 class TrueFalse(StrEnum):
-    """A yes or no that RocketMQ's tools take as the value of an option: ``-o true``."""
+    """Boolean that RocketMQ's tools take as an option value: ``-o true``."""
 
     true = "true"
     false = "false"
 
     @property
     def is_true(self) -> bool:
-        """As Python has it."""
+        """The value as a bool."""
         return self is TrueFalse.true
 
 
@@ -48,11 +49,11 @@ def run(namesrv_addr: str | None, as_json: bool, examine: Callable[[AdminClient]
     """Run a sub-command and print its report; on failure print one line to stderr and exit with 1.
 
     Raises:
-        typer.BadParameter: there is no name server address, or it is wrong (exit code 2).
-        typer.Exit: it failed.
+        typer.BadParameter: the name server address is missing or wrong (exit code 2).
+        typer.Exit: the sub-command failed.
     """
     if not (namesrv_addr or "").strip():
-        raise typer.BadParameter("no name server is given: use -n host:port or set NAMESRV_ADDR")
+        raise typer.BadParameter("no name server given; use -n HOST:PORT or set NAMESRV_ADDR")
     try:
         report = asyncio.run(_examine(str(namesrv_addr), examine))
     except ConfigError as error:

@@ -18,7 +18,7 @@ def command(
     namesrv_addr: NamesrvAddr = None,
     force: Annotated[
         TrueFalse,
-        typer.Option("-f", "--force", help="false: only where the group goes back, which it never does here."),
+        typer.Option("-f", "--force", help="With false, only move offsets backwards, so nothing is skipped."),
     ] = TrueFalse.true,
     cluster: RouteCluster = None,
     as_json: AsJson = False,

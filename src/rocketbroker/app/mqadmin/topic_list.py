@@ -13,7 +13,7 @@ from rocketbroker.codec.message.topic_validator import DLQ_GROUP_TOPIC_PREFIX, R
 
 
 class TopicRow(msgspec.Struct, rename="camel"):
-    """A topic, the cluster it is in, and who consumes it."""
+    """A topic with its cluster and consumer groups."""
 
     cluster_name: str
     topic: str
@@ -23,7 +23,10 @@ class TopicRow(msgspec.Struct, rename="camel"):
 def command(
     namesrv_addr: NamesrvAddr = None,
     cluster_model: Annotated[
-        bool, typer.Option("-c", "--clusterModel", help="With cluster and consumer groups; without %RETRY% and %DLQ%.")
+        bool,
+        typer.Option(
+            "-c", "--clusterModel", help="Show clusters and consumer groups too; omit %RETRY% and %DLQ% topics."
+        ),
     ] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -32,13 +35,13 @@ def command(
 
 
 async def examine(admin: AdminClient) -> Report:
-    """The names, as the name server gives them."""
+    """Return the names in the order of the name server."""
     topics = await admin.fetch_all_topic_list()
     return Report({"topics": topics}, topics)
 
 
 async def examine_clusters(admin: AdminClient) -> Report:
-    """The topics that are not made for a group, with their groups."""
+    """Return the topics and their groups, without retry and dead-letter topics."""
     rows = []
     for topic in await admin.fetch_all_topic_list():
         if topic.startswith((RETRY_GROUP_TOPIC_PREFIX, DLQ_GROUP_TOPIC_PREFIX)):
@@ -47,7 +50,7 @@ async def examine_clusters(admin: AdminClient) -> Report:
             route = await admin.examine_topic_route_info(topic)
             groups = await admin.query_topic_consume_by_who(topic)
         except TopicRouteError:
-            continue  # deleted since the list was made
+            continue  # deleted since the list was fetched
         rows.append(TopicRow(route.broker_datas[0].cluster if route.broker_datas else "", topic, sorted(groups)))
     columns = [Column("#Cluster Name"), Column("#Topic"), Column("#Consumer Group")]
     cells = [[row.cluster_name, row.topic, group] for row in rows for group in row.consumer_groups or [""]]

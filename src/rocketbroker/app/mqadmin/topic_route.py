@@ -15,7 +15,7 @@ from rocketbroker.codec.remoting.bodies.route import TopicRouteData
 def command(
     topic: Topic,
     namesrv_addr: NamesrvAddr = None,
-    as_list: Annotated[bool, typer.Option("-l", "--list", help="As a table.")] = False,
+    as_list: Annotated[bool, typer.Option("-l", "--list", help="Show a table.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Show the route of a topic."""
@@ -23,16 +23,16 @@ def command(
 
 
 async def examine(admin: AdminClient, topic: str, as_list: bool) -> Report:
-    """Ask the name server."""
+    """Return the route that the name server has."""
     route = await admin.examine_topic_route_info(topic)
     data = msgspec.json.decode(route.encode_standard())
-    # Like RocketMQ's own, the text for people has broker ids without quotes; --json is standard JSON.
+    # RocketMQ's tool prints broker ids without quotes; --json prints standard JSON.
     part = route_table(route) if as_list else fastjson.dumps(fastjson.loads(route.encode()), indent="\t").decode()
     return Report(data, [part])
 
 
 def route_table(route: TopicRouteData) -> Table:
-    """One row for each broker that has queues of the topic, and their sum."""
+    """Return the table of a route: one row for each broker with queues of the topic, then the total."""
     brokers = {broker.broker_name: broker for broker in route.broker_datas}
     titles = ("#ClusterName", "#BrokerName", "#BrokerAddrs", "#ReadQueue", "#WriteQueue", "#Perm")
     rows = []

@@ -29,7 +29,7 @@ def command(
 
 
 async def examine(admin: AdminClient, topic: str, cluster: str | None) -> Report:
-    """Ask the brokers of the topic."""
+    """Return the offsets that the brokers of the topic report."""
     stats = await admin.examine_topic_stats(topic, cluster)
     rows = [
         QueueRow(queue.broker_name, queue.queue_id, offset.min_offset, offset.max_offset, offset.last_update_timestamp)

@@ -19,22 +19,35 @@ FLAG_UNIT_SUB = 0x2
 def command(  # noqa: PLR0913, PLR0917 - one argument for each option of RocketMQ's
     topic: Topic,
     namesrv_addr: NamesrvAddr = None,
-    broker_addr: Annotated[str | None, typer.Option("-b", "--brokerAddr", help="On this broker.")] = None,
-    cluster_name: Annotated[str | None, typer.Option("-c", "--clusterName", help="On all masters of it.")] = None,
-    read_queue_nums: Annotated[int, typer.Option("-r", "--readQueueNums", min=1, help="Queues to read.")] = 8,
-    write_queue_nums: Annotated[int, typer.Option("-w", "--writeQueueNums", min=1, help="Queues to write.")] = 8,
-    perm: Annotated[int, typer.Option("-p", "--perm", min=0, max=7, help="2 write, 4 read, 6 both.")] = 6,
+    broker_addr: Annotated[
+        str | None, typer.Option("-b", "--brokerAddr", metavar="HOST:PORT", help="Apply on this broker only.")
+    ] = None,
+    cluster_name: Annotated[
+        str | None, typer.Option("-c", "--clusterName", metavar="CLUSTER", help="Apply on all masters of this cluster.")
+    ] = None,
+    read_queue_nums: Annotated[
+        int, typer.Option("-r", "--readQueueNums", min=1, metavar="COUNT", help="Number of queues to read.")
+    ] = 8,
+    write_queue_nums: Annotated[
+        int, typer.Option("-w", "--writeQueueNums", min=1, metavar="COUNT", help="Number of queues to write.")
+    ] = 8,
+    perm: Annotated[
+        int, typer.Option("-p", "--perm", min=0, max=7, metavar="PERM", help="Permission: 2 write, 4 read, 6 both.")
+    ] = 6,
     order: Annotated[
-        TrueFalse, typer.Option("-o", "--order", help="Whether it keeps its queues when a broker is away.")
+        TrueFalse,
+        typer.Option("-o", "--order", help="Make the topic ordered: it keeps its queues while a broker is down."),
     ] = TrueFalse.false,
-    unit: Annotated[TrueFalse, typer.Option("-u", "--unit", help="Whether it is a unit topic.")] = TrueFalse.false,
+    unit: Annotated[TrueFalse, typer.Option("-u", "--unit", help="Set the unit flag.")] = TrueFalse.false,
     has_unit_sub: Annotated[
-        TrueFalse, typer.Option("-s", "--hasUnitSub", help="Whether it has unit subscribers.")
+        TrueFalse, typer.Option("-s", "--hasUnitSub", help="Set the flag for unit subscriptions.")
     ] = TrueFalse.false,
-    attributes: Annotated[str, typer.Option("-a", "--attributes", help="As +a=b,+c=d,-e.")] = "",
+    attributes: Annotated[
+        str, typer.Option("-a", "--attributes", metavar="CHANGES", help="Attributes to set or remove, as +a=b,+c=d,-e.")
+    ] = "",
     as_json: AsJson = False,
 ) -> None:
-    """Make or change a topic on one broker (-b) or in a cluster (-c)."""
+    """Create or change a topic on one broker (-b) or in a cluster (-c)."""
     if (broker_addr is None) == (cluster_name is None):
         raise typer.BadParameter("give either -b (one broker) or -c (all masters of a cluster)")
     try:
@@ -54,22 +67,24 @@ def command(  # noqa: PLR0913, PLR0917 - one argument for each option of RocketM
 
 
 def parse_attributes(text: str) -> dict[str, str]:
-    """Changes of attributes by key, the sign included: ``+a=b`` sets, ``-a`` removes.
+    """Return attribute changes by signed key: ``+a=b`` sets, ``-a`` removes.
 
     Raises:
-        typer.BadParameter: one of them is neither.
+        typer.BadParameter: a part has neither form.
     """
     changes = {}
     for part in filter(None, (part.strip() for part in text.split(","))):
         key, equals, value = part.partition("=")
         if len(key) < 2 or key[0] not in "+-" or (key[0] == "+") != bool(equals and value):
-            raise typer.BadParameter(f"{part!r} is no change of an attribute: +key=value sets one, -key removes one")
+            raise typer.BadParameter(
+                f"{part!r} does not change an attribute; use +key=value to set one, -key to remove one"
+            )
         changes[key] = value
     return changes
 
 
 async def examine(admin: AdminClient, config: TopicConfig, broker: str | None, cluster: str | None) -> Report:
-    """Make the topic on each broker, then fix its queues if it is ordered."""
+    """Create the topic on each broker; if it is ordered, write its order configuration too."""
     addresses = [broker] if broker is not None else list((await admin.fetch_master_addresses(str(cluster))).values())
     lines = []
     for address in addresses:
@@ -88,7 +103,7 @@ async def examine(admin: AdminClient, config: TopicConfig, broker: str | None, c
 
 
 def topic_config_text(config: TopicConfig) -> str:
-    """A topic as RocketMQ's tools print it."""
+    """Return a topic as RocketMQ's tools print it."""
     perm = "".join(letter if config.perm & bit else "-" for letter, bit in (("R", 4), ("W", 2), ("X", 1)))
     attributes = ", ".join(f"{key}={value}" for key, value in config.attributes.items())
     fields = {

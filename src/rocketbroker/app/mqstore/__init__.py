@@ -1,1 +1,1 @@
-"""The command ``mqstore``: checks, shows and repairs the files of a store that no broker has open."""
+"""The command ``mqstore``: check, show and repair the files of a stopped store."""

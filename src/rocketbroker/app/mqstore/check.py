@@ -1,4 +1,4 @@
-"""``mqstore check``: audits a store and tells what is wrong, by the rules of ``codec/storefile/audit_rules.py``."""
+"""``mqstore check``: audit of a store by the rules of ``codec/storefile/audit_rules.py``."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -18,14 +18,16 @@ from rocketbroker.store.audit.store_audit import AuditOptions, AuditReport, audi
 def command(
     directory: StoreDir,
     config_file: ConfigFile = None,
-    topic: Annotated[str | None, typer.Option("-t", "--topic", help="Check the queues of this topic only.")] = None,
-    no_crc: Annotated[bool, typer.Option("--no-crc", help="Do not hold bodies against their checksums.")] = False,
+    topic: Annotated[
+        str | None, typer.Option("-t", "--topic", metavar="TOPIC", help="Check the queues of this topic only.")
+    ] = None,
+    no_crc: Annotated[bool, typer.Option("--no-crc", help="Skip the checksums of bodies.")] = False,
     limit: Annotated[
-        int, typer.Option("--limit", min=0, help="Show so many findings of each rule; all are counted.")
+        int, typer.Option("--limit", min=0, metavar="COUNT", help="Findings to show for each rule; all are counted.")
     ] = 20,
     as_json: AsJson = False,
 ) -> None:
-    """Check a store; exit code 1 when there are errors."""
+    """Check a store; exit with 1 if it has errors."""
     with reading_a_store():
         config = store_config(directory, config_file)
         options = AuditOptions(check_crc=not no_crc, topic=topic, limit=limit, sizes_given=config_file is not None)
@@ -36,10 +38,10 @@ def command(
 
 
 def run_audit(config: MessageStoreConfig, options: AuditOptions) -> AuditReport:
-    """Check a store, with a bar on a terminal that shows how far it is.
+    """Check a store and show a progress bar on a terminal.
 
     Raises:
-        StoreError: there is no store, or its log cannot be read.
+        StoreError: the store does not exist, or its log cannot be read.
     """
     with _progress_bar() as progress:
         return audit(config, options, progress)
@@ -58,7 +60,7 @@ def _progress_bar() -> Iterator[Callable[[int, int], None]]:
 
 
 def as_data(report: AuditReport) -> dict[str, Any]:
-    """What ``--json`` prints."""
+    """Return the report as ``--json`` prints it."""
     return {
         "store": str(report.root),
         "cleanStop": not report.state.unclean,
@@ -89,9 +91,9 @@ def as_data(report: AuditReport) -> dict[str, Any]:
 def print_report(report: AuditReport) -> None:
     """Print a report for people."""
     state = report.state
-    how = "it was stopped in order" if not state.unclean else "it was not stopped in order: the next start repairs it"
+    how = "stopped cleanly" if not state.unclean else "not stopped cleanly; the next start repairs it"
     if state.is_open:
-        how = f"process {', '.join(map(str, state.holders))} has it open: what is written meanwhile may look wrong"
+        how = f"open in process {', '.join(map(str, state.holders))}; data written during the check may look wrong"
     print(f"{report.root}: {how}")
     print(f"{report.messages:,} messages from {report.begin} to {report.end}, {report.queues:,} queues")
     if not report.counts:
@@ -101,7 +103,7 @@ def print_report(report: AuditReport) -> None:
     for each in report.findings:
         print(_line(report.root, each))
     errors, warnings = report.count_of(Severity.ERROR), report.count_of(Severity.WARNING)
-    print(f"{errors:,} errors, {warnings:,} warnings; {len(report.findings):,} of them are shown")
+    print(f"{errors:,} errors, {warnings:,} warnings; {len(report.findings):,} shown")
 
 
 def _summary(report: AuditReport) -> Table:

@@ -2,14 +2,14 @@
 
 mqstore check DIR | dump WHAT DIR | repair DIR
 
-Exit code 0: done, no error was found; 1: errors were found; 2: there is no store, it cannot be read, or wrong usage;
-3: repair ran without --yes and there is something to repair.
+Exit code 0: no errors found; 1: errors found; 2: no store, unreadable store, or wrong usage; 3: repair ran without
+--yes and has something to repair.
 """
 
 from rocketbroker.app.lazy_commands import lazy_app
 from rocketbroker.app.mqstore.sub_commands import COMMANDS, DUMP_COMMANDS, load, load_dump
 
-app = lazy_app(COMMANDS, load, "Check, show and repair the files of a RocketMQ store while no broker has it open.")
+app = lazy_app(COMMANDS, load, "Check, show and repair the files of a stopped RocketMQ store.")
 app.add_typer(lazy_app(DUMP_COMMANDS, load_dump, "Show the contents of a store's files."), name="dump")
 
 

@@ -10,18 +10,18 @@ from rocketbroker.codec.storefile.audit_rules import AuditRule
 _INTRODUCTION = """\
 # mqstore
 
-For operators who have a stopped store to look into: check its files, show what they hold, have them repaired. `mqstore`
-reads what Apache RocketMQ wrote as well as what this broker wrote.
+For operators of a stopped store: check its files, show their contents and repair them. `mqstore` reads stores of Apache
+RocketMQ as well as those of this broker.
 
-- `check` and `dump` never write and take no lock. They may read beside a running broker, but then what is written
+- `check` and `dump` never write and take no lock. They can read the store of a running broker, but data written
   meanwhile may look wrong.
-- File sizes are found in the files. Give the broker's settings file by `-c` where parts of the store are in several
-  places (`storePathCommitLog` and the like), where `messageDelayLevel` was changed, and for an index file of another
-  size whose last entry is damaged.
-- `--json` prints JSON with stable keys; times in it are ms since 1970.
-- The exit code is 0 when no error was found, 1 when errors were found, and 3 when `repair` ran without `--yes`. It is 2
-  when there is no store, the store cannot be read, or the usage is wrong; the reason is one line on stderr. Warnings do
-  not count.
+- File sizes are read from the files. Give the broker's settings file with `-c` if parts of the store are in separate
+  directories (such as `storePathCommitLog`), if `messageDelayLevel` was changed, or if the last entry of an index file
+  with a changed size is damaged.
+- `--json` prints JSON with stable keys. Its times are ms since 1970.
+- The exit code is 0 if no errors were found, 1 if errors were found, and 3 if `repair` needs `--yes`. It is 2 if the
+  store does not exist or cannot be read, or if the usage is wrong; the reason is one line on stderr. Warnings do not
+  change the exit code.
 """
 
 _CHECK = """\
@@ -30,29 +30,29 @@ Reads the whole store once and compares its parts:
 - each record of the CommitLog with its place, its lengths and its checksum
 - each message with its ConsumeQueue entry and its index keys; in a topic with `queue.type=BatchCQ`, each record with
   its entry in `batchconsumequeue/`
-- each entry with the record that it leads to
+- each entry with the record that it points to
 - each consumer offset with the end of its queue
 
-[Rules](#rules) lists what may be found. After an unclean stop (the `abort` file is there) some errors are warnings,
-because the next start mends them: damage at the end of the log, entries that lead behind it, and missing entries and
-keys of messages that were stored after the checkpoint.
+[Rules](#rules) lists the possible findings. After an unclean stop (the `abort` file exists) some errors become
+warnings, because the next start repairs them: damage at the end of the log, entries that point beyond that end, and
+missing entries and keys of messages stored after the checkpoint.
 
-No errors are messages of deleted topics, what precedes the first file of the log, and keys from before the first index
-file. A store without index files counts as one with `messageIndexEnable=false`. LMQs are not checked."""
+Messages of deleted topics, data before the first file of the log and keys before the first index file are not errors. A
+store without index files counts as one with `messageIndexEnable=false`. LMQs are not checked."""
 
 _REPAIR = """\
-Checks the store and says what would be done. With `--yes` it does it:
+Checks the store and prints a plan. With `--yes` it carries it out:
 
-1. Take the store's lock. A store that a broker has open is not touched (exit code 2).
+1. Take the store's lock. A store that is open in a broker is not touched (exit code 2).
 2. Rename `consumequeue` and `batchconsumequeue`, `index` or `checkpoint` to `<name>.damaged` where the check found
    errors in them.
-3. Open and stop the store as a broker does. Recovery cuts a torn end of the CommitLog off, makes what is missing again,
+3. Open and stop the store as a broker does. Recovery truncates a torn end of the CommitLog, rebuilds missing entries,
    and sets consumer offsets back to the end of their queue.
 4. Print the report of the recovery and check the store again.
 
-Files of the CommitLog are never set aside: a damaged record stays, and consumers do not get it. Where nothing else is
-wrong the command says so and changes nothing. Queues are made again from the whole CommitLog, including those of topics
-that Apache RocketMQ deleted and whose messages it still holds."""
+Files of the CommitLog are never set aside: a damaged record stays, and consumers do not get it. If there are no other
+errors, the command says so and changes nothing. Queues are rebuilt from the whole CommitLog. This includes topics that
+Apache RocketMQ deleted while the log still has their messages."""
 
 # Notes beyond the options, and an example.
 _NOTES = {
@@ -60,36 +60,37 @@ _NOTES = {
     "repair": (_REPAIR, "mqstore repair ~/store --yes"),
     "dump log": (
         """\
-One line a record. `damagedBytes` marks bytes that are no record. `bodyCRC` says whether the body has its checksum.""",
+Prints one line for each record. `damagedBytes` marks bytes that are not a record. `bodyCRC` is `right` if the body
+matches its checksum.""",
         "mqstore dump log ~/store -t TopicTest --limit 10 --json",
     ),
     "dump queue": (
         """\
-`tagsCode` is the hash of the tags, in SCHEDULE_TOPIC_XXXX the time of delivery in ms. In a topic with
-`queue.type=BatchCQ` a row is a record: `queueOffset` is that of its first message, `messages` their number.""",
+`tagsCode` is the hash of the tags; in SCHEDULE_TOPIC_XXXX it is the time of delivery in ms. In a topic with
+`queue.type=BatchCQ` a row is one record: `queueOffset` is the offset of its first message, `messages` their number.""",
         "mqstore dump queue ~/store -t TopicTest -q 0 --from 1000",
     ),
     "dump index": (
         """\
-A key leads to a slot, whose chain is shown from its newest entry on. `isOfKey` is false for entries of other keys with
-the same slot.""",
+A key maps to a slot, whose chain is shown from its newest entry on. `isOfKey` is false for entries of other keys in the
+same slot.""",
         "mqstore dump index ~/store -t TopicTest -k order-7",
     ),
     "dump checkpoint": (
         """\
-Messages stored up to three seconds before these times were on disk.""",
+Messages stored up to three seconds before these times are on disk.""",
         "mqstore dump checkpoint ~/store",
     ),
     "dump config": (
         """\
-RocketMQ writes integer keys without quotes, which few programs read; here they are standard JSON.""",
+RocketMQ writes integer keys without quotes, which few programs can read; here the keys are quoted.""",
         "mqstore dump config ~/store --file consumerOffset.json",
     ),
 }
 
 
 def render() -> str:
-    """The whole page."""
+    """Return the whole page."""
     parts = [_INTRODUCTION]
     for name, command in all_commands():
         parts += _section(name, command)
@@ -118,7 +119,7 @@ def _names(option: Option) -> str:
 
 
 def _rules() -> Iterator[str]:
-    yield "## Rules\n\n`mqstore check` and [`mqanalytics audit`](jobs.md#audit) find what breaks one of these.\n"
+    yield "## Rules\n\n`mqstore check` and [`mqanalytics audit`](jobs.md#audit) report violations of these rules.\n"
     yield "| rule | severity | meaning | found by |\n|---|---|---|---|"
     for rule in AuditRule:
         tools = " and ".join(f"`{tool}`" for tool in rule.tools)

@@ -1,4 +1,4 @@
-"""``mqstore dump checkpoint`` and ``mqstore dump config``: how far the store was flushed, and the tables beside it."""
+"""``mqstore dump checkpoint`` and ``mqstore dump config``: flush state and configuration tables of a store."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +16,7 @@ from rocketbroker.store.audit.store_state import read_state
 
 
 def checkpoint(directory: StoreDir, config_file: ConfigFile = None, as_json: AsJson = False) -> None:
-    """Show the checkpoint, and how the store was left."""
+    """Show the checkpoint and whether the store was stopped cleanly."""
     with reading_a_store():
         config = store_config(directory, config_file)
         state = read_state(config)
@@ -37,10 +37,12 @@ def checkpoint(directory: StoreDir, config_file: ConfigFile = None, as_json: AsJ
 def config(
     directory: StoreDir,
     config_file: ConfigFile = None,
-    file: Annotated[str | None, typer.Option("--file", metavar="NAME", help="This table only: topics.json.")] = None,
+    file: Annotated[
+        str | None, typer.Option("--file", metavar="NAME", help="Show this table only, such as topics.json.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show the tables of config/, as standard JSON."""
+    """Show the tables of config/ as standard JSON."""
     with reading_a_store():
         folder = store_config(directory, config_file).config_dir
         for path, table in _tables(folder, file):
@@ -61,7 +63,7 @@ def _tables(folder: Path, name: str | None) -> Iterator[tuple[Path, dict[str, An
 
 
 def _plain(table: dict[Any, Any]) -> dict[str, Any]:
-    """Integer keys as text, which JSON wants."""
+    """Return the table with its integer keys as text, as JSON requires."""
     return {str(key): _plain(value) if isinstance(value, dict) else value for key, value in table.items()}
 
 

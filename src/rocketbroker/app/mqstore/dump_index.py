@@ -1,4 +1,4 @@
-"""``mqstore dump index``: headers, slots and entries of index files, or where a key leads to."""
+"""``mqstore dump index``: headers, slots and entries of index files, or the entries of one key."""
 
 from collections.abc import Iterator
 from enum import StrEnum
@@ -20,7 +20,7 @@ _AT_ONCE = 1 << 16
 
 
 class Part(StrEnum):
-    """What to show of index files."""
+    """Part of an index file to show."""
 
     header = "header"
     slots = "slots"
@@ -30,32 +30,36 @@ class Part(StrEnum):
 def command(  # noqa: PLR0913, PLR0917 - typer makes an option of each argument
     directory: StoreDir,
     config_file: ConfigFile = None,
-    part: Annotated[Part, typer.Option("--part", help="What to show.")] = Part.header,
-    topic: Annotated[str | None, typer.Option("-t", "--topic", help="Topic of the key or tag to follow.")] = None,
-    key: Annotated[str | None, typer.Option("-k", "--key", help="Follow this key or unique id.")] = None,
-    tag: Annotated[str | None, typer.Option("--tag", help="Follow this tag.")] = None,
-    file: Annotated[str | None, typer.Option("--file", metavar="NAME", help="This index file only.")] = None,
+    part: Annotated[Part, typer.Option("--part", help="Part of the files to show.")] = Part.header,
+    topic: Annotated[
+        str | None, typer.Option("-t", "--topic", metavar="TOPIC", help="Topic of the key or tag.")
+    ] = None,
+    key: Annotated[
+        str | None, typer.Option("-k", "--key", metavar="KEY", help="Show the entries of this key or unique id.")
+    ] = None,
+    tag: Annotated[str | None, typer.Option("--tag", metavar="TAG", help="Show the entries of this tag.")] = None,
+    file: Annotated[str | None, typer.Option("--file", metavar="NAME", help="Show this index file only.")] = None,
     limit: Limit = 100,
     as_json: AsJson = False,
 ) -> None:
-    """Show index files, or where a key leads to."""
+    """Show index files, or the entries of one key."""
     text = _hashed(topic, key, tag)
     with reading_a_store():
         config = store_config(directory, config_file)
         slots = config.max_hash_slot_num if config_file is not None else 0
         paths = [path for path in index_paths(config.index_dir) if file in {None, path.name}]
         if file is not None and not paths:
-            raise StoreError(f"there is no index file {file} in {config.index_dir}")
+            raise StoreError(f"{config.index_dir} has no index file {file}")
         rows = (row for path in paths for row in _rows(_image(path, slots), part, text))
         print_rows(rows, as_json=as_json, limit=limit)
 
 
 def _hashed(topic: str | None, key: str | None, tag: str | None) -> str | None:
-    """What is hashed for the key or the tag."""
+    """Return the text to hash for the key or the tag."""
     if key is None and tag is None:
         return None
     if topic is None or (key is not None and tag is not None):
-        raise typer.BadParameter("--key or --tag, one of them, goes with --topic")
+        raise typer.BadParameter("give --topic together with either --key or --tag")
     return build_key(topic, key) if key is not None else build_tag_key(topic, tag or "")
 
 

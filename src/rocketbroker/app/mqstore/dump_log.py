@@ -20,12 +20,19 @@ def command(  # noqa: PLR0913, PLR0917 - typer makes an option of each argument
     directory: StoreDir,
     config_file: ConfigFile = None,
     start: Annotated[
-        int, typer.Option("--from", min=0, help="Physical offset; the first record at or behind it comes first.")
+        int,
+        typer.Option(
+            "--from", min=0, metavar="OFFSET", help="Start at the first record at or after this physical offset."
+        ),
     ] = 0,
     limit: Limit = 100,
-    topic: Annotated[str | None, typer.Option("-t", "--topic", help="Records of this topic only.")] = None,
-    queue: Annotated[int | None, typer.Option("-q", "--queue", help="Records of this queue only.")] = None,
-    body: Annotated[bool, typer.Option("--body", help="Show whole bodies; in JSON in base64.")] = False,
+    topic: Annotated[
+        str | None, typer.Option("-t", "--topic", metavar="TOPIC", help="Show records of this topic only.")
+    ] = None,
+    queue: Annotated[
+        int | None, typer.Option("-q", "--queue", metavar="ID", help="Show records of this queue only.")
+    ] = None,
+    body: Annotated[bool, typer.Option("--body", help="Show whole bodies (base64 in JSON).")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Show the records of the CommitLog."""
@@ -40,7 +47,7 @@ def command(  # noqa: PLR0913, PLR0917 - typer makes an option of each argument
 
 
 def rows(config: MessageStoreConfig, start: int, *, body: bool, as_json: bool) -> Iterator[Row]:
-    """A row for each record, and for each range that holds none."""
+    """Yield a row for each record and for each damaged range."""
     for found in log_items(log_files(config.commit_log_dir), start):
         if isinstance(found[0], int):
             yield {"physicalOffset": found[0], "damagedBytes": found[1]}

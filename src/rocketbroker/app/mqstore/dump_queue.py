@@ -1,4 +1,4 @@
-"""``mqstore dump queue``: the entries of a ConsumeQueue, or which queues there are."""
+"""``mqstore dump queue``: the entries of a ConsumeQueue, or a list of the queues."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,14 +20,15 @@ def command(
     directory: StoreDir,
     config_file: ConfigFile = None,
     topic: Annotated[
-        str | None, typer.Option("-t", "--topic", help="The queue's topic; without it all queues are listed.")
+        str | None,
+        typer.Option("-t", "--topic", metavar="TOPIC", help="Topic of the queue; without it, list all queues."),
     ] = None,
-    queue: Annotated[int, typer.Option("-q", "--queue", help="The queue's number.")] = 0,
-    start: Annotated[int, typer.Option("--from", min=0, help="First queue offset to show.")] = 0,
+    queue: Annotated[int, typer.Option("-q", "--queue", metavar="ID", help="Id of the queue.")] = 0,
+    start: Annotated[int, typer.Option("--from", min=0, metavar="OFFSET", help="First queue offset to show.")] = 0,
     limit: Limit = 100,
     as_json: AsJson = False,
 ) -> None:
-    """Show the entries of a ConsumeQueue; without a topic, which queues there are."""
+    """Show the entries of a ConsumeQueue; without a topic, list the queues."""
     with reading_a_store():
         config = store_config(directory, config_file)
         rows = queue_rows(config) if topic is None else entry_rows(config, topic, queue, start)
@@ -35,7 +36,7 @@ def command(
 
 
 def queue_rows(config: MessageStoreConfig) -> Iterator[Row]:
-    """A row for each queue."""
+    """Yield a row for each queue."""
     for topic in queue_topics(config.consume_queue_dir):
         for queue in sorted((each for each in topic.iterdir() if each.name.isdigit()), key=lambda each: int(each.name)):
             files = QueueFolder(queue, CONSUME_QUEUE_ENTRY)
@@ -59,10 +60,10 @@ def queue_rows(config: MessageStoreConfig) -> Iterator[Row]:
 
 
 def entry_rows(config: MessageStoreConfig, topic: str, queue_id: int, start: int) -> Iterator[Row]:
-    """A row for each entry that was written, from queue offset ``start`` on; of a batch from any of its messages on.
+    """Yield a row for each written entry from queue offset ``start`` on, the batch that contains it included.
 
     Raises:
-        StoreError: there is no such queue.
+        StoreError: the queue does not exist.
     """
     batch_folder = config.batch_consume_queue_dir / topic / str(queue_id)
     if batch_folder.is_dir():
@@ -70,7 +71,7 @@ def entry_rows(config: MessageStoreConfig, topic: str, queue_id: int, start: int
         return
     folder = config.consume_queue_dir / topic / str(queue_id)
     if not folder.is_dir():
-        raise StoreError(f"there is no queue {topic}/{queue_id} in {config.consume_queue_dir}")
+        raise StoreError(f"{config.consume_queue_dir} has no queue {topic}/{queue_id}")
     for first, entries in QueueFolder(folder, CONSUME_QUEUE_ENTRY).pieces(start):
         for queue_offset, (offset, size, tags_code) in enumerate(entries.tolist(), first):
             if is_written(size):
@@ -80,7 +81,7 @@ def entry_rows(config: MessageStoreConfig, topic: str, queue_id: int, start: int
 
 
 def batch_rows(folder: Path, start: int) -> Iterator[Row]:
-    """As ``entry_rows``, of a queue of batches."""
+    """Yield the rows of ``entry_rows`` for a queue of batches."""
     pieces = QueueFolder(folder, BATCH_CONSUME_QUEUE_ENTRY).pieces()
     for offset, size, tags_code, stored, base, count, _, _ in (entry for _, each in pieces for entry in each.tolist()):
         if size and base + count > start:

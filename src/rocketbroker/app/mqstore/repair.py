@@ -1,4 +1,4 @@
-"""``mqstore repair``: has a store recovered as a broker would, after setting aside what can be made anew."""
+"""``mqstore repair``: set damaged derived files aside, then recover the store as a broker does."""
 
 import asyncio
 import logging
@@ -36,11 +36,11 @@ from rocketbroker.store.message_store import MessageStore
 def command(
     directory: StoreDir,
     config_file: ConfigFile = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Do it; without, only say what would be done.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Repair; without it, only print the plan.")] = False,
 ) -> None:
-    """Have a store recovered.
+    """Repair a store as a broker does at its start.
 
-    Exit code 3 when it needs to be and --yes was not given, 1 when errors are left.
+    Exit with 3 if it needs repair and --yes was not given, with 1 if errors remain.
     """
     with reading_a_store():
         given = store_config(directory, config_file)
@@ -55,7 +55,7 @@ def command(
         damaged, lost = to_set_aside(config, report), beyond_repair(report)
         _tell_lost(lost)
         if not report.state.unclean and all(rule in lost for rule, _ in report.counts):
-            print("Nothing else is wrong, and nothing was changed.")
+            print("There are no other errors; nothing was changed.")
             raise typer.Exit(EXIT_ERRORS)
         if not yes:
             _tell_plan(damaged)
@@ -67,10 +67,8 @@ def command(
 
 def _tell_lost(lost: list[AuditRule]) -> None:
     if lost:
-        print(
-            f"\nRepair cannot mend {', '.join(lost)}: only the CommitLog had these messages. They stay as they are, and"
-        )
-        print("consumers do not get them. Restore them from a backup, or send them again.")
+        print(f"\nRepair cannot fix {', '.join(lost)}: only the CommitLog had these messages. The records stay, and")
+        print("consumers skip them. Restore the messages from a backup, or send them again.")
 
 
 def _tell_plan(damaged: list[Path]) -> None:
@@ -80,12 +78,15 @@ def _tell_plan(damaged: list[Path]) -> None:
     print(
         "- open and stop the store as a broker does: truncate torn ends, add missing entries, and move consumer offsets"
     )
-    print("  back that are beyond the end of their queue")
+    print("  that are beyond the end of their queue back to it")
     print("Nothing was changed. Copy the store first.")
 
 
 async def _recover(config: MessageStoreConfig) -> None:
-    """Recover the store, and what a broker's start would set back: after a clean stop the next one does not look."""
+    """Recover the store and its consumer offsets.
+
+    Offsets beyond the end of their queue are set back here: after this clean stop the next start does not check them.
+    """
     offsets = ConsumerOffsetManager(config.config_dir / "consumerOffset.json", SystemClock(), _write)
 
     async def set_back(store: MessageStore) -> None:
@@ -98,11 +99,11 @@ def _write(table: AnyConfigManager) -> None:
     try:
         replace_contents(table.path, table.encode())
     except OSError as error:
-        raise StoreError(f"{table.path} cannot be written: {error.strerror}; repair once more when it can") from error
+        raise StoreError(f"{table.path} cannot be written: {error.strerror}; repair again when it can") from error
 
 
 async def _written_at_once() -> Collection[Path]:
-    """Tables are written where they are submitted, or the disk's refusal raised there."""
+    """Return no failed table: ``_write`` writes at once and raises what fails."""
     return ()
 
 

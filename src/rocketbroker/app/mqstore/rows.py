@@ -1,4 +1,4 @@
-"""Prints what files hold, a row at a time: ``name=value`` pairs for people, JSON lines for programs."""
+"""Output of rows: ``name=value`` pairs for people, JSON lines for programs."""
 
 from collections.abc import Iterable, Mapping
 from itertools import islice
@@ -9,13 +9,13 @@ import typer
 
 from rocketbroker.app.times import human_millis
 
-Limit = Annotated[int, typer.Option("--limit", min=0, help="Show so many at most; 0 shows all.")]
+Limit = Annotated[int, typer.Option("--limit", min=0, metavar="COUNT", help="Rows to show at most; 0 shows all.")]
 
 Row = Mapping[str, Any]
 
 
 def print_rows(rows: Iterable[Row], *, as_json: bool, limit: int = 0) -> None:
-    """Print rows; names that end in ``Timestamp`` are times in ms, which people see as dates."""
+    """Print rows; in text, values in ms whose names end in ``Timestamp`` become dates."""
     for row in islice(rows, limit or None):
         print(msgspec.json.encode(row).decode() if as_json else _line(row))
 

@@ -1,4 +1,4 @@
-"""The sub-commands of ``mqstore``, in the order of the documentation."""
+"""Sub-commands of ``mqstore``, in the order of the documentation."""
 
 from collections.abc import Callable
 from typing import Final
@@ -6,8 +6,8 @@ from typing import Final
 from rocketbroker.app.lazy_commands import SubCommand
 
 COMMANDS: Final = {
-    "check": SubCommand("check", "Check a store; exit code 1 when there are errors."),
-    "repair": SubCommand("repair", "Repair a store as a broker's start does."),
+    "check": SubCommand("check", "Check a store; exit with 1 if it has errors."),
+    "repair": SubCommand("repair", "Repair a store as a broker does at its start."),
 }
 DUMP_COMMANDS: Final = {
     "log": SubCommand("dump_log", "Show the records of the CommitLog."),

@@ -106,10 +106,10 @@ async def test_reset_of_one_queue(stage: Stage):
     [
         (["-s", "yesterday"], "'yesterday' is not a time; expected 2026-11-22"),
         (["-s", "2026-11-21#09:59:24"], "is not a time"),
-        ([], "give the time to move to (-s)"),
-        (["-s", "0", "-b", "127.0.0.1:1"], "belong together"),
-        (["-s", "0", "-q", "1"], "belong together"),
-        (["-o", "1"], "-o needs both"),
+        ([], "give a time to move to (-s)"),
+        (["-s", "0", "-b", "127.0.0.1:1"], "need each other"),
+        (["-s", "0", "-q", "1"], "need each other"),
+        (["-o", "1"], "-o (offset) needs both"),
     ],
 )
 async def test_wrong_usage_of_a_reset(stage: Stage, options: list[str], text: str):

@@ -209,7 +209,7 @@ async def test_delete_topic(stage: Stage):
 
 async def test_a_cluster_that_is_not_there_is_a_failure(stage: Stage):
     code, _, err = await stage.call("deleteTopic", "-c", "Other", "-t", "T")
-    assert (code, err) == (1, "mqadmin: there is no cluster 'Other'; the name server knows: DefaultCluster\n")
+    assert (code, err) == (1, "mqadmin: cluster 'Other' does not exist; the name server knows: DefaultCluster\n")
 
 
 async def test_topic_status(stage: Stage):
@@ -332,7 +332,7 @@ async def test_cleaning_on_one_broker_on_those_of_a_cluster_and_on_all(name: str
         assert "disk full" in err
         code_, out, err = await stage.call(name, "-c", "C3")
         assert (code_, out) == (1, "")
-        assert err == "mqadmin: there is no cluster 'C3'; the name server knows: C1, C2\n"
+        assert err == "mqadmin: cluster 'C3' does not exist; the name server knows: C1, C2\n"
         assert [len(each.of(code)) for each in (a, slave, b)] == [2, 3, 1]
 
 
@@ -344,13 +344,13 @@ async def test_cleaning_on_one_broker_on_those_of_a_cluster_and_on_all(name: str
         (["noSuchCommand"], "No such command"),
         (["updateTopic", "-t", "T"], "either -b (one broker) or -c"),
         (["updateTopic", "-t", "a/../b", "-c", "C"], "illegal characters"),
-        (["updateTopic", "-t", "T", "-c", "C", "-a", "a=b"], "no change of an attribute"),
+        (["updateTopic", "-t", "T", "-c", "C", "-a", "a=b"], "does not change an attribute"),
         (["updateTopic", "-t", "T", "-c", "C", "-o", "perhaps"], "perhaps"),
         (["updateTopic", "-t", "T", "-c", "C", "-r", "x"], "'-r' / '--readQueueNums'"),
         (["queryMsgById", "-t", "T", "-i", ","], "no message id"),
         (["queryMsgById", "-t", "T", "-i", "x", "-f", "klingon"], "klingon"),
         (["topicRoute", "-t", "T", "-n", "nowhere"], "'nowhere' is no address"),
-        (["topicList"], "no name server is given"),
+        (["topicList"], "no name server given"),
     ],
 )
 def test_wrong_usage_exits_with_2(args: list[str], text: str, monkeypatch: pytest.MonkeyPatch):

@@ -29,7 +29,7 @@ def test_a_sound_store_gives_0(store: Path) -> None:
     result = run(store)
     assert result.exit_code == 0
     lines = result.stdout.splitlines()
-    assert lines[0] == f"{store}: it was stopped in order"
+    assert lines[0] == f"{store}: stopped cleanly"
     assert lines[1].startswith("400 messages from 0 to ")
     assert lines[2] == "nothing is wrong"
 
@@ -40,7 +40,7 @@ def test_errors_give_1_with_rule_file_and_position(store: Path) -> None:
     assert result.exit_code == 1
     path = f"consumequeue/{QUEUE[0]}/{QUEUE[1]}/{0:020d}"
     assert f"error queue-entry-beyond-log {path}:60 Topic0/0 queue offset 3: the entry leads to" in result.stdout
-    assert "1 errors, 0 warnings; 1 of them are shown" in result.stdout
+    assert "1 errors, 0 warnings; 1 shown" in result.stdout
 
 
 def test_json_has_all_of_it(store: Path) -> None:
@@ -58,7 +58,7 @@ def test_warnings_give_0(store: Path) -> None:
     (store / "abort").touch()
     result = run(store)
     assert result.exit_code == 0
-    assert "it was not stopped in order" in result.stdout
+    assert "not stopped cleanly" in result.stdout
     assert "0 errors, 1 warnings" in result.stdout
 
 

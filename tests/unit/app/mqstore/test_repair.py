@@ -200,7 +200,7 @@ def test_a_table_that_cannot_be_written_is_named_and_the_next_repair_tries_again
         result = run(killed, "--yes")
 
     assert result.exit_code == 2
-    assert f"mqstore: {offsets.path} cannot be written: No space left on device; repair once more" in result.stderr
+    assert f"mqstore: {offsets.path} cannot be written: No space left on device; repair again" in result.stderr
     assert (killed / "abort").exists()
     assert run(killed, "--yes").exit_code == 0
     offsets.load()
@@ -216,7 +216,7 @@ def test_what_the_disk_refuses_without_a_name_is_told_by_its_reason(
     monkeypatch.setattr(repair, "run_audit", refuse)
     result = run(store)
     assert result.exit_code == 2
-    assert result.stderr == "mqstore: the disk refused: [Errno 5] Input/output error\n"
+    assert result.stderr == "mqstore: disk error: [Errno 5] Input/output error\n"
 
 
 def test_a_store_that_a_broker_has_open_is_not_touched(store: Path, queued: list[MessageExt]) -> None:
@@ -281,6 +281,6 @@ def test_a_wrong_body_is_not_promised_to_be_mended(store: Path, queued: list[Mes
     result = run(store, *yes)
 
     assert result.exit_code == 1
-    assert "Repair cannot mend record-crc: only the CommitLog had these messages." in result.stdout
-    assert "Nothing else is wrong, and nothing was changed." in result.stdout
+    assert "Repair cannot fix record-crc: only the CommitLog had these messages." in result.stdout
+    assert "There are no other errors; nothing was changed." in result.stdout
     assert contents(store) == before
