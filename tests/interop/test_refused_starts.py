@@ -41,8 +41,8 @@ def ended(servers: OurServers, module: str, path: Path) -> str:
         (b"listenPrt=10911\n", "listenPort"),
         (b"listenPort=\\u12\n", ""),
         (b"\xff\xfe\x00\x01=\xff\n", ""),
-        (b"authenticationEnabled=true\n", "authenticationEnabled=true is refused"),
-        (b"tls.server.mode=enforcing\n", "tls.server.mode=enforcing is refused"),
+        (b"authenticationEnabled=true\n", "authenticationEnabled=true is rejected"),
+        (b"tls.server.mode=enforcing\n", "tls.server.mode=enforcing is rejected"),
     ],
 )
 def test_settings_that_cannot_be_read_are_named(

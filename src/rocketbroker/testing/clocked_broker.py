@@ -16,7 +16,7 @@ from typing import Annotated
 import typer
 
 from rocketbroker.app.broker_controller import BrokerController
-from rocketbroker.app.broker_startup import tell_booted
+from rocketbroker.app.broker_startup import announce
 from rocketbroker.app.command_line import new_app
 from rocketbroker.app.event_loop import run, serve
 from rocketbroker.app.logging_setup import set_up_logging
@@ -89,7 +89,7 @@ def clocked_broker(
         raise_open_file_limit(settings.transport.reserved_open_files)
         controller = BrokerController.bind(settings, controlled)
         control = ClockControl(controlled, sys.stdin.fileno())
-        run(serve(PartList(control, controller), lambda: tell_booted(settings, controller)))
+        run(serve(PartList(control, controller), lambda: announce(settings, controller)))
     except (ConfigError, StoreError, ValueError) as error:
         print(f"clocked_broker: {error}", file=sys.stderr)
         raise typer.Exit(1) from error

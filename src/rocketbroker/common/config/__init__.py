@@ -1,6 +1,6 @@
-"""Typed settings: one model each for broker, store, name server and transport, in RocketMQ's names and defaults.
+"""Typed settings: one model each for broker, store, name server and transport, with RocketMQ's names and defaults.
 
-Reading files and resolving them is in `load`, hot changes in `hot_change`, `-p` and `-m` in `printing`.
+`load` reads files, `hot_change` applies changes at run time, `printing` implements `-p` and `-m`.
 """
 
 from rocketbroker.common.config.broker_config import BrokerConfig

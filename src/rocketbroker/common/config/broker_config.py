@@ -36,7 +36,7 @@ _ADDRESS_LIST_MAX = 4_096
 
 
 def _check_namesrv_addr(value: str) -> str:
-    """`host:port` or several of them joined by `;`, as RocketMQ's NAMESRV_ADDR; empty means none."""
+    """Check `host:port`, or several joined by `;` as in RocketMQ's NAMESRV_ADDR; empty means no address."""
     if len(value) > _ADDRESS_LIST_MAX:
         raise ValueError("too long")
     for address in value.split(";") if value else ():
@@ -53,7 +53,7 @@ def _check_namesrv_addr(value: str) -> str:
 
 
 def _check_name(value: str) -> str:
-    # a topic, hence a directory, is named after the broker and the cluster
+    # The broker and the cluster have topics, and so directories, of their name.
     if not 0 < len(value) <= NAME_MAX or not _NAME.match(value) or not value.strip("."):
         raise ValueError("not a name")
     return value
@@ -67,7 +67,7 @@ def _check_topic(value: str) -> str:
 
 def _check_master(value: int) -> int:
     if value != 0:
-        raise ValueError("refused: a master's brokerId is 0, and this version has no replication, hence no slaves")
+        raise ValueError("rejected: a master's brokerId is 0, and this version has no replication, hence no slaves")
     return value
 
 
@@ -88,12 +88,12 @@ _TOPIC_WORDS = "1 to 127 of the characters a-z A-Z 0-9 _ - % |"
 
 
 class BrokerConfig(ClientLimits):
-    """Who the broker is, where it registers, and how it treats clients."""
+    """Identity of the broker, its registration and its treatment of clients."""
 
     namesrv_addr: AddressList = setting(
         "namesrvAddr",
         "",
-        "Name servers to register with; without it the environment variable NAMESRV_ADDR is taken.",
+        "Name servers to register with; the default is the environment variable NAMESRV_ADDR.",
         Trait(important=True, takes="host:port, several joined by ';'", shown_default="$NAMESRV_ADDR"),
     )
     fetch_namesrv_addr_by_address_server: Flag = setting(
@@ -105,7 +105,7 @@ class BrokerConfig(ClientLimits):
     rmq_address_server_domain: UrlHost = setting(
         "rmqAddressServerDomain",
         "jmenv.tbsite.net",
-        "Host of the address server, with :port unless that is 8080.",
+        "Host of the address server, with :port unless the port is 8080.",
         Trait(takes=URL_HOST_WORDS),
     )
     rmq_address_server_sub_group: UrlPath = setting(
@@ -117,7 +117,7 @@ class BrokerConfig(ClientLimits):
     fetch_namesrv_addr_interval: Whole = setting(
         "fetchNamesrvAddrInterval",
         10_000,
-        "How often the address server is asked while no name server is known.",
+        "Interval at which the address server is asked while no name server is known.",
         _MS,
         low=100,
         high=_HOUR_MS,
@@ -125,7 +125,7 @@ class BrokerConfig(ClientLimits):
     update_name_server_addr_period: Whole = setting(
         "updateNameServerAddrPeriod",
         120_000,
-        "How often the address server is asked again.",
+        "Interval at which the address server is asked again.",
         _MS,
         low=1_000,
         high=_HOUR_MS,
@@ -143,20 +143,20 @@ class BrokerConfig(ClientLimits):
     broker_ip1: Host = setting(
         "brokerIP1",
         local_address,
-        "Address that clients are told to connect to.",
+        "Address that clients connect to, as registered with the name servers.",
         Trait(hot=True, important=True, takes=HOST_WORDS, shown_default="the host's address"),
     )
     broker_ip2: Host = setting(
         "brokerIP2",
         local_address,
-        "Address that slaves are told to connect to.",
+        "Address that slaves connect to, as registered with the name servers.",
         Trait(takes=HOST_WORDS, shown_default="the host's address"),
     )
     listen_port: Whole = setting(
         "listenPort",
         BROKER_PORT,
-        "Port that clients are told to connect to. A change at run time moves this one only: the broker goes on "
-        "listening where it started.",
+        "Port that clients connect to, as registered with the name servers. A change at run time changes the "
+        "registered port only; the broker keeps its listening port.",
         Trait(hot=True, important=True, shown_default="10911"),
         low=0,
         high=65_535,
@@ -164,13 +164,13 @@ class BrokerConfig(ClientLimits):
     broker_permission: Permission = setting(
         "brokerPermission",
         6,
-        "What clients may do on this broker: 4 read, 2 write, 6 both, 0 neither.",
+        "Permissions of clients on this broker: 4 read, 2 write, 6 both, 0 neither.",
         Trait(hot=True, takes="0, 2, 4 or 6"),
     )
     default_topic_queue_nums: Whole = setting(
         "defaultTopicQueueNums",
         8,
-        "Queues of TBW102, the most that a topic created by its first message may ask for.",
+        "Queues of TBW102, the maximum for a topic created by its first message.",
         low=1,
         high=1_024,
     )
@@ -178,17 +178,17 @@ class BrokerConfig(ClientLimits):
         "autoCreateTopicEnable", True, "Create a topic when its first message arrives (TBW102).", _HOT_IMPORTANT
     )
     auto_create_subscription_group: Flag = setting(
-        "autoCreateSubscriptionGroup", True, "Create a consumer group when its first client arrives.", _HOT_IMPORTANT
+        "autoCreateSubscriptionGroup", True, "Create a consumer group when its first client connects.", _HOT_IMPORTANT
     )
-    cluster_topic_enable: Flag = setting("clusterTopicEnable", True, "Have a topic named as the cluster.")
-    broker_topic_enable: Flag = setting("brokerTopicEnable", True, "Have a topic named as the broker.")
+    cluster_topic_enable: Flag = setting("clusterTopicEnable", True, "Create a topic with the name of the cluster.")
+    broker_topic_enable: Flag = setting("brokerTopicEnable", True, "Create a topic with the name of the broker.")
     recall_message_enable: Flag = setting(
         "recallMessageEnable", False, "Let producers cancel timer messages (RECALL_MESSAGE).", _HOT
     )
     allow_recall_when_broker_not_writeable: Flag = setting(
         "allowRecallWhenBrokerNotWriteable",
         True,
-        "Let them do so also when brokerPermission lacks write.",
+        "Let producers cancel timer messages even if brokerPermission lacks write.",
         _HOT,
     )
     msg_trace_topic_name: TopicName = setting(
@@ -201,38 +201,42 @@ class BrokerConfig(ClientLimits):
         "traceTopicEnable", False, "Create the trace topic at start.", Trait(important=True)
     )
     region_id: Line = setting(
-        "regionId", "DefaultRegion", "Put into each message as MSG_REGION.", Trait(hot=True, takes=LINE_WORDS)
+        "regionId", "DefaultRegion", "Region, stored in each message as MSG_REGION.", Trait(hot=True, takes=LINE_WORDS)
     )
-    trace_on: Flag = setting("traceOn", True, "Put into each message as TRACE_ON, which makes clients trace.", _HOT)
+    trace_on: Flag = setting(
+        "traceOn", True, "Value of TRACE_ON, stored in each message; true makes clients trace.", _HOT
+    )
     lite_pull_message_enable: Flag = setting("litePullMessageEnable", True, "Serve LITE_PULL_MESSAGE.", _HOT)
     enable_property_filter: Flag = setting(
         "enablePropertyFilter",
         False,
-        "Have consumers filter by SQL92 on properties; without it they are refused.",
+        "Let consumers filter by SQL92 on message properties; otherwise reject such consumers.",
         _HOT,
     )
     filter_support_retry: Flag = setting(
         "filterSupportRetry",
         False,
-        "Filter messages of a retry topic, for a consumer that asks for them by SQL92, by the group's filter for the "
-        "topic that they come from.",
+        "Filter messages of a retry topic by the group's filter for their original topic when the consumer uses SQL92.",
         _HOT,
     )
     filter_data_clean_time_span: Whole = setting(
         "filterDataCleanTimeSpan",
         _DAY_MS,
-        "How long the filter of a group without clients is kept in config/consumerFilter.json.",
+        "Time for which config/consumerFilter.json keeps the filter of a group without clients.",
         _HOT_MS,
         low=0,
         high=365 * _DAY_MS,
     )
     long_polling_enable: Flag = setting(
-        "longPollingEnable", True, "Hold a pull that finds nothing for as long as it asks (suspendTimeoutMillis).", _HOT
+        "longPollingEnable",
+        True,
+        "Hold a pull that finds no message for the time that it asks for (suspendTimeoutMillis).",
+        _HOT,
     )
     short_polling_time_mills: Whole = setting(
         "shortPollingTimeMills",
         1_000,
-        "How long a pull is held when longPollingEnable=false.",
+        "Time for which a pull is held when longPollingEnable=false.",
         _HOT_MS,
         low=1,
         high=_MINUTE_MS,
@@ -240,20 +244,20 @@ class BrokerConfig(ClientLimits):
     use_server_side_reset_offset: Flag = setting(
         "useServerSideResetOffset",
         True,
-        "Reset consumer offsets in the broker, for consumers that are there and those that are not; else the clients "
-        "are told to do it, and a group without clients is refused.",
+        "Reset offsets in the broker, for online and offline consumers. If false, clients reset their own offsets, and "
+        "a reset of a group without clients is rejected.",
         _HOT,
     )
     store_reply_message_enable: Flag = setting(
-        "storeReplyMessageEnable", True, "Store the replies that were passed on to who asked.", _HOT
+        "storeReplyMessageEnable", True, "Store replies after they were forwarded to the requester.", _HOT
     )
     enable_mixed_message_type: Flag = setting(
-        "enableMixedMessageType", False, "Let topics have message.type=MIXED.", _HOT
+        "enableMixedMessageType", False, "Allow topics with message.type=MIXED.", _HOT
     )
     send_thread_pool_queue_capacity: Whole = setting(
         "sendThreadPoolQueueCapacity",
         10_000,
-        "Most sends that wait for the disk at a time (SYNC_FLUSH); those beyond are refused with SYSTEM_BUSY.",
+        "Maximum number of sends that wait for the disk at a time (SYNC_FLUSH); more are rejected with SYSTEM_BUSY.",
         _HOT,
         low=1,
         high=10_000_000,
@@ -261,22 +265,22 @@ class BrokerConfig(ClientLimits):
     wait_time_mills_in_send_queue: Whole = setting(
         "waitTimeMillsInSendQueue",
         200,
-        "A send that waited longer for its turn, behind others of its connection that wait for the disk, is refused "
-        "with SYSTEM_BUSY.",
+        "Longest wait of a send behind sends of its connection that wait for the disk; then it is rejected with "
+        "SYSTEM_BUSY.",
         _HOT_MS,
         low=1,
         high=10 * _MINUTE_MS,
     )
     broker_fast_failure_enable: Flag = setting(
-        "brokerFastFailureEnable", True, "Whether waitTimeMillsInSendQueue is kept.", _HOT
+        "brokerFastFailureEnable", True, "Enforce waitTimeMillsInSendQueue.", _HOT
     )
     reject_transaction_message: Flag = setting(
-        "rejectTransactionMessage", False, "Refuse messages of transactions (NO_PERMISSION).", _HOT_IMPORTANT
+        "rejectTransactionMessage", False, "Reject messages of transactions with NO_PERMISSION.", _HOT_IMPORTANT
     )
     transaction_time_out: Whole = setting(
         "transactionTimeOut",
         6_000,
-        "A transaction whose producer has not ended it is asked for when its half message is older than this.",
+        "Age of a half message at which its producer is asked for the outcome of the transaction.",
         Trait(unit="ms", hot=True, important=True),
         low=0,
         high=_DAY_MS,
@@ -284,7 +288,7 @@ class BrokerConfig(ClientLimits):
     transaction_check_max: Whole = setting(
         "transactionCheckMax",
         15,
-        "How often a transaction is asked for; then it goes to TRANS_CHECK_MAX_TIME_TOPIC.",
+        "Number of checks after which a transaction moves to TRANS_CHECK_MAX_TIME_TOPIC.",
         _HOT_IMPORTANT,
         low=1,
         high=1_000_000,
@@ -292,7 +296,7 @@ class BrokerConfig(ClientLimits):
     transaction_check_interval: Whole = setting(
         "transactionCheckInterval",
         30_000,
-        "How often open transactions are gone through, to ask for those that are due.",
+        "Interval at which open transactions are checked.",
         Trait(unit="ms", hot=True, important=True),
         low=1_000,
         high=_HOUR_MS,
@@ -300,8 +304,8 @@ class BrokerConfig(ClientLimits):
     transaction_check_bytes_per_second: Whole = setting(
         "transactionCheckBytesPerSecond",
         262_144,
-        "Bytes of the log that copies of checked half messages take each second, with what was not taken in the last "
-        "10 s. Beyond that producers are asked all the same, and how often is kept in memory.",
+        "Log bytes per second for copies of checked half messages; unused bytes of the last 10 s carry over. Beyond "
+        "this, producers are still asked, but the number of checks is kept in memory only.",
         Trait(unit="bytes/s", hot=True, own=True),
         low=1,
         high=1 << 30,
@@ -309,7 +313,7 @@ class BrokerConfig(ClientLimits):
     transaction_op_msg_max_size: Whole = setting(
         "transactionOpMsgMaxSize",
         4_096,
-        "Ended transactions are noted by one message (RMQ_SYS_TRANS_OP_HALF_TOPIC) when their list has this length.",
+        "Length of the list of ended transactions at which it is written to RMQ_SYS_TRANS_OP_HALF_TOPIC.",
         Trait(unit="bytes", hot=True),
         low=1,
         high=1_048_576,
@@ -317,7 +321,7 @@ class BrokerConfig(ClientLimits):
     transaction_op_batch_interval: Whole = setting(
         "transactionOpBatchInterval",
         3_000,
-        "How long ended transactions wait to be noted together.",
+        "Longest time for which ended transactions are collected before they are written together.",
         _HOT_MS,
         low=0,
         high=10 * _MINUTE_MS,
@@ -325,7 +329,7 @@ class BrokerConfig(ClientLimits):
     channel_expired_timeout: Whole = setting(
         "channelExpiredTimeout",
         120_000,
-        "A producer or consumer that sent no heartbeat for this long is closed.",
+        "Time without a heartbeat after which the connection of a producer or consumer is closed.",
         _MS,
         low=1_000,
         high=_DAY_MS,
@@ -333,7 +337,7 @@ class BrokerConfig(ClientLimits):
     register_name_server_period: Whole = setting(
         "registerNameServerPeriod",
         30_000,
-        "How often the broker registers with every name server.",
+        "Interval at which the broker registers with every name server.",
         _HOT_MS,
         low=1_000,
         high=_MINUTE_MS,
@@ -341,14 +345,12 @@ class BrokerConfig(ClientLimits):
     register_broker_timeout_mills: Whole = setting(
         "registerBrokerTimeoutMills",
         24_000,
-        "How long one registration may take.",
+        "Timeout of one registration.",
         _HOT_MS,
         low=100,
         high=_MINUTE_MS,
     )
-    force_register: Flag = setting(
-        "forceRegister", True, "Register each period even when no topic has changed since.", _HOT
-    )
+    force_register: Flag = setting("forceRegister", True, "Register every period even if no topic has changed.", _HOT)
     compressed_register: Flag = setting("compressedRegister", False, "Deflate the body of registrations.", _HOT)
     enable_single_topic_register: Flag = setting(
         "enableSingleTopicRegister",
@@ -359,13 +361,13 @@ class BrokerConfig(ClientLimits):
     enable_split_registration: Flag = setting(
         "enableSplitRegistration",
         False,
-        "Register in parts of splitRegistrationSize topics. Without it a part has up to 5,000.",
+        "Register in parts of splitRegistrationSize topics; otherwise in parts of up to 5,000.",
         _HOT,
     )
     split_registration_size: Whole = setting(
         "splitRegistrationSize",
         800,
-        "Topics of each part of a registration, where enableSplitRegistration is on.",
+        "Topics in each part of a registration if enableSplitRegistration=true.",
         _HOT,
         low=2,
         high=10_000,
@@ -373,7 +375,7 @@ class BrokerConfig(ClientLimits):
     max_topic_nums: Whole = setting(
         "maxTopicNums",
         100_000,
-        "Topics that a broker has, those of the system included; none is made above it.",
+        "Maximum number of topics, including system topics; beyond it no topic is created.",
         _HOT_OWN,
         low=1,
         high=1_000_000,
@@ -381,7 +383,7 @@ class BrokerConfig(ClientLimits):
     max_auto_create_topic_nums: Whole = setting(
         "maxAutoCreateTopicNums",
         50_000,
-        "Topics above which only administrators make another: none is made by a send, a heartbeat or a send-back.",
+        "Number of topics above which sends, heartbeats and send-backs create no topic; administrators still can.",
         _HOT_OWN,
         low=1,
         high=1_000_000,
@@ -389,7 +391,7 @@ class BrokerConfig(ClientLimits):
     flush_consumer_offset_interval: Whole = setting(
         "flushConsumerOffsetInterval",
         5_000,
-        "How often consumer offsets are written to config/consumerOffset.json.",
+        "Interval at which consumer offsets are written to config/consumerOffset.json.",
         _HOT_MS,
         low=100,
         high=10 * _MINUTE_MS,

@@ -15,25 +15,25 @@ INTRODUCTION = """\
 For operators: every setting that acts, with its type, range, default and unit. `mqbroker -c FILE` and
 `mqnamesrv -c FILE` read Java properties files in RocketMQ's names.
 
-- `-n` wins over the file, the file over the environment variable `NAMESRV_ADDR`, and that over the defaults below,
-  which are those of RocketMQ 5.5.0. `-p` prints every setting with its value, `-m` the important ones.
+- `-n` overrides the file, the file overrides the environment variable `NAMESRV_ADDR`, and that overrides the defaults
+  below, which are those of RocketMQ 5.5.0. `-p` prints every setting with its value, `-m` the important ones.
 - Settings marked *hot* can be changed while the process runs, by `updateBrokerConfig` and `updateNamesrvConfig` of
-  Apache's `mqadmin`. A change is checked and applied at once, all of it or nothing, and then written to the file given
-  by `-c`. If that fails, the answer says so, and the change lasts until the process stops.
+  Apache's `mqadmin`. A change is checked, applied as a whole or not at all, and then written to the file given with
+  `-c`. If that write fails, the answer says so, and the change lasts until the process stops.
 - Without `-c` a change is written to `config/broker.properties` in the store, or to `configStorePath` of the name
-  server. Give that file by `-c` at the next start to keep it.
+  server. Give that file with `-c` at the next start to keep the change.
 - Settings marked † are not plain properties of RocketMQ 5.5.0: they are rocketbroker's own, or RocketMQ has them as a
   system property, or only earlier versions had them.
 
-What is wrong in a file is never ignored in silence:
+Errors in a file are never ignored:
 
-| in the file | what happens |
+| in the file | result |
 |---|---|
-| a property of RocketMQ [without effect here](../coming-from-rocketmq/settings.md) | a warning names it |
-| an unknown property | an error names file, line and the nearest known name |
-| an invalid value | an error names the valid ones |
-| [a switch of access control or TLS](../operations/security.md#settings-that-are-refused) | refused where it is on |
-| `brokerRole=SLAVE`, `brokerRole=SYNC_MASTER` | refused until there is replication |
+| a property of RocketMQ [without effect here](../coming-from-rocketmq/settings.md) | warning with its name |
+| an unknown property | error with file, line and the nearest known name |
+| an invalid value | error with the valid values |
+| [a switch of access control or TLS](../operations/security.md#settings-that-are-refused) | error if it is on |
+| `brokerRole=SLAVE`, `brokerRole=SYNC_MASTER` | error, because replication is missing |
 """
 
 SECTIONS: tuple[tuple[str, str, type[ConfigModel]], ...] = (
@@ -45,7 +45,7 @@ SECTIONS: tuple[tuple[str, str, type[ConfigModel]], ...] = (
 
 
 def render() -> str:
-    """Return the whole page, from the models alone: the same on every machine."""
+    """Return the whole page; it depends on the models only, not on the machine."""
     parts = [INTRODUCTION]
     for title, java_class, model in SECTIONS:
         rows = [_row(name, field) for name, (_, field) in fields_by_name(model).items()]

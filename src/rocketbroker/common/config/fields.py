@@ -1,7 +1,7 @@
-"""What a setting is made of: RocketMQ's name, a type that reads properties text, a range, a unit and a meaning.
+"""Building blocks of settings: RocketMQ's name, a type that parses properties text, a range, a unit and a meaning.
 
 Answers to the plain fields of BrokerConfig, MessageStoreConfig, NamesrvConfig and NettyServerConfig, whose values
-MixAll.properties2Object reads from text. Unlike there, text that is no value of the type is an error, never ignored.
+MixAll.properties2Object reads from text. Unlike there, text that the type cannot parse is an error and never ignored.
 """
 
 from dataclasses import dataclass
@@ -52,11 +52,11 @@ FilePath = Annotated[Text, AfterValidator(_check_path)]
 
 @dataclass(frozen=True, slots=True)
 class Trait:
-    """What pydantic has no word for: unit, who may change it at run time, what a right value looks like.
+    """Properties of a setting beyond pydantic's: unit, change at run time, description of valid values.
 
     `hot`: changeable by UPDATE_BROKER_CONFIG or UPDATE_NAMESRV_CONFIG. `important`: printed by `-m` (RocketMQ's
     @ImportantField). `own`: rocketbroker's own name, or one that RocketMQ takes as a system property or dropped.
-    `takes`: the right values in words, where type and range do not say it.
+    `takes`: the valid values in words, if type and range do not express them.
     """
 
     unit: str = ""
@@ -76,7 +76,16 @@ def setting(
     low: int | None = None,
     high: int | None = None,
 ) -> Any:
-    """A field for the property `name`; `default` is a value or a callable that makes one; low <= value <= high."""
+    """Return a field for the property `name`.
+
+    Args:
+        name: RocketMQ's name.
+        default: a value, or a callable that returns one.
+        meaning: description for the manual.
+        trait: unit and further properties.
+        low: lowest valid value.
+        high: highest valid value.
+    """
     known: dict[str, Any] = {"alias": name, "description": meaning, "json_schema_extra": {"trait": trait or Trait()}}
     if low is not None:
         known["ge"] = low
@@ -93,7 +102,7 @@ class ConfigModel(BaseModel):
     Instances are frozen to everyone but `hot_change.apply_updates`.
     """
 
-    # defer_build: a broker does not pay for the validator of the name server's settings, nor the other way round
+    # defer_build: each server builds the validators of its own settings only.
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True, defer_build=True)
 
 

@@ -1,7 +1,7 @@
 """Changes at run time; answers to Configuration.update behind UPDATE_BROKER_CONFIG and UPDATE_NAMESRV_CONFIG.
 
-RocketMQ changes whatever has a setter, save a black list. Here there is an allow-list instead: a setting is changeable
-when its model says `hot`, and none that names a path, a class or a command does.
+RocketMQ changes every property with a setter, except for a black list. Here only settings marked `hot` can be changed;
+no setting that names a path, a class or a command is marked.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,13 +21,17 @@ class NotChangeableError(ConfigError):
 
 
 def hot_names(models: Sequence[ConfigModel]) -> list[str]:
-    """Return the names that `apply_updates` takes, sorted."""
+    """Return the names that `apply_updates` accepts, sorted."""
     tables = (fields_by_name(type(model)) for model in models)
     return sorted({name for table in tables for name, (_, field) in table.items() if trait_of(field).hot})
 
 
 def parse_updates(body: bytes) -> dict[str, str]:
-    """The body of UPDATE_BROKER_CONFIG: properties text in UTF-8. Raises ConfigError when it is empty or broken."""
+    """Parse the body of UPDATE_BROKER_CONFIG: properties text in UTF-8.
+
+    Raises:
+        ConfigError: the body is empty or malformed.
+    """
     entries = parse_properties(body.decode("utf-8", "surrogateescape"), "line")
     if not entries:
         raise ConfigError("the body names no setting; it takes lines of key=value")
@@ -35,7 +39,7 @@ def parse_updates(body: bytes) -> dict[str, str]:
 
 
 def apply_updates(models: Sequence[ConfigModel], updates: Mapping[str, str]) -> dict[str, str]:
-    """Set all of `updates` in place or none; return the names whose value became another, with their new text.
+    """Apply all `updates` in place or none; return the changed names with their new text.
 
     Raises NotChangeableError or ConfigError naming the key and the reason.
     """
@@ -64,11 +68,11 @@ def _check_hot(models: Sequence[ConfigModel], name: str) -> None:
     if known:
         raise NotChangeableError(f"{name} cannot be changed at run time; these can: {', '.join(hot)}")
     near = known_properties.nearest(name, hot)
-    raise ConfigError(f"no setting is called {shown(name)}" + (f"; did you mean {near}?" if near else ""))
+    raise ConfigError(f"unknown setting {shown(name)}" + (f"; did you mean {near}?" if near else ""))
 
 
 def _checked(model: ConfigModel, updates: Mapping[str, str]) -> dict[str, object]:
-    """Attribute -> checked value of those `updates` that are hot in this model."""
+    """Return the validated values, by attribute, of the `updates` that belong to this model."""
     table = fields_by_name(type(model))
     mine = {name: text for name, text in updates.items() if name in table and trait_of(table[name][1]).hot}
     if not mine:
@@ -84,7 +88,7 @@ def _checked(model: ConfigModel, updates: Mapping[str, str]) -> dict[str, object
 
 
 def config_text(models: Sequence[ConfigModel]) -> str:
-    """Body of GET_BROKER_CONFIG and GET_NAMESRV_CONFIG: every setting that is acted on, with its present value."""
+    """Return the body of GET_BROKER_CONFIG and GET_NAMESRV_CONFIG: every setting that acts, with its current value."""
     values: dict[str, str] = {}
     for model in models:
         for name, (attribute, _) in fields_by_name(type(model)).items():

@@ -1,6 +1,6 @@
 """Every property that RocketMQ has or had, from a packaged file.
 
-The file is read when it is needed: for a name that no model has, and for `-p`.
+The file is read on demand: for a name that no model has, and for `-p`.
 """
 
 from dataclasses import dataclass
@@ -12,8 +12,9 @@ _NAME_MAX = 100
 
 @dataclass(frozen=True, slots=True)
 class KnownProperty:
-    """A property of RocketMQ: the Java class that holds it, its default as text (None: none), the last version that
-    had it (None: 5.5.0 has it), and whether `-m` prints it.
+    """A property of RocketMQ with its Java class.
+
+    `default` is text, or None. `last_version` is None for properties of 5.5.0. `important` ones are printed by `-m`.
     """
 
     name: str
@@ -25,7 +26,7 @@ class KnownProperty:
 
 @cache
 def _document() -> dict[str, Any]:
-    import json  # what most starts never need is imported here
+    import json  # most starts do not need it
     from importlib.resources import files
 
     resource = files("rocketbroker.common.config").joinpath("data/rocketmq-properties.json")
@@ -63,7 +64,7 @@ def nearest(name: str, own: list[str]) -> str | None:
     """Return the name most like a mistyped one, among RocketMQ's and `own`; letter case does not count."""
     import difflib
 
-    if len(name) > _NAME_MAX:  # the time that it takes grows with the square of it
+    if len(name) > _NAME_MAX:  # matching takes quadratic time
         return None
     by_lower = {known.lower(): known for known in [*names(), *own]}
     matches = difflib.get_close_matches(name.lower(), by_lower, n=1)

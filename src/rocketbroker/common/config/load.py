@@ -1,4 +1,4 @@
-"""The settings of a process: file, `-n`, environment, defaults, in the order in which RocketMQ lets them win.
+"""Settings of a process from `-n`, file, environment and defaults, in RocketMQ's order of precedence.
 
 Answers to BrokerStartup.configFileToConfigContext and NamesrvStartup.parseCommandlineAndConfigFile.
 """
@@ -22,7 +22,7 @@ PORT_MAX = 65_535
 
 @dataclass(frozen=True, slots=True)
 class BrokerSettings:
-    """All that `mqbroker` was told. `path` is the file of `-c`; `not_acted_on` holds properties without effect."""
+    """Settings of a broker. `path` is the file of `-c`; `not_acted_on` has the properties without effect."""
 
     broker: BrokerConfig
     store: MessageStoreConfig
@@ -33,16 +33,16 @@ class BrokerSettings:
 
     @property
     def models(self) -> tuple[ConfigModel, ...]:
-        """What GET_BROKER_CONFIG shows; where two share a name the first speaks."""
+        """Models that GET_BROKER_CONFIG shows; the first one wins for a shared name."""
         return (self.broker, self.store, self.transport)
 
     @property
     def persist_path(self) -> Path:
-        """File that changes at run time go to: the one given, else `broker.properties` beside the other state."""
+        """File for changes at run time: the one given, else `broker.properties` in the store's config directory."""
         return self.path or self.store.config_dir / "broker.properties"
 
     def at_port(self, port: int) -> "BrokerSettings":
-        """Return the same for the port that was bound, which ``listenPort=0`` left to the system."""
+        """Return the settings with the port that was bound, which the system chose for ``listenPort=0``."""
         if self.transport.listen_port == port:
             return self
         return replace(
@@ -55,7 +55,7 @@ class BrokerSettings:
 
 @dataclass(frozen=True, slots=True)
 class NamesrvSettings:
-    """All that `mqnamesrv` was told, as `BrokerSettings`."""
+    """Settings of a name server, as in `BrokerSettings`."""
 
     namesrv: NamesrvConfig
     transport: TransportConfig
@@ -65,12 +65,12 @@ class NamesrvSettings:
 
     @property
     def models(self) -> tuple[ConfigModel, ...]:
-        """What GET_NAMESRV_CONFIG shows."""
+        """Models that GET_NAMESRV_CONFIG shows."""
         return (self.namesrv, self.transport)
 
     @property
     def persist_path(self) -> Path:
-        """File that changes at run time go to (configStorePath)."""
+        """File for changes at run time (configStorePath)."""
         return Path(self.namesrv.config_store_path)
 
 
@@ -79,7 +79,11 @@ def load_broker_settings(
     namesrv_addr: str | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> BrokerSettings:
-    """Settings of a broker from the file `path`, `-n` and NAMESRV_ADDR. Raises ConfigError, one line a problem."""
+    """Return the settings of a broker from the file `path`, `-n` and NAMESRV_ADDR.
+
+    Raises:
+        ConfigError: settings are invalid, one line for each.
+    """
     entries = _environment_entries(os.environ if environment is None else environment)
     entries += load_properties(path) if path is not None else []
     if namesrv_addr is not None:
@@ -99,9 +103,13 @@ def load_broker_settings(
 
 
 def load_namesrv_settings(path: str | Path | None = None) -> NamesrvSettings:
-    """Return the settings of a name server from the file `path`. Raises ConfigError, one line a problem."""
+    """Return the settings of a name server from the file `path`.
+
+    Raises:
+        ConfigError: settings are invalid, one line for each.
+    """
     entries = load_properties(path) if path is not None else []
-    if path is not None:  # as in RocketMQ, the file of -c is the one that changes are written to
+    if path is not None:  # as in RocketMQ, changes are written to the file of -c
         entries.append(Entry("configStorePath", str(path), "-c"))
     resolved = resolve((NamesrvConfig, TransportConfig), entries, {"listenPort": NAMESRV_PORT})
     return NamesrvSettings(
@@ -119,7 +127,7 @@ def _environment_entries(environment: Mapping[str, str]) -> list[Entry]:
 
 
 def _with_ha_port(store: MessageStoreConfig, listen_port: int, *, given: bool = True) -> MessageStoreConfig:
-    """BrokerStartup gives the HA service the port after the broker's unless the file names one, 0 being none."""
+    """Set the HA port to the broker's port plus 1 unless the file gives one other than 0, as BrokerStartup does."""
     if given and store.ha_listen_port:
         return store
     return store.model_copy(update={"ha_listen_port": listen_port + 1 if 0 < listen_port < PORT_MAX else 0})

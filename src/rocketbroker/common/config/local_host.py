@@ -1,10 +1,10 @@
-"""What the machine calls itself; answers to NetworkUtil.getLocalAddress and BrokerConfig.localHostName."""
+"""Address and name of this machine; answers to NetworkUtil.getLocalAddress and BrokerConfig.localHostName."""
 
 import socket
 
 LOOPBACK = "127.0.0.1"
 
-# Connecting a UDP socket sends nothing: the system only picks the route, and with it the address others see.
+# Connecting a UDP socket sends nothing: the system only chooses the route, and so the address that peers see.
 _OUTSIDE = ((socket.AF_INET, "192.0.2.1"), (socket.AF_INET6, "2001:db8::1"))
 
 
@@ -21,7 +21,7 @@ def local_address() -> str:
 
 
 def local_name() -> str:
-    """Return the host name, `DEFAULT_BROKER` where there is none; what a broker's name cannot hold becomes `-`."""
+    """Return the host name with invalid characters of a broker name as `-`, or `DEFAULT_BROKER` if there is no name."""
     name = "".join(
         char if char.isascii() and (char.isalnum() or char in "_-.") else "-" for char in socket.gethostname()
     )

@@ -30,9 +30,8 @@ _TRANSFER_BYTES = Trait(unit="bytes", hot=True, important=True)
 _HOT_IMPORTANT = Trait(hot=True, important=True)
 
 _REFUSED_ROLES = {
-    "SLAVE": "refused: this version has no replication, and a slave without it would take writes of its own; "
-    "use ASYNC_MASTER",
-    "SYNC_MASTER": "refused: this version has no replication, so its synchronous acknowledgement would be false; "
+    "SLAVE": "rejected: this version has no replication, so the slave would accept writes of its own; use ASYNC_MASTER",
+    "SYNC_MASTER": "rejected: this version has no replication, so its synchronous acknowledgement would be false; "
     "use ASYNC_MASTER",
 }
 
@@ -66,22 +65,22 @@ def _check_hours(value: str) -> str:
 
 def _check_one_directory(value: str) -> str:
     if "," in value:
-        raise ValueError("refused: this version keeps the commit log in one directory, not in several joined by ','")
+        raise ValueError("rejected: this version keeps the commit log in one directory; give one path without ','")
     return value
 
 
 def _whole_units(value: int) -> int:
-    """MessageStoreConfig.getMappedFileSizeConsumeQueue: rounded up to whole 20-byte entries."""
+    """Round up to whole 20-byte entries (MessageStoreConfig.getMappedFileSizeConsumeQueue)."""
     return -(-value // CQ_STORE_UNIT_SIZE) * CQ_STORE_UNIT_SIZE
 
 
 def _whole_batch_units(value: int) -> int:
-    """Rounded up to whole 46-byte entries: RocketMQ could not fill a file with another size."""
+    """Round up to whole 46-byte entries, because RocketMQ cannot fill a file of another size."""
     return -(-value // BATCH_CQ_STORE_UNIT_SIZE) * BATCH_CQ_STORE_UNIT_SIZE
 
 
 def _supported_precision(value: int) -> int:
-    """MessageStoreConfig.setTimerPrecisionMs: the next lower value there is."""
+    """Round down to a supported precision (MessageStoreConfig.setTimerPrecisionMs)."""
     return max((precision for precision in _TIMER_PRECISIONS_MS if precision <= value), default=_TIMER_PRECISIONS_MS[0])
 
 
@@ -96,12 +95,12 @@ BatchConsumeQueueSize = Annotated[Whole, AfterValidator(_whole_batch_units)]
 
 
 class MessageStoreConfig(ConfigModel):
-    """Where the store's files are, how large they are, when they are flushed and how much a pull may take."""
+    """Paths, sizes, flushing and retention of the store's files, and limits of a pull."""
 
     store_path_root_dir: FilePath = setting(
         "storePathRootDir",
         lambda: str(Path.home() / "store"),
-        "Directory of everything the broker stores.",
+        "Directory of all data of the broker.",
         Trait(important=True, takes="a path", shown_default="$HOME/store"),
     )
     store_path_commit_log: OneDirectory = setting(
@@ -120,10 +119,13 @@ class MessageStoreConfig(ConfigModel):
         Trait(takes="a path", own=True),
     )
     store_checkpoint: OptionalPath = setting(
-        "storeCheckpoint", "", "The checkpoint file; empty means <root>/checkpoint.", Trait(takes="a path", own=True)
+        "storeCheckpoint",
+        "",
+        "Path of the checkpoint file; empty means <root>/checkpoint.",
+        Trait(takes="a path", own=True),
     )
     abort_file: OptionalPath = setting(
-        "abortFile", "", "The abort file; empty means <root>/abort.", Trait(takes="a path", own=True)
+        "abortFile", "", "Path of the abort file; empty means <root>/abort.", Trait(takes="a path", own=True)
     )
     mapped_file_size_commit_log: Whole = setting(
         "mappedFileSizeCommitLog",
@@ -144,7 +146,7 @@ class MessageStoreConfig(ConfigModel):
     mapper_file_size_batch_consume_queue: BatchConsumeQueueSize = setting(
         "mapperFileSizeBatchConsumeQueue",
         13_800_000,
-        "Size of one file of the queues of a topic with `queue.type=BatchCQ`, rounded up to whole entries of 46 bytes.",
+        "Size of one queue file of a topic with `queue.type=BatchCQ`, rounded up to whole entries of 46 bytes.",
         Trait(unit="bytes"),
         low=BATCH_CQ_STORE_UNIT_SIZE,
         high=_INT_MAX // BATCH_CQ_STORE_UNIT_SIZE * BATCH_CQ_STORE_UNIT_SIZE,
@@ -152,7 +154,7 @@ class MessageStoreConfig(ConfigModel):
     message_index_enable: Flag = setting(
         "messageIndexEnable",
         True,
-        "Write index files, by which messages are found by key and unique id.",
+        "Write index files, which queries by key and unique id need.",
         Trait(important=True),
     )
     max_hash_slot_num: Whole = setting(
@@ -161,42 +163,48 @@ class MessageStoreConfig(ConfigModel):
     max_index_num: Whole = setting(
         "maxIndexNum",
         20_000_000,
-        "Entries of one index file, of which the first is never used.",
+        "Entries of one index file; the first is never used.",
         low=2,
         high=100_000_000,
     )
     max_keys_per_message: Whole = setting(
         "maxKeysPerMessage",
         128,
-        "Most keys (KEYS, parted by blanks) of a message that is sent; each takes 20 bytes of the index.",
+        "Maximum number of keys in a sent message (KEYS, separated by blanks); each takes 20 bytes of the index.",
         Trait(own=True),
         low=1,
         high=32_767,
     )
     max_msgs_num_batch: Whole = setting(
-        "maxMsgsNumBatch", 64, "Most messages that one QUERY_MESSAGE looks up.", _HOT, low=1, high=10_000
+        "maxMsgsNumBatch", 64, "Maximum number of messages that one QUERY_MESSAGE looks up.", _HOT, low=1, high=10_000
     )
     max_index_entries_per_query: Whole = setting(
         "maxIndexEntriesPerQuery",
         5_000_000,
-        "Entries of the index that one QUERY_MESSAGE looks at; one that needs more is refused with SYSTEM_ERROR.",
+        "Maximum number of index entries that one QUERY_MESSAGE reads; one that needs more is rejected with "
+        "SYSTEM_ERROR.",
         Trait(hot=True, own=True),
         low=20_000,
         high=1_000_000_000,
     )
     default_query_max_num: Whole = setting(
-        "defaultQueryMaxNum", 32, "Messages that a query by unique id returns at most.", _HOT, low=1, high=10_000
+        "defaultQueryMaxNum",
+        32,
+        "Maximum number of messages that a query by unique id returns.",
+        _HOT,
+        low=1,
+        high=10_000,
     )
     flush_disk_type: FlushDiskType = setting(
         "flushDiskType",
         "ASYNC_FLUSH",
-        "Whether a send is acknowledged before (ASYNC_FLUSH) or after (SYNC_FLUSH) it is on disk.",
+        "Acknowledge a send before (ASYNC_FLUSH) or after (SYNC_FLUSH) it is on disk.",
         Trait(important=True, takes="ASYNC_FLUSH or SYNC_FLUSH"),
     )
     sync_flush_timeout: Whole = setting(
         "syncFlushTimeout",
         5_000,
-        "SYNC_FLUSH: a send waiting longer than this is answered FLUSH_DISK_TIMEOUT.",
+        "Longest wait of a send for the disk (SYNC_FLUSH); then it is answered FLUSH_DISK_TIMEOUT.",
         _HOT_MS,
         low=1,
         high=10 * _MINUTE_MS,
@@ -204,7 +212,7 @@ class MessageStoreConfig(ConfigModel):
     flush_interval_commit_log: Whole = setting(
         "flushIntervalCommitLog",
         500,
-        "How often the commit log is flushed.",
+        "Interval at which the commit log is flushed.",
         Trait(unit="ms", important=True),
         low=1,
         high=_MINUTE_MS,
@@ -212,7 +220,7 @@ class MessageStoreConfig(ConfigModel):
     flush_commit_log_least_pages: Whole = setting(
         "flushCommitLogLeastPages",
         4,
-        "Pages of 4,096 bytes that must have been written for the commit log to be flushed at its interval.",
+        "Minimum of written pages of 4,096 bytes for the commit log to be flushed at its interval.",
         _HOT,
         low=0,
         high=16_384,
@@ -220,18 +228,24 @@ class MessageStoreConfig(ConfigModel):
     flush_commit_log_thorough_interval: Whole = setting(
         "flushCommitLogThoroughInterval",
         10_000,
-        "How often the commit log is flushed, however little was written.",
+        "Interval at which the commit log is flushed regardless of flushCommitLogLeastPages.",
         _HOT_MS,
         low=1,
         high=10 * _MINUTE_MS,
     )
     flush_interval_consume_queue: Whole = setting(
-        "flushIntervalConsumeQueue", 1_000, "How often the consume queues are flushed.", _MS, low=1, high=_MINUTE_MS
+        "flushIntervalConsumeQueue",
+        1_000,
+        "Interval at which the consume queues are flushed.",
+        _MS,
+        low=1,
+        high=_MINUTE_MS,
     )
     os_page_cache_busy_time_out_mills: Whole = setting(
         "osPageCacheBusyTimeOutMills",
         1_000,
-        "How long a send waits for blocks of the commit log; then sends are refused with SYSTEM_BUSY until they come.",
+        "Longest wait of a send for blocks of the commit log; then sends are rejected with SYSTEM_BUSY until it gets "
+        "them.",
         _MS,
         low=1,
         high=10_000,
@@ -239,7 +253,7 @@ class MessageStoreConfig(ConfigModel):
     file_reserved_time: Whole = setting(
         "fileReservedTime",
         72,
-        "How long a commit log file is kept after its last change.",
+        "Time for which a commit log file is kept after its last change.",
         Trait(unit="h", hot=True, important=True),
         low=1,
         high=876_000,
@@ -247,13 +261,13 @@ class MessageStoreConfig(ConfigModel):
     delete_when: Hours = setting(
         "deleteWhen",
         "04",
-        "Hours of the day, local time, in which expired commit log files are removed.",
+        "Hours of the day (local time) in which expired commit log files are removed.",
         Trait(hot=True, important=True, takes="hours from 0 to 23 joined by ';'"),
     )
     clean_resource_interval: Whole = setting(
         "cleanResourceInterval",
         10_000,
-        "How often it is looked for files to remove and for the room on the disks.",
+        "Interval at which disk space is checked and expired files are removed.",
         _HOT_MS,
         low=10,
         high=10 * _MINUTE_MS,
@@ -261,7 +275,7 @@ class MessageStoreConfig(ConfigModel):
     delete_file_batch_max: Whole = setting(
         "deleteFileBatchMax",
         10,
-        "Most commit log files removed in one go; the next go comes after cleanResourceInterval.",
+        "Maximum number of commit log files removed in one pass; the next pass follows after cleanResourceInterval.",
         _HOT_IMPORTANT,
         low=1,
         high=10_000,
@@ -269,7 +283,7 @@ class MessageStoreConfig(ConfigModel):
     delete_commit_log_files_interval: Whole = setting(
         "deleteCommitLogFilesInterval",
         100,
-        "Pause between two commit log files that are removed.",
+        "Pause between the removals of two commit log files.",
         _HOT_MS,
         low=0,
         high=_MINUTE_MS,
@@ -277,7 +291,7 @@ class MessageStoreConfig(ConfigModel):
     delete_consume_queue_files_interval: Whole = setting(
         "deleteConsumeQueueFilesInterval",
         100,
-        "Pause between two consume queue or index files that are removed.",
+        "Pause between the removals of two consume queue or index files.",
         _HOT_MS,
         low=0,
         high=_MINUTE_MS,
@@ -285,7 +299,7 @@ class MessageStoreConfig(ConfigModel):
     redelete_hanged_file_interval: Whole = setting(
         "redeleteHangedFileInterval",
         120_000,
-        "A file that the disk refused to remove is tried again after this time.",
+        "Time after which a failed removal of a file is retried.",
         _HOT_MS,
         low=1,
         high=_HOUR_MS,
@@ -293,7 +307,8 @@ class MessageStoreConfig(ConfigModel):
     destroy_maped_file_interval_forcibly: Whole = setting(
         "destroyMapedFileIntervalForcibly",
         120_000,
-        "Forced removal counts so long on the room of a removed file whose messages are still on their way.",
+        "Time for which forced removal counts the space of a removed file as free while its messages are still being "
+        "sent.",
         _HOT_MS,
         low=0,
         high=_HOUR_MS,
@@ -301,7 +316,7 @@ class MessageStoreConfig(ConfigModel):
     disk_max_used_space_ratio: Whole = setting(
         "diskMaxUsedSpaceRatio",
         75,
-        "A disk fuller than this has expired commit log files removed at any hour.",
+        "Disk usage above which expired commit log files are removed at any hour.",
         _HOT_PERCENT,
         low=10,
         high=100,
@@ -309,7 +324,7 @@ class MessageStoreConfig(ConfigModel):
     disk_space_clean_forcibly_ratio: Whole = setting(
         "diskSpaceCleanForciblyRatio",
         85,
-        "A disk fuller than this has the oldest commit log files removed, expired or not, if cleanFileForciblyEnable.",
+        "Disk usage above which the oldest commit log files are removed, expired or not (cleanFileForciblyEnable).",
         _HOT_PERCENT,
         low=30,
         high=100,
@@ -317,7 +332,7 @@ class MessageStoreConfig(ConfigModel):
     disk_space_warning_level_ratio: Whole = setting(
         "diskSpaceWarningLevelRatio",
         90,
-        "A disk fuller than this has sends refused until there is room again; 100 never refuses for this reason.",
+        "Disk usage above which sends are rejected until space is free; 100 never rejects for this reason.",
         _HOT_PERCENT,
         low=35,
         high=100,
@@ -325,16 +340,16 @@ class MessageStoreConfig(ConfigModel):
     clean_file_forcibly_enable: Flag = setting(
         "cleanFileForciblyEnable",
         True,
-        "Whether unexpired messages, consumed or not, may be removed where diskSpaceCleanForciblyRatio is exceeded.",
+        "Remove unexpired messages, consumed or not, while diskSpaceCleanForciblyRatio is exceeded.",
         _HOT_IMPORTANT,
     )
     max_message_size: Whole = setting(
-        "maxMessageSize", 4_194_304, "Longest message body that is taken.", _HOT_BYTES, low=1, high=1 << 28
+        "maxMessageSize", 4_194_304, "Maximum size of a message body.", _HOT_BYTES, low=1, high=1 << 28
     )
     max_transfer_bytes_on_message_in_memory: Whole = setting(
         "maxTransferBytesOnMessageInMemory",
         262_144,
-        "Most bytes one pull returns from the part of the log held in memory.",
+        "Maximum number of bytes that one pull returns from the part of the log in memory.",
         _TRANSFER_BYTES,
         low=1,
         high=1 << 28,
@@ -342,7 +357,7 @@ class MessageStoreConfig(ConfigModel):
     max_transfer_count_on_message_in_memory: Whole = setting(
         "maxTransferCountOnMessageInMemory",
         32,
-        "Most messages one pull returns from the part of the log held in memory.",
+        "Maximum number of messages that one pull returns from the part of the log in memory.",
         _HOT_IMPORTANT,
         low=1,
         high=100_000,
@@ -350,7 +365,7 @@ class MessageStoreConfig(ConfigModel):
     max_transfer_bytes_on_message_in_disk: Whole = setting(
         "maxTransferBytesOnMessageInDisk",
         65_536,
-        "Most bytes one pull returns from the part of the log that is only on disk.",
+        "Maximum number of bytes that one pull returns from the part of the log on disk only.",
         _TRANSFER_BYTES,
         low=1,
         high=1 << 28,
@@ -358,7 +373,7 @@ class MessageStoreConfig(ConfigModel):
     max_transfer_count_on_message_in_disk: Whole = setting(
         "maxTransferCountOnMessageInDisk",
         8,
-        "Most messages one pull returns from the part of the log that is only on disk.",
+        "Maximum number of messages that one pull returns from the part of the log on disk only.",
         _HOT_IMPORTANT,
         low=1,
         high=100_000,
@@ -366,8 +381,8 @@ class MessageStoreConfig(ConfigModel):
     access_message_in_memory_max_ratio: Whole = setting(
         "accessMessageInMemoryMaxRatio",
         40,
-        "Share of the machine's memory; what lies further back than this in the log is checked before a consumer gets "
-        "it, and counts as on disk unless the kernel has it in its page cache.",
+        "Share of the machine's memory. Messages further back in the log than this are checked before delivery, and "
+        "count as on disk unless they are in the page cache.",
         Trait(unit="%", important=True),
         low=1,
         high=100,
@@ -375,7 +390,7 @@ class MessageStoreConfig(ConfigModel):
     max_filter_message_size: Whole = setting(
         "maxFilterMessageSize",
         16_000,
-        "Bytes of a consume queue that one pull scans at most for messages that match its filter.",
+        "Maximum number of consume queue bytes that one pull scans for messages that match its filter.",
         _HOT_BYTES,
         low=CQ_STORE_UNIT_SIZE,
         high=1 << 28,
@@ -389,19 +404,19 @@ class MessageStoreConfig(ConfigModel):
     flush_delay_offset_interval: Whole = setting(
         "flushDelayOffsetInterval",
         10_000,
-        "How often config/delayOffset.json is written.",
+        "Interval at which config/delayOffset.json is written.",
         _HOT_MS,
         low=100,
         high=10 * _MINUTE_MS,
     )
     timer_wheel_enable: Flag = setting(
-        "timerWheelEnable", True, "Take timer messages, which are delivered at any time that they give.", _HOT
+        "timerWheelEnable", True, "Accept timer messages, which are delivered at the time that they name.", _HOT
     )
     timer_precision_ms: TimerPrecision = setting(
         "timerPrecisionMs",
         1_000,
-        "Timer messages that are due within so long are delivered together, at its end; counts as the next lower of "
-        "100, 200, 500 and 1000. Another one holds once no message waits that was stored with the one before.",
+        "Timer messages due within one such interval are delivered together at its end. Rounded down to 100, 200, 500 "
+        "or 1000. A changed value applies once no message waits that was stored under the old value.",
         _MS,
         low=1,
         high=_DAY_MS,
@@ -409,7 +424,7 @@ class MessageStoreConfig(ConfigModel):
     timer_max_delay_sec: Whole = setting(
         "timerMaxDelaySec",
         259_200,
-        "How far ahead the time of a timer message may be.",
+        "Maximum delay of a timer message.",
         Trait(unit="s", hot=True),
         low=1,
         high=_INT_MAX,
@@ -417,7 +432,7 @@ class MessageStoreConfig(ConfigModel):
     timer_roll_window_slot: Whole = setting(
         "timerRollWindowSlot",
         172_800,
-        "Timer messages that have to wait for so many times timerPrecisionMs are stored again after it.",
+        "Wait, in units of timerPrecisionMs, after which a timer message that is not due yet is stored again.",
         None,
         low=2,
         high=_INT_MAX,
@@ -425,7 +440,7 @@ class MessageStoreConfig(ConfigModel):
     timer_flush_interval_ms: Whole = setting(
         "timerFlushIntervalMs",
         1_000,
-        "How often config/timerProgress.json is written, which says what timer messages were delivered.",
+        "Interval at which config/timerProgress.json, the progress of timer delivery, is written.",
         _HOT_MS,
         low=100,
         high=_MINUTE_MS,
@@ -436,7 +451,7 @@ class MessageStoreConfig(ConfigModel):
     ha_listen_port: Whole = setting(
         "haListenPort",
         10_912,
-        "Port that slaves are told to connect to; listenPort plus 1 unless it is given.",
+        "Port that slaves connect to, as registered with the name servers; by default listenPort plus 1.",
         Trait(shown_default="listenPort + 1"),
         low=0,
         high=65_535,

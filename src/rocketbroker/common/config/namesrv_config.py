@@ -14,30 +14,30 @@ def _below_home(name: str) -> str:
 
 
 class NamesrvConfig(ConfigModel):
-    """How the name server keeps routes and what it tells clients."""
+    """Routes, limits and address server of the name server."""
 
     config_store_path: FilePath = setting(
         "configStorePath",
         lambda: _below_home("namesrv.properties"),
-        "File that changes at run time are written to; with -c it is the file given there.",
+        "File that stores changes at run time; with -c it is that file.",
         Trait(takes="a path", shown_default="$HOME/namesrv/namesrv.properties"),
     )
     kv_config_path: FilePath = setting(
         "kvConfigPath",
         lambda: _below_home("kvConfig.json"),
-        "File of the key-value configuration.",
+        "File that stores the key-value configuration.",
         Trait(takes="a path", shown_default="$HOME/namesrv/kvConfig.json"),
     )
     scan_not_active_broker_interval: Whole = setting(
         "scanNotActiveBrokerInterval",
         5_000,
-        "How often silent brokers are looked for.",
+        "Interval of the scan for silent brokers.",
         Trait(unit="ms"),
         low=100,
         high=60_000,
     )
     order_message_enable: Flag = setting(
-        "orderMessageEnable", False, "Tell clients the order configuration of topics in routes.", _HOT
+        "orderMessageEnable", False, "Include the order configuration of topics in routes.", _HOT
     )
     return_order_topic_config_to_broker: Flag = setting(
         "returnOrderTopicConfigToBroker", True, "Answer a registration with the ORDER_TOPIC_CONFIG table.", _HOT
@@ -59,12 +59,15 @@ class NamesrvConfig(ConfigModel):
         _HOT,
     )
     notify_min_broker_id_changed: Flag = setting(
-        "notifyMinBrokerIdChanged", False, "Tell brokers of one name when the smallest id among them changes.", _HOT
+        "notifyMinBrokerIdChanged",
+        False,
+        "Notify the brokers of one name when the smallest id among them changes.",
+        _HOT,
     )
     max_brokers: Whole = setting(
         "maxBrokers",
         1_000,
-        "Most brokers that may be registered, slaves included.",
+        "Maximum number of registered brokers, slaves included.",
         Trait(hot=True, own=True),
         low=1,
         high=100_000,
@@ -72,7 +75,7 @@ class NamesrvConfig(ConfigModel):
     max_topics_per_broker: Whole = setting(
         "maxTopicsPerBroker",
         100_000,
-        "Most topics that a broker may register.",
+        "Maximum number of topics that a broker can register.",
         Trait(hot=True, own=True),
         low=10,
         high=1_000_000,
@@ -80,7 +83,7 @@ class NamesrvConfig(ConfigModel):
     max_topic_queue_entries: Whole = setting(
         "maxTopicQueueEntries",
         1_000_000,
-        "Most topics of all brokers together: a topic counts once for each broker name that has it.",
+        "Maximum number of topics of all brokers; a topic counts once for each broker name that has it.",
         Trait(hot=True, own=True),
         low=10,
         high=10_000_000,
@@ -88,7 +91,7 @@ class NamesrvConfig(ConfigModel):
     max_filter_servers_per_broker: Whole = setting(
         "maxFilterServersPerBroker",
         16,
-        "Most filter servers that a broker may name; RocketMQ has had none since 4.4.",
+        "Maximum number of filter servers in a registration; RocketMQ has not used them since 4.4.",
         Trait(hot=True, own=True),
         low=0,
         high=1_000,
@@ -96,7 +99,7 @@ class NamesrvConfig(ConfigModel):
     max_registration_size: Whole = setting(
         "maxRegistrationSize",
         32 << 20,
-        "Longest body of a registration, after decompression (compressedRegister).",
+        "Maximum size of the body of a registration, after decompression (compressedRegister).",
         Trait(unit="bytes", hot=True, own=True),
         low=65_536,
         high=256 << 20,
@@ -104,7 +107,7 @@ class NamesrvConfig(ConfigModel):
     max_waiting_registration_size: Whole = setting(
         "maxWaitingRegistrationSize",
         128 << 20,
-        "Most bytes of large registrations that wait to be read, one after the other.",
+        "Maximum number of bytes of large registrations that wait to be decoded one after the other.",
         Trait(unit="bytes", hot=True, own=True),
         low=16 << 20,
         high=4 << 30,
@@ -112,7 +115,7 @@ class NamesrvConfig(ConfigModel):
     max_kv_value_size: Whole = setting(
         "maxKvValueSize",
         65_536,
-        "Longest value that PUT_KV_CONFIG takes, as encoded in JSON.",
+        "Maximum size of a value in PUT_KV_CONFIG, as encoded in JSON.",
         Trait(unit="bytes", hot=True, own=True),
         low=256,
         high=1 << 20,
@@ -120,7 +123,7 @@ class NamesrvConfig(ConfigModel):
     max_kv_entries_per_namespace: Whole = setting(
         "maxKvEntriesPerNamespace",
         50_000,
-        "Most keys of a namespace of the key-value configuration.",
+        "Maximum number of keys in one namespace of the key-value configuration.",
         Trait(hot=True, own=True),
         low=1,
         high=1_000_000,
@@ -128,7 +131,7 @@ class NamesrvConfig(ConfigModel):
     max_kv_entries: Whole = setting(
         "maxKvEntries",
         100_000,
-        "Most keys and namespaces of the key-value configuration in all.",
+        "Maximum number of keys and namespaces in the key-value configuration together.",
         Trait(hot=True, own=True),
         low=2,
         high=1_000_000,
@@ -136,7 +139,7 @@ class NamesrvConfig(ConfigModel):
     max_kv_namespace_size: Whole = setting(
         "maxKvNamespaceSize",
         4 << 20,
-        "Most bytes of a namespace, and of ORDER_TOPIC_CONFIG in the answer to a registration.",
+        "Maximum size of a namespace, and of ORDER_TOPIC_CONFIG in the answer to a registration.",
         Trait(unit="bytes", hot=True, own=True),
         low=4_096,
         high=12 << 20,
@@ -144,18 +147,18 @@ class NamesrvConfig(ConfigModel):
     max_kv_config_size: Whole = setting(
         "maxKvConfigSize",
         8 << 20,
-        "Most bytes of all namespaces of the key-value configuration, whose file is written anew at each change.",
+        "Maximum size of the key-value configuration, whose file is rewritten at each change.",
         Trait(unit="bytes", hot=True, own=True),
         low=4_096,
         high=64 << 20,
     )
     need_wait_for_service: Flag = setting(
-        "needWaitForService", False, "Refuse routes for waitSecondsForService after the start.", _HOT
+        "needWaitForService", False, "Reject route requests for waitSecondsForService after the start.", _HOT
     )
     wait_seconds_for_service: Whole = setting(
         "waitSecondsForService",
         45,
-        "How long brokers have to register before routes are given, where needWaitForService is on.",
+        "Time for brokers to register before routes are served if needWaitForService=true.",
         Trait(unit="s", hot=True),
         low=0,
         high=3_600,
@@ -172,12 +175,12 @@ class NamesrvConfig(ConfigModel):
     address_server_bind_address: BindAddress = setting(
         "addressServerBindAddress",
         "0.0.0.0",  # noqa: S104
-        "Address the address server listens on.",
+        "Address that the address server listens on.",
         Trait(own=True, takes=BIND_WORDS),
     )
     address_server_name_servers: AddressList = setting(
         "addressServerNameServers",
         "",
-        "What the address server answers; empty means this name server's own address and port.",
+        "Answer of the address server; empty means this name server's own address and port.",
         Trait(own=True, takes="host:port, several joined by ';'"),
     )

@@ -10,7 +10,7 @@ IpAddress: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 @lru_cache(maxsize=16)
 def parse_networks(text: str) -> tuple[Network, ...]:
-    """Networks of a list joined by ``;`` or ``,``; an address alone is a network of one.
+    """Parse a list of networks joined by ``;`` or ``,``; a single address is a network of one.
 
     Raises:
         ValueError: an entry is neither an address nor a network in CIDR notation, or it can match no peer.
@@ -21,12 +21,15 @@ def parse_networks(text: str) -> tuple[Network, ...]:
 def _network(entry: str) -> Network:
     network = ipaddress.ip_network(entry)
     if isinstance(network, ipaddress.IPv6Network) and network.network_address.ipv4_mapped is not None:
-        raise ValueError("an IPv4 peer is compared as IPv4")
+        raise ValueError("IPv4 peers are compared as IPv4; give the IPv4 network")
     return network
 
 
 def parse_address(host: str) -> IpAddress | None:
-    """An address as lists compare it: without a zone, and as IPv4 where it is mapped into IPv6; None for other text."""
+    """Parse an address for comparison: drop the zone, and turn IPv4 mapped into IPv6 to IPv4.
+
+    Return None for other text.
+    """
     try:
         address = ipaddress.ip_address(host.partition("%")[0])
     except ValueError:

@@ -1,7 +1,7 @@
-"""What `-p` and `-m` print; answers to MixAll.printObjectProperties in BrokerStartup and NamesrvStartup.
+"""Output of `-p` and `-m`; answers to MixAll.printObjectProperties in BrokerStartup and NamesrvStartup.
 
-The lines are properties text. Settings that are acted on come first, class by class in RocketMQ's order; those that
-RocketMQ has besides follow under a comment that says so, with the value given for them or RocketMQ's default.
+The lines are properties text. Settings that act come first, by class in RocketMQ's order. RocketMQ's other settings
+follow under a comment, with the given value or RocketMQ's default.
 """
 
 import os
@@ -14,7 +14,7 @@ from rocketbroker.common.config.fields import ConfigModel, trait_of
 from rocketbroker.common.config.load import BrokerSettings, NamesrvSettings
 from rocketbroker.common.config.local_host import local_address, local_name
 
-NOT_ACTED_ON = "# RocketMQ has these as well; this version does not act on them:"
+NOT_ACTED_ON = "# Settings of RocketMQ without effect in this version:"
 _BROKER_CLASSES = ("BrokerConfig", "NettyServerConfig", "NettyClientConfig", "MessageStoreConfig", "AuthConfig")
 _NAMESRV_CLASSES = ("NamesrvConfig", "NettyServerConfig", "NettyClientConfig")
 
@@ -54,7 +54,7 @@ def _lines(
 
 
 def _default_text(default: str | None) -> str:
-    """Return a default of the data file with its machine-dependent parts filled in, in the way of RocketMQ."""
+    """Return a default of the data file with its machine-dependent parts filled in as RocketMQ does."""
     text = default or ""
     if "$" not in text:
         return text

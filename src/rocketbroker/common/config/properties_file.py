@@ -1,9 +1,9 @@
-"""Java .properties text: read with the place of each entry, written back without touching other lines.
+"""Java .properties text: parsed with the location of each entry, changed without touching other lines.
 
-Answers to java.util.Properties as BrokerStartup and Configuration use it. Files are read as UTF-8 (RocketMQ takes
-Latin-1; for ASCII, and with \\uXXXX escapes, it is the same). Comments may be in any encoding.
+Answers to java.util.Properties as BrokerStartup and Configuration use it. Files are read as UTF-8 (RocketMQ
+reads Latin-1; ASCII and \\uXXXX escapes give the same). Comments may be in any encoding.
 
-The library costs some 40 ms of import, so it is imported when there is something to read.
+Importing the library takes about 40 ms, so it is imported on demand.
 """
 
 import re
@@ -20,7 +20,7 @@ _LINE_END = re.compile(r"\r\n|\r|\n")
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One `key=value`, and where it was given, as an error names it: `broker.conf:12`, `-n`."""
+    """One `key=value` and its location for errors, such as `broker.conf:12` or `-n`."""
 
     key: str
     value: str
@@ -28,7 +28,11 @@ class Entry:
 
 
 def parse_properties(text: str, source: str) -> list[Entry]:
-    """The entries of properties text in order, duplicates included; raises ConfigError naming source and line."""
+    """Return the entries of properties text in order, including duplicates.
+
+    Raises:
+        ConfigError: the text is malformed; the error names source and line.
+    """
     from javaproperties import InvalidUEscapeError, KeyValue, parse
 
     entries: list[Entry] = []
@@ -46,17 +50,20 @@ def parse_properties(text: str, source: str) -> list[Entry]:
 def _checked(entry: Entry) -> Entry:
     if not (entry.key + entry.value).isprintable():
         raise ConfigError(
-            f"{entry.where}: the entry holds bytes that are not UTF-8 or characters that do not print; "
-            "write others than ASCII in UTF-8 or as \\uXXXX"
+            f"{entry.where}: the entry contains bytes that are not UTF-8 or characters that do not print; "
+            "write characters beyond ASCII in UTF-8 or as \\uXXXX"
         )
     return entry
 
 
 def load_properties(path: str | Path) -> list[Entry]:
-    """Return the entries of a properties file; raises ConfigError in one line when it cannot be read.
+    """Return the entries of a properties file.
 
-    A file that is missing or empty beside a backup that is not was lost rather than emptied: it is refused, since the
-    defaults would have another store opened.
+    A missing or empty file beside a backup with content was lost rather than emptied. It is an error, because the
+    defaults would open another store.
+
+    Raises:
+        ConfigError: the file cannot be read, or was lost.
     """
     text = _read(Path(path))
     if not text.strip() and _backup_of(Path(path)):
@@ -65,25 +72,25 @@ def load_properties(path: str | Path) -> list[Entry]:
 
 
 def _backup_of(path: Path) -> str:
-    """What to say of the backup, "" when there is nothing in it."""
+    """Return advice about the backup, "" if it is missing or empty."""
     backup = backup_of(path.resolve())
     held = backup.is_file() and backup.stat().st_size
-    return f"; {backup} holds what it was before the last change: copy it over the file, or remove it" if held else ""
+    return f"; {backup} has the settings before the last change; copy it over the file, or remove it" if held else ""
 
 
 def _read(path: Path) -> str:
     try:
-        # surrogateescape keeps comments in other encodings as they are
+        # surrogateescape preserves comments in other encodings
         return path.read_bytes().decode("utf-8", "surrogateescape")
     except OSError as error:
         raise ConfigError(f"{path}: cannot read the settings file: {error.strerror}{_backup_of(path)}") from error
 
 
 def properties_text(values: dict[str, str]) -> str:
-    """`key=value` lines sorted by key, each ended by a line feed: the body of GET_BROKER_CONFIG.
+    """Return `key=value` lines sorted by key, each ended by a line feed: the body of GET_BROKER_CONFIG.
 
-    MixAll.properties2String escapes nothing, though what is sent is read by java.util.Properties. Here only what would
-    be read differently is escaped, so that addresses look as they do there and every value arrives as it is.
+    MixAll.properties2String escapes nothing, although java.util.Properties parses the text. Here only text that would
+    be parsed differently is escaped: addresses look as in RocketMQ, and every value arrives unchanged.
     """
     return "".join(f"{key}={_escaped(values[key])}\n" for key in sorted(values))
 
@@ -99,10 +106,12 @@ def _unicode_escape(char: str) -> str:
 
 
 def save_changes(path: str | Path, changed: dict[str, str]) -> None:
-    """Put `changed` into a properties file, keeping its other lines; whole or not at all, durable on return.
+    """Write `changed` to a properties file atomically and durably, keeping its other lines.
 
-    What was there before is kept in `<path>.bak`, as RocketMQ does. A file that does not exist is
-    made. Blocks (fsync). Raises ConfigError when it cannot be written.
+    The previous file is kept as `<path>.bak`, as in RocketMQ. A missing file is created. Blocks (fsync).
+
+    Raises:
+        ConfigError: the file cannot be written.
     """
     from javaproperties import PropertiesFile
 

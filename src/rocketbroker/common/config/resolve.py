@@ -1,6 +1,6 @@
-"""From entries to checked models: unknown names, bad values and refusals are errors that name their place.
+"""Validation of entries into models; errors for unknown names and invalid or rejected values name the location.
 
-A name that RocketMQ 4.x or 5.x has and no model does is a warning; one that nobody knows is an error with the nearest.
+A name of RocketMQ 4.x or 5.x that no model has is a warning; an unknown name is an error with the nearest known name.
 Answers to MixAll.properties2Object, which ignores both.
 """
 
@@ -27,7 +27,7 @@ Model = TypeVar("Model", bound=ConfigModel)
 
 @dataclass(slots=True)
 class Resolved:
-    """Models by class, one warning a line, and the values of properties that are not acted on."""
+    """Models by class, warnings of one line, and the values of properties without effect."""
 
     models: dict[type[ConfigModel], ConfigModel]
     warnings: list[str] = field(default_factory=list)
@@ -35,7 +35,7 @@ class Resolved:
     given: set[str] = field(default_factory=set)
 
     def model(self, kind: type[Model]) -> Model:
-        """Return the model of that class, which was among the `kinds` of `resolve`."""
+        """Return the model of a class that was among the `kinds` of `resolve`."""
         model = self.models[kind]
         assert isinstance(model, kind)
         return model
@@ -46,7 +46,8 @@ def resolve(
 ) -> Resolved:
     """Build the models of `kinds`; a later entry of the same name wins over an earlier one and over `defaults`.
 
-    Raises ConfigError with one line for each thing that is wrong.
+    Raises:
+        ConfigError: settings are invalid, one line for each.
     """
     last = {entry.key: entry for entry in entries}
     tables = {kind: fields_by_name(kind) for kind in kinds}
@@ -91,17 +92,17 @@ def _unacted(entry: Entry, result: Resolved, problems: dict[str, str]) -> None:
     elif known is not None or security_switches.is_security_switch(entry.key):
         until = f" up to {known.last_version}" if known and known.last_version else ""
         result.warnings.append(
-            f"{entry.where}: {entry.key} is a setting of RocketMQ{until} that this version does not act on"
+            f"{entry.where}: {entry.key} is a setting of RocketMQ{until} without effect in this version"
         )
     else:
         near = known_properties.nearest(entry.key, own)
         hint = f"; did you mean {near}?" if near else ""
-        problems[entry.key] = f"{entry.where}: no setting is called {entry.key}{hint}"
+        problems[entry.key] = f"{entry.where}: unknown setting {entry.key}{hint}"
         return
     result.not_acted_on[entry.key] = entry.value
 
 
 def _worst(problems: dict[str, str]) -> list[str]:
-    """Return a role that is refused is the one thing to say: the rest of such a file follows from it."""
+    """Return only the rejected role if there is one: it explains the other problems of such a file."""
     role = problems.get("brokerRole", "")
-    return [role] if " is refused: " in role else list(problems.values())
+    return [role] if " is rejected: " in role else list(problems.values())

@@ -1,4 +1,4 @@
-"""RocketMQ's switches for access control and TLS, which this version has not: what turns one on is refused.
+"""RocketMQ's switches for access control and TLS; this version has neither and rejects settings that turn one on.
 
 Answers to AuthConfig, BrokerConfig.aclEnable and TlsSystemConfig.
 """
@@ -8,7 +8,7 @@ from rocketbroker.common.shown_name import shown
 _ACCESS_CONTROL = frozenset({"aclEnable", "authenticationEnabled", "authorizationEnabled", "migrateAuthFromV1Enabled"})
 _TLS = frozenset({"tlsEnable", "enableTls", "useTLS"})
 _TLS_PREFIX = "tls."
-# Of `tls.server.mode`, `tls.server.need.client.auth` and the rest; a word that is none of them may be meant to protect.
+# Of `tls.server.mode`, `tls.server.need.client.auth` and the rest; an unknown word may be meant to protect.
 _OFF = frozenset({"", "false", "none", "disabled"})
 
 
@@ -18,11 +18,11 @@ def is_security_switch(name: str) -> bool:
 
 
 def refusal(name: str, value: str) -> str:
-    """Why a property is refused; empty when it is no such switch, or off."""
+    """Return the reason to reject a property; empty if it is no such switch, or off."""
     if not is_security_switch(name) or value.strip().lower() in _OFF:
         return ""
     lacks = "TLS" if name not in _ACCESS_CONTROL else "access control by users and rights"
     return (
-        f"{shown(name)}={shown(value)} is refused: this version has no {lacks}, and would serve as if it were off; "
+        f"{shown(name)}={shown(value)} is rejected: this version has no {lacks}, and would serve as if it were off; "
         "remove the setting, and limit who can connect by protectedMode, bindAddress or a firewall"
     )

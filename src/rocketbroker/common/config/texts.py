@@ -1,4 +1,4 @@
-"""Texts that settings take: bounded, and free of what would break the line, record or address that they go into."""
+"""Text types of settings: bounded, and safe for the line, record or address that they become part of."""
 
 import ipaddress
 import re
@@ -18,7 +18,7 @@ LINE_WORDS = f"up to {_LINE_MAX} printable characters"
 HOST_WORDS = "an IP address or host name, without a port"
 URL_HOST_WORDS = "a host name or IP address, with :port unless that is the default"
 URL_PATH_WORDS = "1 to 255 of the characters a-z A-Z 0-9 . _ ~ / -"
-BIND_WORDS = "an IP address or host name of this machine; 0.0.0.0 or nothing means all"
+BIND_WORDS = "an IP address or host name of this machine; 0.0.0.0 or empty means all"
 
 
 def is_host(value: str) -> bool:

@@ -28,7 +28,7 @@ WhiteList = Annotated[Text, AfterValidator(_check_white_list)]
 
 
 class TransportConfig(ConfigModel):
-    """Where and how a server listens. `listen_port` is the port that is bound; a hot change never moves it."""
+    """Listening sockets and connection limits. `listen_port` is the bound port; a hot change never moves it."""
 
     listen_port: Whole = setting(
         "listenPort",
@@ -54,20 +54,20 @@ class TransportConfig(ConfigModel):
     admin_white_list: WhiteList = setting(
         "adminWhiteList",
         "",
-        "Peers that may send every request in protected mode, besides those on this machine: hosts of administration "
-        "tools and dashboards.",
+        "Peers on other machines that may send every request in protected mode, such as hosts of administration tools "
+        "and dashboards.",
         _WHITE_LIST,
     )
     broker_white_list: WhiteList = setting(
         "brokerWhiteList",
         "",
-        "Peers that may also send in protected mode what brokers send: other brokers of the cluster.",
+        "Peers that may also send the requests of brokers in protected mode, such as other brokers of the cluster.",
         _WHITE_LIST,
     )
     server_channel_max_idle_time_seconds: Whole = setting(
         "serverChannelMaxIdleTimeSeconds",
         120,
-        "A connection is closed that sends nothing for this long, or takes nothing of the answers that wait for it.",
+        "Time after which a connection is closed if it sends nothing, or reads none of the answers waiting for it.",
         Trait(unit="s"),
         low=1,
         high=86_400,
@@ -75,7 +75,7 @@ class TransportConfig(ConfigModel):
     max_connections: Whole = setting(
         "maxConnections",
         10_000,
-        "Most connections that are open at a time; one more is closed at once. Each needs a file (ulimit -n).",
+        "Maximum number of open connections; more are closed at once. Each needs an open file (ulimit -n).",
         Trait(own=True),
         low=1,
         high=1_000_000,
@@ -83,8 +83,8 @@ class TransportConfig(ConfigModel):
     max_connections_per_address: Whole = setting(
         "maxConnectionsPerAddress",
         0,
-        "Most connections from one address (of IPv6, from one /64 network). 0 is half of maxConnections, and any number"
-        " from this machine.",
+        "Maximum number of connections from one address (for IPv6, from one /64 network). 0 means half of "
+        "maxConnections, without a limit for this machine.",
         Trait(own=True),
         low=0,
         high=1_000_000,
@@ -92,8 +92,8 @@ class TransportConfig(ConfigModel):
     reserved_open_files: Whole = setting(
         "reservedOpenFiles",
         256,
-        "Open files that connections leave to the store of the most that the process may have (the hard limit of ulimit"
-        " -n); a quarter of a lower limit.",
+        "Open files kept free for the store, of the hard limit of the process (ulimit -n); at most a quarter of that "
+        "limit.",
         Trait(own=True),
         low=16,
         high=1_000_000,
@@ -101,7 +101,7 @@ class TransportConfig(ConfigModel):
     write_buffer_high_water_mark: Whole = setting(
         "writeBufferHighWaterMark",
         0,
-        "A connection that has not taken this much of its answers is not heard until it has; 0 means 1 MiB.",
+        "Bytes of unread answers above which no more requests are read from a connection; 0 means 1 MiB.",
         Trait(unit="bytes"),
         low=0,
         high=1 << 30,
@@ -109,7 +109,7 @@ class TransportConfig(ConfigModel):
     max_header_length: Whole = setting(
         "maxHeaderLength",
         262_144,
-        "Largest header that is taken. It holds a message's properties: 32,767 bytes, each written as six at worst.",
+        "Maximum size of a header. It contains a message's properties: 32,767 bytes, each written as up to six.",
         Trait(unit="bytes", own=True),
         low=65_536,
         high=0xFFFFFF,
@@ -117,7 +117,7 @@ class TransportConfig(ConfigModel):
     max_request_body_size: Whole = setting(
         "maxRequestBodySize",
         1_048_576,
-        "Largest body of a request that carries neither messages (maxMessageSize) nor a broker's registration.",
+        "Maximum body size of a request that carries neither messages (maxMessageSize) nor a broker's registration.",
         Trait(unit="bytes", own=True),
         low=65_536,
         high=1 << 30,
@@ -125,8 +125,8 @@ class TransportConfig(ConfigModel):
     max_held_bytes: Whole = setting(
         "maxHeldBytes",
         536_870_912,
-        "Most memory that all connections hold while they wait: incomplete frames, requests whose turn has not come,"
-        " answers that are not taken. Over it the connection that holds most for longest is dropped.",
+        "Maximum memory of all connections for incomplete frames, queued requests and unread answers. Above it, the "
+        "connection that holds most for longest is dropped.",
         Trait(unit="bytes", own=True),
         low=33_554_432,
         high=1 << 40,
@@ -134,8 +134,8 @@ class TransportConfig(ConfigModel):
     frame_timeout_seconds: Whole = setting(
         "frameTimeoutSeconds",
         60,
-        "A connection is dropped whose frame is not whole so long after its first byte; each 64 KiB that came give it a"
-        " second more.",
+        "Time from the first byte of a frame after which its connection is dropped if the frame is incomplete; each "
+        "64 KiB received add one second.",
         Trait(unit="s", own=True),
         low=1,
         high=86_400,
@@ -143,8 +143,8 @@ class TransportConfig(ConfigModel):
     max_push_bytes_per_connection: Whole = setting(
         "maxPushBytesPerConnection",
         1_048_576,
-        "Requests to a client that has not taken its answers (writeBufferHighWaterMark) may add this much to what waits"
-        " for it; more are refused until it has caught up.",
+        "Maximum number of bytes that requests to a client may add to its unread answers above "
+        "writeBufferHighWaterMark; more requests fail until the client has caught up.",
         Trait(unit="bytes", own=True),
         low=4_096,
         high=1 << 30,
@@ -152,8 +152,8 @@ class TransportConfig(ConfigModel):
     slow_request_log_mills: Whole = setting(
         "slowRequestLogMills",
         1_000,
-        "Log requests that take longer than this, with the cause; at most one line in 10 s for a request code. Held"
-        " pulls are not slow. 0 logs none.",
+        "Log requests that take longer than this, with the cause, at most one line every 10 s for a request code. Held "
+        "pulls do not count as slow. 0 logs none.",
         Trait(unit="ms", own=True),
         low=0,
         high=3_600_000,
@@ -161,7 +161,7 @@ class TransportConfig(ConfigModel):
     server_socket_snd_buf_size: Whole = setting(
         "serverSocketSndBufSize",
         0,
-        "The kernel's send buffer of each connection; 0 leaves it to the kernel, which lets it grow (tcp_wmem).",
+        "Kernel send buffer of each connection; 0 leaves the size to the kernel, which lets it grow (tcp_wmem).",
         Trait(unit="bytes"),
         low=0,
         high=1 << 30,
@@ -169,7 +169,7 @@ class TransportConfig(ConfigModel):
     frame_max_length: Whole = setting(
         "com.rocketmq.remoting.frameMaxLength",
         FRAME_MAX_LENGTH,
-        "Largest frame that is taken, counted after its length field. A system property in RocketMQ.",
+        "Maximum size of a frame after its length field. A system property in RocketMQ.",
         Trait(unit="bytes", own=True),
         low=4_096,
         high=1 << 30,

@@ -56,7 +56,7 @@ def test_listen_port_moves_the_advertised_port_only(settings):
         ({"messageStorePlugIn": "X"}, NotChangeableError, "messageStorePlugIn cannot be changed at run time"),
         ({"brokerConfigPath": "/x"}, NotChangeableError, "brokerConfigPath cannot be changed at run time"),
         ({"rmqAddressServerDomain": "x"}, NotChangeableError, "rmqAddressServerDomain cannot be changed"),
-        ({"maxMesageSize": "1"}, ConfigError, "no setting is called maxMesageSize; did you mean maxMessageSize?"),
+        ({"maxMesageSize": "1"}, ConfigError, "unknown setting maxMesageSize; did you mean maxMessageSize?"),
     ],
 )
 def test_one_wrong_key_changes_nothing(settings, updates, error, words):

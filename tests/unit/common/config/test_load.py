@@ -47,8 +47,8 @@ def test_shipped_slaves_are_refused_in_one_line(name):
     with pytest.raises(ConfigError) as caught:
         load(CONF / name)
     assert str(caught.value) == (
-        f"{CONF / name}:{_line(name)}: brokerRole=SLAVE is refused: this version has no replication, and a slave "
-        "without it would take writes of its own; use ASYNC_MASTER"
+        f"{CONF / name}:{_line(name)}: brokerRole=SLAVE is rejected: this version has no replication, so the slave "
+        "would accept writes of its own; use ASYNC_MASTER"
     )
 
 
@@ -57,7 +57,7 @@ def test_shipped_synchronous_masters_are_refused_in_one_line(name):
     with pytest.raises(ConfigError) as caught:
         load(CONF / name)
     assert str(caught.value) == (
-        f"{CONF / name}:{_line(name)}: brokerRole=SYNC_MASTER is refused: this version has no replication, so its "
+        f"{CONF / name}:{_line(name)}: brokerRole=SYNC_MASTER is rejected: this version has no replication, so its "
         "synchronous acknowledgement would be false; use ASYNC_MASTER"
     )
 
@@ -117,7 +117,7 @@ def test_everything_wrong_is_said_in_the_order_of_the_file(conf):
     with pytest.raises(ConfigError) as caught:
         load(file)
     assert str(caught.value).splitlines() == [
-        f"{file}:1: no setting is called brokerNmae; did you mean brokerName?",
+        f"{file}:1: unknown setting brokerNmae; did you mean brokerName?",
         f"{file}:2: listenPort=70000 is not valid: it takes a whole number from 0 to 65535",
         f"{file}:3: autoCreateTopicEnable=yes is not valid: it takes true or false",
         f"{file}:4: flushDiskType=FOO is not valid: it takes ASYNC_FLUSH or SYNC_FLUSH",
@@ -126,7 +126,7 @@ def test_everything_wrong_is_said_in_the_order_of_the_file(conf):
 
 def test_a_master_with_a_slaves_id_is_refused(conf):
     file = conf("brokerId=1\n")
-    with pytest.raises(ConfigError, match=r"^.*b\.conf:1: brokerId=1 is refused: a master's brokerId is 0") as caught:
+    with pytest.raises(ConfigError, match=r"^.*b\.conf:1: brokerId=1 is rejected: a master's brokerId is 0") as caught:
         load(file)
     assert "\n" not in str(caught.value)
 
@@ -134,8 +134,8 @@ def test_a_master_with_a_slaves_id_is_refused(conf):
 def test_names_of_other_versions_and_processes_are_warnings(conf):
     file = conf("mapedFileSizeCommitLog=1\nsendMessageThreadPoolNums=4\nkvConfigPath=/x\naddressServerPort=1\n")
     assert load(file).warnings == (
-        f"{file}:1: mapedFileSizeCommitLog is a setting of RocketMQ up to 4.5.1 that this version does not act on",
-        f"{file}:2: sendMessageThreadPoolNums is a setting of RocketMQ that this version does not act on",
+        f"{file}:1: mapedFileSizeCommitLog is a setting of RocketMQ up to 4.5.1 without effect in this version",
+        f"{file}:2: sendMessageThreadPoolNums is a setting of RocketMQ without effect in this version",
         f"{file}:3: kvConfigPath has no effect in this process",
         f"{file}:4: addressServerPort has no effect in this process",
     )
@@ -145,7 +145,7 @@ def test_what_is_not_done_is_not_claimed(conf):
     settings = load(conf("enableCalcFilterBitMap=true\n"))
     assert settings.not_acted_on == {"enableCalcFilterBitMap": "true"}
     (warning,) = settings.warnings
-    assert "enableCalcFilterBitMap is a setting of RocketMQ that this version does not act on" in warning
+    assert "enableCalcFilterBitMap is a setting of RocketMQ without effect in this version" in warning
 
 
 def test_changes_go_to_the_file_given_or_beside_the_state(conf, tmp_path):

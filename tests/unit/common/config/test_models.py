@@ -101,7 +101,7 @@ def test_store_paths_follow_the_root_unless_they_are_told_apart(tmp_path):
 
 @pytest.mark.parametrize("role", ["SLAVE", "SYNC_MASTER"])
 def test_roles_that_need_replication_are_refused_by_the_model_itself(role):
-    with pytest.raises(ValidationError, match="refused: this version has no replication"):
+    with pytest.raises(ValidationError, match="rejected: this version has no replication"):
         MessageStoreConfig.model_validate({"brokerRole": role})
 
 
@@ -146,7 +146,7 @@ def test_paths_are_not_empty_and_the_commit_log_has_one():
         MessageStoreConfig(store_path_root_dir="")
     with pytest.raises(ValidationError):
         NamesrvConfig(kv_config_path="")
-    with pytest.raises(ValidationError, match="refused: this version keeps the commit log in one directory"):
+    with pytest.raises(ValidationError, match="rejected: this version keeps the commit log in one directory"):
         MessageStoreConfig(store_path_commit_log="/disk1/log,/disk2/log")
 
 

@@ -105,7 +105,7 @@ def test_a_lost_file_is_refused_and_its_backup_named(tmp_path, content, what):
         file.unlink()
     else:
         file.write_bytes(content)
-    with pytest.raises(ConfigError, match=rf"b\.conf: .*{what}; .*b\.conf\.bak holds what it was before"):
+    with pytest.raises(ConfigError, match=rf"b\.conf: .*{what}; .*b\.conf\.bak has the settings before"):
         load_properties(file)
 
 

@@ -49,7 +49,7 @@ def test_no_server_starts_where_one_is_on(load, file: Path, name: str, value: st
         load(file)
 
     (line,) = str(caught.value).splitlines()
-    assert f"{file}:1: {name}={value.lstrip()} is refused: this version has no " in line
+    assert f"{file}:1: {name}={value.lstrip()} is rejected: this version has no " in line
     assert line.endswith("remove the setting, and limit who can connect by protectedMode, bindAddress or a firewall")
 
 
@@ -69,6 +69,6 @@ def test_one_that_is_off_is_a_warning(load, file: Path, name: str, value: str):
 def test_none_can_be_turned_on_at_run_time(name: str, value: str):
     models = (BrokerConfig(broker_ip1="127.0.0.1"), NamesrvConfig(), TransportConfig())
 
-    with pytest.raises(NotChangeableError, match="is refused: this version has no "):
+    with pytest.raises(NotChangeableError, match="is rejected: this version has no "):
         apply_updates(models, {"traceOn": "false", name: value})
     assert models[0].trace_on is True

@@ -112,7 +112,7 @@ def test_recorded_answers_have_the_same_shape(processor):
     ("body", "code", "named"),
     [
         (b"storePathRootDir=/tmp/x", ResponseCode.NO_PERMISSION, "storePathRootDir cannot be changed"),
-        (b"traceOnn=true", ResponseCode.INVALID_PARAMETER, "no setting is called traceOnn; did you mean traceOn?"),
+        (b"traceOnn=true", ResponseCode.INVALID_PARAMETER, "unknown setting traceOnn; did you mean traceOn?"),
         (b"traceOn=maybe", ResponseCode.INVALID_PARAMETER, "traceOn"),
         (b"traceOn=false\nlistenPort=70000", ResponseCode.INVALID_PARAMETER, "listenPort"),
         (b"", ResponseCode.INVALID_PARAMETER, "names no setting"),
