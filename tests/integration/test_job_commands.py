@@ -206,7 +206,7 @@ def test_a_wrong_command_is_reported_in_one_line(
     [
         (("sizes", "{made}", "--percentiles", "101"), 2, "different numbers from 0 to 100, not 101.0"),
         (("hot-keys", "{made}", "--top", "9" * 30), 1, "NumberFormatException"),
-        (("traffic", "{made}", "--interval", "9" * 30), 2, "intervals of traffic have 1 to 31,622,400 seconds"),
+        (("traffic", "{made}", "--interval", "9" * 30), 2, "1 to 31,622,400 seconds are expected"),
         (("export", "{made}", "--to", "/proc/none/here"), 1, "exporting failed: "),
     ],
 )
@@ -261,7 +261,7 @@ def test_the_commands_export_and_preview_a_replay(spark: SparkSession, made: Pat
     [
         (("export", "{made}", "--to", "{made}"), "is there already"),
         (("export", "{made}", "--to", "x", "--format", "csv"), "no format 'csv'"),
-        (("replay", "{made}", "--send"), "no name server is given"),
+        (("replay", "{made}", "--send"), "no name server; use -n"),
         (("replay", "{made}", "--to-topic", "T"), "OLD=NEW is expected"),
     ],
 )

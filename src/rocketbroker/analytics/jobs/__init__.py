@@ -1,1 +1,1 @@
-"""Jobs over stores: each a function that takes and returns Spark data frames; ``job_list`` says which there are."""
+"""Jobs over stores: functions from Spark data frames to data frames, listed in ``job_list``."""

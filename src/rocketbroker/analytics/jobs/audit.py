@@ -1,8 +1,8 @@
-"""Checks stores against themselves: the log, the queues, the index and what consumers have read of them.
+"""Consistency check of stores: the log, the queues, the index and the consumer offsets.
 
-The rules and their names are those of ``mqstore check``. It checks one store of this machine, file by file; this checks
-any number of stores, wherever they are, by joins, so that many machines can share the work. Slots and chains of index
-files are checked there alone (``AuditRule.tools``); so is what the next start would cut off a torn log.
+The rules and their names are those of ``mqstore check``, which checks one local store, file by file. This audit checks
+any number of stores, local or remote, by joins, so that many machines can share the work. Only ``mqstore check`` checks
+slots and chains of index files (``AuditRule.tools``), and what the next start would cut off a torn log.
 """
 
 from collections.abc import Iterator
@@ -39,7 +39,7 @@ from rocketbroker.codec.message.tags_code import tags_code
 from rocketbroker.codec.message.topic_validator import RMQ_SYS_SCHEDULE_TOPIC
 from rocketbroker.codec.storefile.audit_rules import AuditRule, Severity
 
-#: Columns of messages that an audit looks at.
+#: Columns of messages that an audit reads.
 MESSAGE_COLUMNS: Final = (
     "broker",
     "topic",
@@ -62,15 +62,15 @@ _EXPECTED: Final = (
 
 @dataclass(frozen=True, slots=True)
 class AuditTables:
-    """Tables that are compared with each other.
+    """Tables that an audit compares.
 
     Attributes:
-        messages: with ``MESSAGE_COLUMNS``.
+        messages: messages with ``MESSAGE_COLUMNS``.
         scheduled: the messages of SCHEDULE_TOPIC_XXXX: ``broker``, ``physical_offset`` and ``properties``.
-        consume_queue: the table of that name.
-        index: the table of that name.
-        corrupt_ranges: the table of that name, with checksums compared or not. It is used several times, so that it
-            is best handed over as ``Kept.keep_few`` gives it.
+        consume_queue: the table ``consume_queue``.
+        index: the table ``index``.
+        corrupt_ranges: the table ``corrupt_ranges``, with checksums compared or not. It is used several times, so it
+            should be the result of ``Kept.keep_few``.
     """
 
     messages: DataFrame
@@ -85,11 +85,11 @@ class AuditOptions:
     """Settings of an audit.
 
     Attributes:
-        now_ms: the time now.
+        now_ms: the current time.
         delay_levels: ms by level (``delay_levels.parse_delay_levels``).
         reserved_hours: fileReservedTime.
-        within_hours: messages that are removed in so many hours count as about to be.
-        max_hash_slot_num: slots of an index file, 0 to have them found out from each.
+        within_hours: messages that expire within this many hours are reported.
+        max_hash_slot_num: slots of an index file, 0 to detect them in each file.
     """
 
     now_ms: int
@@ -103,11 +103,11 @@ def audit(tables: AuditTables, stores: list[AuditedStore], options: AuditOptions
     """Return all findings, with the columns ``audit_findings.COLUMNS``.
 
     Args:
-        tables: of ``stores``, whole: what a selection leaves out would be told as lost.
-        stores: what there is to know of each besides. Where a broker removed files of the log meanwhile, findings tell
-            of what lay in them (``audited_stores.begins_moved`` and ``audit_findings.but_for_removed``).
-        options: what to go by.
-        kept: takes what is computed once; to be released when the findings were taken.
+        tables: complete tables of ``stores``: what a selection leaves out would be reported as lost.
+        stores: further state of each store. If a broker removed log files meanwhile, there are findings about their
+            content (``audited_stores.begins_moved`` and ``audit_findings.but_for_removed``).
+        options: settings.
+        kept: receives frames that are computed once; release it when the findings are collected.
     """
     spark = tables.messages.sparkSession
     deleted, offsets = deleted_frame(spark, stores), offsets_frame(spark, stores)
@@ -158,7 +158,7 @@ def _expected(dispatched: DataFrame, scheduled: DataFrame, deleted: DataFrame, o
 
 
 def _with_tags_code(batches: Iterator[pa.RecordBatch], delay_levels: dict[int, int]) -> Iterator[pa.RecordBatch]:
-    """``tags_code`` in place of ``tags`` and ``level``: the hash of the tags, of delayed messages when they are due."""
+    """Yield ``tags_code`` in place of ``tags`` and ``level``: the hash of the tags, or the due time if delayed."""
     for batch in batches:
         tags = batch.column("tags").dictionary_encode()
         codes = np.array([*map(tags_code, tags.dictionary.to_pylist()), 0], np.int64)
@@ -173,7 +173,7 @@ def _with_tags_code(batches: Iterator[pa.RecordBatch], delay_levels: dict[int, i
 
 
 def _log_findings(ranges: DataFrame) -> DataFrame:
-    """Return a finding for each range; its reason is the rule that it breaks."""
+    """Return a finding for each range, whose reason is the broken rule."""
     warnings = [rule.value for rule in AuditRule if rule.severity is Severity.WARNING]
     is_warning = F.col("reason").isin(*warnings)
     return ranges.select(

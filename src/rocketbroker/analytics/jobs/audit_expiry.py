@@ -1,4 +1,4 @@
-"""Messages that are about to be removed by age before a group has consumed them."""
+"""Messages that are about to expire before a group has consumed them."""
 
 from dataclasses import dataclass
 
@@ -15,13 +15,13 @@ _HOUR_MS = 3_600_000
 
 @dataclass(frozen=True, slots=True)
 class ExpiryFrames:
-    """Tables that show which messages go unread.
+    """Tables that show which messages expire unread.
 
     Attributes:
         records: all messages: ``broker``, ``physical_offset``, ``store_timestamp`` (ms).
         entries: the table ``consume_queue``.
         offsets: the table ``consumer_offsets``.
-        of: what is known of each store.
+        of: state of each store.
     """
 
     records: DataFrame
@@ -31,20 +31,20 @@ class ExpiryFrames:
 
 
 def audit_expiry(frames: ExpiryFrames, now_ms: int, reserved_hours: int, within_hours: int, kept: Kept) -> DataFrame:
-    """Make a finding for each group and queue with such messages (CleanCommitLogService, fileReservedTime).
+    """Return a finding for each group and queue with such messages (CleanCommitLogService, fileReservedTime).
 
-    A file of the commit log is removed whole, that many hours after the last message was stored into it, and never the
-    one that is written to. A broker that lacks disk space removes files earlier.
+    A commit-log file is removed as a whole, fileReservedTime hours after its last message was stored; the active file
+    is never removed. A broker that lacks disk space removes files earlier.
 
     Args:
-        frames: what to look at.
-        now_ms: the time now.
+        frames: the tables.
+        now_ms: the current time.
         reserved_hours: fileReservedTime.
-        within_hours: what is removed in so many hours counts.
-        kept: takes what is computed once.
+        within_hours: messages that expire within this many hours are reported.
+        kept: receives frames that are computed once.
     """
     files = _closed(frames.records, frames.of).groupBy("broker", "file").agg(F.max("store_timestamp").alias("newest"))
-    # Null where a damaged time or offset would be too large: other rules find these.
+    # Null where a damaged time or offset overflows: other rules report these.
     removed = F.try_add(F.col("newest"), F.lit(reserved_hours * _HOUR_MS))
     files = files.select("broker", "file", removed.alias("removed"))
     files = kept.keep_few(files.where(F.col("removed") <= now_ms + within_hours * _HOUR_MS))
@@ -56,7 +56,7 @@ def audit_expiry(frames: ExpiryFrames, now_ms: int, reserved_hours: int, within_
         F.coalesce("consumer_offset", F.lit(0)).alias("at"),
     )
     going = _closed(frames.entries, frames.of).join(F.broadcast(files), ["broker", "file"])
-    # An entry of a BatchConsumeQueue stands for several messages, and a group may be amid them.
+    # An entry of a BatchConsumeQueue covers several messages, and a group may be in the middle of them.
     unread = going.withColumn("behind", queue_offset_behind()).join(
         F.broadcast(groups), ["broker", "topic", "queue_id"]
     )
@@ -80,7 +80,7 @@ def audit_expiry(frames: ExpiryFrames, now_ms: int, reserved_hours: int, within_
 
 
 def _closed(rows: DataFrame, of: OfStore) -> DataFrame:
-    """Return the rows that lie in files which are written to no more, with the ``file`` of each."""
+    """Return the rows in files that are no longer written, with the ``file`` of each."""
     offset = F.col("physical_offset")
     placed = rows.withColumn("file", F.try_subtract(offset, F.pmod(offset, of.file_size())))
     return placed.where(F.col("file") < of.last_file())

@@ -1,4 +1,4 @@
-"""Rows of an audit: places where a rule of ``codec/storefile/audit_rules.py`` is broken."""
+"""Findings of an audit: places where a rule of ``codec/storefile/audit_rules.py`` is broken."""
 
 from collections.abc import Mapping
 from functools import reduce
@@ -10,11 +10,11 @@ from pyspark.sql import functions as F  # noqa: N812
 from rocketbroker.analytics.jobs.local_frame import local_frame
 from rocketbroker.codec.storefile.audit_rules import AuditRule, Severity
 
-#: Columns of a finding. What a rule says nothing of is null.
+#: Columns of a finding; null where they do not apply to a rule.
 COLUMNS: Final = ("broker", "rule", "severity", "topic", "queue_id", "queue_offset", "physical_offset", "detail")
-# So many rows are brought to the driver rather than computed where they are needed.
+# Up to this many rows are collected on the driver instead of computed again where they are used.
 _FEW: Final = 10_000
-# Rules about entries of a message: they say nothing once the message's file was removed.
+# Rules about entries of one message: they do not apply once the message's file was removed.
 _OF_ONE_PLACE: Final = (
     AuditRule.QUEUE_ENTRY_MISMATCH,
     AuditRule.QUEUE_ENTRY_UNREADABLE,
@@ -27,24 +27,24 @@ _TYPES: Final = {"queue_id": "int", "queue_offset": "bigint", "physical_offset":
 
 
 class Kept:
-    """Frames that several queries are made from: each is computed once, and Spark plans what is made from it apart.
+    """Frames that several queries use: each is computed once, and Spark plans the queries over it separately.
 
-    Without, the plan of an audit would be so large that planning took far longer than running it. Use as a context
-    manager, or call ``release`` when nothing made from the frames is needed any more.
+    Otherwise the plan of an audit would be so large that planning took far longer than running it. Use it as a context
+    manager, or call ``release`` once no query over the frames is needed any more.
     """
 
     def __init__(self) -> None:
         self._frames: list[DataFrame] = []
 
     def keep(self, frame: DataFrame) -> DataFrame:
-        """Return ``frame``, to be computed once."""
+        """Return ``frame`` cached, so that it is computed once."""
         self._frames.append(frame.persist())
         return self._frames[-1]
 
     def keep_few(self, frame: DataFrame) -> DataFrame:
-        """Return ``frame``, of which few rows or none are expected: they are computed now, and Spark plans with them.
+        """Compute ``frame``, which should have few rows or none, now, so that Spark plans with the rows.
 
-        What is joined with no rows is left out of a plan. Should there be many they are kept.
+        Joins with no rows are dropped from a plan. A frame with many rows is kept as in ``keep``.
         """
         rows = frame.limit(_FEW + 1).toArrow()
         if rows.num_rows > _FEW:
@@ -52,7 +52,7 @@ class Kept:
         return local_frame(frame.sparkSession, rows)
 
     def release(self) -> None:
-        """Let go of all."""
+        """Release all frames."""
         while self._frames:
             self._frames.pop().unpersist()
 
@@ -67,10 +67,10 @@ def findings(rows: DataFrame, rule: AuditRule, detail: Column, mended: Column | 
     """Return a finding for each of ``rows``, with those of its columns that findings have.
 
     Args:
-        rows: with ``broker``.
-        rule: the rule that is broken.
-        detail: what stands there, and what should.
-        mended: where the next start mends it, so that it is a warning.
+        rows: rows with ``broker``.
+        rule: the broken rule.
+        detail: actual and expected content.
+        mended: true where the next start repairs it, so that the finding is a warning.
     """
     severity: Column = F.lit(rule.severity.value)
     if mended is not None:
@@ -93,8 +93,8 @@ def but_for_removed(found: DataFrame, begins: Mapping[str, int]) -> DataFrame:
     """Drop the findings that a broker caused by removing files of the log during the audit.
 
     Args:
-        found: with ``COLUMNS``.
-        begins: by broker the physical offset at which the log begins after all was read.
+        found: findings with ``COLUMNS``.
+        begins: physical start offset of each broker's log after everything was read.
     """
     is_of_place = F.col("rule").isin(*[rule.value for rule in _OF_ONE_PLACE]) & (F.col("physical_offset") >= 0)
     for broker, begin in begins.items():
@@ -104,7 +104,7 @@ def but_for_removed(found: DataFrame, begins: Mapping[str, int]) -> DataFrame:
 
 
 def most_of_each_rule(found: DataFrame, limit: int) -> DataFrame:
-    """``limit`` findings of each broker, rule and severity, the first by place, with ``count``, how many there are."""
+    """Return the first ``limit`` findings of each broker, rule and severity, by place, with their ``count``."""
     kind = Window.partitionBy("broker", "rule", "severity")
     place = kind.orderBy("physical_offset", "topic", "queue_id", "queue_offset", "detail")
     numbered = found.select("*", F.count("*").over(kind).alias("count"), F.row_number().over(place).alias("number"))

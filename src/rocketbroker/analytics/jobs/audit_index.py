@@ -1,6 +1,6 @@
 """Check of index entries against the keys of the messages, by the rules of ``store/audit/index_audit.py``.
 
-Slots, chains and headers of index files are not looked at here: they say how an entry is found, not what it leads to.
+Slots, chains and headers of index files are not checked here: they determine how entries are found, not their content.
 """
 
 from collections.abc import Iterator
@@ -32,11 +32,11 @@ class IndexFrames:
     """Tables that the index is compared with.
 
     Attributes:
-        messages: all that may be found by keys: ``broker``, ``topic``, ``physical_offset``, ``store_timestamp`` (ms),
+        messages: all messages with keys: ``broker``, ``topic``, ``physical_offset``, ``store_timestamp`` (ms),
             ``uniq_key``, ``keys``, ``tags``, and ``is_dispatched``.
         entries: the table ``index``, ``store_timestamp`` in ms.
-        damaged: ranges of physical offsets that hold no sound record.
-        of: what is known of each store.
+        damaged: ranges of physical offsets without a valid record.
+        of: state of each store.
         deleted: ``broker``, ``topic`` and ``mark``: messages before it were deleted with their topic.
     """
 
@@ -48,7 +48,7 @@ class IndexFrames:
 
 
 def audit_index(frames: IndexFrames, kept: Kept) -> list[DataFrame]:
-    """Find wrong entries, and keys without one. The index of a store without entries is switched off."""
+    """Return findings on wrong entries and keys without one. A store without entries has its index disabled."""
     keys = frames.messages.select(
         "broker", "topic", "physical_offset", "store_timestamp", "uniq_key", "keys", "tags", "is_dispatched"
     ).mapInArrow(_hashed, _KEYS)
@@ -84,7 +84,7 @@ def _hashed(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def _judged(frames: IndexFrames, keys: DataFrame) -> DataFrame:
-    """Return the entries that lead to what is not gone, with ``is_good``: to a message with their key."""
+    """Return the entries whose target is not removed, with ``is_good``: they lead to a message with their key."""
     per_file = frames.entries.groupBy("broker", "file").agg(
         F.min("store_timestamp").alias("file_begin"), F.max("store_timestamp").alias("file_end")
     )
@@ -94,7 +94,7 @@ def _judged(frames: IndexFrames, keys: DataFrame) -> DataFrame:
     stored = keys.groupBy("broker", "physical_offset", "key_hash").agg(F.max("store_timestamp").alias("stored"))
     found = there.join(stored, ["broker", "physical_offset", "key_hash"], "left")
     second, time = F.col("store_timestamp"), F.col("stored")
-    # timeDiff counts whole seconds from the file's begin, and is never below 0.
+    # timeDiff counts whole seconds from the file's start, and is never below 0.
     fits = (time >= second) & (F.try_subtract(time, second) < _SECOND_MS)
     fits = fits | ((time < second) & (second == F.col("file_begin")))
     return found.withColumn("is_good", F.coalesce(fits, F.lit(False)))
@@ -121,7 +121,7 @@ def _bad_entries(bad: DataFrame, frames: IndexFrames) -> list[DataFrame]:
 
 
 def _missing(good: DataFrame, bad: DataFrame, keys: DataFrame, frames: IndexFrames) -> DataFrame:
-    """Return the keys without an entry, but for those of which an entry that leads astray has told."""
+    """Return the keys without an entry, except those already reported by an entry that leads astray."""
     files = good.groupBy("broker", "file").agg(
         F.min("physical_offset").alias("low"), F.max("physical_offset").alias("high")
     )

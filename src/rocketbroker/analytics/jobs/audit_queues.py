@@ -1,7 +1,7 @@
 """Check of the ConsumeQueues against the messages of the log, by the rules of ``store/audit/queue_audit.py``.
 
-A message and an entry belong together when they agree in queue, queue offset and physical offset. What is left over on
-either side makes findings: entries without their message ("astray"), messages without their entry ("waiting").
+A message and an entry match if they agree in queue, queue offset and physical offset. What is left over on either side
+makes findings: entries without their message ("astray"), messages without their entry ("waiting").
 """
 
 from dataclasses import dataclass
@@ -30,8 +30,8 @@ class QueueFrames:
         expected: those that should have an entry: ``broker``, ``topic``, ``queue_id``, ``queue_offset``,
             ``physical_offset``, ``store_timestamp`` (ms), ``size``, ``tags_code``.
         entries: the table ``consume_queue``.
-        damaged: ranges of physical offsets that hold no sound record.
-        of: what is known of each store.
+        damaged: ranges of physical offsets without a valid record.
+        of: state of each store.
     """
 
     records: DataFrame
@@ -46,7 +46,7 @@ def audit_queues(frames: QueueFrames, kept: Kept) -> list[DataFrame]:
     entries = _entries(frames)
     heads = kept.keep_few(_heads(entries, frames.of))
     with_head = frames.expected.join(F.broadcast(heads), _QUEUE, "left")
-    # A topic that was deleted and made again begins at 0 again; its queue knows the new messages only.
+    # A topic that was deleted and created again restarts at 0; its queue has the new messages only.
     of_old = (F.col("physical_offset") < F.coalesce("oldest", F.lit(-1))) & (
         F.col("queue_offset") >= F.col("first_entry")
     )
@@ -72,7 +72,7 @@ def audit_queues(frames: QueueFrames, kept: Kept) -> list[DataFrame]:
 
 
 def _entries(frames: QueueFrames) -> DataFrame:
-    """Return entries of queues that are in use; those of LMQs lead to records of other topics."""
+    """Return the entries of queues in use, without LMQs, whose entries lead to records of other topics."""
     kept = frames.entries.where(~F.col("topic").startswith(LMQ_PREFIX))
     return kept.select(
         *_PLACE,
@@ -84,16 +84,16 @@ def _entries(frames: QueueFrames) -> DataFrame:
 
 
 def queue_offset_behind() -> Column:
-    """Return the queue offset behind an entry: that of a BatchConsumeQueue is of several messages.
+    """Return the queue offset after an entry, which in a BatchConsumeQueue covers several messages.
 
-    Null where a damaged one would be too large: nothing lies behind it.
+    Null where a damaged one overflows: no offset comes after it.
     """
     found: Column = F.try_add(F.col("queue_offset"), F.greatest("batch_size", F.lit(0)))
     return found
 
 
 def _heads(entries: DataFrame, of: OfStore) -> DataFrame:
-    """Find the first and last queue offset of each queue, and the oldest message in the log that it has."""
+    """Return the first and last queue offset of each queue, and its oldest message in the log."""
     there = F.col("physical_offset") >= of.log_begin()
     return entries.groupBy(*_QUEUE).agg(
         F.min("queue_offset").alias("first_entry"),
@@ -103,7 +103,7 @@ def _heads(entries: DataFrame, of: OfStore) -> DataFrame:
 
 
 def queue_ends(entries: DataFrame) -> DataFrame:
-    """Return ``broker``, ``topic``, ``queue_id`` and ``end``, the queue offset behind the last entry."""
+    """Return ``broker``, ``topic``, ``queue_id`` and ``end``, the queue offset after the last entry."""
     return entries.groupBy(*_QUEUE).agg(F.max(queue_offset_behind()).alias("end"))
 
 
@@ -118,7 +118,7 @@ def _without_queue(messages: DataFrame) -> DataFrame:
 
 
 def _not_known(of: OfStore) -> Column:
-    """Return true if a row's message was not on disk for certain when the store was left."""
+    """Return true if a row's message was not certainly on disk when the broker stopped."""
     found: Column = F.col("store_timestamp") > of.known_ms()
     return found
 
@@ -147,7 +147,7 @@ def _order(settled: DataFrame) -> DataFrame:
 
 
 def _holes(entries: DataFrame, waiting: DataFrame, settled: DataFrame, frames: QueueFrames) -> DataFrame:
-    """Runs of queue offsets between entries that neither an entry nor a message has."""
+    """Return runs of queue offsets between entries that neither an entry nor a message has."""
     is_entry = F.lit(True)
     there = entries.select(*_PLACE, "behind", is_entry.alias("is_entry")).unionByName(
         waiting.select(*_PLACE, F.try_add("queue_offset", F.lit(1)).alias("behind"), (~is_entry).alias("is_entry"))
@@ -172,7 +172,7 @@ def _holes(entries: DataFrame, waiting: DataFrame, settled: DataFrame, frames: Q
 
 
 def _astray(entries: DataFrame, frames: QueueFrames) -> DataFrame:
-    """Return entries without their message, but for those that lead to what is gone by age or damaged."""
+    """Return entries without their message, except those whose target has expired or is damaged."""
     offset = F.col("physical_offset")
     left = entries.where((offset < 0) | (offset >= frames.of.log_begin()))
     left = left.where(~frames.damaged.column())
@@ -183,7 +183,7 @@ def _astray(entries: DataFrame, frames: QueueFrames) -> DataFrame:
         (F.col("sys_flag").bitwiseAND(INNER_BATCH_FLAG) != 0).alias("is_batch"),
     )
     found = left.join(there, ["broker", "physical_offset"], "left")
-    # An inner batch is entered into a BatchConsumeQueue, whose offsets are those of the messages in it.
+    # An inner batch has an entry in a BatchConsumeQueue, whose offsets count the messages in it.
     return found.where(~F.coalesce("is_batch", F.lit(False))).drop("is_batch")
 
 
@@ -212,7 +212,7 @@ def _tell_astray(astray: DataFrame, waiting: DataFrame, frames: QueueFrames) -> 
 
 
 def _unqueued(waiting: DataFrame, astray: DataFrame, settled: DataFrame, frames: QueueFrames) -> list[DataFrame]:
-    """Return messages that no entry leads to, but for those whose entry has a finding."""
+    """Return messages without an entry, except those whose entry already has a finding."""
     alone = waiting.join(astray.select(*_PLACE), _PLACE, "left_anti")
     alone = alone.join(astray.select("broker", "physical_offset"), ["broker", "physical_offset"], "left_anti")
     taken = settled.select(*_PLACE).distinct().withColumn("is_taken", F.lit(True))

@@ -1,4 +1,4 @@
-"""State of a store that an audit needs besides its tables: how it was left, its files and its ``config/``."""
+"""State of a store that an audit needs besides its tables: how it was stopped, its files and its ``config/``."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -41,18 +41,18 @@ _DELETED_TOPICS: Final = "deletedTopics.json"
 
 @dataclass(frozen=True, slots=True)
 class AuditedStore:
-    """One store.
+    """State of one store.
 
     Attributes:
         broker: its name in the tables.
-        log_begin: physical offset of the first byte of the log; what leads before it was removed by age.
-        file_size: bytes of a commit-log file, 1 without any.
-        last_file: physical offset of the file that is written to.
-        state: how the last broker left it.
-        deleted: by topic the physical offset before which its messages were deleted with it.
-        damaged: files that cannot be read, are missing or have a wrong size, each with the rule that it breaks and why.
-        consumer_offsets: its rows of the table of that name; none where neither file nor backup can be read.
-        checkpoint: the content of its checkpoint, ``None`` without one.
+        log_begin: physical offset of the first byte of the log; entries that lead before it have expired.
+        file_size: bytes of a commit-log file, 1 if there are no files.
+        last_file: physical offset of the active file.
+        state: how the last broker stopped.
+        deleted: by deleted topic, the physical offset before which its messages were deleted.
+        damaged: files that are unreadable, missing or of a wrong size, with the broken rule and the reason.
+        consumer_offsets: its rows of the table ``consumer_offsets``; empty if neither file nor backup can be read.
+        checkpoint: the content of its checkpoint, ``None`` if there is none.
     """
 
     broker: str
@@ -69,20 +69,20 @@ class AuditedStore:
 def audited_stores(stores: Stores, max_hash_slot_num: int = 0) -> list[AuditedStore]:
     """Read the state of ``stores``.
 
-    A store with an ``abort`` file was not stopped in order, or a broker has it open. ``max_hash_slot_num`` is that of
-    the brokers' settings, 0 to have it found out from each index file.
+    A store with an ``abort`` file was not stopped cleanly, or a broker has it open. ``max_hash_slot_num`` is that of
+    the brokers' settings, 0 to detect it in each index file.
 
     Raises:
-        StoreError: one of them is no root of a store.
+        StoreError: one of them is not the root of a store.
     """
     return [_audited(root, max_hash_slot_num) for root in store_roots(stores)]
 
 
 def begins_moved(stores: Stores, known: Sequence[AuditedStore]) -> dict[str, int]:
-    """Return the begin of each log whose first files were removed since ``known``, by broker.
+    """Return the start of each log whose first files were removed since ``known``, by broker.
 
     Raises:
-        StoreError: a store cannot be read any more.
+        StoreError: a store can no longer be read.
     """
     begins = {store.broker: store.log_begin for store in known}
     now = {root.broker: files[0].base for root in store_roots(stores) if (files := commit_log_files(root))}
@@ -124,12 +124,12 @@ def _place(folder: StoreFolder, fault: FileFault) -> str:
 
 
 def _config(folder: StoreFolder) -> tuple[dict[str, dict[Any, Any]], list[tuple[AuditRule, str]]]:
-    """Return the files of ``config/`` by name, and what is wrong with those that hold no table."""
+    """Return the files of ``config/`` by name, and the faults of those that contain no table."""
     tables, damaged = dict[str, dict[Any, Any]](), list[tuple[AuditRule, str]]()
     for name in filter(is_table, folder.files(_CONFIG)):
         data = folder.read_if_there(f"{_CONFIG}/{name}")
         if data is None:
-            continue  # a broker wrote it again meanwhile
+            continue  # a broker rewrote it meanwhile
         try:
             tables[name] = load_table(name, data)
         except CodecError as error:
@@ -138,12 +138,12 @@ def _config(folder: StoreFolder) -> tuple[dict[str, dict[Any, Any]], list[tuple[
 
 
 def _consumer_offsets(root: StoreRoot) -> tuple[pa.Table, str]:
-    """Return the rows of the table ``consumer_offsets``, and what is wrong with its file, "" if nothing is."""
+    """Return the rows of the table ``consumer_offsets``, and the fault of its file, "" if it has none."""
     schema = table_schema(find_table("consumer_offsets"), None)
     try:
         return pa.Table.from_batches(read_table([root], "consumer_offsets"), schema), ""
     except StoreError as error:
-        if error.__cause__ is not None:  # it is not damaged, but out of reach
+        if error.__cause__ is not None:  # unreachable, not damaged
             raise
         return schema.empty_table(), str(error)
 
@@ -151,11 +151,11 @@ def _consumer_offsets(root: StoreRoot) -> tuple[pa.Table, str]:
 class OfStore:
     """State of each store, as columns that depend on the ``broker`` of a row.
 
-    They are literals: a join, however small, takes Spark longer to plan and to run.
+    They are literals: even a small join takes Spark longer to plan and to run.
 
     Args:
         stores: the stores.
-        log_ends: by broker the physical offset behind the last record; of a store that lacks, its log's begin is taken.
+        log_ends: by broker, the physical offset after the last record; the log's start for a store without one.
     """
 
     def __init__(self, stores: list[AuditedStore], log_ends: Mapping[str, int]) -> None:
@@ -163,31 +163,31 @@ class OfStore:
         self._log_ends = log_ends
 
     def log_begin(self) -> Column:
-        """See ``AuditedStore``, as for the others."""
+        """Return the physical offset of the first byte of the log."""
         return self._column([store.log_begin for store in self._stores])
 
     def log_end(self) -> Column:
-        """Return the physical offset behind the last record."""
+        """Return the physical offset after the last record."""
         return self._column([self._log_ends.get(store.broker, store.log_begin) for store in self._stores])
 
     def file_size(self) -> Column:
-        """Return bytes of a commit-log file."""
+        """Return the size of a commit-log file in bytes."""
         return self._column([store.file_size for store in self._stores])
 
     def last_file(self) -> Column:
-        """Physical offset of the file that is written to."""
+        """Return the physical offset of the active file."""
         return self._column([store.last_file for store in self._stores])
 
     def unclean(self) -> Column:
-        """Return true if the store was not stopped in order (``StoreState``)."""
+        """Return true if the store was not stopped cleanly (``StoreState``)."""
         return self._column([store.state.unclean for store in self._stores]).cast("boolean")
 
     def known_ms(self) -> Column:
-        """Return the store time up to which log and queues were on disk for certain (``StoreState``)."""
+        """Return the store time up to which log and queues were certainly on disk (``StoreState``)."""
         return self._column([store.state.known_ms for store in self._stores])
 
     def index_known_ms(self) -> Column:
-        """Return the same of the index."""
+        """Return the store time up to which the index was certainly on disk."""
         return self._column([store.state.index_known_ms for store in self._stores])
 
     def _column(self, values: Sequence[int]) -> Column:
@@ -203,12 +203,12 @@ def deleted_frame(spark: SparkSession, stores: list[AuditedStore]) -> DataFrame:
 
 
 def damage_frame(spark: SparkSession, stores: list[AuditedStore], newest: Mapping[str, int]) -> DataFrame:
-    """Make a row for each fault of a file: ``broker``, ``rule``, ``severity``, ``detail``.
+    """Return a row for each fault of a file: ``broker``, ``rule``, ``severity``, ``detail``.
 
     Args:
         spark: the session.
         stores: the stores.
-        newest: by broker the store time of the newest message.
+        newest: by broker, the store time of the newest message.
     """
     rows = []
     for store in stores:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F  # noqa: N812 - the name that all of Spark's world has for it
+from pyspark.sql import functions as F  # noqa: N812 - Spark's conventional name
 from pyspark.sql.types import LongType
 
 from rocketbroker.analytics.columns.retry_topics import POP_RETRY_SEPARATOR_V1, POP_RETRY_SEPARATOR_V2
@@ -14,7 +14,7 @@ from rocketbroker.common.errors import ConfigError
 
 
 def millis(frame: DataFrame, name: str) -> Column:
-    """Return the time in the column ``name`` in ms since 1970, whether it is a timestamp or a number already."""
+    """Return the column ``name``, a timestamp or a number, in ms since 1970."""
     is_number = isinstance(frame.schema[name].dataType, LongType)
     return F.col(name) if is_number else F.unix_millis(name)
 
@@ -25,14 +25,14 @@ def as_time(time_ms: Column) -> Column:
 
 
 def interval_start(time_ms: Column, interval_ms: int) -> Column:
-    """When the interval of ``interval_ms`` begins that a time lies in, counted from 1970 on; null as in ``as_time``."""
+    """Return the start of the interval that contains a time, counted from 1970; null as in ``as_time``."""
     step = F.lit(interval_ms)
     shown = time_ms.between(FIRST_MS + interval_ms, LAST_MS)
     return F.when(shown, F.timestamp_millis(time_ms - F.pmod(time_ms, step)))
 
 
 def retry_group(topic: Column, properties: Column) -> Column:
-    """Return the group that a retry topic is of; the rule of ``retry_topics.retry_group`` as a column."""
+    """Return the group of a retry topic: ``retry_topics.retry_group`` as a column."""
     name = F.substr(topic, F.lit(len(RETRY_GROUP_TOPIC_PREFIX) + 1))
     group = F.element_at(properties, PROPERTY_ORIGIN_GROUP)
     return (
@@ -43,15 +43,15 @@ def retry_group(topic: Column, properties: Column) -> Column:
 
 
 def percentile_columns(value: Column, percentiles: Sequence[float], suffix: str = "") -> list[Column]:
-    """Return columns ``p50``, ``p99_9``, …: exact, between two values in proportion (type 7, as numpy has it).
+    """Return columns ``p50``, ``p99_9``, …: exact, with linear interpolation (type 7, as in numpy).
 
     Raises:
-        ConfigError: one is none, or stands there twice.
+        ConfigError: one is not a percentile, or is repeated.
     """
     for percent in percentiles:
         if not 0 <= percent <= 100 or percentiles.count(percent) > 1:
             raise ConfigError(
-                f"percentiles are different numbers from 0 to 100, not {', '.join(map(str, percentiles))}"
+                f"percentiles: {', '.join(map(str, percentiles))}; different numbers from 0 to 100 are expected"
             )
     return [
         F.percentile(value, F.lit(percent / 100)).alias(f"p{percent:g}".replace(".", "_") + suffix)
@@ -60,5 +60,5 @@ def percentile_columns(value: Column, percentiles: Sequence[float], suffix: str 
 
 
 def share(value: Column, of: Column) -> Column:
-    """Return ``value`` as a part of ``of``, 0 to 1; null of nothing."""
+    """Return ``value`` as a fraction of ``of``, 0 to 1; null if ``of`` is 0."""
     return F.try_divide(value, of)

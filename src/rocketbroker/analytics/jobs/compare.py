@@ -10,7 +10,7 @@ from rocketbroker.analytics.columns.message_schema import MESSAGE_SCHEMA, STORED
 from rocketbroker.analytics.jobs.columns import millis
 from rocketbroker.common.errors import ConfigError
 
-#: What messages of both are known by, and the columns that are not compared then, since they may rightly differ.
+#: By mode: the columns that identify a message in both stores, and the columns that may legitimately differ.
 KEYS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
     "physical": (("physical_offset",), ()),
     "queue": (
@@ -25,30 +25,30 @@ _SHOWN: Final = ("topic", "queue_id", "queue_offset", "physical_offset", "store_
 
 
 def as_stored(messages: DataFrame) -> DataFrame:
-    """Return messages with the columns ``STORED_COLUMNS``, and in ``properties`` the bytes that are stored of these."""
+    """Return messages with the columns ``STORED_COLUMNS``; ``properties`` is the stored bytes."""
     return messages.withColumnRenamed(STORED_PROPERTIES, "properties")
 
 
 def compare(first: DataFrame, second: DataFrame, by: str = "physical", ignored: tuple[str, ...] = ()) -> DataFrame:
-    """Return the messages that only one of two stores has, and those that are not the same in both.
+    """Return the messages that only one of two stores has, and those that differ.
 
     Args:
         first: messages with all columns of ``message_schema.MESSAGE_SCHEMA``. Its ``properties`` may be those of
-            ``as_stored``; as a map neither their order counts nor how bytes differ that are no UTF-8.
-        second: likewise.
-        by: what a message is known by: ``physical``, its offset in the commit log, or ``queue``, its topic, queue and
-            queue offset; then offsets in the commit log, and ids made of them, may differ.
-        ignored: columns that are not compared. ``broker`` never is.
+            ``as_stored``; as a map, neither their order nor differences in invalid UTF-8 count.
+        second: messages of the other store, with the same columns.
+        by: identity of a message: ``physical``, its offset in the commit log, or ``queue``, its topic, queue and queue
+            offset; in that case offsets in the commit log, and ids that contain them, may differ.
+        ignored: columns to leave out. ``broker`` is never compared.
 
     Returns:
         ``found`` (``only-in-first``, ``only-in-second`` or ``different``), ``where``, ``topic``, ``queue_id``,
         ``queue_offset``, ``physical_offset`` and ``store_timestamp`` (ms) of the first store that has it, and
-        ``columns``, those that differ. ``where`` says of a message that one store lacks whether it lies ``before`` the
-        first or ``behind`` the last message of that store (with ``queue``, of that queue in it), ``within``, or in a
-        queue that is not there at all (``no-queue``).
+        ``columns``, those that differ. For a message that one store lacks, ``where`` is ``before`` the first or
+        ``behind`` the last message of that store (with ``queue``, of its queue in that store), ``within``, or
+        ``no-queue`` if the store does not have the queue.
 
     Raises:
-        ConfigError: ``by`` or a column of ``ignored`` is none.
+        ConfigError: ``by`` is not valid, or ``ignored`` names an unknown column.
     """
     if by not in KEYS:
         raise ConfigError(f"messages are compared by {' or '.join(KEYS)}, not by {by!r}")
@@ -71,7 +71,7 @@ def compare(first: DataFrame, second: DataFrame, by: str = "physical", ignored: 
 
 
 def _side(messages: DataFrame, keys: tuple[str, ...], compared: list[str], prefix: str) -> DataFrame:
-    """Return ``messages`` with names of one side; what may be long as its SHA-256, so that little is moved."""
+    """Return ``messages`` with column names of one side, and long values as SHA-256, to shuffle little data."""
     names = sorted({*compared, *_SHOWN} - set(keys))
     made = [_short(messages, name).alias(f"{prefix}_{name}") for name in names]
     return messages.select(*keys, F.lit(True).alias(f"{prefix}_there"), *made)
@@ -107,7 +107,7 @@ def _found(compared: list[str]) -> Column:
 
 
 def _placed(found: DataFrame, first: DataFrame, second: DataFrame, keys: tuple[str, ...]) -> DataFrame:
-    """Return ``found`` with ``where``."""
+    """Add the column ``where`` to ``found``."""
     *queue, offset = keys
     for side, messages in (("a", first), ("b", second)):
         bounds = messages.groupBy(*queue).agg(F.min(offset).alias(f"{side}_begin"), F.max(offset).alias(f"{side}_end"))

@@ -1,4 +1,4 @@
-"""Ranges of commit logs without a sound record, and the offsets in them."""
+"""Ranges of commit logs without a valid record, and a test for offsets in them."""
 
 import numpy as np
 import pyarrow as pa
@@ -13,18 +13,18 @@ from rocketbroker.codec.byte_columns import Positions
 class DamagedRanges:
     """Ranges of commit logs.
 
-    The driver holds them, and each worker that looks for offsets in them, 16 bytes a range; an offset is looked for by
-    bisection, where a join would compare each row with each range.
+    The driver and each worker hold them in memory, 16 bytes per range. Offsets are looked up by bisection, where a join
+    would compare each row with each range.
 
     Args:
-        ranges: ``broker``, ``low`` and ``high``, the physical offset behind the range.
+        ranges: ``broker``, ``low`` and ``high``, the physical offset after the range.
     """
 
     def __init__(self, ranges: pa.Table) -> None:
         self._of = {broker: _ordered(ranges, broker) for broker in ranges.column("broker").unique().to_pylist()}
 
     def have(self, brokers: pa.Array, offsets: pa.Array) -> NDArray[np.bool_]:
-        """Return true if each of ``offsets`` lies in a range of its broker."""
+        """Return a mask of the ``offsets`` that lie in a range of their broker."""
         found, values = np.zeros(len(offsets), np.bool_), offsets.to_numpy()
         for broker, (lows, highs) in self._of.items():
             chosen = np.flatnonzero(pc.equal(brokers, broker).to_numpy(zero_copy_only=False))
@@ -33,10 +33,10 @@ class DamagedRanges:
         return found
 
     def column(self) -> Column:
-        """Return true if the ``physical_offset`` of a row lies in a range of its ``broker``."""
+        """Return a column: true if the ``physical_offset`` of a row lies in a range of its ``broker``."""
         if not self._of:
             return F.lit(False)
-        # Spark's types do not know it yet. It goes by what it takes and gives.
+        # Missing in Spark's type stubs; the kind of function follows from its annotations.
         is_damaged = F.arrow_udf(self._have, "boolean")  # type: ignore[attr-defined]
         found: Column = is_damaged("broker", "physical_offset")
         return found
@@ -46,7 +46,7 @@ class DamagedRanges:
 
 
 def _ordered(ranges: pa.Table, broker: str) -> tuple[Positions, Positions]:
-    """Return the begins of ranges, ascending, and the farthest end of those up to each."""
+    """Return the starts of ranges, ascending, and the farthest end of the ranges up to each."""
     mine = ranges.filter(pc.equal(ranges.column("broker"), broker))
     lows, highs = mine.column("low").to_numpy(), mine.column("high").to_numpy()
     order = np.argsort(lows, kind="stable")

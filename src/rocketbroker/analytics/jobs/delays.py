@@ -1,4 +1,4 @@
-"""Delays from the producer into the store, and from one try of a consumer to the next."""
+"""Delays from producer to store, and from one consumption attempt to the next."""
 
 from collections.abc import Sequence
 
@@ -13,11 +13,11 @@ from rocketbroker.codec.message.topic_validator import RETRY_GROUP_TOPIC_PREFIX
 
 
 def delays(messages: DataFrame, percentiles: Sequence[float] = PERCENTILES) -> DataFrame:
-    """Store time less born time of each topic, in ms: how long until consumers could have a message.
+    """Measure store time minus born time by topic, in ms: the time until consumers could read a message.
 
-    Retries, dead letters and topics that only brokers write to (``sent_topics``) are left out: halves of transactions
-    and what waits until it is due. Delayed messages and transactions count in their own topic, with all the time that
-    they waited on purpose. The born time is the producer's clock.
+    Retries, dead letters and topics that only brokers write (``sent_topics``) are left out, such as half messages and
+    waiting delayed messages. Delivered delayed messages and committed transactions count in their real topic, including
+    their intended wait. The born time is from the producer's clock.
 
     Args:
         messages: with ``broker``, ``topic``, ``store_timestamp`` and ``born_timestamp``.
@@ -25,7 +25,7 @@ def delays(messages: DataFrame, percentiles: Sequence[float] = PERCENTILES) -> D
 
     Returns:
         ``broker``, ``topic``, ``messages``, ``least_ms``, ``mean_ms``, ``p50_ms`` and so on, ``greatest_ms``, and
-        ``born_later``: messages that were born after they were stored, by clocks that differ.
+        ``born_later``: messages born after they were stored, because clocks differ.
     """
     topic = F.col("topic")
     not_sent = topic.isin(*sorted(NOT_SENT_TOPICS))
@@ -45,13 +45,13 @@ def retry_delays(messages: DataFrame, percentiles: Sequence[float] = PERCENTILES
 
     Args:
         messages: with ``broker``, ``topic``, ``store_timestamp``, ``born_timestamp``, ``reconsume_times``, ``msg_id``
-            and ``properties``; those of other topics than ``%RETRY%…`` do not count.
+            and ``properties``; other topics than ``%RETRY%…`` are ignored.
         percentiles: which, 0 to 100; they are exact.
 
     Returns:
         ``group_name``, ``reconsume_times``, ``messages``, then ``least_ms`` … ``greatest_ms`` since the message was
-        born, and ``with_previous``, ``least_previous_ms`` … since its previous retry became readable, for those whose
-        previous retry is in the store. Brokers are taken together: a retry may be at another one.
+        born. ``with_previous`` counts those whose previous retry is in the store, and ``least_previous_ms`` … are the
+        times since that became readable. Brokers are combined: a retry may be stored by another one.
     """
     retried = messages.where(F.col("topic").startswith(RETRY_GROUP_TOPIC_PREFIX))
     stored, born = millis(messages, "store_timestamp"), millis(messages, "born_timestamp")

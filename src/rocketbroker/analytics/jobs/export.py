@@ -1,4 +1,4 @@
-"""Writes messages into files that other programs read, with every column, by day and topic."""
+"""Export of messages into files that other programs read, with every column, by day and topic."""
 
 import re
 from pathlib import Path
@@ -14,20 +14,20 @@ from rocketbroker.analytics.columns.message_schema import MESSAGE_SCHEMA
 from rocketbroker.analytics.jobs.columns import as_time, millis
 from rocketbroker.common.errors import ConfigError
 
-#: Formats by what Spark calls them, and what brings those that it does not have itself.
+#: Formats with Spark's name for each, and the library it needs if Spark does not include it.
 FORMATS: Final[dict[str, tuple[str, str]]] = {
     "parquet": ("parquet", ""),
     "jsonl": ("json", ""),
     "delta": ("delta", "Delta Lake's jars: install delta-spark for this release of Spark and add its package"),
     "iceberg": ("iceberg", "Iceberg's jar: add the package iceberg-spark-runtime for this release of Spark"),
 }
-#: What an export has of a message.
+#: Columns of an export.
 COLUMNS: Final = ("broker", *(name for name in MESSAGE_SCHEMA.names if name != "broker"))
-#: Columns that make folders, beside ``topic`` itself: its values are names of folders, and readers guess their types.
+#: Columns that name folders; not ``topic`` itself, since readers guess the types of folder values.
 DAY, OF_TOPIC = "store_day", "of_topic"
-# Spark's errors name their condition so; one of them comes as the Java exception that it is.
+# Error condition in the text of Spark's errors; one error arrives as a plain Java exception.
 _CONDITION: Final = re.compile(r"\[([A-Z_]+)\]")
-# What Java says of a library that was made for another release of Spark.
+# Java's error for a library built for another release of Spark.
 _MISFIT: Final = re.compile(
     r"java\.lang\.(?:NoSuchMethod|NoSuchField|NoClassDefFound|AbstractMethod|IncompatibleClassChange)Error: .*"
 )
@@ -36,18 +36,18 @@ _COMPRESSION: Final = {"parquet": "zstd", "json": "gzip"}
 
 
 def check_format(form: str) -> None:
-    """Raise :class:`ConfigError` when there is no such format."""
+    """Raise :class:`ConfigError` if the format is unknown."""
     if form not in FORMATS:
-        raise ConfigError(f"there is no format {form!r}; there are {', '.join(FORMATS)}")
+        raise ConfigError(f"--format {form!r} is unknown; use one of {', '.join(FORMATS)}")
 
 
 def exported_columns(messages: DataFrame) -> DataFrame:
-    """``messages`` as they are exported: times in ms since 1970 exactly as stored, and the columns of the folders."""
+    """Return ``messages`` as exported: times as stored, in ms since 1970, and the folder columns."""
     missing = [name for name in COLUMNS if name not in messages.columns]
     if missing:
         raise ConfigError(f"an export has every column of messages; {', '.join(missing)} is missing")
     stored = millis(messages, "store_timestamp")
-    # A time that no calendar has is of no day: null makes the folder that Hive calls so.
+    # A time outside the calendar has no day: null becomes Hive's default folder.
     number = F.when(as_time(stored).isNotNull(), F.floor((stored - F.pmod(stored, F.lit(_DAY_MS))) / _DAY_MS))
     day = F.date_from_unix_date(number.cast("int")).cast("string")
     return messages.select(
@@ -64,15 +64,15 @@ def export(messages: DataFrame, target: str | Path, form: str = "parquet") -> in
 
     Args:
         messages: with all columns of ``message_schema.MESSAGE_SCHEMA``.
-        target: a folder or address that does not exist yet; for ``iceberg`` a table that does not.
+        target: a new folder or address; for ``iceberg`` a new table.
         form: a key of ``FORMATS``.
 
     Returns:
-        How many messages were written.
+        The number of messages written.
 
     Raises:
-        ConfigError: there is no such format, its library is not in the session or made for another release of Spark,
-            or the target is there already.
+        ConfigError: the format is unknown, its library is missing or built for another release of Spark, or the target
+            exists already.
     """
     check_format(form)
     name, library = FORMATS[form]
@@ -103,9 +103,9 @@ def _refusal(said: str, target: str | Path, form: str, library: str) -> ConfigEr
     misfit = _MISFIT.search(said)
     if library and misfit:
         return ConfigError(
-            f"this Spark session cannot write {form}: the jars in it are not made for Spark {pyspark.__version__} "
+            f"this Spark session cannot write {form}: its jars are not built for Spark {pyspark.__version__} "
             f"({misfit[0]}); it needs {library}, or export to parquet or jsonl"
         )
     if condition in {"PATH_ALREADY_EXISTS", "TABLE_OR_VIEW_ALREADY_EXISTS"}:
-        return ConfigError(f"{target} is there already; an export needs a target that is not")
+        return ConfigError(f"{target} exists already; an export needs a new target")
     return None

@@ -8,16 +8,18 @@ _LONGEST: Final = 366 * 24 * 3600
 
 
 def check_interval(seconds: int, unit: int = 1) -> None:
-    """Refuse what no interval of traffic has.
+    """Raise an error unless an interval of traffic is valid.
 
     Args:
         seconds: the interval.
-        unit: so many seconds it is a multiple of.
+        unit: seconds of which it must be a multiple.
 
     Raises:
-        ConfigError: it is shorter than a second, longer than a year, or no multiple.
+        ConfigError: it is shorter than a second, longer than a year, or not a multiple.
     """
     if not 1 <= seconds <= _LONGEST:
-        raise ConfigError(f"intervals of traffic have 1 to {_LONGEST:,} seconds, not {seconds:,}")
+        raise ConfigError(f"--interval {seconds:,}: 1 to {_LONGEST:,} seconds are expected")
     if seconds % unit:
-        raise ConfigError(f"queues tell traffic by whole minutes: --interval is a multiple of {unit}, not {seconds:,}")
+        raise ConfigError(
+            f"--interval {seconds:,}: traffic from queues is by whole minutes, a multiple of {unit} is expected"
+        )

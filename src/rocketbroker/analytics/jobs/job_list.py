@@ -1,6 +1,6 @@
-"""Jobs that make a table from the messages of stores; a job's file is imported when it runs.
+"""Jobs that compute a table from the messages of stores; a job's file is imported when it runs.
 
-Here stands what commands and documentation are made from. Nothing of Spark is imported.
+Commands and documentation are generated from this list. It does not import Spark.
 """
 
 from collections.abc import Callable
@@ -14,9 +14,9 @@ class Option:
     """A parameter of a job that its user may set.
 
     Attributes:
-        name: as the function calls it; on the command line with dashes.
-        default: its type is that of the parameter; a tuple takes the option several times.
-        help: what it means, with its unit.
+        name: name of the parameter; on the command line with dashes.
+        default: default value, which sets the type; a tuple means that the option may be repeated.
+        help: its meaning, with the unit.
         least: the smallest value of a number.
     """
 
@@ -28,17 +28,17 @@ class Option:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A job.
+    """A job and its command.
 
     Attributes:
         name: its sub-command.
         module: its file in this package.
-        function: the function in it: takes data frames in the order of ``reads``, and options by name.
-        summary: what it does in one line.
-        reads: the tables and columns that it is given, ``messages`` first; all columns where there are none.
-        order: columns that its rows are sorted by; "-" before a name for descending.
-        options: what may be set.
-        needs_now: whether it takes the time now, in ms, as ``now_ms``.
+        function: the function in it, which takes data frames in the order of ``reads``, and options by name.
+        summary: one line for help.
+        reads: its tables and their columns, ``messages`` first; all columns if none are named.
+        order: sort columns of its rows; "-" before a name for descending.
+        options: its options.
+        needs_now: true if it takes the current time, in ms, as ``now_ms``.
     """
 
     name: str
@@ -56,9 +56,9 @@ class Job:
         return found
 
 
-#: Which percentiles jobs give.
+#: Default percentiles of jobs.
 PERCENTILES: Final = (50.0, 90.0, 99.0, 99.9)
-_PERCENTILES: Final = Option("percentiles", PERCENTILES, "A percentile to give, 0 to 100; may be repeated.", 0)
+_PERCENTILES: Final = Option("percentiles", PERCENTILES, "A percentile to compute, 0 to 100; may be repeated.", 0)
 _TIMES: Final = ("broker", "topic", "store_timestamp", "born_timestamp")
 
 JOBS: Final[dict[str, Job]] = {
@@ -68,7 +68,7 @@ JOBS: Final[dict[str, Job]] = {
             "traffic",
             "traffic",
             "traffic",
-            "Messages and bytes of each topic by time.",
+            "Count messages and bytes of each topic by time.",
             {"messages": ("broker", "topic", "store_timestamp", "size")},
             ("from_time", "broker", "topic"),
             (Option("interval", 60, "Seconds of an interval.", 1),),
@@ -77,7 +77,7 @@ JOBS: Final[dict[str, Job]] = {
             "sizes",
             "sizes",
             "sizes",
-            "How large the messages of each topic are, in bytes.",
+            "Measure the sizes of messages by topic, in bytes.",
             {"messages": ("broker", "topic", "size")},
             ("broker", "topic"),
             (_PERCENTILES,),
@@ -86,16 +86,16 @@ JOBS: Final[dict[str, Job]] = {
             "hot-keys",
             "skew",
             "hot_keys",
-            "The keys that most messages of each topic have.",
+            "Find the most frequent keys of each topic.",
             {"messages": ("broker", "topic", "keys", "size")},
             ("broker", "topic", "rank"),
-            (Option("top", 20, "So many keys of each topic.", 1),),
+            (Option("top", 20, "Number of keys per topic.", 1),),
         ),
         Job(
             "skew",
             "skew",
             "skew",
-            "How evenly the messages of each topic lie in its queues.",
+            "Measure how evenly messages are spread over queues.",
             {
                 "messages": ("broker", "topic", "queue_id", "size"),
                 "topics": ("broker", "topic", "write_queue_nums"),
@@ -106,7 +106,7 @@ JOBS: Final[dict[str, Job]] = {
             "delays",
             "delays",
             "delays",
-            "How long messages took from the producer to the log, in ms.",
+            "Measure the time from producer to store, in ms.",
             {"messages": _TIMES},
             ("broker", "topic"),
             (_PERCENTILES,),
@@ -115,7 +115,7 @@ JOBS: Final[dict[str, Job]] = {
             "retry-delays",
             "delays",
             "retry_delays",
-            "How old messages are at each retry, in ms.",
+            "Measure the age of messages at each retry, in ms.",
             {"messages": (*_TIMES, "reconsume_times", "msg_id", "properties")},
             ("group_name", "reconsume_times"),
             (_PERCENTILES,),
@@ -124,7 +124,7 @@ JOBS: Final[dict[str, Job]] = {
             "retries",
             "retries",
             "retries",
-            "Retries and dead letters by reason, and their age.",
+            "Count retries and dead letters by reason and age.",
             {
                 "messages": (
                     "broker",

@@ -8,7 +8,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from rocketbroker.analytics.jobs.columns import as_time, millis
 from rocketbroker.common.errors import ConfigError
 
-#: What lag is added up by, and the columns that tell rows apart then.
+#: Levels at which lag is summed up, with the columns that identify a row.
 LEVELS: Final = {
     "queue": ("broker", "group_name", "topic", "queue_id"),
     "topic": ("group_name", "topic"),
@@ -17,7 +17,7 @@ LEVELS: Final = {
 
 
 def lag(snapshots: DataFrame, messages: DataFrame, by: str = "queue") -> DataFrame:
-    """Return the messages that groups had still to consume, and how long the oldest of them had waited.
+    """Return the number of messages that groups had not consumed, and the age of the oldest.
 
     Args:
         snapshots: with the columns of ``snapshots.SCHEMA``.
@@ -26,16 +26,16 @@ def lag(snapshots: DataFrame, messages: DataFrame, by: str = "queue") -> DataFra
 
     Returns:
         ``time``, the columns of ``LEVELS[by]``, with ``queue`` also ``consumer_offset`` and ``max_offset``; ``lag`` in
-        messages, those among them that were removed by age before, as RocketMQ counts it; and ``behind_ms``, the age
-        at that time of the oldest message to be consumed: 0 without a lag, null when no record of the store begins with
-        that message, since it was removed or lies within a batch of a BatchCQ topic (of several queues, the longest
-        that is known). Offsets of queues that the store did not have are left out.
+        messages, expired ones included, as RocketMQ counts it; and ``behind_ms``, the age at that time of the oldest
+        message not consumed. It is 0 without a lag, and null if no record of the store begins with that message, since
+        it expired or is inside a batch of a BatchCQ topic. For several queues it is the longest that is known. Offsets
+        of queues that the store did not have are left out.
 
     Raises:
-        ConfigError: ``by`` is none of these.
+        ConfigError: ``by`` is not one of these.
     """
     if by not in LEVELS:
-        raise ConfigError(f"lag is added up by {', '.join(LEVELS)}, not by {by!r}")
+        raise ConfigError(f"lag by {by!r} is unknown; use one of {', '.join(LEVELS)}")
     queue = ["broker", "topic", "queue_id"]
     known = snapshots.where(F.col("max_offset").isNotNull())
     next_ones = messages.select(
@@ -43,9 +43,9 @@ def lag(snapshots: DataFrame, messages: DataFrame, by: str = "queue") -> DataFra
         F.col("queue_offset").alias("consumer_offset"),
         millis(messages, "store_timestamp").alias("stored"),
     )
-    # No hint to broadcast: Spark does so where a side is small, and snapshots of a month are not.
+    # No broadcast hint: Spark broadcasts a small side anyway, and the snapshots of a month are large.
     wanted = known.select(*queue, "consumer_offset").distinct()
-    # A deleted topic that was made again has two messages of one offset; the newer one is meant.
+    # A topic that was deleted and created again has two messages of one offset; the newer one counts.
     found = next_ones.join(wanted, [*queue, "consumer_offset"], "left_semi")
     found = found.groupBy(*queue, "consumer_offset").agg(F.max("stored").alias("stored"))
     waiting = F.greatest(F.col("max_offset") - F.col("consumer_offset"), F.lit(0))

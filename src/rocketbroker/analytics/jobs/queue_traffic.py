@@ -1,4 +1,4 @@
-"""Traffic from the ConsumeQueues, in the form in which the job ``traffic`` has it, without Spark."""
+"""Traffic from the ConsumeQueues, in the form of the job ``traffic``, without Spark."""
 
 from collections.abc import Collection
 from typing import Final
@@ -29,27 +29,27 @@ def queue_traffic(
     topics: Collection[str] | None = None,
     report: DecodeReport | None = None,
 ) -> pa.Table:
-    """Sum up by interval how much was stored of each topic, see ``minute_traffic.traffic_by_minute``.
+    """Sum up by interval the messages and bytes stored of each topic; see ``minute_traffic.traffic_by_minute``.
 
     Args:
         stores: the stores.
         interval: seconds, a multiple of 60; intervals begin at multiples of it since 1970 (UTC).
-        since_ms: only what was stored at this time or later, ms since 1970, where a minute begins.
-        until_ms: only what was stored before this time, where a minute begins.
-        topics: only these; all if None.
-        report: takes what could not be read, where the log itself had to be.
+        since_ms: only messages stored at this time or later, ms since 1970, a whole minute.
+        until_ms: only messages stored before this time, a whole minute.
+        topics: only these topics; all if None.
+        report: records what could not be read where the log itself is read.
 
     Returns:
         The columns of the job ``traffic``, sorted by ``from_time``, ``broker`` and ``topic``.
 
     Raises:
-        ConfigError: an interval or a time is of no whole minutes.
+        ConfigError: the interval or a time is not a whole minute.
         StoreError: as from ``read_store``.
     """
     check_interval(interval, MINUTE_MS // _MS)
     for name, time_ms in (("--since", since_ms), ("--until", until_ms)):
         if time_ms is not None and time_ms % MINUTE_MS:
-            raise ConfigError(f"queues tell traffic by whole minutes: {name} {time_ms} (ms since 1970) is within one")
+            raise ConfigError(f"{name} {time_ms} (ms since 1970): traffic from queues is by whole minutes")
     found = traffic_by_minute(stores, report)
     return _by_interval(found.filter(_chosen(found, since_ms, until_ms, topics)), interval * _MS)
 

@@ -1,4 +1,4 @@
-"""``mqanalytics audit``: checks stores, by the rules of ``codec/storefile/audit_rules.py``."""
+"""``mqanalytics audit``: check of stores by the rules of ``codec/storefile/audit_rules.py``."""
 
 from collections import Counter
 from dataclasses import replace
@@ -30,21 +30,21 @@ Found = list[dict[str, Any]]
 
 def command(  # noqa: PLR0913, PLR0917 - typer makes an option of each argument
     stores: Stores,
-    no_crc: Annotated[bool, typer.Option("--no-crc", help="Do not hold bodies against their checksums.")] = False,
+    no_crc: Annotated[bool, typer.Option("--no-crc", help="Do not compare bodies with their checksums.")] = False,
     file_reserved_time: Annotated[
         int, typer.Option("--file-reserved-time", min=1, help="The brokers' fileReservedTime, in hours.")
     ] = _DEFAULTS.file_reserved_time,
     within: Annotated[
-        int, typer.Option("--within", min=0, help="Tell of messages nobody has consumed that go in so many hours.")
+        int, typer.Option("--within", min=0, help="Warn of unconsumed messages that expire within this many hours.")
     ] = 24,
     delay_levels: Annotated[
         str, typer.Option("--delay-levels", help="The brokers' messageDelayLevel.")
     ] = _DEFAULTS.message_delay_level,
     max_hash_slot_num: Annotated[
-        int, typer.Option("--max-hash-slot-num", min=0, help="The brokers' maxHashSlotNum; 0 finds out each file's.")
+        int, typer.Option("--max-hash-slot-num", min=0, help="The brokers' maxHashSlotNum; 0 detects it in each file.")
     ] = 0,
     limit: Annotated[
-        int, typer.Option("--limit", min=1, help="Show so many findings of each rule; all are counted.")
+        int, typer.Option("--limit", min=1, help="Show at most this many findings per rule; all are counted.")
     ] = 20,
     as_json: AsJson = False,
 ) -> None:
@@ -81,7 +81,7 @@ def run(
         tables = replace(tables, corrupt_ranges=kept.keep_few(tables.corrupt_ranges))
         told = audit(tables, stores, options, kept)
         found = most_of_each_rule(told, limit).toArrow().to_pylist()
-        # What was removed while tables were read, one after the other, is in some and not in others.
+        # Tables are read in sequence: files removed meanwhile are in some tables and not in others.
         if found and (begins := begins_moved(roots, stores)):
             found = most_of_each_rule(but_for_removed(told, begins), limit).toArrow().to_pylist()
         unread = tables.corrupt_ranges.where("kind != 'wrong_body'").selectExpr("count(*) AS n", "sum(length) AS bytes")
@@ -105,10 +105,10 @@ def _tables(scope: "Scope", options: "AuditOptions", *, check_crc: bool) -> "Aud
 
 
 def _scheduled(scope: "Scope") -> "DataFrame":
-    """Delayed messages by their queues, so that the properties of all others are left unread.
+    """Return delayed messages through their queues, so that the properties of other messages are not read.
 
-    A message that no entry leads to may lack: nothing of it is compared. For a store without such queues all of the log
-    would be read.
+    A message without an entry may be missing, since it is not compared. Stores without such queues are skipped: for
+    them the whole log would be read.
     """
     from rocketbroker.analytics.columns.selection import Selection
     from rocketbroker.analytics.files.open_store import open_folder

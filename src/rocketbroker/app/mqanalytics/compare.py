@@ -1,4 +1,4 @@
-"""``mqanalytics compare``: holds the messages of two stores against each other."""
+"""``mqanalytics compare``: comparison of the messages of two stores."""
 
 from enum import StrEnum
 from typing import Annotated
@@ -12,7 +12,7 @@ from rocketbroker.app.mqanalytics.table_jobs import collected
 
 
 class By(StrEnum):
-    """What a message is known by."""
+    """Identity of a message in both stores."""
 
     physical = "physical"
     queue = "queue"
@@ -20,17 +20,18 @@ class By(StrEnum):
 
 def command(  # noqa: PLR0913, PLR0917 - its options
     first: Annotated[str, typer.Argument(metavar="FIRST", help="A store.")],
-    second: Annotated[str, typer.Argument(metavar="SECOND", help="The store that it is held against.")],
+    second: Annotated[str, typer.Argument(metavar="SECOND", help="The store to compare it with.")],
     by: Annotated[
         By,
         typer.Option(
             "--by",
-            help="What a message is known by: physical, its offset in the commit log, as in a master and its slave; "
+            help="Identity of a message: physical, its offset in the commit log, for a master and its slave; "
             "queue, its topic, queue and queue offset.",
         ),
     ] = By.physical,
     ignore: Annotated[
-        list[str] | None, typer.Option("--ignore", metavar="COLUMN", help="Do not compare this; may be repeated.")
+        list[str] | None,
+        typer.Option("--ignore", metavar="COLUMN", help="Do not compare this column; may be repeated."),
     ] = None,
     since: Since = None,
     until: Until = None,
@@ -39,7 +40,7 @@ def command(  # noqa: PLR0913, PLR0917 - its options
     limit: Limit = ROWS,
     as_json: AsJson = False,
 ) -> None:
-    """Hold the messages of two stores against each other; exit code 3 when they differ."""
+    """Compare the messages of two stores; exit code 3 if they differ."""
     with failing_in_one_line():
         wanted = selection(since, until, topic, exact=exact)
         roots = known_stores([first, second], topic)

@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
     Counted = tuple[list[TopicQueueCount], dict[str, int] | None]
 
-# One process reads this much in about the time that Spark takes to start.
+# One process reads this much in about the time that Spark needs to start.
 _MOST_LOCAL_BYTES: Final = 4 << 30
 
 
 class Engine(StrEnum):
-    """What counts."""
+    """Engine that counts."""
 
     auto = "auto"
     local = "local"
@@ -34,7 +34,8 @@ def command(
     engine: Annotated[
         Engine,
         typer.Option(
-            "--engine", help="What counts: this process, Spark, or by the size of the log: Spark above 4 GiB."
+            "--engine",
+            help="Count in this process (local), with Spark, or automatically: with Spark above 4 GiB of log.",
         ),
     ] = Engine.auto,
     skip_damage: SkipDamage = False,

@@ -1,4 +1,4 @@
-"""``mqanalytics export``: writes messages to files that other programs read."""
+"""``mqanalytics export``: messages as files that other programs read."""
 
 from typing import Annotated
 
@@ -13,9 +13,7 @@ from rocketbroker.app.mqanalytics.table_jobs import SkipDamage
 
 def command(  # noqa: PLR0913, PLR0917 - its options
     stores: Stores,
-    to: Annotated[
-        str, typer.Option("--to", metavar="DIR", help="A folder or address that is not there yet; of Iceberg a table.")
-    ],
+    to: Annotated[str, typer.Option("--to", metavar="DIR", help="A new folder or address; for Iceberg a new table.")],
     form: Annotated[str, typer.Option("--format", help="parquet, jsonl, delta or iceberg.")] = "parquet",
     since: Since = None,
     until: Until = None,

@@ -1,4 +1,4 @@
-"""``mqanalytics lag``: how far consumer groups were behind."""
+"""``mqanalytics lag``: lag of consumer groups."""
 
 from enum import StrEnum
 from pathlib import Path
@@ -14,7 +14,7 @@ from rocketbroker.common.clock import SystemClock
 
 
 class Level(StrEnum):
-    """What lag is added up by."""
+    """Level at which lag is summed up."""
 
     queue = "queue"
     topic = "topic"
@@ -25,14 +25,16 @@ def command(
     stores: Stores,
     snapshots: Annotated[
         Path | None,
-        typer.Option("--snapshots", metavar="DIR", help="What `snapshot` has kept; without it, how it is now."),
+        typer.Option(
+            "--snapshots", metavar="DIR", help="Snapshots taken by `snapshot`; without it, the current state."
+        ),
     ] = None,
-    by: Annotated[Level, typer.Option("--by", help="What lag is added up by.")] = Level.queue,
+    by: Annotated[Level, typer.Option("--by", help="Level at which lag is summed up.")] = Level.queue,
     skip_damage: SkipDamage = False,
     limit: Limit = ROWS,
     as_json: AsJson = False,
 ) -> None:
-    """Show how many messages consumer groups had still to consume, and how old these were."""
+    """Show how many messages consumer groups had not consumed, and the age of the oldest."""
     with failing_in_one_line():
         roots = known_stores(stores)
         with running("Looking at offsets") as (spark, _):

@@ -32,11 +32,9 @@ Topics = Annotated[
 ]
 Exact = Annotated[
     bool,
-    typer.Option(
-        "--exact", help="Read all of the log, where store times and queues would else tell what can be left out."
-    ),
+    typer.Option("--exact", help="Read the whole log, instead of skipping parts by store times and queues."),
 ]
-Limit = Annotated[int, typer.Option("--limit", min=0, help="Show so many rows at most; 0 shows all.")]
+Limit = Annotated[int, typer.Option("--limit", min=0, help="Show at most this many rows; 0 shows all.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of a table.")]
 
 ROWS = 1000

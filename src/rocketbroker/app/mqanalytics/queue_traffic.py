@@ -1,4 +1,4 @@
-"""``mqanalytics queue-traffic``: what ``traffic`` tells, by the queues and without Spark."""
+"""``mqanalytics queue-traffic``: the result of ``traffic`` from the queues, without Spark."""
 
 from typing import TYPE_CHECKING, Annotated
 
@@ -21,9 +21,9 @@ def command(
     limit: Limit = ROWS,
     as_json: AsJson = False,
 ) -> None:
-    """Messages and bytes of each topic by time, from the queues: little of the log is read, and Spark is not started.
+    """Count messages and bytes of each topic by time from the queues, without Spark and most of the log.
 
-    --since and --until are whole minutes. Where queues do not lead to all of the log it is read, and a warning says so.
+    --since and --until are whole minutes. Where queues do not cover the log, the log is read, with a warning.
     """
     with failing_in_one_line():
         wanted, roots = selection(since, until, topic), known_stores(stores, topic)
@@ -40,6 +40,6 @@ def command(
 
 
 def _not_read(report: "DecodeReport") -> dict[str, int] | None:
-    """None where nothing is known: most of the log was not looked at."""
+    """Return damage found, or None if none was: most of the log was not read."""
     ranges = report.ranges
     return {"ranges": len(ranges), "bytes": sum(each.length for each in ranges)} if ranges else None

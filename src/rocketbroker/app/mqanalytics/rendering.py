@@ -1,4 +1,4 @@
-"""Prints rows: a table for people, one JSON document for programs."""
+"""Output of rows: a table for people, one JSON document for programs."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -15,14 +15,14 @@ Row = Mapping[str, Any]
 def print_rows(
     name: str, rows: Sequence[Row], columns: Sequence[str], summary: Mapping[str, Any], as_json: bool
 ) -> None:
-    """Print rows and what is to be said of all.
+    """Print rows and a summary.
 
     Args:
-        name: of the job.
-        rows: by column, times as datetimes.
+        name: name of the job.
+        rows: values by column, times as datetimes.
         columns: the columns in their order.
-        summary: what JSON has besides; ``notRead`` and ``more`` are told to people, too.
-        as_json: prints JSON, with names in camel case and times in ms since 1970.
+        summary: further members of the JSON document; ``notRead`` and ``more`` are also in the last line of a table.
+        as_json: print JSON, with names in camel case and times in ms since 1970.
     """
     if as_json:
         found = [{camel(column): plain(row[column]) for column in columns} for row in rows]
@@ -33,7 +33,7 @@ def print_rows(
 
 
 def told(count: int, summary: Mapping[str, Any], what: str = "row") -> str:
-    """Return the last line: how many rows, whether there are more, and what could not be read."""
+    """Return the last line: the number of rows, whether there are more, and what could not be read."""
     parts = [f"{count:,} {what}{'' if count == 1 else 's'}"]
     if summary.get("more"):
         parts.append("and more (--limit)")
@@ -67,7 +67,7 @@ def _texts(rows: Sequence[Row], columns: Sequence[str]) -> list[list[str]]:
 
 
 def text(value: Any) -> str:
-    """Return a value for people."""
+    """Return a value as text for people."""
     if value is None:
         return "-"
     if isinstance(value, datetime):

@@ -1,4 +1,4 @@
-"""``mqanalytics replay``: sends what was exported to a broker again."""
+"""``mqanalytics replay``: exported messages sent to a broker again."""
 
 import asyncio
 from functools import partial
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 
 def command(  # noqa: PLR0913, PLR0917 - its options
-    source: Annotated[str, typer.Argument(metavar="EXPORT", help="What `mqanalytics export` has written.")],
+    source: Annotated[str, typer.Argument(metavar="EXPORT", help="An export written by `mqanalytics export`.")],
     form: Annotated[str, typer.Option("--format", help="parquet or jsonl.")] = "parquet",
     namesrv_addr: Annotated[
         str,
         typer.Option("-n", "--namesrvAddr", envvar="NAMESRV_ADDR", metavar="HOST:PORT[;...]", help="Name servers."),
     ] = "",
-    send: Annotated[bool, typer.Option("--send", help="Send; without it, only say what would be sent.")] = False,
-    rate: Annotated[float, typer.Option("--rate", min=0, help="Messages a second; 0 is as fast as it goes.")] = 100,
+    send: Annotated[bool, typer.Option("--send", help="Send; without it, only show what would be sent.")] = False,
+    rate: Annotated[float, typer.Option("--rate", min=0, help="Messages per second; 0 means no limit.")] = 100,
     to_topic: Annotated[
         list[str] | None,
         typer.Option("--to-topic", metavar="OLD=NEW", help="Send a topic's messages to another; may be repeated."),
@@ -42,7 +42,7 @@ def command(  # noqa: PLR0913, PLR0917 - its options
     with failing_in_one_line():
         wanted, topics = selection(since, until, topic), _topics(to_topic or [])
         if send and not namesrv_addr:
-            raise ConfigError("no name server is given: use -n host:port or set NAMESRV_ADDR")
+            raise ConfigError("no name server; use -n host:port or set NAMESRV_ADDR")
         with running("Replaying") as (spark, tell):
             from rocketbroker.analytics.jobs.replay import exported_messages, in_order, rehearse
             from rocketbroker.analytics.jobs.scope import selected
@@ -54,14 +54,14 @@ def command(  # noqa: PLR0913, PLR0917 - its options
 
 
 def ended(done: "Replayed", *, sent: bool, as_json: bool) -> None:
-    """Print what became of a replay; it fails when that ended early.
+    """Print the outcome of a replay; fail if it ended early.
 
     Raises:
         typer.Exit: with exit code 1.
     """
     _print(done, sent=sent, as_json=as_json)
     if done.failure:
-        go_on = "nothing was sent" if done.resume_ms is None else f"go on with --since {done.resume_ms}"
+        go_on = "nothing was sent" if done.resume_ms is None else f"resume with --since {done.resume_ms}"
         fail(f"{done.failure}; {go_on}")
 
 

@@ -1,4 +1,4 @@
-"""``mqanalytics report``: one page on stores."""
+"""``mqanalytics report``: one HTML page about stores."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from rocketbroker.analytics.report.facts import StoreFacts
 
 Output = Annotated[
-    Path, typer.Option("--output", "-o", dir_okay=False, metavar="FILE", help="Where the page is written; replaced.")
+    Path, typer.Option("--output", "-o", dir_okay=False, metavar="FILE", help="Output file; replaced if it exists.")
 ]
 Pngs = Annotated[
     Path | None, typer.Option("--png", file_okay=False, metavar="DIR", help="Also draw its figures as PNG there.")
@@ -29,7 +29,7 @@ def command(
     until: Until = None,
     topic: Topics = None,
 ) -> None:
-    """Write one HTML page on stores, which needs nothing else: traffic, sizes, keys, queues, delays, lag, damage."""
+    """Write a self-contained HTML page about stores: traffic, sizes, keys, queues, delays, lag, damage."""
     with failing_in_one_line():
         wanted = selection(since, until, topic)
         known_stores(stores, topic)

@@ -1,4 +1,4 @@
-"""How all sub-commands run and fail: one line on stderr, and an exit code."""
+"""Running and failing of all sub-commands: one line on stderr, and an exit code."""
 
 import logging
 import sys
@@ -30,13 +30,13 @@ Progress = Callable[[int, int], None]
 
 @contextmanager
 def failing_in_one_line() -> Iterator[None]:
-    """End with one line on stderr and exit code 1 when a store or Spark cannot be used, 2 for a wrong argument.
+    """Exit with one line on stderr: code 1 if a store or Spark cannot be used, 2 for an invalid argument.
 
     Raises:
         typer.Exit: in place of the error.
     """
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(message)s")
-    logging.getLogger("py4j").setLevel(logging.CRITICAL)  # it logs a stack for every call that a Ctrl-C interrupts
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)  # it logs a stack trace for every call that Ctrl-C interrupts
     try:
         yield
     except ConfigError as error:
@@ -48,7 +48,7 @@ def failing_in_one_line() -> Iterator[None]:
 
 
 def fail(reason: str, exit_code: int = EXIT_FAILED) -> NoReturn:
-    """End with one line on stderr.
+    """Exit with one line on stderr.
 
     Raises:
         typer.Exit: always.
@@ -58,11 +58,11 @@ def fail(reason: str, exit_code: int = EXIT_FAILED) -> NoReturn:
 
 
 def known_stores(stores: list[str], topics: list[str] | None = None) -> "tuple[StoreRoot, ...]":
-    """The stores of a command line, all of which are there: Spark would take seconds to start, and say it at length.
+    """Return the stores of a command line, checked before Spark takes seconds to start.
 
     Raises:
-        ConfigError: one makes no sense.
-        StoreError: one is no store.
+        ConfigError: the name of a store is invalid.
+        StoreError: one is not a store.
     """
     from rocketbroker.analytics.files.commit_log_files import commit_log_folder
     from rocketbroker.analytics.files.open_store import open_folder
@@ -77,7 +77,7 @@ def known_stores(stores: list[str], topics: list[str] | None = None) -> "tuple[S
 
 
 def _warn_of_unknown(topics: list[str], folders: "list[StoreFolder]") -> None:
-    """Warn only: the log may have messages of a topic that was deleted."""
+    """Warn of unknown topics; no error, since the log may have messages of a deleted topic."""
     from rocketbroker.analytics.queues.queue_folders import known_topics
 
     known = set().union(*map(known_topics, folders)) if topics else set()
@@ -88,10 +88,10 @@ def _warn_of_unknown(topics: list[str], folders: "list[StoreFolder]") -> None:
 
 
 def selection(since: int | None, until: int | None, topics: list[str] | None, *, exact: bool = False) -> "Selection":
-    """What the options of a command line select.
+    """Return the selection of the options of a command line.
 
     Raises:
-        ConfigError: the times are the wrong way round.
+        ConfigError: since is not before until.
     """
     from rocketbroker.analytics.columns.selection import Selection
 
@@ -102,7 +102,7 @@ def selection(since: int | None, until: int | None, topics: list[str] | None, *,
 
 @contextmanager
 def reading() -> Iterator[Callable[[int], None]]:
-    """Show on a terminal, on stderr, how many messages were read; yield the function to tell it."""
+    """Show the number of messages read on stderr, if it is a terminal; yield the function that updates it."""
     from rich.console import Console
     from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
@@ -115,9 +115,9 @@ def reading() -> Iterator[Callable[[int], None]]:
 
 @contextmanager
 def running(what: str) -> "Iterator[tuple[SparkSession, Progress]]":
-    """A session of its own, and what to tell how far a job is; a bar shows it on a terminal, on stderr.
+    """Run a Spark session and yield it with a progress function; a bar shows progress on stderr, if a terminal.
 
-    Errors of Spark's workers come out as errors of ours.
+    Errors of Spark's workers are raised as StoreError.
 
     Raises:
         StoreError: a job failed.
@@ -144,5 +144,5 @@ def running(what: str) -> "Iterator[tuple[SparkSession, Progress]]":
             try:
                 with SparkProgress(spark, tell):
                     yield spark, tell
-            except (PySparkException, Py4JError) as error:  # not all errors of Java are made those of Spark
+            except (PySparkException, Py4JError) as error:  # PySpark does not convert all Java errors
                 raise StoreError(f"{what.lower()} failed: {reason_of(error)}") from error

@@ -1,4 +1,4 @@
-"""``mqanalytics search``: looks for text in bodies and properties."""
+"""``mqanalytics search``: search for text in bodies and properties."""
 
 from enum import StrEnum
 from typing import Annotated
@@ -13,7 +13,7 @@ from rocketbroker.common.errors import ConfigError
 
 
 class Place(StrEnum):
-    """Where to look."""
+    """Part of a message to search."""
 
     body = "body"
     properties = "properties"
@@ -21,13 +21,11 @@ class Place(StrEnum):
 
 def command(  # noqa: PLR0913, PLR0917 - its options
     stores: Stores,
-    text: Annotated[str | None, typer.Option("--text", help="Look for this text.")] = None,
-    regex: Annotated[
-        str | None, typer.Option("--regex", help="Look for what this regular expression (RE2) matches.")
-    ] = None,
-    ignore_case: Annotated[bool, typer.Option("--ignore-case", help="Take upper and lower case for the same.")] = False,
+    text: Annotated[str | None, typer.Option("--text", help="Text to search for.")] = None,
+    regex: Annotated[str | None, typer.Option("--regex", help="Regular expression (RE2) to search for.")] = None,
+    ignore_case: Annotated[bool, typer.Option("--ignore-case", help="Ignore upper and lower case.")] = False,
     places: Annotated[
-        list[Place] | None, typer.Option("--in", help="Look here only; bodies are unpacked before.")
+        list[Place] | None, typer.Option("--in", help="Search only this part; bodies are decompressed first.")
     ] = None,
     since: Since = None,
     until: Until = None,
@@ -37,10 +35,10 @@ def command(  # noqa: PLR0913, PLR0917 - its options
     limit: Limit = ROWS,
     as_json: AsJson = False,
 ) -> None:
-    """Look for text in bodies and properties; exit code 0 whether it is found or not."""
+    """Search for text in bodies and properties; exit code 0 whether it is found or not."""
     with failing_in_one_line():
         if (text is None) == (regex is None):
-            raise ConfigError("a search is for either --text or --regex")
+            raise ConfigError("give either --text or --regex")
         wanted, roots = selection(since, until, topic, exact=exact), known_stores(stores, topic)
         from rocketbroker.analytics.jobs.search import COLUMNS_OF, SHOWN, Pattern, search
 

@@ -1,4 +1,4 @@
-"""``mqanalytics snapshot``: keeps what consumer groups have consumed by now."""
+"""``mqanalytics snapshot``: the current offsets of consumer groups, saved."""
 
 from pathlib import Path
 from typing import Annotated
@@ -13,10 +13,10 @@ from rocketbroker.common.clock import SystemClock
 
 def command(
     stores: Stores,
-    to: Annotated[Path, typer.Option("--to", metavar="DIR", help="Where snapshots are kept; made if it is not there.")],
+    to: Annotated[Path, typer.Option("--to", metavar="DIR", help="Folder of the snapshots; created if missing.")],
     as_json: AsJson = False,
 ) -> None:
-    """Keep what consumer groups have consumed by now, and where their queues end; for ``lag``. Starts no Spark."""
+    """Save the current offsets of consumer groups and the ends of their queues, for ``lag``; without Spark."""
     with failing_in_one_line():
         roots = known_stores(stores)
         from rocketbroker.analytics.jobs.snapshots import take_snapshot, write_snapshot

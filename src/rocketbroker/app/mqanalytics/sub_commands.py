@@ -11,15 +11,15 @@ from rocketbroker.app.lazy_commands import SubCommand
 
 _OWN: Final = {
     "count": SubCommand("count", "Count the messages of each topic and queue."),
-    "queue-traffic": SubCommand("queue_traffic", "Traffic by the queues, at a fraction of the work; no Spark."),
-    "report": SubCommand("report", "Write one HTML page on stores."),
-    "search": SubCommand("search", "Look for text in bodies and properties."),
-    "audit": SubCommand("audit", "Check that nothing stored is lost or in disagreement."),
-    "compare": SubCommand("compare", "Hold the messages of two stores against each other."),
+    "queue-traffic": SubCommand("queue_traffic", "Count traffic from the queues, much faster and without Spark."),
+    "report": SubCommand("report", "Write one HTML page about stores."),
+    "search": SubCommand("search", "Search for text in bodies and properties."),
+    "audit": SubCommand("audit", "Check that stored data is complete and consistent."),
+    "compare": SubCommand("compare", "Compare the messages of two stores."),
     "export": SubCommand("export", "Write messages to Parquet, JSON lines, Delta or Iceberg."),
-    "replay": SubCommand("replay", "Send what was exported to a broker again."),
-    "snapshot": SubCommand("snapshot", "Keep what consumer groups have consumed by now."),
-    "lag": SubCommand("lag", "How far consumer groups were behind, by snapshots."),
+    "replay": SubCommand("replay", "Send exported messages to a broker again."),
+    "snapshot": SubCommand("snapshot", "Save the current offsets of consumer groups."),
+    "lag": SubCommand("lag", "Show the lag of consumer groups, now or in snapshots."),
 }
 
 SUB_COMMANDS: Final = {

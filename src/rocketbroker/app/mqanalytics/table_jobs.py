@@ -1,4 +1,4 @@
-"""The sub-commands that are made from ``analytics/jobs/job_list.py``: a job's rows as a table."""
+"""Sub-commands generated from ``analytics/jobs/job_list.py``: the rows of a job as a table."""
 
 import inspect
 from collections.abc import Callable
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 SkipDamage = Annotated[
     bool,
     typer.Option(
-        "--skip-damage", help="Do not look for ranges that cannot be read, which takes one more pass over the log."
+        "--skip-damage", help="Skip the search for unreadable ranges, which takes one more pass over the log."
     ),
 ]
 
 
 def command_of(job: Job) -> Callable[..., None]:
-    """Return the command of a job, with its options after those that all have."""
+    """Return the command of a job, with its own and the common options."""
 
     def command(  # noqa: PLR0913, PLR0917 - its options
         stores: Stores,
@@ -73,7 +73,7 @@ def _parameter(option: Option) -> inspect.Parameter:
 
 
 def run(job: Job, scope: "Scope", options: dict[str, Any]) -> "DataFrame":
-    """Return the data frame of a job over what ``scope`` selects."""
+    """Return the data frame of a job over the selection of ``scope``."""
     frames = [
         scope.messages(columns) if name == "messages" else scope.table(name, columns)
         for name, columns in job.reads.items()
@@ -86,14 +86,13 @@ def run(job: Job, scope: "Scope", options: dict[str, Any]) -> "DataFrame":
 def told(
     scope: "Scope", frame: "DataFrame", order: tuple[str, ...], limit: int, *, skip_damage: bool
 ) -> tuple[list[dict[str, Any]], list[str], dict[str, Any]]:
-    """The first rows of a data frame, its columns, and what ``print_rows`` says besides: whether there are more, and
-    what could not be read."""
+    """Return the first rows of a data frame, its columns, and the summary for ``print_rows``."""
     rows, columns, more = collected(frame, order, limit)
     return rows, columns, {"more": more, "notRead": None if skip_damage else scope.not_read()._asdict()}
 
 
 def collected(frame: "DataFrame", order: tuple[str, ...], limit: int) -> tuple[list[dict[str, Any]], list[str], bool]:
-    """The first ``limit`` rows of a data frame in their order, all if 0; its columns; and whether there are more."""
+    """Return the first ``limit`` rows of a data frame (all if 0), its columns, and true if there are more."""
     from pyspark.sql import functions as F  # noqa: N812
 
     by = [F.desc(name[1:]) if name.startswith("-") else F.asc(name) for name in order]

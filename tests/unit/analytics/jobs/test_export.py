@@ -13,7 +13,7 @@ def test_a_library_for_another_release_of_spark_is_named():
     )
     refusal = _refusal(said, "lake.table", "iceberg", FORMATS["iceberg"][1])
     assert str(refusal) == (
-        f"this Spark session cannot write iceberg: the jars in it are not made for Spark {pyspark.__version__} "
+        f"this Spark session cannot write iceberg: its jars are not built for Spark {pyspark.__version__} "
         "(java.lang.IncompatibleClassChangeError: class x.SparkView can not implement View); it needs Iceberg's jar: "
         "add the package iceberg-spark-runtime for this release of Spark, or export to parquet or jsonl"
     )

@@ -16,7 +16,9 @@ def test_a_replay_that_ends_early_says_what_was_sent_and_where_to_go_on(capsys: 
     printed = capsys.readouterr()
     assert raised.value.exit_code == 1
     assert printed.out == "T: 1,200 sent\n1,200 messages sent\n"
-    assert printed.err == ("mqanalytics: the export cannot be read: a file is gone; go on with --since 1795255162876\n")
+    assert printed.err == (
+        "mqanalytics: the export cannot be read: a file is gone; resume with --since 1795255162876\n"
+    )
 
 
 def test_a_replay_that_sent_nothing_has_nothing_to_go_on_from(capsys: pytest.CaptureFixture[str]) -> None:
