@@ -25,6 +25,7 @@ class Acknowledgement(NamedTuple):
 
 
 ACKNOWLEDGED: Final = Acknowledgement(PutMessageStatus.PUT_OK)
+_LATE: Final = Acknowledgement(PutMessageStatus.FLUSH_DISK_TIMEOUT, "the message was not acknowledged in time")
 
 #: Takes the outcome; called once, on the event loop.
 OnAcknowledged = Callable[[Acknowledgement], None]
@@ -65,7 +66,7 @@ def outcome_of(wait: Wait) -> asyncio.Future[Acknowledgement]:
 
 
 def when_all(
-    waits: Sequence[Wait], tell: OnAcknowledged, timeout_s: float = inf, late: Acknowledgement = ACKNOWLEDGED
+    waits: Sequence[Wait], tell: OnAcknowledged, timeout_s: float = inf, late: Acknowledgement = _LATE
 ) -> None:
     """Give ``tell`` the most severe outcome once all waits have ended.
 

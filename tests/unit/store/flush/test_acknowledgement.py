@@ -121,6 +121,14 @@ async def test_a_wait_that_is_late_ends_with_the_deadline(flush: FakeWait, repli
     assert outcomes == [late], "what ends later changes nothing"
 
 
+async def test_what_is_late_is_never_acknowledged(flush: FakeWait):
+    outcome: asyncio.Future[Acknowledgement] = asyncio.get_running_loop().create_future()
+
+    when_all([flush], outcome.set_result, 0.01)
+
+    assert not (await asyncio.wait_for(outcome, 10)).ok
+
+
 async def test_a_failure_before_the_deadline_is_not_hidden_by_it(flush: FakeWait, replica: FakeWait):
     late = Acknowledgement(PutMessageStatus.FLUSH_DISK_TIMEOUT, "not in time")
     outcome: asyncio.Future[Acknowledgement] = asyncio.get_running_loop().create_future()
