@@ -64,14 +64,14 @@ _WARM_UP_DELAY_S = 0.2
 
 
 class BrokerController:
-    """The parts of a broker; ``bind`` makes one that can be started.
+    """The parts of a broker; ``bind`` returns one that can be started.
 
     Args:
         settings: all settings, with the port that was bound.
         sockets: the bound sockets; records, answers and registrations carry their port.
-        clock: the time; by default the system's.
+        clock: source of the time; the system's by default.
 
-    ``routes`` has the requests by their code.
+    ``routes`` maps request codes to handlers.
     """
 
     def __init__(
@@ -130,9 +130,9 @@ class BrokerController:
         self.parts = self._make_role_parts()
 
     def _make_role_parts(self) -> RoleParts:
-        """List all parts with a life, in the order of their start.
+        """Return all parts that start and stop, in the order of their start.
 
-        They stop from the last to the first: offsets are flushed when nothing changes them any more, then written.
+        They stop in reverse order: offsets are flushed when nothing changes them any more, then written.
         """
         config, store = self._settings.broker, self.store
         return RoleParts(
@@ -291,15 +291,15 @@ class BrokerController:
         return f"{self._settings.broker.broker_ip1}:{self._settings.broker.listen_port}"
 
     async def start(self) -> None:
-        """Load the tables, open the store, listen, register at the name servers; an error stops all of it.
+        """Load the tables, open the store, listen, and register at the name servers; stop everything on an error.
 
         Raises:
-            ConfigError: A table cannot be read, or another process listens on a port since it was bound.
+            ConfigError: A table cannot be read, or another process took a port after it was bound.
             StoreError: The store is in use by another broker, or cannot be opened.
         """
         try:
-            # Before the tables are read: damaged ones are set aside. The store opens after them: a start that fails at
-            # a table must leave it unclean, as consumer offsets are set back only after an unclean stop.
+            # Locked before the tables are read, since damaged ones are set aside. The store opens after them: a start
+            # that fails at a table must leave it unclean, as consumer offsets are set back only after an unclean stop.
             self.store.lock.acquire()
             for table in (*self._tables, self.consumer_filters, self.timer.progress):
                 table.load()
@@ -310,7 +310,7 @@ class BrokerController:
         self._tasks.start(self._warm_up(), "warm up")
 
     async def _warm_up(self) -> None:
-        """Import the modules of the first message off the loop, and freeze all objects for the collector."""
+        """Import the modules of the first message off the loop, then exempt all objects from garbage collection."""
         await asyncio.sleep(_WARM_UP_DELAY_S)
         loop = asyncio.get_running_loop()
         modules = ["rocketbroker.store.index.index_file", "rocketbroker.codec.message.java_hash_many"]
@@ -318,13 +318,13 @@ class BrokerController:
             modules += ["rocketbroker.codec.filter.selector_parser", "rocketbroker.codec.message.property_slices"]
         for module in modules:
             await loop.run_in_executor(None, importlib.import_module, module)
-        # Nothing on the hot path makes cycles, so collections find nothing and only cost.
+        # Nothing on the hot path creates cycles, so collections only cost time.
         gc.collect()
         gc.freeze()
         gc.set_threshold(50_000, 50, 50)
 
     async def stop(self) -> None:
-        """Unregister, stop listening, write all to disk."""
+        """Unregister, stop listening, and write everything to disk."""
         await self._tasks.stop()
         await self.parts.stop()
         self.store.lock.release()
@@ -333,7 +333,7 @@ class BrokerController:
         self._executor.shutdown()
 
     def _register_again(self) -> list[asyncio.Future[None]]:
-        """Register a changed address or permission, which name servers take over only with a new version."""
+        """Register a changed address or permission, which name servers accept only with a new data version."""
         self.topic_configs.changed()
         return self.outer_api.register_all()
 

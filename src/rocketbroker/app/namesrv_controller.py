@@ -28,9 +28,9 @@ class NamesrvController:
     """The parts of a name server.
 
     Args:
-        settings: all settings; ``listenPort`` 0 takes a free port.
+        settings: all settings; ``listenPort`` 0 binds a free port.
 
-    ``port`` and ``address`` are known once it is started; ``routes`` has the requests by their code.
+    ``port`` and ``address`` are known once it is started; ``routes`` maps request codes to handlers.
     """
 
     def __init__(self, settings: NamesrvSettings) -> None:

@@ -11,7 +11,7 @@ log = logging.getLogger(__name__)
 
 
 class BrokerRole(Enum):
-    """Roles in replication (org.apache.rocketmq.store.config.BrokerRole); settings allow ASYNC_MASTER alone."""
+    """Roles in replication (org.apache.rocketmq.store.config.BrokerRole); settings allow only ASYNC_MASTER."""
 
     ASYNC_MASTER = "ASYNC_MASTER"
     SLAVE = "SLAVE"
@@ -25,10 +25,10 @@ class RoleParts:
     """Starts parts in order and stops them in reverse order, each while the broker has one of its roles.
 
     Args:
-        parts: roles and part.
+        parts: pairs of roles and the part that runs in them.
 
     Attributes:
-        role: the role that was taken last, ``None`` before the start and from the stop on.
+        role: the current role, ``None`` before the start and after the stop.
     """
 
     def __init__(self, *parts: tuple[Collection[BrokerRole], Part]) -> None:
@@ -37,7 +37,7 @@ class RoleParts:
         self.role: BrokerRole | None = None
 
     async def take_role(self, role: BrokerRole) -> None:
-        """Stop the parts that the role does not run, then start those that it lacks; an error leaves the rest out."""
+        """Stop the parts that the role does not run, then start those that it needs; an error skips the rest."""
         await self._stop([part for roles, part in self._parts if role not in roles])
         for roles, part in self._parts:
             if role in roles and part not in self._running:
@@ -51,7 +51,7 @@ class RoleParts:
         await self._stop([part for _, part in self._parts])
 
     async def _stop(self, parts: Collection[Part]) -> None:
-        """Stop parts, the last first; an error of one is logged and does not keep the others from stopping."""
+        """Stop parts in reverse order; log an error and stop the others nevertheless."""
         for part in reversed(list(parts)):
             if part in self._running:
                 self._running.remove(part)

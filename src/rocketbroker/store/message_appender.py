@@ -29,10 +29,10 @@ from rocketbroker.store.queue.consume_queue_store import ConsumeQueueStore
 from rocketbroker.store.queue.delay_level_table import tags_code_of
 from rocketbroker.store.queue.dispatch_request import DispatchRequest, DispatchRun
 
-# sysFlag bits of half messages and rollbacks, which go into no queue.
+# sysFlag bits of half messages and rollbacks, which no queue gets.
 _NOT_QUEUED = {TRANSACTION_PREPARED_TYPE, TRANSACTION_ROLLBACK_TYPE}
 _TRANSACTION_BITS = TRANSACTION_ROLLBACK_TYPE
-# Looking a member up in its enum takes 20 times as long.
+# An enum lookup takes 20 times as long.
 _PUT_OK = PutMessageStatus.PUT_OK
 _STATUS_OF: dict[type[StoreError], PutMessageStatus] = {
     StoreFullError: PutMessageStatus.DISK_FULL,
@@ -50,13 +50,13 @@ class MessageAppender:
         queues: the queues.
         dispatcher: makes messages readable.
         config: the limits.
-        clock: gives store times.
+        clock: source of store times.
         delay_levels: ms by level; a message of SCHEDULE_TOPIC_XXXX is queued by its delivery time.
         refusals: standing reasons to reject messages.
-        sync_flusher: knows what is on disk; given where only that may be read (SYNC_FLUSH).
+        sync_flusher: knows what is on disk; set under SYNC_FLUSH, where only that may be read.
     """
 
-    def __init__(  # noqa: PLR0913, PLR0917 - each is one thing that a put depends on
+    def __init__(  # noqa: PLR0913, PLR0917 - a put depends on each of these
         self,
         commit_log: CommitLog,
         queues: ConsumeQueueStore,
@@ -76,7 +76,7 @@ class MessageAppender:
         self._config = config
         self._clock = clock
         # Messages of the log that may not be in their queues yet. Other threads read this list: it grows in place, and
-        # a shorter list replaces it only after the missing messages were entered.
+        # a shorter list replaces it only after the missing messages are in their queues.
         self._pending: list[DispatchRequest] = []
         self._dispatching = False
         # Store time of the last message in ms.
@@ -84,7 +84,7 @@ class MessageAppender:
         self.put_count = 0
 
     def put_message(self, message: MessageExtBrokerInner) -> PutMessageResult:
-        """Append one message; the next ``dispatch`` makes it readable."""
+        """Append one message and return the result; the next ``dispatch`` makes it readable."""
         if (refused := self._refusals.current) is not None and not self._dispatch_recovered():
             return refused
         properties = message.properties
@@ -100,7 +100,7 @@ class MessageAppender:
             if queued:
                 queue_offset = queue.next_offset
                 if queue_offset >= queue.room_end:
-                    # Before the log has the message: a queue without room rejects its own messages only.
+                    # Before the log gets the message: a queue without room rejects only its own messages.
                     queue.make_room(queue_offset + 1)
             offset, size = self._commit_log.append(message, queue, queue_offset, timestamp)
         except StoreError as error:
@@ -119,7 +119,7 @@ class MessageAppender:
         return PutMessageResult(_PUT_OK, offset, queue_offset, timestamp, size)
 
     def put_inner_batch(self, message: MessageExtBrokerInner, count: int) -> PutMessageResult:
-        """Append one record that holds a batch to a topic of batches.
+        """Append one record that holds a batch to a topic with ``queue.type=BatchCQ``.
 
         Args:
             message: the batch as body, marked by sysFlag and ``INNER_NUM``; ``INNER_BASE`` is added.
@@ -141,7 +141,7 @@ class MessageAppender:
         return result
 
     def put_messages(self, message: MessageExtBrokerInner, parts: BatchParts) -> PutMessageResult:
-        """Append several messages to one queue, back to back: all or none.
+        """Append several messages to one queue, back to back; either all are stored or none.
 
         Args:
             message: the common fields; its body and properties are ignored.
@@ -177,7 +177,7 @@ class MessageAppender:
         return PutMessageResult(_PUT_OK, offset, first, timestamp, batch.total, "", offsets)
 
     def _dispatch_run(self, run: DispatchRun) -> None:
-        """Make a batch readable at once; if that fails, it waits with the other messages."""
+        """Make a batch readable at once; if that fails, it becomes pending like other messages."""
         if self._sync_flusher is not None or self._dispatching:
             self._pending += run.requests()
             return
@@ -185,19 +185,19 @@ class MessageAppender:
             self.dispatch()
             self._dispatching = True
             self._dispatcher.dispatch_run(run)
-        except Exception:  # noqa: BLE001 - the dispatch at the end of the read event meets it again and reports it
+        except Exception:  # noqa: BLE001 - the dispatch at the end of the read event runs into it again and reports it
             self._pending += run.requests()
         finally:
             self._dispatching = False
 
     def dispatch(self) -> None:
-        """Make appended messages readable, under SYNC_FLUSH those on disk; retry what failed before.
+        """Make appended messages readable, under SYNC_FLUSH those on disk; retry failed ones.
 
         A call from a listener does nothing; the next call dispatches what it stored.
 
         Raises:
             StoreFullError: The disk has no room for queue entries, or for the keys that wait.
-            StoreError: The disk refused them for another reason.
+            StoreError: They could not be written for another reason.
         """
         pending = self._pending
         held_back = self._refusals.current is not None and self._refusals.reason(Refusal.NOT_DISPATCHED)
@@ -207,14 +207,14 @@ class MessageAppender:
         if self._sync_flusher is not None:
             ready = bisect_right(pending, self._sync_flusher.flushed_offset, key=_end_of)
             if ready < len(pending):
-                # No send may wait for this sync: delayed messages that are due come without one.
+                # Perhaps no send waits for this sync: delayed messages that are due come without one.
                 self._sync_flusher.wakeup()
         requests = pending[:ready]
         self._dispatching = True
         try:
             self._dispatcher.dispatch(requests)
         except BaseException as error:
-            # Whatever the error, these messages are acknowledged: they stay until a queue has them.
+            # Whatever the error, these messages are acknowledged: they stay pending until a queue has them.
             held = [request for request in requests if request[1] >= request[0].max_offset]
             self._pending = held + pending[ready:]
             # Unreadable messages must not pile up: sends are rejected until these are readable.
@@ -238,16 +238,16 @@ class MessageAppender:
 
     @property
     def last_dispatched_timestamp(self) -> int:
-        """Store time in ms up to which all messages are in their queues (any thread)."""
+        """Store time in ms up to which all messages are in their queues (for any thread)."""
         # In this order: a message that is no longer pending at the second look is in its queue.
         stored = self.last_store_timestamp
         pending = self._pending
-        # Not only the first message: the clock may have been set back after it.
+        # The minimum, not the first message's time: the clock may have been set back after it.
         return min(request[5] for request in pending) - 1 if pending else stored
 
     @property
     def has_pending(self) -> bool:
-        """Messages wait for their queues."""
+        """True if messages wait for their queues."""
         return bool(self._pending)
 
     @property
@@ -256,7 +256,7 @@ class MessageAppender:
         return self._pending[0][2] if self._pending else self._commit_log.max_offset
 
     def _dispatch_recovered(self) -> bool:
-        """Dispatch again where only a failed dispatch rejects sends; return whether it succeeded."""
+        """Retry a failed dispatch if only that rejects sends; return true if sends are accepted again."""
         if not self._refusals.only(Refusal.NOT_DISPATCHED):
             return False
         try:
@@ -267,7 +267,7 @@ class MessageAppender:
 
     def _body_too_long(self, length: int) -> PutMessageResult:
         limit = self._config.max_message_size
-        reason = f"the body has {length} bytes, the limit is {limit} (maxMessageSize)"
+        reason = f"maxMessageSize: a body of {length:,} bytes exceeds the limit of {limit:,}"
         return PutMessageResult(PutMessageStatus.MESSAGE_ILLEGAL, reason=reason)
 
 
@@ -282,5 +282,5 @@ def failed(error: StoreError) -> PutMessageResult:
 
 
 def _properties_too_long(length: int) -> PutMessageResult:
-    reason = f"the properties have {length} bytes, the limit is {MAX_PROPERTIES_LENGTH}"
+    reason = f"the properties have {length:,} bytes; the limit is {MAX_PROPERTIES_LENGTH:,}"
     return PutMessageResult(PutMessageStatus.PROPERTIES_SIZE_EXCEEDED, reason=reason)

@@ -55,7 +55,7 @@ from rocketbroker.store.recovery.store_recovery import recover
 
 log = logging.getLogger(__name__)
 
-# Keys wait for others at most this long before they are written to the index.
+# Longest time that keys wait for others before they are written to the index.
 _INDEX_TICK_S = 0.1
 _COLD_READERS = 2
 # Longest record without its body.
@@ -69,9 +69,9 @@ class MessageStore:
         config: paths, sizes, limits.
         store_host: the broker's address as records hold it.
         listener: called for messages as they become readable.
-        clock: gives store times.
+        clock: source of store times.
         file_system: the disk.
-        topics: the topics by name; their attributes say which have queues of batches.
+        topics: topics by name; their attributes say which have batch queues.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class MessageStore:
         self.damage_log = DamageLog()
         # Why messages are rejected; each cause is set by the part that finds it.
         self.refusals = StandingRefusals()
-        self.refusals.set(Refusal.NOT_STARTED, "the store is not open yet: it takes messages once it has recovered")
+        self.refusals.set(Refusal.NOT_STARTED, "the store is not open yet; it accepts messages once it has recovered")
         # Files
         # Acquired by ``start``, or before it to read other files of the folder; released by ``stop``.
         self.lock = StoreLock(Path(config.store_path_root_dir), config.abort_path, file_system)
@@ -205,7 +205,7 @@ class MessageStore:
         try:
             report = self.recovery_report = await asyncio.shield(opening)
         except BaseException as error:
-            # The thread works on the files until it is done, even when this start was cancelled.
+            # The thread uses the files until it ends, even when this start was cancelled.
             await asyncio.wait([opening])
             self._release()
             if isinstance(error, OSError):
@@ -241,20 +241,20 @@ class MessageStore:
             self._deleted_topics.marks,
         )
         report = recover(loaded, self._checkpoint, reput, changing)
-        # The next sync reaches this time even when no message comes. Otherwise each kill would add to the unknown part.
+        # The next sync records this time even when no message comes. Otherwise each kill would add to the unknown part.
         self.appender.last_store_timestamp = report.last_stored_ms
         self._deleted_topics.clamp(report.end_of_log, report.damaged_files)
         self._trust_from_here_on()
         if self.acknowledgements.required:
             self.flusher.flush()
             if self.flusher.error:
-                raise StoreError(f"messages that a killed broker left would be shown: {self.flusher.error}")
+                raise StoreError(f"messages that a killed broker left are not on disk yet: {self.flusher.error}")
         self.commit_log.warm_up()
         self.lock.note_open()
         return report
 
     def _trust_from_here_on(self) -> None:
-        """Check all messages stored so far when they are read, and none of those that follow."""
+        """Have reads check all messages stored so far, and none of those that follow."""
         for queue in self.queues:
             queue.trusted_from = queue.next_offset
 
@@ -268,13 +268,13 @@ class MessageStore:
         try:
             self._checkpoint.load(self._clock.time_ms())
         except StoreError as error:
-            loaded.note.write(0)  # what queues and index lack is unknown yet
+            loaded.note.write(0)  # what queues and index lack is not known yet
             before_change()
             aside = set_aside(self.config.checkpoint_path, self._file_system)
-            loaded.report.damaged_files.append(f"{error}; it was set aside as {aside.name}")
+            loaded.report.damaged_files.append(f"{error}; set aside as {aside.name}")
 
     async def stop(self) -> None:
-        """Write all to disk, leave a clean store, release all files."""
+        """Write everything to disk, mark the store as clean, and release all files."""
         self.refusals.set(Refusal.SHUTTING_DOWN, "the store is shutting down")
         await self.deletion.stop()
         await self._tasks.stop()
@@ -283,7 +283,7 @@ class MessageStore:
         try:
             self.appender.dispatch()
         except StoreError:
-            log.exception("messages are stored but cannot be read before the next start")
+            log.exception("store: some messages are stored but not readable before the next start")
         self._dispatcher.flush_index()
         await loop.run_in_executor(None, self._close)
 
@@ -294,7 +294,7 @@ class MessageStore:
         try:
             self._leave_clean()
         except OSError:
-            log.exception("the store could not be left clean; it is checked at the next start")
+            log.exception("store: could not be left clean; the next start checks it")
         self._release()
 
     def _leave_clean(self) -> None:
@@ -308,7 +308,7 @@ class MessageStore:
             self.lock.mark_stopped()
 
     def _write_ends(self) -> None:
-        """Note the ends of log and queues, so that the next start notices lost files."""
+        """Record the ends of log and queues, so that the next start detects lost files."""
         log_range = self.commit_log.min_offset, self.commit_log.max_offset
         names = None if self.index_service is None else self.index_service.file_names
         queue_ends.write_queue_ends(self._ends_path, log_range, self.queues, names, self._file_system)
@@ -318,7 +318,7 @@ class MessageStore:
         self._cold_readers.shutdown()
 
     def _is_index_synced(self) -> bool:
-        """Sync the index and return whether all of it is on disk."""
+        """Sync the index; return true if all of it is on disk."""
         if self.index_service is None or self._index_sync is None:
             return True
         self._index_sync.sync()
@@ -328,7 +328,7 @@ class MessageStore:
         return True
 
     def _release(self) -> None:
-        """Close all files and end the threads that were started."""
+        """Close all files and end the threads."""
         self._allocate_service.stop()
         self._end_reads()
         self.queues.close()
@@ -348,7 +348,7 @@ class MessageStore:
         try:
             self.appender.dispatch()
         except StoreError:
-            log.exception("messages are stored but cannot be read yet")
+            log.exception("store: some messages are stored but not readable yet")
 
     def _queues_flushed(self, stored: int | None) -> None:
         if stored is None:
@@ -358,7 +358,7 @@ class MessageStore:
         try:
             self._checkpoint.save()
         except OSError:
-            log.exception("the checkpoint could not be written; until it is, a start checks more of the log")
+            log.exception("checkpoint: could not be written; until it is, a start checks more of the log")
         if self._index_sync is not None:
             self._index_sync.sync_if_due()
         self.queues.remove_retired()
@@ -366,6 +366,6 @@ class MessageStore:
 
 
 def _hot_bytes(config: MessageStoreConfig) -> int:
-    """Return how many bytes of the log count as being in memory (StoreUtil.TOTAL_PHYSICAL_MEMORY_SIZE)."""
+    """Return the bytes of the log that count as being in memory (StoreUtil.TOTAL_PHYSICAL_MEMORY_SIZE)."""
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return total * config.access_message_in_memory_max_ratio // 100

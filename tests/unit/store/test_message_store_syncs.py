@@ -427,7 +427,7 @@ async def test_a_start_that_cannot_sync_what_would_be_shown_is_refused(tmp_path:
     again = make_store(tmp_path / "killed", flush_disk_type="SYNC_FLUSH")
     with monkeypatch.context() as patched:
         patched.setattr(MappedFile, "sync", failing)
-        with pytest.raises(StoreError, match=r"would be shown: the CommitLog .*could not be synced: Input/output"):
+        with pytest.raises(StoreError, match=r"are not on disk yet: the CommitLog .*could not be synced: Input/output"):
             await again.start()
 
     again = make_store(tmp_path / "killed", flush_disk_type="SYNC_FLUSH")

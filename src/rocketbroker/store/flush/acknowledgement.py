@@ -1,6 +1,7 @@
 """Waits between a put and its acknowledgement (CommitLog.handleDiskFlushAndHA).
 
-A wait begins with a call and ends with a callback on the event loop. It is no task: SYNC_FLUSH has one for each send.
+A wait starts with a call and ends with a callback on the event loop. Callbacks instead of tasks: SYNC_FLUSH has a wait
+for each send.
 """
 
 import asyncio
@@ -13,14 +14,14 @@ from rocketbroker.store.commitlog.put_message import PutMessageResult, PutMessag
 
 
 class Acknowledgement(NamedTuple):
-    """Outcome of a wait; ``reason`` says why the message is not acknowledged."""
+    """Outcome of a wait; ``reason`` says why the message is not acknowledged, empty otherwise."""
 
     status: PutMessageStatus
     reason: str = ""
 
     @property
     def ok(self) -> bool:
-        """The message is acknowledged."""
+        """True if the message is acknowledged."""
         return self.status is PutMessageStatus.PUT_OK
 
 
@@ -29,18 +30,18 @@ _LATE: Final = Acknowledgement(PutMessageStatus.FLUSH_DISK_TIMEOUT, "the message
 
 #: Takes the outcome; called once, on the event loop.
 OnAcknowledged = Callable[[Acknowledgement], None]
-#: Begins to wait.
+#: Starts a wait.
 Wait = Callable[[OnAcknowledged], None]
 
 
 class Acknowledgements:
-    """Combines what each message waits for.
+    """Combines the waits of each message.
 
     Args:
-        waits: the waits that all messages have; none under ASYNC_FLUSH.
+        waits: waits that every message has; empty under ASYNC_FLUSH.
 
     Attributes:
-        required: whether there are any.
+        required: true if there are any.
     """
 
     def __init__(self, *waits: Callable[[PutMessageResult, OnAcknowledged], None]) -> None:
@@ -48,18 +49,18 @@ class Acknowledgements:
         self.required = bool(waits)
 
     def wait_for(self, result: PutMessageResult, also: Sequence[Wait] = ()) -> Wait:
-        """Return the wait for a stored message, with the most severe outcome; ``also`` are waits of its own."""
+        """Return the wait for a stored message, with the most severe outcome; ``also`` are additional waits."""
         if also or len(self._waits) != 1:
             return partial(when_all, [*(partial(wait, result) for wait in self._waits), *also])
         return partial(self._waits[0], result)
 
     def acknowledged(self, result: PutMessageResult, also: Sequence[Wait] = ()) -> asyncio.Future[Acknowledgement]:
-        """Begin ``wait_for`` and return its outcome."""
+        """Start ``wait_for`` and return its outcome."""
         return outcome_of(self.wait_for(result, also))
 
 
 def outcome_of(wait: Wait) -> asyncio.Future[Acknowledgement]:
-    """Begin to wait; the future may be cancelled, and the outcome is dropped then."""
+    """Start a wait and return its outcome; cancelling the future drops the outcome."""
     future: asyncio.Future[Acknowledgement] = asyncio.get_running_loop().create_future()
     wait(lambda outcome: None if future.done() else future.set_result(outcome))
     return future
@@ -68,13 +69,13 @@ def outcome_of(wait: Wait) -> asyncio.Future[Acknowledgement]:
 def when_all(
     waits: Sequence[Wait], tell: OnAcknowledged, timeout_s: float = inf, late: Acknowledgement = _LATE
 ) -> None:
-    """Give ``tell`` the most severe outcome once all waits have ended.
+    """Call ``tell`` with the most severe outcome once all waits have ended.
 
     Args:
-        waits: begun in this order.
+        waits: the waits, started in this order.
         tell: takes the outcome.
-        timeout_s: time for all of them.
-        late: outcome of those that have not ended by then.
+        timeout_s: time limit for all of them.
+        late: outcome of waits that have not ended by then.
     """
     if waits:
         joined = _JoinedWaits(len(waits), tell, timeout_s, late)

@@ -5,8 +5,8 @@ The event loop never waits for a disk. Under ASYNC_FLUSH the log is synced every
 one sync serves all sends before it.
 
 A failed sync does not tell which pages it left out. A later sync that succeeds does not either: a kernel that could not
-write pages takes them for clean. So the store becomes read-only until the unsynced data has been read back, checked
-against its checksums, rewritten and synced.
+write pages marks them clean. So the store becomes read-only until the unsynced data has been read back, checked against
+its checksums, rewritten and synced.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ from rocketbroker.store.queue.consume_queue_interface import ConsumeQueueInterfa
 log = logging.getLogger(__name__)
 
 PAGE = 4096
-# Pause before a disk that refused is tried again.
+# Pause between a failed sync and the next attempt.
 RETRY_S = 1.0
 
 
@@ -47,11 +47,11 @@ class CommitLogFlusher:
     Args:
         queue: the files of the log.
         config: the intervals.
-        checkpoint: takes the store time up to which the log is on disk.
-        refusals: takes the reason to reject messages while the disk refuses.
+        checkpoint: records the store time up to which the log is on disk.
+        refusals: holds the reason to reject messages while syncs fail.
         last_stored: returns the store time of the last message in ms; called before each sync.
         on_synced: called on the event loop when more of the log is on disk, before waiting sends are acknowledged.
-        on_failed: called on the flush thread when a sync failed and messages are rejected.
+        on_failed: called on the flush thread after a failed sync, once messages are rejected.
     """
 
     def __init__(
@@ -77,18 +77,18 @@ class CommitLogFlusher:
         self._waiting: deque[tuple[int, float, OnAcknowledged]] = deque()
         self._patient: deque[tuple[int, OnAcknowledged]] = deque()
         self._patience: asyncio.TimerHandle | None = None
-        # The thread was woken, or syncs, and will have the loop end the waits that it served.
+        # The thread is woken or syncing, and will have the loop end the waits that it served.
         self._woken = False
         self._group = GroupCommit(self._thread.wakeup)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stopping = False
-        # Times of the next sync if enough was written, of the next in any case, and of the next try after a failure.
+        # Times of the next sync if enough was written, of the next in any case, and of the next after a failure.
         self._due_at = self._thorough_at = self._retry_at = 0.0
         # Everything before this offset of the log is on disk.
         self.flushed_offset = 0
         # Held while the log is synced or truncated.
         self.pause = threading.Lock()
-        # Reason of a failed sync, until all that it left out is on disk.
+        # Reason of a failed sync, until all that it left out is on disk; empty without one.
         self.error = ""
 
     def start(self) -> None:
@@ -103,14 +103,14 @@ class CommitLogFlusher:
         self._thread.stop()
 
     def when_flushed(self, offset: int, tell: OnAcknowledged, timeout_s: float = inf) -> None:
-        """Call ``tell`` on the event loop when the log is on disk up to ``offset``, or the disk refused or was late.
+        """Call ``tell`` on the event loop when the log is on disk up to ``offset``, or a sync failed or was late.
 
         Offsets ascend from call to call. Callbacks instead of tasks: this runs once per send.
 
         Args:
-            offset: of the log.
+            offset: CommitLog offset.
             tell: takes the outcome, once.
-            timeout_s: limit for the disk. A wait ends no earlier than one that began before it with a longer limit.
+            timeout_s: time limit. A wait ends no earlier than one that began before it with a longer limit.
         """
         loop = self._loop
         assert loop is not None
@@ -131,15 +131,15 @@ class CommitLogFlusher:
         return self._queue.max_offset
 
     def acknowledge(self, result: PutMessageResult, tell: OnAcknowledged) -> None:
-        """Call ``tell`` when a message is on disk, or not within ``syncFlushTimeout``."""
+        """Call ``tell`` when a message is on disk, or when ``syncFlushTimeout`` has passed."""
         self.when_flushed(result.physical_offset + result.size, tell, self._config.sync_flush_timeout / 1000)
 
     def sync(self) -> asyncio.Future[Acknowledgement]:
-        """Sync all that is stored."""
+        """Sync all stored messages; return the outcome."""
         return self.wait_flushed(self._queue.max_offset)
 
     def wait_flushed(self, offset: int) -> asyncio.Future[Acknowledgement]:
-        """Wait until the log is on disk up to ``offset``, or the disk refuses."""
+        """Wait until the log is on disk up to ``offset``, or a sync fails."""
         return outcome_of(partial(self.when_flushed, offset))
 
     def _give_up(self) -> None:
@@ -159,8 +159,8 @@ class CommitLogFlusher:
             )
 
     def wakeup(self) -> None:
-        """Sync soon; ``group_commit`` chooses when."""
-        # A disk that refuses has its own retries.
+        """Sync soon; ``GroupCommit`` chooses when."""
+        # After a failed sync, ``_retry_at`` times the next attempt.
         if not self._woken and not self.error:
             self._woken = True
             self._group.ask(len(self._waiting) + len(self._patient))
@@ -193,9 +193,9 @@ class CommitLogFlusher:
             self._flush()
 
     def cut(self, offset: int) -> None:
-        """Take the log as ending at an offset; for the event loop, while ``pause`` is held."""
+        """Note that the log was truncated at an offset; for the event loop, while ``pause`` is held."""
         self.flushed_offset = min(self.flushed_offset, offset)
-        # Those that wait for what is gone would hold up all that wait behind them.
+        # Waits for removed messages would block all waits behind them.
         gone = [tell for end, _, tell in self._waiting if end > offset]
         gone += [tell for end, tell in self._patient if end > offset]
         self._waiting = deque(each for each in self._waiting if each[0] <= offset)
@@ -219,13 +219,13 @@ class CommitLogFlusher:
         self._tell()
 
     def _note_on_disk(self, stored: int) -> None:
-        """Note in the checkpoint up to which store time the log is on disk.
+        """Record in the checkpoint the store time up to which the log is on disk.
 
-        After the clock was set back, its file goes back before any message stored since is acknowledged: a start would
-        take that one to be in its queue as well.
+        After the clock was set back, the checkpoint file goes back before any message stored since is acknowledged: a
+        start would take that message to be in its queue as well.
 
         Raises:
-            OSError: the disk refused the file.
+            OSError: The checkpoint file could not be written.
         """
         self._checkpoint.advance(physic_msg_timestamp=min(stored, self._last_stored()))
         if self._checkpoint.says_too_much:
@@ -248,13 +248,13 @@ class CommitLogFlusher:
     def _succeeded(self) -> None:
         self.flushed_offset = self._synced_end()
         if self.error:
-            log.warning("the CommitLog is on disk up to %s: messages are stored again", self.flushed_offset)
+            log.warning("CommitLog: on disk up to %s; the broker accepts messages again", self.flushed_offset)
             self.error = ""
             self._refusals.clear(Refusal.READ_ONLY)
 
     def _synced_end(self) -> int:
         end = 0
-        # One look at the files: the loop may add one meanwhile.
+        # A copy: the loop may add a file meanwhile.
         for file in list(self._queue.files):
             end = file.file_from_offset + file.flushed
             if file.flushed < file.file_size:
@@ -267,7 +267,7 @@ class CommitLogFlusher:
             self._loop.call_soon_threadsafe(self._release)
 
     def _release(self) -> None:
-        """Acknowledge the sends whose messages are on disk; end all waits when the disk refused."""
+        """Acknowledge the sends whose messages are on disk; end all waits after a failed sync."""
         self._woken = False
         if self._on_synced is not None:
             self._on_synced()
@@ -297,7 +297,7 @@ def _check_before_rewrite(file: MappedFile) -> None:
     A kernel that dropped pages after a failed sync reads them back as they are on disk.
 
     Raises:
-        OSError: They are not.
+        OSError: They differ from what was stored.
     """
     if not file.to_write_again:
         return
@@ -305,18 +305,18 @@ def _check_before_rewrite(file: MappedFile) -> None:
     position, why = sound_until(file, file.flushed, end)
     if position < end:
         where = f"{file.path} at {position}: {why}"
-        raise OSError(0, f"what was stored is not in memory any more ({where}); a restart cuts it off")
+        raise OSError(0, f"stored data is no longer in memory ({where}); a restart truncates the log there")
 
 
 class ConsumeQueueFlusher:
     """Syncs the queues that changed.
 
     Args:
-        changed: returns the queues and files to sync, and forgets them.
+        changed: returns the queues and files to sync, and clears their list.
         commit_log: holds the messages of their entries.
         interval_s: seconds between rounds.
         last_stored: returns the store time of the last message in ms; called before each round.
-        on_flushed: called on the flush thread after each round with the store time of before it, or ``None`` after a
+        on_flushed: called on the flush thread after each round with the store time from before it, or ``None`` after a
             failed sync.
     """
 
@@ -335,7 +335,7 @@ class ConsumeQueueFlusher:
         self._thread = ServiceThread("FlushConsumeQueueService", interval_s, self.flush)
         # Reason of a failed sync, until what it left out is rewritten and synced; a start rebuilds it from the log.
         self.error = ""
-        # Held while queues are synced; who cuts them holds it too.
+        # Held while queues are synced or truncated.
         self.pause = threading.Lock()
         self.start = self._thread.start
         self.stop = self._thread.stop
@@ -354,7 +354,7 @@ class ConsumeQueueFlusher:
                     file.flush()
         except OSError as error:
             if not self.error:
-                log.exception("a queue could not be synced; it is rewritten until it can")
+                log.exception("queues: a sync failed; its entries are rewritten and synced again until that succeeds")
             self.error = f"a queue could not be synced: {error.strerror}"
             self._on_flushed(None)
         else:
@@ -363,10 +363,10 @@ class ConsumeQueueFlusher:
             self._on_flushed(min(stored, self._last_stored()))
 
     def _check_before_rewrite(self, queue: ConsumeQueueInterface, file: MappedFile) -> None:
-        """Check that each entry still leads to a message.
+        """Check that each entry to rewrite still leads to its message.
 
         Raises:
-            OSError: One does not.
+            OSError: An entry does not.
         """
         if not file.to_write_again:
             return
@@ -374,4 +374,4 @@ class ConsumeQueueFlusher:
             head = self._commit_log.bytes_at(offset, BLANK_LENGTH)
             if head is None or peek(head)[0] != size:
                 where = f"{file.path} at {position}"
-                raise OSError(0, f"what was stored is not in memory any more ({where}); a restart rebuilds it")
+                raise OSError(0, f"stored entries are no longer in memory ({where}); a restart rebuilds them")

@@ -1,8 +1,8 @@
 """Start of each sync of the log, chosen so that one sync serves many sends (GroupCommitService).
 
-Senders that wait for their answers send again once a sync has answered them, one after the other. A sync that begins
-with the first of them serves few and answers few, and so does each later one. So a sync is held back until as many wait
-as before, or for 3 ms. That is less than the gain where processors are the limit, and a lone sender never waits.
+Synchronous senders send again once a sync has answered them, one after the other. A sync that starts with the first of
+them serves and answers few, and so does each later one. So a sync is delayed until as many sends wait as before, for
+3 ms at most. That costs less than it gains where processors are the limit, and a lone sender never waits.
 """
 
 import asyncio
@@ -10,27 +10,27 @@ from collections.abc import Callable
 from typing import Final
 
 HOLD_S: Final = 0.003
-# Speed at which the number of awaited senders falls when fewer come.
+# Divisor of the step by which the number of awaited senders falls when fewer come.
 _DECAY: Final = 16
 
 
 class GroupCommit:
-    """Begins syncs; all calls are on the event loop.
+    """Starts syncs; all calls are on the event loop.
 
     Args:
-        begin: begins a sync.
+        begin: starts a sync.
     """
 
     def __init__(self, begin: Callable[[], None]) -> None:
         self._begin = begin
-        # Sends that waited when one of the last syncs was done, including those that it served.
+        # Sends that waited when one of the last syncs finished, including those that it served.
         self._siblings = 0
         self._held: asyncio.TimerHandle | None = None
 
     def ask(self, waiting: int) -> None:
-        """Begin a sync once the loop has handled all that it has read, or when more than ``waiting`` sends wait.
+        """Start a sync once the loop has handled what it has read; delay it while fewer sends wait than before.
 
-        A sync that began at once would compete with the loop for the interpreter, and miss half of what is about to
+        A sync that started at once would compete with the loop for the interpreter, and miss half of the sends about to
         come.
         """
         loop = asyncio.get_running_loop()
@@ -40,7 +40,7 @@ class GroupCommit:
             self._held = loop.call_later(HOLD_S, self._hold_is_over)
 
     def joined(self, waiting: int) -> None:
-        """Note one more wait, and begin once all that are awaited have joined."""
+        """Note one more wait, and start the delayed sync once all awaited sends have joined."""
         if self._held is not None and waiting >= self._siblings:
             self._held.cancel()
             self._held = None
@@ -48,8 +48,8 @@ class GroupCommit:
             asyncio.get_running_loop().call_soon(self._begin)
 
     def served(self, waiting: int) -> None:
-        """Note a finished sync, and that ``waiting`` sends waited, including those that came while it ran."""
-        # Slowly: where processors are the limit many are late, and a group that shrinks once stays small.
+        """Note a finished sync and the number of sends that waited, including those that came while it ran."""
+        # Shrink slowly: where processors are the limit many sends are late, and a group that shrinks once stays small.
         self._siblings = max(waiting, self._siblings - max(self._siblings // _DECAY, 1))
 
     def _hold_is_over(self) -> None:

@@ -8,7 +8,7 @@ from rocketbroker.store.index.index_service import IndexService
 
 log = logging.getLogger(__name__)
 
-# Each sync writes slots all over the file. With a short interval most would be written again by the next.
+# Each sync writes slots all over the file. With a short interval the next sync would write most of them again.
 INTERVAL_S = 10.0
 
 
@@ -17,7 +17,7 @@ class IndexSync:
 
     Args:
         index_service: the index.
-        checkpoint: takes the store time up to which the index is on disk.
+        checkpoint: records the store time up to which the index is on disk.
         interval_s: seconds between syncs of ``sync_if_due``.
     """
 
@@ -28,7 +28,7 @@ class IndexSync:
         self._checkpoint = checkpoint
         self._interval_s = interval_s
         self._next = 0.0
-        # Reason of a failed sync. It stays: what that sync left out may be lost although a later one succeeds.
+        # Reason of a failed sync, never cleared: what that sync left out may be lost although a later one succeeds.
         self.error = ""
 
     def sync_if_due(self) -> None:
@@ -39,12 +39,12 @@ class IndexSync:
             self.sync()
 
     def sync(self) -> None:
-        """Sync, and note it in the checkpoint (blocks)."""
+        """Sync the index and record that in the checkpoint (blocks)."""
         try:
             entered = self._index_service.sync()
         except OSError as error:
             if not self.error:
-                log.exception("the index could not be synced; the next start rebuilds it from its last sync")
+                log.exception("index: a sync failed; the next start rebuilds the index from its last sync")
             self.error = f"the index could not be synced: {error.strerror}"
         else:
             if not self.error:

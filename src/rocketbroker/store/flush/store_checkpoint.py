@@ -8,7 +8,7 @@ from rocketbroker.codec.storefile.checkpoint_layout import StoreCheckpoint as Ch
 from rocketbroker.common.errors import CodecError, StoreError
 from rocketbroker.common.file_system import LOCAL, FileSystem
 
-# Java steps back this far: messages of one millisecond may be on both sides of a flush.
+# RocketMQ steps back this far: messages of one millisecond may be on both sides of a flush.
 _SAFETY_MS = 3000
 _DAY_MS = 24 * 3600 * 1000
 _TIMES = ("physic_msg_timestamp", "logics_msg_timestamp", "index_msg_timestamp")
@@ -26,21 +26,21 @@ class StoreCheckpoint:
         self._file_system = file_system
         self._path = path
         self.layout = CheckpointLayout()
-        # The file may hold a later time than ``layout``: the clock was set back.
+        # The file may hold a later time than ``layout``, because the clock was set back.
         self.says_too_much = False
-        # Several threads set times, each its own.
+        # Several threads set times, each a different one.
         self._lock = threading.Lock()
-        # Held while the file is written, so that no thread puts older times over newer ones.
+        # Held while the file is written, so that no thread overwrites newer times with older ones.
         self._writing = threading.Lock()
 
     def load(self, now_ms: int | None = None) -> None:
-        """Read the file, if there is one.
+        """Read the file if it exists.
 
         Args:
-            now_ms: times more than a day later make no sense.
+            now_ms: current time; stored times more than a day later are invalid.
 
         Raises:
-            StoreError: The file cannot be read, or makes no sense; without it the whole store is checked.
+            StoreError: The file is unreadable or invalid; without it the whole store is checked.
         """
         try:
             data = self._path.read_bytes()
@@ -52,14 +52,14 @@ class StoreCheckpoint:
         if len(data) not in {0, CHECKPOINT_FILE_SIZE}:
             raise StoreError(f"{self._path} has {len(data)} bytes instead of {CHECKPOINT_FILE_SIZE}")
         if min(layout[:3]) < 0 or (now_ms is not None and max(layout[:3]) > now_ms + _DAY_MS):
-            raise StoreError(f"{self._path} has times that make no sense: {layout}")
+            raise StoreError(f"{self._path} has invalid times: {layout}")
         self.layout = layout
 
     def advance(self, **timestamps: int) -> None:
-        """Set times by the names of the layout's fields; zero stands for nothing stored, and is ignored.
+        """Set times by the names of the layout's fields; zero means nothing stored, and is ignored.
 
-        Times go back with a clock that is set back. Messages stored then have earlier times than what is on disk, and
-        would be taken to be on disk too. No other time stays later than one that went back.
+        When the clock is set back, times go back with it. Messages stored afterwards have earlier times than what is on
+        disk, and would be taken to be on disk too. No other time stays later than one that went back.
         """
         given = {name: at for name, at in timestamps.items() if at}
         with self._lock:
@@ -82,7 +82,7 @@ class StoreCheckpoint:
         """Write and sync the file (blocks).
 
         Raises:
-            OSError: the disk refused.
+            OSError: The file could not be written.
         """
         with self._writing:
             said_too_much = self.says_too_much

@@ -7,7 +7,7 @@ from rocketbroker.store.commitlog.put_message import PutMessageResult, PutMessag
 
 
 class Refusal(Enum):
-    """Standing reasons to reject writes, most severe first; the part that found one clears it."""
+    """Standing reasons to reject writes, most severe first; the part that sets one clears it."""
 
     SHUTTING_DOWN = PutMessageStatus.SHUTTING_DOWN
     NOT_STARTED = PutMessageStatus.NOT_STARTED
@@ -17,10 +17,10 @@ class Refusal(Enum):
 
 
 class StandingRefusals:
-    """The reasons to reject every put now; each has an owner that sets and clears it, from any thread.
+    """Current reasons to reject every put; each has an owner that sets and clears it, from any thread.
 
     Attributes:
-        current: the result of a put for the most severe of them, ``None`` while messages are taken.
+        current: put result for the most severe reason, ``None`` while messages are accepted.
     """
 
     __slots__ = ("_lock", "_reasons", "current")
@@ -31,23 +31,23 @@ class StandingRefusals:
         self.current: PutMessageResult | None = None
 
     def set(self, refusal: Refusal, reason: str) -> None:
-        """Reject every put from now on; ``reason`` names the cause, the measured value and the setting that governs."""
+        """Reject every put from now on; ``reason`` names the cause, the measured value and the setting behind it."""
         with self._lock:
             self._reasons[refusal] = reason
             self._choose()
 
     def clear(self, refusal: Refusal) -> None:
-        """Clear a cause; puts are taken again once no cause is left."""
+        """Clear a reason; puts are accepted again once none is left."""
         with self._lock:
             self._reasons.pop(refusal, None)
             self._choose()
 
     def reason(self, refusal: Refusal) -> str:
-        """Return the text of one cause, empty while it does not stand."""
+        """Return the text of a reason, empty while it is not set."""
         return self._reasons.get(refusal, "")
 
     def only(self, refusal: Refusal) -> bool:
-        """Return whether this cause stands alone."""
+        """Return true if this is the only reason set."""
         return self._reasons.keys() == {refusal}
 
     def _choose(self) -> None:

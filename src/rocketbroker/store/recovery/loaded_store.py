@@ -1,4 +1,4 @@
-"""A store whose files are mapped and mended, before recovery (DefaultMessageStore.load)."""
+"""A store whose files are mapped and repaired, before recovery (DefaultMessageStore.load)."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -16,15 +16,15 @@ from rocketbroker.store.recovery.recovery_report import RecoveryReport
 
 
 class LoadedStore(NamedTuple):
-    """The parts of a store whose files are mapped, and the damage to those.
+    """The parts of a store whose files are mapped, and the damage found in the files.
 
     Attributes:
         mended_to: CommitLog offset after the last file that was lost in the middle.
-        lacking: queues that lack entries because a file of theirs was damaged.
+        lacking: queues that lack entries because of a damaged file.
         index_lacks: CommitLog offset from which on the index lacks keys.
-        ends: the ends of all parts when all was last known to be on disk; ``None`` if unknown.
-        ends_path: the file with those.
-        note: the part that an earlier start left incomplete, or this one may.
+        ends: the ends of all parts when everything was last known to be on disk; ``None`` if unknown.
+        ends_path: the file that holds ``ends``.
+        note: the part that an earlier start left incomplete, or that this one may.
     """
 
     commit_log: CommitLog
@@ -61,37 +61,37 @@ def load(
     *,
     clean_stop: bool,
 ) -> LoadedStore:
-    """Map the files of a store; mend missing and damaged ones, or set them aside.
+    """Map the files of a store; repair missing and damaged ones, or set them aside.
 
     Args:
         commit_log: the log.
         queues: the queues.
         index_service: the index, if enabled.
-        ends_path: the file with the ends of all parts when all was last known to be on disk.
-        note: takes the part that has to be rebuilt.
-        before_change: called before a file is mended or set aside, but not before files that nobody reads are removed.
-        clean_stop: whether the last stop was clean.
+        ends_path: the file with the ends of all parts when everything was last known to be on disk.
+        note: records the part to rebuild.
+        before_change: called before a file is repaired or set aside, not before unread files are removed.
+        clean_stop: true if the last stop was clean.
 
     Raises:
-        StoreError: The CommitLog was made with other settings, or a file cannot be opened.
+        StoreError: The CommitLog was created with other settings, or a file cannot be opened.
     """
     report = RecoveryReport(clean_stop)
-    told, files = report.damaged_files, commit_log.queue
-    note.load(told)
+    findings, files = report.damaged_files, commit_log.queue
+    note.load(findings)
 
     def changing(mended_to: int = 0) -> None:
-        # The missing part is known once all is loaded; until then it may be anything.
+        # The missing part is known once everything is loaded; until then it may be anything.
         note.write(0, mended_to)
         before_change()
 
-    lost, mended_to = mend_commit_log(files.directory, files.file_size, files.file_system, told, changing)
+    lost, mended_to = mend_commit_log(files.directory, files.file_size, files.file_system, findings, changing)
     files.load()
     for each in lost:
         report.add_range(files, *each)
-    lacking = queues.load(told, changing, clean_stop=clean_stop)
-    ends = read_queue_ends(ends_path, files, queues, told)
+    lacking = queues.load(findings, changing, clean_stop=clean_stop)
+    ends = read_queue_ends(ends_path, files, queues, findings)
     expected = ends.index_files if ends is not None and clean_stop else None
-    index_lacks = None if index_service is None else index_service.load(told, expected, changing)
+    index_lacks = None if index_service is None else index_service.load(findings, expected, changing)
     mended_to = max(mended_to, note.found_mended_to)
     return LoadedStore(
         commit_log, queues, index_service, report, mended_to, lacking, index_lacks, ends, ends_path, note

@@ -1,7 +1,7 @@
 """End of the log after a clean stop, when all of it is on disk (CommitLog.recoverNormally).
 
-An entry of a queue moves the end only if it leads to its message. The noted end of the clean stop moves it too. Without
-such a note, an entry whose message the log has lost does, up to the end of the file of the last sound record.
+A queue entry moves the end only if it leads to its message. The end noted at the clean stop moves it too. Without such
+a note, so does an entry whose message the log has lost, up to the end of the file of the last sound record.
 """
 
 from collections.abc import Mapping
@@ -16,9 +16,9 @@ from rocketbroker.store.recovery.queue_tails import QueueTails
 
 
 def end_after_clean_stop(loaded: LoadedStore, tails: QueueTails) -> int:
-    """Find the end of the log, all of which is on disk: the end of the last queued message, or later.
+    """Return the end of the log, all of which is on disk: the end of the last queued message, or later.
 
-    Messages that queues know are not walked; half messages, which no queue has, may follow them.
+    Messages in the queues are not walked; half messages, which no queue has, may follow them.
     """
     queue, report = loaded.commit_log.queue, loaded.report
     ends = {each: tails.sound_end(each, each.max_offset) for each in loaded.queues}
@@ -34,7 +34,7 @@ def end_after_clean_stop(loaded: LoadedStore, tails: QueueTails) -> int:
             break
         found = walk.next_sound()
         if found is not None and found >= least and (store_timestamp_at(queue, found) or last_stored) < last_stored:
-            # Java leaves older records after the end of a log that it has truncated.
+            # RocketMQ leaves older records after the end of a log that it has truncated.
             found = None
         if found is None:
             break
@@ -48,7 +48,7 @@ def end_after_clean_stop(loaded: LoadedStore, tails: QueueTails) -> int:
 
 
 def _last_queued(loaded: LoadedStore, ends: Mapping[ConsumeQueueInterface, int]) -> tuple[int, int]:
-    """Return the record from which the search for the end starts, and the least offset of the end.
+    """Return the record from which the search for the end starts, and the lowest possible end.
 
     Without messages in the queues the search starts at the last file.
 
@@ -62,7 +62,7 @@ def _last_queued(loaded: LoadedStore, ends: Mapping[ConsumeQueueInterface, int])
     if last is not None and log_queue.find(last[0]) is not None:
         return last[0], max(sum(last), known_to)
     if not log_queue.files:
-        # Only the entries tell where the log ended.
+        # Only the queue entries tell where the log ended.
         offset, size = last or (0, 0)
         base = offset - offset % log_queue.file_size
         return base, known_to or min(offset + size, base + log_queue.file_size)
@@ -71,7 +71,7 @@ def _last_queued(loaded: LoadedStore, ends: Mapping[ConsumeQueueInterface, int])
 
 
 def _claimed_end(loaded: LoadedStore, ends: Mapping[ConsumeQueueInterface, int], begin: int) -> int:
-    """Return the end of the last message that a queue names and the log lacks, in the file of the last record.
+    """Return the end of the last message that a queue names but the log lacks, in the file of the last record.
 
     An entry whose message is elsewhere in the log is damaged, and does not count.
     """
@@ -93,7 +93,7 @@ def _claimed_end(loaded: LoadedStore, ends: Mapping[ConsumeQueueInterface, int],
 def _has_record(
     loaded: LoadedStore, queue: ConsumeQueueInterface, end: int, record: ExpectedRecord, log_end: int
 ) -> bool:
-    """Look for the message of a queue offset between the last sound entry and the end of the log."""
+    """Return true if the message of a queue offset is between the last sound entry and the end of the log."""
     is_head, queue_offset = queue.record_check.is_head, record[0]
     start = max(queue.message_end(end - 1), loaded.commit_log.min_offset)
     for stretch in LogWalk(loaded.commit_log.queue, start, check_crc=False, end=log_end):

@@ -1,6 +1,7 @@
-"""Check of the last entries of queues against the log. A damaged entry leads to no message, or beyond the log's end.
+"""Check of the last queue entries against the log.
 
-A queue that ends with such entries is truncated before them, and they are rebuilt from the log.
+A damaged entry leads to no message, or beyond the end of the log. A queue that ends with such entries is truncated
+before them, and they are rebuilt from the log.
 """
 
 from rocketbroker.codec.message.expected_record import ExpectedRecord
@@ -25,7 +26,7 @@ class QueueTails:
     def sound_end(self, queue: ConsumeQueueInterface, end: int) -> int:
         """Return the queue offset after the last entry before ``end`` that leads to its message.
 
-        Goes back in growing steps: rebuilding some sound entries with the others does no harm.
+        It searches backwards in growing steps: rebuilding some sound entries with the others does no harm.
         """
         if not self._can_be_checked(queue):
             return end
@@ -41,13 +42,13 @@ class QueueTails:
         return end if step == 1 else queue.min_offset
 
     def leads(self, queue: ConsumeQueueInterface, queue_offset: int) -> bool:
-        """Return whether an entry leads to its message; true also without an entry, or where none is meant to."""
+        """Return true if an entry leads to its message, is missing, or is not meant to lead to one."""
         record = queue.expected_record(queue_offset)
         sound = record is None or _says_nothing(record) or self._leads(queue, record)
         return sound or not self._can_be_checked(queue)
 
     def may_be_lost(self, queue: ConsumeQueueInterface, queue_offset: int, physical_offset: int) -> bool:
-        """Return whether an entry names a message after a CommitLog offset, lost perhaps with the log's tail."""
+        """Return true if an entry names a message after a CommitLog offset, perhaps lost with the log's tail."""
         record = queue.expected_record(queue_offset)
         if record is None:
             return False
@@ -56,7 +57,7 @@ class QueueTails:
         return in_the_log and size >= queue.record_check.least_size
 
     def _can_be_checked(self, queue: ConsumeQueueInterface) -> bool:
-        """Return whether there is a log; entries of Java's light queues lead to messages of other topics."""
+        """Return true if there is a log and the queue is no light one, whose entries lead to other topics."""
         return bool(self._commit_log.queue.files) and not queue.topic.startswith(LMQ_PREFIX)
 
     def _leads(self, queue: ConsumeQueueInterface, record: ExpectedRecord) -> bool:
@@ -70,6 +71,6 @@ class QueueTails:
 
 
 def _says_nothing(record: ExpectedRecord) -> bool:
-    """Return whether an entry only says that its queue offset was used."""
+    """Return true if an entry only says that its queue offset was used."""
     _, offset, size, _ = record
     return size == MIN_RECORD_SIZE or is_filler(offset, size)

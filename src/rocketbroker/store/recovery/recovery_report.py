@@ -1,4 +1,4 @@
-"""Report of the recovery of a store."""
+"""Report on the recovery of a store."""
 
 from dataclasses import dataclass, field
 
@@ -11,10 +11,10 @@ class RecoveryReport:
     """Findings and actions of recovery.
 
     Attributes:
-        checked_from: CommitLog offset from which on all was checked.
+        checked_from: CommitLog offset from which everything was checked.
         end_of_log: CommitLog offset of the next message.
-        last_stored_ms: store time of the last message that was checked, 0 without one.
-        cut_off: what was truncated there, empty for nothing.
+        last_stored_ms: store time of the last checked message, 0 without one.
+        cut_off: where and why the log was truncated, empty if it was not.
         damaged_files: a text for each file.
         queues_rebuilt: a text for each queue.
     """
@@ -33,7 +33,7 @@ class RecoveryReport:
 
     @property
     def damage(self) -> list[str]:
-        """All damage, a text each."""
+        """One text for each damage."""
         return [
             *([self.cut_off] if self.cut_off else []),
             *map(str, self.corrupt_ranges),
@@ -62,7 +62,7 @@ class RecoveryReport:
             begin = stop
 
     def set_cut_off(self, queue: MappedFileQueue, offset: int, why: str) -> None:
-        """Note that the log is truncated at an offset."""
+        """Note that the log is truncated at an offset, and why."""
         begin = offset - offset % queue.file_size
         self.cut_off = f"{queue.path_of(begin)}: cut off at {offset - begin}: {why}"
 

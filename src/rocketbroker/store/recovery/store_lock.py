@@ -8,9 +8,9 @@ from rocketbroker.common.errors import StoreError
 from rocketbroker.common.file_system import LOCAL, FileSystem, parents_of
 from rocketbroker.common.open_files import why_refused
 
-#: Content of the locked file once the store is recovered. Java writes it at once: it recovers before it locks.
+#: Content of the lock file once the store is recovered. RocketMQ writes it at once: it recovers before it locks.
 LOCKED = b"lock"
-# Content until then; of the same length, since nothing is truncated.
+# Content until then; of the same length, since the file is not truncated.
 _OPENING = b"open"
 
 
@@ -30,7 +30,7 @@ class StoreLock:
         self._fd = -1
         # The last broker stopped cleanly; known once the lock is acquired.
         self.was_clean = True
-        # The next start must find an unclean stop: something that this one had to do is not on disk.
+        # True if the next start must find an unclean stop: a repair of this one is not on disk.
         self.stays_marked = False
 
     def acquire(self) -> None:
@@ -47,7 +47,7 @@ class StoreLock:
         except OSError as error:
             raise StoreError(f"cannot open {self._path}: {why_refused(error)}") from error
         try:
-            # The second kind is Java's and holds between processes only, the first one within a process too.
+            # The second lock is RocketMQ's, and excludes other processes only; the first one excludes this process too.
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             fcntl.lockf(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
@@ -60,11 +60,11 @@ class StoreLock:
         self._file_system.write(self._fd, 0, _OPENING)
 
     def note_open(self) -> None:
-        """Note in the file that the store is recovered, for readers beside the broker (blocks)."""
+        """Write to the file that the store is recovered, for readers beside the broker (blocks)."""
         self._file_system.write(self._fd, 0, LOCKED)
 
     def mark_running(self, pid: int) -> None:
-        """Write the abort file to disk: without it the next start would trust what a crash left (blocks).
+        """Write the abort file to disk (blocks): without it the next start would trust what a crash left.
 
         Raises:
             StoreError: The file cannot be written.
@@ -72,7 +72,7 @@ class StoreLock:
         try:
             self._file_system.make_folders(self._abort_path.parent)
             write_synced(self._abort_path, str(pid).encode(), self._file_system)
-            # Including folders of a start that ended here.
+            # Includes folders that a start created before it failed here.
             for folder in {*parents_of(self._abort_path), *parents_of(self._path)}:
                 self._file_system.sync_folder(folder)
         except OSError as error:

@@ -1,6 +1,6 @@
 """Recovery of an opened store: find the end of the log, and make queues and index agree with it.
 
-Answers to DefaultMessageStore.recover and CommitLog.recoverNormally / recoverAbnormally.
+The counterpart of DefaultMessageStore.recover and CommitLog.recoverNormally / recoverAbnormally.
 
 1. After a clean stop all of the log is known to be on disk; otherwise what was stored 3 s before the times of the
    checkpoint is. Damage in the known part is reported and skipped: it costs the messages it hit and no others.
@@ -8,8 +8,8 @@ Answers to DefaultMessageStore.recover and CommitLog.recoverNormally / recoverAb
    are truncated where the unknown part begins, since a power loss may have left holes in them.
 3. Messages that the queues or the index lack are dispatched again.
 
-Before queues or index are changed where they are known to be on disk, ``RebuildNote`` says from where on. After a crash
-meanwhile, the next start does not take an incomplete part for a whole one.
+Before queues or index are changed where they are known to be on disk, ``RebuildNote`` records from which offset. After
+a crash meanwhile, the next start does not take an incomplete part for a whole one.
 """
 
 import logging
@@ -52,14 +52,14 @@ def recover(
     before_change: Callable[[], None],
     say: Callable[[str], None] = log.info,
 ) -> RecoveryReport:
-    """Make the loaded files agree, and return what was found.
+    """Make the loaded files agree, and return a report.
 
     Args:
         loaded: the store.
         checkpoint: the times up to which it is known to be on disk.
         reput: dispatches messages that queues and index lack.
         before_change: called before anything is changed.
-        say: takes the progress every few seconds.
+        say: takes a line on the progress every few seconds.
 
     Raises:
         StoreFullError: The disk has no room for missing entries.
@@ -74,8 +74,8 @@ def recover(
     else:
         unknown = unknown_part(loaded, checkpoint)
         report.checked_from = unknown.log_from
-        begin, told = log_queue.min_offset, report.queues_rebuilt
-        without_begin = find_lost_begins(loaded.ends, queues, begin, reput.leaves_out, told)
+        begin, findings = log_queue.min_offset, report.queues_rebuilt
+        without_begin = find_lost_begins(loaded.ends, queues, begin, reput.leaves_out, findings)
     index_lacks, queues_lack = _lacking_from(loaded, unknown)
     ended = _queues_at_stop(loaded) if report.clean_stop else None
     cuts = QueueCuts(queues, queues_lack, without_begin, tails, report.queues_rebuilt, ended)
@@ -99,7 +99,7 @@ def recover(
     _reach_ends(loaded, reput)
     cuts.reach_known_ends()
     if not report.clean_stop:
-        # A killed broker left them in the page cache, and they may not be on disk.
+        # A killed broker left these messages in the page cache, and they may not be on disk.
         log_queue.unsynced_from(report.checked_from)
         for folder in loaded.folders:
             sync_names(folder, log_queue.file_system)
@@ -110,7 +110,7 @@ def recover(
 
 
 class _Progress:
-    """Reports the progress of recovery, not too often."""
+    """Reports the progress of recovery every few seconds."""
 
     def __init__(self, say: Callable[[str], None], end: int) -> None:
         self._say = say
@@ -119,7 +119,7 @@ class _Progress:
 
     @property
     def seconds(self) -> float:
-        """Seconds since the begin."""
+        """Seconds since recovery began."""
         return time.monotonic() - self._began
 
     def tell(self, offset: int) -> None:
@@ -127,7 +127,7 @@ class _Progress:
         now = time.monotonic()
         if now - self._told >= _TELL_S:
             self._told = now
-            self._say(f"recovery: the CommitLog is read up to {offset} of {self._end} at the most")
+            self._say(f"recovery: read the CommitLog up to {offset} of at most {self._end}")
 
 
 def _end_of(queue: ConsumeQueueInterface) -> int:
@@ -146,10 +146,10 @@ def _reach(queue: MappedFileQueue, end: int) -> None:
 
 
 def _ends_that_hold(loaded: LoadedStore) -> QueueEnds | None:
-    """Return the ends of all parts when all was last known to be on disk, if they must still hold.
+    """Return the ends of all parts when everything was last known to be on disk, if they must still hold.
 
-    After a clean stop they must, unless Java's broker wrote since. After an unclean stop topics may have been deleted
-    since, which is known as long as the log has what came before.
+    After a clean stop they must, unless RocketMQ's broker has written since. After an unclean stop topics may have been
+    deleted since, which is known while the log has what came before.
     """
     ends, report = loaded.ends, loaded.report
     if ends is None:
@@ -160,43 +160,43 @@ def _ends_that_hold(loaded: LoadedStore) -> QueueEnds | None:
 
 
 def _queues_at_stop(loaded: LoadedStore) -> Mapping[tuple[str, int], tuple[int, int]]:
-    """Return begin and end of each queue at the last clean stop, as far as known."""
+    """Return the begin and end of each queue at the last clean stop, as far as known."""
     ends = _ends_that_hold(loaded)
     return {} if ends is None else ends.queues
 
 
 def _find_lost_queues(loaded: LoadedStore) -> list[ConsumeQueueInterface]:
-    """Add queues that have less than at the clean stop to the lacking ones; return those that lack their begin.
+    """Add queues that have less than at the clean stop to the lacking ones; return those that lack their beginning.
 
-    Also reports lost first files of the log, which would otherwise look expired.
+    Lost first files of the log are reported too: they would otherwise look expired.
     """
     ends = _ends_that_hold(loaded)
     if ends is None:
         return []
     loaded.report.damaged_files += lost_first_files(ends, loaded.commit_log.queue)
-    read, told = loaded.commit_log.bytes_at, loaded.report.queues_rebuilt
-    lost, without_begin = find_lost_queues(ends, loaded.queues, read, told)
+    read, findings = loaded.commit_log.bytes_at, loaded.report.queues_rebuilt
+    lost, without_begin = find_lost_queues(ends, loaded.queues, read, findings)
     loaded.lacking.update(lost)
     return without_begin
 
 
 def _reach_ends(loaded: LoadedStore, reput: ReputMessageService) -> None:
-    """Let no queue end before its last known end, although the log lost the messages.
+    """Make no queue end before its last known end, even if the log lost the messages.
 
-    After a kill as well: it may have hit a start that found queues lost, and which ones is no longer known.
+    Also after a kill: it may have hit a start that found queues lost, and which ones is no longer known.
     """
     ends = _ends_that_hold(loaded)
     if ends is not None:
-        told = reach_ends(ends, loaded.queues, reput.leaves_out)
+        findings = reach_ends(ends, loaded.queues, reput.leaves_out)
         if not loaded.report.clean_stop:
-            loaded.report.queues_rebuilt.extend(told)
+            loaded.report.queues_rebuilt.extend(findings)
 
 
 def _lacking_from(loaded: LoadedStore, unknown: UnknownPart) -> tuple[int, int]:
-    """Return the CommitLog offsets from which on index and queues are rebuilt.
+    """Return the CommitLog offsets from which index and queues are rebuilt.
 
-    Entries before the log's begin are kept: the offsets of a queue continue after its last entry even when no message
-    of it is left.
+    Entries before the beginning of the log are kept: the offsets of a queue continue after its last entry even when no
+    message of it is left.
     """
     log_begin = loaded.commit_log.queue.min_offset
     found, index_from, queues_from = loaded.note.found_from, unknown.index_from, unknown.log_from
@@ -221,11 +221,11 @@ def _flush_log(file: MappedFile) -> None:
     try:
         file.flush()
     except OSError as error:
-        raise StoreError(f"{file.path} cannot be synced: {error.strerror}; what it holds may not be on disk") from error
+        raise StoreError(f"{file.path} cannot be synced: {error.strerror}; its content may not be on disk") from error
 
 
 def _sync_rebuilt(loaded: LoadedStore) -> None:
-    """Sync the rebuilt known part, and note that all of it is on disk (blocks).
+    """Sync the rebuilt known part, and record that all of it is on disk (blocks).
 
     Raises:
         StoreError: The log could not be synced.
@@ -241,7 +241,9 @@ def _sync_rebuilt(loaded: LoadedStore) -> None:
         if index is not None:
             index.sync()
             if index.waiting:
-                log.error("the keys of %s messages could not be indexed; a start indexes them", index.waiting)
+                log.error(
+                    "index: the keys of %s messages could not be written; the next start indexes them", index.waiting
+                )
                 return
         write_queue_ends(
             loaded.ends_path,
@@ -252,4 +254,4 @@ def _sync_rebuilt(loaded: LoadedStore) -> None:
         )
         loaded.note.remove()
     except OSError:
-        log.exception("the rebuilt part could not be written to disk; a start after a crash rebuilds it once more")
+        log.exception("recovery: the rebuilt part could not be synced; a start after a crash rebuilds it again")

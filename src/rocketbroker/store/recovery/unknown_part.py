@@ -16,7 +16,7 @@ from rocketbroker.store.recovery.loaded_store import LoadedStore
 
 
 class UnknownPart(NamedTuple):
-    """CommitLog offsets at which the unknown part of the index begins, and that of log and queues.
+    """CommitLog offsets at which the unknown part of the index and that of log and queues begin.
 
     ``led_to`` is the end of the last message that a queue names.
     """
@@ -27,7 +27,7 @@ class UnknownPart(NamedTuple):
 
 
 def unknown_part(loaded: LoadedStore, checkpoint: StoreCheckpoint) -> UnknownPart:
-    """Find the part that is not known to be on disk, by the times of the checkpoint."""
+    """Return the part that is not known to be on disk, by the times of the checkpoint."""
     known = checkpoint.min_timestamp(with_index=False)
     least = index_least = loaded.known_to
     with_index = known
@@ -46,7 +46,7 @@ def unknown_part(loaded: LoadedStore, checkpoint: StoreCheckpoint) -> UnknownPar
 
 
 def _known_part(walk: LogWalk, known_ms: int, least: int, loaded: LoadedStore) -> int:
-    """Return the first record from ``least`` on that was stored after the time up to which all is on disk.
+    """Return the first record from ``least`` on that was stored after the time up to which everything is on disk.
 
     Without one, return the end of the log. Damage before it is skipped.
     """
@@ -68,7 +68,7 @@ def _known_part(walk: LogWalk, known_ms: int, least: int, loaded: LoadedStore) -
 
 
 def _last_file_known(queue: MappedFileQueue, known_ms: int) -> int:
-    """Return the offset of the last file that was begun before a time."""
+    """Return the offset of the last file whose first record was stored at or before a time."""
     for file in reversed(queue.files[1:]):
         stored = store_timestamp_at(queue, file.file_from_offset)
         if stored is not None and stored <= known_ms:
@@ -81,7 +81,7 @@ def take_unknown_part(
 ) -> int:
     """Check and dispatch the unknown part; return the offset of its first damage, or of its end.
 
-    Lost files are skipped: no crash takes one whole file out of the middle.
+    Lost files are skipped: no crash removes a whole file from the middle.
     """
     queue, report = loaded.commit_log.queue, loaded.report
     walk, last = LogWalk(queue, unknown.log_from, check_crc=True), -1

@@ -1,4 +1,4 @@
-"""Queues that were lost after a clean stop are made anew, and never taken for new ones."""
+"""Queues that were lost after a clean stop are rebuilt, and never taken for new ones."""
 
 import shutil
 from pathlib import Path
@@ -219,7 +219,7 @@ async def test_an_entry_that_is_damaged_costs_none_of_those_behind_it(filled: Fi
 
     store = await check(root, filled)
 
-    assert store.recovery_report.queues_rebuilt == ["entry 41 of queue 1 of Topic is damaged, and made anew"]
+    assert store.recovery_report.queues_rebuilt == ["entry 41 of queue 1 of Topic is damaged, and rebuilt"]
     await store.stop()
 
 

@@ -1,4 +1,4 @@
-"""Entries at the end of a queue that are damaged are made anew, and never say where the log ends."""
+"""Entries at the end of a queue that are damaged are rebuilt, and never say where the log ends."""
 
 import shutil
 from pathlib import Path
@@ -44,7 +44,7 @@ async def test_a_damaged_last_entry_is_made_anew_and_told(
 
     (told,) = store.recovery_report.damage
     assert f" of queue {number % QUEUES} of Topic " in told
-    assert told.endswith("made anew")
+    assert told.endswith("rebuilt")
     assert set(commit_log_files(root)) <= {*files, f"{int(files[-1]) + LOG_FILE:020d}"}, "the next one is made ahead"
     await store.stop()
 
