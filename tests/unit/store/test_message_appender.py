@@ -129,8 +129,12 @@ def test_a_message_gets_its_place_and_is_readable_after_dispatch(parts: Parts):
 @pytest.mark.parametrize(
     ("fields", "status", "reason"),
     [
-        ({"body": bytes(3001)}, PutMessageStatus.MESSAGE_ILLEGAL, "3001 bytes, the limit is 3000 (maxMessageSize)"),
-        ({"properties": b"k" * 32768}, PutMessageStatus.PROPERTIES_SIZE_EXCEEDED, "32768 bytes, the limit is 32767"),
+        (
+            {"body": bytes(3001)},
+            PutMessageStatus.MESSAGE_ILLEGAL,
+            "maxMessageSize: a body of 3,001 bytes exceeds the limit of 3,000",
+        ),
+        ({"properties": b"k" * 32768}, PutMessageStatus.PROPERTIES_SIZE_EXCEEDED, "32,768 bytes; the limit is 32,767"),
         ({"properties": b"k" * 5000}, PutMessageStatus.MESSAGE_ILLEGAL, "mappedFileSizeCommitLog"),
         ({"topic": "../up"}, PutMessageStatus.MESSAGE_ILLEGAL, "cannot be the name of a folder"),
     ],
@@ -180,7 +184,7 @@ def test_a_batch_is_stored_whole_or_not_at_all(parts: Parts):
     )
 
     assert too_long.status is PutMessageStatus.MESSAGE_ILLEGAL
-    assert "4500 bytes" in too_long.reason
+    assert "4,500 bytes" in too_long.reason
     assert too_long_for_a_file.status is PutMessageStatus.MESSAGE_ILLEGAL
     assert parts.log.max_offset == 0
     assert parts.appender.put_message(message()).queue_offset == 0
